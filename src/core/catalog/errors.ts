@@ -1,0 +1,27 @@
+/**
+ * Stable codes of everything that Linger refuses. A message names what was wrong and the way out; the code is
+ * what scripts, dashboards and docs/errors.md hold on to.
+ */
+export const ERRORS = {
+  'settings-invalid': 'A flag or LINGER_ variable has a value that cannot be used.',
+  'policy-unreadable': 'A policy file or folder cannot be read.',
+  'policy-syntax': 'A policy file is not valid YAML or JSON.',
+  'policy-invalid': 'A linger.dev document has an unknown or invalid field.',
+  'policy-duplicate': 'Two policy documents of one kind have the same name.',
+  'manifest-invalid': 'A manifest given to inject or explain cannot be used.',
+  'certificate-unusable': 'A certificate or key is missing, expired, mismatched or unreadable.',
+  'port-unavailable': 'The server cannot listen on the address it was given.',
+} as const satisfies Record<string, string>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** An error that the user can do something about: shown as one message, never as a stack. */
+export class LingerError extends Error {
+  override readonly name = 'LingerError';
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}

@@ -1,0 +1,147 @@
+import { type Note, note } from '../catalog/notes.ts';
+import type { SkipReason } from '../catalog/reasons.ts';
+import { MIRROR_POD_ANNOTATION } from '../catalog/vocabulary.ts';
+import { type NamespaceRecord, unseenNamespace } from '../cluster/namespaces.ts';
+import { labelOf } from '../cluster/selector.ts';
+import { effectivePolicy } from '../policy/effective.ts';
+import type { EffectivePolicy } from '../policy/values.ts';
+import { decideAgain, recordedPlan } from './again.ts';
+import { exclusionOf } from './exclusion.ts';
+import { fitGrace } from './grace.ts';
+import { chooseHook } from './hook.ts';
+import type { Decision, Plan, Skip } from './plan.ts';
+import { annotationsOf, graceOf, labelsOf, type Pod, problemOf } from './pod.ts';
+import { type Serving, servingOf } from './serving.ts';
+import { changedBy, targetNotes, targetsOf } from './targets.ts';
+import { chooseWait } from './wait.ts';
+import type { World } from './world.ts';
+
+/** What is asked: shall this pod, about to be created, wait, and how long? */
+export interface PodRequest {
+  /** `CREATE` and so on, as in an AdmissionReview. */
+  readonly operation: string;
+  readonly resource: { readonly group: string; readonly resource: string };
+  readonly subResource: string | undefined;
+  /** The request's namespace: a controller's pod may not name its own. */
+  readonly namespace: string;
+  /** Whatever came in; it may be anything. */
+  readonly object: unknown;
+  /** The kind that will own the pod, where the object cannot say so itself (a template in a manifest). */
+  readonly ownerKind?: string;
+}
+
+/**
+ * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. A pure
+ * function: the same request and world give the same decision. Mode Audit is not looked at here: the answer is
+ * worked out as if for Enforce, and whoever answers applies the mode.
+ */
+export function decide(request: PodRequest, world: World): Decision {
+  if (!isPodCreate(request)) return skip('NotPodCreate');
+  const problem = problemOf(request.object);
+  if (problem !== undefined) {
+    return skip('InvalidPod', [
+      note('UnreadablePod', `the pod passes unchanged: it cannot be read: ${problem}`),
+    ]);
+  }
+  const pod = request.object as Pod;
+  if (labelOf(annotationsOf(pod), MIRROR_POD_ANNOTATION) !== undefined) return skip('MirrorPod');
+
+  const namespace = world.namespaces.get(request.namespace) ?? unseenNamespace(request.namespace);
+  const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
+  const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const decision = decideUnder(policy, pod, namespace, request.ownerKind, world);
+  return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
+}
+
+function isPodCreate({ operation, resource, subResource }: PodRequest): boolean {
+  return operation === 'CREATE' && resource.group === '' && resource.resource === 'pods' && !subResource;
+}
+
+function decideUnder(
+  policy: EffectivePolicy,
+  pod: Pod,
+  namespace: NamespaceRecord,
+  ownerKind: string | undefined,
+  world: World,
+): Decision {
+  if (policy.inject.value === false) return skip('OptedOut', [], policy);
+  if (policy.mode.value === 'Off') return skip('ModeOff', [], policy);
+
+  const recorded = recordedPlan(pod, policy);
+  if (recorded.state === 'valid') return decideAgain(pod, recorded.plan, policy);
+  const notes: Note[] = [];
+  if (recorded.state === 'stale') {
+    notes.push(note('StalePlan', 'the pod’s linger.dev/plan does not match its hooks; it is ignored'));
+  }
+  const serving = lazily(() => servingOf(pod, namespace, world.services, world.consumers));
+  const exclusion = exclusionOf({ pod, policy, ownerKind, serving });
+  if (exclusion !== undefined) return skip(exclusion, notes, policy);
+  if (policy.pods.value !== 'All' && serving() === 'unknown') {
+    notes.push(
+      note(
+        'ServicesUnknown',
+        `no Service of namespace ${namespace.name} is known, so the pod counts as serving`,
+      ),
+    );
+  }
+  return planFor(pod, policy, namespace, world, notes);
+}
+
+function planFor(
+  pod: Pod,
+  policy: EffectivePolicy,
+  namespace: NamespaceRecord,
+  world: World,
+  notes: readonly Note[],
+): Decision {
+  const choice = chooseWait(policy, world.lags.planned(namespace.name));
+  const baseGrace = graceOf(pod);
+  const fit = fitGrace(choice.seconds, baseGrace, policy['grace.max'].value);
+  const targets = targetsOf(pod, policy);
+  const changed = changedBy(targets, fit.wait);
+  const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets, fit.wait)];
+
+  if (targets.length === 0) return skip('NoContainer', said, policy);
+  if (targets.every(({ state }) => state.kind === 'kept')) return skip('ExistingHook', said, policy);
+  const hook = chooseHook(policy.hook.value, world.fleet, pod);
+  if (hook === undefined) {
+    const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
+    return skip('NoHook', [...said, note('HookUnsupported', text)], policy);
+  }
+  if (choice.seconds < 1) return skip('NoWait', said, policy);
+  if (fit.wait < 1) return skip('NoRoom', said, policy);
+  if (changed.length === 0) return skip('ExistingHook', said, policy);
+
+  const { why, origin, coverage, samples } = choice;
+  const plan: Plan = {
+    ...fit,
+    baseGrace,
+    hook,
+    containers: changed.map(({ name }) => name),
+    policy: origin,
+    why,
+    ...(coverage === undefined ? {} : { coverage }),
+    ...(samples === undefined ? {} : { samples }),
+  };
+  if (fit.wait < choice.seconds) said.push(note('WaitShrunk', shrunk(choice.seconds, plan, policy)));
+  return { outcome: 'inject', plan, policy, notes: said };
+}
+
+function shrunk(wanted: number, { wait, baseGrace }: Plan, policy: EffectivePolicy): string {
+  const { value, origin } = policy['grace.max'];
+  return `the wait is ${wait}s instead of ${wanted}s: grace.max is ${value}s (${origin}) and the pod's own grace is ${baseGrace}s`;
+}
+
+function skip(reason: SkipReason, notes: readonly Note[] = [], policy?: EffectivePolicy): Skip {
+  return policy === undefined
+    ? { outcome: 'skip', reason, notes }
+    : { outcome: 'skip', reason, policy, notes };
+}
+
+function lazily(compute: () => Serving): () => Serving {
+  let answer: Serving | undefined;
+  return () => {
+    answer ??= compute();
+    return answer;
+  };
+}

@@ -1,0 +1,162 @@
+import { type Labels, labelOf, NO_LABELS } from '../cluster/selector.ts';
+
+/**
+ * A Pod as far as the decision reads it: everything else in the object is passed over unseen. Optional members
+ * may be absent or null, as JSON from any client may have them.
+ */
+export interface Pod {
+  readonly metadata?: PodMetadata | null;
+  readonly spec: PodSpec;
+}
+
+interface PodMetadata {
+  readonly labels?: Labels | null;
+  readonly annotations?: Labels | null;
+  readonly ownerReferences?: readonly OwnerReference[] | null;
+}
+
+export interface OwnerReference {
+  readonly kind: string;
+  readonly name: string;
+  readonly controller?: boolean | null;
+}
+
+interface PodSpec {
+  readonly containers: readonly Container[];
+  readonly terminationGracePeriodSeconds?: number | null;
+  readonly restartPolicy?: string | null;
+  readonly nodeSelector?: Labels | null;
+  readonly os?: { readonly name?: unknown } | null;
+}
+
+export interface Container {
+  readonly name: string;
+  readonly ports?: readonly unknown[] | null;
+  readonly readinessProbe?: Probe | null;
+  readonly livenessProbe?: Probe | null;
+  readonly startupProbe?: Probe | null;
+  readonly lifecycle?: { readonly preStop?: LifecycleHandler | null } | null;
+}
+
+interface Probe {
+  readonly terminationGracePeriodSeconds?: unknown;
+}
+
+/** A preStop handler of whatever kind its author chose. */
+export type LifecycleHandler = Readonly<Record<string, unknown>>;
+
+/** What the API server puts where the author says nothing. Source: k8s.io/api core/v1 DefaultTerminationGracePeriodSeconds. */
+export const DEFAULT_GRACE_SECONDS = 30;
+
+/**
+ * Checks the members that the decision reads, and only those: all else is the API server's to judge.
+ * @returns what is wrong, as `path: expected …`, or undefined when the object can be read as a {@link Pod}
+ */
+export function problemOf(object: unknown): string | undefined {
+  if (!isRecord(object)) return 'object: expected a Pod';
+  if ((object.kind ?? 'Pod') !== 'Pod' || (object.apiVersion ?? 'v1') !== 'v1')
+    return 'kind: expected v1 Pod';
+  const { metadata, spec } = object;
+  if (!isAbsentOr(isRecord, metadata)) return 'metadata: expected an object';
+  if (!isAbsentOr(isStringMap, metadata?.labels)) return 'metadata.labels: expected a map of strings';
+  if (!isAbsentOr(isStringMap, metadata?.annotations))
+    return 'metadata.annotations: expected a map of strings';
+  if (!isAbsentOr(isOwnerList, metadata?.ownerReferences))
+    return 'metadata.ownerReferences: expected a list of owners';
+  if (!isRecord(spec)) return 'spec: expected an object';
+  if (!isAbsentOr(Number.isInteger, spec.terminationGracePeriodSeconds)) {
+    return 'spec.terminationGracePeriodSeconds: expected whole seconds';
+  }
+  if (!isAbsentOr(isString, spec.restartPolicy)) return 'spec.restartPolicy: expected a string';
+  if (!isAbsentOr(isStringMap, spec.nodeSelector)) return 'spec.nodeSelector: expected a map of strings';
+  if (!isAbsentOr(isRecord, spec.os)) return 'spec.os: expected an object';
+  if (!Array.isArray(spec.containers)) return 'spec.containers: expected a list';
+  const wrong = spec.containers.findIndex((container) => !isContainer(container));
+  return wrong < 0 ? undefined : `spec.containers[${wrong}]: expected a container`;
+}
+
+/** The Pod in this object, or undefined when {@link problemOf} finds something wrong with it. */
+export function readPod(object: unknown): Pod | undefined {
+  return problemOf(object) === undefined ? (object as Pod) : undefined;
+}
+
+export function labelsOf(pod: Pod): Labels {
+  return pod.metadata?.labels ?? NO_LABELS;
+}
+
+export function annotationsOf(pod: Pod): Labels {
+  return pod.metadata?.annotations ?? NO_LABELS;
+}
+
+/**
+ * The pod's grace in seconds. A negative one becomes 1 when the API server stores the pod.
+ * Source: k8s.io/kubernetes pkg/registry/core/pod/strategy.go (PrepareForCreate).
+ */
+export function graceOf(pod: Pod): number {
+  const grace = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
+  return grace < 0 ? 1 : grace;
+}
+
+export function controllerOf(pod: Pod): OwnerReference | undefined {
+  return pod.metadata?.ownerReferences?.find((owner) => owner.controller === true);
+}
+
+/** Whether the pod can only run on Windows, where there is no `sleep` program. Source: KEP-2802. */
+export function isWindows(pod: Pod): boolean {
+  return (
+    pod.spec.os?.name === 'windows' ||
+    labelOf(pod.spec.nodeSelector ?? NO_LABELS, 'kubernetes.io/os') === 'windows'
+  );
+}
+
+/** The shortest grace that a failing liveness or startup probe of this container gives, if one says so. */
+export function probeGraceOf(container: Container): number | undefined {
+  const graces = [container.livenessProbe, container.startupProbe]
+    .map((probe) => probe?.terminationGracePeriodSeconds)
+    .filter((grace) => typeof grace === 'number');
+  return graces.length === 0 ? undefined : Math.min(...graces);
+}
+
+function isContainer(value: unknown): value is Container {
+  if (!isRecord(value) || typeof value.name !== 'string') return false;
+  const { ports, readinessProbe, livenessProbe, startupProbe, lifecycle } = value;
+  return (
+    isAbsentOr(Array.isArray, ports) &&
+    isAbsentOr(isRecord, readinessProbe) &&
+    isAbsentOr(isRecord, livenessProbe) &&
+    isAbsentOr(isRecord, startupProbe) &&
+    isAbsentOr(isRecord, lifecycle) &&
+    isAbsentOr(isRecord, lifecycle?.preStop)
+  );
+}
+
+function isOwnerList(value: unknown): value is readonly OwnerReference[] {
+  return (
+    Array.isArray(value) &&
+    value.every(
+      (owner) => isRecord(owner) && typeof owner.kind === 'string' && typeof owner.name === 'string',
+    )
+  );
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+function isStringMap(value: unknown): value is Labels {
+  if (!isRecord(value)) return false;
+  for (const key in value) {
+    if (typeof value[key] !== 'string') return false;
+  }
+  return true;
+}
+
+function isAbsentOr<T>(is: (value: unknown) => value is T, value: unknown): value is T | null | undefined;
+function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean;
+function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean {
+  return value === undefined || value === null || is(value);
+}

@@ -1,0 +1,31 @@
+import type { Fleet } from '../cluster/fleet.ts';
+import type { NamespaceRecord } from '../cluster/namespaces.ts';
+import { NO_SERVICES, type ServiceIndex } from '../cluster/services.ts';
+import { type LagSource, NONE_YET } from '../lag/distribution.ts';
+import { NO_POLICIES, type PolicySet } from '../policy/policies.ts';
+import type { Mode } from '../schema/policy.ts';
+import type { ConsumerRecord } from './serving.ts';
+
+/** All that a decision knows beside the pod: one immutable value, replaced as a whole. */
+export interface World {
+  readonly policies: PolicySet;
+  readonly namespaces: ReadonlyMap<string, NamespaceRecord>;
+  readonly services: ServiceIndex;
+  readonly consumers: readonly ConsumerRecord[];
+  /** undefined: no cluster to ask; taken for a current one. */
+  readonly fleet: Fleet | undefined;
+  readonly lags: LagSource;
+  /** The operator's cap on every layer's mode. */
+  readonly modeLimit: Mode;
+}
+
+/** What is known before anything has been read. */
+export const EMPTY_WORLD: World = {
+  policies: NO_POLICIES,
+  namespaces: new Map(),
+  services: NO_SERVICES,
+  consumers: [],
+  fleet: undefined,
+  lags: NONE_YET,
+  modeLimit: 'Enforce',
+};

@@ -1,0 +1,85 @@
+import { z } from 'zod';
+import { duration } from './duration.ts';
+import { labelSelector } from './selector.ts';
+
+export const MODES = ['Enforce', 'Audit', 'Off'] as const;
+export type Mode = (typeof MODES)[number];
+export const POD_SCOPES = ['Serving', 'Selected', 'All'] as const;
+export type PodScope = (typeof POD_SCOPES)[number];
+/** The kinds that own pods directly. Pods of a Deployment belong to its ReplicaSet, those of a CronJob to its Job. */
+export const EXCLUDABLE_KINDS = ['Job', 'DaemonSet', 'StatefulSet', 'ReplicaSet'] as const;
+export type ExcludableKind = (typeof EXCLUDABLE_KINDS)[number];
+export const WAIT_SOURCES = ['Measured', 'Fixed'] as const;
+export type WaitSource = (typeof WAIT_SOURCES)[number];
+/** What a policy may ask for. `Hold` is part of the API and refused until it exists (see AVAILABLE_HOOKS). */
+export const HOOK_CHOICES = ['Auto', 'Sleep', 'Exec', 'Hold'] as const;
+export const AVAILABLE_HOOKS = ['Auto', 'Sleep', 'Exec'] as const;
+export type HookChoice = (typeof AVAILABLE_HOOKS)[number];
+export const EXISTING_HOOK_RULES = ['Keep', 'Extend'] as const;
+export type ExistingHookRule = (typeof EXISTING_HOOK_RULES)[number];
+
+export const HOLD_UNAVAILABLE = 'hook Hold is not available in this version; use Auto, Sleep or Exec';
+
+const hook = z
+  .enum(HOOK_CHOICES)
+  .refine((choice) => choice !== 'Hold', { error: HOLD_UNAVAILABLE })
+  .transform((choice) => choice as HookChoice);
+
+const wait = z
+  .strictObject({
+    from: z.enum(WAIT_SOURCES).optional(),
+    fixed: duration.optional(),
+    percentile: z
+      .number()
+      .min(50)
+      .lt(100, { error: 'expected a number from 50 up to, not including, 100' })
+      .optional(),
+    safetyFactor: z.number().min(1).max(10).optional(),
+    margin: duration.optional(),
+    min: duration.optional(),
+    max: duration.optional(),
+    initial: duration.optional(),
+    minSamples: z.int().min(1).max(1_000_000).optional(),
+    minHistory: duration.optional(),
+  })
+  .refine(({ from, fixed }) => from !== 'Fixed' || fixed !== undefined, {
+    error: 'from: Fixed needs a duration here, in the same document',
+    path: ['fixed'],
+  })
+  .refine(({ from, fixed }) => fixed === undefined || from === 'Fixed', {
+    error: 'has no effect without from: Fixed in the same document; add that, or remove this',
+    path: ['fixed'],
+  })
+  .refine(({ min, max }) => min === undefined || max === undefined || min <= max, {
+    error: 'is longer than max',
+    path: ['min'],
+  });
+
+/** The fields that both kinds of policy have. No defaults: a defaulted field would count as set and break the layers. */
+const sharedFields = {
+  podSelector: labelSelector.optional(),
+  priority: z.int().min(-1_000_000).max(1_000_000).optional(),
+  mode: z.enum(MODES).optional(),
+  pods: z.enum(POD_SCOPES).optional(),
+  exclude: z.array(z.enum(EXCLUDABLE_KINDS)).optional(),
+  containers: z.array(z.string().min(1)).optional(),
+  wait: wait.optional(),
+  hook: hook.optional(),
+  existingHook: z.enum(EXISTING_HOOK_RULES).optional(),
+  grace: z
+    .strictObject({ max: duration.refine((s) => s >= 1, { error: 'expected at least 1s' }).optional() })
+    .optional(),
+};
+
+/** spec of a TerminationPolicy. */
+export const terminationPolicySpec = z.strictObject(sharedFields);
+export type TerminationPolicySpec = z.output<typeof terminationPolicySpec>;
+
+/** spec of a ClusterTerminationPolicy: what a namespace's owner may not decide comes on top. */
+export const clusterTerminationPolicySpec = z.strictObject({
+  ...sharedFields,
+  namespaceSelector: labelSelector.optional(),
+  ceiling: z.strictObject({ wait: duration.optional(), mode: z.enum(MODES).optional() }).optional(),
+  overrides: z.strictObject({ namespaces: z.boolean().optional(), pods: z.boolean().optional() }).optional(),
+});
+export type ClusterTerminationPolicySpec = z.output<typeof clusterTerminationPolicySpec>;
