@@ -1,4 +1,5 @@
 import { type Labels, labelOf, NO_LABELS } from '../cluster/selector.ts';
+import { isAbsentOr, isRecord, isString, isStringMap } from '../schema/shape.ts';
 
 /**
  * A Pod as far as the decision reads it: everything else in the object is passed over unseen. Optional members
@@ -137,26 +138,4 @@ function isOwnerList(value: unknown): value is readonly OwnerReference[] {
       (owner) => isRecord(owner) && typeof owner.kind === 'string' && typeof owner.name === 'string',
     )
   );
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isString(value: unknown): value is string {
-  return typeof value === 'string';
-}
-
-function isStringMap(value: unknown): value is Labels {
-  if (!isRecord(value)) return false;
-  for (const key in value) {
-    if (typeof value[key] !== 'string') return false;
-  }
-  return true;
-}
-
-function isAbsentOr<T>(is: (value: unknown) => value is T, value: unknown): value is T | null | undefined;
-function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean;
-function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean {
-  return value === undefined || value === null || is(value);
 }

@@ -1,0 +1,48 @@
+import { stringify } from 'yaml';
+import { LingerError } from '../core/catalog/errors.ts';
+import { NOTES } from '../core/catalog/notes.ts';
+import { SKIP_REASONS } from '../core/catalog/reasons.ts';
+import { type Explanation, explain as explanationOf } from '../render/explanation.ts';
+import { renderTable } from '../render/table.ts';
+import type { ExplainSettings, OutputFormat } from '../settings/commands.ts';
+import { planManifests } from './manifests.ts';
+import type { Terminal } from './terminal.ts';
+
+const FINDINGS_EXIT_CODE = 3;
+const ANY_SKIP = 'skip';
+
+/**
+ * `linger explain`: the decision for the pods of each workload, with the origin of every field.
+ * @returns the exit code: 3 when a decision has one of the codes of --fail-on
+ * @throws LingerError
+ */
+export async function explain(settings: ExplainSettings, terminal: Terminal): Promise<number> {
+  checkCodes(settings.failOn);
+  const { planned } = await planManifests(settings);
+  const plans = planned.map(explanationOf);
+  terminal.print(RENDERERS[settings.output](plans));
+  if (planned.length === 0) terminal.warn('no Pod and no workload among the objects given\n');
+  return plans.some((plan) => isFinding(plan, settings.failOn)) ? FINDINGS_EXIT_CODE : 0;
+}
+
+const RENDERERS: Readonly<Record<OutputFormat, (plans: readonly Explanation[]) => string>> = {
+  table: renderTable,
+  json: (plans) => `${JSON.stringify({ plans }, undefined, 2)}\n`,
+  yaml: (plans) => stringify({ plans }),
+};
+
+/** A misspelt code would never be found, and the check that was meant would pass for ever. */
+function checkCodes(codes: readonly string[] = []): void {
+  const known = [ANY_SKIP, ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)];
+  const unknown = codes.find((code) => !known.includes(code));
+  if (unknown === undefined) return;
+  throw new LingerError(
+    'settings-invalid',
+    `--fail-on: expected some of ${known.join(', ')}, got "${unknown}"`,
+  );
+}
+
+function isFinding({ outcome, reason, notes }: Explanation, codes: readonly string[] = []): boolean {
+  if (outcome === 'skip' && codes.includes(ANY_SKIP)) return true;
+  return (reason !== null && codes.includes(reason)) || notes.some(({ code }) => codes.includes(code));
+}

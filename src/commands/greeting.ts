@@ -1,0 +1,36 @@
+import { join } from 'node:path';
+
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly adminPort: number;
+  readonly certs: string;
+}
+
+/** An AdmissionReview recorded from a real API server, in this checkout. */
+const EXAMPLE = 'docs/examples/review.json';
+
+/** What somebody who has just started Linger on their machine reads: that it runs, and a line to paste. */
+export function greeting({ host, port, adminPort, certs }: Endpoint): string {
+  const authority = join(certs, 'ca.crt');
+  const decode = `node -pe 'atob(JSON.parse(fs.readFileSync(0)).response.patch)'`;
+  return [
+    '',
+    `Linger answers on https://${name(host)}:${port}/mutate`,
+    `Readiness and metrics: http://${name(host)}:${adminPort}/readyz and /metrics`,
+    '',
+    'See it work: a Pod as a real API server sends it goes in, the patch comes out. In another terminal:',
+    '',
+    `  curl --silent --cacert ${authority} --data-binary @${EXAMPLE} \\`,
+    `    https://${name(host)}:${port}/mutate | ${decode}`,
+    '',
+    'Your own manifests, with no server at all:  npm run --silent linger -- explain FILE.yaml',
+    '',
+  ].join('\n');
+}
+
+/** The address to call for an address that is listened on. */
+function name(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return 'localhost';
+  return host.includes(':') ? `[${host}]` : host;
+}

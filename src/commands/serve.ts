@@ -1,0 +1,165 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type CertificateSource, certificateDirectory, watchCertificates } from '../certs/source.ts';
+import { adminApp } from '../serve/admin.ts';
+import { admissionApp } from '../serve/admission.ts';
+import { adminServer, close, listen, webhookServer } from '../serve/listen.ts';
+import type { ServeSettings } from '../settings/commands.ts';
+import { readPolicyFiles } from '../sources/policy-files.ts';
+import { watchPolicyFiles } from '../sources/policy-watch.ts';
+import { createLogger, type Logger } from '../telemetry/logs.ts';
+import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
+import { type Documents, NO_DOCUMENTS } from '../world/documents.ts';
+import { holdWorld, type WorldHolder } from '../world/world.ts';
+import { greeting } from './greeting.ts';
+import { listenForShutdown } from './shutdown.ts';
+
+export interface ServeContext {
+  readonly version: string;
+  /** In a cluster nobody reads a greeting. */
+  readonly inCluster: boolean;
+  readonly print: (text: string) => void;
+}
+
+/** What the parts of a running server share. */
+interface Running {
+  readonly settings: ServeSettings;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly world: WorldHolder;
+  readonly certificates: CertificateSource;
+  /** Aborts when the server ends; everything that goes on in the background listens to it. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * `linger serve`: answers admission reviews until SIGTERM.
+ * @returns the exit code
+ * @throws LingerError when a policy file, a certificate or a port cannot be used at the start
+ */
+export async function serve(settings: ServeSettings, context: ServeContext): Promise<number> {
+  const ending = new AbortController();
+  const running: Running = {
+    settings,
+    logger: createLogger(settings.logLevel),
+    metrics: createMetrics(context.version),
+    world: holdWorld(settings.modeLimit),
+    certificates: certificateDirectory({ directory: settings.certs, names: settings.certNames }),
+    signal: ending.signal,
+  };
+  const shutdown = listenForShutdown(process);
+  try {
+    await startPolicies(running);
+    return await answerUntilShutdown(running, context, shutdown);
+  } finally {
+    ending.abort();
+    shutdown.release();
+  }
+}
+
+async function answerUntilShutdown(
+  running: Running,
+  context: ServeContext,
+  shutdown: ReturnType<typeof listenForShutdown>,
+): Promise<number> {
+  const { settings, logger, metrics, world, certificates } = running;
+  let draining = false;
+  const app = admissionApp({
+    world: world.current,
+    auditWarnings: settings.auditWarnings,
+    closesConnection: () => draining || Math.random() < settings.connectionCloseProbability,
+    metrics,
+    logger,
+  });
+  const unready = () => {
+    if (draining) return 'draining';
+    return certificates.healthy(new Date()) ? undefined : 'the serving certificate has expired';
+  };
+  const webhook = webhookServer(app, await certificates.start(new Date()));
+  const admin = adminServer(adminApp({ unready, metrics }));
+  startCertificates(running, (pair) => webhook.setSecureContext(pair));
+
+  const port = await listen(webhook, settings.host, settings.port, '--port');
+  const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port');
+  logger.info({ host: settings.host, port, adminPort, version: context.version }, 'listening');
+  if (!context.inCluster) context.print(greeting({ ...settings, port, adminPort }));
+
+  const drain = async () => {
+    await shutdown.requested;
+    draining = true;
+    metrics.draining.set(1);
+    logger.info(
+      { seconds: settings.drain },
+      'draining: not ready, still answering, closing each connection after its answer',
+    );
+    // The API server goes on using its open connections to a terminating webhook pod (kubernetes#127335).
+    await sleep(settings.drain * 1000);
+    await Promise.all([close(webhook), close(admin)]);
+    logger.info('stopped');
+    return 0;
+  };
+  return Promise.race([drain(), shutdown.forced]);
+}
+
+async function startPolicies({ settings, logger, metrics, world, signal }: Running): Promise<void> {
+  const take = (documents: Documents) => {
+    world.apply({ kind: 'documents', documents });
+    countDocuments(documents, metrics);
+  };
+  if (settings.policies === undefined) return take(NO_DOCUMENTS);
+  const path = settings.policies;
+  const snapshot = await readPolicyFiles(path);
+  take(snapshot.parse());
+  const events = {
+    onChange: (documents: Documents) => {
+      take(documents);
+      metrics.policyReloads.inc({ result: 'success' });
+      logger.info({ path }, 'policies reloaded');
+    },
+    onError: (error: Error) => {
+      metrics.policyReloads.inc({ result: 'failure' });
+      logger.error(
+        { path, problem: error.message },
+        'policies not reloaded; the last good ones stay in force',
+      );
+    },
+  };
+  void watchPolicyFiles(path, snapshot.hash, events, signal);
+}
+
+function countDocuments(documents: Documents, metrics: Metrics): void {
+  metrics.policyLastSuccess.setToCurrentTime();
+  metrics.policyDocuments.set({ kind: 'ClusterTerminationPolicy' }, documents.clusterPolicies.length);
+  metrics.policyDocuments.set({ kind: 'TerminationPolicy' }, documents.policies.length);
+  metrics.policyDocuments.set({ kind: 'DiscoveryConsumer' }, documents.consumers.length);
+  metrics.policyDocuments.set({ kind: 'Namespace' }, documents.namespaces.length);
+  metrics.policyDocuments.set({ kind: 'Service' }, documents.services.length);
+}
+
+function startCertificates(
+  { certificates, logger, metrics, signal }: Running,
+  use: (pair: { cert: string; key: string }) => void,
+): void {
+  const showExpiry = () => metrics.certificateExpiry.set(certificates.get().notAfter.getTime() / 1000);
+  showExpiry();
+  void watchCertificates(certificates, {
+    signal,
+    clock: () => new Date(),
+    onChange: (certificate) => {
+      // New handshakes get the new pair; open connections keep theirs.
+      use(certificate);
+      showExpiry();
+      metrics.certificateReloads.inc({ result: 'success' });
+      logger.info(
+        { notAfter: certificate.notAfter, origin: certificate.origin },
+        'serving certificate replaced',
+      );
+    },
+    onFailure: (error) => {
+      metrics.certificateReloads.inc({ result: 'failure' });
+      logger.error(
+        { problem: error.message },
+        'serving certificate not replaced; the last good one keeps serving',
+      );
+    },
+  });
+}

@@ -1,0 +1,26 @@
+// Shapes of JSON that others wrote, checked before it is read.
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function isString(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+export function isStringMap(value: unknown): value is Readonly<Record<string, string>> {
+  if (!isRecord(value)) return false;
+  for (const key in value) {
+    if (typeof value[key] !== 'string') return false;
+  }
+  return true;
+}
+
+export function isAbsentOr<T>(
+  is: (value: unknown) => value is T,
+  value: unknown,
+): value is T | null | undefined;
+export function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean;
+export function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean {
+  return value === undefined || value === null || is(value);
+}

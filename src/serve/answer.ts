@@ -1,0 +1,85 @@
+import type { Note } from '../core/catalog/notes.ts';
+import { warning, warningsOf } from '../core/catalog/warnings.ts';
+import { patchFor } from '../core/patch/patch.ts';
+import { type Decision, type Injection, renderPlan } from '../core/plan/plan.ts';
+import type { Pod } from '../core/plan/pod.ts';
+
+/** How a decision was answered: `audit` is an injection that was only told. */
+export type Outcome = 'inject' | 'audit' | 'skip';
+
+/** admission.k8s.io/v1 AdmissionResponse, as far as Linger uses it. A pod is always allowed. */
+export interface AdmissionResponse {
+  readonly uid: string;
+  readonly allowed: true;
+  readonly patchType?: 'JSONPatch';
+  /** base64 of a JSON Patch */
+  readonly patch?: string;
+  readonly warnings?: readonly string[];
+  /** The API server puts the webhook's name in front of each key. */
+  readonly auditAnnotations?: Readonly<Record<string, string>>;
+}
+
+export interface AnswerOptions {
+  /** In mode Audit, also warn of what would have been done. */
+  readonly auditWarnings: boolean;
+}
+
+export function outcomeOf(decision: Decision): Outcome {
+  if (decision.outcome === 'skip') return 'skip';
+  return isAudit(decision) ? 'audit' : 'inject';
+}
+
+/** Applies the mode to a decision: Enforce patches, Audit only tells. */
+export function answer(
+  uid: string,
+  object: unknown,
+  decision: Decision,
+  options: AnswerOptions,
+): AdmissionResponse {
+  if (decision.outcome === 'inject' && isAudit(decision)) {
+    const told = { reason: 'Audit', plan: renderPlan(decision.plan) };
+    return allowed(uid, auditWarnings(decision, options), told);
+  }
+  const reason = decision.outcome === 'inject' ? 'Injected' : decision.reason;
+  const response = allowed(uid, warningsOf(decision.notes), { reason });
+  // Whoever decided to skip may not have been able to read the object.
+  const operations = changesPod(decision) ? patchFor(object as Pod, decision) : [];
+  if (operations.length === 0) return response;
+  const patch = Buffer.from(JSON.stringify(operations)).toString('base64');
+  return { ...response, patchType: 'JSONPatch', patch };
+}
+
+function isAudit({ policy }: Decision): boolean {
+  return policy?.mode.value === 'Audit';
+}
+
+function changesPod(decision: Decision): boolean {
+  return decision.outcome === 'inject' || (decision.withdraw !== undefined && !isAudit(decision));
+}
+
+/** The answer when Linger itself failed: the pod passes unchanged, and its creator hears of it. */
+export function internalErrorAnswer(uid: string): AdmissionResponse {
+  const warnings = [
+    warning('internal error: the pod passes without a wait; the log of the webhook says why'),
+  ];
+  return { uid, allowed: true, warnings, auditAnnotations: { reason: 'InternalError' } };
+}
+
+function auditWarnings({ plan, notes }: Injection, options: AnswerOptions): readonly string[] {
+  // In Audit nothing was shrunk, so only what is wrong with the pod's own annotations is said unasked.
+  if (!options.auditWarnings)
+    return warningsOf(notes.filter(({ code }: Note) => code === 'InvalidAnnotation'));
+  const { wait, baseGrace, grace, hook } = plan;
+  const text = `audit: would hold SIGTERM back by ${wait}s (hook ${hook}) and raise the grace from ${baseGrace}s to ${grace}s`;
+  return [warning(text), ...warningsOf(notes)];
+}
+
+function allowed(
+  uid: string,
+  warnings: readonly string[],
+  auditAnnotations: Readonly<Record<string, string>>,
+): AdmissionResponse {
+  return warnings.length === 0
+    ? { uid, allowed: true, auditAnnotations }
+    : { uid, allowed: true, warnings, auditAnnotations };
+}

@@ -1,0 +1,120 @@
+import { Command, CommanderError, Option } from 'commander';
+import {
+  CERTS_FLAGS,
+  type CertsSettings,
+  EXPLAIN_FLAGS,
+  type ExplainSettings,
+  INJECT_FLAGS,
+  type InjectSettings,
+  SERVE_FLAGS,
+  type ServeSettings,
+} from './commands.ts';
+import { type Flags, flagName, resolve, type Values, variableName } from './flag.ts';
+
+/** What the user asked for, read and checked. */
+export type Invocation =
+  | { readonly command: 'serve'; readonly settings: ServeSettings; readonly inCluster: boolean }
+  | { readonly command: 'inject'; readonly settings: InjectSettings }
+  | { readonly command: 'explain'; readonly settings: ExplainSettings }
+  | { readonly command: 'certs'; readonly settings: CertsSettings }
+  /** Help or the version was printed, or the usage was wrong and that was said. */
+  | { readonly command: 'none'; readonly exitCode: number };
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What commander hands over: text, or several for a variadic option, or true for a switch. */
+type Written = Readonly<Record<string, string | readonly string[] | boolean | undefined>>;
+
+export const USAGE_EXIT_CODE = 2;
+
+/**
+ * Reads the command line and the environment: the only place that does.
+ * @param argv without the program's own name
+ * @throws LingerError `settings-invalid` for a value that cannot be used
+ */
+export function readCommandLine(
+  argv: readonly string[],
+  environment: Environment,
+  version: string,
+): Invocation {
+  let invocation: Invocation = { command: 'none', exitCode: USAGE_EXIT_CODE };
+  const program = new Command('linger')
+    .description('Lets Kubernetes pods terminate without losing a request.')
+    .version(version)
+    .exitOverride()
+    .showHelpAfterError('(--help tells more)');
+
+  const add = <F extends Flags>(name: string, about: string, flags: F, fromEnvironment: Environment) => {
+    const command = program.command(name).description(about);
+    for (const [key, flag] of Object.entries(flags))
+      command.addOption(optionOf(key, flag, fromEnvironment !== NOTHING));
+    const settings = (written: Written): Values<F> => resolve(flags, asText(written), fromEnvironment);
+    return { command, settings };
+  };
+
+  const serve = add('serve', 'Serve the admission webhook.', SERVE_FLAGS, environment);
+  serve.command.action((written: Written) => {
+    const inCluster = environment.KUBERNETES_SERVICE_HOST !== undefined;
+    invocation = { command: 'serve', settings: serve.settings(written), inCluster };
+  });
+  const inject = add(
+    'inject',
+    'Put hooks and grace into manifests: manifests in, manifests out.',
+    INJECT_FLAGS,
+    NOTHING,
+  );
+  inject.command.argument('[files...]', 'manifests; - is standard input', ['-']);
+  inject.command.action((files: string[], written: Written) => {
+    invocation = { command: 'inject', settings: { ...inject.settings(written), files } };
+  });
+  const explain = add(
+    'explain',
+    'Say what would be done with the pods of manifests, and why.',
+    EXPLAIN_FLAGS,
+    NOTHING,
+  );
+  explain.command.argument('[files...]', 'manifests; - is standard input', ['-']);
+  explain.command.action((files: string[], written: Written) => {
+    invocation = { command: 'explain', settings: { ...explain.settings(written), files } };
+  });
+  const certs = add(
+    'certs',
+    'Make a CA and a serving certificate; prints the caBundle.',
+    CERTS_FLAGS,
+    NOTHING,
+  );
+  certs.command.action((written: Written) => {
+    invocation = { command: 'certs', settings: certs.settings(written) };
+  });
+
+  try {
+    program.parse(argv, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    return { command: 'none', exitCode: error.exitCode === 0 ? 0 : USAGE_EXIT_CODE };
+  }
+  return invocation;
+}
+
+/** Only `serve` is configured by the environment: the others are run by people, who see what they type. */
+const NOTHING: Environment = {};
+
+function optionOf(
+  key: string,
+  { reader, fallback, description }: Flags[string],
+  inEnvironment: boolean,
+): Option {
+  const shownDefault = fallback === undefined || fallback === 'false' ? '' : ` (default: ${fallback})`;
+  const variable = inEnvironment ? ` [${variableName(key)}]` : '';
+  const argument = reader.argument === undefined ? '' : ` ${reader.argument}`;
+  return new Option(`--${flagName(key)}${argument}`, `${description}${shownDefault}${variable}`);
+}
+
+function asText(written: Written): Record<string, string | undefined> {
+  return Object.fromEntries(
+    Object.entries(written).map(([key, value]) => [
+      key,
+      Array.isArray(value) ? value.join(',') : value?.toString(),
+    ]),
+  );
+}

@@ -1,0 +1,46 @@
+import { serviceIndex } from '../core/cluster/services.ts';
+import type { ConsumerRecord } from '../core/plan/serving.ts';
+import { EMPTY_WORLD, type World } from '../core/plan/world.ts';
+import { policySet } from '../core/policy/policies.ts';
+import type { DiscoveryConsumer } from '../core/schema/documents.ts';
+import type { Mode } from '../core/schema/policy.ts';
+import { EVERYTHING } from '../core/schema/selector.ts';
+import type { Documents } from './documents.ts';
+
+/** What can change the world. Sources emit these; each later source adds a kind of its own. */
+export type WorldEvent = { readonly kind: 'documents'; readonly documents: Documents };
+
+/** The world in force, and the one function that replaces it. */
+export interface WorldHolder {
+  /** The current world: a value that never changes under its reader. */
+  current(): World;
+  apply(event: WorldEvent): void;
+}
+
+/** The single writer: an event comes in, and a new immutable world is swapped in as a whole. */
+export function holdWorld(modeLimit: Mode): WorldHolder {
+  let world: World = { ...EMPTY_WORLD, modeLimit };
+  return {
+    current: () => world,
+    apply: ({ documents }) => {
+      world = withDocuments(world, documents);
+    },
+  };
+}
+
+/** The world in which these documents, and no others, are in force. */
+export function withDocuments(world: World, documents: Documents): World {
+  return {
+    ...world,
+    policies: policySet(documents.clusterPolicies, documents.policies),
+    namespaces: new Map(documents.namespaces.map((namespace) => [namespace.name, namespace])),
+    // Files say what they say; that a namespace has no Service in them does not mean that it has none.
+    services: serviceIndex(documents.services, false),
+    consumers: documents.consumers.map(consumerRecord),
+  };
+}
+
+function consumerRecord({ metadata, spec }: DiscoveryConsumer): ConsumerRecord {
+  const { namespaceSelector = EVERYTHING, podSelector } = spec.appliesTo ?? {};
+  return { name: metadata.name, namespaceSelector, podSelector };
+}
