@@ -4,7 +4,7 @@ import { certs } from './commands/certs.ts';
 import { explain } from './commands/explain.ts';
 import { inject } from './commands/inject.ts';
 import { serve } from './commands/serve.ts';
-import { LingerError } from './core/catalog/errors.ts';
+import { LingerError, UserError } from './core/catalog/errors.ts';
 import { readCommandLine, USAGE_EXIT_CODE } from './settings/command-line.ts';
 
 const FAILURE_EXIT_CODE = 1;
@@ -40,12 +40,13 @@ function version(): string {
 
 /** What the user can mend is one line; anything else is a bug, and its stack helps to find it. */
 function explainFailure(error: unknown): number {
-  if (!(error instanceof LingerError)) {
+  if (!(error instanceof UserError)) {
     console.error(error);
     return FAILURE_EXIT_CODE;
   }
   console.error(`linger: ${error.message}`);
-  return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
+  const misused = error instanceof LingerError && error.code === 'settings-invalid';
+  return misused ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
 }
 
 process.exit(await main().catch(explainFailure));

@@ -7,7 +7,7 @@ import type { Terminal } from './terminal.ts';
  * `linger certs`: a CA and a serving certificate for an installation by hand. Prints the caBundle as a webhook
  * configuration wants it (base64 of the PEM), and where the files are on standard error.
  * @returns the exit code
- * @throws LingerError `certificate-unusable`
+ * @throws CertificateError
  */
 export async function certs({ dns, out }: CertsSettings, { print, warn }: Terminal): Promise<number> {
   const { caBundle, notAfter, renewAt, origin } = await ensureCertificates(
@@ -18,7 +18,7 @@ export async function certs({ dns, out }: CertsSettings, { print, warn }: Termin
   warn(
     `${join(out, 'tls.crt')} for ${dns.join(', ')}: ${done}; expires ${day(notAfter)}, run this again after ${day(renewAt)}\n`,
   );
-  print(`${Buffer.from(caBundle ?? '').toString('base64')}\n`);
+  print(`${Buffer.from(caBundle).toString('base64')}\n`);
   return 0;
 }
 

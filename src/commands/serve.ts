@@ -34,7 +34,7 @@ interface Running {
 /**
  * `linger serve`: answers admission reviews until SIGTERM.
  * @returns the exit code
- * @throws LingerError when a policy file, a certificate or a port cannot be used at the start
+ * @throws UserError when a policy file, a certificate or a port cannot be used at the start
  */
 export async function serve(settings: ServeSettings, context: ServeContext): Promise<number> {
   const ending = new AbortController();

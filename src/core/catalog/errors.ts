@@ -9,14 +9,19 @@ export const ERRORS = {
   'policy-invalid': 'A linger.dev document has an unknown or invalid field.',
   'policy-duplicate': 'Two policy documents of one kind have the same name.',
   'manifest-invalid': 'A manifest given to inject or explain cannot be used.',
-  'certificate-unusable': 'A certificate or key is missing, expired, mismatched or unreadable.',
   'port-unavailable': 'The server cannot listen on the address it was given.',
 } as const satisfies Record<string, string>;
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** An error that the user can do something about: shown as one message, never as a stack. */
-export class LingerError extends Error {
+/**
+ * An error that the user can do something about: its message says what is wrong and the way out, and is shown
+ * alone, without a stack. Certificates and manifests have kinds of their own, with codes of their own.
+ */
+export class UserError extends Error {}
+
+/** A {@link UserError} with a code of {@link ERRORS}. */
+export class LingerError extends UserError {
   override readonly name = 'LingerError';
   readonly code: ErrorCode;
 

@@ -1,0 +1,177 @@
+import { generateKeyPair, randomBytes, X509Certificate } from 'node:crypto';
+import { promisify } from 'node:util';
+import forge from 'node-forge';
+import { AUTHORITY_LIFE_MS, SERVING_LIFE_MS, type Validity, validityFrom } from './lifetime.ts';
+import { parseNames, type SubjectName } from './names.ts';
+import { OWN_ORGANIZATION } from './pem.ts';
+
+/** A certificate authority: its certificate and its private key (PKCS #8), both PEM. */
+export interface Authority {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** A serving certificate (leaf first, then intermediates if any) and its private key (PKCS #8), both PEM. */
+export interface KeyPair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+type Extension = Readonly<Record<string, unknown>>;
+interface Draft {
+  readonly subject: forge.pki.CertificateField[];
+  readonly publicKey: string;
+  readonly validity: Validity;
+  readonly extensions: readonly Extension[];
+}
+interface Issuer {
+  readonly subject: forge.pki.CertificateField[];
+  readonly keyIdentifier: string;
+  readonly key: string;
+}
+
+/** 2048 bits: NIST SP 800-57 accepts them until 2030, and each doubling makes a handshake about six times dearer. RSA because that is what node-forge signs. */
+const MODULUS_BITS = 2048;
+/** RFC 5280, appendix A.1, ub-common-name. */
+const MAX_COMMON_NAME = 64;
+/** GeneralName tags, RFC 5280, 4.2.1.6. */
+const DNS_NAME = 2;
+const IP_ADDRESS = 7;
+
+const SUBJECT_KEY = { name: 'subjectKeyIdentifier' };
+const AUTHORITY_USAGE = { name: 'keyUsage', critical: true, keyCertSign: true, cRLSign: true };
+// keyEncipherment is for TLS 1.2 clients without an ECDHE suite.
+const SERVING_USAGE = { name: 'keyUsage', critical: true, digitalSignature: true, keyEncipherment: true };
+
+/** A new self-signed authority, valid 365 days from `now`. Takes about 100 ms, in the thread pool. */
+export async function issueAuthority(now: Date): Promise<Authority> {
+  const { publicKey, privateKey } = await generateKeys();
+  // Every authority has a name of its own, so that nobody mistakes the new one in a bundle for the old one.
+  const commonName = `Linger CA ${randomBytes(4).toString('hex')}`;
+  const subject = [attribute('organizationName', OWN_ORGANIZATION), attribute('commonName', commonName)];
+  const draft: Draft = {
+    subject,
+    publicKey,
+    validity: validityFrom(now, AUTHORITY_LIFE_MS),
+    // One authority below it, not none: its successor, cross-signed.
+    extensions: [authorityConstraints(1), AUTHORITY_USAGE, SUBJECT_KEY],
+  };
+  const issuer = { subject, keyIdentifier: keyIdentifier(publicKey), key: privateKey };
+  return { certificate: sign(draft, issuer), key: privateKey };
+}
+
+/**
+ * A new key and a certificate for TLS servers, valid for exactly `names` and 90 days from `now`, or until
+ * its authority ends. Takes about 100 ms, in the thread pool.
+ *
+ * @throws CertificateError `BadName`
+ */
+export async function issueServingCertificate(
+  authority: Authority,
+  names: readonly string[],
+  now: Date,
+): Promise<KeyPair> {
+  const subjectNames = parseNames(names);
+  const { publicKey, privateKey } = await generateKeys();
+  const limit = new X509Certificate(authority.certificate).validToDate;
+  const commonName = subjectNames.find(({ value }) => value.length <= MAX_COMMON_NAME)?.value;
+  const draft: Draft = {
+    subject: commonName === undefined ? [] : [attribute('commonName', commonName)],
+    publicKey,
+    validity: validityFrom(now, SERVING_LIFE_MS, limit),
+    extensions: [
+      { name: 'basicConstraints', critical: true, cA: false },
+      SERVING_USAGE,
+      { name: 'extKeyUsage', serverAuth: true },
+      // RFC 5280, 4.2.1.6: critical when the subject is empty.
+      alternativeNames(subjectNames, commonName === undefined),
+      SUBJECT_KEY,
+    ],
+  };
+  return { cert: sign(draft, issuerOf(authority)), key: privateKey };
+}
+
+/**
+ * The successor's name and key, signed by its predecessor. Sent along as an intermediate, it lets clients
+ * that still trust only the predecessor accept what the successor issues, until the predecessor ends.
+ */
+export function crossSign(successor: Authority, predecessor: Authority, now: Date): string {
+  const { publicKey, validToDate } = new X509Certificate(successor.certificate);
+  const limit = new X509Certificate(predecessor.certificate).validToDate;
+  const draft: Draft = {
+    subject: issuerOf(successor).subject,
+    publicKey: publicKey.export({ type: 'spki', format: 'pem' }).toString(),
+    validity: validityFrom(now, validToDate.getTime() - now.getTime(), limit),
+    extensions: [authorityConstraints(0), AUTHORITY_USAGE, SUBJECT_KEY],
+  };
+  return sign(draft, issuerOf(predecessor));
+}
+
+async function generateKeys(): Promise<{ publicKey: string; privateKey: string }> {
+  return await promisify(generateKeyPair)('rsa', {
+    modulusLength: MODULUS_BITS,
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
+}
+
+function sign(draft: Draft, issuer: Issuer): string {
+  const certificate = forge.pki.createCertificate();
+  certificate.serialNumber = serialNumber();
+  certificate.publicKey = forge.pki.publicKeyFromPem(draft.publicKey);
+  certificate.validity = { ...draft.validity };
+  certificate.setSubject(draft.subject);
+  certificate.setIssuer(issuer.subject);
+  const authorityKey = { name: 'authorityKeyIdentifier', keyIdentifier: issuer.keyIdentifier };
+  // node-forge writes its encoding into the objects that it is given.
+  certificate.setExtensions([...draft.extensions, authorityKey].map((extension) => ({ ...extension })));
+  certificate.sign(forge.pki.privateKeyFromPem(issuer.key), forge.md.sha256.create());
+  return forge.pki.certificateToPem(certificate).replaceAll('\r\n', '\n');
+}
+
+function issuerOf(authority: Authority): Issuer {
+  const certificate = forge.pki.certificateFromPem(authority.certificate);
+  const extension: { subjectKeyIdentifier?: string } | undefined | null =
+    certificate.getExtension('subjectKeyIdentifier');
+  const { publicKey } = new X509Certificate(authority.certificate);
+  return {
+    subject: certificate.subject.attributes,
+    // An authority that a person made may have derived its identifier in another way, or have none.
+    keyIdentifier:
+      extension?.subjectKeyIdentifier === undefined
+        ? keyIdentifier(publicKey.export({ type: 'spki', format: 'pem' }).toString())
+        : forge.util.hexToBytes(extension.subjectKeyIdentifier),
+    key: authority.key,
+  };
+}
+
+/** RFC 5280, 4.2.1.2, method 1: SHA-1 of the public key; an identifier, not a protection. */
+function keyIdentifier(publicKey: string): string {
+  return forge.pki
+    .getPublicKeyFingerprint(forge.pki.publicKeyFromPem(publicKey), { type: 'RSAPublicKey' })
+    .getBytes();
+}
+
+/** 16 random octets, positive (first bit 0) and without leading zeros (second bit 1), as DER wants an INTEGER: 126 bits, where RFC 5280 allows 159 and browsers ask for 64. */
+function serialNumber(): string {
+  const octets = randomBytes(16);
+  octets.writeUInt8((octets.readUInt8(0) & 0x3f) | 0x40, 0);
+  return octets.toString('hex');
+}
+
+function attribute(name: string, value: string): forge.pki.CertificateField {
+  // PrintableString, node-forge's default, has no asterisk.
+  return { name, value, valueTagClass: forge.asn1.Type.UTF8 as unknown as forge.asn1.Class };
+}
+
+function authorityConstraints(pathLenConstraint: number): Extension {
+  return { name: 'basicConstraints', critical: true, cA: true, pathLenConstraint };
+}
+
+function alternativeNames(names: readonly SubjectName[], critical: boolean): Extension {
+  const altNames = names.map(({ kind, value }) =>
+    // The canonical form matters: node-forge loses a group of "::2:3:4:5:6:7:8".
+    kind === 'dns' ? { type: DNS_NAME, value } : { type: IP_ADDRESS, ip: value },
+  );
+  return { name: 'subjectAltName', critical, altNames };
+}

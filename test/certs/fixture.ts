@@ -1,0 +1,92 @@
+import { once } from 'node:events';
+import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:https';
+import { type AddressInfo, connect as connectTcp, isIP } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import forge from 'node-forge';
+import { onTestFinished } from 'vitest';
+import type { Authority, KeyPair } from '../../src/certs/issue.ts';
+
+export const DAY_MS = 24 * 3_600_000;
+export const days = (count: number, from: Date): Date => new Date(from.getTime() + count * DAY_MS);
+export const devNames = ['localhost', '127.0.0.1', '::1'];
+export const allFiles = ['ca.crt', 'ca.key', 'tls.crt', 'tls.key'] as const;
+
+/** A new empty directory, removed after the test. */
+export async function emptyDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'linger-certs-'));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+export async function copyOf(template: string): Promise<string> {
+  const directory = await emptyDirectory();
+  await cp(template, directory, { recursive: true });
+  return directory;
+}
+
+export async function write(directory: string, files: Readonly<Record<string, string>>): Promise<void> {
+  for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
+}
+
+export const read = (directory: string, name: string): Promise<string> =>
+  readFile(join(directory, name), 'utf8');
+
+/** Every file with its bytes, mode and modification time: what "untouched" means. */
+export async function snapshot(directory: string): Promise<Record<string, unknown>> {
+  const entries = await readdir(directory);
+  const states = entries.map(async (name) => {
+    const { mode, mtimeNs } = await stat(join(directory, name), { bigint: true });
+    return [name, { bytes: await read(directory, name), mode, mtimeNs }] as const;
+  });
+  return Object.fromEntries(await Promise.all(states));
+}
+
+/** A real HTTPS server on a free port of the loopback. */
+export async function serveHttps(pair: KeyPair): Promise<{ server: Server; port: number }> {
+  const server = createServer(pair, (_request, response) => response.end('ok'));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { server, port: (server.address() as AddressInfo).port };
+}
+
+/** Handshakes as a client that calls the server `name` and trusts `ca`: 'ok', or the error code of the refusal. */
+export async function handshake(port: number, name: string, ca: string): Promise<string> {
+  const socket = await connectTo(port, name, ca).catch((error: NodeJS.ErrnoException) => error);
+  if (socket instanceof Error) return socket.code ?? socket.message;
+  socket.destroy();
+  return 'ok';
+}
+
+/** An open connection. A name is sent as SNI; an address only judges the certificate. */
+export async function connectTo(port: number, name: string, ca: string): Promise<TLSSocket> {
+  const socket = connectTls({
+    socket: connectTcp(port, '127.0.0.1'),
+    host: name,
+    ca,
+    ...(isIP(name) === 0 && { servername: name }),
+  });
+  await once(socket, 'secureConnect');
+  return socket;
+}
+
+/** An authority as a user would bring it: self-signed, and not under Linger's name. `key`: of any RSA pair, PEM. */
+export function userAuthority(key: string, notAfter: Date): Authority {
+  const privateKey = forge.pki.privateKeyFromPem(key);
+  const certificate = forge.pki.createCertificate();
+  certificate.publicKey = forge.pki.rsa.setPublicKey(privateKey.n, privateKey.e);
+  certificate.serialNumber = '01';
+  certificate.validity = { notBefore: days(-30, notAfter), notAfter };
+  const subject = [{ name: 'organizationName', value: 'Example GmbH' }];
+  certificate.setSubject(subject);
+  certificate.setIssuer(subject);
+  certificate.setExtensions([{ name: 'basicConstraints', cA: true }]);
+  certificate.sign(privateKey, forge.md.sha256.create());
+  return { certificate: forge.pki.certificateToPem(certificate), key };
+}

@@ -1,0 +1,238 @@
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rename, rm, symlink, unlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TLSSocket } from 'node:tls';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { CertificateError } from '../../src/certs/certificate-error.ts';
+import { ensureCertificates, type ServingCertificate } from '../../src/certs/ensure.ts';
+import { certificateDirectory, watchCertificates } from '../../src/certs/source.ts';
+import {
+  connectTo,
+  copyOf,
+  days,
+  devNames,
+  emptyDirectory,
+  handshake,
+  read,
+  serveHttps,
+  write,
+} from './fixture.ts';
+
+const now = new Date();
+const names = devNames;
+let first: string;
+let second: string;
+
+beforeAll(async () => {
+  [first, second] = (await Promise.all([1, 2].map(() => mkdtemp(join(tmpdir(), 'linger-certs-'))))) as [
+    string,
+    string,
+  ];
+  await ensureCertificates({ directory: first, names }, now);
+  await ensureCertificates({ directory: second, names }, now);
+});
+
+afterAll(async () => {
+  for (const directory of [first, second]) await rm(directory, { recursive: true, force: true });
+});
+
+const pairOf = async (directory: string): Promise<Record<string, string>> => ({
+  'tls.crt': await read(directory, 'tls.crt'),
+  'tls.key': await read(directory, 'tls.key'),
+  'ca.crt': await read(directory, 'ca.crt'),
+});
+const serial = (pem: string): string => new X509Certificate(pem).serialNumber;
+
+describe('a source over a directory', () => {
+  it('has nothing before it is started, and does not start without a certificate', async () => {
+    const directory = await emptyDirectory();
+    await write(directory, { 'tls.crt': await read(first, 'tls.crt') });
+    const source = certificateDirectory({ directory, names });
+    expect(() => source.get()).toThrow('start the source first');
+    expect(source.healthy(now)).toBe(false);
+    await expect(source.start(now)).rejects.toThrow(CertificateError);
+  });
+
+  it('leaves its own alone until two thirds of its life, then renews it', async () => {
+    const source = certificateDirectory({ directory: await copyOf(first), names });
+    const started = await source.start(now);
+    expect(started.origin).toBe('reused');
+    expect(await source.refresh(now)).toEqual({ outcome: 'unchanged' });
+    expect(await source.refresh(new Date(started.renewAt.getTime() - 1))).toEqual({ outcome: 'unchanged' });
+    const refreshed = await source.refresh(started.renewAt);
+    expect(refreshed).toMatchObject({ outcome: 'changed', certificate: { because: 'Expiring' } });
+    expect(serial(source.get().cert)).not.toBe(serial(started.cert));
+    expect(await source.refresh(started.renewAt)).toEqual({ outcome: 'unchanged' });
+  });
+
+  it('makes new ones when its files are deleted: how to renew by hand', async () => {
+    const directory = await copyOf(first);
+    const source = certificateDirectory({ directory, names });
+    await source.start(now);
+    for (const name of ['ca.crt', 'ca.key', 'tls.crt', 'tls.key']) await unlink(join(directory, name));
+    expect(await source.refresh(now)).toMatchObject({
+      outcome: 'changed',
+      certificate: { because: 'Absent' },
+    });
+  });
+
+  it('reissues for other names at the start only, so that two processes cannot chase each other', async () => {
+    const directory = await copyOf(first);
+    const source = certificateDirectory({ directory, names });
+    const started = await source.start(now);
+    const theirs = await ensureCertificates({ directory, names: ['a.example'] }, now);
+    expect(await source.refresh(now)).toMatchObject({ outcome: 'failed', error: { code: 'OtherNames' } });
+    expect(source.get()).toBe(started);
+    expect(await read(directory, 'tls.crt')).toBe(theirs.cert);
+  });
+
+  it('keeps the last good certificate while the user changes the files one by one', async () => {
+    const directory = await emptyDirectory();
+    await write(directory, await pairOf(first));
+    const source = certificateDirectory({ directory, names });
+    const started = await source.start(now);
+    const next = await pairOf(second);
+    await write(directory, { 'tls.crt': next['tls.crt']! });
+    const refused = await source.refresh(now);
+    expect(refused).toMatchObject({ outcome: 'failed', error: { code: 'Mismatched' } });
+    expect(source.get()).toBe(started);
+    expect(source.healthy(now)).toBe(true);
+    await write(directory, { 'tls.key': next['tls.key']!, 'ca.crt': next['ca.crt']! });
+    expect(await source.refresh(now)).toMatchObject({ outcome: 'changed' });
+    expect(source.get().cert).toBe(next['tls.crt']);
+  });
+
+  it('goes back to the last good files without a change', async () => {
+    const directory = await emptyDirectory();
+    await write(directory, await pairOf(first));
+    const source = certificateDirectory({ directory, names });
+    await source.start(now);
+    await unlink(join(directory, 'tls.key'));
+    expect(await source.refresh(now)).toMatchObject({ outcome: 'failed', error: { code: 'Incomplete' } });
+    await write(directory, await pairOf(first));
+    expect(await source.refresh(now)).toEqual({ outcome: 'unchanged' });
+  });
+
+  it('is healthy until the certificate in force has expired', async () => {
+    const directory = await emptyDirectory();
+    await write(directory, await pairOf(first));
+    const source = certificateDirectory({ directory, names });
+    const { notAfter } = await source.start(now);
+    expect(source.healthy(new Date(notAfter.getTime() - 1))).toBe(true);
+    expect(source.healthy(notAfter)).toBe(false);
+    expect(await source.refresh(notAfter)).toMatchObject({ outcome: 'failed', error: { code: 'Expired' } });
+  });
+
+  it('follows a mounted Secret, whose files are links through a directory link that is swapped', async () => {
+    const directory = await emptyDirectory();
+    await mkdir(join(directory, '..1'));
+    await mkdir(join(directory, '..2'));
+    await write(join(directory, '..1'), await pairOf(first));
+    await write(join(directory, '..2'), await pairOf(second));
+    await symlink('..1', join(directory, '..data'));
+    for (const name of ['tls.crt', 'tls.key', 'ca.crt'])
+      await symlink(`..data/${name}`, join(directory, name));
+    const source = certificateDirectory({ directory, names });
+    expect((await source.start(now)).origin).toBe('provided');
+    await symlink('..2', join(directory, '..data_tmp'));
+    await rename(join(directory, '..data_tmp'), join(directory, '..data'));
+    expect(await source.refresh(now)).toMatchObject({ outcome: 'changed' });
+    expect(source.get().cert).toBe(await read(second, 'tls.crt'));
+  });
+});
+
+/** Watches with a short interval and a clock that the test sets. */
+async function watching(directory: string, from = now) {
+  const source = certificateDirectory({ directory, names });
+  const started = await source.start(from);
+  const abort = new AbortController();
+  const clock = { now: from };
+  const changes: ServingCertificate[] = [];
+  const failures: string[] = [];
+  const listeners: ((certificate: ServingCertificate) => void)[] = [];
+  const ended = watchCertificates(source, {
+    signal: abort.signal,
+    clock: () => clock.now,
+    everyMs: 5,
+    onChange: (certificate) => {
+      changes.push(certificate);
+      for (const listen of listeners) listen(certificate);
+    },
+    onFailure: (error) => failures.push(error.message),
+  });
+  onTestFinished(async () => {
+    abort.abort();
+    await ended;
+  });
+  return { started, abort, ended, clock, changes, failures, listeners };
+}
+
+describe('watching', () => {
+  it('changes the certificate of a running server: open connections live on, new ones see the new one', async () => {
+    // Due for renewal by the real clock, which TLS clients go by; not yet by the one that the watch starts with.
+    const directory = await emptyDirectory();
+    await ensureCertificates({ directory, names }, days(-61, now));
+    const { started, clock, changes, failures, listeners } = await watching(directory, days(-30, now));
+    const { server, port } = await serveHttps(started);
+    listeners.push((certificate) => server.setSecureContext(certificate));
+    const open = await connectTo(port, 'localhost', started.caBundle);
+    expect(open.getPeerX509Certificate()?.serialNumber).toBe(serial(started.cert));
+    expect(await get(open)).toContain('200 OK');
+
+    clock.now = now;
+    await vi.waitFor(() => expect(changes).toHaveLength(1));
+    expect(await get(open)).toContain('200 OK');
+    const fresh = await connectTo(port, 'localhost', started.caBundle);
+    expect(serial(changes[0]!.cert)).not.toBe(serial(started.cert));
+    expect(fresh.getPeerX509Certificate()?.serialNumber).toBe(serial(changes[0]!.cert));
+    fresh.destroy();
+    expect(await get(open)).toContain('200 OK');
+    open.destroy();
+    expect(failures).toEqual([]);
+  });
+
+  it('reports a failure once, keeps serving, and recovers', async () => {
+    const directory = await emptyDirectory();
+    await write(directory, await pairOf(first));
+    const { started, changes, failures, listeners } = await watching(directory);
+    const { server, port } = await serveHttps(started);
+    listeners.push((certificate) => server.setSecureContext(certificate));
+    const next = await pairOf(second);
+
+    await write(directory, { 'tls.key': next['tls.key']! });
+    await vi.waitFor(() => expect(failures).toHaveLength(1));
+    expect(failures[0]).toContain(join(directory, 'tls.key'));
+    expect(await handshake(port, 'localhost', started.caBundle)).toBe('ok');
+
+    await write(directory, next);
+    await vi.waitFor(() => expect(changes).toHaveLength(1));
+    expect(await handshake(port, 'localhost', next['ca.crt']!)).toBe('ok');
+    expect(new Set(failures).size).toBe(failures.length);
+  });
+
+  it('reports what the receiver of a change throws', async () => {
+    const { clock, started, failures, listeners } = await watching(await copyOf(first));
+    listeners.push(() => {
+      throw new Error('no thanks');
+    });
+    clock.now = started.renewAt;
+    await vi.waitFor(() => expect(failures).toEqual(['no thanks']));
+  });
+
+  it('ends when it is told to', async () => {
+    const { abort, ended, clock, started, changes } = await watching(await copyOf(first));
+    abort.abort();
+    await ended;
+    clock.now = started.renewAt;
+    expect(changes).toEqual([]);
+  });
+});
+
+/** One request on a connection that stays open; the head of the response. */
+async function get(socket: TLSSocket): Promise<string> {
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  const [chunk] = (await once(socket, 'data')) as [Buffer];
+  return chunk.toString('latin1');
+}
