@@ -5,14 +5,16 @@ export interface Endpoint {
   readonly port: number;
   readonly adminPort: number;
   readonly certs: string;
+  /** Whether the certificate is of Linger's own making, and so trusted by nobody yet. */
+  readonly ownAuthority: boolean;
 }
 
 /** An AdmissionReview recorded from a real API server, in this checkout. */
 const EXAMPLE = 'docs/examples/review.json';
 
 /** What somebody who has just started Linger on their machine reads: that it runs, and a line to paste. */
-export function greeting({ host, port, adminPort, certs }: Endpoint): string {
-  const authority = join(certs, 'ca.crt');
+export function greeting({ host, port, adminPort, certs, ownAuthority }: Endpoint): string {
+  const trust = ownAuthority ? `--cacert ${join(certs, 'ca.crt')} ` : '';
   const decode = `node -pe 'atob(JSON.parse(fs.readFileSync(0)).response.patch)'`;
   return [
     '',
@@ -21,7 +23,7 @@ export function greeting({ host, port, adminPort, certs }: Endpoint): string {
     '',
     'See it work: a Pod as a real API server sends it goes in, the patch comes out. In another terminal:',
     '',
-    `  curl --silent --cacert ${authority} --data-binary @${EXAMPLE} \\`,
+    `  curl --silent ${trust}--data-binary @${EXAMPLE} \\`,
     `    https://${name(host)}:${port}/mutate | ${decode}`,
     '',
     'Your own manifests, with no server at all:  npm run --silent linger -- explain FILE.yaml',

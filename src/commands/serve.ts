@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type CertificateSource, certificateDirectory, watchCertificates } from '../certs/source.ts';
+import { type CertificateSource, certificateDirectory } from '../certs/source.ts';
 import { adminApp } from '../serve/admin.ts';
 import { admissionApp } from '../serve/admission.ts';
 import { adminServer, close, listen, webhookServer } from '../serve/listen.ts';
 import type { ServeSettings } from '../settings/commands.ts';
+import { watchCertificates } from '../sources/certificate-watch.ts';
 import { readPolicyFiles } from '../sources/policy-files.ts';
 import { watchPolicyFiles } from '../sources/policy-watch.ts';
 import { createLogger, type Logger } from '../telemetry/logs.ts';
@@ -81,7 +82,10 @@ async function answerUntilShutdown(
   const port = await listen(webhook, settings.host, settings.port, '--port');
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port');
   logger.info({ host: settings.host, port, adminPort, version: context.version }, 'listening');
-  if (!context.inCluster) context.print(greeting({ ...settings, port, adminPort }));
+  if (!context.inCluster)
+    context.print(
+      greeting({ ...settings, port, adminPort, ownAuthority: certificates.get().origin !== 'provided' }),
+    );
 
   const drain = async () => {
     await shutdown.requested;

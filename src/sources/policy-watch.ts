@@ -1,5 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { asError } from '../core/catalog/errors.ts';
 import type { Documents } from '../world/documents.ts';
+import { pause } from './pause.ts';
 import { type PolicySnapshot, readPolicyFiles } from './policy-files.ts';
 
 export interface PolicyWatchEvents {
@@ -57,19 +58,4 @@ function take(snapshot: PolicySnapshot, { onChange, onError }: PolicyWatchEvents
     return;
   }
   onChange(documents);
-}
-
-function asError(cause: unknown): Error {
-  return cause instanceof Error ? cause : new Error(String(cause));
-}
-
-/** @returns false once the signal has aborted */
-async function pause(milliseconds: number, signal: AbortSignal): Promise<boolean> {
-  try {
-    // Not keeping the process alive: the watch is never what a process should wait for.
-    await sleep(milliseconds, undefined, { signal, ref: false });
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -7,7 +7,8 @@ import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { CertificateError } from '../../src/certs/certificate-error.ts';
 import { ensureCertificates, type ServingCertificate } from '../../src/certs/ensure.ts';
-import { certificateDirectory, watchCertificates } from '../../src/certs/source.ts';
+import { certificateDirectory } from '../../src/certs/source.ts';
+import { watchCertificates } from '../../src/sources/certificate-watch.ts';
 import {
   connectTo,
   copyOf,

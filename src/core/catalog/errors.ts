@@ -30,3 +30,8 @@ export class LingerError extends UserError {
     this.code = code;
   }
 }
+
+/** Whatever was thrown, as an Error. */
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
