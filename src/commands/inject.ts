@@ -27,7 +27,7 @@ export async function inject(settings: InjectSettings, terminal: Terminal): Prom
 
 function editsOf({ object, workload, decision }: PlannedWorkload): readonly ManifestEdit[] {
   if (decision.policy?.mode.value === 'Audit') return [];
-  if (decision.outcome === 'skip' && decision.withdraw === undefined) return [];
+  if (decision.outcome === 'skip' && decision.withdrawn === undefined) return [];
   const operations = patchFor(workload.pod as Pod, decision);
   return operations.length === 0 ? [] : [{ object, operations, at: workload.pointer }];
 }

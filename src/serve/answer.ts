@@ -54,7 +54,7 @@ function isAudit({ policy }: Decision): boolean {
 }
 
 function changesPod(decision: Decision): boolean {
-  return decision.outcome === 'inject' || (decision.withdraw !== undefined && !isAudit(decision));
+  return decision.outcome === 'inject' || (decision.withdrawn !== undefined && !isAudit(decision));
 }
 
 /** The answer when Linger itself failed: the pod passes unchanged, and its creator hears of it. */

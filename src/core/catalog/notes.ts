@@ -46,7 +46,7 @@ export const NOTES = {
   HookWithdrawn: {
     warns: false,
     summary:
-      'Somebody cut the grace period below the wait after injection; the hook is taken back so that the pod stays valid.',
+      'Somebody cut the grace period after injection so far that no wait is left; the hook is taken back.',
   },
   ServicesUnknown: {
     warns: false,

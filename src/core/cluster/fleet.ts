@@ -4,10 +4,13 @@ export interface Version {
   readonly minor: number;
 }
 
-/** What serves the cluster's pods: the API server, and the oldest kubelet of any real node. */
+/**
+ * What serves the cluster's pods: the API server, and the oldest kubelet of any real node. A version that nobody
+ * could read is undefined, and does not count.
+ */
 export interface Fleet {
-  readonly apiServer: Version;
-  readonly oldestKubelet: Version;
+  readonly apiServer: Version | undefined;
+  readonly oldestKubelet: Version | undefined;
 }
 
 export interface NodeVersion {
@@ -30,24 +33,20 @@ export function atLeast(version: Version, bound: Version): boolean {
   return version.major > bound.major || (version.major === bound.major && version.minor >= bound.minor);
 }
 
-/** The fleet that these versions make, or undefined when they do not say enough. */
-export function fleetOf(apiServer: string, nodes: readonly NodeVersion[]): Fleet | undefined {
-  const server = parseVersion(apiServer);
-  if (server === undefined) return undefined;
+/** The fleet that these versions make. */
+export function fleetOf(apiServer: string, nodes: readonly NodeVersion[]): Fleet {
   let oldest: Version | undefined;
   for (const node of nodes) {
     const version = node.virtual ? undefined : parseVersion(node.kubeletVersion);
     if (version !== undefined && (oldest === undefined || !atLeast(version, oldest))) oldest = version;
   }
-  return { apiServer: server, oldestKubelet: oldest ?? server };
+  return { apiServer: parseVersion(apiServer), oldestKubelet: oldest };
 }
 
 /** Whether native sleep works everywhere. An unknown fleet (no cluster) is taken for a current one. */
 export function supportsNativeSleep(fleet: Fleet | undefined): boolean {
-  return (
-    fleet === undefined ||
-    (atLeast(fleet.apiServer, NATIVE_SLEEP) && atLeast(fleet.oldestKubelet, NATIVE_SLEEP))
-  );
+  const versions = [fleet?.apiServer, fleet?.oldestKubelet];
+  return versions.every((version) => version === undefined || atLeast(version, NATIVE_SLEEP));
 }
 
 /** The fleet in force, and the one that may replace it. */

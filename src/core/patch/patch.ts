@@ -1,8 +1,8 @@
 import { ANNOTATION } from '../catalog/vocabulary.ts';
 import { labelOf } from '../cluster/selector.ts';
 import { HOOKS, sleepForm } from '../plan/hook.ts';
-import { type Decision, type Plan, renderPlan } from '../plan/plan.ts';
-import { annotationsOf, type Container, type Pod } from '../plan/pod.ts';
+import { type Decision, type Plan, type Released, renderPlan } from '../plan/plan.ts';
+import { annotationsOf, type Container, type LifecycleHandler, type Pod } from '../plan/pod.ts';
 import { type Operation, pointer } from './operation.ts';
 
 /**
@@ -11,56 +11,60 @@ import { type Operation, pointer } from './operation.ts';
  * rewritten: other webhooks' and the author's entries stay where they are.
  */
 export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
-  if (decision.outcome === 'inject') return planOperations(pod, decision.plan);
-  return decision.withdraw === undefined ? [] : withdrawOperations(pod, decision.withdraw);
-}
-
-function planOperations(pod: Pod, plan: Plan): readonly Operation[] {
-  const operations: Operation[] = [];
-  const carriers = new Set(plan.containers);
-  pod.spec.containers.forEach((container, index) => {
-    if (!carriers.has(container.name)) return;
-    const operation = hookOperation(container, pointer('/spec/containers', index), plan);
-    if (operation !== undefined) operations.push(operation);
-  });
+  const plan = decision.outcome === 'inject' ? decision.plan : decision.withdrawn;
+  if (plan === undefined) return [];
+  const operations = pod.spec.containers.flatMap((container, index) =>
+    containerOperations(container, pointer('/spec/containers', index), plan, decision.released),
+  );
   if (pod.spec.terminationGracePeriodSeconds !== plan.grace) {
     operations.push({ op: 'add', path: '/spec/terminationGracePeriodSeconds', value: plan.grace });
   }
-  const annotation = annotationOperation(pod, renderPlan(plan));
-  if (annotation !== undefined) operations.push(annotation);
-  return operations;
+  return [...operations, ...annotationOperations(pod, renderPlan(plan))];
 }
 
-function hookOperation({ lifecycle }: Container, path: string, plan: Plan): Operation | undefined {
+function containerOperations(
+  container: Container,
+  path: string,
+  plan: Plan,
+  released?: Released,
+): Operation[] {
+  if (released?.has(container.name)) return releaseOperations(container, path, released.get(container.name));
+  return plan.containers.includes(container.name) ? hookOperations(container, path, plan) : [];
+}
+
+function hookOperations({ lifecycle }: Container, path: string, plan: Plan): Operation[] {
   const handler = lifecycle?.preStop;
-  if (handler) {
-    const form = sleepForm(handler);
-    if (form === undefined || form.seconds === plan.wait) return undefined;
-    return { op: 'replace', path: `${path}/lifecycle/preStop${form.pointer}`, value: form.render(plan.wait) };
-  }
+  if (handler) return secondsOperations(handler, path, plan.wait);
   const preStop = HOOKS[plan.hook].render(plan.wait);
   return lifecycle
-    ? { op: 'add', path: `${path}/lifecycle/preStop`, value: preStop }
-    : { op: 'add', path: `${path}/lifecycle`, value: { preStop } };
+    ? [{ op: 'add', path: `${path}/lifecycle/preStop`, value: preStop }]
+    : [{ op: 'add', path: `${path}/lifecycle`, value: { preStop } }];
 }
 
-function annotationOperation(pod: Pod, text: string): Operation | undefined {
+/** An empty lifecycle that remains is valid. */
+function releaseOperations(
+  { lifecycle }: Container,
+  path: string,
+  authorsSeconds: number | undefined,
+): Operation[] {
+  const handler = lifecycle?.preStop;
+  if (!handler) return [];
+  if (authorsSeconds !== undefined) return secondsOperations(handler, path, authorsSeconds);
+  return [{ op: 'remove', path: `${path}/lifecycle/preStop` }];
+}
+
+function secondsOperations(handler: LifecycleHandler, path: string, seconds: number): Operation[] {
+  const form = sleepForm(handler);
+  if (form === undefined || form.seconds === seconds) return [];
+  return [{ op: 'replace', path: `${path}/lifecycle/preStop${form.pointer}`, value: form.render(seconds) }];
+}
+
+function annotationOperations(pod: Pod, text: string): Operation[] {
   if (!pod.metadata)
-    return { op: 'add', path: '/metadata', value: { annotations: { [ANNOTATION.plan]: text } } };
+    return [{ op: 'add', path: '/metadata', value: { annotations: { [ANNOTATION.plan]: text } } }];
   if (!pod.metadata.annotations) {
-    return { op: 'add', path: '/metadata/annotations', value: { [ANNOTATION.plan]: text } };
+    return [{ op: 'add', path: '/metadata/annotations', value: { [ANNOTATION.plan]: text } }];
   }
-  if (labelOf(annotationsOf(pod), ANNOTATION.plan) === text) return undefined;
-  return { op: 'add', path: pointer('/metadata/annotations', ANNOTATION.plan), value: text };
-}
-
-/** Takes our hooks and annotation off again. An empty lifecycle that remains is valid. */
-function withdrawOperations(pod: Pod, names: readonly string[]): readonly Operation[] {
-  const operations: Operation[] = [];
-  pod.spec.containers.forEach(({ name, lifecycle }, index) => {
-    if (!names.includes(name) || !lifecycle?.preStop) return;
-    operations.push({ op: 'remove', path: pointer('/spec/containers', index, 'lifecycle', 'preStop') });
-  });
-  operations.push({ op: 'remove', path: pointer('/metadata/annotations', ANNOTATION.plan) });
-  return operations;
+  if (labelOf(annotationsOf(pod), ANNOTATION.plan) === text) return [];
+  return [{ op: 'add', path: pointer('/metadata/annotations', ANNOTATION.plan), value: text }];
 }

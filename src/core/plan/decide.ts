@@ -6,14 +6,14 @@ import { labelOf } from '../cluster/selector.ts';
 import { effectivePolicy } from '../policy/effective.ts';
 import type { EffectivePolicy } from '../policy/values.ts';
 import { decideAgain, recordedPlan } from './again.ts';
-import { exclusionOf } from './exclusion.ts';
+import { exclusionOf, servesByDefault } from './exclusion.ts';
 import { fitGrace } from './grace.ts';
 import { chooseHook } from './hook.ts';
 import type { Decision, Plan, Skip } from './plan.ts';
 import { annotationsOf, graceOf, labelsOf, type Pod, problemOf } from './pod.ts';
 import { type Serving, servingOf } from './serving.ts';
-import { changedBy, targetNotes, targetsOf } from './targets.ts';
-import { chooseWait } from './wait.ts';
+import { changedBy, changeNotes, extendedSeconds, type Target, targetNotes, targetsOf } from './targets.ts';
+import { chooseWait, type WaitChoice } from './wait.ts';
 import type { World } from './world.ts';
 
 /** What is asked: shall this pod, about to be created, wait, and how long? */
@@ -74,9 +74,10 @@ function decideUnder(
     notes.push(note('StalePlan', 'the pod’s linger.dev/plan does not match its hooks; it is ignored'));
   }
   const serving = lazily(() => servingOf(pod, namespace, world.services, world.consumers));
-  const exclusion = exclusionOf({ pod, policy, ownerKind, serving });
+  const candidate = { pod, policy, ownerKind, serving };
+  const exclusion = exclusionOf(candidate);
   if (exclusion !== undefined) return skip(exclusion, notes, policy);
-  if (policy.pods.value !== 'All' && serving() === 'unknown') {
+  if (servesByDefault(candidate)) {
     notes.push(
       note(
         'ServicesUnknown',
@@ -98,11 +99,10 @@ function planFor(
   const baseGrace = graceOf(pod);
   const fit = fitGrace(choice.seconds, baseGrace, policy['grace.max'].value);
   const targets = targetsOf(pod, policy);
-  const changed = changedBy(targets, fit.wait);
-  const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets, fit.wait)];
+  const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
 
   if (targets.length === 0) return skip('NoContainer', said, policy);
-  if (targets.every(({ state }) => state.kind === 'kept')) return skip('ExistingHook', said, policy);
+  if (isAllKept(targets, choice.seconds)) return skip('ExistingHook', said, policy);
   const hook = chooseHook(policy.hook.value, world.fleet, pod);
   if (hook === undefined) {
     const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
@@ -110,21 +110,40 @@ function planFor(
   }
   if (choice.seconds < 1) return skip('NoWait', said, policy);
   if (fit.wait < 1) return skip('NoRoom', said, policy);
-  if (changed.length === 0) return skip('ExistingHook', said, policy);
+  if (isAllKept(targets, fit.wait)) return skip('ExistingHook', said, policy);
 
-  const { why, origin, coverage, samples } = choice;
+  const changed = changedBy(targets, fit.wait);
   const plan: Plan = {
     ...fit,
     baseGrace,
     hook,
-    containers: changed.map(({ name }) => name),
-    policy: origin,
-    why,
-    ...(coverage === undefined ? {} : { coverage }),
-    ...(samples === undefined ? {} : { samples }),
+    containers: changed.map(({ container }) => container.name),
+    ...originOf(choice, fit.wait, extendedSeconds(changed)),
   };
+  said.push(...changeNotes(changed, fit.wait));
   if (fit.wait < choice.seconds) said.push(note('WaitShrunk', shrunk(choice.seconds, plan, policy)));
   return { outcome: 'inject', plan, policy, notes: said };
+}
+
+/** Whether each hook is its author's, to be left as it is: not ours to touch, or as long as this wait already. */
+function isAllKept(targets: readonly Target[], wait: number): boolean {
+  return targets.every(
+    ({ state }) => state.kind === 'kept' || (state.kind === 'extendable' && state.seconds >= wait),
+  );
+}
+
+/** The part of a plan that says where its wait comes from. */
+function originOf(
+  { why, origin, lag }: WaitChoice,
+  wait: number,
+  extended: Plan['extended'],
+): Pick<Plan, 'policy' | 'why' | 'coverage' | 'samples' | 'extended'> {
+  return {
+    policy: origin,
+    why,
+    ...(lag === undefined ? {} : { coverage: lag.coverage(wait), samples: lag.samples }),
+    ...(extended === undefined ? {} : { extended }),
+  };
 }
 
 function shrunk(wanted: number, { wait, baseGrace }: Plan, policy: EffectivePolicy): string {

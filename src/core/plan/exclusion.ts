@@ -38,15 +38,15 @@ const REASON_OF_KIND: Readonly<Record<ExcludableKind, SkipReason>> = {
 };
 
 function servesEnough({ policy, serving }: Candidate): boolean {
-  switch (policy.pods.value) {
-    case 'All':
-      return true;
-    case 'Serving':
-      return serving() !== 'no';
-    case 'Selected': {
-      // A Service that is not known yet may select the pod: an unneeded wait is the cheaper mistake.
-      const answer = serving();
-      return answer === 'selected' || answer === 'unknown';
-    }
-  }
+  if (policy.pods.value === 'All') return true;
+  const { selected, declared } = serving();
+  // A Service that is not known yet may select the pod: an unneeded wait is the cheaper mistake.
+  return selected !== false || (policy.pods.value === 'Serving' && declared);
+}
+
+/** Whether the pod is taken for serving only because nobody knows better. */
+export function servesByDefault({ policy, serving }: Candidate): boolean {
+  if (policy.pods.value === 'All' || policy.inject.value === true) return false;
+  const { selected, declared } = serving();
+  return selected === 'unknown' && !(policy.pods.value === 'Serving' && declared);
 }

@@ -1,6 +1,7 @@
 import type { Note } from '../catalog/notes.ts';
 import type { SkipReason } from '../catalog/reasons.ts';
 import type { EffectivePolicy, Origin } from '../policy/values.ts';
+import { isRecord } from '../schema/shape.ts';
 import { type HookName, sleepForm } from './hook.ts';
 import type { Pod } from './pod.ts';
 import type { WaitReason } from './wait.ts';
@@ -20,13 +21,19 @@ export interface Plan {
   /** Share of measured removals covered, 0 to 1. */
   readonly coverage?: number;
   readonly samples?: number;
+  /** By container: the seconds of its author's own sleep, where that was lengthened. */
+  readonly extended?: Readonly<Record<string, number>>;
 }
+
+/** Containers whose hook is no longer ours: their author's seconds are put back, or, where it was ours alone, it goes. */
+export type Released = ReadonlyMap<string, number | undefined>;
 
 export interface Injection {
   readonly outcome: 'inject';
   readonly plan: Plan;
   readonly policy: EffectivePolicy;
   readonly notes: readonly Note[];
+  readonly released?: Released;
 }
 
 export interface Skip {
@@ -35,8 +42,9 @@ export interface Skip {
   /** Absent where the pod was turned away before any policy was asked. */
   readonly policy?: EffectivePolicy;
   readonly notes: readonly Note[];
-  /** Containers whose hook, ours from an earlier pass, must go or the API server would reject the pod. */
-  readonly withdraw?: readonly string[];
+  /** What an earlier pass did and must not stand, since the API server would reject the pod: the plan without it. */
+  readonly withdrawn?: Plan;
+  readonly released?: Released;
 }
 
 export type Decision = Injection | Skip;
@@ -49,7 +57,7 @@ const PLAN_VERSION = 1;
  * the pods of one ReplicaSet carry the same text.
  */
 export function renderPlan(plan: Plan): string {
-  const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples } = plan;
+  const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = plan;
   return JSON.stringify({
     v: PLAN_VERSION,
     wait,
@@ -62,6 +70,7 @@ export function renderPlan(plan: Plan): string {
     // Four digits are a hundredth of a per cent; more would differ between replicas for no reader's benefit.
     ...(coverage === undefined ? {} : { coverage: Math.round(coverage * 10_000) / 10_000 }),
     ...(samples === undefined ? {} : { samples }),
+    ...(extended === undefined ? {} : { extended }),
   });
 }
 
@@ -80,15 +89,14 @@ export function parsePlan(text: string): Plan | undefined {
     return undefined;
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
-  const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples } = value as Record<
-    string,
-    unknown
-  >;
+  const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } =
+    value as Record<string, unknown>;
   if (v !== PLAN_VERSION || !isSeconds(wait) || !isSeconds(grace) || !isSeconds(baseGrace)) return undefined;
-  if (wait < 1 || wait > grace) return undefined;
+  if (wait > grace) return undefined;
   if (hook !== 'Sleep' && hook !== 'Exec') return undefined;
-  if (!isNameList(containers) || typeof policy !== 'string' || typeof why !== 'string' || !REASONS.has(why))
-    return undefined;
+  if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
+  if (extended !== undefined && !isSecondsByName(extended)) return undefined;
+  if (typeof policy !== 'string' || typeof why !== 'string' || !REASONS.has(why)) return undefined;
   return {
     wait,
     grace,
@@ -99,7 +107,13 @@ export function parsePlan(text: string): Plan | undefined {
     why: why as WaitReason,
     ...(typeof coverage === 'number' ? { coverage } : {}),
     ...(typeof samples === 'number' ? { samples } : {}),
+    ...(extended === undefined ? {} : { extended }),
   };
+}
+
+/** Whether a plan says that its hooks were taken back. */
+export function isWithdrawn(plan: Plan): boolean {
+  return plan.wait === 0;
 }
 
 /** Whether every hook that the plan claims is really there: a copied, forged or stale annotation fails this. */
@@ -114,6 +128,10 @@ export function matchesHooks(plan: Plan, pod: Pod): boolean {
 
 function isSeconds(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+function isSecondsByName(value: unknown): value is Readonly<Record<string, number>> {
+  return isRecord(value) && Object.values(value).every(isSeconds);
 }
 
 function isNameList(value: unknown): value is readonly string[] {

@@ -24,6 +24,7 @@ export interface OwnerReference {
 
 interface PodSpec {
   readonly containers: readonly Container[];
+  readonly initContainers?: readonly Container[] | null;
   readonly terminationGracePeriodSeconds?: number | null;
   readonly restartPolicy?: string | null;
   readonly nodeSelector?: Labels | null;
@@ -32,6 +33,8 @@ interface PodSpec {
 
 export interface Container {
   readonly name: string;
+  /** Only init containers have one of their own: `Always` makes a native sidecar. */
+  readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null;
   readonly readinessProbe?: Probe | null;
   readonly livenessProbe?: Probe | null;
@@ -73,7 +76,11 @@ export function problemOf(object: unknown): string | undefined {
   if (!isAbsentOr(isRecord, spec.os)) return 'spec.os: expected an object';
   if (!Array.isArray(spec.containers)) return 'spec.containers: expected a list';
   const wrong = spec.containers.findIndex((container) => !isContainer(container));
-  return wrong < 0 ? undefined : `spec.containers[${wrong}]: expected a container`;
+  if (wrong >= 0) return `spec.containers[${wrong}]: expected a container`;
+  const initContainers = spec.initContainers ?? [];
+  return Array.isArray(initContainers) && initContainers.every(isContainer)
+    ? undefined
+    : 'spec.initContainers: expected a list of containers';
 }
 
 /** The Pod in this object, or undefined when {@link problemOf} finds something wrong with it. */
@@ -100,6 +107,12 @@ export function graceOf(pod: Pod): number {
 
 export function controllerOf(pod: Pod): OwnerReference | undefined {
   return pod.metadata?.ownerReferences?.find((owner) => owner.controller === true);
+}
+
+/** The containers that run as long as the pod does: the ordinary ones and native sidecars. Source: KEP-753. */
+export function servingContainers({ spec }: Pod): readonly Container[] {
+  const sidecars = spec.initContainers?.filter(({ restartPolicy }) => restartPolicy === 'Always') ?? [];
+  return [...spec.containers, ...sidecars];
 }
 
 /** Whether the pod can only run on Windows, where there is no `sleep` program. Source: KEP-2802. */

@@ -2,7 +2,7 @@ import type { NamespaceRecord } from '../cluster/namespaces.ts';
 import { type Labels, selects } from '../cluster/selector.ts';
 import { type ServiceIndex, servicesSelecting } from '../cluster/services.ts';
 import type { LabelSelector } from '../schema/selector.ts';
-import { labelsOf, type Pod } from './pod.ts';
+import { labelsOf, type Pod, servingContainers } from './pod.ts';
 
 /** A DiscoveryConsumer, as far as it says which pods it sends traffic to. */
 export interface ConsumerRecord {
@@ -12,13 +12,15 @@ export interface ConsumerRecord {
   readonly podSelector: LabelSelector | undefined;
 }
 
-export type Serving = 'selected' | 'declared' | 'unknown' | 'no';
+/** What is known of who sends traffic to a pod. */
+export interface Serving {
+  /** A Service or a consumer selects it; unknown while the namespace's Services are. */
+  readonly selected: boolean | 'unknown';
+  /** It declares a port or a readiness probe, which says the same of a pod whose Service is applied a moment later. */
+  readonly declared: boolean;
+}
 
-/**
- * Whether somebody sends traffic to the pod.
- * `selected`: a Service or a consumer selects it. `declared`: it has a port or a readiness probe, which says the
- * same of a pod whose Service is applied a moment later. `unknown`: the namespace's Services are not known.
- */
+/** Whether somebody sends traffic to the pod. */
 export function servingOf(
   pod: Pod,
   namespace: NamespaceRecord,
@@ -26,12 +28,12 @@ export function servingOf(
   consumers: readonly ConsumerRecord[],
 ): Serving {
   const labels = labelsOf(pod);
-  if (consumers.some((consumer) => reaches(consumer, namespace, labels))) return 'selected';
+  const declared = servingContainers(pod).some(
+    ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
+  );
+  if (consumers.some((consumer) => reaches(consumer, namespace, labels))) return { selected: true, declared };
   const selecting = servicesSelecting(services, namespace.name, labels);
-  if (selecting !== 'unknown' && selecting.length > 0) return 'selected';
-  if (pod.spec.containers.some(({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe))
-    return 'declared';
-  return selecting === 'unknown' ? 'unknown' : 'no';
+  return { selected: selecting === 'unknown' ? selecting : selecting.length > 0, declared };
 }
 
 function reaches(

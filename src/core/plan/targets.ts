@@ -6,7 +6,7 @@ import { type Container, type Pod, probeGraceOf } from './pod.ts';
 /** What can be done with one container's preStop. */
 type State =
   | { readonly kind: 'free' }
-  /** Its author's plain sleep, which the policy lets us lengthen to this many seconds or more. */
+  /** Its author's plain sleep of this many seconds, which the policy lets us lengthen. */
   | { readonly kind: 'extendable'; readonly seconds: number }
   | { readonly kind: 'kept' };
 
@@ -33,39 +33,41 @@ function stateOf(container: Container, policy: EffectivePolicy): State {
   return form === undefined ? { kind: 'kept' } : { kind: 'extendable', seconds: form.seconds };
 }
 
-/** The containers that a wait this long changes something for. */
-export function changedBy(targets: readonly Target[], wait: number): readonly Container[] {
-  return targets
-    .filter(({ state }) => state.kind === 'free' || (state.kind === 'extendable' && state.seconds < wait))
-    .map(({ container }) => container);
+/** The targets that a wait this long changes something for. */
+export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
+  return targets.filter(
+    ({ state }) => state.kind === 'free' || (state.kind === 'extendable' && state.seconds < wait),
+  );
 }
 
-/** What to say about the containers, the chosen and the ones left alone. */
-export function targetNotes(
-  pod: Pod,
-  policy: EffectivePolicy,
-  targets: readonly Target[],
-  wait: number,
-): readonly Note[] {
-  const notes: Note[] = [];
-  for (const name of policy.containers.value) {
-    if (pod.spec.containers.some((container) => container.name === name)) continue;
-    notes.push(
-      note(
-        'UnknownContainer',
-        `${policy.containers.origin} names container "${name}", which the pod does not have`,
-      ),
-    );
-  }
-  for (const { container, state } of targets) {
-    if (state.kind === 'kept') {
-      notes.push(
-        note(
-          'ExistingHookKept',
-          `container "${container.name}" keeps its own preStop hook and does not wait`,
-        ),
-      );
-    } else if (state.kind === 'extendable' && state.seconds < wait) {
+/** The author's own seconds of the targets that are lengthened, by container; undefined where there are none. */
+export function extendedSeconds(changed: readonly Target[]): Readonly<Record<string, number>> | undefined {
+  const entries = changed.flatMap(({ container, state }) =>
+    state.kind === 'extendable' ? [[container.name, state.seconds] as const] : [],
+  );
+  return entries.length === 0 ? undefined : Object.fromEntries(entries);
+}
+
+/** What to say about the containers whatever is decided: names that are none, hooks that stay. */
+export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly Target[]): readonly Note[] {
+  const { value: named, origin } = policy.containers;
+  const unknown = named.filter((name) => !pod.spec.containers.some((container) => container.name === name));
+  const kept = targets.filter(({ state }) => state.kind === 'kept');
+  return [
+    ...unknown.map((name) =>
+      note('UnknownContainer', `${origin} names container "${name}", which the pod does not have`),
+    ),
+    ...kept.map(({ container: { name } }) =>
+      note('ExistingHookKept', `container "${name}" keeps its own preStop hook and does not wait`),
+    ),
+  ];
+}
+
+/** What to say about the containers that get the wait. */
+export function changeNotes(changed: readonly Target[], wait: number): readonly Note[] {
+  return changed.flatMap(({ container, state }) => {
+    const notes: Note[] = [];
+    if (state.kind === 'extendable') {
       notes.push(
         note(
           'HookExtended',
@@ -74,10 +76,10 @@ export function targetNotes(
       );
     }
     const probeGrace = probeGraceOf(container);
-    if (state.kind !== 'kept' && probeGrace !== undefined && probeGrace < wait) {
+    if (probeGrace !== undefined && probeGrace < wait) {
       const text = `container "${container.name}": a failing probe gives it ${probeGrace}s, less than the wait of ${wait}s`;
       notes.push(note('ProbeGraceShort', text));
     }
-  }
-  return notes;
+    return notes;
+  });
 }

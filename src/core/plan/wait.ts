@@ -12,9 +12,8 @@ export interface WaitChoice {
   readonly why: WaitReason;
   /** Who decided it. */
   readonly origin: Origin;
-  /** The share of measured removals that a wait this long covers, 0 to 1; only where it was measured. */
-  readonly coverage?: number;
-  readonly samples?: number;
+  /** What was measured, where the wait came from that: tells the coverage of whatever becomes of the wait. */
+  readonly lag?: LagDistribution;
   readonly notes: readonly Note[];
 }
 
@@ -66,18 +65,22 @@ function measuredWait(policy: EffectivePolicy, lag: LagDistribution): WaitChoice
       seconds,
       why: 'measured',
       origin,
-      coverage: lag.coverage(seconds),
-      samples: lag.samples,
+      lag,
       notes: [],
     };
   }
   const seconds = bounded(stormWait(policy, lag), policy);
-  const coverage = lag.coverage(seconds);
   const text =
     `p${percentile} of the lag times the safety factor is ${Math.round(protectedLag)}s, beyond wait.max ${max}s; ` +
-    `${seconds}s covers ${(coverage * 100).toFixed(1)} % of the removals measured, and the rest is not covered`;
-  const notes = [note('StormNotCovered', text)];
-  return { seconds, why: 'storm', origin, coverage, samples: lag.samples, notes };
+    `${seconds}s covers ${coveredInWords(lag.coverage(seconds))}`;
+  return { seconds, why: 'storm', origin, lag, notes: [note('StormNotCovered', text)] };
+}
+
+function coveredInWords(coverage: number): string {
+  const percent = (coverage * 100).toFixed(1);
+  return percent === '100.0'
+    ? 'the removals measured, but without the whole safety factor'
+    : `${percent} % of the removals measured, and the rest is not covered`;
 }
 
 /**
@@ -107,11 +110,11 @@ function bounded(seconds: number, policy: EffectivePolicy): number {
   );
 }
 
-/** Fractions round up, except for the dust that binary fractions leave. */
+/** Fractions round up; a nanosecond, the finest that a duration can say, is above what sums of fractions leave. */
 function wholeSeconds(seconds: number): number {
-  return Math.ceil(Math.round(seconds * 1000) / 1000);
+  return Math.ceil(Math.round(seconds * 1e9) / 1e9);
 }
 
 function ceilToStep(seconds: number): number {
-  return wholeSeconds(Math.round((seconds * 1000) / STEP_SECONDS) / 1000) * STEP_SECONDS;
+  return wholeSeconds(seconds / STEP_SECONDS) * STEP_SECONDS;
 }

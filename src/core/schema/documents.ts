@@ -70,6 +70,13 @@ export function parseDocument(object: { readonly [key: string]: unknown }, where
     const known = Object.keys(DOCUMENT_SCHEMAS).join(', ');
     throw new LingerError('policy-invalid', `${where}: kind: expected one of ${known}, got ${show(kind)}`);
   }
+  const forbidden = pathOfPrototypeKey(object, []);
+  if (forbidden !== undefined) {
+    throw new LingerError(
+      'policy-invalid',
+      `${where}: ${kind}: ${forbidden}: no key may have this name; remove it`,
+    );
+  }
   const result = DOCUMENT_SCHEMAS[kind as LingerKind].safeParse(object);
   if (result.success) return result.data as LingerDocument;
   const problems = result.error.issues.map((issue) => describe(issue, object));
@@ -82,8 +89,24 @@ function describe(issue: z.core.$ZodIssue, object: unknown): string {
     const fields = issue.keys.map((key) => (path === '' ? key : `${path}.${key}`));
     return `${fields.join(', ')}: unknown field; check its spelling and place, or remove it`;
   }
+  // zod wraps what is wrong with a key into an issue of its own.
+  const message = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
   const got = valueAt(object, issue.path);
-  return `${path === '' ? 'document' : path}: ${issue.message}${got === undefined ? ' (it is missing)' : `, got ${show(got)}`}`;
+  return `${path === '' ? 'document' : path}: ${message}${got === undefined ? ' (it is missing)' : `, got ${show(got)}`}`;
+}
+
+/**
+ * Where a `__proto__` stands, if anywhere. Copying an object drops such a member silently, and a selector that has
+ * lost its only label would select everything.
+ */
+function pathOfPrototypeKey(value: unknown, path: readonly string[]): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [key, member] of Object.entries(value)) {
+    const here = [...path, key];
+    const found = key === '__proto__' ? here.join('.') : pathOfPrototypeKey(member, here);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 function valueAt(object: unknown, path: readonly PropertyKey[]): unknown {
