@@ -1,7 +1,7 @@
 import { patchFor } from '../core/patch/patch.ts';
 import type { Pod } from '../core/plan/pod.ts';
+import { editManifests, type ManifestEdit, type ManifestFile } from '../manifest/index.ts';
 import { summaryOf } from '../render/explanation.ts';
-import { editManifests, type ManifestEdit, type ManifestFile } from '../render/manifest/index.ts';
 import type { InjectSettings } from '../settings/commands.ts';
 import { type PlannedWorkload, planManifests } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
@@ -32,11 +32,17 @@ function editsOf({ object, workload, decision }: PlannedWorkload): readonly Mani
   return operations.length === 0 ? [] : [{ object, operations, at: workload.pointer }];
 }
 
-/** One file comes out as it is; several become one stream, as kubectl reads it. */
+/**
+ * One file comes out as it is; several become one stream, as kubectl reads it. JSON is YAML, so one YAML file among
+ * them makes a YAML stream of all.
+ */
 function joinTexts(texts: readonly Pick<ManifestFile, 'text' | 'format'>[]): string {
-  return texts.reduce((stream, { text, format }, index) => {
+  const separator = texts.some(({ format }) => format === 'yaml') ? '---\n' : '';
+  return texts.reduce((stream, { text }, index) => {
     if (index === 0) return text;
-    const separated = stream === '' || stream.endsWith('\n') ? stream : `${stream}\n`;
-    return format === 'yaml' && !text.startsWith('---') ? `${separated}---\n${text}` : separated + text;
+    const ended = stream === '' || stream.endsWith('\n') ? stream : `${stream}\n`;
+    // A byte order mark is one only at the very beginning.
+    const content = text.replace(/^\uFEFF/, '');
+    return ended + (content.startsWith('---') ? '' : separator) + content;
   }, '');
 }

@@ -8,7 +8,7 @@ import { EMPTY_WORLD, type World } from '../core/plan/world.ts';
 import { isLingerObject } from '../core/schema/documents.ts';
 import type { Mode } from '../core/schema/policy.ts';
 import { isRecord } from '../core/schema/shape.ts';
-import { type ManifestFile, type ManifestObject, readManifests } from '../render/manifest/index.ts';
+import { type ManifestFile, type ManifestObject, readManifests } from '../manifest/index.ts';
 import { readPolicyFiles } from '../sources/policy-files.ts';
 import { type Documents, joinDocuments, NO_DOCUMENTS, sortDocuments } from '../world/documents.ts';
 import { withDocuments } from '../world/world.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { LingerError } from '../core/catalog/errors.ts';
-import { readManifests } from '../render/manifest/read.ts';
+import { readManifests } from '../manifest/read.ts';
 import { type Documents, type LocatedObject, sortDocuments } from '../world/documents.ts';
 
 /** Policy files as they stand on the disk at one moment. */

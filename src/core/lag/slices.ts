@@ -1,0 +1,214 @@
+import { addScaled, type Density } from './combine.ts';
+import { CELLS } from './grid.ts';
+import { Histogram } from './histogram.ts';
+import { isInstant, isRecord } from './integer-text.ts';
+import {
+  addEntries,
+  BLOCK_SCALE,
+  merged,
+  packed,
+  roundedCumulatively,
+  type Slot,
+  slotFromJson,
+  slotToJson,
+  storedWeight,
+} from './slot.ts';
+
+/** 15 minutes: a storm of S1's kind (10 to 12 minutes) fills one or two slices. */
+export const SLICE_SECONDS = 900;
+
+/** 7 days: every weekday's releases and nights are in it once. */
+export const SLICES = (7 * 86_400) / SLICE_SECONDS;
+
+/** No slice weighs more than this many times the median slice. */
+export const CAP = 4;
+
+/** The widths of blocks that a snapshot may merge slices into: a slice, an hour, 6 hours, a day; each divides the next. */
+export const BLOCK_WIDTHS = [1, 4, 24, 96] as const;
+export type BlockWidth = (typeof BLOCK_WIDTHS)[number];
+
+const VERSION = 1;
+
+/** What a week of slices comes to. */
+export interface WeighedLags {
+  /** By cell, after the cap; of whatever total. */
+  readonly density: Density;
+  /** How many lags there were, before the cap. */
+  readonly samples: number;
+  /** Seconds from the earliest lag to the instant asked about. */
+  readonly historySeconds: number;
+  /** When the newest lag ended, in seconds since the caller's epoch. */
+  readonly latest: number;
+}
+
+/**
+ * The heaviest that one slice may be: {@link CAP} × the median of the slices *that have lags*.
+ *
+ * An empty slice says nothing about lag: not that it was short, only that nobody stopped a pod. Counted as 0, it
+ * would make the median, and with it the cap, 0 in every cluster that is quiet for more than half of the week (office
+ * hours are 40 of 168 hours), and all that was measured would weigh nothing. Counted or not, it adds no weight.
+ * So it is left out. The median is the lower one, hence at least 1: slices of up to 4 lags are never cut.
+ *
+ * What a storm can do: of N slices with lags, m the median, at least ⌈(N + 1) ÷ 2⌉ weigh m or more. So k storm slices
+ * hold at most 4k ÷ (4k + ⌈(N + 1) ÷ 2⌉ − k) of the weight, and 4k ÷ (3k + N) where the others all weigh about m: one
+ * storm slice in a steady week holds 4 ÷ 675 = 0.6 % and stays beyond p99.
+ */
+export function capOf(totals: readonly number[]): number {
+  const occupied = totals.filter((total) => total > 0).sort((a, b) => a - b);
+  return CAP * (occupied[Math.floor((occupied.length - 1) / 2)] ?? 0);
+}
+
+/**
+ * The lags of one stage in one scope over the last 7 days, in slices. Closed slices are kept as sparse rows, so memory
+ * is bounded by {@link SLICES} rows of at most {@link CELLS} entries and in practice is a few hundred kB.
+ * Times are seconds since an epoch that the caller chooses, the same for all replicas.
+ */
+export class LagHistory {
+  #closed: Slot[] = [];
+  #open: Histogram | undefined;
+  #openSlice = 0;
+  #openSince = 0;
+  #latest = Number.NEGATIVE_INFINITY;
+
+  /** @throws RangeError for a negative lag or NaN */
+  record(lagSeconds: number, at: number): void {
+    const slice = Math.floor(at / SLICE_SECONDS);
+    // A clock that was set back writes on in the newest slice.
+    if (this.#open !== undefined && slice > this.#openSlice) this.#close();
+    if (this.#open === undefined) {
+      this.#open = new Histogram();
+      this.#openSlice = slice;
+      this.#openSince = at;
+    }
+    this.#open.record(lagSeconds);
+    this.#latest = Math.max(this.#latest, at);
+  }
+
+  /** @returns undefined when the last 7 days had no lag */
+  weighed(now: number): WeighedLags | undefined {
+    this.#expire(now);
+    const slots = this.#slots();
+    const totals = slots.flatMap((slot) => slot.totals);
+    if (totals.length === 0) return undefined;
+    const cap = capOf(totals);
+    const density = new Float64Array(CELLS);
+    for (const slot of slots) {
+      const weight = slot.totals.reduce((sum, total) => sum + Math.min(total, cap), 0);
+      addEntries(density, slot, weight / storedWeight(slot));
+    }
+    const samples = totals.reduce((sum, total) => sum + total, 0);
+    const since = slots.reduce((earliest, slot) => Math.min(earliest, slot.since), now);
+    return { density, samples, historySeconds: now - since, latest: this.#latest };
+  }
+
+  /** Bytes of lag data held: what grows with the number of slices and never with the number of lags. */
+  get bytes(): number {
+    const open = this.#open?.counts.byteLength ?? 0;
+    return this.#closed.reduce((sum, slot) => sum + slot.entries.byteLength + 8 * slot.totals.length, open);
+  }
+
+  /** Takes another's lags in as well. Slices that both have are added. */
+  merge(other: LagHistory): void {
+    const slots = Map.groupBy([...this.#slots(), ...other.#slots()], slotKey);
+    this.#closed = [...slots.values()]
+      .map((same) => same.reduce(merged))
+      .sort((a, b) => a.first - b.first || a.totals.length - b.totals.length);
+    this.#open = undefined;
+    this.#latest = Math.max(this.#latest, other.#latest);
+  }
+
+  /**
+   * The same history in fewer rows, each of up to `width` slices. Each slice is capped on the way in, by today's
+   * median, so that a storm does not hide among its neighbours; percentiles stay within the rounding of a slot.
+   * The price: a block leaves the 7 days as a whole.
+   */
+  coarsened(width: BlockWidth, now: number): LagHistory {
+    this.#expire(now);
+    const coarse = new LagHistory();
+    coarse.#latest = this.#latest;
+    const slots = this.#slots();
+    const cap = capOf(slots.flatMap((slot) => slot.totals));
+    const kept = slots.filter((slot) => slot.totals.length >= width);
+    const blocks = Map.groupBy(
+      slots.filter((slot) => slot.totals.length < width),
+      (slot) => Math.floor(slot.first / width) * width,
+    );
+    const made = [...blocks].map(([first, inBlock]) => blockOf(first, width, inBlock, cap));
+    coarse.#closed = [...kept, ...made].sort((a, b) => a.first - b.first);
+    return coarse;
+  }
+
+  toJSON(): unknown {
+    const latest = Number.isFinite(this.#latest) ? this.#latest : null;
+    return { v: VERSION, latest, slots: this.#slots().map(slotToJson) };
+  }
+
+  /** Reads what `JSON.stringify` made of a history. @returns undefined when it is none, or of another version */
+  static parse(json: unknown): LagHistory | undefined {
+    if (!isRecord(json) || json.v !== VERSION || !Array.isArray(json.slots)) return undefined;
+    if (json.slots.length > 2 * SLICES) return undefined;
+    const history = new LagHistory();
+    for (const each of json.slots as unknown[]) {
+      const slot = slotFromJson(each, BLOCK_WIDTHS);
+      if (slot === undefined) return undefined;
+      history.#closed.push(slot);
+    }
+    if (isInstant(json.latest)) history.#latest = json.latest;
+    else if (history.#closed.length > 0) return undefined;
+    return history;
+  }
+
+  #slots(): Slot[] {
+    const open = this.#openSlot();
+    return open === undefined ? this.#closed : [...this.#closed, open];
+  }
+
+  #openSlot(): Slot | undefined {
+    if (this.#open === undefined) return undefined;
+    const { counts, total } = this.#open;
+    return {
+      first: this.#openSlice,
+      since: this.#openSince,
+      totals: [total],
+      scale: 1,
+      entries: packed(counts),
+    };
+  }
+
+  #close(): void {
+    const slot = this.#openSlot();
+    if (slot !== undefined) this.#closed.push(slot);
+    this.#open = undefined;
+    this.#expire((this.#openSlice + 1) * SLICE_SECONDS);
+  }
+
+  /** Forgets the blocks that ended 7 days ago. */
+  #expire(now: number): void {
+    const oldest = Math.floor(now / SLICE_SECONDS) - SLICES;
+    const expired = (slot: Slot) => slot.first + slot.totals.length - 1 <= oldest;
+    if (this.#closed.some(expired)) this.#closed = this.#closed.filter((slot) => !expired(slot));
+    if (this.#open !== undefined && this.#openSlice <= oldest) this.#open = undefined;
+  }
+}
+
+function slotKey(slot: Slot): string {
+  return `${slot.first}/${slot.totals.length}`;
+}
+
+function blockOf(first: number, width: number, slots: readonly Slot[], cap: number): Slot {
+  const totals = Array<number>(width).fill(0);
+  const weights = new Float64Array(CELLS);
+  let since = Number.POSITIVE_INFINITY;
+  for (const slot of slots) {
+    slot.totals.forEach((total, index) => {
+      const at = slot.first - first + index;
+      totals[at] = (totals[at] ?? 0) + total;
+    });
+    const weight = slot.totals.reduce((sum, total) => sum + Math.min(total, cap), 0);
+    const scaled = new Float64Array(CELLS);
+    addEntries(scaled, slot, (BLOCK_SCALE * weight) / storedWeight(slot));
+    addScaled(weights, scaled, 1);
+    since = Math.min(since, slot.since);
+  }
+  return { first, since, totals, scale: BLOCK_SCALE, entries: packed(roundedCumulatively(weights)) };
+}

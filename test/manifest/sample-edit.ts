@@ -1,0 +1,54 @@
+import { editManifests, type Operation, readManifests } from '../../src/manifest/index.ts';
+
+export const PLAN = { v: 1, why: "it's measured" };
+export const PLAN_TEXT = JSON.stringify(PLAN);
+
+export const planMember = {
+  op: 'add',
+  path: '/metadata/annotations/linger.dev~1plan',
+  value: PLAN_TEXT,
+} satisfies Operation;
+export const planMap = {
+  op: 'add',
+  path: '/metadata/annotations',
+  value: { 'linger.dev/plan': 'p' },
+} satisfies Operation;
+export const planMetadata = {
+  op: 'add',
+  path: '/metadata',
+  value: { annotations: { 'linger.dev/plan': 'p' } },
+} satisfies Operation;
+export const hook = {
+  op: 'add',
+  path: '/spec/containers/0/lifecycle',
+  value: { preStop: { sleep: { seconds: 15 } } },
+} satisfies Operation;
+export const hookInLifecycle = {
+  op: 'add',
+  path: '/spec/containers/0/lifecycle/preStop',
+  value: { exec: { command: ['sleep', '15'] } },
+} satisfies Operation;
+export const grace = {
+  op: 'add',
+  path: '/spec/terminationGracePeriodSeconds',
+  value: 45,
+} satisfies Operation;
+export const set = (path: string, value: unknown): Operation => ({ op: 'replace', path, value });
+export const remove = (path: string): Operation => ({ op: 'remove', path });
+
+/** Edits every object of the text in the same way. */
+export function edit(
+  text: string,
+  operations: readonly Operation[],
+  at = '',
+): { text: string; notes: readonly string[] } {
+  const file = readManifests(text, 'f.yaml');
+  return editManifests(
+    file,
+    file.objects.map((object) => ({ object, operations, at })),
+  );
+}
+
+export function hookInLifecycleOf(member: string): Operation {
+  return { op: 'add', path: `/spec/containers/0/${member}`, value: { preStop: hookInLifecycle.value } };
+}
