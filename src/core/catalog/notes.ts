@@ -44,7 +44,7 @@ export const NOTES = {
       'The pod carries a linger.dev/plan annotation that its hooks do not match (copied or forged); it is ignored.',
   },
   HookWithdrawn: {
-    warns: false,
+    warns: true,
     summary:
       'Somebody cut the grace period after injection so far that no wait is left; the hook is taken back.',
   },

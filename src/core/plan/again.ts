@@ -15,8 +15,8 @@ export type Recorded =
 
 /**
  * Reads the plan of an earlier pass. It counts only when the hooks that it claims are there and its wait is one
- * that a ceiling allows: otherwise anybody could order a wait by writing our annotation. A withdrawn plan claims
- * nothing, and counts for as long as the grace has not grown again.
+ * that a ceiling allows: otherwise anybody could order a wait by writing our annotation. A withdrawn plan claims no
+ * hook, so it counts only while there really is no room for one: anybody could opt out with it otherwise.
  */
 export function recordedPlan(pod: Pod, policy: EffectivePolicy): Recorded {
   const text = labelOf(annotationsOf(pod), ANNOTATION.plan);
@@ -24,9 +24,15 @@ export function recordedPlan(pod: Pod, policy: EffectivePolicy): Recorded {
   const plan = parsePlan(text);
   if (plan === undefined) return { state: 'stale' };
   const borneOut = isWithdrawn(plan)
-    ? graceOf(pod) <= plan.grace
+    ? isWithoutRoom(pod, plan, policy)
     : plan.wait <= policy['ceiling.wait'].value && matchesHooks(plan, pod);
   return borneOut ? { state: 'valid', plan } : { state: 'stale' };
+}
+
+/** Whether even the longest wait would be shrunk to nothing, or to less than the sleeps that authors wrote. */
+function isWithoutRoom(pod: Pod, { baseGrace }: Plan, policy: EffectivePolicy): boolean {
+  const room = refitGrace(Number.MAX_SAFE_INTEGER, baseGrace, graceOf(pod));
+  return room < 1 || changedBy(targetsOf(pod, policy), room).length === 0;
 }
 
 /**

@@ -95,7 +95,7 @@ export function parsePlan(text: string): Plan | undefined {
   if (wait > grace) return undefined;
   if (hook !== 'Sleep' && hook !== 'Exec') return undefined;
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
-  if (extended !== undefined && !isSecondsByName(extended)) return undefined;
+  if (extended !== undefined && !isExtension(extended, containers, wait)) return undefined;
   if (typeof policy !== 'string' || typeof why !== 'string' || !REASONS.has(why)) return undefined;
   return {
     wait,
@@ -130,8 +130,16 @@ function isSeconds(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }
 
-function isSecondsByName(value: unknown): value is Readonly<Record<string, number>> {
-  return isRecord(value) && Object.values(value).every(isSeconds);
+/** Seconds by container, each of a sleep that this wait lengthens: no other could have been written down. */
+function isExtension(
+  value: unknown,
+  containers: readonly string[],
+  wait: number,
+): value is Readonly<Record<string, number>> {
+  if (!isRecord(value)) return false;
+  return Object.entries(value).every(
+    ([name, seconds]) => containers.includes(name) && isSeconds(seconds) && seconds > 0 && seconds < wait,
+  );
 }
 
 function isNameList(value: unknown): value is readonly string[] {

@@ -1,0 +1,113 @@
+import { type Fleet, fleetOf } from '../../src/core/cluster/fleet.ts';
+import { namespaceRecord } from '../../src/core/cluster/namespaces.ts';
+import { type ServiceRecord, serviceIndex } from '../../src/core/cluster/services.ts';
+import type { LagDistribution } from '../../src/core/lag/distribution.ts';
+import type { ConsumerRecord } from '../../src/core/plan/serving.ts';
+import { EMPTY_WORLD, type World } from '../../src/core/plan/world.ts';
+import { policySet } from '../../src/core/policy/policies.ts';
+import {
+  type ClusterTerminationPolicy,
+  type DiscoveryConsumer,
+  isLingerObject,
+  parseDocument,
+  type TerminationPolicy,
+} from '../../src/core/schema/documents.ts';
+import { EVERYTHING } from '../../src/core/schema/selector.ts';
+import { type JsonObject, NAMESPACE } from './sample-pod.ts';
+
+const API_VERSION = 'linger.dev/v1alpha1';
+
+export function clusterPolicy(spec: JsonObject, name = 'base'): JsonObject {
+  return { apiVersion: API_VERSION, kind: 'ClusterTerminationPolicy', metadata: { name }, spec };
+}
+
+export function policy(spec: JsonObject, name = 'team', namespace = NAMESPACE): JsonObject {
+  return { apiVersion: API_VERSION, kind: 'TerminationPolicy', metadata: { name, namespace }, spec };
+}
+
+export function consumer(appliesTo: JsonObject, name = 'gateway'): JsonObject {
+  const spec = { appliesTo, measure: { declared: { syncInterval: '10s' } } };
+  return { apiVersion: API_VERSION, kind: 'DiscoveryConsumer', metadata: { name }, spec };
+}
+
+export function namespace(
+  annotations: JsonObject = {},
+  labels: JsonObject = {},
+  name = NAMESPACE,
+): JsonObject {
+  return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, annotations, labels } };
+}
+
+export function service(spec: JsonObject, name = 'web', ofNamespace = NAMESPACE): JsonObject {
+  return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: ofNamespace }, spec };
+}
+
+/** What {@link worldOf} needs beside the documents. */
+export interface Circumstances {
+  readonly modeLimit?: World['modeLimit'];
+  readonly fleet?: Fleet;
+  /** One distribution for every namespace. */
+  readonly lag?: LagDistribution;
+  /** Whether the Services given are all that the cluster has. Default false: no cluster. */
+  readonly servicesComplete?: boolean;
+}
+
+/** The world that these linger.dev, Namespace and Service documents make. */
+export function worldOf(documents: readonly JsonObject[], circumstances: Circumstances = {}): World {
+  const { lag, servicesComplete = false, ...rest } = circumstances;
+  const parsed = documents
+    .filter(isLingerObject)
+    .map((each, index) => parseDocument(each, `sample ${index}`));
+  const ofKind = <T>(kind: string) => parsed.filter((each) => each.kind === kind) as T[];
+  const plain = (kind: string) => documents.filter((each) => each.apiVersion === 'v1' && each.kind === kind);
+  return {
+    ...EMPTY_WORLD,
+    ...rest,
+    policies: policySet(
+      ofKind<ClusterTerminationPolicy>('ClusterTerminationPolicy'),
+      ofKind<TerminationPolicy>('TerminationPolicy'),
+    ),
+    consumers: ofKind<DiscoveryConsumer>('DiscoveryConsumer').map(consumerRecord),
+    namespaces: new Map(plain('Namespace').map((each) => [nameOf(each), recordOf(each)])),
+    services: serviceIndex(plain('Service').map(serviceRecord), servicesComplete),
+    lags: { planned: () => lag },
+  };
+}
+
+/** The fleet of a cluster with nodes of these kubelet versions. */
+export function fleet(apiServer: string, ...kubelets: string[]): Fleet {
+  const nodes = kubelets.map((kubeletVersion) => ({ kubeletVersion, virtual: false }));
+  const made = fleetOf(apiServer, nodes);
+  if (made === undefined) throw new Error(`no fleet with an API server of version ${apiServer}`);
+  return made;
+}
+
+/** One whose kubelets silently ignore a native sleep. */
+export const OLD_FLEET = fleet('v1.29.4', 'v1.28.9');
+
+interface Metadata {
+  readonly name: string;
+  readonly namespace?: string;
+  readonly labels?: Record<string, string>;
+  readonly annotations?: Record<string, string>;
+}
+
+const metadataOf = ({ metadata }: JsonObject) => metadata as Metadata;
+const nameOf = (object: JsonObject) => metadataOf(object).name;
+
+function recordOf(object: JsonObject) {
+  const { name, labels = {}, annotations = {} } = metadataOf(object);
+  return namespaceRecord(name, labels, annotations);
+}
+
+function serviceRecord(object: JsonObject): ServiceRecord {
+  const { name, namespace: ofNamespace = NAMESPACE, labels = {} } = metadataOf(object);
+  const spec = object.spec as { selector?: Record<string, string>; type?: string };
+  const externalName = spec.type === 'ExternalName';
+  return { namespace: ofNamespace, name, labels, selector: spec.selector, externalName };
+}
+
+function consumerRecord({ metadata, spec }: DiscoveryConsumer): ConsumerRecord {
+  const { namespaceSelector = EVERYTHING, podSelector } = spec.appliesTo ?? {};
+  return { name: metadata.name, namespaceSelector, podSelector };
+}

@@ -1,0 +1,9 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  test: {
+    include: ['test/**/*.test.ts'],
+    // These need a cluster; `npm run test:cluster` runs them.
+    exclude: ['test/cluster/**', 'test/cluster-suite/**'],
+  },
+});
