@@ -4,7 +4,7 @@ import { certs } from './commands/certs.ts';
 import { explain } from './commands/explain.ts';
 import { inject } from './commands/inject.ts';
 import { serve } from './commands/serve.ts';
-import { LingerError, UserError } from './core/catalog/errors.ts';
+import { UserError } from './core/catalog/errors.ts';
 import { readCommandLine, USAGE_EXIT_CODE } from './settings/command-line.ts';
 
 const FAILURE_EXIT_CODE = 1;
@@ -44,9 +44,8 @@ function explainFailure(error: unknown): number {
     console.error(error);
     return FAILURE_EXIT_CODE;
   }
-  console.error(`linger: ${error.message}`);
-  const misused = error instanceof LingerError && error.code === 'settings-invalid';
-  return misused ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
+  console.error(`linger: ${error.message} [${error.code}]`);
+  return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
 }
 
 process.exit(await main().catch(explainFailure));

@@ -26,7 +26,7 @@ export type CertificateErrorCode = (typeof certificateErrorCodes)[number];
  * bring the bytes of a key file into a log.
  */
 export class CertificateError extends UserError {
-  readonly code: CertificateErrorCode;
+  override readonly code: CertificateErrorCode;
 
   constructor(code: CertificateErrorCode, message: string) {
     super(message);

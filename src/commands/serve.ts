@@ -121,6 +121,7 @@ async function startPolicies({ settings, logger, metrics, world, signal }: Runni
     },
     onError: (error: Error) => {
       metrics.policyReloads.inc({ result: 'failure' });
+      metrics.policyReloadSuccessful.set(0);
       logger.error(
         { path, problem: error.message },
         'policies not reloaded; the last good ones stay in force',
@@ -131,6 +132,7 @@ async function startPolicies({ settings, logger, metrics, world, signal }: Runni
 }
 
 function countDocuments(documents: Documents, metrics: Metrics): void {
+  metrics.policyReloadSuccessful.set(1);
   metrics.policyLastSuccess.setToCurrentTime();
   metrics.policyDocuments.set({ kind: 'ClusterTerminationPolicy' }, documents.clusterPolicies.length);
   metrics.policyDocuments.set({ kind: 'TerminationPolicy' }, documents.policies.length);

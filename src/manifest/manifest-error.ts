@@ -1,4 +1,4 @@
-import { UserError } from '../core/catalog/errors.ts';
+import { type ErrorCode, UserError } from '../core/catalog/errors.ts';
 
 /**
  * A manifest that cannot be read or edited. The message starts with `FILE:LINE:COLUMN:` (or with the object's
@@ -6,6 +6,7 @@ import { UserError } from '../core/catalog/errors.ts';
  */
 export class ManifestError extends UserError {
   override readonly name = 'ManifestError';
+  override readonly code: ErrorCode = 'manifest-invalid';
   readonly internal: boolean;
 
   constructor(message: string, options: { readonly internal?: boolean; readonly cause?: unknown } = {}) {

@@ -68,7 +68,7 @@ function respond(review: ReviewRequest, options: AdmissionOptions): AdmissionRes
     return response;
   } catch (error) {
     options.logger.error({ uid: review.uid, namespace: review.namespace, err: error }, 'decision failed');
-    options.metrics.decisions.inc({ outcome: 'skip', reason: 'InternalError' });
+    if (!review.dryRun) options.metrics.decisions.inc({ outcome: 'skip', reason: 'InternalError' });
     return internalErrorAnswer(review.uid);
   }
 }

@@ -63,7 +63,7 @@ export const EXPLAIN_FLAGS = {
   modeLimit,
   output: flag(oneOf(OUTPUT_FORMATS), 'table', 'how to print the decisions'),
   failOn: optional(
-    list('<code...>'),
+    list('<code,...>'),
     'exit 3 when a decision has one of these skip reasons or note codes; "skip" stands for every reason',
   ),
 } as const;

@@ -47,7 +47,8 @@ export function resolve<F extends Flags>(
   const values: Record<string, unknown> = {};
   for (const [key, flag] of Object.entries(flags)) {
     const fromLine = written[key];
-    const fromEnvironment = environment[variableName(key)];
+    // A variable set to nothing is how manifests say that it is not set.
+    const fromEnvironment = environment[variableName(key)] || undefined;
     const text = fromLine ?? fromEnvironment ?? flag.fallback;
     const source = fromLine === undefined ? variableName(key) : `--${flagName(key)}`;
     values[key] = text === undefined ? undefined : read(flag, text, source);

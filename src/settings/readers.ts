@@ -77,7 +77,7 @@ export const probability: Reader<number> = {
   },
 };
 
-/** At least one value; separated by commas, or the flag given several. */
+/** At least one value, separated by commas; a flag whose argument is `<name...>` also takes several. */
 export function list(argument: string): Reader<readonly string[]> {
   const parse = (written: string) => {
     const items = written

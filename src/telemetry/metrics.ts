@@ -21,6 +21,7 @@ export interface Metrics {
   readonly draining: Gauge;
   readonly policyReloads: Counter<'result'>;
   readonly policyLastSuccess: Gauge;
+  readonly policyReloadSuccessful: Gauge;
   readonly policyDocuments: Gauge<'kind'>;
   readonly certificateExpiry: Gauge;
   readonly certificateReloads: Counter<'result'>;
@@ -97,6 +98,11 @@ function stateMetrics(registers: Registry[]) {
     policyLastSuccess: new Gauge({
       name: 'linger_policy_last_success_timestamp_seconds',
       help: 'When the policies in force were taken.',
+      registers,
+    }),
+    policyReloadSuccessful: new Gauge({
+      name: 'linger_policy_last_reload_successful',
+      help: '1 when the policy files on the disk are the ones in force, 0 while they cannot be used.',
       registers,
     }),
     policyDocuments: new Gauge({

@@ -15,15 +15,17 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * An error that the user can do something about: its message says what is wrong and the way out, and is shown
- * alone, without a stack. Certificates and manifests have kinds of their own, with codes of their own.
+ * An error that the user can do something about: its message says what is wrong and the way out, and is shown with
+ * its code and without a stack. Certificates have a kind of their own, with codes of their own.
  */
-export class UserError extends Error {}
+export abstract class UserError extends Error {
+  abstract readonly code: string;
+}
 
 /** A {@link UserError} with a code of {@link ERRORS}. */
 export class LingerError extends UserError {
   override readonly name = 'LingerError';
-  readonly code: ErrorCode;
+  override readonly code: ErrorCode;
 
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);

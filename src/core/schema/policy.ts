@@ -55,11 +55,14 @@ const wait = z
     path: ['min'],
   });
 
+/** YAML 1.1, as kubectl reads it, takes an unquoted `Off` for the boolean false; nothing else can be meant here. */
+const mode = z.preprocess((value) => (value === false ? 'Off' : value), z.enum(MODES));
+
 /** The fields that both kinds of policy have. No defaults: a defaulted field would count as set and break the layers. */
 const sharedFields = {
   podSelector: labelSelector.optional(),
   priority: z.int().min(-1_000_000).max(1_000_000).optional(),
-  mode: z.enum(MODES).optional(),
+  mode: mode.optional(),
   pods: z.enum(POD_SCOPES).optional(),
   exclude: z.array(z.enum(EXCLUDABLE_KINDS)).optional(),
   containers: z.array(z.string().min(1)).optional(),
@@ -79,7 +82,7 @@ export type TerminationPolicySpec = z.output<typeof terminationPolicySpec>;
 export const clusterTerminationPolicySpec = z.strictObject({
   ...sharedFields,
   namespaceSelector: labelSelector.optional(),
-  ceiling: z.strictObject({ wait: duration.optional(), mode: z.enum(MODES).optional() }).optional(),
+  ceiling: z.strictObject({ wait: duration.optional(), mode: mode.optional() }).optional(),
   overrides: z.strictObject({ namespaces: z.boolean().optional(), pods: z.boolean().optional() }).optional(),
 });
 export type ClusterTerminationPolicySpec = z.output<typeof clusterTerminationPolicySpec>;

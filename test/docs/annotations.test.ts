@@ -1,0 +1,83 @@
+import { describe, expect, test } from 'vitest';
+import { ANNOTATION } from '../../src/core/catalog/vocabulary.ts';
+import { type Plan, parsePlan, renderPlan } from '../../src/core/plan/plan.ts';
+import type { WaitReason } from '../../src/core/plan/wait.ts';
+import { annotationLayer } from '../../src/core/policy/annotations.ts';
+import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
+
+const PAGE = 'docs/annotations.md';
+const readByLinger = tableUnder(PAGE, 'Read by Linger');
+const known: readonly string[] = Object.values(ANNOTATION);
+
+test('the table has exactly the annotations that are read', () => {
+  const expected = known.filter((key) => key !== ANNOTATION.plan);
+  expect(readByLinger.map((row) => codeOf(row.annotation)).toSorted()).toEqual(expected.toSorted());
+});
+
+test('the annotation that is written is documented', () => {
+  expect(codeOf(tableUnder(PAGE, 'Written by Linger')[0]?.annotation)).toBe(ANNOTATION.plan);
+});
+
+describe.each(readByLinger)('$annotation', (row) => {
+  const key = codeOf(row.annotation);
+  const values = codesOf(row.values).map((value) => value.replaceAll('"', ''));
+
+  test.each(values)('takes the documented value %s', (value) => {
+    const layer = annotationLayer('Pod', { [key]: value }, {});
+    expect(layer?.notes).toEqual([]);
+    expect(Object.keys(layer?.layer.values ?? {})).not.toEqual([]);
+  });
+
+  test('a value that does not parse names the alternatives, and all of them are documented', () => {
+    const text = annotationLayer('Pod', { [key]: ',' }, {})?.notes[0]?.text ?? '';
+    const alternatives = [...text.matchAll(/\b[A-Z][a-z]+\b/g)]
+      .map(([word]) => word)
+      .filter((word) => word !== 'Pod');
+    expect(text).toContain('expected');
+    for (const alternative of alternatives) expect(values).toContain(alternative);
+  });
+});
+
+describe('the plan annotation', () => {
+  // Required: a member that is added to the type, and not here, does not compile.
+  const plan: Required<Plan> = {
+    wait: 30,
+    grace: 60,
+    baseGrace: 30,
+    hook: 'Sleep',
+    containers: ['app'],
+    policy: 'built-in',
+    why: 'measured',
+    coverage: 0.99,
+    samples: 812,
+    extended: { app: 5 },
+  };
+
+  test('the table has exactly its members, in their order', () => {
+    const documented = tableUnder(PAGE, 'Written by Linger', 1).map((row) => codeOf(row.member));
+    expect(documented).toEqual(Object.keys(JSON.parse(renderPlan(plan)) as object));
+  });
+
+  // The type checker keeps these keys to the type: one that is missing or too many does not compile.
+  const reasons: Readonly<Record<WaitReason, true>> = {
+    fixed: true,
+    initial: true,
+    measured: true,
+    storm: true,
+  };
+  test('every why is documented, and no other', () => {
+    const documented = tableUnder('docs/reasons.md', 'Why the wait is what it is').map((row) =>
+      codeOf(row.why),
+    );
+    expect(documented).toEqual(Object.keys(reasons));
+  });
+
+  test.each(Object.keys(reasons))('%s is a why that is read back', (why) => {
+    expect(parsePlan(renderPlan({ ...plan, why: why as WaitReason }))?.why).toBe(why);
+  });
+});
+
+test.each(PAGES)('%s names no linger.dev annotation that does not exist', (page) => {
+  const named = [...read(page).matchAll(/(?<![\w.])linger\.dev\/([a-z-]+)(?![\w.])/g)].map(([text]) => text);
+  for (const key of named) expect(known).toContain(key);
+});

@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'vitest';
+import { certificateErrorCodes } from '../../src/certs/certificate-error.ts';
+import { ERRORS } from '../../src/core/catalog/errors.ts';
+import { NOTES } from '../../src/core/catalog/notes.ts';
+import { SKIP_REASON_NAMES } from '../../src/core/catalog/reasons.ts';
+import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
+
+const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(row[name]));
+
+describe('reasons', () => {
+  const documented = tableUnder('docs/reasons.md', 'Skip reasons');
+
+  test('the table has exactly the skip reasons, in the order in which they are tried', () => {
+    expect(column(documented, 'reason')).toEqual(SKIP_REASON_NAMES);
+  });
+
+  test('the README groups all of them, in the same order', () => {
+    const grouped = tableUnder('README.md', 'How it decides').flatMap((row) => codesOf(row.reasons));
+    expect(grouped).toEqual(SKIP_REASON_NAMES);
+  });
+
+  test.each(documented)('$reason says what it means and what to do', (row) => {
+    expect(row['what it means']).not.toBe('');
+    expect(row['what to do']).not.toBe('');
+  });
+});
+
+describe('notes', () => {
+  const documented = tableUnder('docs/reasons.md', 'Notes');
+
+  test('the table has exactly the notes, in the catalogue’s order', () => {
+    expect(column(documented, 'note')).toEqual(Object.keys(NOTES));
+  });
+
+  test.each(Object.entries(NOTES))('%s: whether it warns is documented', (code, { warns }) => {
+    const row = documented.find((each) => codeOf(each.note) === code);
+    expect(row?.warns).toBe(warns ? 'yes' : 'no');
+    expect(row?.['what to do']).not.toBe('');
+  });
+});
+
+describe('errors', () => {
+  test('the table has exactly the error codes, in the catalogue’s order', () => {
+    expect(column(tableUnder('docs/errors.md', 'Codes'), 'code')).toEqual(Object.keys(ERRORS));
+  });
+
+  // The certificates' own page has the same table.
+  test.each([
+    ['docs/errors.md', 'Certificate codes'],
+    ['certs/README.md', 'When it refuses'],
+  ])('%s has exactly the certificate codes, in the catalogue’s order', (page, heading) => {
+    expect(column(tableUnder(page, heading), 'code')).toEqual(certificateErrorCodes);
+  });
+});

@@ -1,0 +1,131 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { greeting } from '../../src/commands/greeting.ts';
+import { decide } from '../../src/core/plan/decide.ts';
+import { workloadOf } from '../../src/core/plan/workload.ts';
+import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
+import { isLingerObject, parseDocument } from '../../src/core/schema/documents.ts';
+import { answer } from '../../src/serve/answer.ts';
+import { readReview } from '../../src/serve/review.ts';
+import { SERVE_FLAGS } from '../../src/settings/commands.ts';
+import { readPolicyFiles } from '../../src/sources/policy-files.ts';
+import { type Block, blocksOf, filesUnder, PAGES, ROOT, read, tableUnder } from './markdown.ts';
+
+const run = promisify(execFile);
+const blocks = PAGES.flatMap(blocksOf);
+const inLanguage = (language: string) =>
+  blocks
+    .filter((block) => block.language === language)
+    .map((block) => ({ ...block, at: `${block.page}:${block.line}` }));
+
+function objectsOf(text: string): readonly Record<string, unknown>[] {
+  return parseAllDocuments(text).map((document) => {
+    if (document.errors[0] !== undefined) throw document.errors[0];
+    return document.toJS() as Record<string, unknown>;
+  });
+}
+
+describe('YAML on the pages', () => {
+  test.each(inLanguage('yaml'))('$at is valid, and its policies are', ({ at, text }) => {
+    for (const object of objectsOf(text)) {
+      expect(object).toBeTypeOf('object');
+      if (isLingerObject(object)) parseDocument(object, at);
+    }
+  });
+
+  test.each(inLanguage('json'))('$at is JSON', ({ text }) => {
+    expect(() => JSON.parse(text) as unknown).not.toThrow();
+  });
+
+  test('each example file stands on the page of policies', () => {
+    const page = blocksOf('docs/policies.md').flatMap(({ language, text }) =>
+      language === 'yaml' ? objectsOf(text) : [],
+    );
+    for (const path of policyFiles)
+      for (const object of objectsOf(read(path))) expect(page).toContainEqual(object);
+  });
+});
+
+const policyFiles = filesUnder('docs/examples/policies');
+const manifests = filesUnder('docs/examples').filter(
+  (path) => path.endsWith('.yaml') && !policyFiles.includes(path),
+);
+
+describe('docs/examples', () => {
+  test.each(policyFiles)('%s is a file of policies', async (path) => {
+    const { clusterPolicies, policies, consumers } = (await readPolicyFiles(join(ROOT, path))).parse();
+    expect([...clusterPolicies, ...policies, ...consumers]).not.toEqual([]);
+  });
+
+  test('the policies can be used together', async () => {
+    expect((await readPolicyFiles(join(ROOT, 'docs/examples/policies'))).parse().clusterPolicies).not.toEqual(
+      [],
+    );
+  });
+
+  test.each(manifests)('%s has a workload', (path) => {
+    expect(objectsOf(read(path)).some((object) => workloadOf(object) !== undefined)).toBe(true);
+  });
+
+  test('nothing else lies there but the recorded review', () => {
+    const others = filesUnder('docs/examples').filter(
+      (path) => ![...policyFiles, ...manifests].includes(path),
+    );
+    expect(others).toEqual(['docs/examples/review.json']);
+  });
+});
+
+describe('the README', () => {
+  test('shows what npm start prints', () => {
+    const { port, adminPort, host, certs } = SERVE_FLAGS;
+    const printed = greeting({
+      host: host.fallback ?? '',
+      port: Number(port.fallback),
+      adminPort: Number(adminPort.fallback),
+      certs: certs.fallback ?? '',
+      ownAuthority: true,
+    });
+    expect(blocksOf('README.md').map(({ text }) => text.trim())).toContain(printed.trim());
+  });
+
+  test('shows the patch that the pasted line prints', () => {
+    const review = readReview(Buffer.from(read('docs/examples/review.json')));
+    const { patch = '' } = answer(review.uid, review.object, decide(review, EMPTY_WORLD), {
+      auditWarnings: false,
+    });
+    const shown = blocksOf('README.md').find(({ language }) => language === 'json');
+    expect(JSON.parse(shown?.text ?? '')).toEqual(JSON.parse(Buffer.from(patch, 'base64').toString()));
+  });
+
+  const PREFIX = 'npm run --silent linger -- ';
+  const runnable = blocksOf('README.md').flatMap((block, index, all) => {
+    const next: Block | undefined = all[index + 1];
+    const shown = block.language === 'sh' && block.text.startsWith(PREFIX) && next?.language === 'text';
+    return shown ? [{ command: block.text.slice(PREFIX.length).trim(), output: next.text }] : [];
+  });
+
+  test('shows commands with their output', () => expect(runnable.length).toBeGreaterThanOrEqual(2));
+
+  // What npm would run, without npm: it is as much again in time, and the script is checked below.
+  test.each(runnable)('$command prints what is shown', async ({ command, output }) => {
+    const { stdout } = await run(process.execPath, ['src/main.ts', ...command.split(/\s+/)], { cwd: ROOT });
+    expect(stdout).toBe(output);
+  });
+
+  test('the script behind these commands is the program', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    expect(scripts.linger).toBe('node src/main.ts');
+  });
+});
+
+test('every message of the log is documented', () => {
+  const calls = filesUnder('src')
+    .filter((path) => path.endsWith('.ts'))
+    .flatMap((path) => [...read(path).matchAll(/logger\.(?:debug|info|warn|error)\(([\s\S]*?)\);/g)]);
+  const messages = calls.map(([, args]) => /'([^']+)',?\s*$/.exec(args ?? '')?.[1]);
+  const documented = tableUnder('docs/operations.md', 'Logs').map((row) => row['`msg`']?.replaceAll('`', ''));
+  expect([...new Set(messages)].toSorted()).toEqual(documented.toSorted());
+});

@@ -1,0 +1,62 @@
+import { describe, expect, test } from 'vitest';
+import { readCommandLine, USAGE_EXIT_CODE } from '../../src/settings/command-line.ts';
+import { CERTS_FLAGS, EXPLAIN_FLAGS, INJECT_FLAGS, SERVE_FLAGS } from '../../src/settings/commands.ts';
+import { type Flags, flagName, variableName } from '../../src/settings/flag.ts';
+import { codeOf, PAGES, type Row, read, tableUnder } from './markdown.ts';
+
+const PAGE = 'docs/flags.md';
+const COMMANDS: Readonly<Record<string, Flags>> = {
+  serve: SERVE_FLAGS,
+  inject: INJECT_FLAGS,
+  explain: EXPLAIN_FLAGS,
+  certs: CERTS_FLAGS,
+};
+
+test('the table has exactly the commands', () => {
+  const documented = tableUnder(PAGE, 'Commands, flags and variables').map((row) => codeOf(row.command));
+  expect(documented).toEqual(Object.keys(COMMANDS));
+});
+
+test.each(Object.keys(COMMANDS))('%s is a command that the command line knows', (command) => {
+  expect(readCommandLine([command], {}, '0.0.0').command).toBe(command);
+});
+
+describe.each(Object.entries(COMMANDS))('%s', (command, flags) => {
+  const documented = tableUnder(PAGE, command);
+  const expected = Object.entries(flags).map(([key, { fallback }]) => ({
+    flag: `--${flagName(key)}`,
+    default: fallback ?? 'none',
+    ...(command === 'serve' ? { variable: variableName(key) } : {}),
+  }));
+
+  test('the table has exactly its flags, with their defaults and variables', () => {
+    expect(documented.map(asFlag)).toEqual(expected);
+  });
+});
+
+test.each(PAGES)('%s names no LINGER_ variable that does not exist', (page) => {
+  const known = Object.keys(SERVE_FLAGS).map(variableName);
+  const named = [...read(page).matchAll(/\bLINGER_[A-Z_]+\b/g)].map(([name]) => name);
+  expect(named.filter((name) => name !== 'LINGER_' && !known.includes(name))).toEqual([]);
+});
+
+describe('exit codes', () => {
+  const documented = tableUnder(PAGE, 'Exit codes').map((row) => Number(codeOf(row['exit code'])));
+
+  test('there is a row for each that the program names', () => {
+    for (const code of [0, USAGE_EXIT_CODE, 3, 130, 143]) expect(documented).toContain(code);
+  });
+
+  test('those of the errors page are all there', () => {
+    const used = tableUnder('docs/errors.md', 'Codes').map((row) => Number(row['exit code']));
+    for (const code of used) expect(documented).toContain(code);
+  });
+});
+
+function asFlag(row: Row): Record<string, string> {
+  return {
+    flag: codeOf(row.flag),
+    default: row.default === 'none' ? 'none' : codeOf(row.default),
+    ...(row.variable === undefined ? {} : { variable: codeOf(row.variable) }),
+  };
+}

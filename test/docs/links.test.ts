@@ -1,0 +1,72 @@
+import { existsSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { anchorsOf, filesUnder, PAGES, proseOf, ROOT, read } from './markdown.ts';
+
+/** The targets of links and images that stay inside the checkout. */
+function targetsOf(page: string): readonly string[] {
+  const targets = [...proseOf(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
+  return targets.filter((target) => !/^[a-z]+:/.test(target));
+}
+
+describe.each(PAGES)('%s', (page) => {
+  const targets = targetsOf(page);
+
+  test('every file that it links to is there', () => {
+    const missing = targets
+      .map((target) => place(page, target).path)
+      .filter((path) => !existsSync(join(ROOT, path)));
+    expect(missing).toEqual([]);
+  });
+
+  test('every heading that it links to is there', () => {
+    const missing = targets.filter((target) => {
+      const { path, anchor } = place(page, target);
+      return anchor !== undefined && !anchorsOf(path).has(anchor);
+    });
+    expect(missing).toEqual([]);
+  });
+});
+
+test('every page and picture is linked to from another page', () => {
+  const linked = new Set(PAGES.flatMap((page) => targetsOf(page).map((target) => place(page, target).path)));
+  const orphans = filesUnder('docs')
+    .filter((path) => path.endsWith('.md') || path.startsWith('docs/images/'))
+    .filter((path) => !linked.has(path) && !linked.has(dirname(path)));
+  expect(orphans).toEqual([]);
+});
+
+describe('decisions', () => {
+  const decisions = filesUnder('docs/decisions');
+
+  test('are numbered without gaps', () => {
+    const numbers = decisions.map((path) => Number(/(\d{4})-[a-z0-9-]+\.md$/.exec(path)?.[1]));
+    expect(numbers).toEqual(decisions.map((_, index) => index + 1));
+  });
+
+  test.each(decisions)('%s has context, decision and consequences', (path) => {
+    expect([...read(path).matchAll(/^## (.+)$/gm)].map(([, heading]) => heading)).toEqual([
+      'Context',
+      'Decision',
+      'Consequences',
+    ]);
+  });
+});
+
+test('the changelog begins with the version of package.json', () => {
+  const { version } = JSON.parse(read('package.json')) as { version: string };
+  expect(/^## \[([^\]]+)\]/m.exec(read('CHANGELOG.md'))?.[1]).toBe(version);
+});
+
+test('every script that CONTRIBUTING names exists', () => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+  const named = [...read('CONTRIBUTING.md').matchAll(/\bnpm run ([a-z][a-z:]*)/g)].map(
+    ([, name]) => name ?? '',
+  );
+  expect(named.filter((name) => !(name in scripts))).toEqual([]);
+});
+
+function place(page: string, target: string): { readonly path: string; readonly anchor: string | undefined } {
+  const [file = '', anchor] = target.split('#');
+  return { path: file === '' ? page : relative(ROOT, join(ROOT, dirname(page), file)), anchor };
+}
