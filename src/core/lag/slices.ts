@@ -1,4 +1,4 @@
-import { addScaled, type Density } from './combine.ts';
+import type { Density } from './combine.ts';
 import { CELLS } from './grid.ts';
 import { Histogram } from './histogram.ts';
 import { isInstant, isRecord } from './integer-text.ts';
@@ -93,8 +93,7 @@ export class LagHistory {
     const cap = capOf(totals);
     const density = new Float64Array(CELLS);
     for (const slot of slots) {
-      const weight = slot.totals.reduce((sum, total) => sum + Math.min(total, cap), 0);
-      addEntries(density, slot, weight / storedWeight(slot));
+      addEntries(density, slot, weightOf(slot, cap) / storedWeight(slot));
     }
     const samples = totals.reduce((sum, total) => sum + total, 0);
     const since = slots.reduce((earliest, slot) => Math.min(earliest, slot.since), now);
@@ -160,7 +159,12 @@ export class LagHistory {
 
   #slots(): Slot[] {
     const open = this.#openSlot();
-    return open === undefined ? this.#closed : [...this.#closed, open];
+    if (open === undefined) return this.#closed;
+    // A snapshot may hold the first part of the slice that is open now.
+    const key = slotKey(open);
+    const others = this.#closed.filter((slot) => slotKey(slot) !== key);
+    const same = this.#closed.filter((slot) => slotKey(slot) === key);
+    return [...others, same.reduce(merged, open)];
   }
 
   #openSlot(): Slot | undefined {
@@ -176,8 +180,7 @@ export class LagHistory {
   }
 
   #close(): void {
-    const slot = this.#openSlot();
-    if (slot !== undefined) this.#closed.push(slot);
+    this.#closed = this.#slots();
     this.#open = undefined;
     this.#expire((this.#openSlice + 1) * SLICE_SECONDS);
   }
@@ -198,17 +201,21 @@ function slotKey(slot: Slot): string {
 function blockOf(first: number, width: number, slots: readonly Slot[], cap: number): Slot {
   const totals = Array<number>(width).fill(0);
   const weights = new Float64Array(CELLS);
+  const whole = slots.every((slot) => slot.scale === 1 && slot.totals.every((total) => total <= cap));
+  const scale = whole ? 1 : BLOCK_SCALE;
   let since = Number.POSITIVE_INFINITY;
   for (const slot of slots) {
     slot.totals.forEach((total, index) => {
       const at = slot.first - first + index;
       totals[at] = (totals[at] ?? 0) + total;
     });
-    const weight = slot.totals.reduce((sum, total) => sum + Math.min(total, cap), 0);
-    const scaled = new Float64Array(CELLS);
-    addEntries(scaled, slot, (BLOCK_SCALE * weight) / storedWeight(slot));
-    addScaled(weights, scaled, 1);
+    addEntries(weights, slot, (scale * weightOf(slot, cap)) / storedWeight(slot));
     since = Math.min(since, slot.since);
   }
-  return { first, since, totals, scale: BLOCK_SCALE, entries: packed(roundedCumulatively(weights)) };
+  return { first, since, totals, scale, entries: packed(roundedCumulatively(weights)) };
+}
+
+/** What the slot may weigh, in lags. */
+function weightOf(slot: Slot, cap: number): number {
+  return slot.totals.reduce((sum, total) => sum + Math.min(total, cap), 0);
 }
