@@ -48,4 +48,11 @@ function explainFailure(error: unknown): number {
   return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
 }
 
-process.exit(await main().catch(explainFailure));
+// A reader that has seen enough (`linger explain | head`) is no error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) =>
+  process.exit(error.code === 'EPIPE' ? 0 : FAILURE_EXIT_CODE),
+);
+
+const exitCode = await main().catch(explainFailure);
+// Not process.exit at once: what was written to a pipe may not have been read yet, and would be lost.
+process.stdout.write('', () => process.stderr.write('', () => process.exit(exitCode)));

@@ -14,8 +14,8 @@ const EXAMPLE = 'docs/examples/review.json';
 
 /** What somebody who has just started Linger on their machine reads: that it runs, and a line to paste. */
 export function greeting({ host, port, adminPort, certs, ownAuthority }: Endpoint): string {
-  const trust = ownAuthority ? `--cacert ${join(certs, 'ca.crt')} ` : '';
-  const decode = `node -pe 'atob(JSON.parse(fs.readFileSync(0)).response.patch)'`;
+  const trust = ownAuthority ? `--cacert ${quoted(join(certs, 'ca.crt'))} ` : '';
+  const decode = `node -pe 'r = JSON.parse(fs.readFileSync(0)).response; r.patch ? atob(r.patch) : r'`;
   return [
     '',
     `Linger answers on https://${name(host)}:${port}/mutate`,
@@ -29,6 +29,11 @@ export function greeting({ host, port, adminPort, certs, ownAuthority }: Endpoin
     'Your own manifests, with no server at all:  npm run --silent linger -- explain FILE.yaml',
     '',
   ].join('\n');
+}
+
+/** As a shell takes it for one word. */
+function quoted(path: string): string {
+  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 
 /** The address to call for an address that is listened on. */

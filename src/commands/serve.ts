@@ -79,8 +79,9 @@ async function answerUntilShutdown(
   const admin = adminServer(adminApp({ unready, metrics }));
   startCertificates(running, (pair) => webhook.setSecureContext(pair));
 
-  const port = await listen(webhook, settings.host, settings.port, '--port');
-  const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port');
+  const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
+  const port = await listen(webhook, settings.host, settings.port, '--port', onError);
+  const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
   logger.info({ host: settings.host, port, adminPort, version: context.version }, 'listening');
   if (!context.inCluster)
     context.print(

@@ -27,22 +27,17 @@ export interface AdmissionOptions {
 
 /** `POST /mutate`: reviews in, answers out. Makes no call and reads no file. */
 export function admissionApp(options: AdmissionOptions): Express {
+  const { metrics } = options;
   const app = express();
-  app.disable('x-powered-by').disable('etag');
-  app.use((_request, response, next) => {
-    if (options.closesConnection()) response.setHeader('Connection', 'close');
-    next();
-  });
+  app.disable('x-powered-by').disable('etag').enable('strict routing').enable('case sensitive routing');
   app
     .route('/mutate')
     // The API server sends application/json; whoever sends something else is judged by the body alone.
     .post(express.raw({ type: () => true, limit: MAX_BODY_BYTES, inflate: false }), mutate(options))
     .all((_request, response) => {
-      refuse(response.setHeader('Allow', 'POST'), 405, 'only POST is served here', options.metrics);
+      refuse(response.setHeader('Allow', 'POST'), 405, 'only POST is served here', metrics);
     });
-  app.use((_request, response) =>
-    refuse(response, 404, 'not found; reviews go to POST /mutate', options.metrics),
-  );
+  app.use((_request, response) => refuse(response, 404, 'not found; reviews go to POST /mutate', metrics));
   app.use(refuseUnreadable(options));
   return app;
 }
@@ -54,7 +49,10 @@ function mutate(options: AdmissionOptions): RequestHandler {
     // express.raw leaves no Buffer behind when the request has no body at all.
     const body: unknown = request.body;
     const review = readReview(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
-    send(response, 200, render(respond(review, options)), metrics);
+    const answered = render(respond(review, options));
+    // Asked now and not when the request began: a drain may have begun meanwhile.
+    if (options.closesConnection()) response.setHeader('Connection', 'close');
+    send(response, 200, answered, metrics);
     metrics.admissionDuration.observe(Number(process.hrtime.bigint() - started) / 1e9);
   };
 }

@@ -1,6 +1,6 @@
 import { createServer as createHttpServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { LingerError } from '../core/catalog/errors.ts';
 
 /**
@@ -35,15 +35,16 @@ export interface KeyPair {
 
 export function webhookServer(listener: RequestListener, { cert, key }: KeyPair): HttpsServer {
   const tls = { cert, key, minVersion: 'TLSv1.2' as const, handshakeTimeout: TLS_HANDSHAKE_TIMEOUT_MS };
-  return createHttpsServer({ ...LIMITS, ...tls }, listener);
+  return track(createHttpsServer({ ...LIMITS, ...tls }, listener), 'secureConnection');
 }
 
 export function adminServer(listener: RequestListener): Server {
-  return createHttpServer(LIMITS, listener);
+  return track(createHttpServer(LIMITS, listener), 'connection');
 }
 
 /**
  * Starts to listen.
+ * @param onError what goes wrong while it listens, such as no file descriptor left for a connection
  * @returns the port, which the system has chosen where `port` is 0
  * @throws LingerError `port-unavailable`, naming the flag
  */
@@ -52,21 +53,49 @@ export function listen(
   host: string,
   port: number,
   flag: string,
+  onError: (error: Error) => void,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
+    const refuse = (cause: NodeJS.ErrnoException) => {
       const why = cause.code === 'EADDRINUSE' ? 'something else listens there' : cause.message;
       const message = `cannot listen on ${host}:${port}: ${why}; choose another with ${flag}`;
       reject(new LingerError('port-unavailable', message, { cause }));
+    };
+    server.once('error', refuse);
+    server.listen({ host, port }, () => {
+      server.off('error', refuse).on('error', onError);
+      resolve((server.address() as AddressInfo).port);
     });
-    server.listen({ host, port }, () => resolve((server.address() as AddressInfo).port));
   });
 }
 
-/** Stops listening and resolves when every connection has ended, idle ones at once. */
+/**
+ * Stops listening and resolves when every connection has ended: those between two requests, and those that never
+ * said anything (Go's transport keeps some in reserve), at once; those in the middle of a request when it has been
+ * answered, or when it has taken too long. Node itself no longer looks at its timeouts once a server is closing.
+ */
 export function close(server: Server | HttpsServer): Promise<void> {
   return new Promise((resolve) => {
-    server.close(() => resolve());
+    const tooLong = setTimeout(() => server.closeAllConnections(), REQUEST_TIMEOUT_MS);
+    server.close(() => {
+      clearTimeout(tooLong);
+      resolve();
+    });
     server.closeIdleConnections();
+    for (const socket of openSockets.get(server) ?? []) {
+      if (socket.bytesRead === 0) socket.destroy();
+    }
   });
+}
+
+const openSockets = new WeakMap<Server | HttpsServer, Set<Socket>>();
+
+function track<S extends Server | HttpsServer>(server: S, event: 'connection' | 'secureConnection'): S {
+  const sockets = new Set<Socket>();
+  openSockets.set(server, sockets);
+  server.on(event, (socket: Socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  return server;
 }

@@ -47,13 +47,20 @@ export function resolve<F extends Flags>(
   const values: Record<string, unknown> = {};
   for (const [key, flag] of Object.entries(flags)) {
     const fromLine = written[key];
-    // A variable set to nothing is how manifests say that it is not set.
-    const fromEnvironment = environment[variableName(key)] || undefined;
+    const fromEnvironment = settingIn(environment[variableName(key)]);
     const text = fromLine ?? fromEnvironment ?? flag.fallback;
     const source = fromLine === undefined ? variableName(key) : `--${flagName(key)}`;
     values[key] = text === undefined ? undefined : read(flag, text, source);
   }
   return values as Values<F>;
+}
+
+/** What the kubelet sets for a Service named `linger`: LINGER_PORT=tcp://10.96.31.7:443. */
+const SERVICE_LINK = /^(tcp|udp|sctp):\/\//;
+
+/** The text of a variable that is meant for us. One set to nothing is how manifests say that it is not set. */
+function settingIn(variable: string | undefined): string | undefined {
+  return variable === undefined || variable === '' || SERVICE_LINK.test(variable) ? undefined : variable;
 }
 
 function read(flag: Flag<unknown>, text: string, source: string): unknown {

@@ -65,9 +65,16 @@ export function joinDocuments(earlier: Documents, later: Documents): Documents {
     clusterPolicies: [...earlier.clusterPolicies, ...later.clusterPolicies],
     policies: [...earlier.policies, ...later.policies],
     consumers: [...earlier.consumers, ...later.consumers],
-    namespaces: [...earlier.namespaces, ...later.namespaces],
-    services: [...earlier.services, ...later.services],
+    namespaces: lastOfEach([...earlier.namespaces, ...later.namespaces], ({ name }) => name),
+    services: lastOfEach(
+      [...earlier.services, ...later.services],
+      ({ namespace, name }) => `${namespace}/${name}`,
+    ),
   };
+}
+
+function lastOfEach<T>(items: readonly T[], keyOf: (item: T) => string): T[] {
+  return [...new Map(items.map((item) => [keyOf(item), item])).values()];
 }
 
 function addLingerDocument(

@@ -1,0 +1,254 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import { type Mention, parseSources, type SourceSyntax } from './syntax.ts';
+
+/** A place where the source breaks the rule, and the way out. */
+export interface Violation {
+  /** Relative to the root: `src/core/plan/decide.ts`. */
+  readonly file: string;
+  readonly line: number;
+  readonly problem: string;
+}
+
+/** Path relative to the root → text. */
+export type Sources = ReadonlyMap<string, string>;
+
+/**
+ * Data goes one way: sources → world → decision → answer, and imports point downwards only. Folders of one row
+ * do not import each other either.
+ */
+const LAYERS: readonly (readonly string[])[] = [
+  ['core'],
+  ['manifest', 'telemetry', 'certs', 'render'],
+  ['world'],
+  ['sources', 'serve'],
+  ['settings'],
+  ['commands'],
+  ['main.ts'],
+];
+
+/** Settings stand above the layers that do the work and must know nothing of them. */
+const ONLY_IMPORTS: Readonly<Record<string, readonly string[]>> = { settings: ['core', 'telemetry'] };
+
+/** Inside core, too: each folder imports only those before it. */
+const CORE_LAYERS = ['catalog', 'schema', 'cluster', 'lag', 'policy', 'plan', 'patch'];
+
+/** The packages that core may use, and where: zod describes the documents. */
+const CORE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/core/schema/' };
+
+const CLOCK = 'take the instant (or the span) as an argument';
+const CHANCE = 'take what chance has brought as an argument';
+const ENVIRONMENT = 'take the value as an argument';
+const IO = 'leave it to sources, serve or commands, and take what they bring as an argument';
+
+/** What core must not even name. */
+const FORBIDDEN_NAMES: Readonly<Record<string, string>> = {
+  ...named(CLOCK, 'Date', 'performance', 'Temporal'),
+  ...named(
+    CLOCK,
+    'setTimeout',
+    'setInterval',
+    'setImmediate',
+    'queueMicrotask',
+    'clearTimeout',
+    'clearInterval',
+  ),
+  ...named(CHANCE, 'crypto', 'WeakRef', 'FinalizationRegistry'),
+  // Its answers depend on the machine's locale and time zone.
+  ...named(ENVIRONMENT, 'process', 'Intl', 'navigator', '__dirname', '__filename'),
+  ...named(ENVIRONMENT, 'globalThis', 'global', 'self', 'window', 'eval', 'Function'),
+  ...named(
+    IO,
+    'fetch',
+    'console',
+    'require',
+    'module',
+    'WebSocket',
+    'EventSource',
+    'XMLHttpRequest',
+    'Worker',
+    'Atomics',
+  ),
+};
+const FORBIDDEN_MEMBERS: Readonly<Record<string, string>> = {
+  ...named(CHANCE, 'Math.random', 'Math.…'),
+  ...named(ENVIRONMENT, 'import.meta'),
+};
+
+/** The only readers of the command line and the environment. */
+const PROCESS_INPUTS: ReadonlySet<string> = new Set(['process.env', 'process.argv', 'process.…']);
+const INPUT_READERS = /^src\/(settings\/|main\.ts$)/;
+
+function named(wayOut: string, ...names: string[]): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [name, wayOut]));
+}
+
+/** Every TypeScript file under `src` of a checkout. */
+export async function readSources(root: string): Promise<Sources> {
+  const names = await readdir(join(root, 'src'), { recursive: true });
+  const paths = names
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => `src/${name.replaceAll('\\', '/')}`);
+  const texts = paths
+    .toSorted()
+    .map(async (path) => [path, await readFile(join(root, path), 'utf8')] as const);
+  return new Map(await Promise.all(texts));
+}
+
+/** Holds sources against the rule. No violation: an empty list. In the order of the files and lines. */
+export function violationsOf(sources: Sources): readonly Violation[] {
+  const syntaxes = [...parseSources(sources)];
+  const found = syntaxes.flatMap(([file, syntax]) => [
+    ...importViolations(file, syntax, sources),
+    ...(file.startsWith('src/core/') ? coreViolations(file, syntax) : []),
+    ...inputViolations(file, syntax),
+  ]);
+  return [...found, ...cycles(syntaxes)].toSorted((a, b) => compare(a.file, b.file) || a.line - b.line);
+}
+
+export function describeViolation({ file, line, problem }: Violation): string {
+  return `${file}:${line}: ${problem}`;
+}
+
+function importViolations(file: string, syntax: SourceSyntax, sources: Sources): readonly Violation[] {
+  return [...syntax.imports, ...syntax.dynamicImports].flatMap(({ text, line }) => {
+    const problem = text.startsWith('.')
+      ? relativeProblem(file, text, sources)
+      : file.startsWith('src/core/')
+        ? corePackageProblem(file, text)
+        : undefined;
+    return problem === undefined ? [] : [{ file, line, problem }];
+  });
+}
+
+function relativeProblem(file: string, specifier: string, sources: Sources): string | undefined {
+  const target = posix.join(posix.dirname(file), specifier);
+  if (!target.startsWith('src/'))
+    return `imports ${target}, which is outside src: move what is needed into src`;
+  if (!sources.has(target)) return `imports ${target}, which does not exist`;
+  const [from, to] = [folderOf(file), folderOf(target)];
+  if (from === to) return from === 'core' ? coreLayerProblem(file, target) : undefined;
+  const [fromRank, toRank] = [rankOf(from), rankOf(to)];
+  if (fromRank < 0)
+    return `stands in src/${from}, which has no place in the layers: add it to LAYERS in test/architecture`;
+  if (toRank < 0)
+    return `imports ${target}: src/${to} has no place in the layers: add it to LAYERS in test/architecture`;
+  if (from === 'core') return `core imports ${target}: core imports only core; ${IO}`;
+  if (toRank >= fromRank) {
+    return `${from} imports ${target}: imports point downwards only, and ${to} is not below ${from}; move what both need below both, or take it as an argument`;
+  }
+  const allowed = ONLY_IMPORTS[from];
+  if (allowed !== undefined && !allowed.includes(to)) {
+    return `${from} imports ${target}: ${from} imports only ${allowed.join(' and ')}; let a command bring the two together`;
+  }
+  if (to === 'settings' && from !== 'commands' && from !== 'main.ts') {
+    return `${from} imports ${target}: only commands and main know the settings; take the value as an argument`;
+  }
+  return undefined;
+}
+
+function corePackageProblem(file: string, specifier: string): string | undefined {
+  const home = Object.hasOwn(CORE_PACKAGES, specifier) ? CORE_PACKAGES[specifier] : undefined;
+  if (home === undefined) return `core imports ${specifier}: core imports only core; ${IO}`;
+  return file.startsWith(home)
+    ? undefined
+    : `core imports ${specifier} outside ${home}: import what ${home} makes of it`;
+}
+
+function coreLayerProblem(file: string, target: string): string | undefined {
+  const [from = '', to = ''] = [file, target].map((path) => path.split('/')[2]);
+  const [fromRank, toRank] = [CORE_LAYERS.indexOf(from), CORE_LAYERS.indexOf(to)];
+  if (fromRank < 0 || toRank < 0) {
+    return `${fromRank < 0 ? file : target} has no place in the layers of core: add its folder to CORE_LAYERS in test/architecture`;
+  }
+  if (toRank <= fromRank) return undefined;
+  return `core/${from} imports ${target}: inside core imports go ${CORE_LAYERS.join(' < ')}; move what both need below both`;
+}
+
+function coreViolations(
+  file: string,
+  { names, members, dynamicImports }: SourceSyntax,
+): readonly Violation[] {
+  const say = (what: string, { line }: Mention, wayOut: string) => ({
+    file,
+    line,
+    problem: `core uses ${what}: core has no clock, chance, environment or I/O; ${wayOut}`,
+  });
+  return [
+    ...names.flatMap((name) =>
+      forbidden(FORBIDDEN_NAMES, name).map((wayOut) => say(name.text, name, wayOut)),
+    ),
+    ...members.flatMap((member) =>
+      forbidden(FORBIDDEN_MEMBERS, member).map((wayOut) => say(member.text, member, wayOut)),
+    ),
+    ...bareMath(names, members).map((mention) =>
+      say('Math as a value', mention, `name the function: Math.max; ${CHANCE}`),
+    ),
+    ...dynamicImports.map((mention) => say('import()', mention, 'import it statically')),
+  ];
+}
+
+function forbidden(table: Readonly<Record<string, string>>, { text }: Mention): readonly string[] {
+  return Object.hasOwn(table, text) ? [table[text] ?? ''] : [];
+}
+
+/** `const m = Math` would hide what is used of it. */
+function bareMath(names: readonly Mention[], members: readonly Mention[]): readonly Mention[] {
+  const onLine = (mentions: readonly Mention[], line: number, is: (text: string) => boolean) =>
+    mentions.filter((each) => each.line === line && is(each.text)).length;
+  const all = names.filter(({ text }) => text === 'Math');
+  return all.filter(
+    ({ line }) => onLine(all, line, () => true) > onLine(members, line, (text) => text.startsWith('Math.')),
+  );
+}
+
+function inputViolations(file: string, { members, imports }: SourceSyntax): readonly Violation[] {
+  if (INPUT_READERS.test(file) || file.startsWith('src/core/')) return [];
+  const read = members.filter(({ text }) => PROCESS_INPUTS.has(text));
+  const imported = imports.filter(({ text }) => /^(node:)?process$/.test(text));
+  const wayOut =
+    'only src/settings and src/main.ts read the environment and the command line; make it a setting';
+  return [...read, ...imported].map(({ text, line }) => ({ file, line, problem: `uses ${text}: ${wayOut}` }));
+}
+
+/** One violation for each cycle, at the import that closes it. */
+function cycles(syntaxes: readonly (readonly [string, SourceSyntax])[]): readonly Violation[] {
+  const targets = new Map(
+    syntaxes.map(([file, { imports, dynamicImports }]) => [
+      file,
+      [...imports, ...dynamicImports]
+        .filter(({ text }) => text.startsWith('.'))
+        .map(({ text, line }) => ({ target: posix.join(posix.dirname(file), text), line })),
+    ]),
+  );
+  const violations: Violation[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    for (const { target, line } of targets.get(file) ?? []) {
+      const start = path.indexOf(target);
+      if (start >= 0) {
+        const circle = [...path.slice(start), target].join(' → ');
+        violations.push({
+          file,
+          line,
+          problem: `closes a cycle of imports: ${circle}; move what they share into a file of its own`,
+        });
+      } else if (!done.has(target)) visit(target, [...path, target]);
+    }
+    done.add(file);
+  };
+  for (const [file] of syntaxes) if (!done.has(file)) visit(file, [file]);
+  return violations;
+}
+
+function folderOf(path: string): string {
+  return path.split('/')[1] ?? '';
+}
+
+function rankOf(folder: string): number {
+  return LAYERS.findIndex((layer) => layer.includes(folder));
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { patchFor } from '../../src/core/patch/patch.ts';
+import { decide } from '../../src/core/plan/decide.ts';
+import type { Pod } from '../../src/core/plan/pod.ts';
+import { generatedPods } from '../core/arbitrary-pod.ts';
+import { type GoldenCase, loadGoldenCases } from '../core/golden-cases.ts';
+import { type JsonObject, patched } from '../core/sample-pod.ts';
+import { sentTo } from './support/manifests.ts';
+import { openStage, type Stage } from './support/stage.ts';
+
+const SEED = 20_261_121;
+const COUNT = 200;
+/** Requests that are under way at once. */
+const PARALLEL = 10;
+
+interface Answer {
+  readonly pod: JsonObject;
+  readonly status: number;
+  readonly message: string;
+}
+
+describe('a real API server accepts', () => {
+  let stage: Stage;
+  /** Where the API server does not ask Linger. */
+  let unasked = '';
+  let asked = '';
+
+  beforeAll(async () => {
+    stage = await openStage();
+    unasked = await stage.cluster.namespace('accepted-unasked', { 'linger.dev/inject': 'false' });
+    asked = await stage.cluster.namespace('accepted');
+  });
+
+  afterAll(() => stage?.close());
+
+  async function send(pod: JsonObject, namespace: string): Promise<Answer> {
+    const { status, body } = await stage.cluster.tryCreate<{ message?: string }>(sentTo(namespace, pod), {
+      dryRun: true,
+    });
+    return { pod, status, message: body.message ?? '' };
+  }
+
+  async function sendAll(pods: readonly JsonObject[], namespace: string): Promise<Answer[]> {
+    const answers: Answer[] = [];
+    for (let from = 0; from < pods.length; from += PARALLEL) {
+      answers.push(
+        ...(await Promise.all(pods.slice(from, from + PARALLEL).map((pod) => send(pod, namespace)))),
+      );
+    }
+    return answers;
+  }
+
+  const refusals = (answers: readonly Answer[]) =>
+    answers
+      .filter(({ status }) => status !== 201)
+      .map(({ pod, message }) => `${message}\n${JSON.stringify(pod)}`);
+
+  describe('each golden patch', () => {
+    it.each(loadGoldenCases())('$name', async ({ pod, request, world }: GoldenCase) => {
+      expect(refusals([await send(pod, unasked)]), 'the pod as its author wrote it').toEqual([]);
+      const operations = patchFor(pod as unknown as Pod, decide(request, world));
+      expect(refusals([await send(patched(pod, operations), unasked)]), 'the patched pod').toEqual([]);
+    });
+  });
+
+  it(`each of ${COUNT} generated pods, when Linger is asked about it`, async () => {
+    const pods = generatedPods(SEED, COUNT);
+    expect(refusals(await sendAll(pods, unasked)), 'as generated: if not, the generator is wrong').toEqual(
+      [],
+    );
+    const before = (await stage.linger.decisions(asked)).length;
+    const answers = await sendAll(pods, asked);
+    const decisions = (await stage.linger.decisions(asked)).slice(before);
+    console.log(tally(answers, decisions));
+    expect(refusals(answers), 'with Linger').toEqual([]);
+    // Otherwise this proves little.
+    expect(decisions.filter(({ outcome }) => outcome === 'inject').length).toBeGreaterThan(COUNT / 10);
+  });
+
+  function tally(
+    answers: readonly Answer[],
+    decisions: readonly { outcome: string; reason: string }[],
+  ): string {
+    const counts = new Map<string, number>([['not asked', answers.length - decisions.length]]);
+    for (const { outcome, reason } of decisions) {
+      const key = reason === '' ? outcome : reason;
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+    const lines = [...counts].map(([key, count]) => `${String(count).padStart(5)}  ${key}`);
+    return `${answers.length} generated pods\n${lines.toSorted().toReversed().join('\n')}`;
+  }
+});

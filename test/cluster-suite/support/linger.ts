@@ -1,0 +1,200 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { eachLine } from '../../cluster/command.ts';
+import { waitUntil } from '../../cluster/waiting.ts';
+import { sendReview } from './review.ts';
+
+const PROGRAM = join(import.meta.dirname, '..', '..', '..', 'src', 'main.ts');
+
+/** The DNS name by which an API server knows the Service `linger` of namespace `linger`. */
+export const SERVICE_NAME = 'linger.linger.svc';
+
+export interface LingerOptions {
+  /** An address that the API server reaches. */
+  readonly host: string;
+  /** Holds certificates and policies; several servers may share one. */
+  readonly directory: string;
+  /** YAML documents; the policies in force from the start. Default: those that are in the directory. */
+  readonly policies?: string;
+  /** Default: a free one. */
+  readonly port?: number;
+  /** Default 0s: a test that stops a server does not wait for it. */
+  readonly drain?: string;
+}
+
+export interface PlanLine {
+  readonly wait: number;
+  readonly grace: number;
+  readonly baseGrace: number;
+  readonly hook: string;
+  readonly containers: readonly string[];
+}
+
+/** One line of the log at debug: what was decided about one review. */
+export interface DecisionLine {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly dryRun: boolean;
+  readonly outcome: 'inject' | 'audit' | 'skip';
+  /** Why it was skipped, else empty. */
+  readonly reason: string;
+  readonly plan?: PlanLine;
+  readonly notes: readonly string[];
+}
+
+interface LogLine {
+  readonly level: string;
+  readonly msg: string;
+  readonly port?: number;
+  readonly adminPort?: number;
+  readonly problem?: string;
+}
+
+/** A running `linger serve`: the real program, in a process of its own. */
+export class Linger {
+  readonly #child: ChildProcess;
+  readonly #options: LingerOptions;
+  readonly #lines: LogLine[] = [];
+  readonly #other: string[] = [];
+  readonly #killOnExit: () => void;
+  #policies: string;
+  #port = 0;
+  #adminPort = 0;
+
+  private constructor(child: ChildProcess, options: LingerOptions) {
+    this.#child = child;
+    this.#options = options;
+    this.#policies = options.policies ?? '';
+    // The test runner may be stopped in the middle of a file.
+    this.#killOnExit = () => child.kill('SIGKILL');
+    process.once('exit', this.#killOnExit);
+    if (child.stdout !== null) eachLine(child.stdout, (line) => this.#read(line));
+    if (child.stderr !== null) eachLine(child.stderr, (line) => this.#other.push(line));
+  }
+
+  /** Resolves when it says that it is ready. */
+  static async start(options: LingerOptions): Promise<Linger> {
+    const policies = join(options.directory, 'policies');
+    mkdirSync(policies, { recursive: true });
+    if (options.policies !== undefined) writeFileSync(join(policies, 'policies.yaml'), options.policies);
+    const flags = {
+      host: options.host,
+      port: options.port ?? 0,
+      'admin-port': 0,
+      certs: join(options.directory, 'certs'),
+      'cert-names': SERVICE_NAME,
+      policies,
+      'log-level': 'debug',
+      drain: options.drain ?? '0s',
+    };
+    const argv = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
+    const child = spawn(process.execPath, [PROGRAM, 'serve', ...argv], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const linger = new Linger(child, options);
+    await linger.#ready();
+    return linger;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  get host(): string {
+    return this.#options.host;
+  }
+
+  /** The CA's certificate, PEM. */
+  get authority(): string {
+    return readFileSync(join(this.#options.directory, 'certs', 'ca.crt'), 'utf8');
+  }
+
+  /** The end of what it has written, for messages of failed tests. */
+  logs(): string {
+    return [...this.#lines.map((line) => JSON.stringify(line)), ...this.#other].slice(-40).join('\n');
+  }
+
+  /** All decisions so far. First makes sure that everything answered until now has been read. */
+  async decisions(namespace?: string): Promise<DecisionLine[]> {
+    await this.#readSoFar();
+    const decisions = this.#lines.filter(({ msg }) => msg === 'decision') as unknown as DecisionLine[];
+    return decisions.filter((line) => (namespace ?? line.namespace) === line.namespace);
+  }
+
+  /** Writes the policies and returns when they are in force. Throws when Linger refuses them. */
+  async setPolicies(text: string): Promise<void> {
+    if (text === this.#policies) return;
+    const from = this.#lines.length;
+    const file = join(this.#options.directory, 'policies', 'policies.yaml');
+    // Not ending in .yaml, so not read, until it is whole.
+    writeFileSync(`${file}.new`, text);
+    renameSync(`${file}.new`, file);
+    this.#policies = text;
+    const outcome = await waitUntil(
+      'the policies to be reloaded',
+      () => this.#lines.slice(from).find(({ msg }) => msg.includes('reloaded')),
+      { timeoutMs: 10_000, intervalMs: 20 },
+    );
+    if (outcome.problem !== undefined) throw new Error(outcome.problem);
+  }
+
+  /** The sum of a metric over its labels; 0 for one without a sample. */
+  async metric(name: string): Promise<number> {
+    const answer = await fetch(`http://${this.host}:${this.#adminPort}/metrics`);
+    const samples = (await answer.text()).split('\n').filter((line) => line.startsWith(name));
+    return samples
+      .filter((line) => ['{', ' '].includes(line.charAt(name.length)))
+      .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+  }
+
+  async ready(): Promise<boolean> {
+    const answer = await fetch(`http://${this.host}:${this.#adminPort}/readyz`);
+    await answer.arrayBuffer();
+    return answer.ok;
+  }
+
+  /** Signals it and returns its exit code; null when the signal ended it. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
+    process.off('exit', this.#killOnExit);
+    if (this.#child.exitCode === null && this.#child.signalCode === null) {
+      const ended = once(this.#child, 'close');
+      this.#child.kill(signal);
+      await ended;
+    }
+    return this.#child.exitCode;
+  }
+
+  async #ready(): Promise<void> {
+    const listening = await waitUntil(
+      'linger to listen',
+      () => {
+        if (this.#child.exitCode !== null) return { msg: 'listening' } as LogLine;
+        return this.#lines.find(({ msg }) => msg === 'listening');
+      },
+      { timeoutMs: 20_000, intervalMs: 20 },
+    );
+    if (this.#child.exitCode !== null) throw new Error(`linger ended: ${this.logs()}`);
+    this.#port = listening.port ?? 0;
+    this.#adminPort = listening.adminPort ?? 0;
+    await waitUntil('linger to be ready', () => this.ready(), { timeoutMs: 10_000, intervalMs: 20 });
+  }
+
+  /** Log lines come in order: when that of a review of our own is there, all earlier ones are. */
+  async #readSoFar(): Promise<void> {
+    const { host, port, authority } = this;
+    const uid = await sendReview({ host, port, authority, servername: SERVICE_NAME });
+    await waitUntil('the log to arrive', () => this.#take(uid), { timeoutMs: 10_000, intervalMs: 5 });
+  }
+
+  /** Removes the line of our own review, once it is there. */
+  #take(uid: string): boolean {
+    const index = this.#lines.findIndex((line) => 'uid' in line && line.uid === uid);
+    if (index >= 0) this.#lines.splice(index, 1);
+    return index >= 0;
+  }
+
+  #read(line: string): void {
+    if (!line.startsWith('{')) this.#other.push(line);
+    else this.#lines.push(JSON.parse(line) as LogLine);
+  }
+}

@@ -1,0 +1,136 @@
+import { images, type KubernetesObject } from '../../cluster/cluster.ts';
+
+export type Json = Readonly<Record<string, unknown>>;
+
+export interface ContainerObject {
+  readonly name: string;
+  readonly lifecycle?: { readonly preStop?: Json };
+}
+
+/** A Pod as the API server stores it, as far as the suite reads it. */
+export interface PodObject extends KubernetesObject {
+  readonly spec: {
+    readonly terminationGracePeriodSeconds: number;
+    readonly containers: readonly ContainerObject[];
+    readonly initContainers?: readonly ContainerObject[];
+  };
+  readonly status?: {
+    readonly phase?: string;
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+    readonly containerStatuses?: readonly {
+      readonly name: string;
+      readonly state?: { readonly terminated?: { readonly exitCode: number; readonly finishedAt: string } };
+    }[];
+  };
+}
+
+export interface PodMetadata {
+  readonly ownerReferences?: readonly Json[];
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/** A container of the test application, ready as soon as it listens. */
+export function appContainer(name: string, more: Json = {}, port = 8080): ContainerObject & Json {
+  return {
+    name,
+    image: images.app,
+    imagePullPolicy: 'Never',
+    env: [{ name: 'PORT', value: String(port) }],
+    ports: [{ containerPort: port }],
+    readinessProbe: { httpGet: { path: '/', port }, periodSeconds: 1 },
+    ...more,
+  };
+}
+
+/** The test application, saying nothing about traffic: no port, no probe. */
+export function silentContainer(name: string, more: Json = {}): ContainerObject & Json {
+  return { name, image: images.app, imagePullPolicy: 'Never', ...more };
+}
+
+/** A container that ends at once, as those of Jobs do. */
+export function shortLivedContainer(name: string): ContainerObject & Json {
+  return { name, image: images.busybox, imagePullPolicy: 'Never', command: ['true'] };
+}
+
+/** An init container that the kubelet keeps running beside the others (KEP-753). */
+export function sidecar(name: string, port: number, more: Json = {}): ContainerObject & Json {
+  return appContainer(name, { restartPolicy: 'Always', ...more }, port);
+}
+
+export function preStop(handler: Json): Json {
+  return { lifecycle: { preStop: handler } };
+}
+
+export function pod(namespace: string, name: string, spec: Json, metadata: PodMetadata = {}) {
+  const containers = [appContainer('app')];
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name, namespace, ...metadata },
+    spec: { containers, ...spec },
+  };
+}
+
+/** A workload of apps/v1 whose pods carry the label `app: NAME`. */
+export function workload(
+  kind: string,
+  namespace: string,
+  name: string,
+  spec: Json = {},
+  template: Json = {},
+) {
+  const labels = { app: name };
+  const { metadata, ...podSpec } = template as { metadata?: PodMetadata };
+  return {
+    apiVersion: 'apps/v1',
+    kind,
+    metadata: { name, namespace },
+    spec: {
+      selector: { matchLabels: labels },
+      template: {
+        metadata: { ...metadata, labels: { ...metadata?.labels, ...labels } },
+        spec: { containers: [appContainer('app')], ...podSpec },
+      },
+      ...spec,
+    },
+  };
+}
+
+export function service(namespace: string, name: string, app: string = name) {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace },
+    spec: { selector: { app }, ports: [{ port: 80, targetPort: 8080 }] },
+  };
+}
+
+const JOB_TEMPLATE = { spec: { restartPolicy: 'Never', containers: [shortLivedContainer('work')] } };
+
+export function job(namespace: string, name: string) {
+  const template = { metadata: { labels: { app: name } }, ...JOB_TEMPLATE };
+  return { apiVersion: 'batch/v1', kind: 'Job', metadata: { name, namespace }, spec: { template } };
+}
+
+/** Never due on its own: the suite makes a Job from it. */
+export function cronJob(namespace: string, name: string) {
+  const spec = { schedule: '0 0 29 2 *', jobTemplate: { spec: { template: JOB_TEMPLATE } } };
+  return { apiVersion: 'batch/v1', kind: 'CronJob', metadata: { name, namespace }, spec };
+}
+
+/** What the namespace standard *restricted* asks of a container. */
+export const RESTRICTED: Json = {
+  securityContext: {
+    allowPrivilegeEscalation: false,
+    runAsNonRoot: true,
+    capabilities: { drop: ['ALL'] },
+    seccompProfile: { type: 'RuntimeDefault' },
+  },
+};
+
+/** A pod from elsewhere, to be created in this namespace. */
+export function sentTo(namespace: string, object: Json) {
+  const metadata = (object.metadata ?? {}) as { name?: string; generateName?: string };
+  return { apiVersion: 'v1', kind: 'Pod', ...object, metadata: { ...metadata, namespace } };
+}

@@ -1,0 +1,95 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Cluster, type KubernetesObject, waitUntil } from '../../cluster/cluster.ts';
+import { type LoadReport, startLoad, type TargetOptions } from '../../cluster/load/load.ts';
+import {
+  applicationDeployment,
+  applicationService,
+  type DeploymentObject,
+  isRolledOut,
+} from '../../cluster/workloads.ts';
+
+/** How often the client with a discovery of its own reads the EndpointSlices: S3's gateways. */
+const DISCOVERY_INTERVAL_MS = 10_000;
+const CONNECT_TIMEOUT_MS = 2_000;
+/** Load before anything happens, and the allowance for what is under way at the end. */
+const CALM_MS = 2_000;
+
+const APPLICATION = { name: 'web', replicas: 4 };
+
+export interface RolloutReports {
+  readonly clusterIp: LoadReport;
+  readonly polling: LoadReport;
+}
+
+/** Rolls a fresh Deployment over in a namespace, under two clients, and returns what each of them lost. */
+export async function rollOver(cluster: Cluster, namespace: string): Promise<RolloutReports> {
+  const application = { ...APPLICATION, namespace };
+  const deployment = applicationDeployment(application);
+  await cluster.create(deployment);
+  const service = await cluster.create<{ spec: { clusterIP: string } }>(applicationService(application));
+  await cluster.waitFor<DeploymentObject>(deployment, (each) => isRolledOut(each, application.replicas));
+  const clusterIp = { kind: 'clusterIP', address: service.spec.clusterIP, port: 80 } as const;
+  await untilEveryPodAnswers(clusterIp.address);
+
+  const polling = { kind: 'polling', service: application.name, intervalMs: DISCOVERY_INTERVAL_MS } as const;
+  const [one, other] = halves(cluster);
+  const loads = await Promise.all([load(one, namespace, clusterIp), load(other, namespace, polling)]);
+  await sleep(CALM_MS);
+  await restart(cluster, namespace);
+  // The one that reads rarely may hold addresses of pods that are gone for one interval more.
+  await sleep(DISCOVERY_INTERVAL_MS + CONNECT_TIMEOUT_MS + CALM_MS);
+  const [clusterIpReport, pollingReport] = await Promise.all([loads[0].stop(), loads[1].stop()]);
+  return { clusterIp: clusterIpReport, polling: pollingReport };
+}
+
+/** `kubectl rollout restart`; resolves when the last pod of before is gone. */
+async function restart(cluster: Cluster, namespace: string): Promise<void> {
+  const pods = () => cluster.list<KubernetesObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, 'app=web');
+  const before = new Set((await pods()).map(({ metadata }) => metadata.uid));
+  for (const verb of ['restart', 'status']) {
+    const args = ['rollout', verb, 'deployment/web', '--namespace', namespace];
+    const { code, stderr } = await cluster.kubectl(args, { timeoutMs: 180_000 });
+    if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
+  }
+  await waitUntil('the old pods to be gone', async () =>
+    (await pods()).every(({ metadata }) => !before.has(metadata.uid)),
+  );
+}
+
+function load(cluster: Cluster, namespace: string, target: TargetOptions) {
+  const connectTimeoutMs = CONNECT_TIMEOUT_MS;
+  return startLoad({ cluster, namespace, target, podSelector: 'app=web', connectTimeoutMs });
+}
+
+/** kube-proxy programs new Services within a second or so. */
+async function untilEveryPodAnswers(address: string): Promise<void> {
+  const answered = new Set<string | null>();
+  const look = async () => {
+    const options = { headers: { connection: 'close' }, signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) };
+    const answer = await fetch(`http://${address}/`, options);
+    await answer.arrayBuffer();
+    answered.add(answer.headers.get('x-pod'));
+    return answered.size === APPLICATION.replicas;
+  };
+  await waitUntil('an answer from every pod', look, { intervalMs: 20 });
+}
+
+/**
+ * The cluster as two clients see it, each with source addresses of its own. With common ones a connection through
+ * the ClusterIP and a direct one could be the same to conntrack once the former is translated, and its SYN dropped.
+ */
+function halves(cluster: Cluster): readonly [Cluster, Cluster] {
+  const all = cluster.clientAddresses;
+  const middle = Math.ceil(all.length / 2);
+  return [withSources(cluster, all.slice(0, middle)), withSources(cluster, all.slice(middle))];
+}
+
+function withSources(cluster: Cluster, addresses: readonly string[]): Cluster {
+  return new Proxy(cluster, {
+    get: (target, name) => {
+      if (name === 'clientAddresses') return addresses;
+      const member: unknown = Reflect.get(target, name, target);
+      return typeof member === 'function' ? member.bind(target) : member;
+    },
+  });
+}

@@ -1,0 +1,3 @@
+module linger.dev/test/cluster/app
+
+go 1.21

@@ -1,0 +1,200 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CommandFailure, must, run } from './command.ts';
+import { ensureDiskSpace, ensureGo } from './requirements.ts';
+
+const here = import.meta.dirname;
+
+/** A Go module of ours and the programs that are built from it. */
+interface Source {
+  readonly name: string;
+  readonly directory: string;
+  readonly files: readonly string[];
+  readonly outputs: readonly { readonly program: string; readonly target: string }[];
+  readonly linkerFlags: readonly string[];
+  /** '0' for programs that run in images without a C library; otherwise Go's own choice. */
+  readonly cgo?: '0';
+  /** Minutes a cold build took on two cores. */
+  readonly coldMinutes: number;
+}
+
+/** The version of Kubernetes, from the one place that names it. */
+export const kubernetesVersion = moduleVersion('kubernetes', 'k8s.io/kubernetes');
+
+function moduleVersion(directory: string, module: string): string {
+  const text = readFileSync(join(here, directory, 'go.mod'), 'utf8');
+  const version = text
+    .split('\n')
+    .map((line) => line.trim().split(' '))
+    .find(([name]) => name === module)?.[1];
+  if (version === undefined) throw new Error(`${directory}/go.mod does not require ${module}`);
+  return version;
+}
+
+function kubernetes(): Source {
+  const [major, minor] = kubernetesVersion.slice(1).split('.');
+  // Without these a component calls itself v0.0.0-master, and clients compare versions.
+  const version = 'k8s.io/component-base/version';
+  return {
+    name: 'kubernetes',
+    directory: join(here, 'kubernetes'),
+    files: ['go.mod', 'go.sum', 'main.go'],
+    outputs: [{ program: 'kube', target: '.' }],
+    linkerFlags: [
+      `-X ${version}.gitVersion=${kubernetesVersion}`,
+      `-X ${version}.gitMajor=${major}`,
+      `-X ${version}.gitMinor=${minor}`,
+    ],
+    coldMinutes: 8,
+  };
+}
+
+function containerd(): Source {
+  const target = (command: string) => `github.com/containerd/containerd/v2/cmd/${command}`;
+  return {
+    name: 'containerd',
+    directory: join(here, 'containerd'),
+    files: ['go.mod', 'go.sum'],
+    outputs: ['containerd', 'containerd-shim-runc-v2', 'ctr'].map((program) => ({
+      program,
+      target: target(program),
+    })),
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 2,
+  };
+}
+
+function application(): Source {
+  return {
+    name: 'app',
+    directory: join(here, 'app'),
+    files: ['go.mod', 'main.go'],
+    outputs: [{ program: 'app', target: '.' }],
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 1,
+  };
+}
+
+/** Directories that hold the built programs. */
+export interface Binaries {
+  readonly kube: string;
+  /** Holds containerd, its shim and ctr: containerd finds the shim by PATH. */
+  readonly containerdDirectory: string;
+  readonly app: string;
+}
+
+/** Builds what is not cached. `say` gets progress lines. */
+export async function ensureBinaries(cacheDir: string, say: (line: string) => void): Promise<Binaries> {
+  const [kube, runtime, app] = await buildMissing([kubernetes(), containerd(), application()], cacheDir, say);
+  return {
+    kube: join(kube ?? '', 'kube'),
+    containerdDirectory: runtime ?? '',
+    app: join(app ?? '', 'app'),
+  };
+}
+
+/** Only the test application: all that a cluster named by KUBECONFIG needs. */
+export async function ensureApplication(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const [directory] = await buildMissing([application()], cacheDir, say);
+  return join(directory ?? '', 'app');
+}
+
+async function buildMissing(
+  sources: readonly Source[],
+  cacheDir: string,
+  say: (line: string) => void,
+): Promise<string[]> {
+  const targets = sources.map((source) => ({
+    source,
+    directory: join(cacheDir, `${source.name}-${hashOf(source)}`),
+  }));
+  const missing = targets.filter(({ directory }) => !existsSync(directory));
+  mkdirSync(cacheDir, { recursive: true });
+  if (missing.length > 0) {
+    await ensureGo();
+    // The application alone is a matter of megabytes.
+    if (missing.some(({ source }) => source.coldMinutes > 1)) {
+      const goDirectories = (await must(['go', 'env', 'GOCACHE', 'GOMODCACHE'])).trim().split('\n');
+      ensureDiskSpace([cacheDir, ...goDirectories]);
+    }
+  }
+  // One after the other: go build itself uses every core.
+  for (const { source, directory } of missing) await build(source, directory, cacheDir, say);
+  return targets.map(({ directory }) => directory);
+}
+
+/** Changes with the sources and their dependencies, the linker's flags and the processor. */
+function hashOf(source: Source): string {
+  const hash = createHash('sha256').update(`${process.arch}\0${source.linkerFlags.join(' ')}\0`);
+  for (const file of source.files) hash.update(readFileSync(join(source.directory, file))).update('\0');
+  for (const { program, target } of source.outputs) hash.update(`${program}=${target}\0`);
+  return hash.digest('hex').slice(0, 16);
+}
+
+async function build(source: Source, directory: string, cacheDir: string, say: (line: string) => void) {
+  removeAbandonedBuilds(cacheDir);
+  const unfinished = join(cacheDir, `unfinished-${process.pid}-${randomUUID()}`);
+  const progress = startProgress(source, say);
+  try {
+    for (const { program, target } of source.outputs) {
+      await goBuild(source, target, join(unfinished, program), progress.line);
+    }
+    // A rename is all or nothing: an interrupted build never looks like a finished one.
+    renameSync(unfinished, directory);
+    say(`built ${source.name} in ${progress.elapsed()}`);
+  } finally {
+    progress.stop();
+    rmSync(unfinished, { recursive: true, force: true });
+  }
+}
+
+async function goBuild(source: Source, target: string, output: string, onErrorLine: (line: string) => void) {
+  mkdirSync(dirname(output), { recursive: true });
+  const ldflags = ['-s -w', ...source.linkerFlags].join(' ');
+  const argv = ['go', 'build', '-v', '-buildvcs=false', '-ldflags', ldflags, '-o', output, target];
+  const env = { ...process.env, GOFLAGS: `${process.env.GOFLAGS ?? ''} -mod=readonly`, GOWORK: 'off' };
+  const result = await run(argv, {
+    cwd: source.directory,
+    env: source.cgo === undefined ? env : { ...env, CGO_ENABLED: source.cgo },
+    onErrorLine,
+  });
+  if (result.code === 0) return;
+  // -v names every package; only the end of it says what went wrong.
+  throw new CommandFailure(argv, { ...result, stderr: result.stderr.split('\n').slice(-40).join('\n') });
+}
+
+const PROGRESS_MS = 10_000;
+
+/** Says every ten seconds how far a build is. `go build -v` names each package as it is compiled. */
+function startProgress(source: Source, say: (line: string) => void) {
+  const start = performance.now();
+  let packages = 0;
+  let last = 'looking at what is compiled already';
+  const elapsed = () => `${Math.round((performance.now() - start) / 1000)} s`;
+  say(
+    `building ${source.name} (about ${source.coldMinutes} min when nothing is compiled yet, cached afterwards)`,
+  );
+  const timer = setInterval(() => {
+    say(`building ${source.name}: ${elapsed()}, ${packages} packages compiled, now ${last}`);
+  }, PROGRESS_MS);
+  return {
+    line: (text: string) => {
+      last = text;
+      if (!text.startsWith('go: ')) packages += 1;
+    },
+    elapsed,
+    stop: () => clearInterval(timer),
+  };
+}
+
+/** Removes what builds left that were killed; those of running processes stay. */
+function removeAbandonedBuilds(cacheDir: string): void {
+  for (const entry of readdirSync(cacheDir)) {
+    const pid = /^unfinished-(\d+)-/.exec(entry)?.[1];
+    if (pid === undefined || existsSync(`/proc/${pid}`)) continue;
+    rmSync(join(cacheDir, entry), { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,77 @@
+import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { must } from './command.ts';
+
+/**
+ * The cluster's addresses. They repeat in every cluster: each has a network namespace
+ * of its own, from which no packet leaves.
+ */
+export const network = {
+  nodeName: 'node-1',
+  nodeAddress: '10.200.0.1',
+  apiPort: 6443,
+  serviceRange: '10.201.0.0/16',
+  /** The API server takes the first address of the service range for `kubernetes.default`. */
+  serviceApiAddress: '10.201.0.1',
+  /** A whole /16 for one node: an address comes back only after 65,000 pods, never within a test. */
+  podRange: '10.202.0.0/16',
+  /** The last address that a pod may get; what lies behind it is for load clients. */
+  lastPodAddress: '10.202.254.254',
+  /**
+   * Source addresses for load clients. They lie in the pod range because kube-proxy
+   * masquerades what comes to a ClusterIP from elsewhere, with a source port of the
+   * kernel's choice: the port that a client chose would not be the one that a pod sees.
+   * One address has about 36,000 usable ports (load/ports.ts); sixteen last an hour
+   * of 150 connections a second without using one twice.
+   */
+  clientAddresses: Array.from({ length: 16 }, (_, i) => `10.202.255.${16 + i}`),
+} as const;
+
+export function namespacePath(name: string): string {
+  return `/run/netns/${name}`;
+}
+
+export function namespaceExists(name: string): boolean {
+  return existsSync(namespacePath(name));
+}
+
+/** Whether this process runs in the cluster's network namespace. */
+export function insideNamespace(name: string): boolean {
+  if (!namespaceExists(name)) return false;
+  const ours = statSync('/proc/self/ns/net');
+  const theirs = statSync(namespacePath(name));
+  return ours.ino === theirs.ino && ours.dev === theirs.dev;
+}
+
+/**
+ * The words to put before a command so that it runs in the cluster's network.
+ * nsenter, not `ip netns exec`: the latter mounts a fresh /sys, without the cgroup
+ * mounts that kubelet and runc need.
+ */
+export function enter(name: string): string[] {
+  return ['nsenter', `--net=${namespacePath(name)}`, '--'];
+}
+
+export async function createNamespace(name: string): Promise<void> {
+  if (!namespaceExists(name)) await must(['ip', 'netns', 'add', name]);
+}
+
+export async function deleteNamespace(name: string): Promise<void> {
+  if (namespaceExists(name)) await must(['ip', 'netns', 'delete', name]);
+}
+
+/** Gives the node its addresses. Runs inside a namespace that is still empty. */
+export async function configureNode(): Promise<void> {
+  await must(['ip', 'link', 'set', 'lo', 'up']);
+  // A bridge without ports: always up, and unlike a dummy device present in every kernel with containers.
+  await must(['ip', 'link', 'add', 'node0', 'type', 'bridge']);
+  const addresses = [
+    `${network.nodeAddress}/24`,
+    ...network.clientAddresses.map((address) => `${address}/32`),
+  ];
+  for (const address of addresses) await must(['ip', 'address', 'add', address, 'dev', 'node0']);
+  await must(['ip', 'link', 'set', 'node0', 'up']);
+  // kube-proxy and the API server look up the host's address by its default route; nothing answers behind it.
+  await must(['ip', 'route', 'add', 'default', 'dev', 'node0', 'src', network.nodeAddress]);
+  // /proc/sys/net shows the reader's own network namespace.
+  writeFileSync('/proc/sys/net/ipv4/ip_forward', '1');
+}

@@ -1,0 +1,127 @@
+import type { CERTS_FLAGS, EXPLAIN_FLAGS, INJECT_FLAGS, SERVE_FLAGS } from '../../src/settings/commands.ts';
+import { flagName } from '../../src/settings/flag.ts';
+
+/** One flag: what it is worth by default, some ways to write it, and what is refused. */
+export interface Row {
+  readonly byDefault: unknown;
+  /** Written → read. */
+  readonly reads: readonly (readonly [written: string, value: unknown])[];
+  readonly refuses: readonly string[];
+}
+
+const DEVELOPMENT_NAMES = ['localhost', '127.0.0.1', '::1'];
+const PORTS: Omit<Row, 'byDefault'> = {
+  reads: [
+    ['0', 0],
+    ['1', 1],
+    ['65535', 65_535],
+    ['08080', 8080],
+  ],
+  refuses: ['', 'http', '-1', '65536', '80.5', '1e3', '0x50', ' 80', '80 ', '٣', '99999999999999999999'],
+};
+const MODES: Row = {
+  byDefault: 'Enforce',
+  reads: [
+    ['Enforce', 'Enforce'],
+    ['audit', 'Audit'],
+    ['OFF', 'Off'],
+  ],
+  refuses: ['', 'None', 'Enforced', 'Audit,Off', 'constructor'],
+};
+const TEXT = (byDefault: unknown): Row => ({
+  byDefault,
+  reads: [['some/where', 'some/where']],
+  refuses: ['', '  '],
+});
+
+const NAMES: Row = {
+  byDefault: DEVELOPMENT_NAMES,
+  reads: [
+    ['a.example', ['a.example']],
+    ['a.example, 10.0.0.1,::1', ['a.example', '10.0.0.1', '::1']],
+    ['a,,b,', ['a', 'b']],
+  ],
+  refuses: ['', ',', ' , '],
+};
+
+const SERVE: Record<keyof typeof SERVE_FLAGS, Row> = {
+  port: { byDefault: 8443, ...PORTS },
+  adminPort: { byDefault: 8080, ...PORTS },
+  host: {
+    byDefault: '127.0.0.1',
+    reads: [
+      ['::', '::'],
+      ['0.0.0.0', '0.0.0.0'],
+    ],
+    refuses: ['', ' '],
+  },
+  policies: TEXT(undefined),
+  certs: TEXT('certs'),
+  certNames: NAMES,
+  modeLimit: MODES,
+  auditWarnings: { byDefault: false, reads: [], refuses: [] },
+  logLevel: {
+    byDefault: 'info',
+    reads: ['trace', 'debug', 'info', 'warn', 'error', 'silent'].map((level) => [level.toUpperCase(), level]),
+    refuses: ['', 'verbose', 'fatal', '30'],
+  },
+  drain: {
+    byDefault: 15,
+    reads: [
+      ['0', 0],
+      ['0s', 0],
+      ['1m30s', 90],
+      ['250ms', 0.25],
+      ['168h', 604_800],
+    ],
+    refuses: ['', '15', '-1s', '1d', '1s ', 'soon', '168h1s'],
+  },
+  connectionCloseProbability: {
+    byDefault: 0.001,
+    reads: [
+      ['0', 0],
+      ['1', 1],
+      ['0.5', 0.5],
+      ['1e-3', 0.001],
+    ],
+    refuses: ['', ' ', '-0.1', '1.1', '50%', 'NaN', 'Infinity', '0,5'],
+  },
+};
+const INJECT: Record<keyof typeof INJECT_FLAGS, Row> = {
+  policies: TEXT(undefined),
+  namespace: TEXT('default'),
+};
+const EXPLAIN: Record<keyof typeof EXPLAIN_FLAGS, Row> = {
+  ...INJECT,
+  modeLimit: MODES,
+  output: {
+    byDefault: 'table',
+    reads: [
+      ['json', 'json'],
+      ['YAML', 'yaml'],
+      ['Table', 'table'],
+    ],
+    refuses: ['', 'xml'],
+  },
+  failOn: {
+    byDefault: undefined,
+    reads: [
+      ['Job', ['Job']],
+      ['Job,NotServing', ['Job', 'NotServing']],
+    ],
+    refuses: ['', ','],
+  },
+};
+const CERTS: Record<keyof typeof CERTS_FLAGS, Row> = { dns: NAMES, out: TEXT('certs') };
+
+/** Every flag of every command. */
+export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
+  serve: SERVE,
+  inject: INJECT,
+  explain: EXPLAIN,
+  certs: CERTS,
+};
+
+export const rows = Object.entries(COMMANDS).flatMap(([command, flags]) =>
+  Object.entries(flags).map(([key, row]) => ({ command, key, flag: `--${flagName(key)}`, ...row })),
+);

@@ -1,0 +1,177 @@
+import { describe, expect, it } from 'vitest';
+import { decide } from '../../src/core/plan/decide.ts';
+import type { World } from '../../src/core/plan/world.ts';
+import { joinDocuments, NO_DOCUMENTS, sortDocuments } from '../../src/world/documents.ts';
+import { holdWorld, withDocuments } from '../../src/world/world.ts';
+import { container, creationOf, type JsonObject, pod, podOf } from '../core/sample-pod.ts';
+import { clusterPolicy, consumer, namespace, policy, service } from '../core/sample-world.ts';
+
+const located = (...values: unknown[]) =>
+  values.map((value, index) => ({ value, where: `file document ${index + 1}` }));
+const documentsOf = (...values: unknown[]) => sortDocuments(located(...values));
+
+function reasonIn(world: World, object: unknown = podOf(container('quiet'))): string {
+  const decision = decide(creationOf(object), world);
+  return decision.outcome === 'skip' ? decision.reason : 'inject';
+}
+
+describe('sorting what files hold', () => {
+  it('each kind to its own', () => {
+    const { clusterPolicies, policies, consumers, namespaces, services } = documentsOf(
+      clusterPolicy({}, 'a'),
+      policy({}, 'b'),
+      consumer({}, 'c'),
+      namespace({ note: 'x' }, { team: 'y' }, 'd'),
+      service({ selector: { app: 'web' } }, 'e'),
+    );
+    expect([clusterPolicies, policies, consumers].map(([first]) => first?.metadata.name)).toEqual([
+      'a',
+      'b',
+      'c',
+    ]);
+    expect(namespaces).toEqual([
+      { name: 'd', labels: { team: 'y', 'kubernetes.io/metadata.name': 'd' }, annotations: { note: 'x' } },
+    ]);
+    expect(services).toEqual([
+      { namespace: 'shop', name: 'e', labels: {}, selector: { app: 'web' }, externalName: false },
+    ]);
+  });
+
+  it.each([
+    ['another kind', { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'a' } }],
+    [
+      'a Service of another group',
+      { apiVersion: 'serving.knative.dev/v1', kind: 'Service', metadata: { name: 'a' }, spec: {} },
+    ],
+    ['no object at all', 'text'],
+    ['null', null],
+    ['a list', []],
+    ['a Service without metadata', { apiVersion: 'v1', kind: 'Service', spec: {} }],
+    ['a Service without a spec', { apiVersion: 'v1', kind: 'Service', metadata: { name: 'a' } }],
+    ['a Namespace whose name is a number', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 7 } }],
+    [
+      'a group that only begins like ours',
+      { apiVersion: 'linger.dev.example/v1', kind: 'X', metadata: { name: 'a' } },
+    ],
+  ])('passes over %s', (_what, value) => {
+    expect(documentsOf(value)).toEqual(NO_DOCUMENTS);
+  });
+
+  it('the namespace of a Service that names none', () => {
+    const nowhere = { apiVersion: 'v1', kind: 'Service', metadata: { name: 'a' }, spec: {} };
+    expect(sortDocuments(located(nowhere)).services[0]?.namespace).toBe('default');
+    expect(sortDocuments(located(nowhere), 'team').services[0]?.namespace).toBe('team');
+  });
+
+  it.each([
+    ['a cluster policy', clusterPolicy({}, 'a'), 'ClusterTerminationPolicy/a'],
+    ['a policy', policy({}, 'a'), 'TerminationPolicy/shop/a'],
+    ['a consumer', consumer({}, 'a'), 'DiscoveryConsumer/a'],
+  ])('%s that is there twice is refused', (_what, value, key) => {
+    expect(() => documentsOf(value, structuredClone(value))).toThrow(
+      `file document 2: ${key} is already defined in file document 1; rename or remove one`,
+    );
+  });
+
+  it('the same name in another namespace, or of another kind, is another document', () => {
+    const documents = documentsOf(
+      clusterPolicy({}, 'a'),
+      policy({}, 'a', 'one'),
+      policy({}, 'a', 'two'),
+      consumer({}, 'a'),
+    );
+    expect(
+      [documents.clusterPolicies, documents.policies, documents.consumers].map(({ length }) => length),
+    ).toEqual([1, 2, 1]);
+  });
+
+  it('an invalid document is refused with its place, and nothing is taken', () => {
+    expect(() => documentsOf(clusterPolicy({}), policy({ ceiling: { wait: '1s' } }))).toThrow(
+      /^file document 2: .*spec\.ceiling/,
+    );
+  });
+});
+
+describe('joining two sets', () => {
+  const selecting = (app: string) => service({ selector: { app } });
+
+  it('adds up', () => {
+    const joined = joinDocuments(
+      documentsOf(clusterPolicy({}, 'a')),
+      documentsOf(clusterPolicy({}, 'b'), selecting('web')),
+    );
+    expect([joined.clusterPolicies.length, joined.services.length]).toEqual([2, 1]);
+  });
+
+  it('of a Namespace that is in both, the later one counts', () => {
+    const optedOut = documentsOf(namespace({ 'linger.dev/inject': 'false' }));
+    const world = (...sets: Parameters<typeof joinDocuments>) =>
+      withDocuments(holdWorld('Enforce').current(), joinDocuments(...sets));
+    expect(reasonIn(world(optedOut, documentsOf(namespace())), pod())).toBe('inject');
+    expect(reasonIn(world(documentsOf(namespace()), optedOut), pod())).toBe('OptedOut');
+  });
+
+  it('of a Service that is in both, the later one counts', () => {
+    const world = withDocuments(
+      holdWorld('Enforce').current(),
+      joinDocuments(documentsOf(selecting('web')), documentsOf(selecting('other'))),
+    );
+    expect(
+      reasonIn(world, { ...podOf(container('quiet')), metadata: { name: 'web', labels: { app: 'web' } } }),
+    ).toBe('NotServing');
+  });
+});
+
+describe('the world that is held', () => {
+  const apply = (held: ReturnType<typeof holdWorld>, ...values: JsonObject[]) =>
+    held.apply({ kind: 'documents', documents: documentsOf(...values) });
+
+  it('has the mode limit that it was given, whatever comes', () => {
+    const held = holdWorld('Off');
+    expect(reasonIn(held.current(), pod())).toBe('ModeOff');
+    apply(held, clusterPolicy({ mode: 'Enforce' }));
+    expect(reasonIn(held.current(), pod())).toBe('ModeOff');
+  });
+
+  it('is replaced as a whole: what is no longer there no longer counts', () => {
+    const held = holdWorld('Enforce');
+    apply(
+      held,
+      clusterPolicy({ mode: 'Off' }),
+      namespace({ 'linger.dev/inject': 'false' }),
+      service({ selector: { app: 'x' } }),
+    );
+    expect(reasonIn(held.current(), pod())).toBe('OptedOut');
+    apply(held, clusterPolicy({ mode: 'Off' }));
+    expect(reasonIn(held.current(), pod())).toBe('ModeOff');
+    apply(held);
+    expect(reasonIn(held.current(), pod())).toBe('inject');
+    expect(reasonIn(held.current())).toBe('inject');
+  });
+
+  it('never changes under its reader', () => {
+    const held = holdWorld('Enforce');
+    const before = held.current();
+    apply(held, clusterPolicy({ mode: 'Off' }));
+    expect(reasonIn(before, pod())).toBe('inject');
+    expect(held.current()).not.toBe(before);
+  });
+
+  it('a namespace without a Service in the files may have some all the same', () => {
+    const held = holdWorld('Enforce');
+    apply(held, service({ selector: { app: 'web' } }, 'web', 'elsewhere'));
+    expect(reasonIn(held.current())).toBe('inject');
+    apply(held, service({ selector: { app: 'other' } }));
+    expect(reasonIn(held.current())).toBe('NotServing');
+  });
+
+  it('a consumer with a podSelector makes the pods that it selects serve', () => {
+    const held = holdWorld('Enforce');
+    const unrelated = service({ selector: { app: 'other' } });
+    apply(held, unrelated, consumer({ podSelector: { matchLabels: { app: 'web' } } }));
+    const selected = { ...podOf(container('quiet')), metadata: { name: 'web', labels: { app: 'web' } } };
+    expect(reasonIn(held.current(), selected)).toBe('inject');
+    apply(held, unrelated, consumer({}));
+    expect(reasonIn(held.current(), selected)).toBe('NotServing');
+  });
+});
