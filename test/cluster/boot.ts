@@ -92,7 +92,8 @@ function componentEnvironment(binaries: Binaries): NodeJS.ProcessEnv {
   return { PATH: `${binaries.containerdDirectory}:${systemPath()}`, HOME: '/root' };
 }
 
-async function importImages(archive: Buffer, paths: StatePaths, binaries: Binaries): Promise<void> {
+/** Makes the images of a docker-archive known to the node. */
+export async function importImages(archive: Buffer, paths: StatePaths, binaries: Binaries): Promise<void> {
   const file = join(paths.containerd, 'images.tar');
   writeFileSync(file, archive);
   const ctr = join(binaries.containerdDirectory, 'ctr');

@@ -99,6 +99,13 @@ export class Cluster {
     return this.#access.auditLog;
   }
 
+  /** Makes the images of a docker-archive known to the node. Only in our own cluster. */
+  async importImages(archive: Buffer): Promise<void> {
+    if (this.#access.importImages === undefined)
+      throw new Error('images can be imported into our own cluster only');
+    await this.#access.importImages(archive);
+  }
+
   /** Runs kubectl. A non-zero exit is a result, not an exception. */
   kubectl(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
     return run([...this.#access.kubectl, ...args], options);

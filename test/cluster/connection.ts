@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { type ApiConnection, ownConnection } from './api.ts';
 import { ensureBinaries } from './binaries.ts';
-import { restartComponent, whyNotBooted } from './boot.ts';
+import { importImages, restartComponent, whyNotBooted } from './boot.ts';
 import { eachLine } from './command.ts';
 import { insideNamespace, network } from './network.ts';
 import { type ClusterSettings, type ComponentName, clusterSettings, statePaths } from './settings.ts';
@@ -29,6 +29,8 @@ export interface ClusterAccess {
   readonly staticPodDirectory: string | undefined;
   readonly auditLog: string | undefined;
   readonly restart: ((name: ComponentName, flags: readonly string[]) => Promise<void>) | undefined;
+  /** Makes the images of a docker-archive known to the node; undefined where that is out of reach. */
+  readonly importImages: ((archive: Buffer) => Promise<void>) | undefined;
   readonly close: () => void;
 }
 
@@ -60,6 +62,7 @@ async function accessOwn(settings: ClusterSettings): Promise<ClusterAccess> {
     staticPodDirectory: paths.staticPods,
     auditLog: paths.auditLog,
     restart: (name, flags) => restartComponent(settings, binaries, name, flags),
+    importImages: (archive) => importImages(archive, paths, binaries),
     close: () => {},
   };
 }
@@ -96,6 +99,7 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
     staticPodDirectory: undefined,
     auditLog: undefined,
     restart: undefined,
+    importImages: undefined,
     close: () => proxy.kill(),
   };
 }

@@ -1,0 +1,57 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { type ImageFile, imageArchive } from '../../cluster/image.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+
+/** The image that deploy/kustomization.yaml names as long as nobody has put in one of their own. */
+export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
+
+/**
+ * The image of deploy/Containerfile, put together without a container engine: Node with its shared libraries, the
+ * source, and the production dependencies that the lock file names.
+ */
+export function lingerImageArchive(): Buffer {
+  const files = [
+    ...nodeFiles(),
+    fileOf(join(ROOT, 'package.json'), '/app/package.json'),
+    ...treeOf(join(ROOT, 'src'), '/app/src'),
+    ...productionPackages().flatMap((path) => treeOf(join(ROOT, path), `/app/${path}`)),
+  ];
+  const entrypoint = ['/bin/node', '/app/src/main.ts', 'serve'];
+  return imageArchive([{ reference: LINGER_IMAGE, files, entrypoint, user: '65532:65532' }]);
+}
+
+function nodeFiles(): ImageFile[] {
+  const node = process.execPath;
+  // `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x…)`, and the loader by its path alone.
+  const libraries = execFileSync('ldd', [node], { encoding: 'utf8' }).matchAll(/(\/\S+) \(0x/g);
+  return [fileOf(node, '/bin/node'), ...[...libraries].map(([, path = '']) => fileOf(path, path))];
+}
+
+interface Lockfile {
+  readonly packages: Readonly<Record<string, { readonly dev?: boolean; readonly optional?: boolean }>>;
+}
+
+/** `npm ci --omit=dev`, read off the lock file: folders below the root, none inside another. */
+function productionPackages(): string[] {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Lockfile;
+  const paths = Object.keys(packages).filter((path) => path !== '' && packages[path]?.dev !== true);
+  return paths.filter((path) => !paths.some((other) => path.startsWith(`${other}/`)));
+}
+
+function treeOf(directory: string, target: string): ImageFile[] {
+  const entries = readdirSync(directory, { recursive: true, withFileTypes: true });
+  return entries
+    .filter(
+      (entry) =>
+        entry.isFile() && /\.(ts|js|cjs|mjs|json)$/.test(entry.name) && !/\.d\.[cm]?ts$/.test(entry.name),
+    )
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((path) => fileOf(path, join(target, relative(directory, path))));
+}
+
+function fileOf(path: string, target: string): ImageFile {
+  return { path: target, mode: 0o755, content: readFileSync(path) };
+}
