@@ -69,6 +69,7 @@ export class LagHistory {
   #openSlice = 0;
   #openSince = 0;
   #latest = Number.NEGATIVE_INFINITY;
+  #weighed: { readonly slots: readonly Slot[]; readonly cap: number; readonly density: Density } | undefined;
 
   /** @throws RangeError for a negative lag or NaN */
   record(lagSeconds: number, at: number): void {
@@ -87,28 +88,38 @@ export class LagHistory {
   /** @returns undefined when the last 7 days had no lag */
   weighed(now: number): WeighedLags | undefined {
     this.#expire(now);
-    const slots = this.#slots();
+    const open = this.#openSlot();
+    const slots = this.#slots(open);
     const totals = slots.flatMap((slot) => slot.totals);
     if (totals.length === 0) return undefined;
     const cap = capOf(totals);
-    const density = new Float64Array(CELLS);
-    for (const slot of slots) {
-      addEntries(density, slot, weightOf(slot, cap) / storedWeight(slot));
-    }
+    // Where the open slice has a first part among the closed ones, the two are one slice.
+    const apart = slots.length > this.#closed.length;
+    const density = apart ? this.#closedDensity(cap).slice() : densityOf(slots, cap);
+    if (apart && open !== undefined) addEntries(density, open, weightOf(open, cap) / storedWeight(open));
     const samples = totals.reduce((sum, total) => sum + total, 0);
     const since = slots.reduce((earliest, slot) => Math.min(earliest, slot.since), now);
     return { density, samples, historySeconds: now - since, latest: this.#latest };
   }
 
+  /** Changes only when a slice is closed or the cap moves: asked for every half minute, for every scope. */
+  #closedDensity(cap: number): Density {
+    if (this.#weighed?.slots !== this.#closed || this.#weighed.cap !== cap) {
+      this.#weighed = { slots: this.#closed, cap, density: densityOf(this.#closed, cap) };
+    }
+    return this.#weighed.density;
+  }
+
   /** Bytes of lag data held: what grows with the number of slices and never with the number of lags. */
   get bytes(): number {
-    const open = this.#open?.counts.byteLength ?? 0;
-    return this.#closed.reduce((sum, slot) => sum + slot.entries.byteLength + 8 * slot.totals.length, open);
+    const dense = (this.#open?.counts.byteLength ?? 0) + (this.#weighed?.density.byteLength ?? 0);
+    return this.#closed.reduce((sum, slot) => sum + slot.entries.byteLength + 8 * slot.totals.length, dense);
   }
 
   /** Takes another's lags in as well. Slices that both have are added. */
   merge(other: LagHistory): void {
-    const slots = Map.groupBy([...this.#slots(), ...other.#slots()], slotKey);
+    const key = ({ first, totals }: Slot) => `${first}/${totals.length}`;
+    const slots = Map.groupBy([...this.#slots(), ...other.#slots()], key);
     this.#closed = [...slots.values()]
       .map((same) => same.reduce(merged))
       .sort((a, b) => a.first - b.first || a.totals.length - b.totals.length);
@@ -157,14 +168,14 @@ export class LagHistory {
     return history;
   }
 
-  #slots(): Slot[] {
-    const open = this.#openSlot();
+  #slots(open: Slot | undefined = this.#openSlot()): Slot[] {
     if (open === undefined) return this.#closed;
     // A snapshot may hold the first part of the slice that is open now.
-    const key = slotKey(open);
-    const others = this.#closed.filter((slot) => slotKey(slot) !== key);
-    const same = this.#closed.filter((slot) => slotKey(slot) === key);
-    return [...others, same.reduce(merged, open)];
+    const same = this.#closed.findLastIndex(
+      ({ first, totals }) => first === open.first && totals.length === 1,
+    );
+    const part = this.#closed[same];
+    return part === undefined ? [...this.#closed, open] : this.#closed.with(same, merged(part, open));
   }
 
   #openSlot(): Slot | undefined {
@@ -194,10 +205,6 @@ export class LagHistory {
   }
 }
 
-function slotKey(slot: Slot): string {
-  return `${slot.first}/${slot.totals.length}`;
-}
-
 function blockOf(first: number, width: number, slots: readonly Slot[], cap: number): Slot {
   const totals = Array<number>(width).fill(0);
   const weights = new Float64Array(CELLS);
@@ -213,6 +220,12 @@ function blockOf(first: number, width: number, slots: readonly Slot[], cap: numb
     since = Math.min(since, slot.since);
   }
   return { first, since, totals, scale, entries: packed(roundedCumulatively(weights)) };
+}
+
+function densityOf(slots: readonly Slot[], cap: number): Density {
+  const density = new Float64Array(CELLS);
+  for (const slot of slots) addEntries(density, slot, weightOf(slot, cap) / storedWeight(slot));
+  return density;
 }
 
 /** What the slot may weigh, in lags. */

@@ -1,0 +1,202 @@
+import type { Fate, Removal } from './removals.ts';
+import type { LagStage } from './sample.ts';
+
+/** How a pod stands in one object: a set of these bits. */
+export const READY = 1;
+/** It says itself that the pod is terminating, so that is why it is not ready. */
+export const TERMINATING = 2;
+
+/** A pod that an object lists or that is terminating; identified by uid, since names and addresses are reused. */
+export interface ListedPod {
+  readonly uid: string;
+  /** The objects that list it, in whatever state. Replaced, never grown: arrays that grow reserve 17 places. */
+  objects: readonly ListingObject[];
+  /** Only for those whose termination has shown, or whose withdrawal has. */
+  fate: Fate | undefined;
+  /** Scratch of {@link Listings.put}: places in the old and the new list, from 1; 0 in between. */
+  oldPlace: number;
+  newPlace: number;
+}
+
+/**
+ * What is withdrawn from as one: an Endpoints object, or all slices of a Service and address family. The controller
+ * may move an endpoint from slice to slice, and consumers read their union.
+ */
+export interface ListingGroup {
+  readonly stage: LagStage;
+  readonly namespace: string;
+  readonly service: string;
+  objects: readonly ListingObject[];
+  overCapacity: boolean;
+  open: Set<Removal> | undefined;
+}
+
+export interface ListingObject {
+  readonly key: string;
+  readonly groupKey: string;
+  readonly group: ListingGroup;
+  pods: readonly ListedPod[];
+  states: readonly number[];
+  /** The list in which it was named last. */
+  seen: number;
+}
+
+/** A pod's readiness in the whole group changed. `absent` and `notReady` and `terminating` say how it stands now. */
+export interface ListingChange {
+  readonly pod: ListedPod;
+  readonly group: ListingGroup;
+  readonly now: 'ready' | 'notReady' | 'terminating' | 'absent';
+}
+
+/** What a new state of an object came to. */
+export interface ListingOutcome {
+  /** Who became ready in its group, and who no longer is. */
+  readonly changes: readonly ListingChange[];
+  /** Whom nothing lists any more; to be released once the changes are dealt with. */
+  readonly unlisted: readonly ListedPod[];
+}
+
+/** The pods of an object: uids, and the state of each at the same index. */
+export interface PodStates {
+  readonly uids: readonly string[];
+  readonly states: readonly number[];
+}
+
+/** Who lists whom, by object and by pod. A change costs time in proportion to the object that changed. */
+export class Listings {
+  readonly #pods = new Map<string, ListedPod>();
+  readonly #objects = new Map<string, ListingObject>();
+  readonly #groups = new Map<string, ListingGroup>();
+
+  get objects(): ReadonlyMap<string, ListingObject> {
+    return this.#objects;
+  }
+
+  get pods(): ReadonlyMap<string, ListedPod> {
+    return this.#pods;
+  }
+
+  group(groupKey: string): ListingGroup | undefined {
+    return this.#groups.get(groupKey);
+  }
+
+  /** The pod of this uid, known from now on until it is {@link release}d. */
+  pod(uid: string): ListedPod {
+    let pod = this.#pods.get(uid);
+    if (pod === undefined) {
+      pod = { uid, objects: NO_OBJECTS, fate: undefined, oldPlace: 0, newPlace: 0 };
+      this.#pods.set(uid, pod);
+    }
+    return pod;
+  }
+
+  /** Forgets a pod that nothing lists and that has no fate. */
+  release(pod: ListedPod): void {
+    if (pod.objects.length === 0 && pod.fate === undefined) this.#pods.delete(pod.uid);
+  }
+
+  /** The object that will hold the next state; made, with its group, where it is new. */
+  object(key: string, groupKey: string, newGroup: () => ListingGroup): ListingObject {
+    const present = this.#objects.get(key);
+    if (present !== undefined) return present;
+    const group = this.#groups.get(groupKey) ?? newGroup();
+    this.#groups.set(groupKey, group);
+    const object: ListingObject = { key, groupKey, group, pods: [], states: [], seen: 0 };
+    group.objects = [...group.objects, object];
+    this.#objects.set(key, object);
+    return object;
+  }
+
+  put(object: ListingObject, next: PodStates): ListingOutcome {
+    const { pods: oldPods, states: oldStates } = object;
+    oldPods.forEach((pod, index) => {
+      pod.oldPlace = index + 1;
+    });
+    this.#install(object, next);
+    const changes: ListingChange[] = [];
+    const unlisted: ListedPod[] = [];
+    object.pods.forEach((pod, index) => {
+      const before = pod.oldPlace === 0 ? 0 : (oldStates[pod.oldPlace - 1] ?? 0);
+      const after = object.states[index] ?? 0;
+      if (pod.oldPlace === 0) pod.objects = [...pod.objects, object];
+      noteChange(changes, object, pod, before, after);
+    });
+    oldPods.forEach((pod, index) => {
+      if (pod.newPlace !== 0) return;
+      pod.objects = pod.objects.filter((each) => each !== object);
+      noteChange(changes, object, pod, oldStates[index] ?? 0, undefined);
+      if (pod.objects.length === 0) unlisted.push(pod);
+    });
+    for (const pod of oldPods) pod.oldPlace = 0;
+    for (const pod of object.pods) pod.newPlace = 0;
+    return { changes, unlisted };
+  }
+
+  remove(object: ListingObject): ListingOutcome {
+    const outcome = this.put(object, { uids: [], states: [] });
+    const { group } = object;
+    this.#objects.delete(object.key);
+    group.objects = group.objects.filter((each) => each !== object);
+    if (group.objects.length === 0) this.#groups.delete(object.groupKey);
+    return outcome;
+  }
+
+  #install(object: ListingObject, { uids, states }: PodStates): void {
+    const old = object.pods;
+    const pods: ListedPod[] = [];
+    const merged: number[] = [];
+    // Lists mostly keep their order, and comparing a uid with the one expected is cheaper than looking it up.
+    let expected = 0;
+    uids.forEach((uid, index) => {
+      if (old[expected]?.uid !== uid && old[expected + 1]?.uid === uid) expected += 1;
+      const hint = old[expected];
+      const pod = hint?.uid === uid ? hint : this.pod(uid);
+      if (pod === hint) expected += 1;
+      const state = states[index] ?? 0;
+      if (pod.newPlace === 0) {
+        pods.push(pod);
+        merged.push(state);
+        pod.newPlace = pods.length;
+        return;
+      }
+      // Listed twice, in several subsets or with several addresses: usable where one of them is.
+      const place = pod.newPlace - 1;
+      merged[place] = (merged[place] ?? 0) | state;
+    });
+    // Copies are as long as they need to be; arrays that grew keep room for 17 and more, 26,000 times over.
+    object.pods = pods.slice();
+    object.states = merged.slice();
+  }
+}
+
+/** The groups that list the pod as ready, each once. */
+export function readyGroups(pod: ListedPod): ListingGroup[] {
+  const groups = pod.objects.filter((object) => isReadyInObject(object, pod)).map(({ group }) => group);
+  return groups.length < 2 ? groups : [...new Set(groups)];
+}
+
+const NO_OBJECTS: readonly ListingObject[] = [];
+
+function isReadyInObject(object: ListingObject, pod: ListedPod): boolean {
+  return ((object.states[object.pods.indexOf(pod)] ?? 0) & READY) !== 0;
+}
+
+function noteChange(
+  changes: ListingChange[],
+  object: ListingObject,
+  pod: ListedPod,
+  before: number,
+  after: number | undefined,
+): void {
+  const wasReady = (before & READY) !== 0;
+  const isReady = after !== undefined && (after & READY) !== 0;
+  if (wasReady === isReady) return;
+  const { group } = object;
+  const readyElsewhere =
+    group.objects.length > 1 &&
+    pod.objects.some((each) => each !== object && each.group === group && isReadyInObject(each, pod));
+  if (readyElsewhere) return;
+  if (isReady) changes.push({ pod, group, now: 'ready' });
+  else if (after === undefined) changes.push({ pod, group, now: 'absent' });
+  else changes.push({ pod, group, now: (after & TERMINATING) !== 0 ? 'terminating' : 'notReady' });
+}
