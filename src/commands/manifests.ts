@@ -5,12 +5,13 @@ import { decide } from '../core/plan/decide.ts';
 import type { Decision } from '../core/plan/plan.ts';
 import { type Workload, workloadOf } from '../core/plan/workload.ts';
 import { EMPTY_WORLD, type World } from '../core/plan/world.ts';
+import type { Mode } from '../core/schema/choices.ts';
 import { isLingerObject } from '../core/schema/documents.ts';
-import type { Mode } from '../core/schema/policy.ts';
 import { isRecord } from '../core/schema/shape.ts';
 import { type ManifestFile, type ManifestObject, readManifests } from '../manifest/index.ts';
 import { readPolicyFiles } from '../sources/policy-files.ts';
-import { type Documents, joinDocuments, NO_DOCUMENTS, sortDocuments } from '../world/documents.ts';
+import { type Documents, joinDocuments, NO_DOCUMENTS } from '../world/documents.ts';
+import { sortDocuments } from '../world/sort-documents.ts';
 import { withDocuments } from '../world/world.ts';
 
 /** What `inject` and `explain` have in common: where things come from. */

@@ -5,8 +5,6 @@ import { admissionApp } from '../serve/admission.ts';
 import { adminServer, close, listen, webhookServer } from '../serve/listen.ts';
 import type { ServeSettings } from '../settings/commands.ts';
 import { watchCertificates } from '../sources/certificate-watch.ts';
-import { readPolicyFiles } from '../sources/policy-files.ts';
-import { watchPolicyFiles } from '../sources/policy-watch.ts';
 import { createLogger, type Logger } from '../telemetry/logs.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import { type Documents, NO_DOCUMENTS } from '../world/documents.ts';
@@ -111,6 +109,9 @@ async function startPolicies({ settings, logger, metrics, world, signal }: Runni
     countDocuments(documents, metrics);
   };
   if (settings.policies === undefined) return take(NO_DOCUMENTS);
+  // Reading policies takes a YAML parser and the schemas, 15 MB that a server without policies does without.
+  const { readPolicyFiles } = await import('../sources/policy-files.ts');
+  const { watchPolicyFiles } = await import('../sources/policy-watch.ts');
   const path = settings.policies;
   const snapshot = await readPolicyFiles(path);
   take(snapshot.parse());

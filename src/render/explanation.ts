@@ -8,8 +8,8 @@ import {
   type Field,
   type IgnoredValue,
 } from '../core/policy/values.ts';
+import type { Mode } from '../core/schema/choices.ts';
 import { formatDuration } from '../core/schema/duration.ts';
-import type { Mode } from '../core/schema/policy.ts';
 
 /** What is explained: the pods of a workload and what was decided for them. */
 export interface Explained {

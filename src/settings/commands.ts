@@ -1,4 +1,4 @@
-import { MODES } from '../core/schema/policy.ts';
+import { MODES } from '../core/schema/choices.ts';
 import { LOG_LEVELS } from '../telemetry/logs.ts';
 import { flag, optional, type Values } from './flag.ts';
 import { list, oneOf, port, probability, seconds, text, toggle } from './readers.ts';

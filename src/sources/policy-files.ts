@@ -3,7 +3,8 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { LingerError } from '../core/catalog/errors.ts';
 import { readManifests } from '../manifest/read.ts';
-import { type Documents, type LocatedObject, sortDocuments } from '../world/documents.ts';
+import type { Documents, LocatedObject } from '../world/documents.ts';
+import { sortDocuments } from '../world/sort-documents.ts';
 
 /** Policy files as they stand on the disk at one moment. */
 export interface PolicySnapshot {

@@ -1,10 +1,10 @@
+import { EVERYTHING } from '../core/cluster/selector.ts';
 import { serviceIndex } from '../core/cluster/services.ts';
 import type { ConsumerRecord } from '../core/plan/serving.ts';
 import { EMPTY_WORLD, type World } from '../core/plan/world.ts';
 import { policySet } from '../core/policy/policies.ts';
+import type { Mode } from '../core/schema/choices.ts';
 import type { DiscoveryConsumer } from '../core/schema/documents.ts';
-import type { Mode } from '../core/schema/policy.ts';
-import { EVERYTHING } from '../core/schema/selector.ts';
 import type { Documents } from './documents.ts';
 
 /** What can change the world. Sources emit these; each later source adds a kind of its own. */

@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from 'fast-check';
 import type { LagDistribution } from '../../src/core/lag/distribution.ts';
 import type { World } from '../../src/core/plan/world.ts';
-import { MODES } from '../../src/core/schema/policy.ts';
+import { MODES } from '../../src/core/schema/choices.ts';
 import { label, members, name, oftenAbsent } from './arbitrary-json.ts';
 import { empiricalDistribution } from './empirical-distribution.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';

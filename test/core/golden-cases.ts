@@ -6,7 +6,7 @@ import type { SkipReason } from '../../src/core/catalog/reasons.ts';
 import type { Operation } from '../../src/core/patch/operation.ts';
 import type { PodRequest } from '../../src/core/plan/decide.ts';
 import type { World } from '../../src/core/plan/world.ts';
-import type { Mode } from '../../src/core/schema/policy.ts';
+import type { Mode } from '../../src/core/schema/choices.ts';
 import { creationOf, type JsonObject, NAMESPACE } from './sample-pod.ts';
 import { type Circumstances, fleet, worldOf } from './sample-world.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import type { Field } from '../../src/core/policy/values.ts';
-import type { Mode } from '../../src/core/schema/policy.ts';
+import type { Mode } from '../../src/core/schema/choices.ts';
 import { merge, said } from './sample-merge.ts';
 import type { JsonObject } from './sample-pod.ts';
 import { clusterPolicy, namespace, policy } from './sample-world.ts';

@@ -6,7 +6,7 @@ import { decide } from '../../src/core/plan/decide.ts';
 import { type Decision, parsePlan } from '../../src/core/plan/plan.ts';
 import { type Pod, readPod } from '../../src/core/plan/pod.ts';
 import type { World } from '../../src/core/plan/world.ts';
-import type { Mode } from '../../src/core/schema/policy.ts';
+import type { Mode } from '../../src/core/schema/choices.ts';
 import { pathsOf, withReplaced } from './arbitrary-json.ts';
 import { arbitraryPod, generatedPods } from './arbitrary-pod.ts';
 import {

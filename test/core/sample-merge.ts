@@ -1,6 +1,6 @@
 import { effectivePolicy, type MergedPolicy } from '../../src/core/policy/effective.ts';
 import type { EffectivePolicy, Field } from '../../src/core/policy/values.ts';
-import type { Mode } from '../../src/core/schema/policy.ts';
+import type { Mode } from '../../src/core/schema/choices.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
 import { namespace, worldOf } from './sample-world.ts';
 

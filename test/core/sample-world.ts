@@ -1,5 +1,6 @@
 import { type Fleet, fleetOf } from '../../src/core/cluster/fleet.ts';
 import { namespaceRecord } from '../../src/core/cluster/namespaces.ts';
+import { EVERYTHING } from '../../src/core/cluster/selector.ts';
 import { type ServiceRecord, serviceIndex } from '../../src/core/cluster/services.ts';
 import type { LagDistribution } from '../../src/core/lag/distribution.ts';
 import type { ConsumerRecord } from '../../src/core/plan/serving.ts';
@@ -12,7 +13,6 @@ import {
   parseDocument,
   type TerminationPolicy,
 } from '../../src/core/schema/documents.ts';
-import { EVERYTHING } from '../../src/core/schema/selector.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
 
 const API_VERSION = 'linger.dev/v1alpha1';

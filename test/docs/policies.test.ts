@@ -1,19 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import { fitGrace } from '../../src/core/plan/grace.ts';
 import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/core/policy/values.ts';
-import { discoveryConsumerSpec } from '../../src/core/schema/consumer.ts';
-import { DOCUMENT_SCHEMAS } from '../../src/core/schema/documents.ts';
-import { formatDuration } from '../../src/core/schema/duration.ts';
 import {
   AVAILABLE_HOOKS,
-  clusterTerminationPolicySpec,
   EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,
   MODES,
   POD_SCOPES,
-  terminationPolicySpec,
   WAIT_SOURCES,
-} from '../../src/core/schema/policy.ts';
+} from '../../src/core/schema/choices.ts';
+import { discoveryConsumerSpec } from '../../src/core/schema/consumer.ts';
+import { DOCUMENT_SCHEMAS } from '../../src/core/schema/documents.ts';
+import { formatDuration } from '../../src/core/schema/duration.ts';
+import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/core/schema/policy.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 

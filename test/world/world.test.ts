@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { decide } from '../../src/core/plan/decide.ts';
 import type { World } from '../../src/core/plan/world.ts';
-import { joinDocuments, NO_DOCUMENTS, sortDocuments } from '../../src/world/documents.ts';
+import { joinDocuments, NO_DOCUMENTS } from '../../src/world/documents.ts';
+import { sortDocuments } from '../../src/world/sort-documents.ts';
 import { holdWorld, withDocuments } from '../../src/world/world.ts';
 import { container, creationOf, type JsonObject, pod, podOf } from '../core/sample-pod.ts';
 import { clusterPolicy, consumer, namespace, policy, service } from '../core/sample-world.ts';

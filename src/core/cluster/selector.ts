@@ -2,6 +2,8 @@ import type { LabelRequirement, LabelSelector } from '../schema/selector.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 export const NO_LABELS: Labels = {};
+/** The selector that everything matches. */
+export const EVERYTHING: LabelSelector = {};
 
 /** metav1.LabelSelector semantics: all requirements hold; NotIn also holds where the key is absent. */
 export function selects(selector: LabelSelector, labels: Labels): boolean {

@@ -1,13 +1,5 @@
-import type { ListedPod, ListingGroup } from './listings.ts';
-import { newFate } from './removals.ts';
 import type { LagStage } from './sample.ts';
-
-/** A withdrawal that showed while the pod did not seem to terminate: the streams are independent. */
-export interface EarlyEnd {
-  readonly pod: ListedPod;
-  readonly group: ListingGroup;
-  readonly at: number;
-}
+import { type EarlyEnd, type ListedPod, type ListingGroup, newFate } from './traces.ts';
 
 /** Streams that are healthy differ by milliseconds; what comes this much too early still counts as a lag of 0. */
 export const INVERSION_MS = 250;

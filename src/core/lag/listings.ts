@@ -1,45 +1,9 @@
-import type { Fate, Removal } from './removals.ts';
-import type { LagStage } from './sample.ts';
+import type { ListedPod, ListingGroup, ListingObject } from './traces.ts';
 
 /** How a pod stands in one object: a set of these bits. */
 export const READY = 1;
 /** It says itself that the pod is terminating, so that is why it is not ready. */
 export const TERMINATING = 2;
-
-/** A pod that an object lists or that is terminating; identified by uid, since names and addresses are reused. */
-export interface ListedPod {
-  readonly uid: string;
-  /** The objects that list it, in whatever state. Replaced, never grown: arrays that grow reserve 17 places. */
-  objects: readonly ListingObject[];
-  /** Only for those whose termination has shown, or whose withdrawal has. */
-  fate: Fate | undefined;
-  /** Scratch of {@link Listings.put}: places in the old and the new list, from 1; 0 in between. */
-  oldPlace: number;
-  newPlace: number;
-}
-
-/**
- * What is withdrawn from as one: an Endpoints object, or all slices of a Service and address family. The controller
- * may move an endpoint from slice to slice, and consumers read their union.
- */
-export interface ListingGroup {
-  readonly stage: LagStage;
-  readonly namespace: string;
-  readonly service: string;
-  objects: readonly ListingObject[];
-  overCapacity: boolean;
-  open: Set<Removal> | undefined;
-}
-
-export interface ListingObject {
-  readonly key: string;
-  readonly groupKey: string;
-  readonly group: ListingGroup;
-  pods: readonly ListedPod[];
-  states: readonly number[];
-  /** The list in which it was named last. */
-  seen: number;
-}
 
 /** A pod's readiness in the whole group changed. `absent` and `notReady` and `terminating` say how it stands now. */
 export interface ListingChange {

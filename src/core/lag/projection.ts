@@ -1,5 +1,6 @@
 import type { EndpointsState, SliceState } from './events.ts';
-import { type ListingGroup, type PodStates, READY, TERMINATING } from './listings.ts';
+import { type PodStates, READY, TERMINATING } from './listings.ts';
+import type { ListingGroup } from './traces.ts';
 
 /** Source: k8s.io/kubernetes pkg/controller/endpointslicemirroring (controllerName). */
 const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';

@@ -1,14 +1,7 @@
 import { DISCARDS, type DiscardCounts, type DiscardReason } from './discards.ts';
 import { EarlyEnds, INVERSION_MS } from './early-ends.ts';
 import type { ClusterEvent, EndpointsState, SliceState, Stream, TerminatingPod } from './events.ts';
-import {
-  type ListedPod,
-  type ListingChange,
-  type ListingGroup,
-  type ListingOutcome,
-  Listings,
-  readyGroups,
-} from './listings.ts';
+import { type ListingChange, type ListingOutcome, Listings, readyGroups } from './listings.ts';
 import {
   endpointsKey,
   groupKeysOf,
@@ -20,9 +13,10 @@ import {
   sliceGroupKey,
   sliceKey,
 } from './projection.ts';
-import { newFate, OpenRemovals } from './removals.ts';
+import { OpenRemovals } from './removals.ts';
 import type { LagSample, LagStage } from './sample.ts';
 import { Streams } from './streams.ts';
+import { type ListedPod, type ListingGroup, newFate } from './traces.ts';
 import { Withdrawal } from './withdrawal.ts';
 
 /** A removal that has begun and whose end has not shown. */

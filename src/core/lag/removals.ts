@@ -1,37 +1,6 @@
 import type { DiscardReason } from './discards.ts';
-import type { EarlyEnd } from './early-ends.ts';
-import type { ListedPod, ListingGroup } from './listings.ts';
 import type { LagStage } from './sample.ts';
-
-/** A termination that has begun and a group that still lists the pod as ready. */
-export interface Removal {
-  readonly pod: ListedPod;
-  readonly group: ListingGroup;
-  /** When the termination showed, in milliseconds of the monotonic clock. */
-  readonly since: number;
-  readonly podName: string;
-  /** It gives no sample any more and has been counted as discarded; that it still waits is true all the same. */
-  spoiled: boolean;
-}
-
-/** What is known of a pod's end. */
-export interface Fate {
-  /** Its termination has shown; whatever is listed afterwards is not "usable at that instant". */
-  started: boolean;
-  /** It does not exist any more. */
-  gone: boolean;
-  /** Where a sample has been taken of it. */
-  sampled: ListingGroup[];
-  /** The list of pods in which it was named last. */
-  seen: number;
-  removals: Removal[];
-  /** Withdrawals that showed before the termination did. */
-  early: EarlyEnd[];
-}
-
-export function newFate(): Fate {
-  return { started: false, gone: false, sampled: [], seen: 0, removals: [], early: [] };
-}
+import type { Fate, ListingGroup, Removal } from './traces.ts';
 
 /** Beyond the longest lag of the grid nothing is learned by waiting on, and what nobody withdraws must not pile up. */
 export const EXPIRY_MS = 7_200_000;

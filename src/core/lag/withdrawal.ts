@@ -1,6 +1,6 @@
 import type { DiscardReason } from './discards.ts';
 import type { ServiceState } from './events.ts';
-import type { ListingGroup } from './listings.ts';
+import type { ListingGroup } from './traces.ts';
 
 interface KnownService {
   readonly neverWithdraws: boolean;

@@ -1,6 +1,6 @@
 import type { SkipReason } from '../catalog/reasons.ts';
 import type { EffectivePolicy } from '../policy/values.ts';
-import type { ExcludableKind } from '../schema/policy.ts';
+import type { ExcludableKind } from '../schema/choices.ts';
 import { controllerOf, graceOf, type Pod } from './pod.ts';
 import type { Serving } from './serving.ts';
 

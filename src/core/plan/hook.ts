@@ -1,5 +1,5 @@
 import { type Fleet, supportsNativeSleep } from '../cluster/fleet.ts';
-import type { HookChoice } from '../schema/policy.ts';
+import type { HookChoice } from '../schema/choices.ts';
 import { isWindows, type LifecycleHandler, type Pod } from './pod.ts';
 
 /** A preStop handler that waits. New kinds plug in here. */

@@ -3,7 +3,7 @@ import type { NamespaceRecord } from '../cluster/namespaces.ts';
 import { NO_SERVICES, type ServiceIndex } from '../cluster/services.ts';
 import { type LagSource, NONE_YET } from '../lag/distribution.ts';
 import { NO_POLICIES, type PolicySet } from '../policy/policies.ts';
-import type { Mode } from '../schema/policy.ts';
+import type { Mode } from '../schema/choices.ts';
 import type { ConsumerRecord } from './serving.ts';
 
 /** All that a decision knows beside the pod: one immutable value, replaced as a whole. */

@@ -1,8 +1,8 @@
 import { type Note, note } from '../catalog/notes.ts';
 import { ANNOTATION, ANNOTATION_PREFIX } from '../catalog/vocabulary.ts';
 import { type Labels, labelOf } from '../cluster/selector.ts';
+import { AVAILABLE_HOOKS, EXISTING_HOOK_RULES, HOLD_UNAVAILABLE, MODES } from '../schema/choices.ts';
 import { DURATION_HINT, parseDuration } from '../schema/duration.ts';
-import { AVAILABLE_HOOKS, EXISTING_HOOK_RULES, HOLD_UNAVAILABLE, MODES } from '../schema/policy.ts';
 import type { Field, Layer, PolicyValues } from './values.ts';
 
 /** What the annotations of one object say, and what is wrong with them. */

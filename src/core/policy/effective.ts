@@ -1,7 +1,7 @@
 import { type Note, note } from '../catalog/notes.ts';
 import type { NamespaceRecord } from '../cluster/namespaces.ts';
 import { type Labels, selects } from '../cluster/selector.ts';
-import type { Mode } from '../schema/policy.ts';
+import type { Mode } from '../schema/choices.ts';
 import { annotationLayer } from './annotations.ts';
 import type { PolicySet } from './policies.ts';
 import {

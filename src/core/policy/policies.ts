@@ -1,6 +1,7 @@
+import { EVERYTHING } from '../cluster/selector.ts';
 import type { ClusterTerminationPolicy, TerminationPolicy } from '../schema/documents.ts';
 import type { ClusterTerminationPolicySpec, TerminationPolicySpec } from '../schema/policy.ts';
-import { EVERYTHING, type LabelSelector } from '../schema/selector.ts';
+import type { LabelSelector } from '../schema/selector.ts';
 import type { Field, Layer, PolicyValues } from './values.ts';
 
 /** A policy document, ready to be merged. */

@@ -5,7 +5,7 @@ import type {
   Mode,
   PodScope,
   WaitSource,
-} from '../schema/policy.ts';
+} from '../schema/choices.ts';
 
 /**
  * All that can be decided by policy, leaf by leaf, under the path that the leaf has in a policy document.

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { duration } from './duration.ts';
+import { duration } from './duration-field.ts';
 import { labelSelector } from './selector.ts';
 
 const positive = duration.refine((seconds) => seconds > 0, { error: 'expected more than 0s' });

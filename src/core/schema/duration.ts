@@ -1,5 +1,3 @@
-import { z } from 'zod';
-
 const UNIT_SECONDS: Readonly<Record<string, number>> = {
   ns: 1e-9,
   us: 1e-6,
@@ -41,9 +39,3 @@ export function formatDuration(seconds: number): string {
 }
 
 export const DURATION_HINT = 'a duration such as 30s or 1m30s';
-
-/** A duration in a document: text in, seconds out. */
-export const duration = z
-  .string({ error: `expected ${DURATION_HINT}` })
-  .refine((text) => parseDuration(text) !== undefined, { error: `expected ${DURATION_HINT}, at most 168h` })
-  .transform((text) => parseDuration(text) ?? 0);

@@ -1,24 +1,16 @@
 import { z } from 'zod';
-import { duration } from './duration.ts';
+import {
+  EXCLUDABLE_KINDS,
+  EXISTING_HOOK_RULES,
+  HOLD_UNAVAILABLE,
+  HOOK_CHOICES,
+  type HookChoice,
+  MODES,
+  POD_SCOPES,
+  WAIT_SOURCES,
+} from './choices.ts';
+import { duration } from './duration-field.ts';
 import { labelSelector } from './selector.ts';
-
-export const MODES = ['Enforce', 'Audit', 'Off'] as const;
-export type Mode = (typeof MODES)[number];
-export const POD_SCOPES = ['Serving', 'Selected', 'All'] as const;
-export type PodScope = (typeof POD_SCOPES)[number];
-/** The kinds that own pods directly. Pods of a Deployment belong to its ReplicaSet, those of a CronJob to its Job. */
-export const EXCLUDABLE_KINDS = ['Job', 'DaemonSet', 'StatefulSet', 'ReplicaSet'] as const;
-export type ExcludableKind = (typeof EXCLUDABLE_KINDS)[number];
-export const WAIT_SOURCES = ['Measured', 'Fixed'] as const;
-export type WaitSource = (typeof WAIT_SOURCES)[number];
-/** What a policy may ask for. `Hold` is part of the API and refused until it exists (see AVAILABLE_HOOKS). */
-export const HOOK_CHOICES = ['Auto', 'Sleep', 'Exec', 'Hold'] as const;
-export const AVAILABLE_HOOKS = ['Auto', 'Sleep', 'Exec'] as const;
-export type HookChoice = (typeof AVAILABLE_HOOKS)[number];
-export const EXISTING_HOOK_RULES = ['Keep', 'Extend'] as const;
-export type ExistingHookRule = (typeof EXISTING_HOOK_RULES)[number];
-
-export const HOLD_UNAVAILABLE = 'hook Hold is not available in this version; use Auto, Sleep or Exec';
 
 const hook = z
   .enum(HOOK_CHOICES)

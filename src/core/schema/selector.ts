@@ -43,8 +43,6 @@ export const labelSelector = z.strictObject({
 export type LabelSelector = z.output<typeof labelSelector>;
 export type LabelRequirement = z.output<typeof requirement>;
 
-export const EVERYTHING: LabelSelector = {};
-
 /** Names of objects. Source: k8s.io/apimachinery IsDNS1123Subdomain / IsDNS1123Label. */
 export const objectName = z
   .string()
