@@ -1,0 +1,89 @@
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { cpuSecondsOf, type Server } from './servers.ts';
+import type { Binaries, Pinning } from './toolchain.ts';
+
+/** What bench/load prints, and who used the machine meanwhile. */
+export interface LoadResult {
+  readonly requests: number;
+  readonly seconds: number;
+  readonly rps: number;
+  readonly p50ms: number;
+  readonly p99ms: number;
+  readonly maxms: number;
+  readonly reconnects: number;
+  /** How late the generator's own pacer was, 99th percentile. */
+  readonly lateP99ms: number;
+  /** Cores that the generator used. */
+  readonly cpu: number;
+  readonly serverCpu: number;
+  /** Cores that neither the server nor the generator used: what the measurement was disturbed by. */
+  readonly othersCpu: number;
+}
+
+export interface LoadGenerator {
+  readonly binaries: Binaries;
+  readonly pinning: Pinning;
+}
+
+export interface Load {
+  readonly reviewFile: string;
+  readonly seconds: number;
+  /** Reviews per second, open loop; undefined = closed loop. */
+  readonly rate?: number;
+}
+
+export const CONNECTIONS = 16;
+const run = promisify(execFile);
+
+/** A tenth of one of the two cores; an idle cluster in the background needs half of that. */
+export const QUIET_CPU = 0.1;
+const ATTEMPTS = 4;
+const PAUSE_MS = 5_000;
+
+/**
+ * Drives one server. Where somebody else used the machine meanwhile, the measurement is thrown away and made
+ * again after a pause; the last attempt counts anyway, and its `othersCpu` tells.
+ *
+ * @throws when one answer was not a 200 with a patch
+ */
+export async function drive(server: Server, load: Load, generator: LoadGenerator): Promise<LoadResult> {
+  for (let attempt = 1; ; attempt++) {
+    const result = await driveOnce(server, load, generator);
+    if (result.othersCpu <= QUIET_CPU || attempt === ATTEMPTS) return result;
+    console.error(`  ${server.name}: others used ${result.othersCpu.toFixed(2)} cores, measured again`);
+    await sleep(PAUSE_MS);
+  }
+}
+
+async function driveOnce(server: Server, load: Load, generator: LoadGenerator): Promise<LoadResult> {
+  const flags = [
+    ...['-address', `127.0.0.1:${server.port}`, '-body', load.reviewFile],
+    ...[
+      '-connections',
+      String(CONNECTIONS),
+      '-duration',
+      `${load.seconds}s`,
+      '-rate',
+      String(load.rate ?? 0),
+    ],
+  ];
+  const [program = '', ...args] = [...generator.pinning.load, generator.binaries.load, ...flags];
+  const serverBefore = cpuSecondsOf(server);
+  const machineBefore = busySeconds();
+  const { stdout } = await run(program, args).catch((error: { stdout?: string; message: string }) => {
+    throw new Error(`${server.name}: ${error.stdout || error.message}`);
+  });
+  const result = JSON.parse(stdout) as Omit<LoadResult, 'serverCpu' | 'othersCpu'>;
+  const serverCpu = (cpuSecondsOf(server) - serverBefore) / result.seconds;
+  const busy = (busySeconds() - machineBefore) / result.seconds;
+  return { ...result, serverCpu, othersCpu: Math.max(busy - serverCpu - result.cpu, 0) };
+}
+
+/** Seconds that all cores together were not idle, of the first line of /proc/stat: proc(5), in ticks of 10 ms. */
+function busySeconds(): number {
+  const [, user, nice, system, , , irq, softirq, steal] = readFileSync('/proc/stat', 'utf8').split(/\s+/, 9);
+  return [user, nice, system, irq, softirq, steal].reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
+}

@@ -1,0 +1,3 @@
+module linger.dev/bench/load
+
+go 1.25.0

@@ -1,0 +1,134 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import type { Binaries, Pinning } from './toolchain.ts';
+
+export const serverNames = ['linger', 'bare', 'controller-runtime'] as const;
+export type ServerName = (typeof serverNames)[number];
+
+export interface Server {
+  readonly name: ServerName;
+  readonly pid: number;
+  readonly port: number;
+  readonly logFile: string;
+  readonly child: ChildProcess;
+}
+
+export interface Surroundings {
+  /** The checkout. */
+  readonly root: string;
+  /** Holds tls.crt and tls.key, and takes the logs. */
+  readonly scratch: string;
+  readonly binaries: Binaries;
+  readonly pinning: Pinning;
+}
+
+const HOST = '127.0.0.1';
+/** A server that gets SIGINT has nothing in flight; whoever is still there then is killed. */
+const STOP_MS = 5_000;
+
+const running = new Set<Server>();
+process.on('exit', () => {
+  for (const server of running) server.child.kill('SIGKILL');
+});
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
+
+export async function startServer(name: ServerName, surroundings: Surroundings): Promise<Server> {
+  const [port, adminPort] = await freePorts(2);
+  const command = commandOf(name, surroundings, String(port), String(adminPort));
+  const [program = '', ...args] = [...surroundings.pinning.server, ...command];
+  const logFile = join(surroundings.scratch, `${name}.log`);
+  const log = openSync(logFile, 'w');
+  const tuning = name === 'linger' ? lingerEnvironment(surroundings) : {};
+  // One core, one P: with more, Go's collector would compete with itself. A Node process is what it is.
+  const env = { ...process.env, GOMAXPROCS: '1', ...tuning };
+  const child = spawn(program, args, { cwd: surroundings.root, env, stdio: ['ignore', log, log] });
+  closeSync(log);
+  await new Promise<void>((resolve, reject) => {
+    child.once('spawn', resolve);
+    child.once('error', (error) => reject(new Error(`cannot start ${name}: ${error.message}`)));
+  });
+  // taskset replaces itself by the program, so this is the server's own pid.
+  const server: Server = { name, pid: child.pid!, port: port!, logFile, child };
+  running.add(server);
+  return server;
+}
+
+/** As deploy/Containerfile has it. The cache is warm where Linger has been started once before. */
+function lingerEnvironment({ scratch }: Surroundings): Record<string, string> {
+  return {
+    NODE_COMPILE_CACHE: join(scratch, 'cache'),
+    NODE_OPTIONS: '--max-semi-space-size=2',
+    MALLOC_ARENA_MAX: '2',
+  };
+}
+
+function commandOf(
+  name: ServerName,
+  { root, scratch, binaries }: Surroundings,
+  port: string,
+  admin: string,
+): string[] {
+  const common = ['--host', HOST, '--port', port];
+  const cert = join(scratch, 'tls.crt');
+  const key = join(scratch, 'tls.key');
+  switch (name) {
+    case 'linger': {
+      const flags = [...common, '--admin-port', admin, '--certs', scratch, '--log-level', 'info'];
+      return [process.execPath, join(root, 'src/main.ts'), 'serve', ...flags];
+    }
+    case 'bare':
+      return [process.execPath, join(root, 'bench/bare.ts'), ...common, '--cert', cert, '--key', key];
+    case 'controller-runtime':
+      return [binaries.controllerRuntime, ...common, '--certs', scratch];
+  }
+}
+
+export async function stopServer(server: Server): Promise<void> {
+  const { child } = server;
+  running.delete(server);
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((resolve) => child.once('exit', resolve));
+  // SIGINT ends all three at once; Linger would drain on SIGTERM.
+  child.kill('SIGINT');
+  const deadline = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
+  await gone;
+  clearTimeout(deadline);
+}
+
+/** Resident memory now and at its peak, in megabytes (10^6 bytes). */
+export function memoryOf({ pid }: Server): { rssMb: number; peakRssMb: number } {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const megabytes = (field: string): number => {
+    const kibibytes = new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1];
+    if (kibibytes === undefined) throw new Error(`/proc/${pid}/status has no ${field}`);
+    return (Number(kibibytes) * 1024) / 1e6;
+  };
+  return { rssMb: megabytes('VmRSS'), peakRssMb: megabytes('VmHWM') };
+}
+
+/** CPU seconds that all threads of the server have used. Field 14 and 15 of proc(5), in ticks of 10 ms. */
+export function cpuSecondsOf({ pid }: Server): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+/** Ports that nobody listens on; all are held until the last is found, so that they differ. */
+async function freePorts(count: number): Promise<number[]> {
+  const listeners = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const listener = createServer();
+      await new Promise<void>((resolve) => listener.listen(0, HOST, resolve));
+      return listener;
+    }),
+  );
+  const ports = listeners.map((listener) => {
+    const address = listener.address();
+    if (address === null || typeof address === 'string') throw new Error('expected a TCP port');
+    return address.port;
+  });
+  await Promise.all(listeners.map((listener) => new Promise((resolve) => listener.close(resolve))));
+  return ports;
+}

@@ -1,0 +1,41 @@
+import type { ClusterEvent, Stream } from '../../core/lag/events.ts';
+import type { SliceProjection } from './endpoint-slices.ts';
+import type { EndpointsProjection } from './endpoints.ts';
+import type { StreamChange } from './handlers.ts';
+import type { PodMetadata } from './pods.ts';
+import type { ResourceEvent } from './resource.ts';
+import type { ServiceProjection } from './services.ts';
+
+/** What list-watches tell, in the words of the lag recorder. */
+
+/** @returns undefined for a pod that does not terminate: nothing that the recorder has to know */
+export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | undefined {
+  const { at, identity } = event;
+  if (event.type !== 'deleted') {
+    const { object } = event;
+    return object.deletionTimestamp === undefined ? undefined : { type: 'PodTerminating', at, pod: object };
+  }
+  return { type: 'PodDeleted', at, pod: event.relist ? identity : event.object };
+}
+
+export function sliceEvent(event: ResourceEvent<SliceProjection>): ClusterEvent {
+  const { at, identity } = event;
+  if (event.type !== 'deleted') return { type: 'Slice', at, slice: event.object };
+  return { type: 'SliceDeleted', at, namespace: identity.namespace, name: identity.name };
+}
+
+export function endpointsEvent(event: ResourceEvent<EndpointsProjection>): ClusterEvent {
+  const { at, identity } = event;
+  if (event.type !== 'deleted') return { type: 'Endpoints', at, endpoints: event.object };
+  return { type: 'EndpointsDeleted', at, namespace: identity.namespace, name: identity.name };
+}
+
+export function serviceEvent(event: ResourceEvent<ServiceProjection>): ClusterEvent {
+  const { at, identity } = event;
+  if (event.type !== 'deleted') return { type: 'Service', at, service: event.object };
+  return { type: 'ServiceDeleted', at, namespace: identity.namespace, name: identity.name };
+}
+
+export function streamEvent({ type, at }: StreamChange, stream: Stream): ClusterEvent {
+  return { type, at, stream };
+}

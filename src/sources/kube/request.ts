@@ -1,0 +1,124 @@
+import http from 'node:http';
+import https from 'node:https';
+import type { Credentials, KubeConnection } from './connection.ts';
+import { failureOfStatus, WatchFailure } from './failure.ts';
+
+export interface KubeRequest {
+  /** Path and query, such as `/api/v1/pods?limit=500`. */
+  readonly path: string;
+  readonly accept?: string;
+  readonly agent: http.Agent;
+  readonly signal: AbortSignal;
+  /** How long the answer may take to begin. Milliseconds. */
+  readonly answerMs: number;
+}
+
+/** The message of a Status is a line; a proxy's error page may be anything. */
+const MOST_OF_A_REFUSAL = 64 * 1024;
+
+/** When the other side has vanished without a FIN, the kernel notices 10 s (10 probes) after this long an idleness. */
+const KEEP_ALIVE_MS = 30_000;
+
+/**
+ * Connections of its own for whoever asks, closed with `destroy()`. HTTP/1.1, as node:https speaks nothing else: over
+ * it a new connection is the only way to get to another API server, since GOAWAY exists in HTTP/2 only.
+ */
+export function newAgent({ server }: KubeConnection): http.Agent {
+  const options = { keepAlive: true, maxSockets: 1 };
+  return server.protocol === 'http:' ? new http.Agent(options) : new https.Agent(options);
+}
+
+/**
+ * Asks, and resolves once an answer of status 200 has begun. The caller reads it or destroys it.
+ * @throws WatchFailure for any other status, or when no answer comes; the signal's reason once that has aborted
+ */
+export async function ask(connection: KubeConnection, request: KubeRequest): Promise<http.IncomingMessage> {
+  const credentials = await readCredentials(connection);
+  request.signal.throwIfAborted();
+  const response = await answerTo(connection, credentials, request);
+  const { statusCode = 0, headers } = response;
+  if (statusCode === 200) return response;
+  const body = await readText(response, MOST_OF_A_REFUSAL, request.answerMs).catch(() => '');
+  request.signal.throwIfAborted();
+  throw failureOfStatus(statusCode, body, headers['retry-after']);
+}
+
+/**
+ * The whole of an answer.
+ * @param stallMs how long it may pause
+ * @throws WatchFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early
+ */
+export async function readText(
+  response: http.IncomingMessage,
+  most: number,
+  stallMs: number,
+): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const stalled = () => response.destroy(new Error(`nothing came for ${stallMs} ms`));
+  const timer = setTimeout(stalled, stallMs).unref();
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      timer.refresh();
+      bytes += chunk.length;
+      if (bytes > most) throw new WatchFailure('Malformed', `an answer of more than ${most} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof WatchFailure) throw error;
+    throw new WatchFailure('Cut', `the answer broke off after ${bytes} bytes: ${messageOf(error)}`);
+  } finally {
+    clearTimeout(timer);
+  }
+  return Buffer.concat(chunks, bytes).toString('utf8');
+}
+
+async function readCredentials(connection: KubeConnection): Promise<Credentials> {
+  try {
+    return await connection.credentials();
+  } catch (error) {
+    throw new WatchFailure('Unauthorized', `no credentials: ${messageOf(error)}`);
+  }
+}
+
+function answerTo(
+  connection: KubeConnection,
+  { ca, certificate, key, token }: Credentials,
+  { path, accept = 'application/json', agent, signal, answerMs }: KubeRequest,
+): Promise<http.IncomingMessage> {
+  const { server, serverName, insecure } = connection;
+  const prefix = server.pathname.replace(/\/$/, '');
+  const authorization = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const tls = {
+    ca,
+    cert: certificate,
+    key,
+    rejectUnauthorized: insecure !== true,
+    ...(serverName === undefined ? {} : { servername: serverName }),
+  };
+  const options = { agent, signal, headers: { accept, ...authorization, 'user-agent': 'linger' } };
+  const target = new URL(prefix + path, server);
+  return new Promise((resolve, reject) => {
+    const request =
+      server.protocol === 'http:' ? http.get(target, options) : https.get(target, { ...options, ...tls });
+    request.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
+    // A timer of our own: those of sockets run only once there is a connection.
+    const late = () => request.destroy(new Error(`no answer within ${answerMs} ms`));
+    const timer = setTimeout(late, answerMs).unref();
+    request.on('response', (response) => {
+      clearTimeout(timer);
+      resolve(response);
+    });
+    request.on('error', (error) => {
+      clearTimeout(timer);
+      if (signal.aborted) reject(signal.reason);
+      else reject(new WatchFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
+    });
+  });
+}
+
+/** A failed connection to several addresses is an AggregateError without a message of its own. */
+function messageOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,80 @@
+import { describe, expect, it, vi } from 'vitest';
+import { waitUntil } from '../../cluster/waiting.ts';
+import { type Arena, observe } from './arena.ts';
+import type { Fault } from './gateway.ts';
+import { openModel } from './model-arena.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const soon = (what: string, look: () => boolean) =>
+  waitUntil(what, look, { intervalMs: 5, timeoutMs: 30_000 });
+
+async function withObjects(): Promise<{ arena: Arena }> {
+  const { arena, model } = await openModel();
+  for (const name of ['a', 'b', 'c', 'd']) model.put(name, '1');
+  return { arena };
+}
+
+describe('pauses', () => {
+  it('follow Retry-After', async () => {
+    const { arena } = await withObjects();
+    const { upToDate } = observe(arena);
+    await upToDate();
+    arena.gateway.failNext('watch', { status: 429, headers: { 'retry-after': '1' } });
+    arena.gateway.endWatches();
+    await soon('the watch after', () => arena.gateway.requests('watch').length === 3);
+    const [, refused, next] = arena.gateway.requests('watch');
+    expect((next?.at ?? 0) - (refused?.at ?? 0)).toBeGreaterThanOrEqual(1_000);
+  });
+
+  it.each<{ name: string; fault: Fault }>([
+    { name: 'ends at once, in good order', fault: { status: 200 } },
+    { name: 'is forbidden', fault: { status: 403 } },
+    { name: 'expires at once', fault: { status: 410 } },
+  ])('grow while every watch $name', async ({ fault }) => {
+    const { arena } = await withObjects();
+    arena.gateway.fault = ({ kind }) => (kind === 'watch' ? fault : undefined);
+    const limits = { healthyMs: 30_000, firstPauseMs: 40, longestPauseMs: 320 };
+    observe(arena, { limits });
+    await soon('six watches', () => arena.gateway.requests('watch').length >= 6);
+    const instants = arena.gateway.requests('watch').map(({ at }) => at);
+    const gaps = instants.slice(1).map((at, index) => at - (instants[index] ?? at));
+    // The lower ends of 20–40, 40–80, … 160–320.
+    const least = [20, 40, 80, 160, 160];
+    expect(gaps.slice(0, 5).map((gap, index) => gap >= (least[index] ?? 0) - 1)).toEqual(Array(5).fill(true));
+  });
+});
+
+describe('credentials', () => {
+  it('are read again after a 401, as a rotated token needs', async () => {
+    const { arena } = await withObjects();
+    let token = 'old';
+    arena.gateway.fault = ({ headers }) =>
+      headers.authorization === 'Bearer new'
+        ? undefined
+        : { status: 401, body: '{"message":"Unauthorized"}' };
+    const { upToDate, watch, failures } = observe(arena, { credentials: async () => ({ token }) });
+    await soon('a refusal', () => failures.length > 0);
+    token = 'new';
+    await upToDate();
+    expect(failures.every(({ reason }) => reason === 'Unauthorized')).toBe(true);
+    expect(watch.stats.lists).toBe(1);
+  });
+
+  it('that cannot be read now are asked for again later', async () => {
+    const { arena } = await withObjects();
+    let missing = true;
+    const credentials = async () => {
+      if (missing) throw new Error('the file is away');
+      return {};
+    };
+    const { upToDate, failures } = observe(arena, { credentials });
+    await soon('a failure', () => failures.length > 0);
+    missing = false;
+    await upToDate();
+    expect(failures[0]).toMatchObject({
+      reason: 'Unauthorized',
+      message: 'no credentials: the file is away',
+    });
+  });
+});
