@@ -30,6 +30,15 @@ const RESUMED: readonly (Interruption & { readonly said: 'StreamBroken' | 'Strea
     interrupt: (gateway) => gateway.endWatches(),
   },
   {
+    name: 'an end in the middle of a line',
+    reason: 'Cut',
+    said: 'StreamBroken',
+    interrupt: (gateway) => {
+      gateway.inject('{"type":"MODIFIED","object":');
+      gateway.endWatches();
+    },
+  },
+  {
     name: 'silence without a FIN',
     reason: 'Silent',
     said: 'StreamRotated',

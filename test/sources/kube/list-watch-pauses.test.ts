@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { waitUntil } from '../../cluster/waiting.ts';
 import { type Arena, observe } from './arena.ts';
-import type { Fault } from './gateway.ts';
+import type { Fault, Seen } from './gateway.ts';
 import { openModel } from './model-arena.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -9,9 +9,9 @@ vi.setConfig({ testTimeout: 60_000 });
 const soon = (what: string, look: () => boolean) =>
   waitUntil(what, look, { intervalMs: 5, timeoutMs: 30_000 });
 
-async function withObjects(): Promise<{ arena: Arena }> {
+async function withObjects(count = 4): Promise<{ arena: Arena }> {
   const { arena, model } = await openModel();
-  for (const name of ['a', 'b', 'c', 'd']) model.put(name, '1');
+  for (let index = 0; index < count; index++) model.put(`object-${index}`, '1');
   return { arena };
 }
 
@@ -37,13 +37,33 @@ describe('pauses', () => {
     const limits = { healthyMs: 30_000, firstPauseMs: 40, longestPauseMs: 320 };
     observe(arena, { limits });
     await soon('six watches', () => arena.gateway.requests('watch').length >= 6);
-    const instants = arena.gateway.requests('watch').map(({ at }) => at);
-    const gaps = instants.slice(1).map((at, index) => at - (instants[index] ?? at));
-    // The lower ends of 20–40, 40–80, … 160–320.
-    const least = [20, 40, 80, 160, 160];
-    expect(gaps.slice(0, 5).map((gap, index) => gap >= (least[index] ?? 0) - 1)).toEqual(Array(5).fill(true));
+    expect(gapsReached(arena.gateway.requests('watch'), [20, 40, 80, 160, 160])).toBe(true);
+  });
+
+  it('grow while no list gets beyond its first page', async () => {
+    const { arena } = await withObjects(60);
+    arena.gateway.fault = ({ parameters }) => (parameters.has('continue') ? { status: 410 } : undefined);
+    const { upToDate } = observe(arena, { limits: { firstPauseMs: 40, longestPauseMs: 320 } });
+    await upToDate();
+    const first = ({ parameters }: Seen) => !parameters.has('continue') && parameters.get('limit') !== '1';
+    const lists = arena.gateway.requests('list').filter(first);
+    expect(lists.map(({ parameters }) => parameters.get('limit'))).toEqual([
+      '3',
+      '6',
+      '12',
+      '24',
+      '48',
+      '96',
+    ]);
+    expect(gapsReached(lists, [20, 40, 80, 160, 160])).toBe(true);
   });
 });
+
+/** Whether requests are at least so many milliseconds apart: the lower ends of 20–40, 40–80, … 160–320. */
+function gapsReached(requests: readonly Seen[], least: readonly number[]): boolean {
+  // Timers may fire a fraction of a millisecond early.
+  return least.every((ms, index) => (requests[index + 1]?.at ?? 0) - (requests[index]?.at ?? 0) >= ms - 1);
+}
 
 describe('credentials', () => {
   it('are read again after a 401, as a rotated token needs', async () => {

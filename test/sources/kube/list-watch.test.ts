@@ -117,6 +117,9 @@ describe('a watch', () => {
     expect(new Set(timeouts).size).toBeGreaterThan(1);
     expect(new Set(watches.map(({ port }) => port)).size).toBe(watches.length);
     expect(watches.every(({ parameters }) => parameters.get('allowWatchBookmarks') === 'true')).toBe(true);
+    // The server would close idle ones itself, after 5 s.
+    const alone = () => arena.gateway.connections === 1;
+    await waitUntil('the connections of before to be closed', alone, { intervalMs: 5, timeoutMs: 3_000 });
     expect(new Set(watches.map(({ parameters }) => parameters.get('resourceVersion')))).toEqual(
       new Set([String(model.revision)]),
     );
