@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import type { PodRequest } from '../core/plan/decide.ts';
 import { isRecord } from '../core/schema/shape.ts';
 
@@ -38,7 +38,8 @@ export function readReview(body: Buffer): ReviewRequest {
 
 function parse(body: Buffer): unknown {
   try {
-    return JSON.parse(body.toString('utf8'));
+    // Nearly every review is ASCII, which needs no decoding.
+    return JSON.parse(body.toString(isAscii(body) ? 'latin1' : 'utf8'));
   } catch (cause) {
     // V8's message quotes the text around the error, which may be anything, a Secret too.
     throw new ReviewError('the body is not valid JSON', { cause });
