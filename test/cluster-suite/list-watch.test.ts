@@ -88,7 +88,7 @@ function follow<T>(resource: Resource<T>, limits: Partial<WatchLimits> = {}) {
 }
 
 describe('against the real API server', () => {
-  itListsAndWatches(openArena);
+  itListsAndWatches(openArena, false);
 
   it('sees what the server has after some seconds of random faults', async () => {
     const arena = await openArena();

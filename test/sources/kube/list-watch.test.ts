@@ -22,7 +22,7 @@ async function withObjects(
 }
 
 describe('against a model API server', () => {
-  itListsAndWatches(async () => (await openModel()).arena);
+  itListsAndWatches(async () => (await openModel()).arena, true);
 
   it('sees what the server has after a few seconds of random faults', async () => {
     const { arena } = await openModel();
