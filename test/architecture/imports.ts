@@ -19,9 +19,9 @@ export type Sources = ReadonlyMap<string, string>;
  */
 const LAYERS: readonly (readonly string[])[] = [
   ['core'],
-  ['manifest', 'telemetry', 'certs', 'render'],
-  ['world'],
-  ['sources', 'serve'],
+  ['manifest', 'telemetry', 'certs', 'kube', 'render'],
+  ['measure', 'world'],
+  ['publish', 'sources', 'serve'],
   ['settings'],
   ['commands'],
   ['main.ts'],

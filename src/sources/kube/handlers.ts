@@ -1,4 +1,4 @@
-import type { WatchFailure } from './failure.ts';
+import type { WatchFailure } from '../../kube/failure.ts';
 import type { ResourceEvent } from './resource.ts';
 
 /**

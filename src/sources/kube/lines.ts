@@ -1,4 +1,4 @@
-import { WatchFailure } from './failure.ts';
+import { WatchFailure } from '../../kube/failure.ts';
 
 /**
  * The longest line. etcd takes objects of 1.5 MiB (--max-request-bytes), in protobuf; the same as JSON is a few times

@@ -1,9 +1,9 @@
 import { isRecord } from '../../core/schema/shape.ts';
+import type { KubeConnection } from '../../kube/connection.ts';
+import { asFailure, type RestartReason, WatchFailure } from '../../kube/failure.ts';
+import { ask, newAgent, readText } from '../../kube/request.ts';
 import type { Backoff } from './backoff.ts';
-import type { KubeConnection } from './connection.ts';
-import { asFailure, type RestartReason, WatchFailure } from './failure.ts';
 import type { WatchLimits } from './limits.ts';
-import { ask, newAgent, readText } from './request.ts';
 import { acceptOf, pathOf, type RawObject, type Resource } from './resource.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { asError } from '../../core/catalog/errors.ts';
 import { isRecord, isString } from '../../core/schema/shape.ts';
-import { failureOfEvent, WatchFailure } from './failure.ts';
+import { failureOfEvent, WatchFailure } from '../../kube/failure.ts';
 import type { StreamChange, WatchHandlers } from './handlers.ts';
 import { Inventory } from './inventory.ts';
 import { withoutManagedFields } from './managed-fields.ts';

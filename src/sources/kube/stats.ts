@@ -1,4 +1,4 @@
-import { RESTARTS, type RestartReason } from './failure.ts';
+import { RESTARTS, type RestartReason } from '../../kube/failure.ts';
 
 /**
  * What the metrics of one list-watch are made of. Counts are since its start; instants and spans are milliseconds of

@@ -1,14 +1,14 @@
 import type { Agent, IncomingMessage } from 'node:http';
+import type { KubeConnection } from '../../kube/connection.ts';
+import { asFailure, type RestartReason, WatchFailure } from '../../kube/failure.ts';
+import { ask, newAgent } from '../../kube/request.ts';
 import { pause } from '../pause.ts';
 import { Backoff } from './backoff.ts';
-import type { KubeConnection } from './connection.ts';
 import { untilCurrent } from './current.ts';
-import { asFailure, type RestartReason, WatchFailure } from './failure.ts';
 import type { WatchHandlers } from './handlers.ts';
 import { WATCH_LIMITS, type WatchLimits } from './limits.ts';
 import { listAll, Pages } from './pages.ts';
 import { Reception } from './reception.ts';
-import { ask, newAgent } from './request.ts';
 import { acceptOf, pathOf, type Resource } from './resource.ts';
 import { type GrowingStats, newStats, type WatchStats } from './stats.ts';
 import { readWatch } from './watch-stream.ts';

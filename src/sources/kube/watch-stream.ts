@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { WatchFailure } from './failure.ts';
+import { WatchFailure } from '../../kube/failure.ts';
 import { LineReader } from './lines.ts';
 
 export interface WatchStreamOptions {

@@ -194,6 +194,8 @@ function streamDeliveries(history: History, stream: Interruptible): Delivery[] {
   for (const truth of truths) {
     const due = Math.max(previous, truth.t + truth.delay);
     const gap = interruptions.find(({ from, to }) => due > from && truth.t < to);
+    // What a break swallows keeps its place, too: a watch shows nothing of what came after it before the break.
+    previous = due;
     if (gap?.kind === 'break') continue;
     const at = gap !== undefined && due < gap.to ? gap.to : due;
     previous = at;

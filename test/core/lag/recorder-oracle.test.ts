@@ -161,7 +161,7 @@ it('against a truth told late, out of step and with interruptions: nothing inven
       const uids = new Set(history.truths.map(({ uid }) => uid));
       for (const uid of uids) checkPod(uid, oracle, lags);
     }),
-    { numRuns: 600 },
+    { numRuns: 2000 },
   );
   // The histories do contain what they are to test.
   expect(tally.must).toBeGreaterThan(1_000);

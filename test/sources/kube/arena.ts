@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
-import type { KubeConnection } from '../../../src/sources/kube/connection.ts';
-import type { WatchFailure } from '../../../src/sources/kube/failure.ts';
+import type { KubeConnection } from '../../../src/kube/connection.ts';
+import type { WatchFailure } from '../../../src/kube/failure.ts';
 import type { StreamChange } from '../../../src/sources/kube/handlers.ts';
 import type { WatchLimits } from '../../../src/sources/kube/limits.ts';
 import type { RawObject, ResourceEvent } from '../../../src/sources/kube/resource.ts';

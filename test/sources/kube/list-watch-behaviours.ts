@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { RestartReason } from '../../../src/sources/kube/failure.ts';
+import type { RestartReason } from '../../../src/kube/failure.ts';
 import { waitUntil } from '../../cluster/waiting.ts';
 import { type Arena, describeEvent, type Observed, observe } from './arena.ts';
 import type { Fault, Gateway } from './gateway.ts';

@@ -2,8 +2,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
-import { readKubeconfig } from '../../../src/sources/kube/kubeconfig.ts';
-import { emptyDirectory } from '../../commands/linger.ts';
+import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import { emptyDirectory } from '../commands/linger.ts';
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 

@@ -8,10 +8,10 @@ import {
   issueAuthority,
   issueServingCertificate,
   type KeyPair,
-} from '../../../src/certs/issue.ts';
-import { ask, newAgent, readText } from '../../../src/sources/kube/request.ts';
-import { acceptOf, pathOf } from '../../../src/sources/kube/resource.ts';
-import { kubeVersion } from '../../../src/sources/kube/version.ts';
+} from '../../src/certs/issue.ts';
+import { ask, newAgent, readText } from '../../src/kube/request.ts';
+import { kubeVersion } from '../../src/kube/version.ts';
+import { acceptOf, pathOf } from '../../src/sources/kube/resource.ts';
 
 let authority: Authority;
 let pair: KeyPair;

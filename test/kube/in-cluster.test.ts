@@ -1,8 +1,8 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { inClusterConnection } from '../../../src/sources/kube/in-cluster.ts';
-import { emptyDirectory } from '../../commands/linger.ts';
+import { inClusterConnection } from '../../src/kube/in-cluster.ts';
+import { emptyDirectory } from '../commands/linger.ts';
 
 async function serviceAccount(): Promise<string> {
   const directory = await emptyDirectory();

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { asError } from '../../core/catalog/errors.ts';
+import { asError } from '../core/catalog/errors.ts';
 import type { Credentials, KubeConnection } from './connection.ts';
 import { ConnectionError } from './connection-error.ts';
 import {

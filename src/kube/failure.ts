@@ -1,4 +1,4 @@
-import { isRecord } from '../../core/schema/shape.ts';
+import { isRecord } from '../core/schema/shape.ts';
 
 /** Why a list or a watch came to an end and is begun again. The metric's label. */
 export const RESTARTS = {

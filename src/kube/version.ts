@@ -1,4 +1,4 @@
-import { isRecord, isString } from '../../core/schema/shape.ts';
+import { isRecord, isString } from '../core/schema/shape.ts';
 import type { KubeConnection } from './connection.ts';
 import { WatchFailure } from './failure.ts';
 import { ask, newAgent, readText } from './request.ts';

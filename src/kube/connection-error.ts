@@ -1,4 +1,4 @@
-import { UserError } from '../../core/catalog/errors.ts';
+import { UserError } from '../core/catalog/errors.ts';
 import type { ConnectionErrorCode } from './connection.ts';
 
 /**
