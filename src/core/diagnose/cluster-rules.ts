@@ -1,0 +1,105 @@
+import { count, percent, rate, span, thousands } from './amounts.ts';
+import { BATCH_FLAGS, QUEUES, WRITTEN_BY } from './controller-flags.ts';
+import { limiterCure } from './cures.ts';
+import { written } from './evidence.ts';
+import type { Facts } from './facts.ts';
+import { type Finding, finding } from './findings.ts';
+import { SETTLED_SECONDS, STORM_SERVICES, STORM_SHARE } from './thresholds.ts';
+
+/** Rules about how much there is to do, and who does it. */
+
+export function writeStorm(facts: Facts): Finding | undefined {
+  const { controller, cluster, flags } = facts;
+  const { seconds } = controller ?? {};
+  const most = Math.max(STORM_SERVICES, STORM_SHARE * (cluster?.services ?? 0));
+  const stormy = (controller?.queues ?? []).filter(({ depth, depthBefore = 0, adds }) => {
+    const arriving = seconds === undefined ? 0 : adds / seconds;
+    return Math.max(depth, depthBefore) >= most || (adds >= STORM_SERVICES && arriving > flags.qps);
+  });
+  if (stormy.length === 0) return undefined;
+  const deepest = Math.max(...stormy.map(({ depth, depthBefore = 0 }) => Math.max(depth, depthBefore)));
+  const services = cluster?.services === undefined ? '' : ` of ${thousands(cluster.services)}`;
+  return finding(
+    'WriteStorm',
+    `A storm: up to ${thousands(deepest)}${services} Services wait at once to be written as ${written(stormy)}. At ${count(flags.qps, 'write')} a second${flags.known ? '' : ' (if the default)'} that many take ${span(deepest / flags.qps)}, and every pod that is deleted meanwhile stands behind them.`,
+    stormy.map(
+      ({ name, depth, depthBefore, adds }) =>
+        `workqueue_depth{name="${name}"} ${depthBefore === undefined ? '' : `${thousands(depthBefore)} → `}${thousands(depth)}${seconds === undefined ? '' : `; ${rate(adds / seconds)} added`}`,
+    ),
+    [
+      ...limiterCure(
+        facts,
+        stormy.map(({ name }) => name),
+      ),
+      'Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe that depends on one thing, a restart of the controller-manager.',
+      'Rare storms are not worth a longer wait for every pod: faster controllers are the cure.',
+    ],
+  );
+}
+
+export function batchPeriod({ flags }: Facts): Finding | undefined {
+  const delayed = QUEUES.filter((queue) => flags.batchSeconds[queue] > 0);
+  if (delayed.length === 0) return undefined;
+  const delays = delayed.map((queue) => `${WRITTEN_BY[queue]} by ${span(flags.batchSeconds[queue])}`);
+  return finding(
+    'BatchPeriod',
+    `The controller-manager is told to delay ${delays.join(' and ')}, to join changes. Every withdrawal takes that much longer, in calm times too.`,
+    delayed.map((queue) => `${BATCH_FLAGS[queue]}=${flags.batchSeconds[queue]}s`),
+    [
+      ...delayed.map((queue) => `${BATCH_FLAGS[queue]}=0s`),
+      'Where it is there to spare the API server, raise the client’s limits instead, or count the delay into the wait.',
+    ],
+  );
+}
+
+export function leaderChanged({ controller, leader }: Facts): Finding | undefined {
+  const evidence = [
+    ...(controller?.restarted
+      ? ['its counters began anew, or process_start_time_seconds changed, between the scrapes']
+      : []),
+    ...(controller?.ageSeconds !== undefined && controller.ageSeconds < SETTLED_SECONDS
+      ? [`process_start_time_seconds: started ${span(controller.ageSeconds)} ago`]
+      : []),
+    ...(leader !== undefined && leader.ageSeconds < SETTLED_SECONDS
+      ? [
+          `Lease kube-system/kube-controller-manager: ${leader.holder} took over ${span(leader.ageSeconds)} ago, transition ${leader.transitions}`,
+        ]
+      : []),
+  ];
+  if (evidence.length === 0) return undefined;
+  return finding(
+    'LeaderChanged',
+    'The controller-manager has just started or taken over. It lists everything first and then syncs every Service once: withdrawals wait behind that, and what was measured meanwhile says little about calm times.',
+    evidence,
+    [
+      'Look again in a quarter of an hour. If it happens often, find out why it restarts: lost leases are a sign of a slow API server or etcd.',
+    ],
+  );
+}
+
+export function notLeading({ controller }: Facts): Finding | undefined {
+  if (controller?.leading !== false) return undefined;
+  return finding(
+    'NotLeading',
+    'These are the metrics of an instance of the controller-manager that is not the leader. Its queues are empty whatever happens.',
+    ['leader_election_master_status{name="kube-controller-manager"} 0'],
+    [
+      'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: give its metrics.',
+    ],
+  );
+}
+
+export function neverWithdrawn({ cluster }: Facts): Finding | undefined {
+  const never = cluster?.neverWithdrawn;
+  if (never === undefined || never.services === 0) return undefined;
+  const share = cluster?.services ? ` (${percent(never.services / cluster.services)})` : '';
+  const more = never.services > never.examples.length ? ', …' : '';
+  return finding(
+    'NeverWithdrawn',
+    `${count(never.services, 'Service')}${share} with publishNotReadyAddresses: a terminating pod stays ready in their endpoints until it is gone. No controller setting changes that, and no wait is long enough.`,
+    [`spec.publishNotReadyAddresses: ${never.examples.join(', ')}${more}`],
+    [
+      'That is right for peers that find each other (a StatefulSet’s headless Service). Clients should use a second Service without it.',
+    ],
+  );
+}
