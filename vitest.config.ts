@@ -4,6 +4,6 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     // These need a cluster; `npm run test:cluster` runs them.
-    exclude: ['test/cluster/**', 'test/cluster-suite/**'],
+    exclude: ['test/cluster/**', 'test/cluster-suite/**', 'test/scenarios/**'],
   },
 });

@@ -88,7 +88,7 @@ function startWith(paths: StatePaths, binaries: Binaries, extraFlags: ExtraFlags
 }
 
 /** containerd finds its shim by PATH, and all of them find iptables, mount and runc by it. */
-function componentEnvironment(binaries: Binaries): NodeJS.ProcessEnv {
+export function componentEnvironment(binaries: Binaries): NodeJS.ProcessEnv {
   return { PATH: `${binaries.containerdDirectory}:${systemPath()}`, HOME: '/root' };
 }
 

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { ApiClient } from './api.ts';
+import type { ApiServer } from './api-servers.ts';
 import { type CommandOptions, type CommandResult, run } from './command.ts';
 import { type Addresses, accessCluster, type ClusterAccess } from './connection.ts';
 import { type ObjectReference, ResourcePaths, unlessMissing } from './objects.ts';
@@ -7,8 +8,13 @@ import type { ComponentName } from './settings.ts';
 import { type WaitOptions, waitUntil } from './waiting.ts';
 
 export { type ApiAnswer, ApiClient, ApiError, type WatchEvent } from './api.ts';
+export type { ApiServer } from './api-servers.ts';
+export { type AuditEvent, auditPosition, instantOf, readAudit } from './audit.ts';
+export { Balancer } from './balancer.ts';
+export { FakeNode, type FakePod } from './fake-node.ts';
 export { images } from './images.ts';
 export type { ObjectReference } from './objects.ts';
+export { inParallel } from './parallel.ts';
 export { type WaitOptions, WaitTimeout, waitUntil } from './waiting.ts';
 
 /** Any object as the API server answers it, with the parts that every object has. */
@@ -71,6 +77,7 @@ export class Cluster {
   readonly #access: ClusterAccess;
   readonly #paths: ResourcePaths;
   readonly #namespaces = new Set<string>();
+  readonly #apiServers: ApiServer[] = [];
 
   constructor(access: ClusterAccess, api: ApiClient, addresses: Addresses) {
     this.#access = access;
@@ -94,7 +101,7 @@ export class Cluster {
     return this.#access.staticPodDirectory;
   }
 
-  /** JSON lines of audit.k8s.io/v1 about pods; undefined in a cluster that is not ours. */
+  /** JSON lines of audit.k8s.io/v1 about pods, slices and Endpoints; undefined in a cluster that is not ours. */
   get auditLog(): string | undefined {
     return this.#access.auditLog;
   }
@@ -223,8 +230,22 @@ export class Cluster {
     await this.#access.restart(component, flags);
   }
 
+  /**
+   * Starts one more API server on the same etcd, with a port and an audit log of its own; {@link close} stops it.
+   * Throws in a cluster that is not ours.
+   */
+  async startApiServer(flags: readonly string[] = []): Promise<ApiServer> {
+    if (this.#access.startApiServer === undefined)
+      throw new Error('a foreign cluster cannot be given API servers');
+    // The cluster's own is the first.
+    const server = await this.#access.startApiServer(this.#apiServers.length + 2, flags);
+    this.#apiServers.push(server);
+    return server;
+  }
+
   /** Deletes the namespaces that this object made, without waiting for their end, and its connections. */
   async close(): Promise<void> {
+    await Promise.all(this.#apiServers.splice(0).map((server) => server.stop()));
     for (const name of this.#namespaces) {
       await unlessMissing(this.api.call('DELETE', `/api/v1/namespaces/${name}`));
     }

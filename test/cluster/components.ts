@@ -4,8 +4,9 @@ import { network } from './network.ts';
 import type { ComponentName, StatePaths } from './settings.ts';
 
 /** How one component is started and how it is known to work. */
-export interface Component {
-  readonly name: ComponentName;
+export interface Component<Name extends string = ComponentName> {
+  /** Names its record, its log and, for those of Kubernetes, the program. */
+  readonly name: Name;
   readonly argv: readonly string[];
   /** containerd has none: it is asked with ctr. */
   readonly health?: HealthCheck;

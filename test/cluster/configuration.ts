@@ -115,17 +115,26 @@ function cniConfiguration({ name, paths }: ConfigurationInput): object {
   };
 }
 
-/** Who created and deleted which pod, with the audit annotations that webhooks add. */
+/**
+ * Who created and deleted which pod, with the audit annotations that webhooks add; and every endpoint that was ever
+ * written, with the instant: what measurements are held against.
+ */
 function auditPolicy(): object {
+  const writes = ['create', 'update', 'patch', 'delete', 'deletecollection'];
+  const slices = { group: 'discovery.k8s.io', resources: ['endpointslices'] };
   return {
     apiVersion: 'audit.k8s.io/v1',
     kind: 'Policy',
     omitStages: ['RequestReceived'],
     rules: [
+      { level: 'Metadata', verbs: writes, resources: [{ group: '', resources: ['pods', 'pods/eviction'] }] },
+      // A slice is given its name by the API server, so only the answer to its creation says it.
+      { level: 'RequestResponse', verbs: ['create'], resources: [slices], omitManagedFields: true },
       {
-        level: 'Metadata',
-        verbs: ['create', 'update', 'patch', 'delete', 'deletecollection'],
-        resources: [{ group: '', resources: ['pods', 'pods/eviction'] }],
+        level: 'Request',
+        verbs: writes,
+        resources: [{ group: '', resources: ['endpoints'] }, slices],
+        omitManagedFields: true,
       },
       { level: 'None' },
     ],

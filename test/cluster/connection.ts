@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { type ApiConnection, ownConnection } from './api.ts';
+import { type ApiServer, startApiServer } from './api-servers.ts';
 import { ensureBinaries } from './binaries.ts';
 import { importImages, restartComponent, whyNotBooted } from './boot.ts';
 import { eachLine } from './command.ts';
@@ -29,6 +30,8 @@ export interface ClusterAccess {
   readonly staticPodDirectory: string | undefined;
   readonly auditLog: string | undefined;
   readonly restart: ((name: ComponentName, flags: readonly string[]) => Promise<void>) | undefined;
+  /** Starts one more API server on the same etcd; undefined where that is out of reach. */
+  readonly startApiServer: ((number: number, flags: readonly string[]) => Promise<ApiServer>) | undefined;
   /** Makes the images of a docker-archive known to the node; undefined where that is out of reach. */
   readonly importImages: ((archive: Buffer) => Promise<void>) | undefined;
   readonly close: () => void;
@@ -62,6 +65,7 @@ async function accessOwn(settings: ClusterSettings): Promise<ClusterAccess> {
     staticPodDirectory: paths.staticPods,
     auditLog: paths.auditLog,
     restart: (name, flags) => restartComponent(settings, binaries, name, flags),
+    startApiServer: (number, flags) => startApiServer({ settings, binaries, number, flags }),
     importImages: (archive) => importImages(archive, paths, binaries),
     close: () => {},
   };
@@ -99,6 +103,7 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
     staticPodDirectory: undefined,
     auditLog: undefined,
     restart: undefined,
+    startApiServer: undefined,
     importImages: undefined,
     close: () => proxy.kill(),
   };

@@ -35,7 +35,10 @@ export function logFile(paths: StatePaths, component: string): string {
 }
 
 /** What is wrong with a component, or undefined when it works. Runs inside the cluster's network. */
-export async function problemOf(component: Component, paths: StatePaths): Promise<string | undefined> {
+export async function problemOf(
+  component: Component<string>,
+  paths: StatePaths,
+): Promise<string | undefined> {
   const record = readRecord(paths.run, component.name);
   if (record === undefined) return 'was not started';
   if (!isAlive(record)) return 'ended';
@@ -51,7 +54,7 @@ export async function problemOf(component: Component, paths: StatePaths): Promis
 
 /** Waits until a component works. Throws {@link ComponentFailure} as soon as it has ended. */
 export async function waitHealthy(
-  component: Component,
+  component: Component<string>,
   paths: StatePaths,
   options: WaitOptions = {},
 ): Promise<void> {
@@ -72,7 +75,10 @@ export async function waitHealthy(
   }
 }
 
-async function containerdProblem(component: Component, paths: StatePaths): Promise<string | undefined> {
+async function containerdProblem(
+  component: Component<string>,
+  paths: StatePaths,
+): Promise<string | undefined> {
   const ctr = join(component.argv[0] ?? '', '..', 'ctr');
   const argv = [ctr, '--address', paths.containerdSocket, '--connect-timeout', '2s', 'version'];
   const result = await run(argv, { timeoutMs: 5_000 });

@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   test: {
-    include: ['test/cluster/**/*.test.ts', 'test/cluster-suite/**/*.test.ts'],
+    include: ['test/cluster/**/*.test.ts', 'test/cluster-suite/**/*.test.ts', 'test/scenarios/**/*.test.ts'],
     // One cluster, one webhook configuration: files would disturb each other.
     fileParallelism: false,
     // A rolling update with waits and graces takes minutes.

@@ -1,0 +1,128 @@
+import { type AuditEvent, instantOf } from '../../cluster/cluster.ts';
+
+/**
+ * What really happened to endpoints, told by API servers' audit logs alone: no line of it comes from Linger's code.
+ * Instants are milliseconds since the epoch, of the API server's answer to whoever wrote.
+ */
+export interface TrueRemoval {
+  readonly stage: 'EndpointSlice' | 'Endpoints';
+  readonly namespace: string;
+  readonly service: string;
+  readonly pod: string;
+  /** The answer to the deletion of the pod. */
+  readonly start: number;
+  /** The answer to the write that withdrew it; undefined: none did. */
+  readonly end: number | undefined;
+}
+
+/** Which pods an object lists as ready from an instant on. */
+interface Write {
+  readonly group: string;
+  readonly object: string;
+  readonly at: number;
+  readonly ready: ReadonlySet<string>;
+}
+
+interface Target {
+  readonly targetRef?: { readonly kind?: string; readonly name?: string };
+}
+
+interface SliceBody {
+  readonly metadata: { readonly labels?: Readonly<Record<string, string>> };
+  readonly addressType: string;
+  readonly endpoints?: readonly (Target & { readonly conditions?: { readonly ready?: boolean } })[] | null;
+}
+
+interface EndpointsBody {
+  readonly subsets?: readonly { readonly addresses?: readonly Target[] }[] | null;
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+/** The removals of a namespace, in the order of their starts; the events may be of several servers' logs. */
+export function trueRemovals(events: readonly AuditEvent[], namespace: string): readonly TrueRemoval[] {
+  const accepted = events
+    .filter(({ objectRef, responseStatus }) => objectRef.namespace === namespace && succeeded(responseStatus))
+    .sort((a, b) => instantOf(a.stageTimestamp) - instantOf(b.stageTimestamp));
+  const groups = Map.groupBy(writesOf(accepted), ({ group }) => group);
+  return deletions(accepted)
+    .flatMap(({ pod, received, at }) =>
+      [...groups].flatMap(([group, writes]) => {
+        const end = withdrawal(writes, pod, received);
+        if (end === 'notListed') return [];
+        const [stage = '', service = ''] = group.split('/');
+        return [{ stage: stage as TrueRemoval['stage'], namespace, service, pod, start: at, end }];
+      }),
+    )
+    .sort((a, b) => a.start - b.start);
+}
+
+function succeeded(status: AuditEvent['responseStatus']): boolean {
+  return status !== undefined && status.code < 300;
+}
+
+/** The first deletion of each pod: a kubelet's second one, at the end, withdraws nothing. */
+function deletions(events: readonly AuditEvent[]) {
+  const first = new Map<string, { pod: string; received: number; at: number }>();
+  for (const { verb, objectRef, requestReceivedTimestamp, stageTimestamp } of events) {
+    const { resource, subresource, name } = objectRef;
+    if (verb !== 'delete' || resource !== 'pods' || subresource !== undefined || name === undefined) continue;
+    if (first.has(name)) continue;
+    const received = instantOf(requestReceivedTimestamp);
+    first.set(name, { pod: name, received, at: instantOf(stageTimestamp) });
+  }
+  return [...first.values()];
+}
+
+function writesOf(events: readonly AuditEvent[]): readonly Write[] {
+  const groups = new Map<string, string>();
+  return events.flatMap((event) => {
+    const { resource, name } = event.objectRef;
+    if (resource !== 'endpoints' && resource !== 'endpointslices') return [];
+    if (event.verb === 'patch') throw new Error(`a patch of ${resource} ${name}: its result is not logged`);
+    const body = event.verb === 'delete' ? undefined : event.requestObject;
+    const object = `${resource}/${name ?? nameIn(event.responseObject)}`;
+    const group = body === undefined ? groups.get(object) : groupOf(resource, object, body);
+    if (group === undefined) return [];
+    groups.set(object, group);
+    const ready = body === undefined ? NOBODY : readyIn(resource, body);
+    return [{ group, object, at: instantOf(event.stageTimestamp), ready }];
+  });
+}
+
+function nameIn(body: unknown): string {
+  return (body as { metadata: { name?: string } }).metadata.name ?? '';
+}
+
+/** The slices of one Service and address family withdraw a pod together. */
+function groupOf(resource: string, object: string, body: unknown): string {
+  if (resource === 'endpoints') return `Endpoints/${object.split('/')[1]}`;
+  const { metadata, addressType } = body as SliceBody;
+  return `EndpointSlice/${metadata.labels?.['kubernetes.io/service-name']}/${addressType}`;
+}
+
+function readyIn(resource: string, body: unknown): ReadonlySet<string> {
+  const targets: readonly Target[] =
+    resource === 'endpoints'
+      ? ((body as EndpointsBody).subsets ?? []).flatMap(({ addresses = [] }) => addresses)
+      : ((body as SliceBody).endpoints ?? []).filter(({ conditions }) => conditions?.ready !== false);
+  return new Set(
+    targets.flatMap(({ targetRef }) => (targetRef?.kind === 'Pod' ? [targetRef.name ?? ''] : [])),
+  );
+}
+
+/** When the last of a group's objects ceased to list the pod as ready, for the first time after its deletion. */
+function withdrawal(
+  writes: readonly Write[],
+  pod: string,
+  deleted: number,
+): number | undefined | 'notListed' {
+  const listing = new Set<string>();
+  for (const { object, at, ready } of writes) {
+    const before = listing.size > 0;
+    if (ready.has(pod)) listing.add(object);
+    else listing.delete(object);
+    if (before && listing.size === 0 && at >= deleted) return at;
+  }
+  return listing.size > 0 ? undefined : 'notListed';
+}

@@ -1,0 +1,163 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import {
+  type Cluster,
+  FakeNode,
+  type FakePod,
+  type KubernetesObject,
+  openCluster,
+  readAudit,
+  waitUntil,
+} from '../cluster/cluster.ts';
+import { applicationDeployment, type DeploymentObject, isRolledOut } from '../cluster/workloads.ts';
+import { type Agreement, agreement, lagOf, percentileOf } from './support/agreement.ts';
+import { type TrueRemoval, trueRemovals } from './support/endpoint-history.ts';
+import { Measurement } from './support/measurement.ts';
+
+/** What the lags may be off by, in milliseconds. */
+const MEDIAN_MS = 20;
+const P99_MS = 150;
+
+/** Ends further apart than this are not of one withdrawal. */
+const SAME_WITHDRAWAL_MS = 2_000;
+
+/** A Service and how many pods stand behind it. `app` selects one kind of pods, `tier` several. */
+interface Kind {
+  readonly app: string;
+  readonly pods: number;
+}
+
+/** 130 pods are more than one slice lists (100). */
+const KINDS: readonly Kind[] = [
+  { app: 'several-slices', pods: 130 },
+  { app: 'cluster-ip', pods: 40 },
+  { app: 'headless', pods: 30 },
+];
+const REAL_PODS = 12;
+const NEVER_WITHDRAWN = 'never-withdrawn';
+
+let cluster: Cluster;
+let namespace: string;
+let node: FakeNode;
+let measurement: Measurement;
+let pods: readonly FakePod[];
+
+const service = (name: string, selector: object, spec: object = {}) => ({
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: { namespace, name },
+  spec: { selector, ports: [{ port: 80, targetPort: 8080 }], ...spec },
+});
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  if (!cluster.own) return;
+  namespace = await cluster.namespace('truth');
+  node = await FakeNode.start(cluster.api);
+  for (const { app } of KINDS) {
+    await cluster.create(service(app, { app }, app === 'cluster-ip' ? {} : { clusterIP: 'None' }));
+  }
+  await cluster.create(service('real', { app: 'real' }));
+  // The pods of these are in two Services, and some in three.
+  await cluster.create(service('both', { tier: 'both' }));
+  await cluster.create(
+    service(NEVER_WITHDRAWN, { app: 'headless' }, { clusterIP: 'None', publishNotReadyAddresses: true }),
+  );
+  pods = KINDS.flatMap(({ app, pods: count }) =>
+    Array.from({ length: count }, (_, index) => ({
+      namespace,
+      name: `${app}-${index}`,
+      labels: { app, tier: app === 'several-slices' ? 'one' : 'both' },
+    })),
+  );
+  const deployment = applicationDeployment({ namespace, name: 'real', replicas: REAL_PODS });
+  await Promise.all([node.run(pods), cluster.create(deployment)]);
+  await cluster.waitFor<DeploymentObject>(deployment, (object) => isRolledOut(object, REAL_PODS));
+  await waitUntil('all pods to be listed as ready', async () => (await listed()) === expectedListings());
+  measurement = await Measurement.start(await readKubeconfig(cluster.kubeconfig));
+});
+
+afterAll(async () => {
+  await measurement?.stop();
+  await node?.finishAll(namespace);
+  await node?.remove();
+  await cluster?.close();
+});
+
+/** Ready endpoints of all slices. */
+async function listed(): Promise<number> {
+  type Slice = KubernetesObject & { endpoints: { conditions: { ready: boolean } }[] | null };
+  const slices = await cluster.list<Slice>({
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    namespace,
+  });
+  return slices.flatMap(({ endpoints }) => endpoints ?? []).filter(({ conditions }) => conditions.ready)
+    .length;
+}
+
+/** Each pod once, those in `both` and in the Service that withdraws nobody once more. */
+function expectedListings(): number {
+  return pods.length + REAL_PODS + 40 + 30 + 30;
+}
+
+/** In an order in which kinds and Services mix, with more than one at a time now and then. */
+async function terminateAll(): Promise<void> {
+  const real = await cluster.list<KubernetesObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, 'app=real');
+  const every = Math.floor(pods.length / REAL_PODS);
+  const deletions: Promise<unknown>[] = [];
+  for (const [index, pod] of shuffled(pods).entries()) {
+    deletions.push(node.terminate(pod));
+    const { metadata } = (index % every === 0 ? real.pop() : undefined) ?? {};
+    if (metadata !== undefined) {
+      deletions.push(
+        cluster.delete({ apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name: metadata.name } }),
+      );
+    }
+    if (index % 3 !== 0) await sleep(120);
+  }
+  await Promise.all(deletions);
+}
+
+/** 61 is prime, and no number of pods is a multiple of it: every pod comes once. */
+function shuffled<T>(items: readonly T[]): readonly T[] {
+  return items.map((_, index) => items[(index * 61) % items.length] as T);
+}
+
+function report(removals: readonly TrueRemoval[], { pairs, missing, invented }: Agreement): void {
+  const off = pairs.map(({ difference }) => Math.abs(difference));
+  const ms = (value: number) => `${value.toFixed(1)} ms`;
+  const of = (values: readonly number[]) =>
+    `median ${ms(percentileOf(values, 50))}, p99 ${ms(percentileOf(values, 99))}, most ${ms(percentileOf(values, 100))}`;
+  console.log(
+    `${removals.length} removals, ${pairs.length} samples that match, ${missing.length} missing, ${invented.length} invented\n` +
+      `true lag: ${of(removals.map(lagOf))}\n` +
+      `sample against truth: ${of(off)}`,
+  );
+}
+
+it('measures every removal as the API server logs it', { timeout: 240_000 }, async ({ skip }) => {
+  const { auditLog } = cluster;
+  if (auditLog === undefined) return skip('the API server of a foreign cluster writes no log for us');
+  const before = { ...measurement.recorder.discarded };
+  await terminateAll();
+  await waitUntil('every removal to have ended', () => measurement.unresolved(namespace).length === 0);
+  const all = trueRemovals(readAudit(auditLog), namespace);
+  const removals = all.filter((removal) => removal.service !== NEVER_WITHDRAWN);
+  const samples = measurement.samples.filter((sample) => sample.namespace === namespace);
+  const result = agreement(samples, removals, SAME_WITHDRAWAL_MS);
+  report(removals, result);
+
+  expect(new Set(removals.map(({ pod }) => pod)).size).toBe(pods.length + REAL_PODS);
+  expect(removals.length).toBe(2 * (pods.length + REAL_PODS + 70));
+  expect(result.missing).toEqual([]);
+  expect(result.invented).toEqual([]);
+  const { discarded } = measurement.recorder;
+  expect(discarded.NeverWithdrawn - before.NeverWithdrawn).toBe(2 * 30);
+  expect(discarded.Inversion - before.Inversion).toBe(0);
+  expect(discarded.Relisted - before.Relisted).toBe(0);
+  const off = result.pairs.map(({ difference }) => Math.abs(difference));
+  expect(percentileOf(off, 50)).toBeLessThanOrEqual(MEDIAN_MS);
+  expect(percentileOf(off, 99)).toBeLessThanOrEqual(P99_MS);
+});
