@@ -1,0 +1,136 @@
+import { type Cluster, FakeNode, type FakePod, inParallel, waitUntil } from '../cluster/cluster.ts';
+
+interface Member {
+  readonly service: string;
+  /** Stays, and changes its readiness. */
+  readonly pod: FakePod;
+  /** Terminates, in those Services that have one to lose. */
+  readonly victims: FakePod[];
+}
+
+export interface FleetOptions {
+  readonly prefix: string;
+  readonly services: number;
+  /** Pods that may be terminated, spread evenly over the Services. */
+  readonly victims: number;
+}
+
+/** Many headless Services with a pod or two each, on a node that is none: what a storm is made of. */
+export class Fleet {
+  readonly namespace: string;
+  readonly #cluster: Cluster;
+  readonly #node: FakeNode;
+  readonly #members: readonly Member[];
+
+  private constructor(cluster: Cluster, namespace: string, node: FakeNode, members: readonly Member[]) {
+    this.#cluster = cluster;
+    this.namespace = namespace;
+    this.#node = node;
+    this.#members = members;
+  }
+
+  /** Resolves when slices and Endpoints list every pod. */
+  static async start(cluster: Cluster, { prefix, services, victims }: FleetOptions): Promise<Fleet> {
+    const namespace = await cluster.namespace(prefix);
+    const node = await FakeNode.start(cluster.api);
+    const members = membersOf(namespace, services, victims);
+    const fleet = new Fleet(cluster, namespace, node, members);
+    await inParallel(members, ({ service }) =>
+      cluster.api.call('POST', `/api/v1/namespaces/${namespace}/services`, {
+        body: {
+          metadata: { name: service },
+          spec: { clusterIP: 'None', selector: { app: service }, ports: [{ port: 80 }] },
+        },
+      }),
+    );
+    await node.run(members.flatMap(({ pod, victims: more }) => [pod, ...more]));
+    await fleet.settled(services + victims);
+    return fleet;
+  }
+
+  get services(): readonly string[] {
+    return this.#members.map(({ service }) => service);
+  }
+
+  /** Changes the readiness of one pod of every Service. */
+  setReady(ready: boolean): Promise<void> {
+    return this.#node.setReady(
+      this.#members.map(({ pod }) => pod),
+      ready,
+    );
+  }
+
+  /** Changes a label of every Service, which controllers copy to its slices and Endpoints. */
+  async relabel(value: string): Promise<void> {
+    await inParallel(this.#members, ({ service }) =>
+      this.#cluster.api.call('PATCH', `/api/v1/namespaces/${this.namespace}/services/${service}`, {
+        body: { metadata: { labels: { round: value } } },
+        contentType: 'application/merge-patch+json',
+      }),
+    );
+  }
+
+  /** Takes pods that may be terminated, from Services all over the fleet. */
+  takeVictims(count: number): readonly FakePod[] {
+    const rich = this.#members.filter(({ victims }) => victims.length > 0);
+    const step = rich.length / count;
+    return Array.from({ length: count }, (_, index) => {
+      const victim = rich[Math.floor(index * step)]?.victims.pop();
+      if (victim === undefined) throw new Error(`the fleet of ${this.namespace} has too few victims`);
+      return victim;
+    });
+  }
+
+  terminate(pod: FakePod): Promise<void> {
+    return this.#node.terminate(pod);
+  }
+
+  /** Waits until slices and Endpoints list so many pods as ready. */
+  async settled(ready: number, timeoutMs = 600_000): Promise<void> {
+    const look = async () => {
+      const counts = await Promise.all([this.#inSlices(), this.#inEndpoints()]);
+      if (counts.every((count) => count === ready)) return true;
+      throw new Error(`${counts.join(' and ')} of ${ready}`);
+    };
+    await waitUntil('slices and Endpoints to list the fleet', look, { timeoutMs, intervalMs: 1_000 });
+  }
+
+  async remove(): Promise<void> {
+    await this.#node.finishAll(this.namespace);
+    await this.#node.remove();
+  }
+
+  async #inSlices(): Promise<number> {
+    type List = { items: { endpoints: { conditions: { ready: boolean } }[] | null }[] };
+    const path = `/apis/discovery.k8s.io/v1/namespaces/${this.namespace}/endpointslices`;
+    const { items } = await this.#cluster.api.call<List>('GET', path);
+    return items.flatMap(({ endpoints }) => endpoints ?? []).filter(({ conditions }) => conditions.ready)
+      .length;
+  }
+
+  async #inEndpoints(): Promise<number> {
+    type List = { items: { subsets?: { addresses?: unknown[] }[] }[] };
+    const { items } = await this.#cluster.api.call<List>(
+      'GET',
+      `/api/v1/namespaces/${this.namespace}/endpoints`,
+    );
+    return items.flatMap(({ subsets = [] }) => subsets.flatMap(({ addresses = [] }) => addresses)).length;
+  }
+}
+
+function membersOf(namespace: string, services: number, victims: number): readonly Member[] {
+  return Array.from({ length: services }, (_, index) => {
+    const service = `svc-${index}`;
+    const labels = { app: service };
+    const own = Math.floor(((index + 1) * victims) / services) - Math.floor((index * victims) / services);
+    return {
+      service,
+      pod: { namespace, name: `${service}-stays`, labels },
+      victims: Array.from({ length: own }, (_, number) => ({
+        namespace,
+        name: `${service}-victim-${number}`,
+        labels,
+      })),
+    };
+  });
+}

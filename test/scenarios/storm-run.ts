@@ -1,0 +1,119 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LagSample } from '../../src/core/lag/sample.ts';
+import { type AuditEvent, auditPosition, instantOf, readAudit, waitUntil } from '../cluster/cluster.ts';
+import { percentileOf } from '../cluster-suite/support/agreement.ts';
+import { type TrueRemoval, trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
+import type { Measurement } from '../cluster-suite/support/measurement.ts';
+import type { Fleet } from './fleet.ts';
+import { duration } from './table.ts';
+
+/** What the gauges said at an instant (milliseconds since the epoch). */
+export interface Reading {
+  readonly at: number;
+  /** Removals that have begun and not ended. */
+  readonly unresolved: number;
+  /** Milliseconds that the oldest of them has waited. */
+  readonly oldest: number;
+}
+
+export interface StormOptions {
+  readonly fleet: Fleet;
+  readonly measurement: Measurement;
+  readonly auditLog: string;
+  /** Makes controllers rewrite every slice and Endpoints of the fleet. */
+  readonly storm: () => Promise<void>;
+  readonly terminations: number;
+  /** Milliseconds between two. */
+  readonly everyMs: number;
+}
+
+export interface StormOutcome {
+  readonly samples: readonly LagSample[];
+  readonly truth: readonly TrueRemoval[];
+  readonly readings: readonly Reading[];
+  /** Writes of slices and of Endpoints, and the milliseconds from the storm's first cause to the last of them. */
+  readonly writes: Readonly<
+    Record<LagSample['stage'], { readonly count: number; readonly lastedMs: number }>
+  >;
+}
+
+/** Lets a storm break loose, terminates pods meanwhile, and waits until the last of them is withdrawn. */
+export async function runStorm(options: StormOptions): Promise<StormOutcome> {
+  const { fleet, measurement, auditLog, storm, terminations, everyMs } = options;
+  const position = auditPosition(auditLog);
+  const samplesBefore = measurement.samples.length;
+  const begun = Date.now();
+  const gauges = readGauges(measurement, fleet.namespace);
+  await Promise.all([storm(), terminateSteadily(fleet, terminations, everyMs)]);
+  const samples = () =>
+    measurement.samples.slice(samplesBefore).filter(({ namespace }) => namespace === fleet.namespace);
+  await waitUntil('every removal to be sampled', () => samples().length >= 2 * terminations, {
+    timeoutMs: 1_800_000,
+  });
+  const readings = gauges.stop();
+  const writes = await untilCalm(auditLog, position, fleet.namespace);
+  const all = trueRemovals(readAudit(auditLog), fleet.namespace);
+  return {
+    samples: samples(),
+    truth: all.filter(({ start }) => start >= begun),
+    readings,
+    writes: {
+      EndpointSlice: spanOf(writes, 'endpointslices', begun),
+      Endpoints: spanOf(writes, 'endpoints', begun),
+    },
+  };
+}
+
+export function lagsInWords(samples: readonly LagSample[], stage: LagSample['stage']): readonly string[] {
+  const lags = samples.filter((sample) => sample.stage === stage).map(({ lag }) => lag * 1000);
+  return [50, 90, 99, 100].map((percentile) => duration(percentileOf(lags, percentile)));
+}
+
+async function terminateSteadily(fleet: Fleet, count: number, everyMs: number): Promise<void> {
+  const begun = performance.now();
+  const terminating: Promise<void>[] = [];
+  for (const [index, pod] of fleet.takeVictims(count).entries()) {
+    await sleep(Math.max(0, begun + index * everyMs - performance.now()));
+    terminating.push(fleet.terminate(pod));
+  }
+  await Promise.all(terminating);
+}
+
+function readGauges(measurement: Measurement, namespace: string) {
+  const readings: Reading[] = [];
+  const read = () => {
+    const at = measurement.clock();
+    const removals = measurement.unresolved(namespace);
+    const oldest = Math.max(0, ...removals.map(({ since }) => at - since));
+    readings.push({ at, unresolved: removals.length, oldest });
+  };
+  const timer = setInterval(read, 250);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      return readings;
+    },
+  };
+}
+
+/** Waits until nothing has been written for a while. @returns what was */
+async function untilCalm(file: string, position: number, namespace: string): Promise<readonly AuditEvent[]> {
+  const calmMs = 3_000;
+  return waitUntil(
+    'the storm to have passed',
+    () => {
+      const writes = readAudit(file, position).filter(
+        ({ objectRef }) => objectRef.namespace === namespace && objectRef.resource.startsWith('endpoint'),
+      );
+      const last = instantOf(writes.at(-1)?.stageTimestamp ?? '');
+      return Date.now() - last > calmMs ? writes : undefined;
+    },
+    { timeoutMs: 1_800_000, intervalMs: 1_000 },
+  );
+}
+
+function spanOf(writes: readonly AuditEvent[], resource: string, begun: number) {
+  const own = writes.filter(({ objectRef }) => objectRef.resource === resource);
+  const last = Math.max(begun, ...own.map(({ stageTimestamp }) => instantOf(stageTimestamp)));
+  return { count: own.length, lastedMs: last - begun };
+}
