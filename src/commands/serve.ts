@@ -3,19 +3,21 @@ import { type CertificateSource, certificateDirectory } from '../certs/source.ts
 import { adminApp } from '../serve/admin.ts';
 import { admissionApp } from '../serve/admission.ts';
 import { adminServer, close, listen, webhookServer } from '../serve/listen.ts';
+import type { ApiServerAddress } from '../settings/command-line.ts';
 import type { ServeSettings } from '../settings/commands.ts';
 import { watchCertificates } from '../sources/certificate-watch.ts';
 import { createLogger, type Logger } from '../telemetry/logs.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import { type Documents, NO_DOCUMENTS } from '../world/documents.ts';
 import { holdWorld, type WorldHolder } from '../world/world.ts';
+import type { ClusterPart } from './cluster.ts';
+import { connect } from './connect.ts';
 import { greeting } from './greeting.ts';
 import { listenForShutdown } from './shutdown.ts';
 
 export interface ServeContext {
   readonly version: string;
-  /** In a cluster nobody reads a greeting. */
-  readonly inCluster: boolean;
+  readonly apiServer: ApiServerAddress;
   readonly print: (text: string) => void;
 }
 
@@ -48,7 +50,8 @@ export async function serve(settings: ServeSettings, context: ServeContext): Pro
   const shutdown = listenForShutdown(process);
   try {
     await startPolicies(running);
-    return await answerUntilShutdown(running, context, shutdown);
+    const cluster = await startCluster(running, context);
+    return await answerUntilShutdown(running, context, cluster, shutdown);
   } finally {
     ending.abort();
     shutdown.release();
@@ -58,6 +61,7 @@ export async function serve(settings: ServeSettings, context: ServeContext): Pro
 async function answerUntilShutdown(
   running: Running,
   context: ServeContext,
+  cluster: ClusterPart | undefined,
   shutdown: ReturnType<typeof listenForShutdown>,
 ): Promise<number> {
   const { settings, logger, metrics, world, certificates } = running;
@@ -71,17 +75,19 @@ async function answerUntilShutdown(
   });
   const unready = () => {
     if (draining) return 'draining';
-    return certificates.healthy(new Date()) ? undefined : 'the serving certificate has expired';
+    if (!certificates.healthy(new Date())) return 'the serving certificate has expired';
+    return cluster?.unready();
   };
   const webhook = webhookServer(app, await certificates.start(new Date()));
-  const admin = adminServer(adminApp({ unready, metrics }));
+  const admin = adminServer(adminApp({ unready, metrics, estimates: cluster?.estimates }));
   startCertificates(running, (pair) => webhook.setSecureContext(pair));
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
   logger.info({ host: settings.host, port, adminPort, version: context.version }, 'listening');
-  if (!context.inCluster)
+  // In a cluster nobody reads a greeting.
+  if (context.apiServer.host === undefined)
     context.print(
       greeting({ ...settings, port, adminPort, ownAuthority: certificates.get().origin !== 'provided' }),
     );
@@ -101,6 +107,21 @@ async function answerUntilShutdown(
     return 0;
   };
   return Promise.race([drain(), shutdown.forced]);
+}
+
+/** @returns undefined without a cluster: then none of what it takes is loaded */
+async function startCluster(running: Running, { apiServer }: ServeContext): Promise<ClusterPart | undefined> {
+  const { settings, logger, metrics, world, signal } = running;
+  const connection = await connect(settings, apiServer);
+  if ('none' in connection) {
+    // Outside of a cluster that is what everybody expects.
+    if (apiServer.host !== undefined)
+      logger.info({ why: connection.none }, 'no cluster: nothing is read from it, and nothing measured');
+    return undefined;
+  }
+  logger.info({ server: connection.server.href }, 'following the cluster');
+  const { startCluster: start } = await import('./cluster.ts');
+  return start({ connection, syncTimeout: settings.syncTimeout, logger, metrics, world, signal });
 }
 
 async function startPolicies({ settings, logger, metrics, world, signal }: Running): Promise<void> {

@@ -13,12 +13,20 @@ import { type Flags, flagName, resolve, type Values, variableName } from './flag
 
 /** What the user asked for, read and checked. */
 export type Invocation =
-  | { readonly command: 'serve'; readonly settings: ServeSettings; readonly inCluster: boolean }
+  | { readonly command: 'serve'; readonly settings: ServeSettings; readonly apiServer: ApiServerAddress }
   | { readonly command: 'inject'; readonly settings: InjectSettings }
   | { readonly command: 'explain'; readonly settings: ExplainSettings }
   | { readonly command: 'certs'; readonly settings: CertsSettings }
   /** Help or the version was printed, or the usage was wrong and that was said. */
   | { readonly command: 'none'; readonly exitCode: number };
+
+/** Where the kubelet tells a pod its API server is; both absent outside of a cluster. */
+export interface ApiServerAddress {
+  /** KUBERNETES_SERVICE_HOST. */
+  readonly host: string | undefined;
+  /** KUBERNETES_SERVICE_PORT. */
+  readonly port: string | undefined;
+}
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -54,8 +62,11 @@ export function readCommandLine(
 
   const serve = add('serve', 'Serve the admission webhook.', SERVE_FLAGS, environment);
   serve.command.action((written: Written) => {
-    const inCluster = environment.KUBERNETES_SERVICE_HOST !== undefined;
-    invocation = { command: 'serve', settings: serve.settings(written), inCluster };
+    const apiServer = {
+      host: environment.KUBERNETES_SERVICE_HOST,
+      port: environment.KUBERNETES_SERVICE_PORT,
+    };
+    invocation = { command: 'serve', settings: serve.settings(written), apiServer };
   });
   const inject = add(
     'inject',

@@ -11,6 +11,11 @@ const modeLimit = flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy a
 const namespace = flag(text('<name>'), 'default', 'namespace of the objects that name none');
 const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
 
+/** `auto`: where there are credentials; `required`: not without; `off`: not at all. */
+export const CLUSTER_CHOICES = ['auto', 'required', 'off'] as const;
+const kubeconfig = optional(text('<file>'), 'kubeconfig of the cluster; in a pod, its ServiceAccount is used');
+const context = optional(text('<name>'), 'context of the kubeconfig, where not its current one');
+
 export const SERVE_FLAGS = {
   port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
@@ -42,6 +47,18 @@ export const SERVE_FLAGS = {
     probability,
     '0.001',
     'share of answers after which the connection is closed, so that API servers spread over the replicas again',
+  ),
+  cluster: flag(
+    oneOf(CLUSTER_CHOICES),
+    'auto',
+    'whether to read the cluster and measure its lag; auto: where there is a kubeconfig or a ServiceAccount token',
+  ),
+  kubeconfig,
+  context,
+  syncTimeout: flag(
+    seconds,
+    '30s',
+    'how long to stay unready until the cluster has been read; after that, ready with what is known',
   ),
 } as const;
 export type ServeSettings = Values<typeof SERVE_FLAGS>;

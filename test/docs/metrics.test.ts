@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import { DISCARDS } from '../../src/core/lag/discards.ts';
+import { defaultWait } from '../../src/core/plan/default-wait.ts';
+import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
+import { RESTARTS } from '../../src/kube/failure.ts';
+import { Measurement } from '../../src/measure/measurement.ts';
+import { registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { registerWatchMetrics } from '../../src/telemetry/watch-metrics.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 
 /** What the registry's metrics carry beside their declared type. */
@@ -9,11 +16,18 @@ interface Described {
   readonly labelNames: readonly string[];
 }
 
-const registered = createMetrics('0.0.0').registry.getMetricsAsArray() as unknown as readonly Described[];
+const { registry } = createMetrics('0.0.0');
+const clocks = { clock: () => 0, epochSeconds: () => 0 };
+registerWatchMetrics(registry, { watches: {}, synced: () => false, clock: clocks.clock });
+registerLagMetrics(
+  registry,
+  Object.assign(new Measurement(clocks), { defaultWait: () => defaultWait(EMPTY_WORLD) }),
+);
+const registered = registry.getMetricsAsArray() as unknown as readonly Described[];
 const own = registered.filter(({ name }) => name.startsWith('linger_'));
-const documented = tableUnder('docs/metrics.md', 'Metrics');
+const documented = ['Metrics', 'With a cluster'].flatMap((heading) => tableUnder('docs/metrics.md', heading));
 
-test('the table has exactly the metrics of the registry, in its order', () => {
+test('the tables have exactly the metrics of the registry, in its order', () => {
   expect(documented.map((row) => codeOf(row.metric))).toEqual(own.map(({ name }) => name));
 });
 
@@ -28,6 +42,14 @@ test('all others have one of the prefixes that the page names', () => {
   const prefixes = [...read('docs/metrics.md').matchAll(/`(\w+_)\*`/g)].map(([, prefix]) => prefix ?? '');
   const others = registered.filter((metric) => !own.includes(metric));
   expect(others.filter(({ name }) => !prefixes.some((prefix) => name.startsWith(prefix)))).toEqual([]);
+});
+
+test.each([
+  ['Why a watch is begun again', RESTARTS],
+  ['Why a removal gives no sample', DISCARDS],
+])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, reasons) => {
+  const rows = tableUnder('docs/metrics.md', heading);
+  expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));
 });
 
 test.each(PAGES)('%s names no metric that does not exist', (page) => {

@@ -73,6 +73,10 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_LOG_LEVEL',
       'LINGER_DRAIN',
       'LINGER_CONNECTION_CLOSE_PROBABILITY',
+      'LINGER_CLUSTER',
+      'LINGER_KUBECONFIG',
+      'LINGER_CONTEXT',
+      'LINGER_SYNC_TIMEOUT',
     ]);
   });
 
@@ -178,9 +182,12 @@ describe('manifests', () => {
 
 describe('in a cluster', () => {
   it.each([
-    [{ KUBERNETES_SERVICE_HOST: '10.96.0.1' }, true],
-    [{}, false],
-  ])('%j: %s', (environment, inCluster) => {
-    expect(readCommandLine(['serve'], environment, '1')).toMatchObject({ command: 'serve', inCluster });
+    [
+      { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
+      { host: '10.96.0.1', port: '443' },
+    ],
+    [{}, { host: undefined, port: undefined }],
+  ])('%j: %j', (environment, apiServer) => {
+    expect(readCommandLine(['serve'], environment, '1')).toMatchObject({ command: 'serve', apiServer });
   });
 });

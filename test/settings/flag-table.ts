@@ -86,6 +86,24 @@ const SERVE: Record<keyof typeof SERVE_FLAGS, Row> = {
     ],
     refuses: ['', ' ', '-0.1', '1.1', '50%', 'NaN', 'Infinity', '0,5'],
   },
+  cluster: {
+    byDefault: 'auto',
+    reads: [
+      ['required', 'required'],
+      ['OFF', 'off'],
+    ],
+    refuses: ['', 'on', 'true', 'https://10.96.0.1'],
+  },
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  syncTimeout: {
+    byDefault: 30,
+    reads: [
+      ['0s', 0],
+      ['2m', 120],
+    ],
+    refuses: ['', '30', 'never'],
+  },
 };
 const INJECT: Record<keyof typeof INJECT_FLAGS, Row> = {
   policies: TEXT(undefined),

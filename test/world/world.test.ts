@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { fleetOf } from '../../src/core/cluster/fleet.ts';
+import { namespaceRecord } from '../../src/core/cluster/namespaces.ts';
+import { serviceIndex } from '../../src/core/cluster/services.ts';
 import { decide } from '../../src/core/plan/decide.ts';
 import type { World } from '../../src/core/plan/world.ts';
 import { joinDocuments, NO_DOCUMENTS } from '../../src/world/documents.ts';
 import { sortDocuments } from '../../src/world/sort-documents.ts';
 import { holdWorld, withDocuments } from '../../src/world/world.ts';
+import { empiricalDistribution } from '../core/empirical-distribution.ts';
 import { container, creationOf, type JsonObject, pod, podOf } from '../core/sample-pod.ts';
 import { clusterPolicy, consumer, namespace, policy, service } from '../core/sample-world.ts';
 
@@ -174,5 +178,63 @@ describe('the world that is held', () => {
     expect(reasonIn(held.current(), selected)).toBe('inject');
     apply(held, unrelated, consumer({}));
     expect(reasonIn(held.current(), selected)).toBe('NotServing');
+  });
+});
+
+describe('what the cluster says', () => {
+  const files = (...values: JsonObject[]) =>
+    ({ kind: 'documents', documents: documentsOf(...values) }) as const;
+  const services = (...names: string[]) => {
+    const records = names.map((name) => ({
+      namespace: 'shop',
+      name,
+      labels: {},
+      selector: { app: name },
+      externalName: false,
+    }));
+    return { kind: 'services', services: serviceIndex(records, true) } as const;
+  };
+  const namespaces = (annotations: Record<string, string>) => {
+    const shop = namespaceRecord('shop', {}, annotations);
+    return { kind: 'namespaces', namespaces: new Map([['shop', shop]]) } as const;
+  };
+
+  it('of Services is the truth: a namespace without any has none', () => {
+    const held = holdWorld('Enforce');
+    expect(reasonIn(held.current())).toBe('inject');
+    held.apply(services());
+    expect(reasonIn(held.current())).toBe('NotServing');
+  });
+
+  it('wins over the Services and Namespaces of files, whichever comes later', () => {
+    const selected = { ...podOf(container('quiet')), metadata: { name: 'web', labels: { app: 'web' } } };
+    const selecting = service({ selector: { app: 'web' } });
+    const optedOut = namespace({ 'linger.dev/inject': 'false' });
+    const later = holdWorld('Enforce');
+    for (const event of [files(selecting, optedOut), services('other'), namespaces({})]) later.apply(event);
+    const earlier = holdWorld('Enforce');
+    for (const event of [services('other'), namespaces({}), files(selecting, optedOut)]) earlier.apply(event);
+    for (const held of [later, earlier]) expect(reasonIn(held.current(), selected)).toBe('NotServing');
+  });
+
+  it('leaves the policies of files alone, and they leave it alone', () => {
+    const held = holdWorld('Enforce');
+    held.apply(files(clusterPolicy({ mode: 'Off' })));
+    held.apply(namespaces({ 'linger.dev/mode': 'Enforce' }));
+    expect(reasonIn(held.current(), pod())).toBe('inject');
+    held.apply(files());
+    held.apply(namespaces({ 'linger.dev/mode': 'Off' }));
+    expect(reasonIn(held.current(), pod())).toBe('ModeOff');
+  });
+
+  it('of versions and lags counts at once', () => {
+    const held = holdWorld('Enforce');
+    const old = fleetOf('v1.29.0', [{ kubeletVersion: 'v1.28.1', virtual: false }]);
+    held.apply({ kind: 'fleet', fleet: old });
+    const lag = empiricalDistribution(Array<number>(1_000).fill(4), 2 * 86_400);
+    held.apply({ kind: 'lags', lags: { planned: () => lag } });
+    expect(decide(creationOf(pod()), held.current())).toMatchObject({
+      plan: { hook: 'Exec', why: 'measured', wait: 10 },
+    });
   });
 });

@@ -1,6 +1,7 @@
 /** Why a removal gave no sample. Each removal is counted under one reason at most. */
 export const DISCARDS = {
-  Reconnect: 'The watch of the pods or of the object was interrupted while the removal was under way.',
+  Reconnect:
+    'The watch of the pods, of the object or of the Services was interrupted while the removal was under way.',
   Inversion: 'The withdrawal showed more than 250 ms before the termination did.',
   NeverWithdrawn: 'The Service has publishNotReadyAddresses: it lists a terminating pod until it is gone.',
   OverCapacity: 'The Endpoints object is truncated at 1,000 addresses, so a missing pod says nothing.',

@@ -1,5 +1,6 @@
+import { ANNOTATION_PREFIX } from '../../core/catalog/vocabulary.ts';
 import { type NamespaceRecord, namespaceRecord } from '../../core/cluster/namespaces.ts';
-import { NO_LABELS } from '../../core/cluster/selector.ts';
+import { type Labels, NO_LABELS } from '../../core/cluster/selector.ts';
 import type { RawObject, Resource } from './resource.ts';
 
 export function namespacesResource(): Resource<NamespaceRecord> {
@@ -8,5 +9,11 @@ export function namespacesResource(): Resource<NamespaceRecord> {
 
 export function projectNamespace({ metadata }: RawObject): NamespaceRecord {
   const { name, labels = NO_LABELS, annotations = NO_LABELS } = metadata;
-  return namespaceRecord(name, labels, annotations);
+  return namespaceRecord(name, labels, ours(annotations));
+}
+
+/** Only what a decision reads is kept: the others' may be as long as kubectl's last-applied-configuration. */
+function ours(annotations: Labels): Labels {
+  const entries = Object.entries(annotations).filter(([key]) => key.startsWith(ANNOTATION_PREFIX));
+  return entries.length === 0 ? NO_LABELS : Object.fromEntries(entries);
 }

@@ -1,0 +1,146 @@
+import type { DiscardCounts } from '../core/lag/discards.ts';
+import { type LagSource, NONE_YET } from '../core/lag/distribution.ts';
+import type { MeasuredLag } from '../core/lag/estimate.ts';
+import { LagEstimator } from '../core/lag/estimator.ts';
+import type { ClusterEvent } from '../core/lag/events.ts';
+import { NOTHING_PLANNED, nextPlanned, type PlannedTable } from '../core/lag/planned.ts';
+import { plannedLags } from '../core/lag/published.ts';
+import { LagRecorder } from '../core/lag/recorder.ts';
+import type { LagSample } from '../core/lag/sample.ts';
+import { type WaitingByStage, type WaitingService, waitingByService, waitingByStage } from './unresolved.ts';
+
+export interface MeasurementClocks {
+  /** Monotonic milliseconds: the clock of the events' instants. */
+  readonly clock: () => number;
+  /** Seconds since the Unix epoch: slices of several replicas and lives must be the same. */
+  readonly epochSeconds: () => number;
+}
+
+/**
+ * Everything that is measured: events of the watches go in; samples, estimates and the planned lags come out. It is
+ * the only one to change them, and does so synchronously.
+ */
+export class Measurement {
+  readonly #clocks: MeasurementClocks;
+  readonly #recorder = new LagRecorder();
+  readonly #estimator = new LagEstimator();
+  readonly #listeners = new Set<(sample: LagSample) => void>();
+  #table: PlannedTable = NOTHING_PLANNED;
+  #lags: LagSource = NONE_YET;
+  /** Whether the estimate knows more than what the table was made of. */
+  #fresh = false;
+  /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
+  #servicesInDoubt = true;
+  #inDoubt = 0;
+
+  constructor(clocks: MeasurementClocks) {
+    this.#clocks = clocks;
+  }
+
+  /** Takes in what a watch has told, and tells the listeners of the samples that it made. */
+  apply(event: ClusterEvent): void {
+    if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
+    const samples = this.#recorder.apply(event);
+    if (samples.length === 0) return;
+    if (this.#servicesInDoubt) {
+      this.#inDoubt += samples.length;
+      return;
+    }
+    const now = this.#clocks.epochSeconds();
+    for (const sample of samples) {
+      this.#estimator.record(sample, now);
+      for (const listener of this.#listeners) listener(sample);
+    }
+    this.#fresh = true;
+  }
+
+  /** @returns what to call to hear no more */
+  onSample(listener: (sample: LagSample) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  unresolved(): WaitingByStage {
+    return waitingByStage(this.#recorder.unresolved(), this.#clocks.clock());
+  }
+
+  unresolvedServices(most: number): readonly WaitingService[] {
+    return waitingByService(this.#recorder.unresolved(), this.#clocks.clock(), most);
+  }
+
+  /** The lag of the last minutes with what is unresolved, of a namespace or (undefined) of the cluster. */
+  now(namespace?: string): MeasuredLag | undefined {
+    return this.#estimator.now(namespace, this.#clocks.clock(), this.#recorder.unresolved());
+  }
+
+  /** The week's lag before smoothing, by stage. Takes some milliseconds. */
+  week(namespace?: string): MeasuredLag | undefined {
+    return this.#estimator.measured(namespace, this.#clocks.epochSeconds());
+  }
+
+  get table(): PlannedTable {
+    return this.#table;
+  }
+
+  /** What decisions read: the planned lags. Another one after each change of the table. */
+  lags(): LagSource {
+    return this.#lags;
+  }
+
+  /**
+   * The leader's step, or that of a replica alone: the planned lags follow what has been measured. It blocks for up to
+   * 0.2 s in a large cluster, and does nothing where no sample has come since the last one.
+   */
+  replan(epochSeconds: number): PlannedTable {
+    if (this.#fresh) {
+      this.#fresh = false;
+      this.#take(nextPlanned(this.#table, this.#estimator.candidates(epochSeconds), epochSeconds));
+    }
+    return this.#table;
+  }
+
+  /** A follower's: the leader's table is in force. */
+  adopt(table: PlannedTable): void {
+    this.#take(table);
+    // Should it lead one day, its own samples are news to that table.
+    this.#fresh = true;
+  }
+
+  /** The histories as JSON text of at most so many characters; see the estimator. Blocks for up to 0.2 s. */
+  snapshot(characters: number, epochSeconds: number): string {
+    return this.#estimator.snapshotWithin(characters, epochSeconds);
+  }
+
+  /** Takes in an earlier life's histories. @returns false, and nothing is changed, for what is no snapshot */
+  restore(json: unknown, epochSeconds: number): boolean {
+    const taken = this.#estimator.restore(json, epochSeconds);
+    this.#fresh ||= taken;
+    return taken;
+  }
+
+  /** How many removals gave no sample, by reason. */
+  get discarded(): DiscardCounts {
+    const { discarded } = this.#recorder;
+    return { ...discarded, Reconnect: discarded.Reconnect + this.#inDoubt };
+  }
+
+  /** How much is held, for gauges. */
+  get size(): LagRecorder['size'] {
+    return this.#recorder.size;
+  }
+
+  get estimatorBytes(): number {
+    return this.#estimator.bytes;
+  }
+
+  #take(table: PlannedTable): void {
+    if (table === this.#table) return;
+    this.#table = table;
+    this.#lags = plannedLags(table);
+  }
+
+  #trustServices(change: ClusterEvent['type']): void {
+    if (change === 'StreamBroken' || change === 'ListBegins') this.#servicesInDoubt = true;
+    if (change === 'StreamCurrent') this.#servicesInDoubt = false;
+  }
+}

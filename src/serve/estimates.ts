@@ -1,0 +1,98 @@
+import { estimateOf, type MeasuredLag } from '../core/lag/estimate.ts';
+import type { PlannedRow } from '../core/lag/planned.ts';
+import { plannedLag } from '../core/lag/published.ts';
+import type { WaitChoice } from '../core/plan/wait.ts';
+import type { Measurement } from '../measure/measurement.ts';
+
+/** One list-watch, as far as the page shows it. Instants are milliseconds of a monotonic clock. */
+export interface ShownWatch {
+  readonly state: string;
+  readonly current: boolean;
+  readonly objects: number;
+  readonly lists: number;
+  readonly lastEventAt: number | undefined;
+  readonly restarts: Readonly<Record<string, number>>;
+  readonly stalls: number;
+  readonly handlerErrors: number;
+}
+
+export interface EstimatesSource {
+  readonly measurement: Measurement;
+  readonly watches: Readonly<Record<string, ShownWatch>>;
+  readonly synced: boolean;
+  readonly defaultWait: WaitChoice;
+  /** Of the watches' instants. */
+  readonly clock: () => number;
+}
+
+/** Enough to see which team to call. */
+const SERVICES_SHOWN = 10;
+
+const PERCENTILES = [50, 90, 99] as const;
+
+/**
+ * Everything about the measurement on one page, for people: what waits are planned with, what the lag is now, what has
+ * not been withdrawn yet, and whether the watches are well. Seconds throughout; null where nothing is known.
+ */
+export function estimatesPage(source: EstimatesSource): unknown {
+  const { measurement, synced, watches, clock } = source;
+  const { table } = measurement;
+  return {
+    synced,
+    defaultWait: shownWait(source.defaultWait),
+    planned: {
+      cluster: table.cluster === undefined ? null : shownRow(table.cluster),
+      namespaces: Object.fromEntries([...table.namespaces].map(([name, row]) => [name, shownRow(row)])),
+    },
+    now: shownLag(measurement.now()),
+    week: shownLag(measurement.week()),
+    unresolved: {
+      byStage: measurement.unresolved(),
+      oldest: measurement.unresolvedServices(SERVICES_SHOWN),
+    },
+    discarded: measurement.discarded,
+    watches: Object.fromEntries(
+      Object.entries(watches).map(([resource, watch]) => [resource, shownWatch(watch, clock())]),
+    ),
+  };
+}
+
+function shownWait({ seconds, why, origin, lag }: WaitChoice): unknown {
+  return { seconds, why, origin, coverage: lag?.coverage(seconds) ?? null };
+}
+
+function shownRow(row: PlannedRow): unknown {
+  const { samples, historySeconds, latest } = row;
+  const latestSample = new Date(latest * 1000).toISOString();
+  return { samples, historySeconds, latestSample, ...percentilesOf(plannedLag(row)) };
+}
+
+function shownLag(lag: MeasuredLag | undefined): unknown {
+  if (lag === undefined) return null;
+  const { samples, historySeconds, stages } = lag;
+  const byStage = stages.map(({ stage, samples: count, density }) => [
+    stage,
+    { samples: count, ...percentilesOf({ ...lag, density }) },
+  ]);
+  return { samples, historySeconds, ...percentilesOf(lag), stages: Object.fromEntries(byStage) as unknown };
+}
+
+function percentilesOf(lag: MeasuredLag): Readonly<Record<string, number>> {
+  return Object.fromEntries(
+    PERCENTILES.map((percentile) => [`p${percentile}`, estimateOf(lag, percentile).value]),
+  );
+}
+
+function shownWatch({ lastEventAt, restarts, ...watch }: ShownWatch, now: number): unknown {
+  const { state, current, objects, lists, stalls, handlerErrors } = watch;
+  return {
+    state,
+    current,
+    objects,
+    lists,
+    lastEventAgeSeconds: lastEventAt === undefined ? null : (now - lastEventAt) / 1000,
+    restarts: Object.fromEntries(Object.entries(restarts).filter(([, count]) => count > 0)),
+    stalls,
+    handlerErrors,
+  };
+}

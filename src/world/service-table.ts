@@ -1,0 +1,67 @@
+import type { Labels } from '../core/cluster/selector.ts';
+import type { ServiceIndex, ServiceRecord } from '../core/cluster/services.ts';
+
+/**
+ * The cluster's Services as they change one by one, and an immutable index of them whenever one is asked for.
+ * An index shares with the one before it every namespace that has not changed, so it costs a copy of the outer map
+ * (a millisecond for 13,000 namespaces) and the lists of the namespaces that have: not one entry for each Service.
+ */
+export class ServiceTable {
+  readonly #services = new Map<string, Map<string, ServiceRecord>>();
+  readonly #changed = new Set<string>();
+  #lists = new Map<string, readonly ServiceRecord[]>();
+
+  /** @returns whether it says anything new: most changes of a Service are to its status or annotations */
+  put(service: ServiceRecord): boolean {
+    const { namespace, name } = service;
+    let services = this.#services.get(namespace);
+    if (services === undefined) {
+      services = new Map();
+      this.#services.set(namespace, services);
+    }
+    const before = services.get(name);
+    if (before !== undefined && saysTheSame(before, service)) return false;
+    services.set(name, service);
+    this.#changed.add(namespace);
+    return true;
+  }
+
+  /** @returns whether it was here */
+  delete(namespace: string, name: string): boolean {
+    const services = this.#services.get(namespace);
+    if (services?.delete(name) !== true) return false;
+    if (services.size === 0) this.#services.delete(namespace);
+    this.#changed.add(namespace);
+    return true;
+  }
+
+  /** Complete: to be asked for once every Service has been put. */
+  index(): ServiceIndex {
+    if (this.#changed.size > 0) {
+      const lists = new Map(this.#lists);
+      for (const namespace of this.#changed) {
+        const services = this.#services.get(namespace);
+        if (services === undefined) lists.delete(namespace);
+        else lists.set(namespace, [...services.values()]);
+      }
+      this.#changed.clear();
+      this.#lists = lists;
+    }
+    return { complete: true, byNamespace: this.#lists };
+  }
+}
+
+function saysTheSame(a: ServiceRecord, b: ServiceRecord): boolean {
+  return (
+    a.externalName === b.externalName && sameLabels(a.labels, b.labels) && sameLabels(a.selector, b.selector)
+  );
+}
+
+/** Whether two sets of labels are the same; absent is not the same as empty. */
+export function sameLabels(a: Labels | undefined, b: Labels | undefined): boolean {
+  if (a === b) return true;
+  if (a === undefined || b === undefined) return false;
+  const keys = Object.keys(a);
+  if (keys.length !== Object.keys(b).length) return false;
+  return keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);
+}
