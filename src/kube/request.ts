@@ -4,8 +4,11 @@ import type { Credentials, KubeConnection } from './connection.ts';
 import { failureOfStatus, WatchFailure } from './failure.ts';
 
 export interface KubeRequest {
+  /** Default: GET. */
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH';
   /** Path and query, such as `/api/v1/pods?limit=500`. */
   readonly path: string;
+  readonly body?: { readonly contentType: string; readonly text: string };
   readonly accept?: string;
   readonly agent: http.Agent;
   readonly signal: AbortSignal;
@@ -33,14 +36,27 @@ export function newAgent({ server }: KubeConnection): http.Agent {
  * @throws WatchFailure for any other status, or when no answer comes; the signal's reason once that has aborted
  */
 export async function ask(connection: KubeConnection, request: KubeRequest): Promise<http.IncomingMessage> {
-  const credentials = await readCredentials(connection);
-  request.signal.throwIfAborted();
-  const response = await answerTo(connection, credentials, request);
+  const response = await exchange(connection, request);
   const { statusCode = 0, headers } = response;
   if (statusCode === 200) return response;
   const body = await readText(response, MOST_OF_A_REFUSAL, request.answerMs).catch(() => '');
   request.signal.throwIfAborted();
   throw failureOfStatus(statusCode, body, headers['retry-after']);
+}
+
+/**
+ * Asks, and resolves once an answer of whatever status has begun. The caller reads it or destroys it.
+ * @throws WatchFailure when no answer comes; the signal's reason once that has aborted
+ */
+export async function exchange(
+  connection: KubeConnection,
+  request: KubeRequest,
+): Promise<http.IncomingMessage> {
+  const credentials = await readCredentials(connection);
+  request.signal.throwIfAborted();
+  const response = await answerTo(connection, credentials, request);
+  if (response.statusCode === 401) connection.refused?.(credentials);
+  return response;
 }
 
 /**
@@ -83,24 +99,22 @@ async function readCredentials(connection: KubeConnection): Promise<Credentials>
 
 function answerTo(
   connection: KubeConnection,
-  { ca, certificate, key, token }: Credentials,
-  { path, accept = 'application/json', agent, signal, answerMs }: KubeRequest,
+  credentials: Credentials,
+  { method = 'GET', path, body, accept = 'application/json', agent, signal, answerMs }: KubeRequest,
 ): Promise<http.IncomingMessage> {
-  const { server, serverName, insecure } = connection;
+  const { server } = connection;
+  const { token } = credentials;
   const prefix = server.pathname.replace(/\/$/, '');
   const authorization = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  const tls = {
-    ca,
-    cert: certificate,
-    key,
-    rejectUnauthorized: insecure !== true,
-    ...(serverName === undefined ? {} : { servername: serverName }),
-  };
-  const options = { agent, signal, headers: { accept, ...authorization, 'user-agent': 'linger' } };
+  const content = body === undefined ? {} : { 'content-type': body.contentType };
+  const headers = { accept, ...authorization, ...content, 'user-agent': 'linger' };
+  const options = { method, agent, signal, headers };
   const target = new URL(prefix + path, server);
   return new Promise((resolve, reject) => {
     const request =
-      server.protocol === 'http:' ? http.get(target, options) : https.get(target, { ...options, ...tls });
+      server.protocol === 'http:'
+        ? http.request(target, options)
+        : https.request(target, { ...options, ...tlsOf(connection, credentials) });
     request.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
     // A timer of our own: those of sockets run only once there is a connection.
     const late = () => request.destroy(new Error(`no answer within ${answerMs} ms`));
@@ -114,7 +128,19 @@ function answerTo(
       if (signal.aborted) reject(signal.reason);
       else reject(new WatchFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
     });
+    // Given whole, so that its length is in the headers.
+    request.end(body?.text);
   });
+}
+
+function tlsOf({ serverName, insecure }: KubeConnection, { ca, certificate, key }: Credentials) {
+  return {
+    ca,
+    cert: certificate,
+    key,
+    rejectUnauthorized: insecure !== true,
+    ...(serverName === undefined ? {} : { servername: serverName }),
+  };
 }
 
 /** A failed connection to several addresses is an AggregateError without a message of its own. */
