@@ -1,7 +1,6 @@
 import { meanOf, type QueueActivity } from './controller-activity.ts';
 import type { Facts } from './facts.ts';
 import {
-  ALL_BUSY,
   BACKLOG_WITHOUT_RATE,
   LASTING_BACKLOG,
   SHORT_DRAIN_SECONDS,
@@ -12,8 +11,9 @@ import {
 
 /**
  * What holds a queue up. `limiter`: the client waits for its own rate limiter; `limiter?`: its metrics are not there,
- * but its rate is just the limit; `workers`: all are busy, and not with waiting for the limiter; `stuck`: one of them
- * does not come back.
+ * but its rate is just the limit; `workers`: a queue hands out as soon as a worker is free, so where Services wait, and
+ * not for the limiter, all workers were busy meanwhile; `stuck`: one of them does not come back; `unknown`: nothing came
+ * out of the queue, or there is but one scrape.
  */
 export type Bottleneck = 'limiter' | 'limiter?' | 'stuck' | 'workers' | 'unknown';
 
@@ -23,8 +23,7 @@ export function bottleneckOf(queue: QueueActivity, facts: Facts): Bottleneck | u
   if (!isBehind(queue, facts)) return undefined;
   if (limiterHolds(facts)) return 'limiter';
   if (facts.controller?.limiter === undefined && goesAtTheLimit(queue, facts)) return 'limiter?';
-  if (allBusy(queue, facts)) return 'workers';
-  return 'unknown';
+  return facts.controller?.seconds !== undefined && queue.done > 0 ? 'workers' : 'unknown';
 }
 
 /** The queues that are held up in this way. */
@@ -67,8 +66,4 @@ function goesAtTheLimit(queue: QueueActivity, { controller, flags }: Facts): boo
   if (controller?.seconds === undefined) return false;
   const rate = queue.done / controller.seconds;
   return rate >= 0.8 * flags.qps && rate <= 1.2 * flags.qps;
-}
-
-function allBusy(queue: QueueActivity, { flags }: Facts): boolean {
-  return queue.busyWorkers !== undefined && queue.busyWorkers >= ALL_BUSY * flags.workers[queue.name];
 }

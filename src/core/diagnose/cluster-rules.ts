@@ -1,40 +1,52 @@
 import { count, percent, rate, span, thousands } from './amounts.ts';
+import type { QueueActivity } from './controller-activity.ts';
 import { BATCH_FLAGS, QUEUES, WRITTEN_BY } from './controller-flags.ts';
 import { limiterCure } from './cures.ts';
-import { written } from './evidence.ts';
+import { queueEvidence, written } from './evidence.ts';
 import type { Facts } from './facts.ts';
 import { type Finding, finding } from './findings.ts';
 import { SETTLED_SECONDS, STORM_SERVICES, STORM_SHARE } from './thresholds.ts';
 
 /** Rules about how much there is to do, and who does it. */
 
-export function writeStorm(facts: Facts): Finding | undefined {
-  const { controller, cluster, flags } = facts;
-  const { seconds } = controller ?? {};
-  const most = Math.max(STORM_SERVICES, STORM_SHARE * (cluster?.services ?? 0));
-  const stormy = (controller?.queues ?? []).filter(({ depth, depthBefore = 0, adds }) => {
-    const arriving = seconds === undefined ? 0 : adds / seconds;
-    return Math.max(depth, depthBefore) >= most || (adds >= STORM_SERVICES && arriving > flags.qps);
-  });
+export function writeStorm(facts: Facts, found: readonly Finding[]): Finding | undefined {
+  const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
   if (stormy.length === 0) return undefined;
-  const deepest = Math.max(...stormy.map(({ depth, depthBefore = 0 }) => Math.max(depth, depthBefore)));
-  const services = cluster?.services === undefined ? '' : ` of ${thousands(cluster.services)}`;
+  const names = stormy.map(({ name }) => name);
   return finding(
     'WriteStorm',
-    `A storm: up to ${thousands(deepest)}${services} Services wait at once to be written as ${written(stormy)}. At ${count(flags.qps, 'write')} a second${flags.known ? '' : ' (if the default)'} that many take ${span(deepest / flags.qps)}, and every pod that is deleted meanwhile stands behind them.`,
-    stormy.map(
-      ({ name, depth, depthBefore, adds }) =>
-        `workqueue_depth{name="${name}"} ${depthBefore === undefined ? '' : `${thousands(depthBefore)} → `}${thousands(depth)}${seconds === undefined ? '' : `; ${rate(adds / seconds)} added`}`,
-    ),
+    `A storm: ${stormInWords(stormy, facts)} Every pod that is deleted meanwhile stands behind them.`,
+    stormy.flatMap((queue) => queueEvidence(queue, facts).slice(0, 1)),
     [
-      ...limiterCure(
-        facts,
-        stormy.map(({ name }) => name),
-      ),
+      // What holds the queue up was found before this, and its cure with it.
+      ...(found.length > 0 ? [] : limiterCure(facts, names)),
       'Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe that depends on one thing, a restart of the controller-manager.',
       'Rare storms are not worth a longer wait for every pod: faster controllers are the cure.',
     ],
   );
+}
+
+function isStormy(queue: QueueActivity, { controller, cluster, flags }: Facts): boolean {
+  if (deepestOf(queue) >= Math.max(STORM_SERVICES, STORM_SHARE * (cluster?.services ?? 0))) return true;
+  const { name, adds } = queue;
+  // Whatever is written to Endpoints comes by in the mirroring queue, and is mostly none of its business.
+  if (controller?.seconds === undefined || name === 'endpoint_slice_mirroring') return false;
+  return adds >= STORM_SERVICES && adds / controller.seconds > flags.qps;
+}
+
+function stormInWords(stormy: readonly QueueActivity[], { controller, cluster, flags }: Facts): string {
+  const deepest = Math.max(...stormy.map(deepestOf));
+  const limit = `${count(flags.qps, 'write')} a second${flags.known ? '' : ' (if the default)'}`;
+  if (deepest < STORM_SERVICES) {
+    const arriving = Math.max(...stormy.map(({ adds }) => adds)) / (controller?.seconds ?? 1);
+    return `${rate(arriving)} Services come in to be written as ${written(stormy)}, and the limit is ${limit}.`;
+  }
+  const services = cluster?.services === undefined ? '' : ` of ${thousands(cluster.services)}`;
+  return `up to ${thousands(deepest)}${services} Services wait at once to be written as ${written(stormy)}. At ${limit} that many take ${span(deepest / flags.qps)}.`;
+}
+
+function deepestOf({ depth, depthBefore = 0 }: QueueActivity): number {
+  return Math.max(depth, depthBefore);
 }
 
 export function batchPeriod({ flags }: Facts): Finding | undefined {

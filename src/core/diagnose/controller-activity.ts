@@ -43,7 +43,10 @@ export interface ControllerActivity {
   /** Writes and their waits for the client's own limiter. */
   readonly limiter: Tally | undefined;
   readonly limiterLife: Tally | undefined;
-  /** Writes and the API server's time for them, without the wait for the limiter. */
+  /**
+   * Writes and the API server's time for them, without the wait for the limiter. `overSecond` is 0 where they waited for
+   * that: there it cannot be told.
+   */
   readonly server: Tally | undefined;
   readonly answers: Answers | undefined;
   readonly failedSyncs: number | undefined;
@@ -106,11 +109,17 @@ function difference(before: Tally | undefined, after: Tally | undefined): Tally 
   return { count: since('count'), sum: since('sum'), overSecond: since('overSecond') };
 }
 
+/** From here on, whether a request took over a second tells of the limiter as much as of the API server. */
+const LIMITER_MATTERS_SECONDS = 0.01;
+
 function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined): Tally | undefined {
   if (requests === undefined) return undefined;
-  // How many took over a second without the limiter's part cannot be told once it took its part.
-  const overSecond = Math.max(0, requests.overSecond - (limiter?.overSecond ?? 0));
-  return { count: requests.count, sum: Math.max(0, requests.sum - (limiter?.sum ?? 0)), overSecond };
+  const matters = (meanOf(limiter) ?? 0) >= LIMITER_MATTERS_SECONDS;
+  return {
+    count: requests.count,
+    sum: Math.max(0, requests.sum - (limiter?.sum ?? 0)),
+    overSecond: matters ? 0 : requests.overSecond,
+  };
 }
 
 function answersSince(before: Answers | undefined, after: Answers): Answers {

@@ -37,19 +37,16 @@ export function clientThrottled(facts: Facts): Finding | undefined {
 export function tooFewWorkers(facts: Facts): Finding | undefined {
   const held = heldUpBy(facts, 'workers');
   if (held.length === 0) return undefined;
-  const { controller, flags } = facts;
-  const busy = held.map(
-    ({ name, busyWorkers = 0 }) =>
-      `${busyWorkers.toFixed(1)} of ${flags.workers[name]} workers${flags.known ? '' : ' (if the default)'} were busy with ${WRITTEN_BY[name]}`,
-  );
+  const { flags } = facts;
+  const busy = held.map(({ name, meanWorkSeconds = 0 }) => {
+    const workers = `${count(flags.workers[name], 'worker')}${flags.known ? '' : ' (if the default)'}`;
+    return `${workers} for ${WRITTEN_BY[name]} with ${span(meanWorkSeconds)} for each Service`;
+  });
   return finding(
     'TooFewWorkers',
-    `${written(held)} are withdrawn late because ${busy.join(' and ')}, and not with waiting for a rate limit. ${waitOfNext(held, facts)}`.trimEnd(),
+    `${written(held)} are withdrawn late because all workers are busy: ${busy.join(', ')}. They do not wait for a rate limit. ${waitOfNext(held, facts)}`.trimEnd(),
     [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
-    held.flatMap((queue) => {
-      const addsPerSecond = queue.adds / (controller?.seconds ?? Number.POSITIVE_INFINITY);
-      return workerCure(queue.name, addsPerSecond * (queue.meanWorkSeconds ?? 0), facts);
-    }),
+    [...new Set(held.flatMap((queue) => workerCure(queue, facts)))],
   );
 }
 
@@ -74,12 +71,14 @@ export function queueBacklog(facts: Facts): Finding | undefined {
   const why =
     facts.controller?.seconds === undefined
       ? 'One scrape has no rates, so what holds them up cannot be told: give two, or let them be taken.'
-      : 'Neither the client’s rate limit nor the number of workers is the reason, as far as the metrics tell.';
+      : 'Nothing was finished meanwhile: the controller does not run, or waits for something that has no metric.';
   return finding(
     'QueueBacklog',
     `${written(held)}: Services wait to be written. ${waitOfNext(held, facts)}${why}`,
     [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
-    ['Look at the CPU of the controller-manager (process_cpu_seconds_total) and of the API server.'],
+    [
+      'Look at the controller-manager’s log and its CPU (process_cpu_seconds_total), and whether it reaches the API server.',
+    ],
   );
 }
 

@@ -18,9 +18,6 @@ export const BACKLOG_WITHOUT_RATE = 50;
 /** client-go calls a wait for the limiter long from 50 ms on (longThrottleLatency); twice that is no jitter. */
 export const THROTTLED_SECONDS = 0.1;
 
-/** Busier than this on average, all workers were busy for most of the time. */
-export const ALL_BUSY = 0.8;
-
 /** Kubernetes' own objective for writes is a p99 within 1 s (SIG Scalability, API call latency). */
 export const SLOW_SHARE = 0.01;
 

@@ -93,14 +93,6 @@ describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCod
     'workers',
     [
       ['all busy', slices(BACKLOG, NOT_THROTTLED), ['TooFewWorkers', 'WriteStorm', 'ApiServerSlow']],
-      [
-        'all of 30 would be busy, 5 are not',
-        {
-          ...slices(BACKLOG, NOT_THROTTLED),
-          flags: flags({ workers: { ...DEFAULT_FLAGS.workers, endpoint_slice: 30 } }),
-        },
-        ['QueueBacklog', 'WriteStorm', 'ApiServerSlow'],
-      ],
       ['busy, and nothing waits', slices({ busyWorkers: 5 }), ['NothingWrong']],
       ['one is stuck', slices({ longestSeconds: 61, depth: 1, depthBefore: 1 }), ['StuckWorker']],
       ['one takes long', slices({ longestSeconds: 59 }), ['NothingWrong']],
@@ -125,7 +117,12 @@ describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCod
         slices({ depth: 12, depthBefore: 12, done: 900 }),
         ['NothingWrong'],
       ],
-      ['Services waited long', slices({ meanWaitSeconds: 1 }), ['QueueBacklog']],
+      ['Services waited long', slices({ meanWaitSeconds: 1 }), ['TooFewWorkers']],
+      [
+        'Services waited long, and none was finished',
+        slices({ meanWaitSeconds: 1, done: 0 }),
+        ['QueueBacklog'],
+      ],
       ['Services waited a little', slices({ meanWaitSeconds: 0.99 }), ['NothingWrong']],
       ['one scrape, deep', slices({ depth: 50 }, { seconds: undefined }), ['QueueBacklog']],
       ['one scrape, not deep', slices({ depth: 49 }, { seconds: undefined }), ['NothingWrong']],
@@ -341,20 +338,59 @@ describe('what a throttled client is told', () => {
 });
 
 describe('what too few workers are told', () => {
-  it.each([
-    // 50 Services a second of 1 s each.
-    [500, {}, ['--concurrent-service-endpoint-syncs=50']],
-    [0, {}, ['--concurrent-service-endpoint-syncs=10']],
-    [120, {}, ['--concurrent-service-endpoint-syncs=12']],
+  it.each<[string, Partial<QueueActivity>, Partial<Facts['flags']>, string[]]>([
     [
-      0,
-      { workers: { ...DEFAULT_FLAGS.workers, endpoint_slice: 30 }, known: false },
-      ['--concurrent-service-endpoint-syncs=50'],
+      'a burst with a mean wait of 3 s',
+      { meanWaitSeconds: 3 },
+      {},
+      ['--concurrent-service-endpoint-syncs=30'],
     ],
-    [0, { workers: { ...DEFAULT_FLAGS.workers, endpoint_slice: 50 } }, []],
-  ])('%d added in 10 s, with %j', (adds, present, expected) => {
-    const over = slices({ ...BACKLOG, adds, busyWorkers: 50 }, NOT_THROTTLED);
-    expect(only('TooFewWorkers', { ...over, flags: flags(present) }).cure).toEqual(expected);
+    [
+      'a flow of 24 a second, 0.5 s each',
+      { adds: 240, meanWorkSeconds: 0.5 },
+      {},
+      ['--concurrent-service-endpoint-syncs=12'],
+    ],
+    ['at least twice as many', {}, {}, ['--concurrent-service-endpoint-syncs=10']],
+    ['no more than there may be', { meanWaitSeconds: 60 }, {}, ['--concurrent-service-endpoint-syncs=50']],
+    ['as many as there may be', {}, { workers: { ...DEFAULT_FLAGS.workers, endpoint_slice: 50 } }, []],
+    [
+      'the rate limit would be next',
+      { meanWorkSeconds: 0.1 },
+      { qps: 20, burst: 30 },
+      ['--concurrent-service-endpoint-syncs=10', '--kube-api-qps=300', '--kube-api-burst=325'],
+    ],
+  ])('%s', (_what, over, present, expected) => {
+    const busy = slices({ ...BACKLOG, meanWaitSeconds: 1, ...over }, NOT_THROTTLED);
+    const limits = { qps: 300, burst: 325, ...present };
+    expect(only('TooFewWorkers', { ...busy, flags: flags(limits) }).cure).toEqual(expected);
+  });
+});
+
+describe('what a storm is told', () => {
+  it.each([
+    [
+      'Services that wait',
+      slices({ depth: 700 }),
+      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. At 20 writes a second that many take 35 s. Every pod that is deleted meanwhile stands behind them.',
+    ],
+    [
+      'Services that come in',
+      slices({ adds: 600, done: 600 }),
+      'A storm: 60/s Services come in to be written as EndpointSlices, and the limit is 20 writes a second. Every pod that is deleted meanwhile stands behind them.',
+    ],
+  ])('%s', (_what, over, text) => {
+    expect(only('WriteStorm', over).text).toBe(text);
+  });
+
+  it('the flags to set, where no other finding has them', () => {
+    expect(only('WriteStorm', slices({ depth: 700 })).cure[0]).toBe('--kube-api-qps=300');
+    expect(only('WriteStorm', slices(BACKLOG, THROTTLED)).cure[0]).toMatch(/^Find what changes/);
+  });
+
+  it('the mirroring queue sees every write of Endpoints, which is no storm', () => {
+    const queues = [queue({ name: 'endpoint_slice_mirroring', adds: 900, done: 900 })];
+    expect(codes(controller({ queues }))).toEqual(['NothingWrong']);
   });
 });
 
