@@ -1,4 +1,5 @@
-import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import express, { type ErrorRequestHandler, type Express } from 'express';
 import type { Note } from '../core/catalog/notes.ts';
 import { decide } from '../core/plan/decide.ts';
 import type { Decision } from '../core/plan/plan.ts';
@@ -6,6 +7,7 @@ import type { World } from '../core/plan/world.ts';
 import type { Logger } from '../telemetry/logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
+import { BodyError, readBody } from './body.ts';
 import { ReviewError, type ReviewRequest, readReview } from './review.ts';
 
 /**
@@ -25,36 +27,59 @@ export interface AdmissionOptions {
   readonly logger: Logger;
 }
 
-/** `POST /mutate`: reviews in, answers out. Makes no call and reads no file. */
-export function admissionApp(options: AdmissionOptions): Express {
-  const { metrics } = options;
+/**
+ * `POST /mutate`: reviews in, answers out. Makes no call and reads no file. Everything else is express's; the one
+ * request that comes with every pod goes around its layers, which cost as much as the decision (see bench/).
+ */
+export function admissionApp(options: AdmissionOptions): RequestListener {
+  const mutate = (request: IncomingMessage, response: ServerResponse) =>
+    answerReview(request, response, options);
+  const app = expressApp(mutate, options);
+  return (request, response) => {
+    const { method, url = '' } = request;
+    // The API server appends ?timeout=2s.
+    const isReview = method === 'POST' && (url === '/mutate' || url.startsWith('/mutate?'));
+    if (isReview) mutate(request, response);
+    else app(request, response);
+  };
+}
+
+function expressApp(mutate: RequestListener, { metrics, logger }: AdmissionOptions): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag').enable('strict routing').enable('case sensitive routing');
   app
     .route('/mutate')
-    // The API server sends application/json; whoever sends something else is judged by the body alone.
-    .post(express.raw({ type: () => true, limit: MAX_BODY_BYTES, inflate: false }), mutate(options))
+    .post(mutate)
     .all((_request, response) => {
       refuse(response.setHeader('Allow', 'POST'), 405, 'only POST is served here', metrics);
     });
   app.use((_request, response) => refuse(response, 404, 'not found; reviews go to POST /mutate', metrics));
-  app.use(refuseUnreadable(options));
-  return app;
+  const failed: ErrorRequestHandler = (error: unknown, _request, response, next) => {
+    if (response.headersSent) return next(error);
+    logger.error({ err: error }, 'request failed');
+    refuse(response, 500, 'internal error', metrics);
+  };
+  return app.use(failed);
 }
 
-function mutate(options: AdmissionOptions): RequestHandler {
-  const { metrics } = options;
-  return (request, response) => {
+function answerReview(request: IncomingMessage, response: ServerResponse, options: AdmissionOptions): void {
+  const { metrics, logger } = options;
+  // The Content-Type is not looked at: a body is judged by itself.
+  readBody(request, MAX_BODY_BYTES, (body) => {
     const started = performance.now();
-    // express.raw leaves no Buffer behind when the request has no body at all.
-    const body: unknown = request.body;
-    const review = readReview(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
-    const answered = render(respond(review, options));
-    // Asked now and not when the request began: a drain may have begun meanwhile.
-    if (options.closesConnection()) response.setHeader('Connection', 'close');
-    send(response, 200, answered, metrics);
-    metrics.admissionDuration.observe((performance.now() - started) / 1000);
-  };
+    if (body instanceof BodyError) return refuse(response, body.status, body.message, metrics);
+    try {
+      const answered = render(respond(readReview(body), options));
+      // Asked now and not when the request began: a drain may have begun meanwhile.
+      if (options.closesConnection()) response.setHeader('Connection', 'close');
+      send(response, 200, answered);
+      metrics.admission.answered(200, (performance.now() - started) / 1000);
+    } catch (error) {
+      if (error instanceof ReviewError) return refuse(response, 400, error.message, metrics);
+      logger.error({ err: error }, 'request failed');
+      refuse(response, 500, 'internal error', metrics);
+    }
+  });
 }
 
 /** Whatever fails from here on is ours, and must not cost the pod its creation. */
@@ -66,7 +91,8 @@ function respond(review: ReviewRequest, options: AdmissionOptions): AdmissionRes
     return response;
   } catch (error) {
     options.logger.error({ uid: review.uid, namespace: review.namespace, err: error }, 'decision failed');
-    if (!review.dryRun) options.metrics.decisions.inc({ outcome: 'skip', reason: 'InternalError' });
+    if (!review.dryRun)
+      options.metrics.admission.decided({ outcome: 'skip', reason: 'InternalError', notes: [] });
     return internalErrorAnswer(review.uid);
   }
 }
@@ -81,12 +107,9 @@ function record(review: ReviewRequest, decision: Decision, { metrics, logger }: 
   }
   // A dry run leaves no trace.
   if (dryRun) return;
-  metrics.decisions.inc({ outcome, reason });
-  if (decision.outcome === 'inject') metrics.plannedWait.observe({ outcome }, decision.plan.wait);
-  for (const { code, subject } of decision.notes) {
-    metrics.notes.inc({ code });
-    if (code === 'InvalidAnnotation') metrics.invalidAnnotations.inc({ annotation: subject ?? '' });
-  }
+  const { notes } = decision;
+  const wait = decision.outcome === 'inject' ? { wait: decision.plan.wait } : {};
+  metrics.admission.decided({ outcome, reason, notes, ...wait });
 }
 
 function codes(notes: readonly Note[]): readonly string[] {
@@ -97,35 +120,14 @@ function render(response: AdmissionResponse): string {
   return JSON.stringify({ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', response });
 }
 
-/** Errors of reading the body: those of the review itself, and those of express.raw, which carry a status. */
-function refuseUnreadable({ metrics, logger }: AdmissionOptions): ErrorRequestHandler {
-  return (error: unknown, _request, response, next) => {
-    if (response.headersSent) return next(error);
-    if (error instanceof ReviewError) return refuse(response, 400, error.message, metrics);
-    const status = statusOf(error);
-    if (status === 413)
-      return refuse(response, 413, `the body is longer than ${MAX_BODY_BYTES} bytes`, metrics);
-    if (status === 415) return refuse(response, 415, 'compressed bodies are not read', metrics);
-    if (status !== undefined) return refuse(response, status, 'the body cannot be read', metrics);
-    logger.error({ err: error }, 'request failed');
-    refuse(response, 500, 'internal error', metrics);
-  };
-}
-
-/** The status that body-parser puts on its errors: 400 for an aborted or mis-sized body, 413, 415. */
-function statusOf(error: unknown): number | undefined {
-  const status = error instanceof Error && 'status' in error ? error.status : undefined;
-  return typeof status === 'number' && status >= 400 && status < 500 ? status : undefined;
-}
-
-function refuse(response: Response, status: number, message: string, metrics: Metrics): void {
+function refuse(response: ServerResponse, status: number, message: string, metrics: Metrics): void {
   // The rest of a body that was not read would be taken for the next request.
   response.setHeader('Connection', 'close');
-  send(response, status, JSON.stringify({ error: message }), metrics);
+  send(response, status, JSON.stringify({ error: message }));
+  metrics.admission.answered(status);
 }
 
-function send(response: Response, status: number, body: string, metrics: Metrics): void {
-  metrics.responses.inc({ code: status });
+function send(response: ServerResponse, status: number, body: string): void {
   response.writeHead(status, {
     'Content-Type': 'application/json',
     'Content-Length': Buffer.byteLength(body),

@@ -45,8 +45,17 @@ export function answer(
   // Whoever decided to skip may not have been able to read the object.
   const operations = changesPod(decision) ? patchFor(object as Pod, decision) : [];
   if (operations.length === 0) return response;
-  const patch = Buffer.from(JSON.stringify(operations)).toString('base64');
-  return { ...response, patchType: 'JSONPatch', patch };
+  return { ...response, patchType: 'JSONPatch', patch: base64(JSON.stringify(operations)) };
+}
+
+/** Used again for every patch that fits, as nearly all do: a buffer for each would be garbage outside the heap. */
+const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
+/** UTF-8 takes at most 3 bytes for each UTF-16 unit. */
+const LONGEST = SCRATCH.length / 3;
+
+function base64(text: string): string {
+  if (text.length > LONGEST) return Buffer.from(text).toString('base64');
+  return SCRATCH.toString('base64', 0, SCRATCH.write(text));
 }
 
 function isAudit({ policy }: Decision): boolean {
