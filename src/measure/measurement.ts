@@ -27,8 +27,8 @@ export class Measurement {
   readonly #listeners = new Set<(sample: LagSample) => void>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
-  /** Whether the estimate knows more than what the table was made of. */
-  #fresh = false;
+  /** The table that the latest step led to, while nothing has been measured since. */
+  #upToDate: PlannedTable | undefined;
   /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
   #servicesInDoubt = true;
   #inDoubt = 0;
@@ -51,7 +51,7 @@ export class Measurement {
       this.#estimator.record(sample, now);
       for (const listener of this.#listeners) listener(sample);
     }
-    this.#fresh = true;
+    this.#upToDate = undefined;
   }
 
   /** @returns what to call to hear no more */
@@ -78,6 +78,7 @@ export class Measurement {
     return this.#estimator.measured(namespace, this.#clocks.epochSeconds());
   }
 
+  /** The planned lags in force. */
   get table(): PlannedTable {
     return this.#table;
   }
@@ -88,22 +89,27 @@ export class Measurement {
   }
 
   /**
-   * The leader's step, or that of a replica alone: the planned lags follow what has been measured. It blocks for up to
-   * 0.2 s in a large cluster, and does nothing where no sample has come since the last one.
+   * The step after a table, by what has been measured until now; nothing is put in force. It blocks for up to 0.2 s in a
+   * large cluster; where no sample has come since the step to that very table, it is the table itself, at once.
    */
-  replan(epochSeconds: number): PlannedTable {
-    if (this.#fresh) {
-      this.#fresh = false;
-      this.#take(nextPlanned(this.#table, this.#estimator.candidates(epochSeconds), epochSeconds));
+  next(table: PlannedTable, epochSeconds: number): PlannedTable {
+    if (this.#upToDate !== table) {
+      this.#upToDate = nextPlanned(table, this.#estimator.candidates(epochSeconds), epochSeconds);
     }
+    return this.#upToDate;
+  }
+
+  /** The step of a replica that is alone: the lags in force follow what it has measured. */
+  replan(epochSeconds: number): PlannedTable {
+    this.adopt(this.next(this.#table, epochSeconds));
     return this.#table;
   }
 
-  /** A follower's: the leader's table is in force. */
+  /** From now on waits come from this table. */
   adopt(table: PlannedTable): void {
-    this.#take(table);
-    // Should it lead one day, its own samples are news to that table.
-    this.#fresh = true;
+    if (table === this.#table) return;
+    this.#table = table;
+    this.#lags = plannedLags(table);
   }
 
   /** The histories as JSON text of at most so many characters; see the estimator. Blocks for up to 0.2 s. */
@@ -113,9 +119,8 @@ export class Measurement {
 
   /** Takes in an earlier life's histories. @returns false, and nothing is changed, for what is no snapshot */
   restore(json: unknown, epochSeconds: number): boolean {
-    const taken = this.#estimator.restore(json, epochSeconds);
-    this.#fresh ||= taken;
-    return taken;
+    this.#upToDate = undefined;
+    return this.#estimator.restore(json, epochSeconds);
   }
 
   /** How many removals gave no sample, by reason. */
@@ -131,12 +136,6 @@ export class Measurement {
 
   get estimatorBytes(): number {
     return this.#estimator.bytes;
-  }
-
-  #take(table: PlannedTable): void {
-    if (table === this.#table) return;
-    this.#table = table;
-    this.#lags = plannedLags(table);
   }
 
   #trustServices(change: ClusterEvent['type']): void {

@@ -1,6 +1,8 @@
 import type { NoteCode } from '../core/catalog/notes.ts';
 import { SKIP_REASONS, type SkipReason } from '../core/catalog/reasons.ts';
-import type { Decision } from '../core/plan/plan.ts';
+import type { LagDistribution } from '../core/lag/distribution.ts';
+import type { Decision, Injection } from '../core/plan/plan.ts';
+import { estimateInWords, estimateOfWait, type WaitEstimate } from '../core/plan/wait-estimate.ts';
 import type { Workload } from '../core/plan/workload.ts';
 import {
   DURATION_FIELDS,
@@ -16,6 +18,8 @@ export interface Explained {
   readonly workload: Workload;
   readonly namespace: string;
   readonly decision: Decision;
+  /** The planned lag that the decision was made with; absent where nothing is known of it. */
+  readonly lag?: LagDistribution | undefined;
 }
 
 /** A decision as `linger explain --output json` prints it. Absent values are null. */
@@ -33,6 +37,8 @@ export interface Explanation {
   readonly containers: readonly string[];
   /** How the wait came about: fixed, initial, measured or storm. */
   readonly why: string | null;
+  /** What has been measured and what the policy makes of it; null where the wait is fixed or nothing is known. */
+  readonly estimate: (WaitEstimate & { readonly text: string }) | null;
   readonly fields: readonly ExplainedField[];
   readonly notes: readonly { readonly code: NoteCode; readonly text: string }[];
 }
@@ -46,7 +52,7 @@ export interface ExplainedField {
   readonly ignored?: readonly IgnoredValue[];
 }
 
-export function explain({ workload, namespace, decision }: Explained): Explanation {
+export function explain({ workload, namespace, decision, lag }: Explained): Explanation {
   const plan = decision.outcome === 'inject' ? decision.plan : undefined;
   return {
     kind: workload.kind,
@@ -61,9 +67,18 @@ export function explain({ workload, namespace, decision }: Explained): Explanati
     hook: plan?.hook ?? null,
     containers: plan?.containers ?? [],
     why: plan?.why ?? null,
+    estimate: decision.outcome === 'inject' ? shownEstimate(decision, lag) : null,
     fields: decision.policy === undefined ? [] : fieldsOf(decision.policy),
     notes: decision.notes.map(({ code, text }) => ({ code, text })),
   };
+}
+
+function shownEstimate(
+  { policy, plan }: Injection,
+  lag: LagDistribution | undefined,
+): Explanation['estimate'] {
+  const estimate = estimateOfWait(policy, lag, plan.wait);
+  return estimate === undefined ? null : { text: estimateInWords(estimate, plan.wait), ...estimate };
 }
 
 /** One line for one workload: `Deployment shop/web: wait 30s, grace 30s → 60s, hook Sleep`. */

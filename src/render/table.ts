@@ -28,6 +28,7 @@ function outcomeRows(plan: Explanation): readonly (readonly string[])[] {
   return [
     ['outcome', plan.mode === 'Audit' ? 'inject, but only told: mode Audit' : 'inject'],
     ['wait', `${plan.waitSeconds}s (${WAIT_SENTENCES[plan.why ?? ''] ?? plan.why})`],
+    ...(plan.estimate === null ? [] : [['estimate', plan.estimate.text]]),
     ['grace', `${plan.baseGraceSeconds}s → ${plan.graceSeconds}s`],
     ['hook', `${plan.hook} in ${plan.containers.join(', ')}`],
   ];

@@ -3,6 +3,7 @@ import type { PlannedRow } from '../core/lag/planned.ts';
 import { plannedLag } from '../core/lag/published.ts';
 import type { WaitChoice } from '../core/plan/wait.ts';
 import type { Measurement } from '../measure/measurement.ts';
+import type { Waiting, WaitingByStage } from '../measure/unresolved.ts';
 
 /** One list-watch, as far as the page shows it. Instants are milliseconds of a monotonic clock. */
 export interface ShownWatch {
@@ -47,8 +48,8 @@ export function estimatesPage(source: EstimatesSource): unknown {
     now: shownLag(measurement.now()),
     week: shownLag(measurement.week()),
     unresolved: {
-      byStage: measurement.unresolved(),
-      oldest: measurement.unresolvedServices(SERVICES_SHOWN),
+      byStage: shownStages(measurement.unresolved()),
+      oldest: measurement.unresolvedServices(SERVICES_SHOWN).map(shownWaiting),
     },
     discarded: measurement.discarded,
     watches: Object.fromEntries(
@@ -64,7 +65,12 @@ function shownWait({ seconds, why, origin, lag }: WaitChoice): unknown {
 function shownRow(row: PlannedRow): unknown {
   const { samples, historySeconds, latest } = row;
   const latestSample = new Date(latest * 1000).toISOString();
-  return { samples, historySeconds, latestSample, ...percentilesOf(plannedLag(row)) };
+  return {
+    samples,
+    historySeconds: rounded(historySeconds),
+    latestSample,
+    ...percentilesOf(plannedLag(row)),
+  };
 }
 
 function shownLag(lag: MeasuredLag | undefined): unknown {
@@ -74,12 +80,13 @@ function shownLag(lag: MeasuredLag | undefined): unknown {
     stage,
     { samples: count, ...percentilesOf({ ...lag, density }) },
   ]);
-  return { samples, historySeconds, ...percentilesOf(lag), stages: Object.fromEntries(byStage) as unknown };
+  const byStageShown: unknown = Object.fromEntries(byStage);
+  return { samples, historySeconds: rounded(historySeconds), ...percentilesOf(lag), stages: byStageShown };
 }
 
 function percentilesOf(lag: MeasuredLag): Readonly<Record<string, number>> {
   return Object.fromEntries(
-    PERCENTILES.map((percentile) => [`p${percentile}`, estimateOf(lag, percentile).value]),
+    PERCENTILES.map((percentile) => [`p${percentile}`, rounded(estimateOf(lag, percentile).value)]),
   );
 }
 
@@ -90,9 +97,22 @@ function shownWatch({ lastEventAt, restarts, ...watch }: ShownWatch, now: number
     current,
     objects,
     lists,
-    lastEventAgeSeconds: lastEventAt === undefined ? null : (now - lastEventAt) / 1000,
+    lastEventAgeSeconds: lastEventAt === undefined ? null : rounded((now - lastEventAt) / 1000),
     restarts: Object.fromEntries(Object.entries(restarts).filter(([, count]) => count > 0)),
     stalls,
     handlerErrors,
   };
+}
+
+function shownStages(waiting: WaitingByStage): unknown {
+  return Object.fromEntries(Object.entries(waiting).map(([stage, each]) => [stage, shownWaiting(each)]));
+}
+
+function shownWaiting<T extends Waiting>(waiting: T): T {
+  return { ...waiting, oldestSeconds: rounded(waiting.oldestSeconds) };
+}
+
+/** Three digits: histograms are that good, and people read no more. */
+function rounded(value: number): number {
+  return value < 100 ? Number(value.toPrecision(3)) : Math.round(value);
 }

@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Cluster, openCluster, waitUntil } from '../cluster/cluster.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
+import {
+  applicationDeployment,
+  applicationService,
+  type DeploymentObject,
+  isRolledOut,
+} from '../cluster/workloads.ts';
 import { LINGER_IMAGE, lingerImageArchive } from './support/linger-image.ts';
 import { type PodObject, pod } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
@@ -15,6 +21,21 @@ const CONFIGURATION = {
   kind: 'MutatingWebhookConfiguration',
   metadata: { name: 'linger' },
 };
+
+const RIGHTS = ['ClusterRole', 'ClusterRoleBinding'].map((kind) => ({
+  apiVersion: 'rbac.authorization.k8s.io/v1',
+  kind,
+  metadata: { name: 'linger' },
+}));
+const RESOURCES = ['namespaces', 'services', 'nodes', 'pods', 'endpointslices', 'endpoints'];
+const ACCOUNT = 'system:serviceaccount:linger:linger';
+const COUNTS = {
+  EndpointSlice: 'linger_removal_lag_seconds_count{stage="EndpointSlice"}',
+  Endpoints: 'linger_removal_lag_seconds_count{stage="Endpoints"}',
+};
+/** Waits come from so few removals that a test can make them. */
+const ENFORCING = { mode: 'Enforce', wait: { minSamples: 5, minHistory: '1s' } };
+const TERMINATIONS = 8;
 
 /** The README's installation by hand, command by command, with deploy/ as it is. */
 describe('an installation by hand', async () => {
@@ -39,7 +60,7 @@ describe('an installation by hand', async () => {
 
   afterAll(async () => {
     if (cluster.own) {
-      await cluster.delete(CONFIGURATION);
+      for (const object of [CONFIGURATION, ...RIGHTS]) await cluster.delete(object);
       await cluster.delete(NAMESPACE, { wait: true });
     }
     await cluster.close();
@@ -81,9 +102,42 @@ describe('an installation by hand', async () => {
     await kubectl('patch', ...target, '--type', 'json', '--patch', JSON.stringify(patch));
     const audited = async () => {
       expect((await createPod()).spec.containers.map(hookOf)).toEqual(['-']);
-      return (await metric('linger_decisions_total{outcome="audit",reason=""}')) > 0;
+      return (await metric('outcome="audit"', 'linger_decisions_total')) > 0;
     };
     await waitUntil('a pod to be counted as audited', audited, { intervalMs: 1000 });
+  });
+
+  onOurOwn('each replica reads the cluster', { timeout: 90_000 }, async () => {
+    for (const metrics of [
+      'linger_cluster_synced',
+      ...RESOURCES.map((each) => `linger_watch_current{resource="${each}"}`),
+    ])
+      await waitUntil(`${metrics} of both`, async () => (await each(metrics)).join() === '1,1', {
+        intervalMs: 1000,
+      });
+    expect(await each('linger_watch_objects{resource="nodes"}')).toEqual([1, 1]);
+  });
+
+  onOurOwn.each([
+    ...['pods', 'services', 'endpoints', 'namespaces', 'nodes', 'endpointslices.discovery.k8s.io'].flatMap(
+      (resource) => [
+        ['list', resource, 'yes'],
+        ['watch', resource, 'yes'],
+        ['delete', resource, 'no'],
+        ['patch', resource, 'no'],
+      ],
+    ),
+    ['list', 'secrets', 'no'],
+    ['get', 'secrets', 'no'],
+    ['list', 'configmaps', 'no'],
+    ['list', 'leases.coordination.k8s.io', 'no'],
+    ['get', 'pods/log', 'no'],
+    ['create', 'pods/exec', 'no'],
+    ['create', 'pods', 'no'],
+  ])('may it %s %s in the whole cluster? %s', async (verb, resource, answer) => {
+    const asked = ['auth', 'can-i', verb, resource, '--all-namespaces', `--as=${ACCOUNT}`];
+    const { stdout } = await cluster.kubectl(asked, { timeoutMs: 30_000 });
+    expect(stdout.trim()).toBe(answer);
   });
 
   onOurOwn('then it enforces', { timeout: 180_000 }, async () => {
@@ -92,7 +146,7 @@ describe('an installation by hand', async () => {
       kind: 'ClusterTerminationPolicy',
       metadata: { name: 'base' },
     };
-    const data = { 'base.yaml': JSON.stringify({ ...base, spec: { mode: 'Enforce' } }) };
+    const data = { 'base.yaml': JSON.stringify({ ...base, spec: ENFORCING }) };
     await cluster.patch(
       { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'linger-policies', namespace: 'linger' } },
       { data },
@@ -112,6 +166,67 @@ describe('an installation by hand', async () => {
     expect(created.spec.terminationGracePeriodSeconds).toBe(60);
   });
 
+  onOurOwn('both replicas measure real terminations', { timeout: 180_000 }, async () => {
+    const application = { namespace, name: 'measured', replicas: TERMINATIONS };
+    const deployment = applicationDeployment({
+      ...application,
+      podSpec: { terminationGracePeriodSeconds: 1 },
+    });
+    await cluster.create(applicationService(application));
+    await cluster.create(unhooked(deployment));
+    const rolledOut = () =>
+      cluster.waitFor<DeploymentObject>(deployment, (object) => isRolledOut(object, TERMINATIONS));
+    await rolledOut();
+    await waitUntil(
+      'all pods to be in the slices',
+      async () => (await endpointsOf('measured')) === TERMINATIONS,
+    );
+    const before = await each(COUNTS.EndpointSlice);
+    await kubectl('--namespace', namespace, 'delete', 'pods', '--selector', 'app=measured', '--wait=false');
+    for (const [stage, count] of Object.entries(COUNTS)) {
+      const seen = async () =>
+        (await each(count)).every((now, replica) => now >= (before[replica] ?? 0) + TERMINATIONS);
+      await waitUntil(`${TERMINATIONS} samples of ${stage}`, seen, { intervalMs: 500 });
+    }
+    await rolledOut();
+    expect(await each('linger_removals_unresolved{stage="EndpointSlice"}')).toEqual([0, 0]);
+  });
+
+  onOurOwn('and waits follow what they have measured', { timeout: 120_000 }, async () => {
+    const plan = await waitUntil(
+      'a measured plan',
+      async () => {
+        const text = (await createPod()).metadata.annotations?.['linger.dev/plan'] ?? '{}';
+        const { why, ...rest } = JSON.parse(text) as { why?: string; samples?: number; coverage?: number };
+        return why === 'measured' ? rest : undefined;
+      },
+      { intervalMs: 1000 },
+    );
+    // A calm cluster withdraws within a fraction of a second: the shortest wait there is covers nearly all.
+    expect(plan).toMatchObject({ wait: 5, policy: 'built-in' });
+    expect(plan.samples).toBeGreaterThanOrEqual(TERMINATIONS);
+    expect(plan.coverage).toBeGreaterThan(0.9);
+    const [{ status } = { status: { podIP: '' } }] = await lingerPods();
+    const estimates: unknown = await (await fetch(`http://${status.podIP}:8080/estimates`)).json();
+    expect(estimates).toMatchObject({
+      synced: true,
+      defaultWait: { why: 'measured' },
+      planned: { cluster: { p99: expect.any(Number) } },
+    });
+    console.log(`measured by ${TERMINATIONS} terminations: ${JSON.stringify(estimates)}`);
+  });
+
+  onOurOwn('nothing that it asked for was forbidden', { timeout: 60_000 }, async () => {
+    for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed', 'Internal'])
+      expect(await metric(`reason="${reason}"`, 'linger_watch_restarts_total')).toBe(0);
+    expect(await metric('', 'linger_watch_handler_errors_total')).toBe(0);
+    for (const { metadata } of await lingerPods()) {
+      const logs = await cluster.containerLogs('linger', metadata.name, 'linger');
+      expect(logs).not.toMatch(/forbidden|unauthorized/i);
+      expect(logs).not.toMatch(/"level":"(error|fatal)"/);
+    }
+  });
+
   /** The pod as it was stored; it goes at once, since a node holds only so many. */
   async function createPod(): Promise<PodObject> {
     const object = pod(namespace, 'newcomer', {});
@@ -120,20 +235,49 @@ describe('an installation by hand', async () => {
     return stored;
   }
 
-  async function lingerPods(): Promise<{ status: { podIP: string } }[]> {
-    return cluster.list(
-      { apiVersion: 'v1', kind: 'Pod', namespace: 'linger' },
-      'app.kubernetes.io/name=linger',
-    );
+  async function lingerPods(): Promise<{ metadata: { name: string }; status: { podIP: string } }[]> {
+    const pods = await cluster.list<{
+      metadata: { name: string; deletionTimestamp?: string };
+      status: { podIP: string };
+    }>({ apiVersion: 'v1', kind: 'Pod', namespace: 'linger' }, 'app.kubernetes.io/name=linger');
+    return pods.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
   }
 
-  async function metric(sample: string): Promise<number> {
+  /** The samples of each replica that begin so. */
+  async function samples(name: string): Promise<string[][]> {
     const texts = (await lingerPods()).map(async ({ status }) =>
       (await fetch(`http://${status.podIP}:8080/metrics`)).text(),
     );
-    const lines = (await Promise.all(texts)).flatMap((text) => text.split('\n'));
-    return lines
-      .filter((line) => line.startsWith(sample))
-      .reduce((sum, line) => sum + Number(line.slice(sample.length)), 0);
+    return (await Promise.all(texts)).map((text) => text.split('\n').filter((line) => line.startsWith(name)));
+  }
+
+  const numberIn = (line: string) => Number(line.slice(line.lastIndexOf(' ')));
+
+  /** A sample's value in each replica. */
+  async function each(sample: string): Promise<number[]> {
+    return (await samples(`${sample} `)).map(([line = ' NaN']) => numberIn(line));
+  }
+
+  /** The sum over replicas of a metric's samples with this among their labels. */
+  async function metric(label: string, name: string): Promise<number> {
+    const lines = (await samples(name)).flat().filter((line) => line.includes(label));
+    return lines.reduce((sum, line) => sum + numberIn(line), 0);
+  }
+
+  async function endpointsOf(service: string): Promise<number> {
+    type Slice = KubernetesObject & { endpoints: { conditions: { ready: boolean } }[] | null };
+    const slices = await cluster.list<Slice>(
+      { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', namespace },
+      `kubernetes.io/service-name=${service}`,
+    );
+    return slices.flatMap(({ endpoints }) => endpoints ?? []).filter(({ conditions }) => conditions.ready)
+      .length;
   }
 });
+
+/** The Deployment with pods that no webhook is asked about. */
+function unhooked(deployment: ReturnType<typeof applicationDeployment>) {
+  const { spec } = deployment;
+  const labels = { ...spec.template.metadata.labels, 'linger.dev/inject': 'false' };
+  return { ...deployment, spec: { ...spec, template: { ...spec.template, metadata: { labels } } } };
+}

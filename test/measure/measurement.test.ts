@@ -140,6 +140,16 @@ describe('the planned lags', () => {
     expect(measurement.lags()).toBe(lags);
   });
 
+  it('can be stepped without being put in force', () => {
+    const { measurement } = measuring(...READY, ...removal(1_000, 4));
+    const next = measurement.next(measurement.table, START);
+    expect(next.cluster?.samples).toBe(1);
+    expect(p99(measurement)).toBeUndefined();
+    expect(measurement.next(next, START)).toBe(measurement.next(next, START + 60));
+    measurement.adopt(next);
+    expect(p99(measurement)).toBeCloseTo(4, 0);
+  });
+
   it('of a follower are the table that it is given, to the bit', () => {
     const leader = measuring(...READY, ...removals(300, 4)).measurement;
     const text = plannedToText(leader.replan(START), false);

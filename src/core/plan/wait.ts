@@ -40,7 +40,7 @@ function uncappedWait(policy: EffectivePolicy, lag: LagDistribution | undefined)
     // Somebody's own number: no factor, no margin, no step, no min or max.
     return { seconds: wholeSeconds(fixed.value), why: 'fixed', origin: fixed.origin, notes: [] };
   }
-  if (lag === undefined || tooLittleHistory(policy, lag)) {
+  if (lag === undefined || !hasEnoughHistory(policy, lag)) {
     const initial = policy['wait.initial'];
     const seconds = bounded(wholeSeconds(initial.value), policy);
     return { seconds, why: 'initial', origin: initial.origin, notes: [] };
@@ -48,9 +48,10 @@ function uncappedWait(policy: EffectivePolicy, lag: LagDistribution | undefined)
   return measuredWait(policy, lag);
 }
 
-function tooLittleHistory(policy: EffectivePolicy, lag: LagDistribution): boolean {
+/** Whether the policy lets a wait be taken from what has been measured. */
+export function hasEnoughHistory(policy: EffectivePolicy, lag: LagDistribution): boolean {
   return (
-    lag.samples < policy['wait.minSamples'].value || lag.historySeconds < policy['wait.minHistory'].value
+    lag.samples >= policy['wait.minSamples'].value && lag.historySeconds >= policy['wait.minHistory'].value
   );
 }
 
@@ -80,7 +81,7 @@ function coveredInWords(coverage: number): string {
   const percent = (coverage * 100).toFixed(1);
   return percent === '100.0'
     ? 'the removals measured, but without the whole safety factor'
-    : `${percent} % of the removals measured, and the rest is not covered`;
+    : `${percent} % of the removals measured, and the rest is not covered; faster controllers are the cure`;
 }
 
 /**
