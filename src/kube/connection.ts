@@ -15,6 +15,8 @@ export interface KubeConnection {
   readonly serverName?: string | undefined;
   /** The server's certificate is not verified. Only ever because somebody said so. */
   readonly insecure?: boolean | undefined;
+  /** What people know it by, where it has a name: a kubeconfig's context. */
+  readonly name?: string | undefined;
   /** The namespace that the credentials are at home in, where they say. */
   readonly namespace?: string | undefined;
   /**
@@ -22,6 +24,8 @@ export interface KubeConnection {
    * at 80 % of its life (an hour), and a CA is rotated by adding the next one to its file.
    */
   readonly credentials: () => Promise<Credentials>;
+  /** Told when the server did not accept what `credentials` gave (401), for whom something newer may be had. */
+  readonly refused?: (used: Credentials) => void;
 }
 
 /** Codes of everything that can keep Linger from knowing its API server. */
@@ -29,7 +33,8 @@ export const CONNECTION_ERRORS = {
   NotInCluster: 'There are no in-cluster credentials here.',
   KubeconfigUnreadable: 'A kubeconfig, or a file that it names, cannot be read.',
   KubeconfigInvalid: 'A kubeconfig is not one, or names a context, cluster or user that it does not have.',
-  KubeconfigUnsupported: 'A kubeconfig asks for something that Linger does not do, such as exec plugins.',
+  KubeconfigUnsupported: 'A kubeconfig asks for something that Linger does not do, such as impersonation.',
+  PluginFailed: 'The program that a kubeconfig gets its credentials from (exec) gave none.',
 } as const satisfies Record<string, string>;
 
 export type ConnectionErrorCode = keyof typeof CONNECTION_ERRORS;

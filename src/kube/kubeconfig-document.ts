@@ -15,6 +15,17 @@ const cluster = z.looseObject({
   'insecure-skip-tls-verify': z.boolean().optional(),
   'tls-server-name': text.optional(),
   'proxy-url': present,
+  extensions: z.array(z.looseObject({ name: text.optional(), extension: present })).nullish(),
+});
+
+const exec = z.looseObject({
+  apiVersion: text.nullish(),
+  command: text.nullish(),
+  args: z.array(text).nullish(),
+  env: z.array(z.looseObject({ name: text, value: text })).nullish(),
+  installHint: text.nullish(),
+  provideClusterInfo: z.boolean().nullish(),
+  interactiveMode: text.nullish(),
 });
 
 const user = z.looseObject({
@@ -26,8 +37,8 @@ const user = z.looseObject({
   tokenFile: text.optional(),
   username: present,
   as: present,
-  exec: z.looseObject({ command: text.optional() }).optional(),
-  'auth-provider': z.looseObject({ name: text.optional() }).optional(),
+  exec: exec.nullish(),
+  'auth-provider': z.looseObject({ name: text.optional() }).nullish(),
 });
 
 const context = z.looseObject({ cluster: text, user: text.optional(), namespace: text.optional() });
@@ -49,6 +60,7 @@ const kubeconfig = z.looseObject({
 });
 
 export type KubeconfigCluster = z.infer<typeof cluster>;
+export type KubeconfigExec = z.infer<typeof exec>;
 export type KubeconfigUser = z.infer<typeof user>;
 export type KubeconfigContext = z.infer<typeof context>;
 
