@@ -11,6 +11,8 @@ const { FAILURE_EXIT_CODE, run } = await import('./commands/run.ts');
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? 0 : FAILURE_EXIT_CODE),
 );
+// Nobody can be told.
+process.stderr.on('error', () => undefined);
 
 const exitCode = await run(process.argv.slice(2), process.env);
 // Not process.exit at once: what was written to a pipe may not have been read yet, and would be lost.

@@ -39,6 +39,16 @@ async function start(invocation: Invocation): Promise<number> {
       return (await import('./explain.ts')).explain(invocation.settings, { print, warn });
     case 'certs':
       return (await import('./certs.ts')).certs(invocation.settings, { print, warn });
+    case 'watch': {
+      const { settings, kube, colour } = invocation;
+      const { stdin, stdout, stderr } = process;
+      const terminals = {
+        input: stdin.isTTY === true,
+        output: stdout.isTTY === true,
+        error: stderr.isTTY === true,
+      };
+      return (await import('./watch.ts')).watch(settings, { print, warn, kube, colour, terminals });
+    }
     case 'none':
       return invocation.exitCode;
   }

@@ -8,8 +8,11 @@ import {
   type InjectSettings,
   SERVE_FLAGS,
   type ServeSettings,
+  WATCH_FLAGS,
+  type WatchSettings,
 } from './commands.ts';
 import { type Flags, flagName, resolve, type Values, variableName } from './flag.ts';
+import { type KubeEnvironment, kubeEnvironment } from './kube-environment.ts';
 
 /** What the user asked for, read and checked. */
 export type Invocation =
@@ -17,6 +20,13 @@ export type Invocation =
   | { readonly command: 'inject'; readonly settings: InjectSettings }
   | { readonly command: 'explain'; readonly settings: ExplainSettings }
   | { readonly command: 'certs'; readonly settings: CertsSettings }
+  | {
+      readonly command: 'watch';
+      readonly settings: WatchSettings;
+      readonly kube: KubeEnvironment;
+      /** Source: no-color.org. */
+      readonly colour: boolean;
+    }
   /** Help or the version was printed, or the usage was wrong and that was said. */
   | { readonly command: 'none'; readonly exitCode: number };
 
@@ -97,6 +107,12 @@ export function readCommandLine(
   certs.command.action((written: Written) => {
     invocation = { command: 'certs', settings: certs.settings(written) };
   });
+  const watch = add('watch', 'Print endpoint changes as they happen, with their lag.', WATCH_FLAGS, NOTHING);
+  watch.command.action((written: Written) => {
+    const colour = !environment.NO_COLOR;
+    const kube = kubeEnvironment(environment);
+    invocation = { command: 'watch', settings: watch.settings(written), kube, colour };
+  });
 
   try {
     program.parse(argv, { from: 'user' });
@@ -112,13 +128,14 @@ const NOTHING: Environment = {};
 
 function optionOf(
   key: string,
-  { reader, fallback, description }: Flags[string],
+  { reader, fallback, description, short }: Flags[string],
   inEnvironment: boolean,
 ): Option {
   const shownDefault = fallback === undefined || fallback === 'false' ? '' : ` (default: ${fallback})`;
   const variable = inEnvironment ? ` [${variableName(key)}]` : '';
   const argument = reader.argument === undefined ? '' : ` ${reader.argument}`;
-  return new Option(`--${flagName(key)}${argument}`, `${description}${shownDefault}${variable}`);
+  const letter = short === undefined ? '' : `-${short}, `;
+  return new Option(`${letter}--${flagName(key)}${argument}`, `${description}${shownDefault}${variable}`);
 }
 
 function asText(written: Written): Record<string, string | undefined> {

@@ -1,7 +1,9 @@
+import { CHANGES } from '../core/changes/change.ts';
+import { LAG_STAGES } from '../core/lag/sample.ts';
 import { MODES } from '../core/schema/choices.ts';
 import { LOG_LEVELS } from '../telemetry/logs.ts';
-import { flag, optional, type Values } from './flag.ts';
-import { list, oneOf, port, probability, seconds, text, toggle } from './readers.ts';
+import { abbreviated, flag, optional, type Values } from './flag.ts';
+import { list, oneOf, port, probability, seconds, someOf, text, toggle } from './readers.ts';
 
 const policies = optional(
   text('<path>'),
@@ -13,7 +15,10 @@ const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
 
 /** `auto`: where there are credentials; `required`: not without; `off`: not at all. */
 export const CLUSTER_CHOICES = ['auto', 'required', 'off'] as const;
-const kubeconfig = optional(text('<file>'), 'kubeconfig of the cluster; in a pod, its ServiceAccount is used');
+const kubeconfig = optional(
+  text('<file>'),
+  'kubeconfig of the cluster; in a pod, its ServiceAccount is used',
+);
 const context = optional(text('<name>'), 'context of the kubeconfig, where not its current one');
 
 export const SERVE_FLAGS = {
@@ -95,3 +100,31 @@ export const CERTS_FLAGS = {
   ),
 } as const;
 export type CertsSettings = Values<typeof CERTS_FLAGS>;
+
+/** Where the cluster is, for the commands that people run against one. */
+export const CLUSTER_FLAGS = {
+  kubeconfig: optional(
+    text('<file>'),
+    'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
+  ),
+  context: optional(text('<name>'), "context of the kubeconfig; without it, the kubeconfig's current one"),
+} as const;
+
+export const WATCH_OUTPUTS = ['table', 'json'] as const;
+export type WatchOutput = (typeof WATCH_OUTPUTS)[number];
+
+export const WATCH_FLAGS = {
+  ...CLUSTER_FLAGS,
+  namespace: abbreviated('n', optional(list('<name...>'), 'namespaces to watch; without it, all')),
+  service: optional(list('<name...>'), 'Services to watch; without it, all'),
+  pod: optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
+  source: flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
+  change: flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
+  minLag: optional(seconds, 'print only changes with a lag of at least this'),
+  initial: flag(toggle, 'false', 'also print what is there at the beginning'),
+  output: flag(oneOf(WATCH_OUTPUTS), 'table', 'how to print changes; json: one object a line'),
+  for: optional(seconds, 'how long to watch; without it, until Ctrl-C'),
+  failOnLag: optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
+  quiet: flag(toggle, 'false', 'print changes only: no notes and no summary'),
+} as const;
+export type WatchSettings = Values<typeof WATCH_FLAGS>;

@@ -7,6 +7,8 @@ export interface Flag<T> {
   /** As the user would write it; undefined: none. */
   readonly fallback: string | undefined;
   readonly description: string;
+  /** The letter of its short form, where kubectl has one: `n`. */
+  readonly short?: string;
   /** Only for the type: what the flag's value is. */
   readonly value?: T;
 }
@@ -19,6 +21,11 @@ export function flag<T>(reader: Reader<T>, fallback: string, description: string
 /** A flag that may have no value at all. */
 export function optional<T>(reader: Reader<T>, description: string): Flag<T | undefined> {
   return { reader, fallback: undefined, description };
+}
+
+/** The same flag, with a short form. */
+export function abbreviated<T>(short: string, flag: Flag<T>): Flag<T> {
+  return { ...flag, short };
 }
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>;

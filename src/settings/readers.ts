@@ -37,6 +37,13 @@ export function oneOf<T extends string>(known: readonly T[]): Reader<T> {
   return { argument: `<${known.join('|')}>`, parse };
 }
 
+/** Some of a few words, separated by commas. */
+export function someOf<T extends string>(known: readonly T[]): Reader<readonly T[]> {
+  const { parse: parseOne } = oneOf(known);
+  const parse = (written: string) => list('').parse(written).map(parseOne);
+  return { argument: `<${known.join(',')}>`, parse };
+}
+
 /** A switch: `--audit-warnings` on the command line, true or false in the environment. */
 export const toggle: Reader<boolean> = {
   argument: undefined,

@@ -12,7 +12,7 @@ import type { AtEnd } from '../serve/connection.ts';
 vi.setConfig({ testTimeout: 90_000 });
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const MAIN = join(ROOT, 'src/main.ts');
+export const MAIN = join(ROOT, 'src/main.ts');
 
 export interface Finished {
   readonly code: number | null;

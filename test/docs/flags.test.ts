@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { readCommandLine, USAGE_EXIT_CODE } from '../../src/settings/command-line.ts';
-import { CERTS_FLAGS, EXPLAIN_FLAGS, INJECT_FLAGS, SERVE_FLAGS } from '../../src/settings/commands.ts';
+import {
+  CERTS_FLAGS,
+  EXPLAIN_FLAGS,
+  INJECT_FLAGS,
+  SERVE_FLAGS,
+  WATCH_FLAGS,
+} from '../../src/settings/commands.ts';
 import { type Flags, flagName, variableName } from '../../src/settings/flag.ts';
 import { codeOf, PAGES, type Row, read, tableUnder } from './markdown.ts';
 
@@ -10,6 +16,7 @@ const COMMANDS: Readonly<Record<string, Flags>> = {
   inject: INJECT_FLAGS,
   explain: EXPLAIN_FLAGS,
   certs: CERTS_FLAGS,
+  watch: WATCH_FLAGS,
 };
 
 test('the table has exactly the commands', () => {

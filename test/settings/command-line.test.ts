@@ -1,11 +1,23 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LingerError } from '../../src/core/catalog/errors.ts';
 import { type Environment, readCommandLine } from '../../src/settings/command-line.ts';
-import { CERTS_FLAGS, EXPLAIN_FLAGS, INJECT_FLAGS, SERVE_FLAGS } from '../../src/settings/commands.ts';
+import {
+  CERTS_FLAGS,
+  EXPLAIN_FLAGS,
+  INJECT_FLAGS,
+  SERVE_FLAGS,
+  WATCH_FLAGS,
+} from '../../src/settings/commands.ts';
 import { variableName } from '../../src/settings/flag.ts';
 import { COMMANDS, rows } from './flag-table.ts';
 
-const ALL_FLAGS = { serve: SERVE_FLAGS, inject: INJECT_FLAGS, explain: EXPLAIN_FLAGS, certs: CERTS_FLAGS };
+const ALL_FLAGS = {
+  serve: SERVE_FLAGS,
+  inject: INJECT_FLAGS,
+  explain: EXPLAIN_FLAGS,
+  certs: CERTS_FLAGS,
+  watch: WATCH_FLAGS,
+};
 
 function settingsOf(argv: readonly string[], environment: Environment = {}): Record<string, unknown> {
   const invocation = readCommandLine(argv, environment, '1.2.3');
@@ -106,10 +118,13 @@ describe('every flag of serve is also a variable', () => {
     },
   );
 
-  it.each(['inject', 'explain', 'certs'])('and %s has none: people see what they type', (command) => {
-    const environment = Object.fromEntries(rows.map(({ key }) => [variableName(key), 'anything']));
-    expect(settingsOf([command], environment)).toEqual(settingsOf([command]));
-  });
+  it.each(['inject', 'explain', 'certs', 'watch'])(
+    'and %s has none: people see what they type',
+    (command) => {
+      const environment = Object.fromEntries(rows.map(({ key }) => [variableName(key), 'anything']));
+      expect(settingsOf([command], environment)).toEqual(settingsOf([command]));
+    },
+  );
 
   it.each(['tcp://10.96.31.7:443', 'udp://[fd00::7]:443'])(
     'LINGER_PORT=%s is what Kubernetes sets for a Service named linger, and means nothing',
@@ -168,6 +183,10 @@ describe('several values', () => {
     });
   });
 
+  it('-n is --namespace, as in kubectl', () => {
+    expect(settingsOf(['watch', '-n', 'a', 'b', '-n', 'c']).namespace).toEqual(['a', 'b', 'c']);
+  });
+
   it('of a flag that has one: the last counts', () => {
     expect(settingsOf(['serve', '--port', '1', '--port', '2']).port).toBe(2);
   });
@@ -189,5 +208,33 @@ describe('in a cluster', () => {
     [{}, { host: undefined, port: undefined }],
   ])('%j: %j', (environment, apiServer) => {
     expect(readCommandLine(['serve'], environment, '1')).toMatchObject({ command: 'serve', apiServer });
+  });
+});
+
+describe('where watch finds its cluster', () => {
+  const kubeOf = (environment: Environment) => {
+    const invocation = readCommandLine(['watch'], environment, '1');
+    return invocation.command === 'watch' ? invocation.kube : undefined;
+  };
+
+  it.each([
+    [{}, { kubeconfigs: [], homeKubeconfig: undefined, service: { host: undefined, port: undefined } }],
+    [{ HOME: '/home/me' }, { homeKubeconfig: '/home/me/.kube/config' }],
+    [{ KUBECONFIG: '/a:/b::' }, { kubeconfigs: ['/a', '/b'] }],
+    [
+      { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
+      { service: { host: '10.96.0.1', port: '443' } },
+    ],
+    [{ TOKEN_FOR_PLUGINS: 'x' }, { variables: { TOKEN_FOR_PLUGINS: 'x' } }],
+  ])('%j', (environment, kube) => {
+    expect(kubeOf(environment)).toMatchObject(kube);
+  });
+
+  it.each([
+    [{}, true],
+    [{ NO_COLOR: '' }, true],
+    [{ NO_COLOR: '1' }, false],
+  ])('colours are welcome with %j: %s', (environment, colour) => {
+    expect(readCommandLine(['watch'], environment, '1')).toMatchObject({ command: 'watch', colour });
   });
 });

@@ -1,4 +1,10 @@
-import type { CERTS_FLAGS, EXPLAIN_FLAGS, INJECT_FLAGS, SERVE_FLAGS } from '../../src/settings/commands.ts';
+import type {
+  CERTS_FLAGS,
+  EXPLAIN_FLAGS,
+  INJECT_FLAGS,
+  SERVE_FLAGS,
+  WATCH_FLAGS,
+} from '../../src/settings/commands.ts';
 import { flagName } from '../../src/settings/flag.ts';
 
 /** One flag: what it is worth by default, some ways to write it, and what is refused. */
@@ -132,12 +138,61 @@ const EXPLAIN: Record<keyof typeof EXPLAIN_FLAGS, Row> = {
 };
 const CERTS: Record<keyof typeof CERTS_FLAGS, Row> = { dns: NAMES, out: TEXT('certs') };
 
+const SWITCH: Row = { byDefault: false, reads: [], refuses: [] };
+const DURATION: Row = {
+  byDefault: undefined,
+  reads: [
+    ['0s', 0],
+    ['1m30s', 90],
+    ['250ms', 0.25],
+  ],
+  refuses: ['', '15', '-1s', 'soon'],
+};
+const SOME_NAMES: Row = { ...NAMES, byDefault: undefined };
+const WATCH: Record<keyof typeof WATCH_FLAGS, Row> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  namespace: SOME_NAMES,
+  service: SOME_NAMES,
+  pod: TEXT(undefined),
+  source: {
+    byDefault: ['EndpointSlice', 'Endpoints'],
+    reads: [
+      ['endpoints', ['Endpoints']],
+      ['Endpoints, EndpointSlice', ['Endpoints', 'EndpointSlice']],
+    ],
+    refuses: ['', ',', 'Pods', 'Endpoints Pods'],
+  },
+  change: {
+    byDefault: ['added', 'ready', 'notReady', 'terminating', 'removed'],
+    reads: [
+      ['removed', ['removed']],
+      ['NOTREADY,removed', ['notReady', 'removed']],
+    ],
+    refuses: ['', ',', 'deleted', 'removed,gone'],
+  },
+  minLag: DURATION,
+  initial: SWITCH,
+  output: {
+    byDefault: 'table',
+    reads: [
+      ['json', 'json'],
+      ['Table', 'table'],
+    ],
+    refuses: ['', 'yaml'],
+  },
+  for: DURATION,
+  failOnLag: DURATION,
+  quiet: SWITCH,
+};
+
 /** Every flag of every command. */
 export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
   serve: SERVE,
   inject: INJECT,
   explain: EXPLAIN,
   certs: CERTS,
+  watch: WATCH,
 };
 
 export const rows = Object.entries(COMMANDS).flatMap(([command, flags]) =>

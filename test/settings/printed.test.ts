@@ -6,7 +6,9 @@ import { COMMANDS, rows } from './flag-table.ts';
 /** What a help says about a flag, as one line; it is wrapped to the width of the terminal. */
 function entryOf(flag: string, help: string): string {
   const entries = help.split(/\n(?= {2}-)/).map((entry) => entry.replace(/\s+/g, ' ').trim());
-  return entries.find((entry) => entry.startsWith(`${flag} `)) ?? '';
+  return (
+    entries.map((entry) => entry.replace(/^-\w, /, '')).find((entry) => entry.startsWith(`${flag} `)) ?? ''
+  );
 }
 
 describe.concurrent('what is printed, by the real program', () => {

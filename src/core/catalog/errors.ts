@@ -10,6 +10,8 @@ export const ERRORS = {
   'policy-duplicate': 'Two policy documents of one kind have the same name.',
   'manifest-invalid': 'A manifest given to inject or explain cannot be used.',
   'port-unavailable': 'The server cannot listen on the address it was given.',
+  'cluster-unreachable': 'The API server does not answer, or not as one does.',
+  'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
 } as const satisfies Record<string, string>;
 
 export type ErrorCode = keyof typeof ERRORS;

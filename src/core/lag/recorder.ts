@@ -14,7 +14,7 @@ import {
   sliceKey,
 } from './projection.ts';
 import { OpenRemovals } from './removals.ts';
-import type { LagSample, LagStage } from './sample.ts';
+import type { LagStage, RemovalSample } from './sample.ts';
 import { Streams } from './streams.ts';
 import { type ListedPod, type ListingGroup, newFate } from './traces.ts';
 import { Withdrawal } from './withdrawal.ts';
@@ -30,7 +30,7 @@ export interface UnresolvedRemoval {
   readonly since: number;
 }
 
-const NO_SAMPLES: readonly LagSample[] = [];
+const NO_SAMPLES: readonly RemovalSample[] = [];
 
 /**
  * Makes samples of what the watches say: from the event that first shows a pod's deletionTimestamp (or a bare
@@ -52,7 +52,7 @@ export class LagRecorder {
   }
 
   /** Takes in what was learned next. @returns the removals that it ended */
-  apply(event: ClusterEvent): readonly LagSample[] {
+  apply(event: ClusterEvent): readonly RemovalSample[] {
     this.#open.expire(event.at);
     this.#early.expire(event.at);
     switch (event.type) {
@@ -105,7 +105,7 @@ export class LagRecorder {
     };
   }
 
-  #podEnds(pod: TerminatingPod, gone: boolean, at: number): readonly LagSample[] {
+  #podEnds(pod: TerminatingPod, gone: boolean, at: number): readonly RemovalSample[] {
     // A pod that nothing lists still has to be known while it terminates: a slice that lags behind may list it yet.
     const listed = gone ? this.#listings.pods.get(pod.uid) : this.#listings.pod(pod.uid);
     if (listed === undefined) return NO_SAMPLES;
@@ -120,7 +120,7 @@ export class LagRecorder {
   }
 
   /** The termination shows: opens a removal for whoever lists the pod as ready at this instant. */
-  #begin(listed: ListedPod, pod: TerminatingPod, at: number): readonly LagSample[] {
+  #begin(listed: ListedPod, pod: TerminatingPod, at: number): readonly RemovalSample[] {
     const early = this.#early.take(listed);
     const groups = readyGroups(listed);
     if (this.#streams.state('pods') !== 'current') {
@@ -135,7 +135,7 @@ export class LagRecorder {
       if (exclusion !== undefined) this.#discard(exclusion);
       else this.#open.begin({ pod: listed, group, since: at, podName: pod.name, spoiled }, fate);
     }
-    const samples: LagSample[] = [];
+    const samples: RemovalSample[] = [];
     for (const end of early) {
       if (this.#services.deselects(end.group, pod.labels)) continue;
       const exclusion = this.#services.exclusionOf(end.group);
@@ -146,7 +146,7 @@ export class LagRecorder {
     return samples;
   }
 
-  #slice(slice: SliceState, at: number): readonly LagSample[] {
+  #slice(slice: SliceState, at: number): readonly RemovalSample[] {
     const key = sliceKey(slice.namespace, slice.name);
     if (isMirrored(slice)) return this.#objectGone(key, at);
     const groupKey = sliceGroupKey(slice);
@@ -159,7 +159,7 @@ export class LagRecorder {
     return moved ? [...samples, ...more] : more;
   }
 
-  #endpoints(endpoints: EndpointsState, at: number): readonly LagSample[] {
+  #endpoints(endpoints: EndpointsState, at: number): readonly RemovalSample[] {
     const key = endpointsKey(endpoints.namespace, endpoints.name);
     const object = this.#listings.object(key, key, () => newEndpointsGroup(endpoints));
     object.seen = this.#streams.list('Endpoints');
@@ -172,13 +172,13 @@ export class LagRecorder {
     return samples;
   }
 
-  #objectGone(key: string, at: number): readonly LagSample[] {
+  #objectGone(key: string, at: number): readonly RemovalSample[] {
     const object = this.#listings.objects.get(key);
     return object === undefined ? NO_SAMPLES : this.#changed(this.#listings.remove(object), at);
   }
 
-  #changed({ changes, unlisted }: ListingOutcome, at: number): readonly LagSample[] {
-    const samples: LagSample[] = [];
+  #changed({ changes, unlisted }: ListingOutcome, at: number): readonly RemovalSample[] {
+    const samples: RemovalSample[] = [];
     for (const change of changes) {
       if (change.now === 'ready') this.#listedAsReady(change);
       else samples.push(...this.#withdrawn(change, at));
@@ -192,7 +192,7 @@ export class LagRecorder {
     if (pod.fate?.sampled.includes(group) === true) this.#discard('Relisted');
   }
 
-  #withdrawn({ pod, group, now }: ListingChange, at: number): readonly LagSample[] {
+  #withdrawn({ pod, group, now }: ListingChange, at: number): readonly RemovalSample[] {
     const current = this.#streams.state(group.stage) === 'current';
     const removal = pod.fate?.removals.find((each) => each.group === group);
     if (removal === undefined) {
@@ -208,9 +208,10 @@ export class LagRecorder {
     return NO_SAMPLES;
   }
 
-  #sample(pod: ListedPod, group: ListingGroup, lag: number, at: number): LagSample {
+  #sample(pod: ListedPod, group: ListingGroup, lag: number, at: number): RemovalSample {
     pod.fate?.sampled.push(group);
-    return { stage: group.stage, namespace: group.namespace, name: group.service, lag, at };
+    const { stage, namespace, service: name } = group;
+    return { stage, namespace, name, uid: pod.uid, lag, at };
   }
 
   /** Forgets the pod when nothing can be said about it any more. */

@@ -16,3 +16,9 @@ export interface LagSample {
   /** When the withdrawal showed: milliseconds of the caller's monotonic clock. */
   readonly at: number;
 }
+
+/** A sample and whose removal it was. */
+export interface RemovalSample extends LagSample {
+  /** Of the pod. */
+  readonly uid: string;
+}

@@ -8,8 +8,17 @@ import type { ServiceProjection } from './services.ts';
 
 /** What list-watches tell, in the words of the lag recorder. */
 
+/** One that says nothing about endpoints. */
+type PlainEvent = Exclude<ClusterEvent, { readonly type: 'Slice' | 'Endpoints' }>;
+type SliceEvent =
+  | PlainEvent
+  | { readonly type: 'Slice'; readonly at: number; readonly slice: SliceProjection };
+type EndpointsEvent =
+  | PlainEvent
+  | { readonly type: 'Endpoints'; readonly at: number; readonly endpoints: EndpointsProjection };
+
 /** @returns undefined for a pod that does not terminate: nothing that the recorder has to know */
-export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | undefined {
+export function podEvent(event: ResourceEvent<PodMetadata>): PlainEvent | undefined {
   const { at, identity } = event;
   if (event.type !== 'deleted') {
     const { object } = event;
@@ -18,24 +27,24 @@ export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | unde
   return { type: 'PodDeleted', at, pod: event.relist ? identity : event.object };
 }
 
-export function sliceEvent(event: ResourceEvent<SliceProjection>): ClusterEvent {
+export function sliceEvent(event: ResourceEvent<SliceProjection>): SliceEvent {
   const { at, identity } = event;
   if (event.type !== 'deleted') return { type: 'Slice', at, slice: event.object };
   return { type: 'SliceDeleted', at, namespace: identity.namespace, name: identity.name };
 }
 
-export function endpointsEvent(event: ResourceEvent<EndpointsProjection>): ClusterEvent {
+export function endpointsEvent(event: ResourceEvent<EndpointsProjection>): EndpointsEvent {
   const { at, identity } = event;
   if (event.type !== 'deleted') return { type: 'Endpoints', at, endpoints: event.object };
   return { type: 'EndpointsDeleted', at, namespace: identity.namespace, name: identity.name };
 }
 
-export function serviceEvent(event: ResourceEvent<ServiceProjection>): ClusterEvent {
+export function serviceEvent(event: ResourceEvent<ServiceProjection>): PlainEvent {
   const { at, identity } = event;
   if (event.type !== 'deleted') return { type: 'Service', at, service: event.object };
   return { type: 'ServiceDeleted', at, namespace: identity.namespace, name: identity.name };
 }
 
-export function streamEvent({ type, at }: StreamChange, stream: Stream): ClusterEvent {
+export function streamEvent({ type, at }: StreamChange, stream: Stream): PlainEvent {
   return { type, at, stream };
 }

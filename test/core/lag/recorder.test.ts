@@ -95,9 +95,10 @@ describe('a removal lasts from the first sign of the end until the object no lon
     ],
   ]);
 
-  it('the sample says when and of which namespace', () => {
+  it('the sample says when, of which pod and in which namespace', () => {
     const { samples } = recorded(slice(0, { a: 'ready' }), terminating(100, 'a'), slice(500, {}));
-    expect(samples).toEqual([{ stage: 'EndpointSlice', namespace: 'shop', name: 'web', lag: 0.4, at: 500 }]);
+    const of = { stage: 'EndpointSlice', namespace: 'shop', name: 'web', uid: 'a' };
+    expect(samples).toEqual([{ ...of, lag: 0.4, at: 500 }]);
   });
 });
 

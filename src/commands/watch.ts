@@ -1,0 +1,119 @@
+import { LingerError } from '../core/catalog/errors.ts';
+import { LAG_STAGES } from '../core/lag/sample.ts';
+import type { KubeConnection } from '../kube/connection.ts';
+import type { WatchSettings } from '../settings/commands.ts';
+import type { KubeEnvironment } from '../settings/kube-environment.ts';
+import { type EndpointScope, namespaceExists, tryScope } from '../sources/kube/endpoint-scope.ts';
+import { EndpointWatch } from '../sources/kube/endpoint-watch.ts';
+import { connectAsKubectl, first, nameOf } from './as-kubectl.ts';
+import { LiveTerminal } from './live-terminal.ts';
+import { Standstill } from './standstill.ts';
+import type { Terminal } from './terminal.ts';
+import { WatchSession } from './watch-session.ts';
+
+export interface WatchContext extends Terminal {
+  readonly kube: KubeEnvironment;
+  /** Whether standard input, output and error are terminals. */
+  readonly terminals: { readonly input: boolean; readonly output: boolean; readonly error: boolean };
+  /** Whether colours are welcome. */
+  readonly colour: boolean;
+}
+
+const FINDINGS_EXIT_CODE = 3;
+
+/**
+ * `linger watch`: endpoint changes as they happen, with the lag of those that end a removal, measured by this process
+ * alone. Ends at Ctrl-C, at SIGTERM or after --for, with a summary.
+ * @returns the exit code: 3 when a removal took longer than --fail-on-lag
+ * @throws ConnectionError, LingerError
+ */
+export async function watch(settings: WatchSettings, context: WatchContext): Promise<number> {
+  const ending = new AbortController();
+  const ended = untilEnd(settings.for);
+  const { terminals } = context;
+  const connection = await connectAsKubectl(settings, context.kube, terminals.input);
+  const scopes = scopesOf(settings);
+  await tryAll(scopes, connection);
+  const terminal = new LiveTerminal(context, { overwrites: terminals.error, quiet: settings.quiet });
+  const clock = () => performance.now();
+  const handlers = {
+    onFailure: () => undefined,
+    onHandlerError: (error: Error) => terminal.note(`a mistake in Linger itself: ${error.stack}`),
+  };
+  const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
+  const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
+  const session = new WatchSession(watches, {
+    settings,
+    terminal,
+    clock,
+    date: () => new Date(),
+    colour: context.colour && terminals.output,
+    where: `${settings.namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`,
+  });
+  const looking = look(watches, session, clock);
+  await ended;
+  clearInterval(looking);
+  const failed = session.finish();
+  ending.abort();
+  return failed ? FINDINGS_EXIT_CODE : 0;
+}
+
+function scopesOf({ namespace, service: services, source }: WatchSettings): readonly EndpointScope[] {
+  const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
+  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
+  return namespaces.map((each) => ({ namespace: each, services, sources }));
+}
+
+/** Whoever watches the wrong thing would see nothing for ever. */
+async function tryAll(scopes: readonly EndpointScope[], connection: KubeConnection): Promise<void> {
+  const { signal } = new AbortController();
+  for (const scope of scopes) {
+    try {
+      await first(connection, () => tryScope(scope, connection, signal));
+    } catch (error) {
+      const narrower = scope.namespace === undefined && error instanceof LingerError;
+      if (!narrower || error.code !== 'cluster-denied') throw error;
+      throw new LingerError(error.code, `${error.message}; --namespace asks for less`);
+    }
+    const { namespace } = scope;
+    if (namespace === undefined || (await namespaceExists(namespace, connection, signal))) continue;
+    throw new LingerError(
+      'settings-invalid',
+      `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`,
+    );
+  }
+}
+
+/** Often enough that lines seem to come at once. */
+const LOOK_MS = 50;
+
+/** So much a busy machine, or a page of a list, may take; a lag can be wrong by as much. */
+const STANDSTILL_MS = 1_000;
+
+/** Reading what has piled up takes milliseconds: beyond a few hundred events a server ends the watch instead. */
+const RECOVERY_MS = 2_000;
+
+/** Keeps the process alive, too: what a list-watch waits for does not. */
+function look(watches: readonly EndpointWatch[], session: WatchSession, clock: () => number): NodeJS.Timeout {
+  const standstill = new Standstill(STANDSTILL_MS, RECOVERY_MS);
+  return setInterval(() => {
+    const now = clock();
+    const changed = standstill.look(now);
+    if (changed === 'recovered') for (const each of watches) each.trust(now);
+    else if (changed !== undefined) for (const each of watches) each.distrust(changed.since);
+    session.look();
+  }, LOOK_MS);
+}
+
+/** Resolves at Ctrl-C, at SIGTERM or after this long; a second Ctrl-C then ends the process as usual. */
+function untilEnd(seconds: number | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = seconds === undefined ? undefined : setTimeout(() => end(), seconds * 1000);
+    const end = () => {
+      clearTimeout(timer);
+      process.off('SIGINT', end).off('SIGTERM', end);
+      resolve();
+    };
+    process.on('SIGINT', end).on('SIGTERM', end);
+  });
+}

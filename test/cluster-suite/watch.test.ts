@@ -1,0 +1,253 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
+import {
+  applicationDeployment,
+  applicationService,
+  type DeploymentObject,
+  isRolledOut,
+} from '../cluster/workloads.ts';
+import { emptyDirectory, linger } from '../commands/linger.ts';
+import { type ChangeJson, startWatching, type Watching, writeKubeconfig } from '../commands/watching.ts';
+import type { AtEnd } from '../serve/connection.ts';
+import { Gateway } from '../sources/kube/gateway.ts';
+
+let cluster: Cluster;
+
+beforeAll(async () => {
+  cluster = await openCluster();
+});
+
+afterAll(() => cluster?.close());
+
+const atEnd = onTestFinished as AtEnd;
+const REPLICAS = 4;
+
+/** A Deployment `web`, ready, behind the Service `web` and the headless `web-headless`. */
+async function shop(): Promise<string> {
+  const namespace = await cluster.namespace('watch');
+  const application = {
+    namespace,
+    name: 'web',
+    replicas: REPLICAS,
+    podSpec: { terminationGracePeriodSeconds: 3 },
+  };
+  const service = applicationService(application);
+  const headless = {
+    ...service,
+    metadata: { namespace, name: 'web-headless' },
+    spec: { ...service.spec, clusterIP: 'None' },
+  };
+  const deployment = applicationDeployment(application);
+  for (const object of [service, headless, deployment]) await cluster.create(object);
+  const settled = (object: DeploymentObject) => isRolledOut(object, REPLICAS);
+  await cluster.waitFor<DeploymentObject>(deployment, settled);
+  return namespace;
+}
+
+async function podsOf(namespace: string): Promise<readonly KubernetesObject[]> {
+  const kind = { apiVersion: 'v1', kind: 'Pod' };
+  // The items of a list do not say what they are.
+  return (await cluster.list({ ...kind, namespace })).map((pod) => ({ ...pod, ...kind }));
+}
+
+const watch = (...args: readonly string[]) => startWatching(cluster.kubeconfig, args, { atEnd });
+
+/** An observation of its own, by other code: when each Endpoints object no longer lists a pod that it listed. */
+async function withdrawalsSeen(namespace: string) {
+  interface Addressed extends KubernetesObject {
+    readonly subsets?: readonly {
+      readonly addresses?: readonly { readonly targetRef?: { readonly name: string } }[];
+    }[];
+  }
+  const listed = new Map<string, ReadonlySet<string>>();
+  const seen = new Map<string, number>();
+  const stopping = new AbortController();
+  onTestFinished(() => stopping.abort());
+  const take = ({ object }: { readonly object: Addressed }) => {
+    const { name } = object.metadata;
+    const addresses = (object.subsets ?? []).flatMap((subset) => subset.addresses ?? []);
+    const now = new Set(addresses.map(({ targetRef }) => targetRef?.name ?? ''));
+    for (const pod of listed.get(name) ?? []) if (!now.has(pod)) seen.set(`${name}/${pod}`, Date.now());
+    listed.set(name, now);
+  };
+  const path = `/api/v1/namespaces/${namespace}/endpoints?watch=true`;
+  cluster.api.watch<Addressed>(path, take, stopping.signal).catch(() => undefined);
+  await waitUntil('both Endpoints', () => listed.size === 2);
+  return seen;
+}
+
+function linesOf(watching: Watching, count: number, kept: (line: ChangeJson) => boolean) {
+  return waitUntil(`${count} lines`, () => {
+    const lines = watching.lines().filter(kept);
+    return lines.length >= count && lines;
+  });
+}
+
+const hasLag = ({ lagSeconds }: ChangeJson) => lagSeconds !== null;
+const keyOf = ({ source, service, pod }: ChangeJson) => `${source} ${service}/${pod}`;
+
+/** What a machine that is busy with other things adds. */
+const BUSY_MS = 1_500;
+
+/** Where the machine is so busy that the process stands still, there are no lags to look at. */
+const RETRY = { retry: { count: 2, condition: /stood still/ } };
+
+describe('linger watch, on the real controllers', RETRY, () => {
+  it('tells each removal once for each Service and source, with the lag that was there', async () => {
+    const namespace = await shop();
+    const watching = await watch('-n', namespace, '--output', 'json');
+    const seen = await withdrawalsSeen(namespace);
+    const pods = await podsOf(namespace);
+    const deletedAt = new Map<string, number>();
+    for (const pod of pods) {
+      deletedAt.set(pod.metadata.name, Date.now());
+      await cluster.delete(pod);
+    }
+    const expected = pods.flatMap(({ metadata: { name } }) =>
+      ['EndpointSlice', 'Endpoints'].flatMap((source) => [
+        `${source} web/${name}`,
+        `${source} web-headless/${name}`,
+      ]),
+    );
+    await linesOf(watching, expected.length, hasLag);
+    const gone = new Set(expected);
+    await linesOf(watching, expected.length, (line) => line.change === 'removed' && gone.has(keyOf(line)));
+    const lines = watching.lines();
+    const measured = lines.filter(hasLag);
+    expect(measured.map(keyOf).toSorted()).toEqual(expected.toSorted());
+    for (const { pod, service, source, change, lagSeconds, time, ip, namespace: where } of measured) {
+      expect([where, ip]).toEqual([namespace, expect.stringMatching(/^\d+\.\d+\.\d+\.\d+$/)]);
+      expect(change).toBe(source === 'Endpoints' ? 'removed' : 'terminating');
+      const until = Date.parse(time) - (deletedAt.get(pod ?? '') ?? 0);
+      expect(until).toBeGreaterThanOrEqual(0);
+      expect((lagSeconds ?? 0) * 1000).toBeLessThanOrEqual(until + 1);
+      if (source === 'Endpoints') {
+        const truth = seen.get(`${service}/${pod}`) ?? 0;
+        expect(Math.abs(Date.parse(time) - truth)).toBeLessThan(BUSY_MS);
+      }
+    }
+    for (const key of expected) {
+      const changes = lines.filter((line) => keyOf(line) === key).map(({ change }) => change);
+      expect(changes).toEqual(key.startsWith('Endpoints ') ? ['removed'] : ['terminating', 'removed']);
+    }
+    const lags = measured.map(({ lagSeconds }) => lagSeconds ?? 0).toSorted((a, b) => a - b);
+    console.log(
+      `lags of ${lags.length} removals: median ${lags[lags.length / 2]} s, longest ${lags.at(-1)} s`,
+    );
+  });
+
+  it('ends at Ctrl-C with a summary of what it has printed', async () => {
+    const namespace = await shop();
+    const watching = await watch('-n', namespace, '--service', 'web');
+    const [pod] = await podsOf(namespace);
+    await cluster.delete(pod!);
+    await waitUntil('the removal', () => /removed +\d+\S+ {2}Endpoints/.test(watching.stdout()));
+    await waitUntil('the other', () => /terminating +\d+\S+ {2}EndpointSlice/.test(watching.stdout()));
+    watching.kill('SIGINT');
+    expect(await watching.exited).toBe(0);
+    expect(watching.stdout()).not.toContain('web-headless');
+    expect(watching.stdout()).toMatch(/\nLag of removals .+\n {2}EndpointSlice +1 .+\n {2}Endpoints +1 /);
+    expect(watching.stdout()).toContain(`${namespace}/web  ${pod!.metadata.name}`);
+    expect(watching.stderr()).toMatch(/^Watching .+ of https:.+ \(context ".+" of .+\): 1 Service\. /);
+  });
+
+  it('says when the API server was cut off, and measures again afterwards', async () => {
+    const namespace = await shop();
+    const { server, credentials } = await readKubeconfig(cluster.kubeconfig);
+    const gateway = await Gateway.start({ url: server, ...(await credentials()) });
+    onTestFinished(() => gateway.close());
+    const kubeconfig = await writeKubeconfig(gateway.url, {}, atEnd);
+    const args = ['-n', namespace, '--output', 'json', '--service', 'web'];
+    const watching = await startWatching(kubeconfig, args, { atEnd });
+    const [first, second] = await podsOf(namespace);
+    gateway.refusing = true;
+    gateway.cut();
+    await waitUntil('the interruption', () =>
+      watching.stderr().includes(`Endpoints in ${namespace}: interrupted: Cut: `),
+    );
+    await cluster.delete(first!, { wait: true });
+    gateway.refusing = false;
+    await waitUntil(
+      'the watches',
+      () => (watching.stderr().match(/current again after/g) ?? []).length === 4,
+    );
+    const before = await linesOf(
+      watching,
+      2,
+      ({ pod, change }) => pod === first!.metadata.name && change === 'removed',
+    );
+    expect(before.filter(hasLag)).toEqual([]);
+    await cluster.delete(second!);
+    const after = await linesOf(watching, 2, (line) => line.pod === second!.metadata.name && hasLag(line));
+    expect(after.map(({ source }) => source).toSorted()).toEqual(['EndpointSlice', 'Endpoints']);
+    watching.kill('SIGINT');
+    expect(await watching.exited).toBe(0);
+    expect(watching.stderr()).toContain('Interruptions: what happened in them has no lag');
+  });
+
+  it('needs no more than to list and watch four kinds in its namespace, and says what it lacks', async () => {
+    const namespace = await shop();
+    const kubeconfig = await kubeconfigOfViewer(namespace);
+    const denied = await linger(['watch', '--kubeconfig', kubeconfig]);
+    expect(denied.code).toBe(1);
+    expect(denied.stderr).toMatch(
+      / cannot list resource "pods" .+; --namespace asks for less \[cluster-denied\]\n$/,
+    );
+    const watching = await startWatching(kubeconfig, ['-n', namespace, '--output', 'json'], { atEnd });
+    const [pod] = await podsOf(namespace);
+    await cluster.delete(pod!);
+    await linesOf(watching, 4, hasLag);
+    watching.kill('SIGINT');
+    expect(await watching.exited).toBe(0);
+    expect(watching.stderr()).not.toContain('orbidden');
+  });
+});
+
+/** The rights that docs/watch.md lists, given to a ServiceAccount of the namespace. */
+async function kubeconfigOfViewer(namespace: string): Promise<string> {
+  const metadata = { namespace, name: 'watcher' };
+  const verbs = ['list', 'watch'];
+  const rbac = 'rbac.authorization.k8s.io';
+  await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata });
+  const role = {
+    apiVersion: `${rbac}/v1`,
+    kind: 'Role',
+    metadata,
+    rules: [
+      { apiGroups: [''], resources: ['pods', 'services', 'endpoints'], verbs },
+      { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+    ],
+  };
+  const binding = {
+    apiVersion: `${rbac}/v1`,
+    kind: 'RoleBinding',
+    metadata,
+    roleRef: { apiGroup: rbac, kind: 'Role', name: 'watcher' },
+    subjects: [{ kind: 'ServiceAccount', namespace, name: 'watcher' }],
+  };
+  for (const object of [role, binding]) await cluster.create(object);
+  const { status } = await cluster.api.call<{ status: { token: string } }>(
+    'POST',
+    `/api/v1/namespaces/${namespace}/serviceaccounts/watcher/token`,
+    { body: { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} } },
+  );
+  const { server, credentials } = await readKubeconfig(cluster.kubeconfig);
+  const { ca = '' } = await credentials();
+  const file = join(await emptyDirectory(atEnd), 'config');
+  const document = {
+    'current-context': 'viewer',
+    clusters: [
+      {
+        name: 'here',
+        cluster: { server: server.href, 'certificate-authority-data': Buffer.from(ca).toString('base64') },
+      },
+    ],
+    users: [{ name: 'viewer', user: { token: status.token } }],
+    contexts: [{ name: 'viewer', context: { cluster: 'here', user: 'viewer' } }],
+  };
+  writeFileSync(file, JSON.stringify(document));
+  return file;
+}
