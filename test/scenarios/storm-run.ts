@@ -31,10 +31,13 @@ export interface StormOutcome {
   readonly samples: readonly LagSample[];
   readonly truth: readonly TrueRemoval[];
   readonly readings: readonly Reading[];
-  /** Writes of slices and of Endpoints, and the milliseconds from the storm's first cause to the last of them. */
-  readonly writes: Readonly<
-    Record<LagSample['stage'], { readonly count: number; readonly lastedMs: number }>
-  >;
+  readonly rewriting: Readonly<Record<LagSample['stage'], Rewriting>>;
+}
+
+export interface Rewriting {
+  readonly objects: number;
+  /** Milliseconds from the storm's cause until each of them had been written. */
+  readonly lastedMs: number;
 }
 
 /** Lets a storm break loose, terminates pods meanwhile, and waits until the last of them is withdrawn. */
@@ -57,9 +60,9 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
     samples: samples(),
     truth: all.filter(({ start }) => start >= begun),
     readings,
-    writes: {
-      EndpointSlice: spanOf(writes, 'endpointslices', begun),
-      Endpoints: spanOf(writes, 'endpoints', begun),
+    rewriting: {
+      EndpointSlice: rewritingOf(writes, 'endpointslices', begun),
+      Endpoints: rewritingOf(writes, 'endpoints', begun),
     },
   };
 }
@@ -112,8 +115,12 @@ async function untilCalm(file: string, position: number, namespace: string): Pro
   );
 }
 
-function spanOf(writes: readonly AuditEvent[], resource: string, begun: number) {
-  const own = writes.filter(({ objectRef }) => objectRef.resource === resource);
-  const last = Math.max(begun, ...own.map(({ stageTimestamp }) => instantOf(stageTimestamp)));
-  return { count: own.length, lastedMs: last - begun };
+/** A pod that terminates has its Service's objects written once more, which is not the storm's doing. */
+function rewritingOf(writes: readonly AuditEvent[], resource: string, begun: number): Rewriting {
+  const first = new Map<string, number>();
+  for (const { objectRef, stageTimestamp } of writes) {
+    const { name = '' } = objectRef;
+    if (objectRef.resource === resource && !first.has(name)) first.set(name, instantOf(stageTimestamp));
+  }
+  return { objects: first.size, lastedMs: Math.max(begun, ...first.values()) - begun };
 }
