@@ -2,8 +2,9 @@ import { ObjectFailure } from '../../src/kube/object-request.ts';
 import { campaign } from '../../src/publish/election.ts';
 import type { Leadership } from '../../src/publish/leadership.ts';
 import { ELECTION_LIMITS, type ElectionLimits } from '../../src/publish/lease-step.ts';
+import { randomNumbers } from '../core/lag/shapes.ts';
 import { type Fate, SimulatedLease } from './simulated-lease.ts';
-import { type SimulatedHost, SimulatedProcess, SimulatedTime, seededRandom } from './simulated-time.ts';
+import { type SimulatedHost, SimulatedProcess, SimulatedTime } from './simulated-time.ts';
 
 export interface Contender {
   readonly identity: string;
@@ -34,7 +35,7 @@ export class SimulatedElection {
   readonly #limits: ElectionLimits;
 
   constructor(seed: number, limits: Partial<ElectionLimits> = {}) {
-    this.random = seededRandom(seed);
+    this.random = randomNumbers(seed);
     this.#limits = { ...ELECTION_LIMITS, ...limits };
   }
 
