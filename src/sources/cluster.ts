@@ -68,8 +68,8 @@ export interface ClusterSource {
 
 /**
  * The least time between two worlds made of the same kind of change. What decisions know of the cluster is older than
- * the watches by at most this; and making a world of 13,000 Services, 1 to 2 ms where each has a namespace of its
- * own, takes 2 % of a processor at the most.
+ * the watches by at most this. Making a world of 13,000 Services takes 3 ms where each has a namespace of its own, and
+ * 0.03 ms where they share 500: in a storm that changes all of them again and again, 3 % of a processor at the most.
  */
 const WORLD_EVERY_MS = 100;
 

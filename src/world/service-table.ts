@@ -4,7 +4,7 @@ import type { ServiceIndex, ServiceRecord } from '../core/cluster/services.ts';
 /**
  * The cluster's Services as they change one by one, and an immutable index of them whenever one is asked for.
  * An index shares with the one before it every namespace that has not changed, so it costs a copy of the outer map
- * (a millisecond for 13,000 namespaces) and the lists of the namespaces that have: not one entry for each Service.
+ * (3 ms for 13,000 namespaces) and the lists of the namespaces that have: not one entry for each Service.
  */
 export class ServiceTable {
   readonly #services = new Map<string, Map<string, ServiceRecord>>();

@@ -3,6 +3,7 @@ import { certificateErrorCodes } from '../../src/certs/certificate-error.ts';
 import { ERRORS } from '../../src/core/catalog/errors.ts';
 import { NOTES } from '../../src/core/catalog/notes.ts';
 import { SKIP_REASON_NAMES } from '../../src/core/catalog/reasons.ts';
+import { CONNECTION_ERRORS } from '../../src/kube/connection.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
 
 const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(row[name]));
@@ -42,6 +43,12 @@ describe('notes', () => {
 describe('errors', () => {
   test('the table has exactly the error codes, in the catalogue’s order', () => {
     expect(column(tableUnder('docs/errors.md', 'Codes'), 'code')).toEqual(Object.keys(ERRORS));
+  });
+
+  test('the table of connections has exactly their codes, in the catalogue’s order', () => {
+    const rows = tableUnder('docs/errors.md', 'Connection codes');
+    expect(column(rows, 'code')).toEqual(Object.keys(CONNECTION_ERRORS));
+    for (const row of rows) expect(row['what to do']).not.toBe('');
   });
 
   // The certificates' own page has the same table.

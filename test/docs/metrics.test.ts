@@ -1,30 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { DISCARDS } from '../../src/core/lag/discards.ts';
-import { defaultWait } from '../../src/core/plan/default-wait.ts';
-import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
 import { RESTARTS } from '../../src/kube/failure.ts';
-import { Measurement } from '../../src/measure/measurement.ts';
-import { registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
-import { createMetrics } from '../../src/telemetry/metrics.ts';
-import { registerWatchMetrics } from '../../src/telemetry/watch-metrics.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
+import { own, registered, series } from './registered-metrics.ts';
 
-/** What the registry's metrics carry beside their declared type. */
-interface Described {
-  readonly name: string;
-  readonly type: string;
-  readonly labelNames: readonly string[];
-}
-
-const { registry } = createMetrics('0.0.0');
-const clocks = { clock: () => 0, epochSeconds: () => 0 };
-registerWatchMetrics(registry, { watches: {}, synced: () => false, clock: clocks.clock });
-registerLagMetrics(
-  registry,
-  Object.assign(new Measurement(clocks), { defaultWait: () => defaultWait(EMPTY_WORLD) }),
-);
-const registered = registry.getMetricsAsArray() as unknown as readonly Described[];
-const own = registered.filter(({ name }) => name.startsWith('linger_'));
 const documented = ['Metrics', 'With a cluster'].flatMap((heading) => tableUnder('docs/metrics.md', heading));
 
 test('the tables have exactly the metrics of the registry, in its order', () => {
@@ -53,11 +32,6 @@ test.each([
 });
 
 test.each(PAGES)('%s names no metric that does not exist', (page) => {
-  const names = new Set(own.flatMap(({ name, type }) => (type === 'histogram' ? seriesOf(name) : [name])));
   const named = [...read(page).matchAll(/\blinger_\w+/g)].map(([name]) => name);
-  expect(named.filter((name) => !names.has(name))).toEqual([]);
+  expect(named.filter((name) => !series.has(name))).toEqual([]);
 });
-
-function seriesOf(histogram: string): readonly string[] {
-  return [histogram, `${histogram}_bucket`, `${histogram}_sum`, `${histogram}_count`];
-}

@@ -1,0 +1,36 @@
+import { defaultWait } from '../../src/core/plan/default-wait.ts';
+import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
+import { Measurement } from '../../src/measure/measurement.ts';
+import { registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { registerWatchMetrics } from '../../src/telemetry/watch-metrics.ts';
+
+/** What the registry's metrics carry beside their declared type. */
+interface Described {
+  readonly name: string;
+  readonly type: string;
+  readonly labelNames: readonly string[];
+}
+
+const { registry } = createMetrics('0.0.0');
+const clocks = { clock: () => 0, epochSeconds: () => 0 };
+registerWatchMetrics(registry, { watches: {}, synced: () => false, clock: clocks.clock });
+registerLagMetrics(
+  registry,
+  Object.assign(new Measurement(clocks), { defaultWait: () => defaultWait(EMPTY_WORLD) }),
+);
+
+/** Every metric of a server that follows a cluster, in the registry's order. */
+export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];
+
+/** Linger's own. */
+export const own = registered.filter(({ name }) => name.startsWith('linger_'));
+
+/** Every series of Linger's: a histogram has three. */
+export const series: ReadonlyMap<string, Described> = new Map(
+  own.flatMap((metric) => seriesOf(metric).map((name) => [name, metric])),
+);
+
+function seriesOf({ name, type }: Described): readonly string[] {
+  return type === 'histogram' ? [name, `${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
+}
