@@ -1,0 +1,26 @@
+import type { ResourceWatch } from '../../src/sources/kube/watch-resource.ts';
+
+/** Looks, for as long as it runs, how long watches go without any sign that they are alive or begun anew. */
+export function watchForStalls(watches: ReadonlyMap<string, ResourceWatch>) {
+  const signs = new Map<string, { sign: string; since: number }>();
+  const longest = new Map<string, number>();
+  const look = () => {
+    const now = performance.now();
+    for (const [name, { stats }] of watches) {
+      const { bytes, restarts, lists, state } = stats;
+      const sign = JSON.stringify([bytes, restarts, lists, state]);
+      const known = signs.get(name);
+      if (known?.sign !== sign) signs.set(name, { sign, since: now });
+      const stalled = now - (signs.get(name)?.since ?? now);
+      longest.set(name, Math.max(longest.get(name) ?? 0, stalled));
+    }
+  };
+  const timer = setInterval(look, 200);
+  return {
+    /** Milliseconds, of each watch. */
+    stop: (): ReadonlyMap<string, number> => {
+      clearInterval(timer);
+      return longest;
+    },
+  };
+}
