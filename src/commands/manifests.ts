@@ -1,6 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import { LingerError } from '../core/catalog/errors.ts';
+import type { Fleet } from '../core/cluster/fleet.ts';
+import type { NamespaceRecord } from '../core/cluster/namespaces.ts';
+import { type ServiceRecord, serviceIndex } from '../core/cluster/services.ts';
+import type { LagDistribution, LagSource } from '../core/lag/distribution.ts';
 import { decide } from '../core/plan/decide.ts';
 import type { Decision } from '../core/plan/plan.ts';
 import { type Workload, workloadOf } from '../core/plan/workload.ts';
@@ -22,6 +26,15 @@ export interface ManifestSettings {
   readonly modeLimit: Mode;
 }
 
+/** What is known of the cluster that the manifests are for. */
+export interface KnownCluster {
+  readonly namespaces: readonly NamespaceRecord[];
+  /** All of them. */
+  readonly services: readonly ServiceRecord[];
+  readonly fleet: Fleet;
+  readonly lags: LagSource;
+}
+
 /** The decision for the pods of one workload of a manifest. */
 export interface PlannedWorkload {
   readonly file: ManifestFile;
@@ -29,6 +42,8 @@ export interface PlannedWorkload {
   readonly workload: Workload;
   readonly namespace: string;
   readonly decision: Decision;
+  /** The planned lag that it was made with. */
+  readonly lag: LagDistribution | undefined;
 }
 
 export interface PlannedManifests {
@@ -37,17 +52,32 @@ export interface PlannedManifests {
 }
 
 /**
- * Reads manifests and decides for the pods of each workload in them, with the policies given and the Services and
- * Namespaces of both.
+ * Reads manifests and decides for the pods of each workload in them, with the policies given, and the Services and
+ * Namespaces of the manifests and of the cluster, or without one of the policy files.
  * @throws LingerError
  */
-export async function planManifests(settings: ManifestSettings): Promise<PlannedManifests> {
+export async function planManifests(
+  settings: ManifestSettings,
+  cluster?: KnownCluster,
+): Promise<PlannedManifests> {
   const files = await Promise.all(settings.files.map(readManifestFile));
   const policies =
     settings.policies === undefined ? NO_DOCUMENTS : (await readPolicyFiles(settings.policies)).parse();
-  const documents = joinDocuments(policies, clusterObjects(files, settings.namespace));
-  const world = withDocuments({ ...EMPTY_WORLD, modeLimit: settings.modeLimit }, documents);
+  const applied = clusterObjects(files, settings.namespace);
+  const empty = { ...EMPTY_WORLD, modeLimit: settings.modeLimit };
+  const world =
+    cluster === undefined
+      ? withDocuments(empty, joinDocuments(policies, applied))
+      : withCluster(empty, policies, cluster, applied);
   return { files, planned: files.flatMap((file) => planFile(file, world, settings.namespace)) };
+}
+
+/** The cluster's Namespaces and Services as they will be once the manifests are applied; files only believe to know. */
+function withCluster(empty: World, policies: Documents, cluster: KnownCluster, applied: Documents): World {
+  const { namespaces, services, fleet, lags } = cluster;
+  const documents = joinDocuments({ ...policies, namespaces, services }, applied);
+  const world = withDocuments(empty, documents);
+  return { ...world, fleet, lags, services: serviceIndex(documents.services, true) };
 }
 
 async function readManifestFile(path: string): Promise<ManifestFile> {
@@ -82,6 +112,7 @@ function planFile(file: ManifestFile, world: World, defaultNamespace: string): r
       object: workload.pod,
       ...(workload.ownerKind === undefined ? {} : { ownerKind: workload.ownerKind }),
     };
-    return [{ file, object, workload, namespace, decision: decide(request, world) }];
+    const lag = world.lags.planned(namespace);
+    return [{ file, object, workload, namespace, decision: decide(request, world), lag }];
   });
 }

@@ -36,7 +36,7 @@ async function start(invocation: Invocation): Promise<number> {
     case 'inject':
       return (await import('./inject.ts')).inject(invocation.settings, { print, warn });
     case 'explain':
-      return (await import('./explain.ts')).explain(invocation.settings, { print, warn });
+      return (await import('./explain.ts')).explain(invocation.settings, invocation.kube, { print, warn });
     case 'certs':
       return (await import('./certs.ts')).certs(invocation.settings, { print, warn });
     case 'watch': {

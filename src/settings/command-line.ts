@@ -18,7 +18,7 @@ import { type KubeEnvironment, kubeEnvironment } from './kube-environment.ts';
 export type Invocation =
   | { readonly command: 'serve'; readonly settings: ServeSettings; readonly apiServer: ApiServerAddress }
   | { readonly command: 'inject'; readonly settings: InjectSettings }
-  | { readonly command: 'explain'; readonly settings: ExplainSettings }
+  | { readonly command: 'explain'; readonly settings: ExplainSettings; readonly kube: KubeEnvironment }
   | { readonly command: 'certs'; readonly settings: CertsSettings }
   | {
       readonly command: 'watch';
@@ -96,7 +96,8 @@ export function readCommandLine(
   );
   explain.command.argument('[files...]', 'manifests; - is standard input', ['-']);
   explain.command.action((files: string[], written: Written) => {
-    invocation = { command: 'explain', settings: { ...explain.settings(written), files } };
+    const kube = kubeEnvironment(environment);
+    invocation = { command: 'explain', settings: { ...explain.settings(written), files }, kube };
   });
   const certs = add(
     'certs',

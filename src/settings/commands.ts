@@ -83,6 +83,15 @@ export const EXPLAIN_FLAGS = {
   policies,
   namespace,
   modeLimit,
+  kubeconfig: optional(
+    text('<file>'),
+    'kubeconfig of a cluster to read Namespaces, Services, versions and the planned lags from; without it and --context, none is read',
+  ),
+  context: optional(
+    text('<name>'),
+    'context of the kubeconfig; without --kubeconfig, of the one kubectl would use',
+  ),
+  lingerNamespace: flag(text('<name>'), 'linger', 'namespace of that cluster in which Linger runs'),
   output: flag(oneOf(OUTPUT_FORMATS), 'table', 'how to print the decisions'),
   failOn: optional(
     list('<code,...>'),

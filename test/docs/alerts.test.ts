@@ -54,7 +54,7 @@ describe.each(rules)('$alert', ({ expr, for: hold = '0s', labels, annotations, .
 
   test('has a severity and a sentence, and nothing that Prometheus does not know', () => {
     expect(['critical', 'warning', 'info']).toContain(labels.severity);
-    expect(annotations.summary).toMatch(/^[A-Z].*\.$/);
+    expect(annotations.summary).toMatch(/^[A-Z\d].*\.$/);
     expect(hold).toMatch(/^\d+[smhd]$/);
     expect(Object.keys(others)).toEqual(['alert']);
   });

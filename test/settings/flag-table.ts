@@ -118,6 +118,9 @@ const INJECT: Record<keyof typeof INJECT_FLAGS, Row> = {
 const EXPLAIN: Record<keyof typeof EXPLAIN_FLAGS, Row> = {
   ...INJECT,
   modeLimit: MODES,
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT('linger'),
   output: {
     byDefault: 'table',
     reads: [

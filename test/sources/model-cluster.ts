@@ -32,6 +32,8 @@ export class ModelCluster {
   /** Asked about each request, by resource or `version`. */
   refuse: (what: ModelResource | 'version') => Refusal | undefined = () => undefined;
   version = 'v1.36.3';
+  /** Single objects by their path, such as `/api/v1/namespaces/linger/configmaps/linger-planned`. */
+  readonly single = new Map<string, unknown>();
   readonly #server = http.createServer((request, response) => this.#answer(request, response));
   readonly #objects = new Map<string, ModelObject>();
   readonly #watches = new Map<http.ServerResponse, ModelResource>();
@@ -100,6 +102,11 @@ export class ModelCluster {
 
   #answer(request: http.IncomingMessage, response: http.ServerResponse): void {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
+    const single = this.single.get(pathname);
+    if (single !== undefined) {
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(single));
+      return;
+    }
     const what = pathname === '/version' ? 'version' : resourceAt(pathname);
     const refusal = what === undefined ? 404 : this.refuse(what);
     if (refusal === 'silence') return;
