@@ -49,6 +49,12 @@ async function start(invocation: Invocation): Promise<number> {
       };
       return (await import('./watch.ts')).watch(settings, { print, warn, kube, colour, terminals });
     }
+    case 'diagnose': {
+      const { settings, kube } = invocation;
+      const { stdin, stderr } = process;
+      const interactive = stdin.isTTY === true && stderr.isTTY === true;
+      return (await import('./diagnose.ts')).diagnose(settings, { print, warn, kube, stdin, interactive });
+    }
     case 'none':
       return invocation.exitCode;
   }

@@ -2,6 +2,8 @@ import { Command, CommanderError, Option } from 'commander';
 import {
   CERTS_FLAGS,
   type CertsSettings,
+  DIAGNOSE_FLAGS,
+  type DiagnoseSettings,
   EXPLAIN_FLAGS,
   type ExplainSettings,
   INJECT_FLAGS,
@@ -27,6 +29,7 @@ export type Invocation =
       /** Source: no-color.org. */
       readonly colour: boolean;
     }
+  | { readonly command: 'diagnose'; readonly settings: DiagnoseSettings; readonly kube: KubeEnvironment }
   /** Help or the version was printed, or the usage was wrong and that was said. */
   | { readonly command: 'none'; readonly exitCode: number };
 
@@ -113,6 +116,16 @@ export function readCommandLine(
     const colour = !environment.NO_COLOR;
     const kube = kubeEnvironment(environment);
     invocation = { command: 'watch', settings: watch.settings(written), kube, colour };
+  });
+  const diagnose = add(
+    'diagnose',
+    'Say why endpoints are withdrawn late, and which flags to set.',
+    DIAGNOSE_FLAGS,
+    NOTHING,
+  );
+  diagnose.command.action((written: Written) => {
+    const kube = kubeEnvironment(environment);
+    invocation = { command: 'diagnose', settings: diagnose.settings(written), kube };
   });
 
   try {

@@ -3,7 +3,7 @@ import { LAG_STAGES } from '../core/lag/sample.ts';
 import { MODES } from '../core/schema/choices.ts';
 import { LOG_LEVELS } from '../telemetry/logs.ts';
 import { abbreviated, flag, optional, type Values } from './flag.ts';
-import { list, oneOf, port, probability, seconds, someOf, text, toggle } from './readers.ts';
+import { addressOrFiles, list, oneOf, port, probability, seconds, someOf, text, toggle } from './readers.ts';
 
 const policies = optional(
   text('<path>'),
@@ -137,3 +137,34 @@ export const WATCH_FLAGS = {
   quiet: flag(toggle, 'false', 'print changes only: no notes and no summary'),
 } as const;
 export type WatchSettings = Values<typeof WATCH_FLAGS>;
+
+/** `watch`: removals that happen meanwhile; `off`: none. */
+export const LAG_CHOICES = ['watch', 'off'] as const;
+
+export const DIAGNOSE_FLAGS = {
+  ...CLUSTER_FLAGS,
+  controllerMetrics: optional(
+    addressOrFiles('<url|file,...>'),
+    'metrics of the kube-controller-manager: a URL, or one or two saved scrapes, the older first; - is standard input; without it, by way of the API server',
+  ),
+  controllerMetricsCa: optional(text('<file>'), 'CA of the certificate at that URL'),
+  controllerMetricsTokenFile: optional(text('<file>'), 'file with a token for that URL'),
+  controllerMetricsInsecure: flag(toggle, 'false', 'do not verify the certificate at that URL'),
+  controllerFlags: optional(
+    text('<flags>'),
+    'flags of the kube-controller-manager, in one argument; without it, those of its pod',
+  ),
+  linger: optional(text('<url|file>'), 'metrics of a running Linger, for the lag it has measured'),
+  lag: flag(oneOf(LAG_CHOICES), 'watch', 'whether to watch removals meanwhile, where --linger is not given'),
+  interval: flag(
+    seconds,
+    '10s',
+    'between two looks; 0 looks once. Of two saved scrapes: how far they are apart',
+  ),
+  output: flag(oneOf(OUTPUT_FORMATS), 'table', 'how to print the findings'),
+  failOn: optional(
+    list('<code,...>'),
+    'exit 3 when one of these is found; "any" stands for every one that is critical or a warning',
+  ),
+} as const;
+export type DiagnoseSettings = Values<typeof DIAGNOSE_FLAGS>;

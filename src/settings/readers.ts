@@ -96,3 +96,10 @@ export function list(argument: string): Reader<readonly string[]> {
   };
   return { argument, parse };
 }
+
+/** An address as it is, commas and all; or files, separated by commas. */
+export function addressOrFiles(argument: string): Reader<readonly string[]> {
+  const files = list(argument);
+  const parse = (written: string) => (/^https?:\/\//i.test(written) ? [written] : files.parse(written));
+  return { argument, parse };
+}

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { readCommandLine, USAGE_EXIT_CODE } from '../../src/settings/command-line.ts';
 import {
   CERTS_FLAGS,
+  DIAGNOSE_FLAGS,
   EXPLAIN_FLAGS,
   INJECT_FLAGS,
   SERVE_FLAGS,
@@ -17,6 +18,7 @@ const COMMANDS: Readonly<Record<string, Flags>> = {
   explain: EXPLAIN_FLAGS,
   certs: CERTS_FLAGS,
   watch: WATCH_FLAGS,
+  diagnose: DIAGNOSE_FLAGS,
 };
 
 test('the table has exactly the commands', () => {

@@ -3,6 +3,7 @@ import { LingerError } from '../../src/core/catalog/errors.ts';
 import { type Environment, readCommandLine } from '../../src/settings/command-line.ts';
 import {
   CERTS_FLAGS,
+  DIAGNOSE_FLAGS,
   EXPLAIN_FLAGS,
   INJECT_FLAGS,
   SERVE_FLAGS,
@@ -17,6 +18,7 @@ const ALL_FLAGS = {
   explain: EXPLAIN_FLAGS,
   certs: CERTS_FLAGS,
   watch: WATCH_FLAGS,
+  diagnose: DIAGNOSE_FLAGS,
 };
 
 function settingsOf(argv: readonly string[], environment: Environment = {}): Record<string, unknown> {
@@ -118,7 +120,7 @@ describe('every flag of serve is also a variable', () => {
     },
   );
 
-  it.each(['inject', 'explain', 'certs', 'watch'])(
+  it.each(['inject', 'explain', 'certs', 'watch', 'diagnose'])(
     'and %s has none: people see what they type',
     (command) => {
       const environment = Object.fromEntries(rows.map(({ key }) => [variableName(key), 'anything']));

@@ -1,5 +1,6 @@
 import type {
   CERTS_FLAGS,
+  DIAGNOSE_FLAGS,
   EXPLAIN_FLAGS,
   INJECT_FLAGS,
   SERVE_FLAGS,
@@ -189,6 +190,44 @@ const WATCH: Record<keyof typeof WATCH_FLAGS, Row> = {
   quiet: SWITCH,
 };
 
+const DIAGNOSE: Record<keyof typeof DIAGNOSE_FLAGS, Row> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  controllerMetrics: {
+    byDefault: undefined,
+    reads: [
+      ['-', ['-']],
+      ['a.prom, b.prom', ['a.prom', 'b.prom']],
+      ['https://127.0.0.1:10257/metrics', ['https://127.0.0.1:10257/metrics']],
+      ['HTTP://p/federate?match[]={a="b",c="d"}', ['HTTP://p/federate?match[]={a="b",c="d"}']],
+    ],
+    refuses: ['', ',', ' '],
+  },
+  controllerMetricsCa: TEXT(undefined),
+  controllerMetricsTokenFile: TEXT(undefined),
+  controllerMetricsInsecure: SWITCH,
+  controllerFlags: TEXT(undefined),
+  linger: TEXT(undefined),
+  lag: {
+    byDefault: 'watch',
+    reads: [
+      ['watch', 'watch'],
+      ['OFF', 'off'],
+    ],
+    refuses: ['', 'on', '10s'],
+  },
+  interval: { ...DURATION, byDefault: 10 },
+  output: EXPLAIN.output,
+  failOn: {
+    byDefault: undefined,
+    reads: [
+      ['any', ['any']],
+      ['ClientThrottled,WriteStorm', ['ClientThrottled', 'WriteStorm']],
+    ],
+    refuses: ['', ','],
+  },
+};
+
 /** Every flag of every command. */
 export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
   serve: SERVE,
@@ -196,6 +235,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   explain: EXPLAIN,
   certs: CERTS,
   watch: WATCH,
+  diagnose: DIAGNOSE,
 };
 
 export const rows = Object.entries(COMMANDS).flatMap(([command, flags]) =>

@@ -12,6 +12,8 @@ export const ERRORS = {
   'port-unavailable': 'The server cannot listen on the address it was given.',
   'cluster-unreachable': 'The API server does not answer, or not as one does.',
   'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
+  'metrics-unreadable': 'Metrics that were named cannot be read.',
+  'metrics-invalid': 'Metrics that were named are not in the Prometheus text format, or not those asked for.',
 } as const satisfies Record<string, string>;
 
 export type ErrorCode = keyof typeof ERRORS;

@@ -1,0 +1,113 @@
+import type { Waiting } from '../../core/diagnose/lag-facts.ts';
+import type { ClusterEvent } from '../../core/lag/events.ts';
+import { STREAMS, type Stream } from '../../core/lag/events.ts';
+import { LagRecorder } from '../../core/lag/recorder.ts';
+import { LAG_STAGES, type LagSample, type LagStage } from '../../core/lag/sample.ts';
+import type { KubeConnection } from '../../kube/connection.ts';
+import type { WatchFailure } from '../../kube/failure.ts';
+import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from '../kube/cluster-events.ts';
+import { endpointSlicesResource } from '../kube/endpoint-slices.ts';
+import { endpointsResource } from '../kube/endpoints.ts';
+import { podsResource } from '../kube/pods.ts';
+import type { Resource, ResourceEvent } from '../kube/resource.ts';
+import { servicesResource } from '../kube/services.ts';
+import { watchResource } from '../kube/watch-resource.ts';
+
+export interface LagWatchOptions {
+  readonly signal: AbortSignal;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  /** In [0, 1). */
+  readonly random: () => number;
+}
+
+/**
+ * Removals as they happen, for as long as a diagnosis takes. Not the one of `serve`, which follows more than removals,
+ * and keeps what it has measured.
+ */
+export class LagWatch {
+  readonly #recorder = new LagRecorder();
+  readonly #clock: () => number;
+  readonly #samples: LagSample[] = [];
+  readonly #late = new Set<Stream>(STREAMS);
+  readonly #failures = new Map<Stream, string>();
+  readonly #current = Promise.withResolvers<void>();
+  readonly #ended: Promise<unknown>;
+
+  constructor(connection: KubeConnection, options: LagWatchOptions) {
+    this.#clock = options.clock;
+    const follow = <T>(
+      stream: Stream,
+      resource: Resource<T>,
+      eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
+    ) =>
+      watchResource(
+        resource,
+        connection,
+        {
+          onEvent: (event) => {
+            const told = eventOf(event);
+            if (told !== undefined) this.#apply(told);
+          },
+          onStream: (change) => {
+            this.#apply(streamEvent(change, stream));
+            if (change.type === 'StreamCurrent') this.#becomesCurrent(stream);
+          },
+          onFailure: ({ message }: WatchFailure) => void this.#failures.set(stream, message),
+        },
+        options,
+      ).ended;
+    this.#ended = Promise.all([
+      follow('services', servicesResource(), serviceEvent),
+      follow('pods', podsResource(), podEvent),
+      follow('EndpointSlice', endpointSlicesResource(), sliceEvent),
+      follow('Endpoints', endpointsResource(), endpointsEvent),
+    ]);
+  }
+
+  /** Resolves once every watch brings events when they happen. It may never. */
+  get current(): Promise<void> {
+    return this.#current.promise;
+  }
+
+  /** The watches that have never been current, each with what went wrong last, where anything did. */
+  get late(): ReadonlyMap<Stream, string | undefined> {
+    return new Map([...this.#late].map((stream) => [stream, this.#failures.get(stream)]));
+  }
+
+  /** Begins to count: what came before is forgotten. */
+  begin(): void {
+    this.#samples.length = 0;
+  }
+
+  get samples(): readonly LagSample[] {
+    return this.#samples;
+  }
+
+  /** Removals that have begun and not ended. */
+  waiting(): Readonly<Record<LagStage, Waiting>> {
+    const now = this.#clock();
+    const of = (stage: LagStage): Waiting => {
+      const ages = [...this.#recorder.unresolved()]
+        .filter((removal) => removal.stage === stage)
+        .map(({ since }) => (now - since) / 1000);
+      return { count: ages.length, oldestSeconds: ages.reduce((most, age) => Math.max(most, age), 0) };
+    };
+    const [slices, endpoints] = LAG_STAGES;
+    return { EndpointSlice: of(slices), Endpoints: of(endpoints) };
+  }
+
+  /** Resolves once the signal has aborted and every connection is closed. */
+  get ended(): Promise<void> {
+    return this.#ended.then(() => undefined);
+  }
+
+  #apply(event: ClusterEvent): void {
+    for (const sample of this.#recorder.apply(event)) this.#samples.push(sample);
+  }
+
+  #becomesCurrent(stream: Stream): void {
+    this.#late.delete(stream);
+    if (this.#late.size === 0) this.#current.resolve();
+  }
+}

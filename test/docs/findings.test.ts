@@ -1,0 +1,28 @@
+import { describe, expect, test } from 'vitest';
+import { FINDINGS } from '../../src/core/diagnose/findings.ts';
+import { codeOf, read, tableUnder } from './markdown.ts';
+
+const PAGE = 'docs/diagnose.md';
+
+describe('findings', () => {
+  const documented = tableUnder(PAGE, 'What it finds');
+
+  test('the table has exactly the findings, in the catalogue’s order, with their severities', () => {
+    expect(documented.map(({ finding, severity }) => [codeOf(finding), severity])).toEqual(
+      Object.entries(FINDINGS).map(([code, { severity }]) => [code, severity]),
+    );
+  });
+
+  test.each(documented)('$finding says what it means and what to do', (row) => {
+    expect(row['what it means']).not.toBe('');
+    expect(row['what to do']).not.toBe('');
+  });
+});
+
+test.each([
+  'linger_removal_lag_seconds',
+  'linger_removals_unresolved',
+  'linger_removals_oldest_unresolved_seconds',
+])('%s, which a diagnosis reads of a running Linger, is a documented metric with a stage', (name) => {
+  expect(read('docs/metrics.md')).toMatch(new RegExp(`^\\| \`${name}\` \\| \\w+ \\| \`stage\` \\|`, 'm'));
+});
