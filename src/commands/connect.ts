@@ -1,6 +1,6 @@
 import { asError, LingerError } from '../core/catalog/errors.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import type { ApiServerAddress } from '../settings/command-line.ts';
+import type { KubeEnvironment } from '../settings/kube-environment.ts';
 
 /** What says where the API server is, and who we are to it. */
 export interface ConnectSettings {
@@ -17,18 +17,20 @@ export interface ConnectSettings {
  */
 export async function connect(
   { cluster, kubeconfig, context }: ConnectSettings,
-  { host, port }: ApiServerAddress,
+  { service, variables }: KubeEnvironment,
 ): Promise<KubeConnection | { readonly none: string }> {
   if (context !== undefined && kubeconfig === undefined) {
     throw new LingerError('settings-invalid', '--context: expected a --kubeconfig that has it, got none');
   }
   if (cluster === 'off') return { none: '--cluster is off' };
   if (kubeconfig !== undefined) {
-    return (await import('../kube/kubeconfig.ts')).readKubeconfig(kubeconfig, { context });
+    // Nobody sits in front of a server, whatever it was started from.
+    const plugins = { environment: variables, interactive: false };
+    return (await import('../kube/kubeconfig.ts')).readKubeconfig(kubeconfig, { context, plugins });
   }
   const { inClusterConnection } = await import('../kube/in-cluster.ts');
   try {
-    return await inClusterConnection({ host, port });
+    return await inClusterConnection(service);
   } catch (error) {
     if (cluster === 'required') throw error;
     return { none: asError(error).message };

@@ -30,7 +30,7 @@ async function start(invocation: Invocation): Promise<number> {
     case 'serve':
       return (await import('./serve.ts')).serve(invocation.settings, {
         version: version(),
-        apiServer: invocation.apiServer,
+        kube: invocation.kube,
         print: (text) => print(`${text}\n`),
       });
     case 'inject':

@@ -3,8 +3,8 @@ import { type CertificateSource, certificateDirectory } from '../certs/source.ts
 import { adminApp } from '../serve/admin.ts';
 import { admissionApp } from '../serve/admission.ts';
 import { adminServer, close, listen, webhookServer } from '../serve/listen.ts';
-import type { ApiServerAddress } from '../settings/command-line.ts';
 import type { ServeSettings } from '../settings/commands.ts';
+import type { KubeEnvironment } from '../settings/kube-environment.ts';
 import { watchCertificates } from '../sources/certificate-watch.ts';
 import { createLogger, type Logger } from '../telemetry/logs.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
@@ -17,7 +17,7 @@ import { listenForShutdown } from './shutdown.ts';
 
 export interface ServeContext {
   readonly version: string;
-  readonly apiServer: ApiServerAddress;
+  readonly kube: KubeEnvironment;
   readonly print: (text: string) => void;
 }
 
@@ -87,7 +87,7 @@ async function answerUntilShutdown(
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
   logger.info({ host: settings.host, port, adminPort, version: context.version }, 'listening');
   // In a cluster nobody reads a greeting.
-  if (context.apiServer.host === undefined)
+  if (context.kube.service.host === undefined)
     context.print(
       greeting({ ...settings, port, adminPort, ownAuthority: certificates.get().origin !== 'provided' }),
     );
@@ -110,12 +110,12 @@ async function answerUntilShutdown(
 }
 
 /** @returns undefined without a cluster: then none of what it takes is loaded */
-async function startCluster(running: Running, { apiServer }: ServeContext): Promise<ClusterPart | undefined> {
+async function startCluster(running: Running, { kube }: ServeContext): Promise<ClusterPart | undefined> {
   const { settings, logger, metrics, world, signal } = running;
-  const connection = await connect(settings, apiServer);
+  const connection = await connect(settings, kube);
   if ('none' in connection) {
     // Outside of a cluster that is what everybody expects.
-    if (apiServer.host !== undefined)
+    if (kube.service.host !== undefined)
       logger.info({ why: connection.none }, 'no cluster: nothing is read from it, and nothing measured');
     return undefined;
   }

@@ -18,7 +18,7 @@ import { type KubeEnvironment, kubeEnvironment } from './kube-environment.ts';
 
 /** What the user asked for, read and checked. */
 export type Invocation =
-  | { readonly command: 'serve'; readonly settings: ServeSettings; readonly apiServer: ApiServerAddress }
+  | { readonly command: 'serve'; readonly settings: ServeSettings; readonly kube: KubeEnvironment }
   | { readonly command: 'inject'; readonly settings: InjectSettings }
   | { readonly command: 'explain'; readonly settings: ExplainSettings; readonly kube: KubeEnvironment }
   | { readonly command: 'certs'; readonly settings: CertsSettings }
@@ -32,14 +32,6 @@ export type Invocation =
   | { readonly command: 'diagnose'; readonly settings: DiagnoseSettings; readonly kube: KubeEnvironment }
   /** Help or the version was printed, or the usage was wrong and that was said. */
   | { readonly command: 'none'; readonly exitCode: number };
-
-/** Where the kubelet tells a pod its API server is; both absent outside of a cluster. */
-export interface ApiServerAddress {
-  /** KUBERNETES_SERVICE_HOST. */
-  readonly host: string | undefined;
-  /** KUBERNETES_SERVICE_PORT. */
-  readonly port: string | undefined;
-}
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -75,11 +67,8 @@ export function readCommandLine(
 
   const serve = add('serve', 'Serve the admission webhook.', SERVE_FLAGS, environment);
   serve.command.action((written: Written) => {
-    const apiServer = {
-      host: environment.KUBERNETES_SERVICE_HOST,
-      port: environment.KUBERNETES_SERVICE_PORT,
-    };
-    invocation = { command: 'serve', settings: serve.settings(written), apiServer };
+    const kube = kubeEnvironment(environment);
+    invocation = { command: 'serve', settings: serve.settings(written), kube };
   });
   const inject = add(
     'inject',

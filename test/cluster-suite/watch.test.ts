@@ -11,6 +11,7 @@ import {
 } from '../cluster/workloads.ts';
 import { emptyDirectory, linger } from '../commands/linger.ts';
 import { type ChangeJson, startWatching, type Watching, writeKubeconfig } from '../commands/watching.ts';
+import { credential, pluginFiles } from '../kube/credential-plugin.ts';
 import type { AtEnd } from '../serve/connection.ts';
 import { Gateway } from '../sources/kube/gateway.ts';
 
@@ -204,6 +205,33 @@ describe('linger watch, on the real controllers', RETRY, () => {
     expect(await watching.exited).toBe(0);
     expect(watching.stderr()).not.toContain('orbidden');
   });
+});
+
+it('a credential plugin lets it in, with a client certificate, and is asked again when that has expired', async () => {
+  const namespace = await shop();
+  const { server, credentials } = await readKubeconfig(cluster.kubeconfig);
+  const { ca = '', certificate, key } = await credentials();
+  const status = {
+    clientCertificateData: certificate,
+    clientKeyData: key,
+    expirationTimestamp: new Date(Date.now() - 1_000).toISOString(),
+  };
+  const parts = {
+    server: server.href,
+    cluster: { 'certificate-authority-data': Buffer.from(ca).toString('base64') },
+    exec: { provideClusterInfo: true },
+    output: credential(status),
+  };
+  const { kubeconfig, runs } = await pluginFiles(parts, atEnd);
+  const watching = await startWatching(kubeconfig, ['-n', namespace, '--for', '4s', '--quiet'], {
+    atEnd,
+    ready: false,
+  });
+  await waitUntil('the table', () => watching.stdout().includes('TIME (UTC)'));
+  expect(await watching.exited).toBe(0);
+  const [first, ...again] = await runs();
+  expect(again).not.toEqual([]);
+  expect(first?.info.spec).toMatchObject({ interactive: false, cluster: { server: server.href } });
 });
 
 /** The rights that docs/watch.md lists, given to a ServiceAccount of the namespace. */

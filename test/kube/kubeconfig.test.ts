@@ -118,6 +118,58 @@ describe('the server', () => {
   });
 });
 
+describe('several files', () => {
+  const contexts = (...names: string[]) =>
+    names.map((name) => ({ name, context: { cluster: name, user: name } }));
+  const entries = (kind: 'cluster' | 'user', all: Readonly<Record<string, object>>) =>
+    Object.entries(all).map(([name, value]) => ({ name, [kind]: value }));
+
+  const first = {
+    'current-context': '',
+    clusters: entries('cluster', { a: { server: 'https://first-a' } }),
+    users: entries('user', { a: { tokenFile: 'token' } }),
+    contexts: contexts('b'),
+  };
+  const second = {
+    'current-context': 'a',
+    clusters: entries('cluster', { a: { server: 'https://second-a' }, b: { server: 'https://second-b' } }),
+    users: entries('user', { a: { token: 'second' }, b: { tokenFile: 'token' } }),
+    contexts: contexts('a'),
+  };
+
+  it('are taken together: the first that has an entry wins, and names count from its own folder', async () => {
+    const files = [
+      await write(first, { token: 'token of the first' }),
+      await write(second, { token: 'token of the second' }),
+    ];
+    const current = await readKubeconfig(files);
+    expect(current.server.href).toBe('https://first-a/');
+    expect(current.name).toBe(`context "a" of ${files[1]}`);
+    expect((await current.credentials()).token).toBe('token of the first');
+    const other = await readKubeconfig(files, { context: 'b' });
+    expect(other.server.href).toBe('https://second-b/');
+    expect((await other.credentials()).token).toBe('token of the second');
+  });
+
+  it('need not all be there, where the caller says so; but one of them must', async () => {
+    const file = await write(kubeconfig({}));
+    const [away, gone] = ['/nowhere/a', '/nowhere/b'];
+    expect((await readKubeconfig([away, file], { mayMiss: true })).server.host).toBe('10.0.0.1:6443');
+    await expect(readKubeconfig([away, file])).rejects.toMatchObject({ code: 'KubeconfigUnreadable' });
+    await expect(readKubeconfig([away, gone], { mayMiss: true })).rejects.toMatchObject({
+      code: 'KubeconfigUnreadable',
+      message: `${away}, ${gone}: there is no such file`,
+    });
+  });
+
+  it('say all that there is, when something is missing', async () => {
+    const files = [await write(first), await write(second)];
+    await expect(readKubeconfig(files, { context: 'c' })).rejects.toThrow(
+      `${files.join(', ')}: has no context "c"; there are: b, a`,
+    );
+  });
+});
+
 describe('is refused, with what is wrong and the way out', () => {
   it.each<{ name: string; document: unknown; code: string; message: RegExp }>([
     {

@@ -201,24 +201,7 @@ describe('manifests', () => {
   });
 });
 
-describe('in a cluster', () => {
-  it.each([
-    [
-      { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
-      { host: '10.96.0.1', port: '443' },
-    ],
-    [{}, { host: undefined, port: undefined }],
-  ])('%j: %j', (environment, apiServer) => {
-    expect(readCommandLine(['serve'], environment, '1')).toMatchObject({ command: 'serve', apiServer });
-  });
-});
-
-describe('where watch finds its cluster', () => {
-  const kubeOf = (environment: Environment) => {
-    const invocation = readCommandLine(['watch'], environment, '1');
-    return invocation.command === 'watch' ? invocation.kube : undefined;
-  };
-
+describe('where a cluster is found', () => {
   it.each([
     [{}, { kubeconfigs: [], homeKubeconfig: undefined, service: { host: undefined, port: undefined } }],
     [{ HOME: '/home/me' }, { homeKubeconfig: '/home/me/.kube/config' }],
@@ -229,7 +212,9 @@ describe('where watch finds its cluster', () => {
     ],
     [{ TOKEN_FOR_PLUGINS: 'x' }, { variables: { TOKEN_FOR_PLUGINS: 'x' } }],
   ])('%j', (environment, kube) => {
-    expect(kubeOf(environment)).toMatchObject(kube);
+    for (const command of ['serve', 'watch']) {
+      expect(readCommandLine([command], environment, '1')).toMatchObject({ command, kube });
+    }
   });
 
   it.each([
