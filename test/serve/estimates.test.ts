@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest';
+import type { ClusterEvent } from '../../src/core/lag/events.ts';
+import { Measurement } from '../../src/measure/measurement.ts';
+import { estimatesPage, type ShownWatch } from '../../src/serve/estimates.ts';
+import { ALL_CURRENT, service, slice, terminating } from '../core/lag/sample-events.ts';
+
+const START = 20_000 * 86_400;
+const PODS: ShownWatch = {
+  state: 'watching',
+  current: true,
+  objects: 4,
+  lists: 1,
+  lastEventAt: 3_000,
+  restarts: { Ended: 2, Cut: 0 },
+  stalls: 0,
+  handlerErrors: 0,
+};
+
+/** The page after these events, at an instant. */
+function pageAt(now: number, ...events: readonly ClusterEvent[]) {
+  const clock = () => now;
+  const measurement = new Measurement({ clock, epochSeconds: () => START });
+  for (const event of [...ALL_CURRENT, service(), ...events]) measurement.apply(event);
+  measurement.replan(START);
+  const defaultWait = { seconds: 30, why: 'initial' as const, origin: 'built-in' as const, notes: [] };
+  const watches = { pods: PODS, nodes: { ...PODS, lastEventAt: undefined } };
+  const page = estimatesPage({ measurement, watches, synced: true, defaultWait, clock });
+  // As it is sent.
+  return JSON.parse(JSON.stringify(page)) as Record<string, unknown>;
+}
+
+describe('the page of estimates', () => {
+  it('says null where nothing is known', () => {
+    expect(pageAt(5_000)).toMatchObject({
+      synced: true,
+      defaultWait: { seconds: 30, why: 'initial', origin: 'built-in', coverage: null },
+      planned: { cluster: null, namespaces: {} },
+      now: null,
+      week: null,
+      unresolved: { oldest: [] },
+    });
+  });
+
+  it('tells each lag with what stands behind it, in three digits', () => {
+    const page = pageAt(6_000, slice(0, { a: 'ready' }), terminating(1_000, 'a'), slice(1_400, {}));
+    const lags = { p50: expect.closeTo(0.4, 2), p90: expect.closeTo(0.4, 2), p99: expect.closeTo(0.4, 2) };
+    const stages = { EndpointSlice: { samples: 1, ...lags } };
+    expect(page).toMatchObject({
+      planned: { cluster: { samples: 1, ...lags, latestSample: new Date(START * 1000).toISOString() } },
+      now: { samples: 1, ...lags, stages },
+      week: { samples: 1, ...lags, stages },
+    });
+    for (const number of JSON.stringify(page.now).match(/\d+\.\d+/g) ?? [])
+      expect(number.replace(/^0\.0*|\./g, '').length).toBeLessThanOrEqual(3);
+  });
+
+  it('names the Services that have waited longest', () => {
+    const page = pageAt(6_543, slice(0, { a: 'ready' }), terminating(1_000, 'a'));
+    expect(page.unresolved).toEqual({
+      byStage: {
+        EndpointSlice: { count: 1, oldestSeconds: 5.54 },
+        Endpoints: { count: 0, oldestSeconds: 0 },
+      },
+      oldest: [{ stage: 'EndpointSlice', namespace: 'shop', name: 'web', count: 1, oldestSeconds: 5.54 }],
+    });
+  });
+
+  it('says how each watch is doing, with the restarts that there were', () => {
+    expect(pageAt(8_000).watches).toEqual({
+      pods: {
+        state: 'watching',
+        current: true,
+        objects: 4,
+        lists: 1,
+        lastEventAgeSeconds: 5,
+        restarts: { Ended: 2 },
+        stalls: 0,
+        handlerErrors: 0,
+      },
+      nodes: expect.objectContaining({ lastEventAgeSeconds: null }),
+    });
+  });
+});
