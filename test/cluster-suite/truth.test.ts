@@ -1,3 +1,6 @@
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
@@ -13,7 +16,8 @@ import {
 import { applicationDeployment, type DeploymentObject, isRolledOut } from '../cluster/workloads.ts';
 import { type Agreement, agreement, lagOf, percentileOf } from './support/agreement.ts';
 import { type TrueRemoval, trueRemovals } from './support/endpoint-history.ts';
-import { Measurement } from './support/measurement.ts';
+import { Linger } from './support/linger.ts';
+import { MeasuredCluster } from './support/measured-cluster.ts';
 
 /** What the lags may be off by, in milliseconds. */
 const MEDIAN_MS = 20;
@@ -40,7 +44,9 @@ const NEVER_WITHDRAWN = 'never-withdrawn';
 let cluster: Cluster;
 let namespace: string;
 let node: FakeNode;
-let measurement: Measurement;
+/** The program itself, and what it does, where each sample can be looked at. */
+let linger: Linger;
+let measured: MeasuredCluster;
 let pods: readonly FakePod[];
 
 const service = (name: string, selector: object, spec: object = {}) => ({
@@ -75,11 +81,18 @@ beforeAll(async () => {
   await Promise.all([node.run(pods), cluster.create(deployment)]);
   await cluster.waitFor<DeploymentObject>(deployment, (object) => isRolledOut(object, REAL_PODS));
   await waitUntil('all pods to be listed as ready', async () => (await listed()) === expectedListings());
-  measurement = await Measurement.start(await readKubeconfig(cluster.kubeconfig));
+  const { kubeconfig, nodeAddress: host } = cluster;
+  linger = await Linger.start({ host, kubeconfig, directory: mkdtempSync(join(tmpdir(), 'linger-truth-')) });
+  await waitUntil(
+    'linger to follow all it follows',
+    async () => (await linger.metric('linger_watch_current')) === 6,
+  );
+  measured = await MeasuredCluster.start(await readKubeconfig(kubeconfig));
 });
 
 afterAll(async () => {
-  await measurement?.stop();
+  await measured?.stop();
+  await linger?.stop();
   await node?.finishAll(namespace);
   await node?.remove();
   await cluster?.close();
@@ -115,7 +128,7 @@ async function terminateAll(): Promise<void> {
         cluster.delete({ apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name: metadata.name } }),
       );
     }
-    if (index % 3 !== 0) await sleep(120);
+    if (index % 3 !== 0) await sleep(200);
   }
   await Promise.all(deletions);
 }
@@ -127,37 +140,49 @@ function shuffled<T>(items: readonly T[]): readonly T[] {
 
 function report(removals: readonly TrueRemoval[], { pairs, missing, invented }: Agreement): void {
   const off = pairs.map(({ difference }) => Math.abs(difference));
+  const beyond = pairs.map((pair) => pair.beyond);
   const ms = (value: number) => `${value.toFixed(1)} ms`;
   const of = (values: readonly number[]) =>
     `median ${ms(percentileOf(values, 50))}, p99 ${ms(percentileOf(values, 99))}, most ${ms(percentileOf(values, 100))}`;
   console.log(
     `${removals.length} removals, ${pairs.length} samples that match, ${missing.length} missing, ${invented.length} invented\n` +
       `true lag: ${of(removals.map(lagOf))}\n` +
-      `sample against truth: ${of(off)}`,
+      `sample against truth: ${of(off)}\n` +
+      `outside of what lies between request and answer: ${of(beyond)}`,
   );
+}
+
+/** How many samples the program has counted beyond those that were taken here. */
+async function countedSamples(): Promise<number> {
+  return (await linger.metric('linger_removal_lag_seconds_count')) - measured.samples.length;
 }
 
 it('measures every removal as the API server logs it', { timeout: 240_000 }, async ({ skip }) => {
   const { auditLog } = cluster;
   if (auditLog === undefined) return skip('the API server of a foreign cluster writes no log for us');
-  const before = { ...measurement.recorder.discarded };
+  const before = { ...measured.discarded };
+  const counted = await countedSamples();
   await terminateAll();
-  await waitUntil('every removal to have ended', () => measurement.unresolved(namespace).length === 0);
+  await waitUntil('every removal to have ended', () => measured.unresolved(namespace) === 0);
   const all = trueRemovals(readAudit(auditLog), namespace);
   const removals = all.filter((removal) => removal.service !== NEVER_WITHDRAWN);
-  const samples = measurement.samples.filter((sample) => sample.namespace === namespace);
+  const samples = measured.samples.filter((sample) => sample.namespace === namespace);
   const result = agreement(samples, removals, SAME_WITHDRAWAL_MS);
   report(removals, result);
 
   expect(new Set(removals.map(({ pod }) => pod)).size).toBe(pods.length + REAL_PODS);
+  // Whatever else happened in the cluster, happened to both.
+  await waitUntil('the program to have counted as many', async () => (await countedSamples()) === counted);
   expect(removals.length).toBe(2 * (pods.length + REAL_PODS + 70));
   expect(result.missing).toEqual([]);
   expect(result.invented).toEqual([]);
-  const { discarded } = measurement.recorder;
+  const { discarded } = measured;
   expect(discarded.NeverWithdrawn - before.NeverWithdrawn).toBe(2 * 30);
   expect(discarded.Inversion - before.Inversion).toBe(0);
   expect(discarded.Relisted - before.Relisted).toBe(0);
   const off = result.pairs.map(({ difference }) => Math.abs(difference));
   expect(percentileOf(off, 50)).toBeLessThanOrEqual(MEDIAN_MS);
-  expect(percentileOf(off, 99)).toBeLessThanOrEqual(P99_MS);
+  // Where the processors are busy with something else, the log itself is not sure by more than that.
+  const beyond = result.pairs.map((pair) => pair.beyond);
+  expect(percentileOf(beyond, 99)).toBeLessThanOrEqual(P99_MS);
 });

@@ -1,13 +1,12 @@
-import type { ResourceWatch } from '../../src/sources/kube/watch-resource.ts';
+import type { WatchStats } from '../../src/sources/kube/stats.ts';
 
 /** Looks, for as long as it runs, how long watches go without any sign that they are alive or begun anew. */
-export function watchForStalls(watches: ReadonlyMap<string, ResourceWatch>) {
+export function watchForStalls(watches: Readonly<Record<string, WatchStats>>) {
   const signs = new Map<string, { sign: string; since: number }>();
   const longest = new Map<string, number>();
   const look = () => {
     const now = performance.now();
-    for (const [name, { stats }] of watches) {
-      const { bytes, restarts, lists, state } = stats;
+    for (const [name, { bytes, restarts, lists, state }] of Object.entries(watches)) {
       const sign = JSON.stringify([bytes, restarts, lists, state]);
       const known = signs.get(name);
       if (known?.sign !== sign) signs.set(name, { sign, since: now });

@@ -3,22 +3,13 @@ import type { LagSample } from '../../src/core/lag/sample.ts';
 import { type AuditEvent, auditPosition, instantOf, readAudit, waitUntil } from '../cluster/cluster.ts';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { type TrueRemoval, trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
-import type { Measurement } from '../cluster-suite/support/measurement.ts';
+import type { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import type { Fleet } from './fleet.ts';
 import { duration } from './table.ts';
 
-/** What the gauges said at an instant (milliseconds since the epoch). */
-export interface Reading {
-  readonly at: number;
-  /** Removals that have begun and not ended. */
-  readonly unresolved: number;
-  /** Milliseconds that the oldest of them has waited. */
-  readonly oldest: number;
-}
-
 export interface StormOptions {
   readonly fleet: Fleet;
-  readonly measurement: Measurement;
+  readonly measured: MeasuredCluster;
   readonly auditLog: string;
   /** Makes controllers rewrite every slice and Endpoints of the fleet. */
   readonly storm: () => Promise<void>;
@@ -30,7 +21,6 @@ export interface StormOptions {
 export interface StormOutcome {
   readonly samples: readonly LagSample[];
   readonly truth: readonly TrueRemoval[];
-  readonly readings: readonly Reading[];
   readonly rewriting: Readonly<Record<LagSample['stage'], Rewriting>>;
 }
 
@@ -42,24 +32,21 @@ export interface Rewriting {
 
 /** Lets a storm break loose, terminates pods meanwhile, and waits until the last of them is withdrawn. */
 export async function runStorm(options: StormOptions): Promise<StormOutcome> {
-  const { fleet, measurement, auditLog, storm, terminations, everyMs } = options;
+  const { fleet, measured, auditLog, storm, terminations, everyMs } = options;
   const position = auditPosition(auditLog);
-  const samplesBefore = measurement.samples.length;
+  const samplesBefore = measured.samples.length;
   const begun = Date.now();
-  const gauges = readGauges(measurement, fleet.namespace);
   await Promise.all([storm(), terminateSteadily(fleet, terminations, everyMs)]);
   const samples = () =>
-    measurement.samples.slice(samplesBefore).filter(({ namespace }) => namespace === fleet.namespace);
+    measured.samples.slice(samplesBefore).filter(({ namespace }) => namespace === fleet.namespace);
   await waitUntil('every removal to be sampled', () => samples().length >= 2 * terminations, {
     timeoutMs: 1_800_000,
   });
-  const readings = gauges.stop();
   const writes = await untilCalm(auditLog, position, fleet.namespace);
   const all = trueRemovals(readAudit(auditLog), fleet.namespace);
   return {
     samples: samples(),
     truth: all.filter(({ start }) => start >= begun),
-    readings,
     rewriting: {
       EndpointSlice: rewritingOf(writes, 'endpointslices', begun),
       Endpoints: rewritingOf(writes, 'endpoints', begun),
@@ -80,23 +67,6 @@ async function terminateSteadily(fleet: Fleet, count: number, everyMs: number): 
     terminating.push(fleet.terminate(pod));
   }
   await Promise.all(terminating);
-}
-
-function readGauges(measurement: Measurement, namespace: string) {
-  const readings: Reading[] = [];
-  const read = () => {
-    const at = measurement.clock();
-    const removals = measurement.unresolved(namespace);
-    const oldest = Math.max(0, ...removals.map(({ since }) => at - since));
-    readings.push({ at, unresolved: removals.length, oldest });
-  };
-  const timer = setInterval(read, 250);
-  return {
-    stop: () => {
-      clearInterval(timer);
-      return readings;
-    },
-  };
 }
 
 /** Waits until nothing has been written for a while. @returns what was */

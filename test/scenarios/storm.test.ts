@@ -5,7 +5,7 @@ import { BUILT_IN_POLICY } from '../../src/core/policy/values.ts';
 import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
 import { type Cluster, openCluster } from '../cluster/cluster.ts';
 import { agreement } from '../cluster-suite/support/agreement.ts';
-import { Measurement } from '../cluster-suite/support/measurement.ts';
+import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import { Fleet } from './fleet.ts';
 import { byForm } from './form.ts';
 import { type PlannedWait, simulateDays } from './simulated-days.ts';
@@ -35,7 +35,7 @@ const RAISED = [
 
 let cluster: Cluster;
 let fleet: Fleet;
-let measurement: Measurement;
+let measured: MeasuredCluster;
 
 beforeAll(async () => {
   cluster = await openCluster();
@@ -44,11 +44,11 @@ beforeAll(async () => {
   await cluster.restart('kube-controller-manager', ['--kube-api-qps=300', '--kube-api-burst=325']);
   const victims = CALM_TERMINATIONS + 2 * TERMINATIONS;
   fleet = await Fleet.start(cluster, { prefix: 's1', services: SERVICES, victims });
-  measurement = await Measurement.start(await readKubeconfig(cluster.kubeconfig));
+  measured = await MeasuredCluster.start(await readKubeconfig(cluster.kubeconfig));
 }, 600_000);
 
 afterAll(async () => {
-  await measurement?.stop();
+  await measured?.stop();
   if (cluster?.own === true) await cluster.restart('kube-controller-manager');
   await fleet?.remove();
   await cluster?.close();
@@ -58,7 +58,7 @@ async function run(flags: readonly string[], name: string, auditLog: string): Pr
   await cluster.restart('kube-controller-manager', flags);
   return runStorm({
     fleet,
-    measurement,
+    measured,
     auditLog,
     storm: () => fleet.relabel(name),
     terminations: TERMINATIONS,
@@ -68,7 +68,7 @@ async function run(flags: readonly string[], name: string, auditLog: string): Pr
 
 async function calm(auditLog: string): Promise<StormOutcome> {
   const storm = () => sleep(0);
-  return runStorm({ fleet, measurement, auditLog, storm, terminations: CALM_TERMINATIONS, everyMs: 200 });
+  return runStorm({ fleet, measured, auditLog, storm, terminations: CALM_TERMINATIONS, everyMs: 200 });
 }
 
 /** Milliseconds until the last slice and the last Endpoints object are written. */

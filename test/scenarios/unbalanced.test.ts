@@ -20,7 +20,7 @@ import {
 import { network } from '../cluster/network.ts';
 import { type Agreement, agreement, percentileOf } from '../cluster-suite/support/agreement.ts';
 import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
-import { Measurement } from '../cluster-suite/support/measurement.ts';
+import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import { startChurn } from './churn.ts';
 import { compactEtcd, losePackets } from './faults.ts';
 import { byForm } from './form.ts';
@@ -59,7 +59,7 @@ let balancer: Balancer;
 let controllers: Balancer;
 let clients: Balancer;
 let api: ApiClient;
-let measurement: Measurement;
+let measured: MeasuredCluster;
 
 beforeAll(async () => {
   cluster = await openCluster();
@@ -77,11 +77,11 @@ beforeAll(async () => {
     `--kubeconfig=${controllersKubeconfig(urlOf(controllers))}`,
   ]);
   const connection = await readKubeconfig(cluster.kubeconfig);
-  measurement = await Measurement.start({ ...connection, server: urlOf(balancer) }, LIMITS);
+  measured = await MeasuredCluster.start({ ...connection, server: urlOf(balancer) }, LIMITS);
 });
 
 afterAll(async () => {
-  await measurement?.stop();
+  await measured?.stop();
   if (cluster?.own === true) {
     await cluster.restart('kube-apiserver');
     await cluster.restart('kube-controller-manager');
@@ -150,7 +150,7 @@ it('spreads over three API servers again after one was restarted', { timeout: 70
   const look = () => [counts(balancer.open), counts(controllers.open)];
   const before = look();
   await first.stop();
-  await measurement.current();
+  await measured.current();
   const without = look();
   await first.restart();
   const used = [balancer, controllers].map((through) => untilUsed(through, first, SPREAD_MS));
@@ -211,8 +211,8 @@ async function sufferFaults(): Promise<void> {
 
 function report(result: Agreement, removals: number, stalls: ReadonlyMap<string, number>): void {
   const off = result.pairs.map(({ difference }) => Math.abs(difference));
-  const { discarded } = measurement.recorder;
-  const rows = [...measurement.watches].map(([name, { stats }]) => {
+  const { discarded } = measured;
+  const rows = Object.entries(measured.watches).map(([name, stats]) => {
     const restarts = Object.entries(stats.restarts).filter(([, count]) => count > 0);
     return [
       name,
@@ -245,14 +245,14 @@ it('makes no sample of what did not happen', { timeout: 1_200_000 }, async ({ sk
     } as NewObject);
   }
   const node = await FakeNode.start(api);
-  const stalls = watchForStalls(measurement.watches);
+  const stalls = watchForStalls(measured.watches);
   const churn = startChurn({ node, namespace, services, everyMs: CHURN_EVERY_MS });
   await sufferFaults();
   await churn.stop();
-  await measurement.current();
-  await waitUntil('every removal to have ended', () => measurement.unresolved(namespace).length === 0);
+  await measured.current();
+  await waitUntil('every removal to have ended', () => measured.unresolved(namespace) === 0);
   const longest = stalls.stop();
-  const samples = measurement.samples.filter((sample) => sample.namespace === namespace);
+  const samples = measured.samples.filter((sample) => sample.namespace === namespace);
   await node.finishAll(namespace);
   await node.remove();
 
@@ -266,7 +266,6 @@ it('makes no sample of what did not happen', { timeout: 1_200_000 }, async ({ sk
   expect(result.invented).toEqual([]);
   expect(result.pairs.filter(({ difference }) => Math.abs(difference) > BOUND_MS)).toEqual([]);
   expect(result.pairs.length).toBeGreaterThan(removals.length / 4);
-  const watches = [...measurement.watches.values()];
-  expect(watches.some(({ stats }) => stats.restarts.Expired > 0)).toBe(true);
+  expect(Object.values(measured.watches).some(({ restarts }) => restarts.Expired > 0)).toBe(true);
   expect(Math.max(...longest.values())).toBeLessThan(Math.max(silenceMs, answerMs, longestPauseMs) + 2_000);
 });

@@ -7,6 +7,8 @@ export interface Pairing {
   readonly truth: TrueRemoval;
   /** Milliseconds by which the sample is longer than the truth. */
   readonly difference: number;
+  /** Milliseconds by which it is outside of what the truth can be; 0: it is within. */
+  readonly beyond: number;
 }
 
 export interface Agreement {
@@ -35,7 +37,10 @@ export function agreement(
     if (truth === undefined) invented.push(sample);
     else {
       left.delete(truth);
-      pairs.push({ sample, truth, difference: sample.lag * 1000 - lagOf(truth) });
+      const lag = sample.lag * 1000;
+      const [least, most] = truth.bounds;
+      const beyond = Math.max(0, least - lag, lag - Math.max(0, most));
+      pairs.push({ sample, truth, difference: lag - lagOf(truth), beyond });
     }
   }
   return { pairs, missing: [...left], invented };

@@ -13,12 +13,15 @@ export interface TrueRemoval {
   readonly start: number;
   /** The answer to the write that withdrew it; undefined: none did. */
   readonly end: number | undefined;
+  /** Milliseconds that the lag has at least and at most: what is logged happened between request and answer. */
+  readonly bounds: readonly [least: number, most: number];
 }
 
 /** Which pods an object lists as ready from an instant on. */
 interface Write {
   readonly group: string;
   readonly object: string;
+  readonly received: number;
   readonly at: number;
   readonly ready: ReadonlySet<string>;
 }
@@ -51,7 +54,9 @@ export function trueRemovals(events: readonly AuditEvent[], namespace: string): 
         const end = withdrawal(writes, pod, received);
         if (end === 'notListed') return [];
         const [stage = '', service = ''] = group.split('/');
-        return [{ stage: stage as TrueRemoval['stage'], namespace, service, pod, start: at, end }];
+        const bounds = [(end?.received ?? 0) - at, (end?.at ?? 0) - received] as const;
+        const removal = { namespace, service, pod, start: at, end: end?.at, bounds };
+        return [{ stage: stage as TrueRemoval['stage'], ...removal }];
       }),
     )
     .sort((a, b) => a.start - b.start);
@@ -86,7 +91,8 @@ function writesOf(events: readonly AuditEvent[]): readonly Write[] {
     if (group === undefined) return [];
     groups.set(object, group);
     const ready = body === undefined ? NOBODY : readyIn(resource, body);
-    return [{ group, object, at: instantOf(event.stageTimestamp), ready }];
+    const received = instantOf(event.requestReceivedTimestamp);
+    return [{ group, object, received, at: instantOf(event.stageTimestamp), ready }];
   });
 }
 
@@ -112,17 +118,14 @@ function readyIn(resource: string, body: unknown): ReadonlySet<string> {
 }
 
 /** When the last of a group's objects ceased to list the pod as ready, for the first time after its deletion. */
-function withdrawal(
-  writes: readonly Write[],
-  pod: string,
-  deleted: number,
-): number | undefined | 'notListed' {
+function withdrawal(writes: readonly Write[], pod: string, deleted: number): Write | undefined | 'notListed' {
   const listing = new Set<string>();
-  for (const { object, at, ready } of writes) {
+  for (const write of writes) {
+    const { object, at, ready } = write;
     const before = listing.size > 0;
     if (ready.has(pod)) listing.add(object);
     else listing.delete(object);
-    if (before && listing.size === 0 && at >= deleted) return at;
+    if (before && listing.size === 0 && at >= deleted) return write;
   }
   return listing.size > 0 ? undefined : 'notListed';
 }

@@ -22,6 +22,8 @@ export interface LingerOptions {
   readonly port?: number;
   /** Default 0s: a test that stops a server does not wait for it. */
   readonly drain?: string;
+  /** Of the cluster to measure. Default: none. */
+  readonly kubeconfig?: string;
 }
 
 export interface PlanLine {
@@ -88,6 +90,7 @@ export class Linger {
       policies,
       'log-level': 'debug',
       drain: options.drain ?? '0s',
+      ...(options.kubeconfig === undefined ? { cluster: 'off' } : { kubeconfig: options.kubeconfig }),
     };
     const argv = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
     const child = spawn(process.execPath, [PROGRAM, 'serve', ...argv], { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -138,7 +141,7 @@ export class Linger {
     if (outcome.problem !== undefined) throw new Error(outcome.problem);
   }
 
-  /** The sum of a metric over its labels; 0 for one without a sample. */
+  /** The sum of a metric over its labels, where none are named; 0 for one without a sample. */
   async metric(name: string): Promise<number> {
     const answer = await fetch(`http://${this.host}:${this.#adminPort}/metrics`);
     const samples = (await answer.text()).split('\n').filter((line) => line.startsWith(name));
