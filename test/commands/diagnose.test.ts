@@ -111,6 +111,18 @@ not seen
   });
 });
 
+describe.concurrent('linger diagnose, from addresses', () => {
+  it('looks twice, and waits in between though nothing else goes on', async () => {
+    const texts = await Promise.all([1, 2].map((index) => readFile(`${DATA}/storm-${index}.prom`, 'utf8')));
+    const server = await AnsweringServer.start({ '/metrics': texts.map(well) }, atEnd);
+    const args = ['--controller-metrics', `${server.url}metrics`, '--interval', '500ms', '--output', 'json'];
+    const { code, stdout, stderr } = await diagnose(args);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(codesOf(stdout)).toEqual(['ClientThrottled', 'WriteStorm']);
+    expect(JSON.parse(stdout).facts.controller.seconds).toBeGreaterThanOrEqual(0.5);
+  });
+});
+
 describe.concurrent('linger diagnose --fail-on', () => {
   it.each([
     ['nothing', 'throttled', [], 0],

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { count } from '../../core/diagnose/amounts.ts';
 import type { ControllerActivity } from '../../core/diagnose/controller-activity.ts';
 import { controllerFlags, DEFAULT_FLAGS } from '../../core/diagnose/controller-flags.ts';
@@ -11,7 +12,6 @@ import type {
 } from '../../core/diagnose/facts.ts';
 import { priorityFacts } from '../../core/diagnose/priority-levels.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
-import { pause } from '../pause.ts';
 import { ApiReader, messageOf } from './api-reader.ts';
 import { takeCensus } from './census.ts';
 import { observeAddress, observeSaved, observeSought } from './controller-observation.ts';
@@ -89,7 +89,8 @@ class Gathering {
     const controller = await this.#controller(candidates);
     const priority = await this.#priority();
     const again = intervalSeconds > 0 && [lag, controller, priority].some(({ live }) => live);
-    if (again) await pause(intervalSeconds * 1000, signal);
+    // Not one of the timers that let a process end: between two looks nothing else need be going on.
+    if (again) await sleep(intervalSeconds * 1000, undefined, { signal });
     signal.throwIfAborted();
     const seen = await Promise.all([controller.end(again), lag.end(again), priority.end(again)]);
     for (const { looks } of seen) this.#looks.push(...looks);

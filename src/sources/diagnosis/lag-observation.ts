@@ -1,10 +1,10 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LingerError } from '../../core/catalog/errors.ts';
 import { count, span } from '../../core/diagnose/amounts.ts';
 import { MalformedExposition } from '../../core/diagnose/exposition.ts';
 import type { LagFacts, Look } from '../../core/diagnose/facts.ts';
 import { type LagScrape, readLagScrape, scrapedLag, watchedLag } from '../../core/diagnose/lag-facts.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
-import { pause } from '../pause.ts';
 import { messageOf } from './api-reader.ts';
 import { isAddress, readMetricsAddress, readMetricsFile } from './metrics-input.ts';
 import { type Observation, settled, unseen } from './observation.ts';
@@ -52,10 +52,8 @@ export async function observeRemovals(
   const { signal, clock } = options;
   const watch = new LagWatch(connection, options);
   const waiting = new AbortController();
-  const inTime = await Promise.race([
-    watch.current.then(() => true),
-    pause(CURRENT_MS, AbortSignal.any([signal, waiting.signal])).then(() => false),
-  ]);
+  const late = sleep(CURRENT_MS, false, { signal: AbortSignal.any([signal, waiting.signal]) });
+  const inTime = await Promise.race([watch.current.then(() => true), late.catch(() => false)]);
   waiting.abort();
   signal.throwIfAborted();
   if (!inTime) return unseen([lateLook(watch)]);
