@@ -1,8 +1,8 @@
 import type { Terminal } from './terminal.ts';
 
 export interface LiveTerminalOptions {
-  /** Whether standard error is a terminal, where a line can be written over. */
-  readonly overwrites: boolean;
+  /** How wide standard error is; undefined: it is no terminal, where a line can be written over. */
+  readonly columns: () => number | undefined;
   /** Whether there is nobody for notes. */
   readonly quiet: boolean;
 }
@@ -32,9 +32,13 @@ export class LiveTerminal {
 
   /** @param text one line; empty: none */
   status(text: string): void {
-    if (!this.#options.overwrites || this.#options.quiet || text === this.#status) return;
-    this.#terminal.warn(`${BACK_AND_CLEAR}${text}`);
-    this.#status = text;
+    const columns = this.#options.columns();
+    if (columns === undefined || this.#options.quiet) return;
+    // What is wrapped into a second line could not be taken back.
+    const line = text.slice(0, Math.max(0, columns - 1));
+    if (line === this.#status) return;
+    this.#terminal.warn(`${BACK_AND_CLEAR}${line}`);
+    this.#status = line;
   }
 
   /** Both streams may be the same terminal. */

@@ -45,7 +45,7 @@ async function start(invocation: Invocation): Promise<number> {
       const terminals = {
         input: stdin.isTTY === true,
         output: stdout.isTTY === true,
-        error: stderr.isTTY === true,
+        errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
       };
       return (await import('./watch.ts')).watch(settings, { print, warn, kube, colour, terminals });
     }

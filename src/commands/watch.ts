@@ -13,8 +13,13 @@ import { WatchSession } from './watch-session.ts';
 
 export interface WatchContext extends Terminal {
   readonly kube: KubeEnvironment;
-  /** Whether standard input, output and error are terminals. */
-  readonly terminals: { readonly input: boolean; readonly output: boolean; readonly error: boolean };
+  readonly terminals: {
+    /** Whether standard input and output are terminals. */
+    readonly input: boolean;
+    readonly output: boolean;
+    /** How wide standard error is; undefined: it is none. */
+    readonly errorColumns: () => number | undefined;
+  };
   /** Whether colours are welcome. */
   readonly colour: boolean;
 }
@@ -34,7 +39,7 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
   const connection = await connectAsKubectl(settings, context.kube, terminals.input);
   const scopes = scopesOf(settings);
   await tryAll(scopes, connection);
-  const terminal = new LiveTerminal(context, { overwrites: terminals.error, quiet: settings.quiet });
+  const terminal = new LiveTerminal(context, { columns: terminals.errorColumns, quiet: settings.quiet });
   const clock = () => performance.now();
   const handlers = {
     onFailure: () => undefined,

@@ -17,8 +17,8 @@ export interface ObservedChange extends EndpointChange {
   /** Seconds from the start of the pod's termination until this; undefined: it is no withdrawal that was measured. */
   readonly lag: number | undefined;
   /**
-   * Whether `at` is when it happened (`live`), or it had happened before: at an unknown instant of an interruption of the
-   * watch (`late`), or before the watch began (`initial`).
+   * Whether `at` is when it happened (`live`), or it had happened before: at an unknown instant while the watch was
+   * interrupted or being renewed (`late`), or before it began (`initial`).
    */
   readonly seen: 'live' | 'late' | 'initial';
 }
@@ -128,7 +128,7 @@ export class ChangeObserver {
 
   #note({ type, stream }: Extract<ObservedEvent, { readonly stream: Stream }>): void {
     if (type === 'StreamCurrent') this.#current.add(stream);
-    if (type === 'StreamBroken' || type === 'ListBegins') this.#current.delete(stream);
+    else this.#current.delete(stream);
     if (type === 'ListEnds') this.#listed.add(stream);
   }
 }

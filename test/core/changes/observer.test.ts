@@ -185,6 +185,17 @@ describe('an interruption', () => {
       ['slice terminating a late', 'slice added c late', 'slice removed b 0.1'],
     ],
     [
+      'what a renewed watch brings before it is current is late, too',
+      [
+        ...there,
+        marker(150, 'StreamRotated', 'EndpointSlice'),
+        slice(300, { a: 'ready', b: 'notReady' }),
+        marker(400, 'StreamCurrent', 'EndpointSlice'),
+        slice(500, { a: 'ready', b: 'ready' }),
+      ],
+      ['slice notReady b late', 'slice ready b'],
+    ],
+    [
       'a rotation is none',
       [
         ...there,
@@ -295,7 +306,9 @@ describe('properties', () => {
   it('every sample of the recorder stands at one line, and no line has another', () => {
     fc.assert(
       fc.property(steps, (happenings) => {
-        const events = [...synced(), ...eventsOf(happenings)];
+        // Where all are ready at first, most runs have removals.
+        const all = slice(0, { a: 'ready', b: 'ready', c: 'ready', d: 'ready' });
+        const events = [...synced(all, endpoints(0, 'abcd')), ...eventsOf(happenings)];
         const shown = observed(events).filter(({ lag }) => lag !== undefined);
         expect(shown.map((each) => `${each.source} ${each.uid} ${each.lag}`).toSorted()).toEqual(
           samplesOf(events).toSorted(),

@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { CHANGES } from '../../src/core/changes/change.ts';
+import { DISCARDS } from '../../src/core/lag/discards.ts';
+import { ChangeTable, changeLine } from '../../src/render/changes.ts';
+import { blocksOf, codeOf, tableUnder } from './markdown.ts';
+
+const PAGE = 'docs/watch.md';
+
+test('the table has exactly the changes, in their order', () => {
+  expect(tableUnder(PAGE, 'What a line says').map((row) => codeOf(row.change))).toEqual([...CHANGES]);
+});
+
+test('the table has exactly the reasons for which there is no lag', () => {
+  const reasons = tableUnder(PAGE, 'Lags that are missing').map((row) => codeOf(row.reason));
+  expect(reasons.toSorted()).toEqual(Object.keys(DISCARDS).toSorted());
+});
+
+test('the examples are what is printed', () => {
+  const change = {
+    change: 'removed',
+    source: 'Endpoints',
+    namespace: 'shop',
+    service: 'web',
+    uid: undefined,
+    pod: 'web-66d7fb69bc-ffx9g',
+    ip: '10.202.0.20',
+    withdrawn: true,
+    at: 0,
+    lag: 0.026,
+    seen: 'live',
+  } as const;
+  const time = new Date('2026-11-21T11:04:47.023Z');
+  const blocks = blocksOf(PAGE);
+  const json = blocks.find(({ language }) => language === 'json')?.text ?? '';
+  expect(JSON.parse(json)).toEqual(changeLine(change, time));
+  const table = new ChangeTable({ namespaces: false, colour: false });
+  const shown = blocks.find(({ language }) => language === 'text')?.text ?? '';
+  expect(shown.startsWith(table.header())).toBe(true);
+  expect(shown).toContain(table.row(change, time));
+});
