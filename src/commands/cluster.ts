@@ -10,7 +10,7 @@ import type { Logger } from '../telemetry/logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { registerWatchMetrics } from '../telemetry/watch-metrics.ts';
 import type { WorldHolder } from '../world/world.ts';
-import { planAlone } from './planning.ts';
+import { type Place, startSharing } from './sharing.ts';
 
 /** What the connection to a cluster shares with the rest of a running server. */
 export interface ClusterContext {
@@ -20,6 +20,8 @@ export interface ClusterContext {
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'registry'>;
   readonly world: WorldHolder;
+  /** Where replicas share what they measure; undefined: this one is alone. */
+  readonly place: Place | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -29,6 +31,8 @@ export interface ClusterPart {
   readonly unready: () => string | undefined;
   /** What `/estimates` shows. */
   readonly estimates: () => unknown;
+  /** Gives the lead away, if this replica has it; resolves once that is done, or cannot be. */
+  readonly leave: () => Promise<void>;
   /** Resolves once the signal has aborted and nothing goes on any more. */
   readonly ended: Promise<unknown>;
 }
@@ -50,17 +54,19 @@ export function startCluster(context: ClusterContext): ClusterPart {
 
   const wait = () => defaultWait(world.current());
   const synced = () => sync.state === 'synced';
-  const { watches } = source;
+  const onLags = (lags: ReturnType<Measurement['lags']>) => world.apply({ kind: 'lags', lags });
+  const sharing = startSharing({ ...context, measurement, onLags, clock, epochSeconds });
+  const watches = { ...source.watches, ...sharing.watches };
   registerWatchMetrics(metrics.registry, { watches, synced, clock });
   const count = registerLagMetrics(metrics.registry, readingsOf(measurement, wait));
   measurement.onSample(count);
 
-  const onLags = (lags: ReturnType<Measurement['lags']>) => world.apply({ kind: 'lags', lags });
-  const planning = planAlone(measurement, { signal, epochSeconds, onLags });
+  const reading = () => sync.state === 'reading' || !sharing.warm();
   return {
-    unready: () => (sync.state === 'reading' ? 'the cluster is being read' : undefined),
+    unready: () => (reading() ? 'the cluster is being read' : undefined),
     estimates: () => estimatesPage({ measurement, watches, synced: synced(), defaultWait: wait(), clock }),
-    ended: Promise.all([source.ended, planning]),
+    leave: sharing.leave,
+    ended: Promise.all([source.ended, sharing.ended]),
   };
 }
 

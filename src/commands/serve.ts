@@ -101,8 +101,9 @@ async function answerUntilShutdown(
       'draining: not ready, still answering, closing each connection after its answer',
     );
     // The API server goes on using its open connections to a terminating webhook pod (kubernetes#127335).
+    const left = cluster?.leave();
     await sleep(settings.drain * 1000);
-    await Promise.all([close(webhook), close(admin)]);
+    await Promise.all([close(webhook), close(admin), left]);
     logger.info('stopped');
     return 0;
   };
@@ -121,7 +122,9 @@ async function startCluster(running: Running, { kube }: ServeContext): Promise<C
   }
   logger.info({ server: connection.server.href }, 'following the cluster');
   const { startCluster: start } = await import('./cluster.ts');
-  return start({ connection, syncTimeout: settings.syncTimeout, logger, metrics, world, signal });
+  const { placeOf } = await import('./sharing.ts');
+  const place = placeOf(settings, connection);
+  return start({ connection, syncTimeout: settings.syncTimeout, logger, metrics, world, place, signal });
 }
 
 async function startPolicies({ settings, logger, metrics, world, signal }: Running): Promise<void> {

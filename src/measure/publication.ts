@@ -23,7 +23,8 @@ export const PENDING_KEY = 'planned.json.gz';
 /** Raised when a version that knows only the lower one could not read, or would damage, what is written. */
 const FORMAT = 1;
 
-const ANNOTATIONS = {
+/** Of these ConfigMaps. */
+export const PUBLISHED_ANNOTATIONS = {
   format: `${GROUP}/format`,
   /** The transitions of the lease of whoever wrote it: what is older must not be written over it. */
   term: `${GROUP}/term`,
@@ -86,7 +87,7 @@ const decompress = (bytes: Buffer) =>
 /** Why a ConfigMap is to be left alone; undefined: it is ours to read and to write over. Given as the API has it. */
 export function untouchable(object: unknown): 'Newer' | 'Foreign' | undefined {
   const { annotations, data, binaryData } = partsOf(object);
-  const format = annotations[ANNOTATIONS.format];
+  const format = annotations[PUBLISHED_ANNOTATIONS.format];
   if (format !== undefined) {
     if (!/^\d+$/.test(format)) return 'Foreign';
     return Number(format) > FORMAT ? 'Newer' : undefined;
@@ -99,21 +100,21 @@ export function untouchable(object: unknown): 'Newer' | 'Foreign' | undefined {
 
 export function stampOf(object: unknown): Stamp {
   const { annotations } = partsOf(object);
-  const term = annotations[ANNOTATIONS.term] ?? '';
+  const term = annotations[PUBLISHED_ANNOTATIONS.term] ?? '';
   return {
-    writer: annotations[ANNOTATIONS.writer] ?? '',
+    writer: annotations[PUBLISHED_ANNOTATIONS.writer] ?? '',
     term: /^\d{1,9}$/.test(term) ? Number(term) : 0,
-    writtenAt: Date.parse(annotations[ANNOTATIONS.writtenAt] ?? '') / 1000,
+    writtenAt: Date.parse(annotations[PUBLISHED_ANNOTATIONS.writtenAt] ?? '') / 1000,
   };
 }
 
 /** The annotations that say who wrote it. */
 export function stampAnnotations({ writer, term, writtenAt }: Stamp): Readonly<Record<string, string>> {
   return {
-    [ANNOTATIONS.format]: String(FORMAT),
-    [ANNOTATIONS.term]: String(term),
-    [ANNOTATIONS.writer]: writer,
-    [ANNOTATIONS.writtenAt]: new Date(writtenAt * 1000).toISOString(),
+    [PUBLISHED_ANNOTATIONS.format]: String(FORMAT),
+    [PUBLISHED_ANNOTATIONS.term]: String(term),
+    [PUBLISHED_ANNOTATIONS.writer]: writer,
+    [PUBLISHED_ANNOTATIONS.writtenAt]: new Date(writtenAt * 1000).toISOString(),
   };
 }
 

@@ -59,6 +59,7 @@ class Campaign {
   #acquiredAt: number | undefined;
   #following: string | undefined;
   #failures = 0;
+  #writing = false;
 
   constructor(options: ElectionOptions) {
     this.#options = options;
@@ -66,9 +67,15 @@ class Campaign {
 
   async run(): Promise<void> {
     const { time, signal } = this.#options;
-    let pauseMs = 0;
+    const stopped = new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
     while (!signal.aborted) {
-      pauseMs = await this.#round();
+      const round = this.#round();
+      await Promise.race([round, stopped]);
+      // What is only being read may stay unanswered; what is being written could make us the leader.
+      if (signal.aborted && !this.#writing && !this.#leads) break;
+      const pauseMs = await round;
       if (!signal.aborted) await time.pause(pauseMs, signal);
     }
     await this.#leave();
@@ -79,6 +86,7 @@ class Campaign {
     const { limits, time } = this.#options;
     try {
       if (!this.#leads || this.#stored === undefined) await this.#read();
+      if (this.#options.signal.aborted) return 0;
       const step = this.#nextStep();
       if (step.do === 'follow') this.#follow(step.holder);
       else await this.#write(step.do);
@@ -127,7 +135,10 @@ class Campaign {
       durationMs: limits.durationMs,
     });
     const sentAt = time.clock();
-    const stored = await store.write(record, this.#stored);
+    this.#writing = true;
+    const stored = await store.write(record, this.#stored).finally(() => {
+      this.#writing = false;
+    });
     const now = time.clock();
     events.onRequest(stored.record, now - sentAt);
     this.#saw(stored, now);

@@ -92,8 +92,10 @@ class Replica {
       status: this.#status,
       reporting: this.#reporting,
       characters: historyCharacters,
-      onRestored: ({ writer, writtenAt }) =>
-        logger.info({ writer, ageSeconds: Math.round(epochSeconds() - writtenAt) }, 'history restored'),
+      onRestored: ({ writer, writtenAt }) => {
+        const ageSeconds = Math.round(epochSeconds() - writtenAt);
+        logger.info({ writer, ageSeconds }, 'history restored');
+      },
     });
   }
 

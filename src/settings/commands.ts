@@ -65,6 +65,11 @@ export const SERVE_FLAGS = {
     '30s',
     'how long to stay unready until the cluster has been read; after that, ready with what is known',
   ),
+  namespace: optional(
+    text('<name>'),
+    'namespace of Linger itself, where replicas share what they measure; in a pod, that of its ServiceAccount',
+  ),
+  identity: optional(text('<name>'), 'name of this replica, such as its pod; without it, the host name'),
 } as const;
 export type ServeSettings = Values<typeof SERVE_FLAGS>;
 

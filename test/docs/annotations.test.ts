@@ -3,11 +3,13 @@ import { ANNOTATION } from '../../src/core/catalog/vocabulary.ts';
 import { type Plan, parsePlan, renderPlan } from '../../src/core/plan/plan.ts';
 import type { WaitReason } from '../../src/core/plan/wait.ts';
 import { annotationLayer } from '../../src/core/policy/annotations.ts';
+import { PUBLISHED_ANNOTATIONS } from '../../src/measure/publication.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/annotations.md';
 const readByLinger = tableUnder(PAGE, 'Read by Linger');
 const known: readonly string[] = Object.values(ANNOTATION);
+const ofConfigMaps: readonly string[] = Object.values(PUBLISHED_ANNOTATIONS);
 
 test('the table has exactly the annotations that are read', () => {
   const expected = known.filter((key) => key !== ANNOTATION.plan);
@@ -79,5 +81,5 @@ describe('the plan annotation', () => {
 
 test.each(PAGES)('%s names no linger.dev annotation that does not exist', (page) => {
   const named = [...read(page).matchAll(/(?<![\w.])linger\.dev\/([a-z-]+)(?![\w.])/g)].map(([text]) => text);
-  for (const key of named) expect(known).toContain(key);
+  for (const key of named) expect([...known, ...ofConfigMaps]).toContain(key);
 });

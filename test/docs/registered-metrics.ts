@@ -1,8 +1,10 @@
 import { defaultWait } from '../../src/core/plan/default-wait.ts';
 import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
 import { Measurement } from '../../src/measure/measurement.ts';
+import { newStatus } from '../../src/publish/status.ts';
 import { registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { registerPublishMetrics } from '../../src/telemetry/publish-metrics.ts';
 import { registerWatchMetrics } from '../../src/telemetry/watch-metrics.ts';
 
 /** What the registry's metrics carry beside their declared type. */
@@ -19,6 +21,7 @@ registerLagMetrics(
   registry,
   Object.assign(new Measurement(clocks), { defaultWait: () => defaultWait(EMPTY_WORLD) }),
 );
+registerPublishMetrics(registry, newStatus());
 
 /** Every metric of a server that follows a cluster, in the registry's order. */
 export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];

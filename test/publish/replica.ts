@@ -48,12 +48,18 @@ export class Measured implements SharedMeasurement {
   readonly estimator = new LagEstimator();
   table: PlannedTable = NOTHING_PLANNED;
   steps = 0;
+  readonly #now: () => number;
+
+  /** @param now seconds since the epoch */
+  constructor(now = () => wall.now) {
+    this.#now = now;
+  }
 
   /** So many lags of this length, now. */
   record(seconds: number, count = 300, namespace = 'shop'): void {
     for (let index = 0; index < count; index++) {
       for (const stage of LAG_STAGES) {
-        this.estimator.record({ stage, namespace, name: 'web', lag: seconds, at: 0 }, wall.now);
+        this.estimator.record({ stage, namespace, name: 'web', lag: seconds, at: 0 }, this.#now());
       }
     }
   }

@@ -91,6 +91,8 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_KUBECONFIG',
       'LINGER_CONTEXT',
       'LINGER_SYNC_TIMEOUT',
+      'LINGER_NAMESPACE',
+      'LINGER_IDENTITY',
     ]);
   });
 

@@ -111,6 +111,8 @@ const SERVE: Record<keyof typeof SERVE_FLAGS, Row> = {
     ],
     refuses: ['', '30', 'never'],
   },
+  namespace: TEXT(undefined),
+  identity: TEXT(undefined),
 };
 const INJECT: Record<keyof typeof INJECT_FLAGS, Row> = {
   policies: TEXT(undefined),

@@ -1,0 +1,136 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import type { KubeConnection } from '../../../src/kube/connection.ts';
+import { PUBLISH_LIMITS } from '../../../src/publish/limits.ts';
+import { type Publishing, startPublishing } from '../../../src/publish/publishing.ts';
+import { pause } from '../../../src/sources/pause.ts';
+import { followPublished } from '../../../src/sources/published.ts';
+import { createLogger } from '../../../src/telemetry/logs.ts';
+import { Balancer } from '../../cluster/balancer.ts';
+import type { Cluster, NewObject } from '../../cluster/cluster.ts';
+import { Measured } from '../../publish/replica.ts';
+
+const DEPLOY = join(import.meta.dirname, '..', '..', '..', 'deploy');
+const ACCOUNT = 'linger';
+
+type Installed = NewObject & { readonly subjects?: readonly object[] };
+
+/**
+ * A namespace in which the ServiceAccount `linger` has exactly the rights of deploy/role-publish.yaml.
+ * @returns the namespace, and the account's token
+ */
+export async function placeToPublish(
+  cluster: Cluster,
+): Promise<{ readonly namespace: string; readonly token: string }> {
+  const namespace = await cluster.namespace('publish');
+  await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { namespace, name: ACCOUNT } });
+  const text = readFileSync(join(DEPLOY, 'role-publish.yaml'), 'utf8');
+  for (const document of parseAllDocuments(text)) {
+    const object = document.toJS() as Installed;
+    const metadata = { ...object.metadata, namespace };
+    const subjects = object.subjects?.map((subject) => ({ ...subject, namespace }));
+    await cluster.create({
+      ...object,
+      metadata,
+      ...(subjects === undefined ? {} : { subjects }),
+    } as NewObject);
+  }
+  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${ACCOUNT}/token`;
+  const { status } = await cluster.api.call<{ status: { token: string } }>('POST', path, {
+    body: { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} },
+  });
+  return { namespace, token: status.token };
+}
+
+export interface ClusterReplica extends Publishing {
+  readonly measured: Measured;
+  readonly lines: readonly { readonly msg: string; readonly [member: string]: unknown }[];
+  /** What stands between it and the API server. */
+  readonly balancer: Balancer;
+  /** When it began and ceased to lead. Milliseconds of performance.now. */
+  readonly led: readonly { readonly from: number; until: number | undefined }[];
+  /** As by SIGTERM. */
+  readonly stop: () => Promise<void>;
+  /** Its machine is gone: nothing that it sends arrives, and nobody is told. */
+  readonly vanish: () => void;
+  readonly watchRestarts: () => Readonly<Record<string, number>>;
+}
+
+/** A replica with the limits of production, behind a TCP balancer of its own, until the test's end. */
+export async function startClusterReplica(
+  server: KubeConnection,
+  { namespace, token }: { readonly namespace: string; readonly token: string },
+  identity: string,
+  measured: Measured = new Measured(() => Date.now() / 1000),
+): Promise<ClusterReplica> {
+  const { hostname, port } = server.server;
+  const balancer = await Balancer.start('127.0.0.1', [{ name: 'api', host: hostname, port: Number(port) }]);
+  const { ca } = await server.credentials();
+  const connection: KubeConnection = {
+    server: new URL(`https://127.0.0.1:${balancer.address.port}`),
+    serverName: 'kubernetes.default.svc',
+    credentials: async () => ({ ca, token }),
+  };
+  const stopping = new AbortController();
+  const ending = new AbortController();
+  const lines: ClusterReplica['lines'][number][] = [];
+  const led: { from: number; until: number | undefined }[] = [];
+  const write = (line: string) => {
+    const said = JSON.parse(line) as ClusterReplica['lines'][number];
+    lines.push(said);
+    if (said.msg === 'this replica leads: it publishes')
+      led.push({ from: performance.now(), until: undefined });
+    const last = led.at(-1);
+    if (said.msg === 'this replica leads no more' && last !== undefined) last.until = performance.now();
+  };
+  const clock = () => performance.now();
+  const publishing = startPublishing({
+    connection,
+    namespace,
+    identity,
+    measurement: measured,
+    logger: createLogger('debug', { write }),
+    time: { clock, random: Math.random, pause, wallMicroseconds: () => Date.now() * 1000 },
+    epochSeconds: () => Date.now() / 1000,
+    limits: { ...PUBLISH_LIMITS, stepMs: 1_000, firstStepMs: 1_000 },
+    signal: stopping.signal,
+  });
+  const watch = followPublished(
+    connection,
+    namespace,
+    {
+      onPlanned: publishing.saw,
+      onFailure: () => undefined,
+      onCurrent: () => undefined,
+      onHandlerError: (error) => {
+        throw error;
+      },
+    },
+    { signal: ending.signal, clock, random: Math.random },
+  );
+  const stop = () => {
+    stopping.abort();
+    return publishing.ended;
+  };
+  onTestFinished(async () => {
+    await balancer.close();
+    ending.abort();
+    await Promise.all([stop(), watch.ended]);
+  });
+  const vanish = () => {
+    balancer.refusing = true;
+    balancer.freeze();
+  };
+  return {
+    ...publishing,
+    measured,
+    lines,
+    balancer,
+    led,
+    stop,
+    vanish,
+    watchRestarts: () => watch.stats.restarts,
+  };
+}
