@@ -2,6 +2,7 @@ import { stringify } from 'yaml';
 import { LingerError, UserError } from '../core/catalog/errors.ts';
 import { diagnose as findingsOf } from '../core/diagnose/diagnose.ts';
 import { FINDINGS, type Finding } from '../core/diagnose/findings.ts';
+import { formatDuration } from '../core/schema/duration.ts';
 import type { KubeConnection } from '../kube/connection.ts';
 import { kubeVersion } from '../kube/version.ts';
 import { type Diagnosis, renderDiagnosis } from '../render/diagnosis.ts';
@@ -37,6 +38,9 @@ export async function diagnose(settings: DiagnoseSettings, context: DiagnoseCont
     linger: settings.linger,
     watch: settings.lag === 'watch',
     intervalSeconds: settings.interval,
+    onWait: (seconds) => {
+      if (context.interactive) context.warn(`looking again in ${formatDuration(seconds)} …\n`);
+    },
     stdin: context.stdin,
     signal: new AbortController().signal,
     clock: () => performance.now(),

@@ -62,17 +62,27 @@ async function startServices(prefix: string, count: number): Promise<readonly Fa
   return pods;
 }
 
+/** Whether slices and Endpoints list the pods: two controllers write them. */
 async function listed(prefix: string, count: number): Promise<boolean> {
-  type Listed = {
-    items: { metadata: { name: string }; subsets?: readonly { addresses?: readonly object[] }[] }[];
+  type Endpoints = { metadata: { name: string }; subsets?: readonly { addresses?: readonly object[] }[] };
+  type Slice = {
+    metadata: { name: string };
+    endpoints: readonly { conditions: { ready?: boolean } }[] | null;
   };
-  const { items } = await cluster.api.call<Listed>('GET', `/api/v1/namespaces/${namespace}/endpoints`);
-  const ready = items.filter(({ metadata, subsets = [] }) => {
-    return (
-      metadata.name.startsWith(`${prefix}-`) && subsets.some(({ addresses = [] }) => addresses.length > 0)
-    );
-  });
-  return ready.length === count;
+  const own = <T extends Endpoints | Slice>(path: string) =>
+    cluster.api
+      .call<{ items: T[] }>(
+        'GET',
+        `${path}/namespaces/${namespace}/${path === '/api/v1' ? 'endpoints' : 'endpointslices'}`,
+      )
+      .then(({ items }) => items.filter(({ metadata }) => metadata.name.startsWith(`${prefix}-`)));
+  const endpoints = await own<Endpoints>('/api/v1');
+  const slices = await own<Slice>('/apis/discovery.k8s.io/v1');
+  const full = [
+    endpoints.filter(({ subsets = [] }) => subsets.some(({ addresses = [] }) => addresses.length > 0)),
+    slices.filter(({ endpoints: each }) => each?.some(({ conditions }) => conditions.ready === true)),
+  ];
+  return full.every(({ length }) => length === count);
 }
 
 /** Terminates one after the other until the work is done. */

@@ -43,7 +43,12 @@ export class ApiReader {
 /** What went wrong, as one line. @throws the signal's reason once that has aborted */
 export function messageOf(thrown: unknown, signal: AbortSignal): string {
   signal.throwIfAborted();
-  return asFailure(thrown).message.replace(/\s+/g, ' ').trim();
+  return oneLine(asFailure(thrown).message);
+}
+
+/** Servers end their words with a newline, and proxies answer with pages. */
+export function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').trim();
 }
 
 function parsed(text: string): unknown {

@@ -34,6 +34,8 @@ export interface GatherOptions extends Clocks {
   readonly watch: boolean;
   /** Between two looks; 0: look once. */
   readonly intervalSeconds: number;
+  /** Called before that is waited for. */
+  readonly onWait: (seconds: number) => void;
   readonly stdin: NodeJS.ReadableStream;
   readonly signal: AbortSignal;
   /** In [0, 1). */
@@ -81,7 +83,7 @@ class Gathering {
   }
 
   async run(): Promise<Facts> {
-    const { intervalSeconds, signal } = this.#options;
+    const { intervalSeconds, onWait, signal } = this.#options;
     const [pods, leader, cluster] = await this.#still();
     // The watch first: it may take a minute to be current, and what is counted should be of the same time.
     const lag = await this.#lag();
@@ -90,7 +92,10 @@ class Gathering {
     const priority = await this.#priority();
     const again = intervalSeconds > 0 && [lag, controller, priority].some(({ live }) => live);
     // Not one of the timers that let a process end: between two looks nothing else need be going on.
-    if (again) await sleep(intervalSeconds * 1000, undefined, { signal });
+    if (again) {
+      onWait(intervalSeconds);
+      await sleep(intervalSeconds * 1000, undefined, { signal });
+    }
     signal.throwIfAborted();
     const seen = await Promise.all([controller.end(again), lag.end(again), priority.end(again)]);
     for (const { looks } of seen) this.#looks.push(...looks);

@@ -44,7 +44,7 @@ export async function observeLinger(
   return { live: true, end };
 }
 
-/** Removals that happen meanwhile, seen by a watch of our own. Resolves when that is current, or takes too long. */
+/** Removals that happen meanwhile, seen by a watch of our own. Resolves when that is current, is refused, or takes too long. */
 export async function observeRemovals(
   connection: KubeConnection,
   options: LagWatchOptions,
@@ -53,10 +53,10 @@ export async function observeRemovals(
   const watch = new LagWatch(connection, options);
   const waiting = new AbortController();
   const late = sleep(CURRENT_MS, false, { signal: AbortSignal.any([signal, waiting.signal]) });
-  const inTime = await Promise.race([watch.current.then(() => true), late.catch(() => false)]);
+  const isCurrent = await Promise.race([watch.current, late.catch(() => false)]);
   waiting.abort();
   signal.throwIfAborted();
-  if (!inTime) return unseen([lateLook(watch)]);
+  if (!isCurrent) return unseen([lateLook(watch)]);
   watch.begin();
   const begun = clock();
   const end = () => {
@@ -76,7 +76,7 @@ function lateLook({ late }: LagWatch): Look {
   return {
     what: WHAT,
     seen: false,
-    text: `the watch was not current within ${span(CURRENT_MS / 1000)}: ${why.join(', ')}`,
+    text: `removals cannot be watched, or not within ${span(CURRENT_MS / 1000)}: ${why.join(', ')}`,
     remedy:
       'It takes the right to list and watch pods, services, endpoints and endpointslices; or give the metrics of a running Linger: --linger',
   };

@@ -4,7 +4,7 @@ import { STREAMS, type Stream } from '../../core/lag/events.ts';
 import { LagRecorder } from '../../core/lag/recorder.ts';
 import { LAG_STAGES, type LagSample, type LagStage } from '../../core/lag/sample.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
-import type { WatchFailure } from '../../kube/failure.ts';
+import type { RestartReason, WatchFailure } from '../../kube/failure.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from '../kube/cluster-events.ts';
 import { endpointSlicesResource } from '../kube/endpoint-slices.ts';
 import { endpointsResource } from '../kube/endpoints.ts';
@@ -12,6 +12,7 @@ import { podsResource } from '../kube/pods.ts';
 import type { Resource, ResourceEvent } from '../kube/resource.ts';
 import { servicesResource } from '../kube/services.ts';
 import { watchResource } from '../kube/watch-resource.ts';
+import { oneLine } from './api-reader.ts';
 
 export interface LagWatchOptions {
   readonly signal: AbortSignal;
@@ -20,6 +21,8 @@ export interface LagWatchOptions {
   /** In [0, 1). */
   readonly random: () => number;
 }
+
+const REFUSED: ReadonlySet<RestartReason> = new Set(['Forbidden', 'Unauthorized', 'Refused']);
 
 /**
  * Removals as they happen, for as long as a diagnosis takes. Not the one of `serve`, which follows more than removals,
@@ -31,7 +34,7 @@ export class LagWatch {
   readonly #samples: LagSample[] = [];
   readonly #late = new Set<Stream>(STREAMS);
   readonly #failures = new Map<Stream, string>();
-  readonly #current = Promise.withResolvers<void>();
+  readonly #current = Promise.withResolvers<boolean>();
   readonly #ended: Promise<unknown>;
 
   constructor(connection: KubeConnection, options: LagWatchOptions) {
@@ -53,7 +56,7 @@ export class LagWatch {
             this.#apply(streamEvent(change, stream));
             if (change.type === 'StreamCurrent') this.#becomesCurrent(stream);
           },
-          onFailure: ({ message }: WatchFailure) => void this.#failures.set(stream, message),
+          onFailure: (failure) => this.#fails(stream, failure),
         },
         options,
       ).ended;
@@ -65,8 +68,11 @@ export class LagWatch {
     ]);
   }
 
-  /** Resolves once every watch brings events when they happen. It may never. */
-  get current(): Promise<void> {
+  /**
+   * Resolves with true once every watch brings events when they happen, with false once one is refused: rights do not
+   * come by themselves. It may do neither for long.
+   */
+  get current(): Promise<boolean> {
     return this.#current.promise;
   }
 
@@ -108,6 +114,11 @@ export class LagWatch {
 
   #becomesCurrent(stream: Stream): void {
     this.#late.delete(stream);
-    if (this.#late.size === 0) this.#current.resolve();
+    if (this.#late.size === 0) this.#current.resolve(true);
+  }
+
+  #fails(stream: Stream, { reason, message }: WatchFailure): void {
+    this.#failures.set(stream, oneLine(message));
+    if (REFUSED.has(reason)) this.#current.resolve(false);
   }
 }

@@ -30,6 +30,7 @@ function options(over: Partial<GatherOptions> = {}): GatherOptions {
     linger: undefined,
     watch: false,
     intervalSeconds: 0.05,
+    onWait: () => undefined,
     stdin: Readable.from([]),
     signal: new AbortController().signal,
     clock: () => performance.now(),
@@ -213,6 +214,24 @@ describe('by way of the API server', () => {
     });
     expect(facts.cluster?.services).toBe(3);
     expect(facts.cluster?.neverWithdrawn).toEqual({ services: 2, examples: ['db/peers', 'db/more'] });
+  });
+});
+
+describe('removals that happen meanwhile', () => {
+  it('rights are missing: it is said at once, and not waited for', async () => {
+    const slices = '/apis/discovery.k8s.io/v1/endpointslices';
+    const paths = ['/api/v1/pods', '/api/v1/services', '/api/v1/endpoints', slices];
+    const answers = paths.map((path) => [`${path}?limit=500`, refused(403, 'forbidden')] as const);
+    const { facts } = await gatherFrom(Object.fromEntries(answers), { watch: true });
+    expect(facts.lag).toBeUndefined();
+    expect(looksAt(facts, 'measured lag')).toEqual([
+      {
+        what: 'measured lag',
+        seen: false,
+        text: expect.stringMatching(/^removals cannot be watched, .* \(403: forbidden\)/),
+        remedy: expect.stringMatching(/right to list and watch .*--linger/),
+      },
+    ]);
   });
 });
 
