@@ -69,15 +69,13 @@ async function listed(prefix: string, count: number): Promise<boolean> {
     metadata: { name: string };
     endpoints: readonly { conditions: { ready?: boolean } }[] | null;
   };
-  const own = <T extends Endpoints | Slice>(path: string) =>
-    cluster.api
-      .call<{ items: T[] }>(
-        'GET',
-        `${path}/namespaces/${namespace}/${path === '/api/v1' ? 'endpoints' : 'endpointslices'}`,
-      )
-      .then(({ items }) => items.filter(({ metadata }) => metadata.name.startsWith(`${prefix}-`)));
-  const endpoints = await own<Endpoints>('/api/v1');
-  const slices = await own<Slice>('/apis/discovery.k8s.io/v1');
+  const own = async <T extends Endpoints | Slice>(api: string, resource: string) => {
+    const path = `${api}/namespaces/${namespace}/${resource}`;
+    const { items } = await cluster.api.call<{ items: T[] }>('GET', path);
+    return items.filter(({ metadata }) => metadata.name.startsWith(`${prefix}-`));
+  };
+  const endpoints = await own<Endpoints>('/api/v1', 'endpoints');
+  const slices = await own<Slice>('/apis/discovery.k8s.io/v1', 'endpointslices');
   const full = [
     endpoints.filter(({ subsets = [] }) => subsets.some(({ addresses = [] }) => addresses.length > 0)),
     slices.filter(({ endpoints: each }) => each?.some(({ conditions }) => conditions.ready === true)),

@@ -69,7 +69,9 @@ export function leaderChanged({ controller, leader }: Facts): Finding | undefine
     ...(controller?.restarted
       ? ['its counters began anew, or process_start_time_seconds changed, between the scrapes']
       : []),
-    ...(controller?.ageSeconds !== undefined && controller.ageSeconds < SETTLED_SECONDS
+    ...(controller?.ageSeconds !== undefined &&
+    controller.leading !== false &&
+    controller.ageSeconds < SETTLED_SECONDS
       ? [`process_start_time_seconds: started ${span(controller.ageSeconds)} ago`]
       : []),
     ...(leader !== undefined && leader.ageSeconds < SETTLED_SECONDS
@@ -93,7 +95,7 @@ export function notLeading({ controller }: Facts): Finding | undefined {
   if (controller?.leading !== false) return undefined;
   return finding(
     'NotLeading',
-    'These are the metrics of an instance of the controller-manager that is not the leader. Its queues are empty whatever happens.',
+    'These are the metrics of an instance of the controller-manager that stands by for the leader. It runs no controllers, whatever happens.',
     ['leader_election_master_status{name="kube-controller-manager"} 0'],
     [
       'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: give its metrics.',

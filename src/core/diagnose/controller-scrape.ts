@@ -41,7 +41,7 @@ export interface ControllerScrape {
   readonly version: string | undefined;
   /** Seconds since the epoch. */
   readonly startedAt: number | undefined;
-  /** False where another instance is the leader: then all of this one's queues are idle. */
+  /** False where another instance is the leader: this one then has no queues. */
   readonly leading: boolean | undefined;
   readonly queues: ReadonlyMap<QueueName, QueueScrape>;
   /** Writes: how long they waited for the client's own rate limiter. */

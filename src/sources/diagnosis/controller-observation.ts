@@ -92,7 +92,8 @@ function scrapeOf(text: string, from: string): ControllerScrape {
     if (!(error instanceof MalformedExposition)) throw error;
     throw new LingerError('metrics-invalid', `${from}: ${error.message}`);
   }
-  if (scrape.queues.size > 0) return scrape;
+  // One that stands by for the leader has not made its controllers, and so has no queues.
+  if (scrape.queues.size > 0 || scrape.leading === false) return scrape;
   throw new LingerError(
     'metrics-invalid',
     `${from}: expected the metrics of a kube-controller-manager, with workqueue_depth{name="endpoint_slice"}, got others`,

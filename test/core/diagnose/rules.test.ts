@@ -210,7 +210,11 @@ describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCod
       ['a new leader', { leader: { holder: 'a_b', ageSeconds: 899, transitions: 4 } }, ['LeaderChanged']],
       ['a new process', controller({ ageSeconds: 899 }), ['LeaderChanged']],
       ['a restart meanwhile', controller({ restarted: true, seconds: undefined }), ['LeaderChanged']],
-      ['not the leader', controller({ leading: false }), ['NotLeading']],
+      [
+        'not the leader, and just started',
+        controller({ leading: false, queues: [], ageSeconds: 7 }),
+        ['NotLeading'],
+      ],
       ['who leads is not known', controller({ leading: undefined }), ['NothingWrong']],
       [
         'Services that are never withdrawn from',

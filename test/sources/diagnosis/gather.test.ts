@@ -244,6 +244,13 @@ describe('an address that somebody named', () => {
     expect(controller?.queues[0]).toMatchObject({ depthBefore: 506, depth: 417 });
   });
 
+  it('may be one that stands by: it has no queues', async () => {
+    const standby = 'leader_election_master_status{name="kube-controller-manager"} 0\n';
+    const from = `${await serving({ '/metrics': well(standby) })}metrics`;
+    const { controller } = await gatherFacts(options({ metrics: { from } }));
+    expect([controller?.leading, controller?.queues]).toEqual([false, []]);
+  });
+
   it('is sent the token of the file, and never that of the kubeconfig', async () => {
     const tokenFile = join(await emptyDirectory(atEnd), 'token');
     await writeFile(tokenFile, 'for-metrics\n');
