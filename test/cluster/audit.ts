@@ -1,4 +1,5 @@
-import { readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 
 /** One request that an API server has answered, as audit.k8s.io/v1 logs it. */
 export interface AuditEvent {
@@ -23,17 +24,33 @@ export interface AuditEvent {
 
 /** A place in a log that grows: what comes after it is what happens from now on. */
 export function auditPosition(file: string): number {
-  return statSync(file).size;
+  return partsOf(file).reduce((bytes, part) => bytes + statSync(part).size, 0);
 }
 
-/** The answered requests in the log from a position on, in the order in which they were logged. */
-export function readAudit(file: string, position = 0): readonly AuditEvent[] {
-  const lines = readFileSync(file).subarray(position).toString('utf8').split('\n');
-  // The last one is empty, or is being written.
-  return lines
-    .slice(0, -1)
-    .map((line) => JSON.parse(line) as AuditEvent)
-    .filter(({ stage }) => stage === 'ResponseComplete');
+/** The answered requests about a namespace in the log from a position on, in the order in which they were logged. */
+export function readAudit(file: string, namespace: string, position = 0): readonly AuditEvent[] {
+  const mention = `"namespace":"${namespace}"`;
+  let skipped = position;
+  return partsOf(file).flatMap((part) => {
+    const bytes = readFileSync(part);
+    const from = Math.min(skipped, bytes.length);
+    skipped -= from;
+    return bytes
+      .subarray(from)
+      .toString('utf8')
+      .split('\n')
+      .slice(0, -1) // The last one is empty, or is being written.
+      .filter((line) => line.includes(mention))
+      .map((line) => JSON.parse(line) as AuditEvent)
+      .filter(({ stage, objectRef }) => stage === 'ResponseComplete' && objectRef.namespace === namespace);
+  });
+}
+
+/** The API server begins a new file at 100 MB (--audit-log-maxsize), and puts the instant into the old one's name. */
+function partsOf(file: string): readonly string[] {
+  const rotated = new RegExp(`^${basename(file, '.log')}-\\d{4}-\\d\\d-\\d\\dT.*\\.log$`);
+  const before = readdirSync(dirname(file)).filter((name) => rotated.test(name));
+  return [...before.toSorted().map((name) => join(dirname(file), name)), file];
 }
 
 /** Milliseconds since the epoch, with microseconds as a fraction. */

@@ -43,7 +43,7 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
     timeoutMs: 1_800_000,
   });
   const writes = await untilCalm(auditLog, position, fleet.namespace);
-  const all = trueRemovals(readAudit(auditLog), fleet.namespace);
+  const all = trueRemovals(readAudit(auditLog, fleet.namespace));
   return {
     samples: samples(),
     truth: all.filter(({ start }) => start >= begun),
@@ -75,8 +75,8 @@ async function untilCalm(file: string, position: number, namespace: string): Pro
   return waitUntil(
     'the storm to have passed',
     () => {
-      const writes = readAudit(file, position).filter(
-        ({ objectRef }) => objectRef.namespace === namespace && objectRef.resource.startsWith('endpoint'),
+      const writes = readAudit(file, namespace, position).filter(({ objectRef }) =>
+        objectRef.resource.startsWith('endpoint'),
       );
       const last = instantOf(writes.at(-1)?.stageTimestamp ?? '');
       return Date.now() - last > calmMs ? writes : undefined;

@@ -1,12 +1,15 @@
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import type { Diagnosis } from '../../src/render/diagnosis.ts';
 import { type Cluster, openCluster } from '../cluster/cluster.ts';
 import { agreement, percentileOf } from '../cluster-suite/support/agreement.ts';
 import { Linger } from '../cluster-suite/support/linger.ts';
 import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
+import { linger as runLinger } from '../commands/linger.ts';
 import { Fleet } from './fleet.ts';
 import { byForm, LONG } from './form.ts';
 import { followGauges, optimistic, type Reading, unexplained } from './gauges.ts';
@@ -55,6 +58,28 @@ afterAll(async () => {
 
 interface Outcome extends StormOutcome {
   readonly readings: readonly Reading[];
+  readonly diagnosis: Diagnosis;
+}
+
+/** The controller-manager is a process in the cluster's network, and so is this. */
+const CONTROLLER_METRICS = 'https://127.0.0.1:10257/metrics';
+
+/** What `linger diagnose` says while pods terminate. */
+async function diagnose(flags: readonly string[]): Promise<Diagnosis> {
+  // By then the burst is used up, and some removals have shown how long they take.
+  await sleep(5_000);
+  const from = ['--kubeconfig', cluster.kubeconfig, '--linger', linger.metricsUrl];
+  const controllers = ['--controller-metrics', CONTROLLER_METRICS, '--controller-flags', flags.join(' ')];
+  const { stdout } = await runLinger([
+    'diagnose',
+    ...from,
+    ...controllers,
+    '--interval',
+    '5s',
+    '--output',
+    'json',
+  ]);
+  return JSON.parse(stdout) as Diagnosis;
 }
 
 async function stormWith(flags: readonly string[], ready: boolean, auditLog: string): Promise<Outcome> {
@@ -62,8 +87,9 @@ async function stormWith(flags: readonly string[], ready: boolean, auditLog: str
   const gauges = followGauges(linger);
   const storm = () => fleet.setReady(ready);
   const options = { fleet, measured, auditLog, storm, terminations: TERMINATIONS, everyMs: EVERY_MS };
-  const outcome = await runStorm(options).finally(() => gauges.stop());
-  return { ...outcome, readings: await gauges.stop() };
+  const both = Promise.all([runStorm(options), diagnose(flags)]);
+  const [outcome, diagnosis] = await both.finally(() => gauges.stop());
+  return { ...outcome, diagnosis, readings: await gauges.stop() };
 }
 
 function rowsOf(name: string, { samples, rewriting, readings }: Outcome): readonly string[][] {
@@ -110,8 +136,15 @@ it('follows the backlog of a throttled controller-manager, and its cure', { time
     'most now',
   ];
   console.log(table(head, rows));
+  const [finding] = throttled.diagnosis.findings;
+  console.log(
+    `diagnose: ${finding?.code}: ${finding?.text}\n${finding?.evidence.join('\n')}\n→ ${finding?.cure.join(' ')}`,
+  );
   for (const outcome of [throttled, cured]) expectTruth(outcome);
   const lags = ({ samples }: StormOutcome) => samples.map(({ lag }) => lag);
   expect(Math.max(...lags(throttled))).toBeGreaterThan(20);
   expect(percentileOf(lags(cured), 50)).toBeLessThan(0.2);
+  expect(finding).toMatchObject({ code: 'ClientThrottled', severity: 'critical' });
+  expect(finding?.cure).toEqual(expect.arrayContaining(CURED));
+  expect(cured.diagnosis.findings.map(({ code }) => code)).not.toContain('ClientThrottled');
 });

@@ -257,10 +257,7 @@ it('makes no sample of what did not happen', { timeout: 1_200_000 }, async ({ sk
   await node.remove();
 
   const logs = [auditLog, ...servers.map((server) => server.auditLog)];
-  const removals = trueRemovals(
-    logs.flatMap((file) => readAudit(file)),
-    namespace,
-  );
+  const removals = trueRemovals(logs.flatMap((file) => readAudit(file, namespace)));
   const result = agreement(samples, removals, BOUND_MS);
   report(result, removals.length, longest);
   expect(result.invented).toEqual([]);

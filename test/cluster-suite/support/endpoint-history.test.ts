@@ -52,7 +52,7 @@ const deleted = (at: number, pod: string, more: Partial<AuditEvent> = {}) =>
 
 /** Stage, pod and the milliseconds from start to end. */
 function told(...events: readonly AuditEvent[]): readonly (readonly [string, string, number | undefined])[] {
-  return trueRemovals(events, 'shop').map(({ stage, pod, start, end }) => [
+  return trueRemovals(events).map(({ stage, pod, start, end }) => [
     stage,
     pod,
     end === undefined ? undefined : Math.round(end - start),

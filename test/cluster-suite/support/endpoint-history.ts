@@ -6,7 +6,6 @@ import { type AuditEvent, instantOf } from '../../cluster/cluster.ts';
  */
 export interface TrueRemoval {
   readonly stage: 'EndpointSlice' | 'Endpoints';
-  readonly namespace: string;
   readonly service: string;
   readonly pod: string;
   /** The answer to the deletion of the pod. */
@@ -42,10 +41,10 @@ interface EndpointsBody {
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/** The removals of a namespace, in the order of their starts; the events may be of several servers' logs. */
-export function trueRemovals(events: readonly AuditEvent[], namespace: string): readonly TrueRemoval[] {
+/** The removals of one namespace, in the order of their starts; the events may be of several servers' logs. */
+export function trueRemovals(events: readonly AuditEvent[]): readonly TrueRemoval[] {
   const accepted = events
-    .filter(({ objectRef, responseStatus }) => objectRef.namespace === namespace && succeeded(responseStatus))
+    .filter(({ responseStatus }) => succeeded(responseStatus))
     .sort((a, b) => instantOf(a.stageTimestamp) - instantOf(b.stageTimestamp));
   const groups = Map.groupBy(writesOf(accepted), ({ group }) => group);
   return deletions(accepted)
@@ -55,7 +54,7 @@ export function trueRemovals(events: readonly AuditEvent[], namespace: string): 
         if (end === 'notListed') return [];
         const [stage = '', service = ''] = group.split('/');
         const bounds = [(end?.received ?? 0) - at, (end?.at ?? 0) - received] as const;
-        const removal = { namespace, service, pod, start: at, end: end?.at, bounds };
+        const removal = { service, pod, start: at, end: end?.at, bounds };
         return [{ stage: stage as TrueRemoval['stage'], ...removal }];
       }),
     )

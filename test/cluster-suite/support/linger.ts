@@ -107,6 +107,10 @@ export class Linger {
     return this.#options.host;
   }
 
+  get metricsUrl(): string {
+    return `http://${this.host}:${this.#adminPort}/metrics`;
+  }
+
   /** The CA's certificate, PEM. */
   get authority(): string {
     return readFileSync(join(this.#options.directory, 'certs', 'ca.crt'), 'utf8');
@@ -143,7 +147,7 @@ export class Linger {
 
   /** The sum of a metric over its labels, where none are named; 0 for one without a sample. */
   async metric(name: string): Promise<number> {
-    const answer = await fetch(`http://${this.host}:${this.#adminPort}/metrics`);
+    const answer = await fetch(this.metricsUrl);
     const samples = (await answer.text()).split('\n').filter((line) => line.startsWith(name));
     return samples
       .filter((line) => ['{', ' '].includes(line.charAt(name.length)))
