@@ -46,6 +46,7 @@ export class WatchSession {
   readonly #table: ChangeTable;
   readonly #isWantedPod: (name: string | undefined) => boolean;
   readonly #announced = new Set<string>();
+  readonly #begun = Promise.withResolvers<void>();
   #greeted = false;
   #statusMadeAt = Number.NEGATIVE_INFINITY;
 
@@ -57,6 +58,11 @@ export class WatchSession {
     const namespaces = options.settings.namespace?.length !== 1;
     this.#table = new ChangeTable({ namespaces, colour: options.colour });
     if (options.settings.output === 'table') options.terminal.print(this.#table.header());
+  }
+
+  /** Resolves once everything that is watched is seen when it happens. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
   }
 
   look(): void {
@@ -114,6 +120,7 @@ export class WatchSession {
   #greet(): void {
     if (this.#greeted || !this.#watches.every(({ begun }) => begun)) return;
     this.#greeted = true;
+    this.#begun.resolve();
     const { terminal, where, settings } = this.#options;
     const services = this.#watches.flatMap((watch) => [...watch.services]);
     const known = `${services.length} ${services.length === 1 ? 'Service' : 'Services'}`;

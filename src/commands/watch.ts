@@ -5,6 +5,7 @@ import type { WatchSettings } from '../settings/commands.ts';
 import type { KubeEnvironment } from '../settings/kube-environment.ts';
 import { type EndpointScope, namespaceExists, tryScope } from '../sources/kube/endpoint-scope.ts';
 import { EndpointWatch } from '../sources/kube/endpoint-watch.ts';
+import { pause } from '../sources/pause.ts';
 import { connectAsKubectl, first, nameOf } from './as-kubectl.ts';
 import { LiveTerminal } from './live-terminal.ts';
 import { Standstill } from './standstill.ts';
@@ -34,7 +35,7 @@ const FINDINGS_EXIT_CODE = 3;
  */
 export async function watch(settings: WatchSettings, context: WatchContext): Promise<number> {
   const ending = new AbortController();
-  const ended = untilEnd(settings.for);
+  const stop = untilStopped();
   const { terminals } = context;
   const connection = await connectAsKubectl(settings, context.kube, terminals.input);
   const scopes = scopesOf(settings);
@@ -56,11 +57,13 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
     where: `${settings.namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`,
   });
   const looking = look(watches, session, clock);
-  await ended;
-  clearInterval(looking);
-  const failed = session.finish();
-  ending.abort();
-  return failed ? FINDINGS_EXIT_CODE : 0;
+  try {
+    await Promise.race([stop, untilLongEnough(settings.for, session.begun, connection, ending.signal)]);
+    return session.finish() ? FINDINGS_EXIT_CODE : 0;
+  } finally {
+    clearInterval(looking);
+    ending.abort();
+  }
 }
 
 function scopesOf({ namespace, service: services, source }: WatchSettings): readonly EndpointScope[] {
@@ -110,15 +113,37 @@ function look(watches: readonly EndpointWatch[], session: WatchSession, clock: (
   }, LOOK_MS);
 }
 
-/** Resolves at Ctrl-C, at SIGTERM or after this long; a second Ctrl-C then ends the process as usual. */
-function untilEnd(seconds: number | undefined): Promise<void> {
+/** Resolves at Ctrl-C or SIGTERM; a second Ctrl-C then ends the process as usual. */
+function untilStopped(): Promise<void> {
   return new Promise((resolve) => {
-    const timer = seconds === undefined ? undefined : setTimeout(() => end(), seconds * 1000);
-    const end = () => {
-      clearTimeout(timer);
-      process.off('SIGINT', end).off('SIGTERM', end);
+    const stop = () => {
+      process.off('SIGINT', stop).off('SIGTERM', stop);
       resolve();
     };
-    process.on('SIGINT', end).on('SIGTERM', end);
+    process.on('SIGINT', stop).on('SIGTERM', stop);
   });
+}
+
+/** The largest clusters are listed within a minute or two; who has asked for an end must not wait for ever. */
+const LONGEST_START_MS = 300_000;
+
+/**
+ * Resolves when it has watched for so long; the time before the watches were current shows nothing, and does not count.
+ * @throws LingerError `cluster-unreachable`
+ */
+async function untilLongEnough(
+  seconds: number | undefined,
+  begun: Promise<void>,
+  connection: KubeConnection,
+  signal: AbortSignal,
+): Promise<void> {
+  if (seconds === undefined) return new Promise(() => undefined);
+  const late = pause(LONGEST_START_MS, signal).then(() => 'late');
+  if ((await Promise.race([begun, late])) === 'late') {
+    throw new LingerError(
+      'cluster-unreachable',
+      `${nameOf(connection)}: not everything could be watched within ${LONGEST_START_MS / 1000} s`,
+    );
+  }
+  await pause(seconds * 1000, signal);
 }

@@ -206,8 +206,8 @@ describe.concurrent('linger watch', RETRY, () => {
   it('says how many Services there are, and which are not', async () => {
     const cluster = await shop();
     cluster.put('services', service('other'));
-    const watch = await json(cluster, '--service', 'web', 'api', '--for', '1s');
-    expect(await watch.exited).toBe(0);
+    const watch = await json(cluster, '--service', 'web', 'api');
+    await until(async () => watch.stderr().includes(' yet.'));
     expect(watch.stderr()).toMatch(
       /^Watching all namespaces of http:\S+ \(context "model" of \S+\): 1 Service\. .+\nThere is no Service api yet\.\n/,
     );
