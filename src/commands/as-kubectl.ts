@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { LingerError } from '../core/catalog/errors.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import { asFailure, type RestartReason } from '../kube/failure.ts';
+import { asFailure, type RestartReason, type WatchFailure } from '../kube/failure.ts';
 import { inClusterConnection } from '../kube/in-cluster.ts';
 import { readKubeconfig } from '../kube/kubeconfig.ts';
 import type { KubeEnvironment } from '../settings/kube-environment.ts';
@@ -39,7 +39,9 @@ export function nameOf({ server, name }: KubeConnection): string {
 }
 
 /** These are about who we are, and the others about how to get there. */
-const DENIED: ReadonlySet<RestartReason> = new Set(['Unauthorized', 'Forbidden']);
+export function isDenied(reason: RestartReason): boolean {
+  return reason === 'Unauthorized' || reason === 'Forbidden';
+}
 
 /**
  * Runs the first request to a cluster, and says so that somebody can do something about it why it failed.
@@ -51,8 +53,13 @@ export async function first<T>(connection: KubeConnection, request: () => Promis
   try {
     return await request();
   } catch (thrown) {
-    const { reason, message } = asFailure(thrown);
-    if (DENIED.has(reason)) throw new LingerError('cluster-denied', `${nameOf(connection)}: ${message}`);
-    throw new LingerError('cluster-unreachable', `${nameOf(connection)} cannot be asked: ${message}`);
+    throw explained(asFailure(thrown), connection);
   }
+}
+
+/** The failure as something that somebody can do something about. */
+export function explained({ reason, message }: WatchFailure, connection: KubeConnection): LingerError {
+  return isDenied(reason)
+    ? new LingerError('cluster-denied', `${nameOf(connection)}: ${message}`)
+    : new LingerError('cluster-unreachable', `${nameOf(connection)} cannot be asked: ${message}`);
 }

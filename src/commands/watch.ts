@@ -4,9 +4,9 @@ import type { KubeConnection } from '../kube/connection.ts';
 import type { WatchSettings } from '../settings/commands.ts';
 import type { KubeEnvironment } from '../settings/kube-environment.ts';
 import { type EndpointScope, namespaceExists, tryScope } from '../sources/kube/endpoint-scope.ts';
-import { EndpointWatch } from '../sources/kube/endpoint-watch.ts';
+import { EndpointWatch, type EndpointWatchHandlers } from '../sources/kube/endpoint-watch.ts';
 import { pause } from '../sources/pause.ts';
-import { connectAsKubectl, first, nameOf } from './as-kubectl.ts';
+import { connectAsKubectl, explained, first, isDenied, nameOf } from './as-kubectl.ts';
 import { LiveTerminal } from './live-terminal.ts';
 import { Standstill } from './standstill.ts';
 import type { Terminal } from './terminal.ts';
@@ -42,10 +42,7 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
   await tryAll(scopes, connection);
   const terminal = new LiveTerminal(context, { columns: terminals.errorColumns, quiet: settings.quiet });
   const clock = () => performance.now();
-  const handlers = {
-    onFailure: () => undefined,
-    onHandlerError: (error: Error) => terminal.note(`a mistake in Linger itself: ${error.stack}`),
-  };
+  const { handlers, denied } = starting(connection, terminal);
   const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
   const session = new WatchSession(watches, {
@@ -58,7 +55,8 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
   });
   const looking = look(watches, session, clock);
   try {
-    await Promise.race([stop, untilLongEnough(settings.for, session.begun, connection, ending.signal)]);
+    const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
+    await Promise.race([stop, denied, longEnough]);
     return session.finish() ? FINDINGS_EXIT_CODE : 0;
   } finally {
     clearInterval(looking);
@@ -90,6 +88,25 @@ async function tryAll(scopes: readonly EndpointScope[], connection: KubeConnecti
       `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`,
     );
   }
+}
+
+/** What keeps the watches from beginning is told, once each; that they are not allowed, although lists are, ends it. */
+function starting(
+  connection: KubeConnection,
+  terminal: LiveTerminal,
+): { readonly handlers: EndpointWatchHandlers; readonly denied: Promise<never> } {
+  const denied = Promise.withResolvers<never>();
+  const told = new Set<string>();
+  const handlers: EndpointWatchHandlers = {
+    onStartFailure: (stream, failure) => {
+      if (isDenied(failure.reason)) denied.reject(explained(failure, connection));
+      const text = `${stream}: ${failure.reason}: ${failure.message}`;
+      if (!told.has(text)) terminal.note(text);
+      told.add(text);
+    },
+    onHandlerError: (error) => terminal.note(`a mistake in Linger itself: ${error.stack}`),
+  };
+  return { handlers, denied: denied.promise };
 }
 
 /** Often enough that lines seem to come at once. */

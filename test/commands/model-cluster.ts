@@ -33,7 +33,7 @@ export class ModelCluster {
   /** Paths asked for. */
   readonly asked: string[] = [];
   /** What everything is answered with, if not with objects. */
-  refusal: { readonly code: number; readonly message: string } | undefined;
+  refusal: { readonly code: number; readonly message: string; readonly lists?: boolean } | undefined;
 
   static async start(atEnd: AtEnd): Promise<ModelCluster> {
     const cluster = new ModelCluster();
@@ -80,9 +80,11 @@ export class ModelCluster {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
     this.asked.push(pathname);
     const collection = pathname.split('/').at(-1) ?? '';
-    if (this.refusal !== undefined) status(response, this.refusal.code, this.refusal.message);
+    const isWatch = searchParams.get('watch') === 'true';
+    const isRefused = isWatch || this.refusal?.lists !== false;
+    if (this.refusal !== undefined && isRefused) status(response, this.refusal.code, this.refusal.message);
     else if (/\/namespaces\/[^/]+$/.test(pathname)) this.#namespace(collection, response);
-    else if (searchParams.get('watch') === 'true') this.#watch(collection, searchParams, response);
+    else if (isWatch) this.#watch(collection, searchParams, response);
     else this.#list(collection, searchParams, response);
   }
 

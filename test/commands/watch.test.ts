@@ -273,6 +273,27 @@ describe.concurrent('what cannot be watched is said, with the cluster that was a
     );
   });
 
+  it('no right to watch, though one to list', async () => {
+    const cluster = await start();
+    const message = 'pods is forbidden: User "me" cannot watch resource "pods"';
+    cluster.refusal = { code: 403, message, lists: false };
+    const file = await kubeconfigOf(cluster.url);
+    const { code, stderr } = await linger(['watch', '--kubeconfig', file]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /\nlinger: http:.+\(context "model" of .+\): 403: .+ cannot watch .+ \[cluster-denied\]\n$/,
+    );
+  });
+
+  it('a server that fails meanwhile: it is told, and tried again', async () => {
+    const cluster = await start();
+    cluster.refusal = { code: 500, message: 'etcd is away', lists: false };
+    const watch = await watching(await kubeconfigOf(cluster.url), [], { ready: false });
+    await until(async () => watch.stderr().includes('pods: ServerError: 500: etcd is away\n'));
+    cluster.refusal = undefined;
+    await until(async () => watch.stderr().includes('Watching all namespaces'));
+  });
+
   it('no such namespace', async () => {
     const cluster = await start();
     const file = await kubeconfigOf(cluster.url);

@@ -11,8 +11,8 @@ import type { Resource, ResourceEvent } from './resource.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './watch-resource.ts';
 
 export interface EndpointWatchHandlers {
-  /** A list or a watch failed; it is tried again. */
-  onFailure(stream: Stream, failure: WatchFailure): void;
+  /** A list or a watch failed, and is tried again, before everything has {@link EndpointWatch.begun}. */
+  onStartFailure(stream: Stream, failure: WatchFailure): void;
   /** What the program itself threw; the event was lost to it. */
   onHandlerError(error: Error): void;
 }
@@ -110,7 +110,7 @@ export class EndpointWatch {
     };
     const onFailure = (failure: WatchFailure) => {
       this.interruptions.because(stream, `${failure.reason}: ${failure.message}`);
-      this.#handlers.onFailure(stream, failure);
+      if (!this.begun) this.#handlers.onStartFailure(stream, failure);
     };
     const { onHandlerError } = this.#handlers;
     const handlers = { onEvent, onStream, onFailure, onHandlerError };
