@@ -58,7 +58,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const sharing = startSharing({ ...context, measurement, onLags, clock, epochSeconds });
   const watches = { ...source.watches, ...sharing.watches };
   registerWatchMetrics(metrics.registry, { watches, synced, clock });
-  const count = registerLagMetrics(metrics.registry, readingsOf(measurement, wait));
+  const count = registerLagMetrics(metrics.registry, measurement, wait);
   measurement.onSample(count);
 
   const reading = () => sync.state === 'reading' || !sharing.warm();
@@ -67,26 +67,6 @@ export function startCluster(context: ClusterContext): ClusterPart {
     estimates: () => estimatesPage({ measurement, watches, synced: synced(), defaultWait: wait(), clock }),
     leave: sharing.leave,
     ended: Promise.all([source.ended, sharing.ended]),
-  };
-}
-
-function readingsOf(measurement: Measurement, wait: () => ReturnType<typeof defaultWait>) {
-  return {
-    unresolved: () => measurement.unresolved(),
-    now: () => measurement.now(),
-    get table() {
-      return measurement.table;
-    },
-    get discarded() {
-      return measurement.discarded;
-    },
-    get size() {
-      return measurement.size;
-    },
-    get estimatorBytes() {
-      return measurement.estimatorBytes;
-    },
-    defaultWait: wait,
   };
 }
 

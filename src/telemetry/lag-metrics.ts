@@ -15,8 +15,6 @@ export interface LagReadings {
   readonly discarded: DiscardCounts;
   readonly size: Readonly<Record<'pods' | 'objects' | 'open', number>>;
   readonly estimatorBytes: number;
-  /** The wait that the cluster as a whole comes to. */
-  defaultWait(): WaitChoice;
 }
 
 /**
@@ -27,8 +25,16 @@ const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 6
 
 const PERCENTILES = [50, 90, 99];
 
-/** Registers the metrics of the measurement. @returns what to call with each sample */
-export function registerLagMetrics(registry: Registry, readings: LagReadings): (sample: LagSample) => void {
+/**
+ * Registers the metrics of the measurement.
+ * @param defaultWait the wait that the cluster as a whole comes to
+ * @returns what to call with each sample
+ */
+export function registerLagMetrics(
+  registry: Registry,
+  readings: LagReadings,
+  defaultWait: () => WaitChoice,
+): (sample: LagSample) => void {
   const lags = new Histogram({
     name: 'linger_removal_lag_seconds',
     help: 'From a pod’s termination showing until its endpoint was withdrawn, by what withdrew it.',
@@ -40,6 +46,7 @@ export function registerLagMetrics(registry: Registry, readings: LagReadings): (
   for (const stage of LAG_STAGES) lags.zero({ stage });
   registerUnresolved(registry, readings);
   registerPlanned(registry, readings);
+  registerDefaultWait(registry, defaultWait);
   registerMemory(registry, readings);
   return ({ stage, lag }) => lags.observe({ stage }, lag);
 }
@@ -92,12 +99,15 @@ function registerPlanned(registry: Registry, readings: LagReadings): void {
     help: 'How far back they reach.',
     read: () => cluster()?.historySeconds ?? 0,
   });
+}
+
+function registerDefaultWait(registry: Registry, defaultWait: () => WaitChoice): void {
   gaugeAtScrape(registry, {
     name: 'linger_default_wait_seconds',
     help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, measured or storm.',
     labelNames: ['why'],
     read: () => {
-      const { why, seconds } = readings.defaultWait();
+      const { why, seconds } = defaultWait();
       return [[{ why }, seconds]];
     },
   });
@@ -106,7 +116,7 @@ function registerPlanned(registry: Registry, readings: LagReadings): void {
     help: 'The share of the planned lags that this wait covers, 0 to 1; absent where it is not measured.',
     labelNames: ['why'],
     read: () => {
-      const { why, seconds, lag } = readings.defaultWait();
+      const { why, seconds, lag } = defaultWait();
       return lag === undefined ? [] : [[{ why }, lag.coverage(seconds)]];
     },
   });

@@ -17,10 +17,7 @@ interface Described {
 const { registry } = createMetrics('0.0.0');
 const clocks = { clock: () => 0, epochSeconds: () => 0 };
 registerWatchMetrics(registry, { watches: {}, synced: () => false, clock: clocks.clock });
-registerLagMetrics(
-  registry,
-  Object.assign(new Measurement(clocks), { defaultWait: () => defaultWait(EMPTY_WORLD) }),
-);
+registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_WORLD));
 registerPublishMetrics(registry, newStatus());
 
 /** Every metric of a server that follows a cluster, in the registry's order. */

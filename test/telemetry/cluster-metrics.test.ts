@@ -4,6 +4,7 @@ import { exactly } from '../../src/core/lag/combine.ts';
 import { DISCARDS, type DiscardCounts } from '../../src/core/lag/discards.ts';
 import { NOTHING_PLANNED, nextPlanned } from '../../src/core/lag/planned.ts';
 import type { LagSample } from '../../src/core/lag/sample.ts';
+import type { WaitChoice } from '../../src/core/plan/wait.ts';
 import { type LagReadings, registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
 import { registerWatchMetrics, type WatchReading } from '../../src/telemetry/watch-metrics.ts';
 import { empiricalDistribution } from '../core/empirical-distribution.ts';
@@ -24,9 +25,15 @@ function readings(more: Partial<LagReadings> = {}): LagReadings {
     discarded: NO_DISCARDS,
     size: { pods: 1, objects: 2, open: 3 },
     estimatorBytes: 4,
-    defaultWait: () => ({ seconds: 30, why: 'initial', origin: 'built-in', notes: [] }),
     ...more,
   };
+}
+
+const INITIAL: WaitChoice = { seconds: 30, why: 'initial', origin: 'built-in', notes: [] };
+
+/** Registers them; the wait of the cluster as a whole is `initial`. */
+function register(registry: Registry, more: Partial<LagReadings> = {}, wait: WaitChoice = INITIAL) {
+  return registerLagMetrics(registry, readings(more), () => wait);
 }
 
 const lagOf = (seconds: number) => ({
@@ -44,7 +51,7 @@ describe('the lag', () => {
 
   it('is a histogram by stage, from the start', async () => {
     const registry = new Registry();
-    const count = registerLagMetrics(registry, readings());
+    const count = register(registry);
     expect(await samplesOf(registry, 'linger_removal_lag_seconds_count')).toEqual([
       'linger_removal_lag_seconds_count{stage="EndpointSlice"} 0',
       'linger_removal_lag_seconds_count{stage="Endpoints"} 0',
@@ -61,7 +68,7 @@ describe('the lag', () => {
     ]);
   });
 
-  test.each<[string, Partial<LagReadings>, string, string[]]>([
+  test.each<[string, Partial<LagReadings>, string, string[], WaitChoice?]>([
     [
       'what is unresolved',
       { unresolved: () => ({ EndpointSlice: { count: 7, oldestSeconds: 2.5 }, Endpoints: NOTHING }) },
@@ -81,17 +88,10 @@ describe('the lag', () => {
     ['no coverage of what is not measured', {}, 'linger_default_wait_coverage', []],
     [
       'the coverage of a measured wait',
-      {
-        defaultWait: () => ({
-          seconds: 10,
-          why: 'measured',
-          origin: 'built-in',
-          notes: [],
-          lag: empiricalDistribution([1, 2, 3, 20], 1),
-        }),
-      },
+      {},
       'linger_default_wait_coverage',
       ['{why="measured"} 0.75'],
+      { ...INITIAL, seconds: 10, why: 'measured', lag: empiricalDistribution([1, 2, 3, 20], 1) },
     ],
     [
       'what the recorder holds',
@@ -100,9 +100,9 @@ describe('the lag', () => {
       ['{kind="pods"} 1', '{kind="objects"} 2', '{kind="open"} 3'],
     ],
     ['what the estimate holds', {}, 'linger_estimator_bytes', [' 4']],
-  ])('%s', async (_what, more, name, expected) => {
+  ])('%s', async (_what, more, name, expected, wait) => {
     const registry = new Registry();
-    registerLagMetrics(registry, readings(more));
+    register(registry, more, wait);
     expect((await samplesOf(registry, name)).map((line) => line.slice(name.length))).toEqual(expected);
   });
 
@@ -110,7 +110,7 @@ describe('the lag', () => {
     const registry = new Registry();
     const candidates = { cluster: { lag: lagOf(4), latest: 100 }, namespaces: new Map() };
     const table = nextPlanned(NOTHING_PLANNED, candidates, 100);
-    registerLagMetrics(registry, readings({ now: () => lagOf(120), table }));
+    register(registry, { now: () => lagOf(120), table });
     const quantiles = async (name: string) =>
       (await samplesOf(registry, name)).map((line) => {
         const [labels = '', value] = line.slice(name.length).split(' ');
@@ -132,7 +132,7 @@ describe('the lag', () => {
   it('is read at each scrape, and what is no longer there is no longer shown', async () => {
     const registry = new Registry();
     const answers = [lagOf(4), undefined];
-    registerLagMetrics(registry, readings({ now: () => answers.shift() }));
+    register(registry, { now: () => answers.shift() });
     expect(await samplesOf(registry, 'linger_lag_now_seconds')).toHaveLength(3);
     expect(await samplesOf(registry, 'linger_lag_now_seconds')).toEqual([]);
   });
@@ -140,7 +140,7 @@ describe('the lag', () => {
   it('has every reason for which a removal gives no sample, from the start', async () => {
     const registry = new Registry();
     const discarded = { ...NO_DISCARDS, Expired: 3 };
-    registerLagMetrics(registry, readings({ discarded }));
+    register(registry, { discarded });
     expect(await samplesOf(registry, 'linger_removals_discarded_total')).toEqual(
       Object.entries(discarded).map(
         ([reason, count]) => `linger_removals_discarded_total{reason="${reason}"} ${count}`,
