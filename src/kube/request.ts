@@ -71,22 +71,49 @@ export async function readText(
 ): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
+  await readChunks(response, stallMs, (chunk) => {
+    bytes += chunk.length;
+    if (bytes > most) throw new WatchFailure('Malformed', `an answer of more than ${most} bytes`);
+    chunks.push(chunk);
+  });
+  return Buffer.concat(chunks, bytes).toString('utf8');
+}
+
+/**
+ * An answer as it arrives.
+ * @param stallMs how long it may pause
+ * @param onChunk what it throws ends the answer, and is thrown
+ * @throws WatchFailure `Cut` when it ends early
+ */
+export async function readChunks(
+  response: http.IncomingMessage,
+  stallMs: number,
+  onChunk: (chunk: Buffer) => void,
+): Promise<void> {
+  let bytes = 0;
   const stalled = () => response.destroy(new Error(`nothing came for ${stallMs} ms`));
   const timer = setTimeout(stalled, stallMs).unref();
-  try {
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      timer.refresh();
-      bytes += chunk.length;
-      if (bytes > most) throw new WatchFailure('Malformed', `an answer of more than ${most} bytes`);
-      chunks.push(chunk);
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const cut = (why: string) =>
+    reject(new WatchFailure('Cut', `the answer broke off after ${bytes} bytes: ${why}`));
+  response.on('data', (chunk: Buffer) => {
+    timer.refresh();
+    bytes += chunk.length;
+    try {
+      onChunk(chunk);
+    } catch (error) {
+      reject(error);
+      response.destroy();
     }
-  } catch (error) {
-    if (error instanceof WatchFailure) throw error;
-    throw new WatchFailure('Cut', `the answer broke off after ${bytes} bytes: ${messageOf(error)}`);
+  });
+  response.on('end', resolve);
+  response.on('error', (error) => cut(messageOf(error)));
+  response.on('close', () => cut('the connection was closed'));
+  try {
+    await promise;
   } finally {
     clearTimeout(timer);
   }
-  return Buffer.concat(chunks, bytes).toString('utf8');
 }
 
 async function readCredentials(connection: KubeConnection): Promise<Credentials> {

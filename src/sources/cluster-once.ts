@@ -51,7 +51,7 @@ async function everyOne<T>(
     signal,
     backoff: new Backoff(WATCH_LIMITS, Math.random),
     onBegin: () => found.clear(),
-    onPage: ({ items }) => {
+    onItems: (items) => {
       for (const item of items) found.set(item.metadata.uid, resource.project(item));
     },
     pause: async (failure, pauseMs) => {

@@ -24,7 +24,7 @@ const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 export function endpointSlicesResource(
   path = '/apis/discovery.k8s.io/v1/endpointslices',
 ): Resource<SliceProjection> {
-  return { path, project: projectSlice };
+  return { path, afterMetadata: 'addressType', project: projectSlice };
 }
 
 export function projectSlice(raw: RawObject): SliceProjection {

@@ -20,7 +20,7 @@ const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
 
 /** Deprecated since 1.33, and still what older ingress controllers read. */
 export function endpointsResource(path = '/api/v1/endpoints'): Resource<EndpointsProjection> {
-  return { path, project: projectEndpoints };
+  return { path, afterMetadata: 'subsets', project: projectEndpoints };
 }
 
 /** The subsets taken together: each is the addresses that share a set of ports, which is of no concern here. */

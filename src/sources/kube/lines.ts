@@ -19,17 +19,17 @@ export class LineReader {
   }
 
   /**
-   * The lines that this chunk completes, without their ends; empty ones are left out.
+   * The lines that this chunk completes, without their ends; empty ones are left out. They may be views of the chunk.
    * @throws WatchFailure `Malformed` for a line that is too long
    */
-  *push(chunk: Buffer): Generator<string> {
+  *push(chunk: Buffer): Generator<Buffer> {
     let start = 0;
     for (;;) {
       const end = chunk.indexOf(LINE_FEED, start);
       if (end < 0) break;
       const line = this.#complete(chunk, start, end);
       start = end + 1;
-      if (line !== '') yield line;
+      if (line.length > 0) yield line;
     }
     if (start < chunk.length) this.#hold(chunk.subarray(start));
   }
@@ -39,11 +39,11 @@ export class LineReader {
     return this.#heldBytes > 0;
   }
 
-  #complete(chunk: Buffer, start: number, end: number): string {
-    if (this.#heldBytes === 0) return chunk.toString('utf8', start, end);
-    this.#hold(chunk.subarray(start, end));
-    // Characters may have been cut in two, so bytes are joined and not texts.
-    const line = Buffer.concat(this.#held, this.#heldBytes).toString('utf8');
+  #complete(chunk: Buffer, start: number, end: number): Buffer {
+    const last = chunk.subarray(start, end);
+    if (this.#heldBytes === 0) return last;
+    this.#hold(last);
+    const line = Buffer.concat(this.#held, this.#heldBytes);
     this.#held = [];
     this.#heldBytes = 0;
     return line;

@@ -18,7 +18,7 @@ const VIRTUAL_TAINT = 'virtual-kubelet.io/provider';
 
 /** Nodes whole: their metadata do not say which kubelet they run. */
 export function nodesResource(): Resource<NodeProjection> {
-  return { path: '/api/v1/nodes', project: projectNode };
+  return { path: '/api/v1/nodes', afterMetadata: 'spec', project: projectNode };
 }
 
 export function projectNode({ metadata, spec, status }: RawObject): NodeProjection {

@@ -1,25 +1,16 @@
-import { isRecord } from '../../core/schema/shape.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
-import { asFailure, type RestartReason, WatchFailure } from '../../kube/failure.ts';
-import { ask, newAgent, readText } from '../../kube/request.ts';
+import { asFailure, type RestartReason, type WatchFailure } from '../../kube/failure.ts';
+import { ask, newAgent, readChunks } from '../../kube/request.ts';
 import type { Backoff } from './backoff.ts';
 import type { WatchLimits } from './limits.ts';
+import { ListReader, type PageEnd } from './list-reader.ts';
+import { SparingParser } from './managed-fields.ts';
 import { acceptOf, pathOf, type RawObject, type Resource } from './resource.ts';
 
-/**
- * The longest page: 500 Endpoints of 1,000 addresses each are about 100 MB. Beyond it something is wrong, and a string
- * cannot have more than 512 MB.
- */
-const LONGEST_PAGE = 256 * 1024 * 1024;
+/** Called with items as they arrive, and how many bytes have. */
+export type OnItems = (items: readonly RawObject[], bytes: number) => void;
 
-export interface Page {
-  readonly items: readonly RawObject[];
-  /** Of the whole list: all pages show the collection as it was at one instant. */
-  readonly resourceVersion: string;
-  /** Where to go on; undefined: that was all. */
-  readonly next: string | undefined;
-  readonly bytes: number;
-}
+type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'afterMetadata'>;
 
 export interface PageOptions {
   readonly limit: number;
@@ -36,24 +27,28 @@ export interface PageOptions {
  * consistent reads too, and from 1.34 their further pages.
  */
 export class Pages {
-  readonly #resource: Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>;
+  readonly #resource: Listed;
+  readonly #parser: SparingParser;
   readonly #connection: KubeConnection;
   readonly #agent: ReturnType<typeof newAgent>;
 
-  constructor(
-    resource: Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>,
-    connection: KubeConnection,
-  ) {
+  constructor(resource: Listed, connection: KubeConnection) {
     this.#resource = resource;
+    this.#parser = new SparingParser(resource);
     this.#connection = connection;
     this.#agent = newAgent(connection);
   }
 
   /**
    * @param from what the page before gave as `next`; undefined: the first
+   * @param onItems what it was told before a failure, it is told again with the page's next attempt
    * @throws WatchFailure; `Expired` when the server no longer remembers the instant of the first page
    */
-  async page(from: string | undefined, { limit, signal, answerMs }: PageOptions): Promise<Page> {
+  async page(
+    from: string | undefined,
+    { limit, signal, answerMs }: PageOptions,
+    onItems: OnItems = () => undefined,
+  ): Promise<PageEnd> {
     const parameters = { limit: String(limit), ...(from === undefined ? {} : { continue: from }) };
     const response = await ask(this.#connection, {
       path: pathOf(this.#resource, parameters),
@@ -62,8 +57,11 @@ export class Pages {
       signal,
       answerMs,
     });
-    const text = await readText(response, LONGEST_PAGE, answerMs);
-    return parsePage(text);
+    const reader = new ListReader(this.#parser);
+    await readChunks(response, answerMs, (chunk) => onItems(reader.push(chunk), chunk.length));
+    const { items, ...end } = reader.end();
+    onItems(items, 0);
+    return end;
   }
 
   close(): void {
@@ -78,7 +76,7 @@ export interface ListOptions {
   readonly backoff: Backoff;
   /** Called before the first page, and again when the list has to begin anew. */
   readonly onBegin: () => void;
-  readonly onPage: (page: Page) => void;
+  readonly onItems: OnItems;
   /** Called with what went wrong before the page is asked for again. */
   readonly pause: (failure: WatchFailure, pauseMs: number) => Promise<void>;
 }
@@ -96,9 +94,9 @@ const LARGEST_PAGE_SIZE = 16_000;
  * @throws the signal's reason once that has aborted, and nothing else
  */
 export async function listAll(
-  resource: Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>,
+  resource: Listed,
   connection: KubeConnection,
-  { limits, signal, backoff, onBegin, onPage, pause }: ListOptions,
+  { limits, signal, backoff, onBegin, onItems, pause }: ListOptions,
 ): Promise<string> {
   const pages = new Pages(resource, connection);
   let limit = limits.pageSize;
@@ -108,8 +106,7 @@ export async function listAll(
     onBegin();
     for (;;) {
       try {
-        const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs });
-        onPage(page);
+        const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItems);
         // Not once it has begun anew, or first pages that succeed would hide that it never gets any further.
         if (!anew) backoff.reset();
         if (page.next === undefined) return page.resourceVersion;
@@ -133,25 +130,3 @@ export async function listAll(
 }
 
 const ANEW: ReadonlySet<RestartReason> = new Set(['Expired', 'Refused', 'Malformed', 'Internal']);
-
-function parsePage(text: string): Page {
-  let list: unknown;
-  try {
-    list = JSON.parse(text);
-  } catch {
-    throw new WatchFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
-  }
-  const { metadata, items } = isRecord(list) ? list : {};
-  if (!isRecord(metadata) || typeof metadata.resourceVersion !== 'string') {
-    throw new WatchFailure('Malformed', 'a list without a resourceVersion');
-  }
-  // Go writes an empty list as null in some kinds.
-  if (!Array.isArray(items ?? [])) throw new WatchFailure('Malformed', 'a list without items');
-  const next = metadata.continue;
-  return {
-    items: (items ?? []) as RawObject[],
-    resourceVersion: metadata.resourceVersion,
-    next: typeof next === 'string' && next !== '' ? next : undefined,
-    bytes: Buffer.byteLength(text),
-  };
-}

@@ -3,13 +3,14 @@ import { isRecord, isString } from '../../core/schema/shape.ts';
 import { failureOfEvent, WatchFailure } from '../../kube/failure.ts';
 import type { StreamChange, WatchHandlers } from './handlers.ts';
 import { Inventory } from './inventory.ts';
-import { withoutManagedFields } from './managed-fields.ts';
+import type { SparingParser } from './managed-fields.ts';
 import type { ObjectIdentity, RawObject, Resource } from './resource.ts';
 import type { GrowingStats } from './stats.ts';
 
 /** Turns what lists and watches bring into events, and knows which objects there are. */
 export class Reception<T> {
-  readonly #resource: Pick<Resource<T>, 'project' | 'metadataOnly'>;
+  readonly #project: Resource<T>['project'];
+  readonly #parser: SparingParser;
   readonly #handlers: WatchHandlers<T>;
   readonly #stats: GrowingStats;
   readonly #inventory = new Inventory();
@@ -18,11 +19,13 @@ export class Reception<T> {
   #silentSince: number | undefined;
 
   constructor(
-    resource: Pick<Resource<T>, 'project' | 'metadataOnly'>,
+    project: Resource<T>['project'],
+    parser: SparingParser,
     handlers: WatchHandlers<T>,
     stats: GrowingStats,
   ) {
-    this.#resource = resource;
+    this.#project = project;
+    this.#parser = parser;
     this.#handlers = handlers;
     this.#stats = stats;
   }
@@ -49,10 +52,8 @@ export class Reception<T> {
    * @returns the resourceVersion that the watch has reached by it
    * @throws WatchFailure for an ERROR event, or when the line is not an event
    */
-  line(text: string, at: number): string {
-    const { type, object } = eventOf(
-      this.#resource.metadataOnly === true ? withoutManagedFields(text) : text,
-    );
+  line(line: Buffer, at: number): string {
+    const { type, object } = this.#eventOf(line);
     if (type === 'ERROR') throw failureOfEvent(object);
     const { resourceVersion } = metadataOf(object, type);
     this.#stats.lastEventAt = at;
@@ -113,7 +114,7 @@ export class Reception<T> {
     const { known, replaced } = this.#inventory.put(identity);
     if (replaced !== undefined) this.#vanished({ ...identity, uid: replaced }, at);
     this.#guarded(() => {
-      const object = this.#resource.project(raw);
+      const object = this.#project(raw);
       this.#handlers.onEvent({ type: known ? 'modified' : 'added', identity, object, at, listed });
     });
   }
@@ -125,7 +126,7 @@ export class Reception<T> {
       this.#handlers.onEvent({
         type: 'deleted',
         identity,
-        object: this.#resource.project(raw),
+        object: this.#project(raw),
         at,
         relist: false,
       });
@@ -134,6 +135,20 @@ export class Reception<T> {
 
   #vanished(identity: ObjectIdentity, at: number): void {
     this.#guarded(() => this.#handlers.onEvent({ type: 'deleted', identity, at, relist: true }));
+  }
+
+  #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
+    let event: unknown;
+    try {
+      event = this.#parser.parse(line, 'event');
+    } catch {
+      throw new WatchFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
+    }
+    const { type, object } = isRecord(event) ? event : {};
+    if (!isString(type) || !EVENT_TYPES.has(type)) {
+      throw new WatchFailure('Malformed', `expected a watch event, got type ${String(type)}`);
+    }
+    return { type, object };
   }
 
   #tell(change: StreamChange): void {
@@ -153,20 +168,6 @@ export class Reception<T> {
       }
     }
   }
-}
-
-function eventOf(text: string): { readonly type: string; readonly object: unknown } {
-  let event: unknown;
-  try {
-    event = JSON.parse(text);
-  } catch {
-    throw new WatchFailure('Malformed', `expected a watch event, got ${text.slice(0, 100)}`);
-  }
-  const { type, object } = isRecord(event) ? event : {};
-  if (!isString(type) || !EVENT_TYPES.has(type)) {
-    throw new WatchFailure('Malformed', `expected a watch event, got type ${String(type)}`);
-  }
-  return { type, object };
 }
 
 /** Source: k8s.io/apimachinery pkg/watch (EventType). */

@@ -28,6 +28,11 @@ export interface Resource<T> {
   readonly query?: { readonly labelSelector?: string; readonly fieldSelector?: string };
   /** Ask for metadata only (meta.k8s.io/v1 PartialObjectMetadata). */
   readonly metadataOnly?: boolean;
+  /**
+   * The field that follows metadata in the object's JSON, unless {@link metadataOnly}. By it the managedFields, which
+   * nobody here reads, are skipped instead of parsed.
+   */
+  readonly afterMetadata?: string;
   /** Called as soon as an object is parsed; the rest of it is garbage from then on. */
   readonly project: (raw: RawObject) => T;
 }

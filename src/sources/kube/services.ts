@@ -19,7 +19,7 @@ export interface ServiceProjection extends ServiceRecord, ServiceState {
 const TOLERATE_UNREADY = 'service.alpha.kubernetes.io/tolerate-unready-endpoints';
 
 export function servicesResource(path = '/api/v1/services'): Resource<ServiceProjection> {
-  return { path, project: projectService };
+  return { path, afterMetadata: 'spec', project: projectService };
 }
 
 export function projectService({ metadata, spec: given }: RawObject): ServiceProjection {

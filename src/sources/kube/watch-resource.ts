@@ -7,6 +7,7 @@ import { Backoff } from './backoff.ts';
 import { untilCurrent } from './current.ts';
 import type { WatchHandlers } from './handlers.ts';
 import { WATCH_LIMITS, type WatchLimits } from './limits.ts';
+import { SparingParser } from './managed-fields.ts';
 import { listAll, Pages } from './pages.ts';
 import { Reception } from './reception.ts';
 import { acceptOf, pathOf, type Resource } from './resource.ts';
@@ -76,7 +77,7 @@ class ListWatch<T> {
     this.#options = options;
     this.#limits = { ...WATCH_LIMITS, ...options.limits };
     this.#stats = stats;
-    this.#reception = new Reception(resource, handlers, stats);
+    this.#reception = new Reception(resource.project, new SparingParser(resource), handlers, stats);
     this.#backoff = new Backoff(this.#limits, options.random);
   }
 
@@ -105,7 +106,7 @@ class ListWatch<T> {
         this.#stats.state = 'listing';
         this.#reception.beginList(clock());
       },
-      onPage: ({ items, bytes }) => {
+      onItems: (items, bytes) => {
         const at = clock();
         this.#stats.bytes += bytes;
         for (const item of items) this.#reception.listed(item, at);

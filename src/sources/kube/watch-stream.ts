@@ -4,7 +4,7 @@ import { LineReader } from './lines.ts';
 
 export interface WatchStreamOptions {
   /** Called with each line, and when its chunk arrived. What it throws ends the watch. */
-  readonly onLine: (line: string, at: number) => void;
+  readonly onLine: (line: Buffer, at: number) => void;
   readonly onBytes: (bytes: number, at: number) => void;
   readonly silenceMs: number;
   readonly clock: () => number;

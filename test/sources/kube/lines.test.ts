@@ -1,15 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { LineReader } from '../../../src/sources/kube/lines.ts';
+import { cut } from './cut.ts';
 
 const read = (reader: LineReader, chunks: readonly Buffer[]) =>
-  chunks.flatMap((chunk) => [...reader.push(chunk)]);
-
-/** The bytes, cut at these places; characters of several bytes are cut, too. */
-function cut(bytes: Buffer, places: readonly number[]): readonly Buffer[] {
-  const ends = [...places.map((place) => place % (bytes.length + 1)), bytes.length].toSorted((a, b) => a - b);
-  return ends.map((end, index) => bytes.subarray(ends[index - 1] ?? 0, end));
-}
+  chunks.flatMap((chunk) => [...reader.push(chunk)].map(String));
 
 describe('lines', () => {
   it('are the same however they are cut into chunks', () => {
