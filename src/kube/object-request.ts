@@ -77,15 +77,24 @@ const LONGEST_REFUSAL = 64 * 1024;
  */
 export async function requestObject(connection: KubeConnection, request: ObjectRequest): Promise<ApiObject> {
   const { method, path, object, agent, withinMs } = request;
-  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(withinMs)]);
   const contentType = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
   const body = object === undefined ? {} : { body: { contentType, text: JSON.stringify(object) } };
+  // Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.
+  const giving = new AbortController();
+  const { signal } = giving;
+  const giveUp = () => giving.abort();
+  const timer = setTimeout(giveUp, withinMs).unref();
+  request.signal.addEventListener('abort', giveUp, { once: true });
   try {
+    request.signal.throwIfAborted();
     const response = await exchange(connection, { method, path, ...body, agent, signal, answerMs: withinMs });
     return await objectIn(response, signal, withinMs);
   } catch (thrown) {
     request.signal.throwIfAborted();
     throw asObjectFailure(thrown, signal.aborted ? `no whole answer within ${withinMs} ms` : undefined);
+  } finally {
+    clearTimeout(timer);
+    request.signal.removeEventListener('abort', giveUp);
   }
 }
 

@@ -67,12 +67,9 @@ class Campaign {
 
   async run(): Promise<void> {
     const { time, signal } = this.#options;
-    const stopped = new Promise<void>((resolve) => {
-      signal.addEventListener('abort', () => resolve(), { once: true });
-    });
     while (!signal.aborted) {
       const round = this.#round();
-      await Promise.race([round, stopped]);
+      await this.#settledOrStopped(round);
       // What is only being read may stay unanswered; what is being written could make us the leader.
       if (signal.aborted && !this.#writing && !this.#leads) break;
       const pauseMs = await round;
@@ -81,7 +78,20 @@ class Campaign {
     await this.#leave();
   }
 
-  /** @returns how long to pause before the next */
+  /** A race with one promise that lives for months would keep something of every round. */
+  #settledOrStopped(round: Promise<unknown>): Promise<void> {
+    const { signal } = this.#options;
+    return new Promise((resolve) => {
+      const settle = () => {
+        signal.removeEventListener('abort', settle);
+        resolve();
+      };
+      signal.addEventListener('abort', settle, { once: true });
+      void round.then(settle);
+    });
+  }
+
+  /** @returns how long to pause before the next; never rejects */
   async #round(): Promise<number> {
     const { limits, time } = this.#options;
     try {
