@@ -43,7 +43,8 @@ export function registerPublishMetrics(registry: Registry, readings: PublishRead
   registerPublished(registry, readings);
 }
 
-function registerPublished(registry: Registry, { published }: PublishReadings): void {
+function registerPublished(registry: Registry, readings: PublishReadings): void {
+  const { published } = readings;
   const each = (value: (state: PublishedReading) => number | undefined) =>
     Object.entries(published).flatMap(([object, state]) => {
       const number = value(state);
@@ -72,8 +73,10 @@ function registerPublished(registry: Registry, { published }: PublishReadings): 
     help: '1 while what a ConfigMap holds cannot be used, by reason.',
     labelNames: ['object', 'reason'],
     read: () =>
-      Object.entries(published).flatMap(([object, { refusal }]) =>
-        refusal === undefined ? [] : [[{ object, reason: refusal }, 1] as const],
-      ),
+      Object.entries(published).flatMap(([object, { refusal }]) => {
+        // Who does not lead looks at the histories only once, and would not see that they have been written anew.
+        const known = object !== 'history' || readings.leading;
+        return known && refusal !== undefined ? [[{ object, reason: refusal }, 1] as const] : [];
+      }),
   });
 }
