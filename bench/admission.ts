@@ -1,10 +1,10 @@
 // `npm run bench:admission`: Linger, a bare node:https handler and a controller-runtime webhook, measured in one
 // run on the same two reviews. See README.md for how, and for how to read what comes out.
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { cpus, loadavg, release, tmpdir, totalmem, type } from 'node:os';
+import { loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { issueAuthority, issueServingCertificate } from '../src/certs/issue.ts';
-import { QUIET_CPU } from './load.ts';
+import { describeMachine, QUIET_CPU } from './machine.ts';
 import { type Body, fillCompileCache, type Measurement, measureBody } from './measure.ts';
 import { printTables, ratiosOf, rowOf } from './report.ts';
 import { readSettings } from './settings.ts';
@@ -63,10 +63,4 @@ async function writeCertificate(directory: string): Promise<void> {
   );
   writeFileSync(join(directory, 'tls.crt'), cert);
   writeFileSync(join(directory, 'tls.key'), key, { mode: 0o600 });
-}
-
-function describeMachine(): string {
-  const [first] = cpus();
-  const memory = Math.round(totalmem() / 2 ** 30);
-  return `${first?.model.trim() ?? 'unknown CPU'}, ${cpus().length} cores, ${memory} GiB, ${type()} ${release()}`;
 }

@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { cpuSecondsOf, type Server } from './servers.ts';
+import { busySeconds, cpuSecondsOf, QUIET_CPU } from './machine.ts';
+import type { Server } from './servers.ts';
 import type { Binaries, Pinning } from './toolchain.ts';
 
 /** What bench/load prints, and who used the machine meanwhile. */
@@ -38,8 +38,6 @@ export interface Load {
 export const CONNECTIONS = 16;
 const run = promisify(execFile);
 
-/** A tenth of one of the two cores; an idle cluster in the background needs half of that. */
-export const QUIET_CPU = 0.1;
 const ATTEMPTS = 4;
 const PAUSE_MS = 5_000;
 
@@ -80,10 +78,4 @@ async function driveOnce(server: Server, load: Load, generator: LoadGenerator): 
   const serverCpu = (cpuSecondsOf(server) - serverBefore) / result.seconds;
   const busy = (busySeconds() - machineBefore) / result.seconds;
   return { ...result, serverCpu, othersCpu: Math.max(busy - serverCpu - result.cpu, 0) };
-}
-
-/** Seconds that all cores together were not idle, of the first line of /proc/stat: proc(5), in ticks of 10 ms. */
-function busySeconds(): number {
-  const [, user, nice, system, , , irq, softirq, steal] = readFileSync('/proc/stat', 'utf8').split(/\s+/, 9);
-  return [user, nice, system, irq, softirq, steal].reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
 }

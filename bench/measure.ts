@@ -1,13 +1,7 @@
 import { checkSameResult } from './answers.ts';
 import { CONNECTIONS, drive, type LoadResult } from './load.ts';
-import {
-  memoryOf,
-  type Server,
-  type ServerName,
-  type Surroundings,
-  startServer,
-  stopServer,
-} from './servers.ts';
+import { memoryOf } from './machine.ts';
+import { type Server, type ServerName, type Surroundings, startServer, stopServer } from './servers.ts';
 import type { Settings } from './settings.ts';
 
 export interface Body {

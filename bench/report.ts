@@ -1,13 +1,7 @@
 import type { LoadResult } from './load.ts';
 import type { Measurement } from './measure.ts';
 import type { ServerName } from './servers.ts';
-
-/** Median over the rounds, with the smallest and the largest. */
-interface Spread {
-  readonly median: number;
-  readonly min: number;
-  readonly max: number;
-}
+import { median, round, type Spread, spreadOf, table } from './statistics.ts';
 
 export interface Row {
   readonly server: ServerName;
@@ -178,28 +172,6 @@ export function printTables(rows: readonly Row[], ratios: readonly Ratio[]): voi
   );
 }
 
-function table(lines: readonly (readonly string[])[]): string {
-  const widths = lines[0]!.map((_, column) => Math.max(...lines.map((line) => line[column]!.length)));
-  const text = lines.map((line) =>
-    line
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join('  ')
-      .trimEnd(),
-  );
-  return `\n${text.join('\n')}`;
-}
-
 function spread<K extends keyof LoadResult>(results: readonly LoadResult[], field: K): Spread {
-  const values = results.map((result) => result[field]);
-  return { median: median(values), min: Math.min(...values), max: Math.max(...values) };
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = Math.floor(sorted.length / 2);
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-}
-
-function round(value: number, digits: number): number {
-  return Number(value.toFixed(digits));
+  return spreadOf(results.map((result) => result[field]));
 }

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { Binaries, Pinning } from './toolchain.ts';
@@ -56,7 +56,7 @@ export async function startServer(name: ServerName, surroundings: Surroundings):
 }
 
 /** As deploy/Containerfile has it. The cache is warm where Linger has been started once before. */
-function lingerEnvironment({ scratch }: Surroundings): Record<string, string> {
+export function lingerEnvironment({ scratch }: Pick<Surroundings, 'scratch'>): Record<string, string> {
   return {
     NODE_COMPILE_CACHE: join(scratch, 'cache'),
     NODE_OPTIONS: '--max-semi-space-size=2',
@@ -95,24 +95,6 @@ export async function stopServer(server: Server): Promise<void> {
   const deadline = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
   await gone;
   clearTimeout(deadline);
-}
-
-/** Resident memory now and at its peak, in megabytes (10^6 bytes). */
-export function memoryOf({ pid }: Server): { rssMb: number; peakRssMb: number } {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  const megabytes = (field: string): number => {
-    const kibibytes = new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1];
-    if (kibibytes === undefined) throw new Error(`/proc/${pid}/status has no ${field}`);
-    return (Number(kibibytes) * 1024) / 1e6;
-  };
-  return { rssMb: megabytes('VmRSS'), peakRssMb: megabytes('VmHWM') };
-}
-
-/** CPU seconds that all threads of the server have used. Field 14 and 15 of proc(5), in ticks of 10 ms. */
-export function cpuSecondsOf({ pid }: Server): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
 /** Ports that nobody listens on; all are held until the last is found, so that they differ. */

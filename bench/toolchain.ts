@@ -1,4 +1,4 @@
-// The two Go programs of the benchmark, and the cores that everything is pinned to.
+// The Go programs of the benchmarks, and the cores that everything is pinned to.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism, homedir } from 'node:os';
@@ -9,22 +9,32 @@ export interface Binaries {
   readonly load: string;
 }
 
-/** Builds both into the user's cache directory; a second build takes a second. */
+/** Builds both programs of `npm run bench:admission`. */
 export function buildBinaries(bench: string): Binaries {
+  return { controllerRuntime: build(bench, 'controller-runtime'), load: build(bench, 'load') };
+}
+
+/** Builds the Go program in a folder of the benchmarks into the user's cache directory; again takes a second. */
+export function build(bench: string, name: string): string {
   const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'linger', 'bench');
   mkdirSync(cache, { recursive: true });
-  const build = (name: string): string => {
-    const binary = join(cache, name);
-    console.error(`building ${name} (the first build of controller-runtime takes a minute or two)`);
-    execFileSync('go', ['build', '-o', binary, '.'], { cwd: join(bench, name), stdio: ['ignore', 2, 2] });
-    return binary;
-  };
-  return { controllerRuntime: build('controller-runtime'), load: build('load') };
+  const binary = join(cache, name);
+  console.error(
+    `building ${name} (the first build of what uses Kubernetes' libraries takes a minute or two)`,
+  );
+  execFileSync('go', ['build', '-o', binary, '.'], { cwd: join(bench, name), stdio: ['ignore', 2, 2] });
+  return binary;
 }
 
 export function goVersion(bench: string): string {
   const options = { cwd: join(bench, 'controller-runtime'), encoding: 'utf8' } as const;
   return execFileSync('go', ['env', 'GOVERSION'], options).trim();
+}
+
+/** The version of a module that the program in a folder is built with. */
+export function moduleVersion(bench: string, name: string, module: string): string {
+  const options = { cwd: join(bench, name), encoding: 'utf8' } as const;
+  return execFileSync('go', ['list', '-m', '-f', '{{.Version}}', module], options).trim();
 }
 
 const SERVER_CORE = 0;

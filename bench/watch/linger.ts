@@ -1,0 +1,78 @@
+// What `linger serve` does to know its cluster: the same list-watches, World and measurement, put together the same way.
+// Without the webhook, the metrics and the publishing.
+import { parseArgs } from 'node:util';
+import { inClusterConnection } from '../../src/kube/in-cluster.ts';
+import { Measurement } from '../../src/measure/measurement.ts';
+import { CLUSTER_RESOURCES, followCluster } from '../../src/sources/cluster.ts';
+import { holdWorld } from '../../src/world/world.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    port: { type: 'string', default: '' },
+    'service-account': { type: 'string', default: '' },
+    events: { type: 'string', default: '' },
+  },
+});
+const connection = await inClusterConnection({
+  host: '127.0.0.1',
+  port: flags.port,
+  directory: flags['service-account'],
+});
+const ending = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => ending.abort());
+
+const clock = () => performance.now();
+const world = holdWorld('Enforce');
+const measurement = new Measurement({ clock, epochSeconds: () => Date.now() / 1000 });
+const samples = { EndpointSlice: 0, Endpoints: 0 };
+measurement.onSample(({ stage }) => {
+  samples[stage] += 1;
+});
+const fail = (error: Error) => {
+  throw error;
+};
+const { watches, ended } = followCluster(
+  connection,
+  {
+    onWorld: (event) => world.apply(event),
+    onEvent: (event) => measurement.apply(event),
+    onFailure: (what, { message }) => console.error(`${what}: ${message}`),
+    onCurrent: () => undefined,
+    onHandlerError: (_, error) => fail(error),
+  },
+  { signal: ending.signal, clock, random: Math.random },
+);
+
+/** Far shorter than anything that is measured, and next to nothing of a processor. */
+const LOOK_MS = 5;
+
+const total = (of: (watch: (typeof watches)['pods']) => number) =>
+  CLUSTER_RESOURCES.reduce((sum, resource) => sum + of(watches[resource]), 0);
+await until(() => CLUSTER_RESOURCES.every((resource) => watches[resource].lists > 0));
+report('synced', { objects: total(({ objects }) => objects) });
+let milestone = 0;
+for (const more of flags.events.split(',')) {
+  milestone += Number(more);
+  await until(() => total(({ events }) => events) >= milestone);
+  report('done', {
+    slices: samples.EndpointSlice,
+    endpoints: samples.Endpoints,
+    discarded: Object.values(measurement.discarded).reduce((sum, count) => sum + count, 0),
+  });
+}
+await ended;
+
+function until(holds: () => boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setInterval(() => {
+      if (!holds()) return;
+      clearInterval(timer);
+      resolve();
+    }, LOOK_MS);
+  });
+}
+
+/** One line for each thing that the benchmark waits for. */
+function report(at: string, values: Record<string, number>): void {
+  process.stdout.write(`${JSON.stringify({ at, ...values })}\n`);
+}
