@@ -1,8 +1,10 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { ObjectFailure } from '../../src/kube/object-request.ts';
 import { ELECTION_LIMITS } from '../../src/publish/lease-step.ts';
 import { anyHost, misfortune, SimulatedElection } from './simulated-election.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 const { durationMs, leadMs, lookEveryMs } = ELECTION_LIMITS;
 

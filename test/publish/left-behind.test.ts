@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { HISTORY_KEY, PLANNED_KEY } from '../../src/measure/publication.ts';
 import {
   HISTORY,
@@ -12,6 +12,8 @@ import {
   startReplica,
   withLeader,
 } from './replica.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 /** A ConfigMap as somebody else has left it. */
 const foreign = (name: string, data: Record<string, string>, annotations = {}) => ({

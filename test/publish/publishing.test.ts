@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { estimateOf } from '../../src/core/lag/estimate.ts';
 import { RISE_SECONDS } from '../../src/core/lag/planned.ts';
 import type { ApiObject } from '../../src/kube/object-request.ts';
@@ -20,6 +20,8 @@ import {
   wall,
   withLeader,
 } from './replica.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 describe('the leader', () => {
   it('publishes what it measures, with who and when', async () => {

@@ -65,27 +65,10 @@ export async function startClusterReplica(
   identity: string,
   measured: Measured = new Measured(() => Date.now() / 1000),
 ): Promise<ClusterReplica> {
-  const { hostname, port } = server.server;
-  const balancer = await Balancer.start('127.0.0.1', [{ name: 'api', host: hostname, port: Number(port) }]);
-  const { ca } = await server.credentials();
-  const connection: KubeConnection = {
-    server: new URL(`https://127.0.0.1:${balancer.address.port}`),
-    serverName: 'kubernetes.default.svc',
-    credentials: async () => ({ ca, token }),
-  };
+  const { balancer, connection } = await throughBalancer(server, token);
   const stopping = new AbortController();
   const ending = new AbortController();
-  const lines: ClusterReplica['lines'][number][] = [];
-  const led: { from: number; until: number | undefined }[] = [];
-  const write = (line: string) => {
-    const said = JSON.parse(line) as ClusterReplica['lines'][number];
-    lines.push(said);
-    if (said.msg === 'this replica leads: it publishes')
-      led.push({ from: performance.now(), until: undefined });
-    const last = led.at(-1);
-    if (said.msg === 'this replica leads no more' && last !== undefined) last.until = performance.now();
-  };
-  const clock = () => performance.now();
+  const { lines, led, write } = notes();
   const publishing = startPublishing({
     connection,
     namespace,
@@ -97,19 +80,9 @@ export async function startClusterReplica(
     limits: { ...PUBLISH_LIMITS, stepMs: 1_000, firstStepMs: 1_000 },
     signal: stopping.signal,
   });
-  const watch = followPublished(
-    connection,
-    namespace,
-    {
-      onPlanned: publishing.saw,
-      onFailure: () => undefined,
-      onCurrent: () => undefined,
-      onHandlerError: (error) => {
-        throw error;
-      },
-    },
-    { signal: ending.signal, clock, random: Math.random },
-  );
+  const handlers = { onPlanned: publishing.saw, ...SILENT };
+  const { signal } = ending;
+  const watch = followPublished(connection, namespace, handlers, { signal, clock, random: Math.random });
   const stop = () => {
     stopping.abort();
     return publishing.ended;
@@ -133,4 +106,41 @@ export async function startClusterReplica(
     vanish,
     watchRestarts: () => watch.stats.restarts,
   };
+}
+
+const clock = () => performance.now();
+
+const SILENT = {
+  onFailure: () => undefined,
+  onCurrent: () => undefined,
+  onHandlerError: (error: Error) => {
+    throw error;
+  },
+};
+
+async function throughBalancer({ server, credentials }: KubeConnection, token: string) {
+  const target = { name: 'api', host: server.hostname, port: Number(server.port) };
+  const balancer = await Balancer.start('127.0.0.1', [target]);
+  const { ca } = await credentials();
+  const connection: KubeConnection = {
+    server: new URL(`https://127.0.0.1:${balancer.address.port}`),
+    // Its certificate is for that name, and for addresses that the balancer does not have.
+    serverName: 'kubernetes.default.svc',
+    credentials: async () => ({ ca, token }),
+  };
+  return { balancer, connection };
+}
+
+/** What a replica has said, and when it led by that. */
+function notes() {
+  const lines: ClusterReplica['lines'][number][] = [];
+  const led: { from: number; until: number | undefined }[] = [];
+  const write = (line: string) => {
+    const said = JSON.parse(line) as ClusterReplica['lines'][number];
+    lines.push(said);
+    if (said.msg === 'this replica leads: it publishes') led.push({ from: clock(), until: undefined });
+    const last = led.at(-1);
+    if (said.msg === 'this replica leads no more' && last !== undefined) last.until = clock();
+  };
+  return { lines, led, write };
 }
