@@ -76,12 +76,12 @@ export class Listings {
     oldPods.forEach((pod, index) => {
       pod.oldPlace = index + 1;
     });
-    this.#install(object, next);
+    const { pods, states } = this.#merged(oldPods, next);
     const changes: ListingChange[] = [];
     const unlisted: ListedPod[] = [];
-    object.pods.forEach((pod, index) => {
+    pods.forEach((pod, index) => {
       const before = pod.oldPlace === 0 ? 0 : (oldStates[pod.oldPlace - 1] ?? 0);
-      const after = object.states[index] ?? 0;
+      const after = states[index] ?? 0;
       if (pod.oldPlace === 0) pod.objects = [...pod.objects, object];
       noteChange(changes, object, pod, before, after);
     });
@@ -92,7 +92,9 @@ export class Listings {
       if (pod.objects.length === 0) unlisted.push(pod);
     });
     for (const pod of oldPods) pod.oldPlace = 0;
-    for (const pod of object.pods) pod.newPlace = 0;
+    for (const pod of pods) pod.newPlace = 0;
+    object.pods = replaced(oldPods, pods);
+    object.states = replaced(oldStates, states);
     return { changes, unlisted };
   }
 
@@ -105,8 +107,11 @@ export class Listings {
     return outcome;
   }
 
-  #install(object: ListingObject, { uids, states }: PodStates): void {
-    const old = object.pods;
+  /** Each pod once, with its place noted in it. */
+  #merged(
+    old: readonly ListedPod[],
+    { uids, states }: PodStates,
+  ): { readonly pods: readonly ListedPod[]; readonly states: readonly number[] } {
     const pods: ListedPod[] = [];
     const merged: number[] = [];
     // Lists mostly keep their order, and comparing a uid with the one expected is cheaper than looking it up.
@@ -127,10 +132,22 @@ export class Listings {
       const place = pod.newPlace - 1;
       merged[place] = (merged[place] ?? 0) | state;
     });
-    // Copies are as long as they need to be; arrays that grew keep room for 17 and more, 26,000 times over.
-    object.pods = pods.slice();
-    object.states = merged.slice();
+    return { pods, states: merged };
   }
+}
+
+/**
+ * The array that is held, with the next elements in it where it has the room: most changes are to the state of a pod,
+ * and arrays that live until the next change would be what most of the garbage consists of.
+ */
+function replaced<T>(held: T[], next: readonly T[]): T[] {
+  // A copy is as long as it needs to be; arrays that grew keep room for 17 and more, 26,000 times over.
+  if (next.length > held.length) return next.slice();
+  next.forEach((element, index) => {
+    held[index] = element;
+  });
+  held.length = next.length;
+  return held;
 }
 
 /** The groups that list the pod as ready, each once. */

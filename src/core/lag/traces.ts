@@ -31,8 +31,8 @@ export interface ListingObject {
   readonly key: string;
   readonly groupKey: string;
   readonly group: ListingGroup;
-  pods: readonly ListedPod[];
-  states: readonly number[];
+  pods: ListedPod[];
+  states: number[];
   /** The list in which it was named last. */
   seen: number;
 }
