@@ -5,10 +5,10 @@ import type { WatchSettings } from '../settings/commands.ts';
 import type { KubeEnvironment } from '../settings/kube-environment.ts';
 import { type EndpointScope, namespaceExists, tryScope } from '../sources/kube/endpoint-scope.ts';
 import { EndpointWatch, type EndpointWatchHandlers } from '../sources/kube/endpoint-watch.ts';
+import { Standstill } from '../sources/kube/standstill.ts';
 import { pause } from '../sources/pause.ts';
 import { connectAsKubectl, explained, first, isDenied, nameOf } from './as-kubectl.ts';
 import { LiveTerminal } from './live-terminal.ts';
-import { Standstill } from './standstill.ts';
 import type { Terminal } from './terminal.ts';
 import { WatchSession } from './watch-session.ts';
 
@@ -42,9 +42,10 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
   await tryAll(scopes, connection);
   const terminal = new LiveTerminal(context, { columns: terminals.errorColumns, quiet: settings.quiet });
   const clock = () => performance.now();
-  const { handlers, denied } = starting(connection, terminal);
+  const { handlers, denied } = starting(connection, terminal, (at) => awake(at));
   const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
+  const awake = distrusting(watches);
   const session = new WatchSession(watches, {
     settings,
     terminal,
@@ -53,7 +54,11 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
     colour: context.colour && terminals.output,
     where: `${settings.namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`,
   });
-  const looking = look(watches, session, clock);
+  // Keeps the process alive, too: what a list-watch waits for does not.
+  const looking = setInterval(() => {
+    awake(clock());
+    session.look();
+  }, LOOK_MS);
   try {
     const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
     await Promise.race([stop, denied, longEnough]);
@@ -94,10 +99,12 @@ async function tryAll(scopes: readonly EndpointScope[], connection: KubeConnecti
 function starting(
   connection: KubeConnection,
   terminal: LiveTerminal,
+  onArrival: EndpointWatchHandlers['onArrival'],
 ): { readonly handlers: EndpointWatchHandlers; readonly denied: Promise<never> } {
   const denied = Promise.withResolvers<never>();
   const told = new Set<string>();
   const handlers: EndpointWatchHandlers = {
+    onArrival,
     onStartFailure: (stream, failure) => {
       if (isDenied(failure.reason)) denied.reject(explained(failure, connection));
       const text = `${stream}: ${failure.reason}: ${failure.message}`;
@@ -112,22 +119,14 @@ function starting(
 /** Often enough that lines seem to come at once. */
 const LOOK_MS = 50;
 
-/** So much a busy machine, or a page of a list, may take; a lag can be wrong by as much. */
-const STANDSTILL_MS = 1_000;
-
-/** Reading what has piled up takes milliseconds: beyond a few hundred events a server ends the watch instead. */
-const RECOVERY_MS = 2_000;
-
-/** Keeps the process alive, too: what a list-watch waits for does not. */
-function look(watches: readonly EndpointWatch[], session: WatchSession, clock: () => number): NodeJS.Timeout {
-  const standstill = new Standstill(STANDSTILL_MS, RECOVERY_MS);
-  return setInterval(() => {
-    const now = clock();
+/** @returns what is to be told every instant at which this process was awake, an event's before the event */
+function distrusting(watches: readonly EndpointWatch[]): (now: number) => void {
+  const standstill = new Standstill();
+  return (now) => {
     const changed = standstill.look(now);
     if (changed === 'recovered') for (const each of watches) each.trust(now);
     else if (changed !== undefined) for (const each of watches) each.distrust(changed.since);
-    session.look();
-  }, LOOK_MS);
+  };
 }
 
 /** Resolves at Ctrl-C or SIGTERM; a second Ctrl-C then ends the process as usual. */

@@ -19,6 +19,7 @@ import { nodesResource } from './kube/nodes.ts';
 import { podsResource } from './kube/pods.ts';
 import type { Resource, ResourceEvent } from './kube/resource.ts';
 import { servicesResource } from './kube/services.ts';
+import { LOOK_EVERY_MS, Standstill } from './kube/standstill.ts';
 import type { WatchStats } from './kube/stats.ts';
 import { type ResourceWatch, watchResource } from './kube/watch-resource.ts';
 import { pause } from './pause.ts';
@@ -103,6 +104,11 @@ class FollowedCluster {
   /** What has been listed to its end once: before that a table is no answer, but a part of one. */
   readonly #listed = new Set<ClusterResource>();
   readonly #synced = Promise.withResolvers<void>();
+  readonly #standstill = new Standstill();
+  /** The streams that the recorder hears of. */
+  readonly #streams = new Map<Stream, ResourceWatch>();
+  /** This process stood still a moment ago, and what comes now came earlier. */
+  #distrusted = false;
   readonly #tellNamespaces: () => void;
   readonly #tellServices: () => void;
   readonly #tellFleet: () => void;
@@ -129,7 +135,12 @@ class FollowedCluster {
   start(): ClusterSource {
     const following = { ...this.#followForDecisions(), ...this.#followForLags() };
     const watches = Object.values(following).map((watch) => watch.ended);
-    const ended = Promise.all([...watches, this.#followVersion(), this.#letFleetSettle()]);
+    const ended = Promise.all([
+      ...watches,
+      this.#followVersion(),
+      this.#letFleetSettle(),
+      this.#lookForStandstills(),
+    ]);
     return {
       synced: this.#synced.promise,
       watches: statsOf(following),
@@ -186,21 +197,44 @@ class FollowedCluster {
   ): ResourceWatch {
     const { onFailure, onHandlerError, onCurrent } = this.#handlers;
     const onStream = (change: StreamChange) => {
-      if (stream !== undefined) this.#handlers.onEvent(streamEvent(change, stream));
+      const withheld = this.#distrusted && change.type === 'StreamCurrent';
+      if (stream !== undefined && !withheld) this.#handlers.onEvent(streamEvent(change, stream));
       if (change.type === 'ListEnds') this.#listEnded(name);
       if (change.type === 'StreamCurrent') onCurrent(name);
     };
-    return watchResource(
+    const watch = watchResource<T>(
       resource,
       this.#connection,
       {
-        onEvent,
+        onEvent: (event) => {
+          this.#awakeAt(event.at);
+          onEvent(event);
+        },
         onStream,
         onFailure: (failure, pauseMs) => onFailure(name, failure, pauseMs),
         onHandlerError: (error) => onHandlerError(name, error),
       },
       this.#options,
     );
+    if (stream !== undefined) this.#streams.set(stream, watch);
+    return watch;
+  }
+
+  /** Whatever came while this process stood still gets its instant only now: it must not become a lag. */
+  #awakeAt(now: number): void {
+    const changed = this.#standstill.look(now);
+    if (changed === undefined) return;
+    const recovered = changed === 'recovered';
+    this.#distrusted = !recovered;
+    for (const [stream, { stats }] of this.#streams) {
+      if (!recovered) this.#handlers.onEvent({ type: 'StreamBroken', at: changed.since, stream });
+      else if (stats.current) this.#handlers.onEvent({ type: 'StreamCurrent', at: now, stream });
+    }
+  }
+
+  async #lookForStandstills(): Promise<void> {
+    const { clock, signal } = this.#options;
+    while (await pause(LOOK_EVERY_MS, signal)) this.#awakeAt(clock());
   }
 
   /** The first list is passed on at once: until then nothing is known of its kind. */

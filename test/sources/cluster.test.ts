@@ -28,7 +28,10 @@ interface Followed {
 }
 
 /** Follows a model until the test's end. */
-async function follow(prepare: (model: ModelCluster) => void = () => undefined): Promise<Followed> {
+async function follow(
+  prepare: (model: ModelCluster) => void = () => undefined,
+  clock: () => number = () => performance.now(),
+): Promise<Followed> {
   const model = await ModelCluster.start(onTestFinished as AtEnd);
   prepare(model);
   const stopping = new AbortController();
@@ -48,7 +51,7 @@ async function follow(prepare: (model: ModelCluster) => void = () => undefined):
   };
   const source = followCluster({ server: model.url, credentials: async () => ({}) }, handlers, {
     signal: stopping.signal,
-    clock: () => performance.now(),
+    clock,
     random: Math.random,
     limits: QUICK,
   });
@@ -232,4 +235,29 @@ it('ends when it is told to, with every connection closed', async () => {
   await current(followed);
   await followed.stop();
   expect(Object.values(followed.source.watches).map(({ state }) => state)).toEqual(Array(6).fill('ended'));
+});
+
+it('what comes after a standstill of this process is told as late, and until what has piled up must have been read', async () => {
+  let stoodMs = 0;
+  const followed = await follow(inIt, () => performance.now() + stoodMs);
+  const { model, events, source } = followed;
+  await current(followed);
+  const before = events.length;
+  stoodMs += 5_000;
+  model.put('endpointslices', sliceObject('shop', 'web'));
+  const told = () => events.slice(before);
+  await waitUntil('the slice to come', () => told().some(({ type }) => type === 'Slice'), soon);
+  const slice = told().findIndex(({ type }) => type === 'Slice');
+  const broken = told().slice(0, slice);
+  expect(broken.map((each) => 'stream' in each && `${each.type} ${each.stream}`).toSorted()).toEqual([
+    'StreamBroken EndpointSlice',
+    'StreamBroken Endpoints',
+    'StreamBroken pods',
+    'StreamBroken services',
+  ]);
+  for (const { at } of broken) expect(told()[slice]!.at - at).toBeGreaterThan(4_000);
+  expect(source.watches.endpointslices.current).toBe(true);
+  const trusted = () => told().filter(({ type }) => type === 'StreamCurrent');
+  await waitUntil('the streams to be trusted again', () => trusted().length === 4, soon);
+  for (const { at } of trusted()) expect(at - told()[slice]!.at).toBeGreaterThan(1_500);
 });

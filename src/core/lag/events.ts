@@ -65,7 +65,8 @@ interface Named {
  * - `ListBegins` … `ListEnds`: every object that the stream has is named in between; what is not, is gone.
  * - `StreamBroken`: the watch ended in any way but the next. Say it with the instant from which on events may be late:
  *   that of the last event, where the connection died silently.
- * - `StreamRotated`: the server ended the watch at its timeout, and it is resumed from the last resourceVersion at once.
+ * - `StreamRotated`: the watch ended in good order, by the server's timeout or given up after a silence, and is resumed
+ *   from the last resourceVersion at once.
  * - `StreamCurrent`: the list and what had piled up behind it have been read: from here on, an event's instant is when
  *   the thing happened.
  */

@@ -11,6 +11,8 @@ import type { Resource, ResourceEvent } from './resource.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './watch-resource.ts';
 
 export interface EndpointWatchHandlers {
+  /** Something has come, and is taken in after this: the instant to notice that the process stood still before it. */
+  onArrival(at: number): void;
   /** A list or a watch failed, and is tried again, before everything has {@link EndpointWatch.begun}. */
   onStartFailure(stream: Stream, failure: WatchFailure): void;
   /** What the program itself threw; the event was lost to it. */
@@ -102,6 +104,7 @@ export class EndpointWatch {
     eventOf: (event: ResourceEvent<T>) => ObservedEvent | undefined,
   ): void {
     const onEvent = (event: ResourceEvent<T>) => {
+      this.#handlers.onArrival(event.at);
       const observed = eventOf(event);
       if (observed !== undefined) this.observer.apply(observed);
     };

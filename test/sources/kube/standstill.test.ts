@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Standstill } from '../../src/commands/standstill.ts';
+import { Standstill } from '../../../src/sources/kube/standstill.ts';
 
 type Look = readonly [now: number, said: ReturnType<Standstill['look']>];
 
