@@ -66,7 +66,7 @@ export class Listings {
     const group = this.#groups.get(groupKey) ?? newGroup();
     this.#groups.set(groupKey, group);
     const object: ListingObject = { key, groupKey, group, pods: [], states: [], seen: 0 };
-    group.objects = [...group.objects, object];
+    group.objects = group.objects.concat(object);
     this.#objects.set(key, object);
     return object;
   }
@@ -82,12 +82,12 @@ export class Listings {
     pods.forEach((pod, index) => {
       const before = pod.oldPlace === 0 ? 0 : (oldStates[pod.oldPlace - 1] ?? 0);
       const after = states[index] ?? 0;
-      if (pod.oldPlace === 0) pod.objects = [...pod.objects, object];
+      if (pod.oldPlace === 0) pod.objects = pod.objects.concat(object);
       noteChange(changes, object, pod, before, after);
     });
     oldPods.forEach((pod, index) => {
       if (pod.newPlace !== 0) return;
-      pod.objects = pod.objects.filter((each) => each !== object);
+      pod.objects = without(pod.objects, object);
       noteChange(changes, object, pod, oldStates[index] ?? 0, undefined);
       if (pod.objects.length === 0) unlisted.push(pod);
     });
@@ -102,7 +102,7 @@ export class Listings {
     const outcome = this.put(object, { uids: [], states: [] });
     const { group } = object;
     this.#objects.delete(object.key);
-    group.objects = group.objects.filter((each) => each !== object);
+    group.objects = without(group.objects, object);
     if (group.objects.length === 0) this.#groups.delete(object.groupKey);
     return outcome;
   }
@@ -136,12 +136,18 @@ export class Listings {
   }
 }
 
+// Arrays that live are made by concat and slice, as long as they need to be. Those that push, spread syntax or filter
+// made keep room for 17 and more: 128 bytes, for each of 150,000 pods.
+
+function without<T>(all: readonly T[], one: T): readonly T[] {
+  return all.filter((each) => each !== one).slice();
+}
+
 /**
  * The array that is held, with the next elements in it where it has the room: most changes are to the state of a pod,
  * and arrays that live until the next change would be what most of the garbage consists of.
  */
 function replaced<T>(held: T[], next: readonly T[]): T[] {
-  // A copy is as long as it needs to be; arrays that grew keep room for 17 and more, 26,000 times over.
   if (next.length > held.length) return next.slice();
   next.forEach((element, index) => {
     held[index] = element;

@@ -5,7 +5,7 @@ import type { LagStage } from './sample.ts';
 /** A pod that an object lists or that is terminating; identified by uid, since names and addresses are reused. */
 export interface ListedPod {
   readonly uid: string;
-  /** The objects that list it, in whatever state. Replaced, never grown: arrays that grow reserve 17 places. */
+  /** The objects that list it, in whatever state. Replaced, never grown; see {@link Listings}. */
   objects: readonly ListingObject[];
   /** Only for those whose termination has shown, or whose withdrawal has. */
   fate: Fate | undefined;
