@@ -5,7 +5,7 @@ export interface Settings {
   readonly rounds: number;
   readonly services: number;
   readonly pods: number;
-  /** Pods that are replaced while they are watched: some 22 events each. */
+  /** Pods that are replaced while they are watched: 20 events each. */
   readonly replacements: number;
   readonly programs: readonly ProgramName[];
   /** How often a run is repeated at most that something else disturbed. */
@@ -21,7 +21,7 @@ const usage = `usage: node bench/watch.ts [--rounds N] [--services N] [--pods N]
   --rounds         rounds; each runs every program once, from its start to its end (default 5)
   --services       Services in the cluster (default 13000)
   --pods           pods in the cluster (default 150000)
-  --replacements   pods that are replaced while they are watched, some 22 events each (default 6000)
+  --replacements   pods that are replaced while they are watched, 20 events each (default 6000)
   --programs       which of ${programNames.join(', ')} (default all)
   --output         where the results go (default bench/results/watch.json for a whole run, else nowhere)
   --quick          does it still work? one round with a tenth of everything, no results written`;
