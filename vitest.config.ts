@@ -5,5 +5,7 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     // These need a cluster; `npm run test:cluster` runs them.
     exclude: ['test/cluster/**', 'test/cluster-suite/**', 'test/scenarios/**'],
+    // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
+    maxWorkers: '100%',
   },
 });
