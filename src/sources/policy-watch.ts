@@ -6,7 +6,7 @@ import { type PolicySnapshot, readPolicyFiles } from './policy-files.ts';
 export interface PolicyWatchEvents {
   /** A new set of policies is valid and to be taken as a whole. */
   readonly onChange: (documents: Documents) => void;
-  /** The set on the disk cannot be used; what was in force stays. Said once for each state of the disk. */
+  /** The set on the disk cannot be used; what was in force stays. Said once for each state that lasts. */
   readonly onError: (error: Error) => void;
 }
 
@@ -30,21 +30,22 @@ export async function watchPolicyFiles(
 ): Promise<void> {
   let taken = inForce;
   let previous = inForce;
-  let readError: string | undefined;
+  let failing: { readonly message: string; readonly told: boolean } | undefined;
   while (await pause(pollMs, signal)) {
     try {
       const snapshot = await readPolicyFiles(path);
-      readError = undefined;
+      failing = undefined;
       const settled = snapshot.hash === previous;
       previous = snapshot.hash;
       if (!settled || snapshot.hash === taken) continue;
       taken = snapshot.hash;
       take(snapshot, { onChange, onError });
     } catch (cause) {
-      // Also seen for an instant while files are being replaced: what was in force stays, and the next reading tells.
+      // A file that is replaced at this very moment may be missing; as with changes, two readings must agree.
       const error = asError(cause);
-      if (error.message !== readError) onError(error);
-      readError = error.message;
+      const again = error.message === failing?.message;
+      if (again && failing?.told === false) onError(error);
+      failing = { message: error.message, told: again };
     }
   }
 }
