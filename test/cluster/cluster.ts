@@ -78,6 +78,8 @@ export class Cluster {
   readonly #paths: ResourcePaths;
   readonly #namespaces = new Set<string>();
   readonly #apiServers: ApiServer[] = [];
+  /** The cluster's own is the first. */
+  #lastApiServer = 1;
 
   constructor(access: ClusterAccess, api: ApiClient, addresses: Addresses) {
     this.#access = access;
@@ -237,8 +239,8 @@ export class Cluster {
   async startApiServer(flags: readonly string[] = []): Promise<ApiServer> {
     if (this.#access.startApiServer === undefined)
       throw new Error('a foreign cluster cannot be given API servers');
-    // The cluster's own is the first.
-    const server = await this.#access.startApiServer(this.#apiServers.length + 2, flags);
+    this.#lastApiServer += 1;
+    const server = await this.#access.startApiServer(this.#lastApiServer, flags);
     this.#apiServers.push(server);
     return server;
   }

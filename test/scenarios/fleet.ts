@@ -95,9 +95,12 @@ export class Fleet {
     await waitUntil('slices and Endpoints to list the fleet', look, { timeoutMs, intervalMs: 1_000 });
   }
 
+  /** Resolves when all of it is gone: what controllers still had to do would hold up the next scenario. */
   async remove(): Promise<void> {
     await this.#node.finishAll(this.namespace);
     await this.#node.remove();
+    const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: this.namespace } };
+    await this.#cluster.delete(namespace, { wait: true, timeoutMs: 300_000 });
   }
 
   async #inSlices(): Promise<number> {

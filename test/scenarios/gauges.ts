@@ -2,9 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { TrueRemoval } from '../cluster-suite/support/endpoint-history.ts';
 import type { Linger } from '../cluster-suite/support/linger.ts';
 
-/** What a running Linger's metrics said at an instant, in milliseconds since the epoch. */
+/** What a running Linger's metrics said; instants are milliseconds since the epoch. */
 export interface Reading {
-  readonly at: number;
+  /** When it was asked and when it had answered: that was in between. */
+  readonly asked: number;
+  readonly answered: number;
   /** Removals that have begun and not ended. */
   readonly unresolved: number;
   /** The 99th percentile of the lag now, in seconds; 0: nothing has been measured lately. */
@@ -18,10 +20,10 @@ export function followGauges(linger: Linger) {
   const stopping = new AbortController();
   const reading = (async () => {
     while (!stopping.signal.aborted) {
-      const before = Date.now();
+      const asked = Date.now();
       const unresolved = await linger.metric('linger_removals_unresolved');
-      const at = (before + Date.now()) / 2;
-      readings.push({ at, unresolved, now: await linger.metric('linger_lag_now_seconds{quantile="0.99"}') });
+      const now = await linger.metric('linger_lag_now_seconds{quantile="0.99"}');
+      readings.push({ asked, answered: Date.now(), unresolved, now });
       await sleep(EVERY_MS);
     }
   })();
@@ -39,16 +41,21 @@ function waitingAt(removals: readonly TrueRemoval[], at: number): readonly TrueR
   return removals.filter(({ start, end = Number.POSITIVE_INFINITY }) => start <= at && at < end);
 }
 
-/** Readings of the unresolved removals that no instant within the tolerance explains. */
+/**
+ * Readings that counted a removal that had not begun, or was over, by more than the tolerance; or left out one that
+ * had begun, and went on, for longer than that.
+ */
 export function unexplained(
   readings: readonly Reading[],
   removals: readonly TrueRemoval[],
   toleranceMs: number,
 ): readonly Reading[] {
-  return readings.filter(({ at, unresolved }) => {
-    const instants = Array.from({ length: 41 }, (_, index) => at + toleranceMs * (index / 20 - 1));
-    const truth = instants.map((instant) => waitingAt(removals, instant).length);
-    return unresolved < Math.min(...truth) || unresolved > Math.max(...truth);
+  return readings.filter(({ asked, answered, unresolved }) => {
+    const spanning = (from: number, to: number) =>
+      removals.filter(({ start, end = Number.POSITIVE_INFINITY }) => start <= from && end >= to).length;
+    const least = spanning(asked - toleranceMs, answered + toleranceMs);
+    const most = spanning(answered + toleranceMs, asked - toleranceMs);
+    return unresolved < least || unresolved > most;
   });
 }
 
@@ -63,10 +70,10 @@ export function optimistic(
 ): readonly Reading[] {
   // Of a hundred removals and a few, these are more than one per cent, and so the 99th percentile is theirs.
   const many = 10;
-  return readings.filter(({ at, now }) => {
-    const waiting = waitingAt(removals, at);
+  return readings.filter(({ asked, answered, now }) => {
+    const waiting = waitingAt(removals, asked).filter(({ end = Number.POSITIVE_INFINITY }) => end > answered);
     if (waiting.length < many) return false;
-    const oldest = Math.max(...waiting.map(({ start }) => at - start));
+    const oldest = Math.max(...waiting.map(({ start }) => asked - start));
     return now * 1000 < oldest - toleranceMs;
   });
 }

@@ -20,6 +20,8 @@ export interface StormOptions {
 
 export interface StormOutcome {
   readonly samples: readonly LagSample[];
+  /** Removals that gave no sample, because this process stood still for more than a second. */
+  readonly discarded: number;
   readonly truth: readonly TrueRemoval[];
   readonly rewriting: Readonly<Record<LagSample['stage'], Rewriting>>;
 }
@@ -35,17 +37,19 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
   const { fleet, measured, auditLog, storm, terminations, everyMs } = options;
   const position = auditPosition(auditLog);
   const samplesBefore = measured.samples.length;
+  const discardedBefore = measured.discarded.Reconnect;
   const begun = Date.now();
   await Promise.all([storm(), terminateSteadily(fleet, terminations, everyMs)]);
   const samples = () =>
     measured.samples.slice(samplesBefore).filter(({ namespace }) => namespace === fleet.namespace);
-  await waitUntil('every removal to be sampled', () => samples().length >= 2 * terminations, {
+  await waitUntil('every removal to have ended', () => ended(measured, fleet, samples(), terminations), {
     timeoutMs: 1_800_000,
   });
   const writes = await untilCalm(auditLog, position, fleet.namespace);
   const all = trueRemovals(readAudit(auditLog, fleet.namespace));
   return {
     samples: samples(),
+    discarded: measured.discarded.Reconnect - discardedBefore,
     truth: all.filter(({ start }) => start >= begun),
     rewriting: {
       EndpointSlice: rewritingOf(writes, 'endpointslices', begun),
@@ -57,6 +61,19 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
 export function lagsInWords(samples: readonly LagSample[], stage: LagSample['stage']): readonly string[] {
   const lags = samples.filter((sample) => sample.stage === stage).map(({ lag }) => lag * 1000);
   return [50, 90, 99, 100].map((percentile) => duration(percentileOf(lags, percentile)));
+}
+
+/** All are sampled; or, where some are not, nothing is left to wait for. */
+async function ended(
+  measured: MeasuredCluster,
+  fleet: Fleet,
+  samples: readonly LagSample[],
+  terminations: number,
+): Promise<boolean> {
+  if (samples.length >= 2 * terminations) return true;
+  if (measured.unresolved(fleet.namespace) > 0) return false;
+  await sleep(5_000);
+  return measured.unresolved(fleet.namespace) === 0;
 }
 
 async function terminateSteadily(fleet: Fleet, count: number, everyMs: number): Promise<void> {

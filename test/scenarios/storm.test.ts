@@ -7,7 +7,7 @@ import { type Cluster, openCluster } from '../cluster/cluster.ts';
 import { agreement } from '../cluster-suite/support/agreement.ts';
 import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import { Fleet } from './fleet.ts';
-import { byForm } from './form.ts';
+import { byForm, LONG } from './form.ts';
 import { type PlannedWait, simulateDays } from './simulated-days.ts';
 import { lagsInWords, runStorm, type StormOutcome } from './storm-run.ts';
 import { duration, table } from './table.ts';
@@ -19,8 +19,8 @@ import { duration, table } from './table.ts';
  */
 const REPORT = { services: 12_989, writes: 12_954, defaultsMs: 720_000, raisedMs: 300_000 };
 
-const SERVICES = byForm(400, 2_000);
-const TERMINATIONS = byForm(40, 200);
+const SERVICES = byForm(300, 2_000);
+const TERMINATIONS = byForm(30, 200);
 const CALM_TERMINATIONS = 20;
 /** Spread over what the writes take at 20 a second. */
 const EVERY_MS = (SERVICES / 20 / TERMINATIONS) * 1_000;
@@ -49,8 +49,9 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await measured?.stop();
-  if (cluster?.own === true) await cluster.restart('kube-controller-manager');
+  // While the controllers are fast.
   await fleet?.remove();
+  if (cluster?.own === true) await cluster.restart('kube-controller-manager');
   await cluster?.close();
 }, 600_000);
 
@@ -128,10 +129,15 @@ function everySixteenHours(days: number): readonly number[] {
 }
 
 function livedThrough(calmSamples: readonly LagSample[], storm: readonly LagSample[]) {
-  const days = 10;
-  const lived = (stormsAt: readonly number[]) =>
+  const lived = (days: number, stormsAt: readonly number[]) =>
     simulateDays({ days, calm: calmSamples, storm, stormsAt, calmTerminationsPerHour: 60 });
-  return { once: lived([48]), again: lived(everySixteenHours(days)) };
+  return {
+    // A week is in memory.
+    steady: lived(16, [8 * 24]),
+    // Two days are: in those, one slice of fifteen minutes may hold 2 per cent of the weight.
+    young: lived(10, [48]),
+    again: lived(16, everySixteenHours(16)),
+  };
 }
 
 it('weathers a storm of writes', { timeout: 1_800_000 }, async ({ skip }) => {
@@ -141,19 +147,26 @@ it('weathers a storm of writes', { timeout: 1_800_000 }, async ({ skip }) => {
   const defaults = await run(DEFAULTS, 'defaults', auditLog);
   const raised = await run(RAISED, 'raised', auditLog);
   reportStorms(defaults, raised);
-  for (const { samples, truth } of [quiet, defaults, raised]) {
+  for (const { samples, truth, discarded } of [quiet, defaults, raised]) {
     const { missing, invented } = agreement(samples, truth, 2_000);
-    expect({ missing, invented }).toEqual({ missing: [], invented: [] });
+    expect(invented).toEqual([]);
+    expect(missing.length).toBeLessThanOrEqual(discarded);
   }
   for (const { rewriting } of [defaults, raised]) {
     expect([rewriting.EndpointSlice.objects, rewriting.Endpoints.objects]).toEqual([SERVICES, SERVICES]);
   }
   expect(lasted(defaults) / lasted(raised)).toBeGreaterThan(2);
 
-  const { once, again } = livedThrough(quiet.samples, defaults.samples);
-  reportDays('one storm, at hour 48', once);
+  const { steady, young, again } = livedThrough(quiet.samples, defaults.samples);
+  reportDays('one storm, after a week', steady);
+  reportDays('one storm, after two days', young);
   reportDays('a storm every 16.5 hours', again);
   const max = BUILT_IN_POLICY['wait.max'].value;
-  expect(once.filter(({ choice }) => choice.seconds >= max)).toEqual([]);
+  const after = (waits: readonly PlannedWait[], hour: number) => waits.filter((wait) => wait.hour > hour);
+  // It is rare: nobody waits any longer for it.
+  expect(new Set(after(steady, 7 * 24).map(({ choice }) => choice.seconds))).toEqual(new Set([5]));
   expect(again.filter(({ choice }) => choice.seconds >= max)).toEqual([]);
+  // Storms that last long enough to go beyond what may be waited for are told as what is not covered.
+  const notes = again.flatMap(({ choice }) => choice.notes.map(({ code }) => code));
+  if (LONG) expect(notes).toContain('StormNotCovered');
 });

@@ -25,8 +25,8 @@ const WORKERS = ['--concurrent-endpoint-syncs=30', '--concurrent-service-endpoin
 const CURED = ['--kube-api-qps=300', '--kube-api-burst=325'];
 
 const SERVICES = byForm(150, 300);
-/** Two a second, for two thirds of the time that so many writes take at 5 a second. */
-const TERMINATIONS = byForm(40, 80);
+/** Two a second, for half of the time and more that so many writes take at 5 a second. */
+const TERMINATIONS = byForm(30, 80);
 const EVERY_MS = 500;
 
 /** How far gauges may be behind, or ahead of, what the API server logs. */
@@ -51,8 +51,9 @@ beforeAll(async () => {
 afterAll(async () => {
   await measured?.stop();
   await linger?.stop();
-  if (cluster?.own === true) await cluster.restart('kube-controller-manager');
+  // While the controllers are fast.
   await fleet?.remove();
+  if (cluster?.own === true) await cluster.restart('kube-controller-manager');
   await cluster?.close();
 });
 
@@ -102,9 +103,10 @@ function rowsOf(name: string, { samples, rewriting, readings }: Outcome): readon
   });
 }
 
-function expectTruth({ samples, truth, readings }: Outcome): void {
+function expectTruth({ samples, truth, readings, discarded }: Outcome): void {
   const { pairs, missing, invented } = agreement(samples, truth, GAUGE_MS);
-  expect({ missing, invented }).toEqual({ missing: [], invented: [] });
+  expect(invented).toEqual([]);
+  expect(missing.length).toBeLessThanOrEqual(discarded);
   const off = pairs.map(({ difference }) => Math.abs(difference));
   expect(percentileOf(off, 50)).toBeLessThan(100);
   expect(unexplained(readings, truth, GAUGE_MS)).toEqual([]);

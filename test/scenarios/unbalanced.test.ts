@@ -66,7 +66,7 @@ beforeAll(async () => {
   if (!cluster.own) return;
   // What speaks HTTP/2, such as the controllers, is sent away now and then. Ours is HTTP/1.1 and never hears of it.
   await cluster.restart('kube-apiserver', GOAWAY);
-  servers = [await cluster.startApiServer(GOAWAY), await cluster.startApiServer(GOAWAY)];
+  servers = await Promise.all([cluster.startApiServer(GOAWAY), cluster.startApiServer(GOAWAY)]);
   const own = { name: 'kube-apiserver', host: network.nodeAddress, port: network.apiPort };
   const targets = [...servers, own];
   balancer = await Balancer.start(network.nodeAddress, targets);
@@ -150,6 +150,8 @@ it('spreads over three API servers again after one was restarted', { timeout: 70
   const look = () => [counts(balancer.open), counts(controllers.open)];
   const before = look();
   await first.stop();
+  const left = () => [balancer, controllers].every(({ open }) => open[first.name] === 0);
+  await waitUntil('every connection to it to be closed', left);
   await measured.current();
   const without = look();
   await first.restart();
@@ -192,8 +194,10 @@ async function outage(): Promise<void> {
   balancer.cut();
   await sleep(1_000);
   await compactEtcd();
-  for (const server of servers) await server.restart();
-  await cluster.restart('kube-apiserver', GOAWAY);
+  await Promise.all([
+    ...servers.map((server) => server.restart()),
+    cluster.restart('kube-apiserver', GOAWAY),
+  ]);
   balancer.refusing = false;
 }
 
