@@ -10,8 +10,9 @@ const ADMISSION_SECONDS = [
 ];
 const WAIT_SECONDS = [1, 5, 10, 15, 20, 25, 30, 45, 60, 90, 120, 180, 300];
 
-/** At 10,000 answers a second, what comes together in 25 ms. */
-const MOST_PENDING = 256;
+/** Few enough that nearly all are gone before the collector would move them among what lives long: 33 come between two
+ * scavenges of 2 MB. */
+const MOST_PENDING = 32;
 
 /** A decision, as it is counted. */
 export interface Decided {

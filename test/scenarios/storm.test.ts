@@ -134,7 +134,7 @@ function livedThrough(calmSamples: readonly LagSample[], storm: readonly LagSamp
   return {
     // A week is in memory.
     steady: lived(16, [8 * 24]),
-    // Two days are: in those, one slice of fifteen minutes may hold 2 per cent of the weight.
+    // Two days are: a slice may weigh less there, or one of fifteen minutes would hold 2 per cent.
     young: lived(10, [48]),
     again: lived(16, everySixteenHours(16)),
   };
@@ -165,6 +165,7 @@ it('weathers a storm of writes', { timeout: 1_800_000 }, async ({ skip }) => {
   const after = (waits: readonly PlannedWait[], hour: number) => waits.filter((wait) => wait.hour > hour);
   // It is rare: nobody waits any longer for it.
   expect(new Set(after(steady, 7 * 24).map(({ choice }) => choice.seconds))).toEqual(new Set([5]));
+  expect(new Set(after(young, 47).map(({ choice }) => choice.seconds))).toEqual(new Set([5]));
   expect(again.filter(({ choice }) => choice.seconds >= max)).toEqual([]);
   // Storms that last long enough to go beyond what may be waited for are told as what is not covered.
   const notes = again.flatMap(({ choice }) => choice.notes.map(({ code }) => code));

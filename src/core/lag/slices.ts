@@ -20,7 +20,7 @@ export const SLICE_SECONDS = 900;
 /** 7 days: every weekday's releases and nights are in it once. */
 export const SLICES = (7 * 86_400) / SLICE_SECONDS;
 
-/** No slice weighs more than this many times the median slice. */
+/** In a week whose slices all have lags, no slice weighs more than this many times the median slice. */
 export const CAP = 4;
 
 /** The widths of blocks that a snapshot may merge slices into: a slice, an hour, 6 hours, a day; each divides the next. */
@@ -42,20 +42,23 @@ export interface WeighedLags {
 }
 
 /**
- * The heaviest that one slice may be: {@link CAP} × the median of the slices *that have lags*.
+ * The heaviest that one slice may be: a multiple of the median of the slices *that have lags*.
  *
  * An empty slice says nothing about lag: not that it was short, only that nobody stopped a pod. Counted as 0, it
  * would make the median, and with it the cap, 0 in every cluster that is quiet for more than half of the week (office
  * hours are 40 of 168 hours), and all that was measured would weigh nothing. Counted or not, it adds no weight.
- * So it is left out. The median is the lower one, hence at least 1: slices of up to 4 lags are never cut.
+ * So it is left out. The median is the lower one, hence at least 1.
  *
- * What a storm can do: of N slices with lags, m the median, at least ⌈(N + 1) ÷ 2⌉ weigh m or more. So k storm slices
- * hold at most 4k ÷ (4k + ⌈(N + 1) ÷ 2⌉ − k) of the weight, and 4k ÷ (3k + N) where the others all weigh about m: one
- * storm slice in a steady week holds 4 ÷ 675 = 0.6 % and stays beyond p99.
+ * What a storm can do: of N slices with lags, m the median and c × m the cap, at least ⌈(N + 1) ÷ 2⌉ weigh m or more.
+ * So k storm slices hold at most ck ÷ (ck + ⌈(N + 1) ÷ 2⌉ − k) of the weight, and ck ÷ ((c − 1)k + N) where the others
+ * all weigh about m. With c = {@link CAP} one storm slice in a steady week holds 4 ÷ 675 = 0.6 % and stays beyond p99;
+ * with the same c it would be 2 % of two days, or of a week of office hours, and p99 nothing but the storm for days. So
+ * c shrinks with N, to 1 at a quarter of a week: a storm weighs 0.6 % there, too, and 1 % of a single day.
  */
 export function capOf(totals: readonly number[]): number {
   const occupied = totals.filter((total) => total > 0).sort((a, b) => a - b);
-  return CAP * (occupied[Math.floor((occupied.length - 1) / 2)] ?? 0);
+  const multiple = Math.max(1, (CAP * occupied.length) / SLICES);
+  return multiple * (occupied[Math.floor((occupied.length - 1) / 2)] ?? 0);
 }
 
 /**
