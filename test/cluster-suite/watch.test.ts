@@ -80,10 +80,13 @@ async function withdrawalsSeen(namespace: string) {
   return seen;
 }
 
+/** What it says beside its lines is why some are missing. */
 function linesOf(watching: Watching, count: number, kept: (line: ChangeJson) => boolean) {
   return waitUntil(`${count} lines`, () => {
     const lines = watching.lines().filter(kept);
     return lines.length >= count && lines;
+  }).catch((error: unknown) => {
+    throw new Error(`${String(error)}\n${watching.stdout()}\n${watching.stderr()}`);
   });
 }
 
