@@ -61,7 +61,6 @@ export function lingerEnvironment({ scratch }: Pick<Surroundings, 'scratch'>): R
     NODE_COMPILE_CACHE: join(scratch, 'cache'),
     NODE_OPTIONS: '--max-semi-space-size=2',
     MALLOC_ARENA_MAX: '2',
-    MALLOC_TRIM_THRESHOLD_: '131072',
   };
 }
 
