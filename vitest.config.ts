@@ -7,5 +7,7 @@ export default defineConfig({
     exclude: ['test/cluster/**', 'test/cluster-suite/**', 'test/scenarios/**'],
     // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
     maxWorkers: '100%',
+    // Some work for seconds; where other processes want the processors, too, for ten times as long.
+    testTimeout: 60_000,
   },
 });

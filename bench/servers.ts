@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { started, stop } from './processes.ts';
 import type { Binaries, Pinning } from './toolchain.ts';
 
 export const serverNames = ['linger', 'bare', 'controller-runtime'] as const;
@@ -28,12 +29,6 @@ const HOST = '127.0.0.1';
 /** A server that gets SIGINT has nothing in flight; whoever is still there then is killed. */
 const STOP_MS = 5_000;
 
-const running = new Set<Server>();
-process.on('exit', () => {
-  for (const server of running) server.child.kill('SIGKILL');
-});
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
-
 export async function startServer(name: ServerName, surroundings: Surroundings): Promise<Server> {
   const [port, adminPort] = await freePorts(2);
   const command = commandOf(name, surroundings, String(port), String(adminPort));
@@ -45,14 +40,9 @@ export async function startServer(name: ServerName, surroundings: Surroundings):
   const env = { ...process.env, GOMAXPROCS: '1', ...tuning };
   const child = spawn(program, args, { cwd: surroundings.root, env, stdio: ['ignore', log, log] });
   closeSync(log);
-  await new Promise<void>((resolve, reject) => {
-    child.once('spawn', resolve);
-    child.once('error', (error) => reject(new Error(`cannot start ${name}: ${error.message}`)));
-  });
+  await started(name, child);
   // taskset replaces itself by the program, so this is the server's own pid.
-  const server: Server = { name, pid: child.pid!, port: port!, logFile, child };
-  running.add(server);
-  return server;
+  return { name, pid: child.pid!, port: port!, logFile, child };
 }
 
 /** As deploy/Containerfile has it. The cache is warm where Linger has been started once before. */
@@ -85,16 +75,9 @@ function commandOf(
   }
 }
 
-export async function stopServer(server: Server): Promise<void> {
-  const { child } = server;
-  running.delete(server);
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = new Promise((resolve) => child.once('exit', resolve));
-  // SIGINT ends all three at once; Linger would drain on SIGTERM.
-  child.kill('SIGINT');
-  const deadline = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
-  await gone;
-  clearTimeout(deadline);
+/** SIGINT ends all three at once; Linger would drain on SIGTERM. */
+export function stopServer({ child }: Server): Promise<void> {
+  return stop(child, 'SIGINT', STOP_MS);
 }
 
 /** Ports that nobody listens on; all are held until the last is found, so that they differ. */

@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util';
+import { positive, readOptions, someOf } from './options.ts';
 import { type ServerName, serverNames } from './servers.ts';
 
 export interface Settings {
@@ -22,52 +22,24 @@ const usage = `usage: node bench/admission.ts [--seconds N] [--rounds N] [--serv
 // V8 has compiled and recompiled the hot path after some ten thousand reviews; at 3,000/s that is 4 s.
 const WARMUP_SECONDS = 4;
 
-/** Reads the command line; ends the process with 2 when it is not as in `usage`, with 0 for --help. */
+const options = {
+  seconds: { type: 'string' },
+  rounds: { type: 'string' },
+  servers: { type: 'string', default: serverNames.join(',') },
+  output: { type: 'string' },
+  quick: { type: 'boolean', default: false },
+} as const;
+
 export function readSettings(argv: readonly string[], defaultOutput: string): Settings {
-  try {
-    const { values } = parseArgs({
-      args: [...argv],
-      options: {
-        seconds: { type: 'string' },
-        rounds: { type: 'string' },
-        servers: { type: 'string', default: serverNames.join(',') },
-        output: { type: 'string' },
-        quick: { type: 'boolean', default: false },
-        help: { type: 'boolean', default: false },
-      },
-    });
-    if (values.help) {
-      console.log(usage);
-      process.exit(0);
-    }
-    const servers = values.servers.split(',').map(serverName);
-    const whole = !values.quick && servers.length === serverNames.length;
+  return readOptions(argv, options, usage, ({ seconds, rounds, servers: written, output, quick }) => {
+    const servers = someOf('servers', serverNames, written);
+    const whole = !quick && servers.length === serverNames.length;
     return {
-      seconds: positive('seconds', values.seconds ?? (values.quick ? '1' : '8')),
-      rounds: positive('rounds', values.rounds ?? (values.quick ? '1' : '5')),
-      warmupSeconds: values.quick ? 1 : WARMUP_SECONDS,
+      seconds: positive('seconds', seconds ?? (quick ? '1' : '8')),
+      rounds: positive('rounds', rounds ?? (quick ? '1' : '5')),
+      warmupSeconds: quick ? 1 : WARMUP_SECONDS,
       servers,
-      output: values.output ?? (whole ? defaultOutput : undefined),
+      output: output ?? (whole ? defaultOutput : undefined),
     };
-  } catch (error) {
-    console.error(error instanceof Error ? error.message : error);
-    console.error(usage);
-    process.exit(2);
-  }
-}
-
-function positive(option: string, text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1) {
-    throw new Error(`--${option}: expected a whole number of at least 1, got ${JSON.stringify(text)}`);
-  }
-  return value;
-}
-
-function serverName(text: string): ServerName {
-  const name = serverNames.find((known) => known === text);
-  if (name === undefined) {
-    throw new Error(`--servers: expected some of ${serverNames.join(', ')}, got ${JSON.stringify(text)}`);
-  }
-  return name;
+  });
 }

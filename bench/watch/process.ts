@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { started, stop } from '../processes.ts';
 
 /** A process that says on its standard output, in lines of JSON, what has happened. */
 export interface Talker {
@@ -19,24 +20,13 @@ export interface TalkerOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-const running = new Set<ChildProcess>();
-process.on('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
-});
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
-
 export async function startTalker({ name, command, env = {} }: TalkerOptions): Promise<Talker> {
   const [program = '', ...args] = command;
   const child = spawn(program, args, {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  running.add(child);
-  child.once('exit', () => running.delete(child));
-  await new Promise<void>((resolve, reject) => {
-    child.once('spawn', resolve);
-    child.once('error', (error) => reject(new Error(`cannot start ${name}: ${error.message}`)));
-  });
+  await started(name, child);
   const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
   const next = async (withinMs: number): Promise<Record<string, unknown>> => {
     const late = Promise.withResolvers<never>();
@@ -59,11 +49,6 @@ export async function startTalker({ name, command, env = {} }: TalkerOptions): P
 const STOP_MS = 10_000;
 
 /** Both programs end in good order by it; whoever is still there then is killed. */
-export async function stopTalker({ child }: Talker): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = new Promise((resolve) => child.once('exit', resolve));
-  child.kill('SIGTERM');
-  const deadline = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
-  await gone;
-  clearTimeout(deadline);
+export function stopTalker({ child }: Talker): Promise<void> {
+  return stop(child, 'SIGTERM', STOP_MS);
 }

@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util';
+import { positive, readOptions, someOf } from '../options.ts';
 import { type ProgramName, programNames } from './programs.ts';
 
 export interface Settings {
@@ -29,62 +29,34 @@ const usage = `usage: node bench/watch.ts [--rounds N] [--services N] [--pods N]
 const whole = { rounds: '5', services: '13000', pods: '150000', replacements: '6000' };
 const quick = { rounds: '1', services: '1300', pods: '15000', replacements: '600' };
 
-/** Reads the command line; ends the process with 2 when it is not as in `usage`, with 0 for --help. */
+const options = {
+  rounds: { type: 'string' },
+  services: { type: 'string' },
+  pods: { type: 'string' },
+  replacements: { type: 'string' },
+  programs: { type: 'string', default: programNames.join(',') },
+  output: { type: 'string' },
+  quick: { type: 'boolean', default: false },
+} as const;
+
 export function readSettings(argv: readonly string[], defaultOutput: string): Settings {
-  try {
-    const { values } = parseArgs({
-      args: [...argv],
-      options: {
-        rounds: { type: 'string' },
-        services: { type: 'string' },
-        pods: { type: 'string' },
-        replacements: { type: 'string' },
-        programs: { type: 'string', default: programNames.join(',') },
-        output: { type: 'string' },
-        quick: { type: 'boolean', default: false },
-        help: { type: 'boolean', default: false },
-      },
-    });
-    if (values.help) {
-      console.log(usage);
-      process.exit(0);
-    }
-    const defaults = values.quick ? quick : whole;
-    const number = (option: keyof typeof whole) => positive(option, values[option] ?? defaults[option]);
-    const programs = values.programs.split(',').map(programName);
+  return readOptions(argv, options, usage, (written) => {
+    const defaults = written.quick ? quick : whole;
+    const number = (option: keyof typeof whole) => positive(option, written[option] ?? defaults[option]);
+    const programs = someOf('programs', programNames, written.programs);
     const settings = {
       rounds: number('rounds'),
       services: number('services'),
       pods: number('pods'),
       replacements: number('replacements'),
       programs,
-      attempts: values.quick ? 1 : 3,
+      attempts: written.quick ? 1 : 3,
     };
     const isWhole =
       programs.length === programNames.length &&
       (['services', 'pods', 'replacements'] as const).every(
         (option) => settings[option] === Number(whole[option]),
       );
-    return { ...settings, whole: isWhole, output: values.output ?? (isWhole ? defaultOutput : undefined) };
-  } catch (error) {
-    console.error(error instanceof Error ? error.message : error);
-    console.error(usage);
-    process.exit(2);
-  }
-}
-
-function positive(option: string, text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1) {
-    throw new Error(`--${option}: expected a whole number of at least 1, got ${JSON.stringify(text)}`);
-  }
-  return value;
-}
-
-function programName(text: string): ProgramName {
-  const name = programNames.find((known) => known === text);
-  if (name === undefined) {
-    throw new Error(`--programs: expected some of ${programNames.join(', ')}, got ${JSON.stringify(text)}`);
-  }
-  return name;
+    return { ...settings, whole: isWhole, output: written.output ?? (isWhole ? defaultOutput : undefined) };
+  });
 }

@@ -2,8 +2,7 @@ import { stringify } from 'yaml';
 import { LingerError } from '../core/catalog/errors.ts';
 import { NOTES } from '../core/catalog/notes.ts';
 import { SKIP_REASONS } from '../core/catalog/reasons.ts';
-import { NONE_YET } from '../core/lag/distribution.ts';
-import { plannedLags } from '../core/lag/published.ts';
+import { NONE_YET, plannedLags } from '../core/lag/planned-lags.ts';
 import { type Explanation, explain as explanationOf } from '../render/explanation.ts';
 import { renderTable } from '../render/table.ts';
 import type { ExplainSettings, OutputFormat } from '../settings/commands.ts';
@@ -44,16 +43,18 @@ async function askCluster(
 ): Promise<KnownCluster> {
   // Only who asks a cluster carries what it takes.
   const { connectAsKubectl, first } = await import('./as-kubectl.ts');
-  const { readCluster, readPlannedLags } = await import('../sources/cluster-once.ts');
+  const { readCluster, readDeclaredConsumers, readPlannedLags } = await import('../sources/cluster-once.ts');
   const connection = await connectAsKubectl(settings, kube, process.stdin.isTTY);
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const known = await first(connection, () => readCluster(connection, signal));
+  const { consumers, problems } = await readDeclaredConsumers(connection, signal);
+  for (const problem of problems) warn(`${problem}; it is left out\n`);
   const table = await readPlannedLags(connection, settings.lingerNamespace, signal);
   if ('none' in table) {
     warn(`no planned lags: ${table.none}; waits are those of before anything is measured\n`);
-    return { ...known, lags: NONE_YET };
+    return { ...known, consumers, lags: NONE_YET };
   }
-  return { ...known, lags: plannedLags(table) };
+  return { ...known, consumers, lags: plannedLags(table) };
 }
 
 const RENDERERS: Readonly<Record<OutputFormat, (plans: readonly Explanation[]) => string>> = {

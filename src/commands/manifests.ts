@@ -4,9 +4,11 @@ import { LingerError } from '../core/catalog/errors.ts';
 import type { Fleet } from '../core/cluster/fleet.ts';
 import type { NamespaceRecord } from '../core/cluster/namespaces.ts';
 import { type ServiceRecord, serviceIndex } from '../core/cluster/services.ts';
+import type { Consumer } from '../core/consumers/consumer.ts';
 import type { LagDistribution, LagSource } from '../core/lag/distribution.ts';
-import { decide } from '../core/plan/decide.ts';
+import { decide, plannedLagOf } from '../core/plan/decide.ts';
 import type { Decision } from '../core/plan/plan.ts';
+import type { Pod } from '../core/plan/pod.ts';
 import { type Workload, workloadOf } from '../core/plan/workload.ts';
 import { EMPTY_WORLD, type World } from '../core/plan/world.ts';
 import type { Mode } from '../core/schema/choices.ts';
@@ -16,7 +18,7 @@ import { type ManifestFile, type ManifestObject, readManifests } from '../manife
 import { readPolicyFiles } from '../sources/policy-files.ts';
 import { type Documents, joinDocuments, NO_DOCUMENTS } from '../world/documents.ts';
 import { sortDocuments } from '../world/sort-documents.ts';
-import { withDocuments } from '../world/world.ts';
+import { consumersIn, joinConsumers, withDocuments } from '../world/world.ts';
 
 /** What `inject` and `explain` have in common: where things come from. */
 export interface ManifestSettings {
@@ -32,6 +34,8 @@ export interface KnownCluster {
   /** All of them. */
   readonly services: readonly ServiceRecord[];
   readonly fleet: Fleet;
+  /** That it declares; they win over those of the policy files. */
+  readonly consumers: readonly Consumer[];
   readonly lags: LagSource;
 }
 
@@ -74,10 +78,16 @@ export async function planManifests(
 
 /** The cluster's Namespaces and Services as they will be once the manifests are applied; files only believe to know. */
 function withCluster(empty: World, policies: Documents, cluster: KnownCluster, applied: Documents): World {
-  const { namespaces, services, fleet, lags } = cluster;
+  const { namespaces, services, fleet, consumers, lags } = cluster;
   const documents = joinDocuments({ ...policies, namespaces, services }, applied);
   const world = withDocuments(empty, documents);
-  return { ...world, fleet, lags, services: serviceIndex(documents.services, true) };
+  return {
+    ...world,
+    fleet,
+    lags,
+    consumers: joinConsumers(consumersIn(documents), consumers),
+    services: serviceIndex(documents.services, true),
+  };
 }
 
 async function readManifestFile(path: string): Promise<ManifestFile> {
@@ -112,7 +122,10 @@ function planFile(file: ManifestFile, world: World, defaultNamespace: string): r
       object: workload.pod,
       ...(workload.ownerKind === undefined ? {} : { ownerKind: workload.ownerKind }),
     };
-    const lag = world.lags.planned(namespace);
-    return [{ file, object, workload, namespace, decision: decide(request, world), lag }];
+    const decision = decide(request, world);
+    // Only what could be read as a pod is injected.
+    const lag =
+      decision.outcome === 'inject' ? plannedLagOf(workload.pod as Pod, namespace, world) : undefined;
+    return [{ file, object, workload, namespace, decision, lag }];
   });
 }

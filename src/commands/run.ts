@@ -55,6 +55,13 @@ async function start(invocation: Invocation): Promise<number> {
       const interactive = stdin.isTTY === true && stderr.isTTY === true;
       return (await import('./diagnose.ts')).diagnose(settings, { print, warn, kube, stdin, interactive });
     }
+    case 'consumers': {
+      const { settings, kube } = invocation;
+      const { stdin, stderr } = process;
+      const interactive = stdin.isTTY === true && stderr.isTTY === true;
+      const now = () => Date.now() / 1000;
+      return (await import('./consumers.ts')).consumers(settings, { print, warn, kube, interactive, now });
+    }
     case 'none':
       return invocation.exitCode;
   }

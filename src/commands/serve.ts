@@ -1,7 +1,11 @@
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CertificateSource, certificateDirectory } from '../certs/source.ts';
+import type { CanarySettings } from '../controller/canary.ts';
+import type { ClusterPart } from '../controller/cluster.ts';
 import { adminApp } from '../serve/admin.ts';
 import { admissionApp } from '../serve/admission.ts';
+import { canaryServer } from '../serve/canary.ts';
 import { adminServer, close, listen, webhookServer } from '../serve/listen.ts';
 import type { ServeSettings } from '../settings/commands.ts';
 import type { KubeEnvironment } from '../settings/kube-environment.ts';
@@ -10,7 +14,6 @@ import { createLogger, type Logger } from '../telemetry/logs.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import { type Documents, NO_DOCUMENTS } from '../world/documents.ts';
 import { holdWorld, type WorldHolder } from '../world/world.ts';
-import type { ClusterPart } from './cluster.ts';
 import { connect } from './connect.ts';
 import { greeting } from './greeting.ts';
 import { listenForShutdown } from './shutdown.ts';
@@ -70,6 +73,7 @@ async function answerUntilShutdown(
     world: world.current,
     auditWarnings: settings.auditWarnings,
     closesConnection: () => draining || Math.random() < settings.connectionCloseProbability,
+    reports: cluster?.reports,
     metrics,
     logger,
   });
@@ -121,10 +125,25 @@ async function startCluster(running: Running, { kube }: ServeContext): Promise<C
     return undefined;
   }
   logger.info({ server: connection.server.href }, 'following the cluster');
-  const { startCluster: start } = await import('./cluster.ts');
-  const { placeOf } = await import('./sharing.ts');
+  const { startCluster: start } = await import('../controller/cluster.ts');
+  const { placeOf } = await import('../controller/sharing.ts');
   const place = placeOf(settings, connection);
-  return start({ connection, syncTimeout: settings.syncTimeout, logger, metrics, world, place, signal });
+  // Every replica answers, whoever leads: the leader asks.
+  const canary = place && (await listenForCanary(running));
+  const { syncTimeout, reportsAudience } = settings;
+  const shared = { logger, metrics, world, signal };
+  return start({ connection, syncTimeout, place, canary, reportsAudience, ...shared });
+}
+
+async function listenForCanary({ settings, logger, signal }: Running): Promise<CanarySettings | undefined> {
+  const { host, canaryPort, canaryEvery } = settings;
+  if (canaryEvery === 0) return undefined;
+  const identity = randomBytes(16).toString('hex');
+  const server = canaryServer(identity);
+  const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
+  const port = await listen(server, host, canaryPort, '--canary-port', onError);
+  signal.addEventListener('abort', () => server.close(), { once: true });
+  return { port, identity, every: canaryEvery };
 }
 
 async function startPolicies({ settings, logger, metrics, world, signal }: Running): Promise<void> {

@@ -127,6 +127,8 @@ export class WatchSession {
     terminal.note(`Watching ${where}: ${known}. Ctrl-C ends it with a summary.`);
     const missing = settings.service?.filter((name) => !services.some((each) => each.endsWith(`/${name}`)));
     for (const name of missing ?? []) terminal.note(`There is no Service ${name} yet.`);
+    const nobody = settings.selector !== undefined && !this.#watches.some(({ selection }) => selection?.any);
+    if (nobody) terminal.note('No pod has the labels of --selector yet.');
   }
 
   #announceInterruptions(): void {

@@ -5,7 +5,6 @@ import type { WatchSettings } from '../settings/commands.ts';
 import type { KubeEnvironment } from '../settings/kube-environment.ts';
 import { type EndpointScope, namespaceExists, tryScope } from '../sources/kube/endpoint-scope.ts';
 import { EndpointWatch, type EndpointWatchHandlers } from '../sources/kube/endpoint-watch.ts';
-import { Standstill } from '../sources/kube/standstill.ts';
 import { pause } from '../sources/pause.ts';
 import { connectAsKubectl, explained, first, isDenied, nameOf } from './as-kubectl.ts';
 import { LiveTerminal } from './live-terminal.ts';
@@ -42,10 +41,9 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
   await tryAll(scopes, connection);
   const terminal = new LiveTerminal(context, { columns: terminals.errorColumns, quiet: settings.quiet });
   const clock = () => performance.now();
-  const { handlers, denied } = starting(connection, terminal, (at) => awake(at));
+  const { handlers, denied } = starting(connection, terminal);
   const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
-  const awake = distrusting(watches);
   const session = new WatchSession(watches, {
     settings,
     terminal,
@@ -55,10 +53,7 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
     where: `${settings.namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`,
   });
   // Keeps the process alive, too: what a list-watch waits for does not.
-  const looking = setInterval(() => {
-    awake(clock());
-    session.look();
-  }, LOOK_MS);
+  const looking = setInterval(() => session.look(), LOOK_MS);
   try {
     const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
     await Promise.race([stop, denied, longEnough]);
@@ -69,10 +64,15 @@ export async function watch(settings: WatchSettings, context: WatchContext): Pro
   }
 }
 
-function scopesOf({ namespace, service: services, source }: WatchSettings): readonly EndpointScope[] {
+function scopesOf({
+  namespace,
+  service: services,
+  source,
+  selector,
+}: WatchSettings): readonly EndpointScope[] {
   const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
   const sources = LAG_STAGES.filter((stage) => source.includes(stage));
-  return namespaces.map((each) => ({ namespace: each, services, sources }));
+  return namespaces.map((each) => ({ namespace: each, services, sources, selector }));
 }
 
 /** Whoever watches the wrong thing would see nothing for ever. */
@@ -99,12 +99,10 @@ async function tryAll(scopes: readonly EndpointScope[], connection: KubeConnecti
 function starting(
   connection: KubeConnection,
   terminal: LiveTerminal,
-  onArrival: EndpointWatchHandlers['onArrival'],
 ): { readonly handlers: EndpointWatchHandlers; readonly denied: Promise<never> } {
   const denied = Promise.withResolvers<never>();
   const told = new Set<string>();
   const handlers: EndpointWatchHandlers = {
-    onArrival,
     onStartFailure: (stream, failure) => {
       if (isDenied(failure.reason)) denied.reject(explained(failure, connection));
       const text = `${stream}: ${failure.reason}: ${failure.message}`;
@@ -118,16 +116,6 @@ function starting(
 
 /** Often enough that lines seem to come at once. */
 const LOOK_MS = 50;
-
-/** @returns what is to be told every instant at which this process was awake, an event's before the event */
-function distrusting(watches: readonly EndpointWatch[]): (now: number) => void {
-  const standstill = new Standstill();
-  return (now) => {
-    const changed = standstill.look(now);
-    if (changed === 'recovered') for (const each of watches) each.trust(now);
-    else if (changed !== undefined) for (const each of watches) each.distrust(changed.since);
-  };
-}
 
 /** Resolves at Ctrl-C or SIGTERM; a second Ctrl-C then ends the process as usual. */
 function untilStopped(): Promise<void> {

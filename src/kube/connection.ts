@@ -15,6 +15,8 @@ export interface KubeConnection {
   readonly serverName?: string | undefined;
   /** The server's certificate is not verified. Only ever because somebody said so. */
   readonly insecure?: boolean | undefined;
+  /** Whether lists are asked for compressed: it costs both sides processor time, and is worth it where the way is slow. */
+  readonly compressed?: boolean | undefined;
   /** What people know it by, where it has a name: a kubeconfig's context. */
   readonly name?: string | undefined;
   /** The namespace that the credentials are at home in, where they say. */

@@ -1,4 +1,4 @@
-import { isRecord } from '../core/schema/shape.ts';
+import { isRecord, jsonIn } from '../core/schema/shape.ts';
 
 /** Why a list or a watch came to an end and is begun again. The metric's label. */
 export const RESTARTS = {
@@ -11,6 +11,7 @@ export const RESTARTS = {
   Unauthorized: 'The credentials were not accepted (401); they are read again.',
   Forbidden: 'The credentials do not allow it (403).',
   ServerError: 'The server failed (5xx).',
+  NotServed: 'The server does not serve that kind (404).',
   Refused: 'The server did not accept the request (another 4xx).',
   ErrorEvent: 'The watch brought an error other than the above.',
   Malformed: 'What came is not what a list or a watch is made of.',
@@ -19,18 +20,22 @@ export const RESTARTS = {
 
 export type RestartReason = keyof typeof RESTARTS;
 
-/** Why a list or a watch could not go on. */
-export class WatchFailure extends Error {
-  override readonly name = 'WatchFailure';
-  readonly reason: RestartReason;
+/** What was asked of the API server failed, for one of some reasons. */
+export abstract class KubeFailure<Reason extends string> extends Error {
+  readonly reason: Reason;
   /** Milliseconds that the server asked for. */
   readonly retryAfterMs: number | undefined;
 
-  constructor(reason: RestartReason, message: string, retryAfterMs?: number) {
+  constructor(reason: Reason, message: string, retryAfterMs?: number) {
     super(message);
     this.reason = reason;
     this.retryAfterMs = retryAfterMs;
   }
+}
+
+/** Why a list or a watch could not go on. */
+export class WatchFailure extends KubeFailure<RestartReason> {
+  override readonly name = 'WatchFailure';
 }
 
 export function asFailure(thrown: unknown): WatchFailure {
@@ -47,7 +52,7 @@ export function asFailure(thrown: unknown): WatchFailure {
  * @param retryAfter the header, in seconds
  */
 export function failureOfStatus(status: number, body: string, retryAfter: string | undefined): WatchFailure {
-  const said = parsed(body);
+  const said = jsonIn(body);
   const message = isRecord(said) && typeof said.message === 'string' ? said.message : body.slice(0, 300);
   const seconds = retryAfter === undefined ? Number.NaN : Number(retryAfter);
   const retryAfterMs = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : undefined;
@@ -71,15 +76,9 @@ function reasonOf(status: number, otherwise: RestartReason): RestartReason {
   if (status === 429) return 'Throttled';
   if (status === 401) return 'Unauthorized';
   if (status === 403) return 'Forbidden';
+  // In an event it would be about one object.
+  if (status === 404 && otherwise === 'Refused') return 'NotServed';
   // An event's 5xx concerns the watch and not the server: a second one in a row is a reason to list anew.
   if (status >= 500 && otherwise === 'Refused') return 'ServerError';
   return otherwise;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

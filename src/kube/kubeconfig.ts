@@ -60,6 +60,8 @@ export async function readKubeconfig(
     server,
     serverName: cluster.value['tls-server-name'],
     insecure,
+    // Of the machines that people sit at, many are far from their clusters.
+    compressed: !isLoopback(server.hostname),
     namespace,
     name: `context "${selected.name}" of ${selected.file}`,
     credentials: () => (plugin === undefined ? source.read() : source.readWith(plugin)),

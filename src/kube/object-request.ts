@@ -1,8 +1,8 @@
 import type http from 'node:http';
-import { isRecord, isString } from '../core/schema/shape.ts';
+import { isRecord, isString, jsonIn } from '../core/schema/shape.ts';
 import type { KubeConnection } from './connection.ts';
-import { failureOfStatus, WatchFailure } from './failure.ts';
-import { exchange, readText } from './request.ts';
+import { failureOfStatus, KubeFailure, WatchFailure } from './failure.ts';
+import { exchange, LONGEST_REFUSAL, readText } from './request.ts';
 
 /** An object as the API server sends it. What is not read here is carried along when it is written back. */
 export interface ApiObject {
@@ -39,21 +39,12 @@ export const OBJECT_FAILURES = {
 
 export type ObjectFailureReason = keyof typeof OBJECT_FAILURES;
 
-export class ObjectFailure extends Error {
+export class ObjectFailure extends KubeFailure<ObjectFailureReason> {
   override readonly name = 'ObjectFailure';
-  readonly reason: ObjectFailureReason;
-  /** Milliseconds that the server asked for. */
-  readonly retryAfterMs: number | undefined;
-
-  constructor(reason: ObjectFailureReason, message: string, retryAfterMs?: number) {
-    super(message);
-    this.reason = reason;
-    this.retryAfterMs = retryAfterMs;
-  }
 }
 
 export interface ObjectRequest {
-  /** `PATCH` is a JSON merge patch (RFC 7386). */
+  /** `PATCH` with an array is a JSON patch (RFC 6902), else a JSON merge patch (RFC 7386). */
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH';
   /** Such as `/api/v1/namespaces/linger/configmaps/linger-planned`. */
   readonly path: string;
@@ -67,9 +58,6 @@ export interface ObjectRequest {
 /** etcd takes 1.5 MiB, of which a ConfigMap has 1; base64 makes it a third more, and then there are managedFields. */
 const LONGEST_OBJECT = 4 * 1024 * 1024;
 
-/** The message of a Status is a line; a proxy's error page may be anything. */
-const LONGEST_REFUSAL = 64 * 1024;
-
 /**
  * Reads or writes one object.
  * @returns the object as it is stored now
@@ -77,7 +65,7 @@ const LONGEST_REFUSAL = 64 * 1024;
  */
 export async function requestObject(connection: KubeConnection, request: ObjectRequest): Promise<ApiObject> {
   const { method, path, object, agent, withinMs } = request;
-  const contentType = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
+  const contentType = contentTypeOf(method, object);
   const body = object === undefined ? {} : { body: { contentType, text: JSON.stringify(object) } };
   // Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.
   const giving = new AbortController();
@@ -98,6 +86,11 @@ export async function requestObject(connection: KubeConnection, request: ObjectR
   }
 }
 
+function contentTypeOf(method: ObjectRequest['method'], object: unknown): string {
+  if (method !== 'PATCH') return 'application/json';
+  return Array.isArray(object) ? 'application/json-patch+json' : 'application/merge-patch+json';
+}
+
 async function objectIn(
   response: http.IncomingMessage,
   signal: AbortSignal,
@@ -109,7 +102,7 @@ async function objectIn(
     if (well || signal.aborted) throw error;
     return '';
   });
-  const said = parsed(text);
+  const said = jsonIn(text);
   if (!well) throw refusalOf(statusCode, text, said, headers['retry-after']);
   const metadata = isRecord(said) ? said.metadata : undefined;
   if (isRecord(metadata) && isString(metadata.name) && isString(metadata.resourceVersion)) {
@@ -145,12 +138,4 @@ function asObjectFailure(thrown: unknown, late: string | undefined): ObjectFailu
 
 function isObjectReason(reason: string): reason is ObjectFailureReason {
   return Object.hasOwn(OBJECT_FAILURES, reason);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

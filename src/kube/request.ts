@@ -1,5 +1,7 @@
 import http from 'node:http';
 import https from 'node:https';
+import { pipeline, type Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
 import type { Credentials, KubeConnection } from './connection.ts';
 import { failureOfStatus, WatchFailure } from './failure.ts';
 
@@ -10,6 +12,8 @@ export interface KubeRequest {
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string };
   readonly accept?: string;
+  /** Whether the answer may come compressed. Default: false. */
+  readonly compressed?: boolean | undefined;
   readonly agent: http.Agent;
   readonly signal: AbortSignal;
   /** How long the answer may take to begin. Milliseconds. */
@@ -17,7 +21,7 @@ export interface KubeRequest {
 }
 
 /** The message of a Status is a line; a proxy's error page may be anything. */
-const MOST_OF_A_REFUSAL = 64 * 1024;
+export const LONGEST_REFUSAL = 64 * 1024;
 
 /** When the other side has vanished without a FIN, the kernel notices 10 s (10 probes) after this long an idleness. */
 const KEEP_ALIVE_MS = 30_000;
@@ -25,9 +29,10 @@ const KEEP_ALIVE_MS = 30_000;
 /**
  * Connections of its own for whoever asks, closed with `destroy()`. HTTP/1.1, as node:https speaks nothing else: over
  * it a new connection is the only way to get to another API server, since GOAWAY exists in HTTP/2 only.
+ * @param most how many at a time
  */
-export function newAgent({ server }: KubeConnection): http.Agent {
-  const options = { keepAlive: true, maxSockets: 1 };
+export function newAgent({ server }: KubeConnection, most = 1): http.Agent {
+  const options = { keepAlive: true, maxSockets: most };
   return server.protocol === 'http:' ? new http.Agent(options) : new https.Agent(options);
 }
 
@@ -39,7 +44,7 @@ export async function ask(connection: KubeConnection, request: KubeRequest): Pro
   const response = await exchange(connection, request);
   const { statusCode = 0, headers } = response;
   if (statusCode === 200) return response;
-  const body = await readText(response, MOST_OF_A_REFUSAL, request.answerMs).catch(() => '');
+  const body = await readText(response, LONGEST_REFUSAL, request.answerMs).catch(() => '');
   request.signal.throwIfAborted();
   throw failureOfStatus(statusCode, body, headers['retry-after']);
 }
@@ -80,7 +85,7 @@ export async function readText(
 }
 
 /**
- * An answer as it arrives.
+ * An answer as it arrives, uncompressed.
  * @param stallMs how long it may pause
  * @param onChunk what it throws ends the answer, and is thrown
  * @throws WatchFailure `Cut` when it ends early
@@ -96,7 +101,8 @@ export async function readChunks(
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const cut = (why: string) =>
     reject(new WatchFailure('Cut', `the answer broke off after ${bytes} bytes: ${why}`));
-  response.on('data', (chunk: Buffer) => {
+  const body = uncompressed(response);
+  body.on('data', (chunk: Buffer) => {
     timer.refresh();
     bytes += chunk.length;
     try {
@@ -106,14 +112,25 @@ export async function readChunks(
       response.destroy();
     }
   });
-  response.on('end', resolve);
-  response.on('error', (error) => cut(messageOf(error)));
-  response.on('close', () => cut('the connection was closed'));
+  body.on('end', resolve);
+  body.on('error', (error) => cut(messageOf(error)));
+  body.on('close', () => cut('the connection was closed'));
   try {
     await promise;
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Larger than zlib's own 16 KiB: an item of a list is looked for in each chunk. */
+const UNCOMPRESSED_CHUNK = 64 * 1024;
+
+function uncompressed(response: http.IncomingMessage): Readable {
+  if (response.headers['content-encoding'] !== 'gzip') return response;
+  const gunzip = createGunzip({ chunkSize: UNCOMPRESSED_CHUNK });
+  // What goes wrong with either is an error of both.
+  pipeline(response, gunzip, () => undefined);
+  return gunzip;
 }
 
 async function readCredentials(connection: KubeConnection): Promise<Credentials> {
@@ -127,14 +144,24 @@ async function readCredentials(connection: KubeConnection): Promise<Credentials>
 function answerTo(
   connection: KubeConnection,
   credentials: Credentials,
-  { method = 'GET', path, body, accept = 'application/json', agent, signal, answerMs }: KubeRequest,
+  {
+    method = 'GET',
+    path,
+    body,
+    accept = 'application/json',
+    compressed,
+    agent,
+    signal,
+    answerMs,
+  }: KubeRequest,
 ): Promise<http.IncomingMessage> {
   const { server } = connection;
   const { token } = credentials;
   const prefix = server.pathname.replace(/\/$/, '');
   const authorization = token === undefined ? {} : { authorization: `Bearer ${token}` };
   const content = body === undefined ? {} : { 'content-type': body.contentType };
-  const headers = { accept, ...authorization, ...content, 'user-agent': 'linger' };
+  const encoding = compressed === true ? { 'accept-encoding': 'gzip' } : {};
+  const headers = { accept, ...encoding, ...authorization, ...content, 'user-agent': 'linger' };
   const options = { method, agent, signal, headers };
   const target = new URL(prefix + path, server);
   return new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-import { isRecord, isString } from '../core/schema/shape.ts';
+import { isRecord, isString, jsonIn } from '../core/schema/shape.ts';
 import type { KubeConnection } from './connection.ts';
 import { WatchFailure } from './failure.ts';
 import { ask, newAgent, readText } from './request.ts';
@@ -22,12 +22,7 @@ export async function kubeVersion(connection: KubeConnection, signal: AbortSigna
 }
 
 function gitVersionOf(text: string): string {
-  let version: unknown;
-  try {
-    version = JSON.parse(text);
-  } catch {
-    version = undefined;
-  }
+  const version = jsonIn(text);
   if (isRecord(version) && isString(version.gitVersion)) return version.gitVersion;
   throw new WatchFailure('Malformed', `expected a version, got ${text.slice(0, 100)}`);
 }

@@ -1,12 +1,14 @@
 import type { DiscardCounts } from '../core/lag/discards.ts';
-import { type LagSource, NONE_YET } from '../core/lag/distribution.ts';
+import type { LagSource } from '../core/lag/distribution.ts';
 import type { MeasuredLag } from '../core/lag/estimate.ts';
 import { LagEstimator } from '../core/lag/estimator.ts';
 import type { ClusterEvent } from '../core/lag/events.ts';
 import { NOTHING_PLANNED, nextPlanned, type PlannedTable } from '../core/lag/planned.ts';
-import { plannedLags } from '../core/lag/published.ts';
+import { NONE_YET, plannedLags } from '../core/lag/planned-lags.ts';
 import { LagRecorder } from '../core/lag/recorder.ts';
-import type { LagSample } from '../core/lag/sample.ts';
+import type { RemovalSample } from '../core/lag/sample.ts';
+import { isRecord } from '../core/schema/shape.ts';
+import { ConsumerMeasurement } from './consumers.ts';
 import { type WaitingByStage, type WaitingService, waitingByService, waitingByStage } from './unresolved.ts';
 
 export interface MeasurementClocks {
@@ -24,7 +26,7 @@ export class Measurement {
   readonly #clocks: MeasurementClocks;
   readonly #recorder = new LagRecorder();
   readonly #estimator = new LagEstimator();
-  readonly #listeners = new Set<(sample: LagSample) => void>();
+  readonly #listeners = new Set<(sample: RemovalSample) => void>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
   /** The table that the latest step led to, while nothing has been measured since. */
@@ -33,8 +35,12 @@ export class Measurement {
   #servicesInDoubt = true;
   #inDoubt = 0;
 
+  /** What is measured of consumers, by the replica that leads. */
+  readonly consumers: ConsumerMeasurement;
+
   constructor(clocks: MeasurementClocks) {
     this.#clocks = clocks;
+    this.consumers = new ConsumerMeasurement(clocks.epochSeconds);
   }
 
   /** Takes in what a watch has told, and tells the listeners of the samples that it made. */
@@ -55,7 +61,7 @@ export class Measurement {
   }
 
   /** @returns what to call to hear no more */
-  onSample(listener: (sample: LagSample) => void): () => void {
+  onSample(listener: (sample: RemovalSample) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
@@ -70,7 +76,9 @@ export class Measurement {
 
   /** The lag of the last minutes with what is unresolved, of a namespace or (undefined) of the cluster. */
   now(namespace?: string): MeasuredLag | undefined {
-    return this.#estimator.now(namespace, this.#clocks.clock(), this.#recorder.unresolved());
+    const { clock, epochSeconds } = this.#clocks;
+    const now = { instant: clock(), epochSeconds: epochSeconds() };
+    return this.#estimator.now(namespace, now, this.#recorder.unresolved());
   }
 
   /** The week's lag before smoothing, by stage. Takes some milliseconds. */
@@ -93,8 +101,11 @@ export class Measurement {
    * large cluster; where no sample has come since the step to that very table, it is the table itself, at once.
    */
   next(table: PlannedTable, epochSeconds: number): PlannedTable {
-    if (this.#upToDate !== table) {
-      this.#upToDate = nextPlanned(table, this.#estimator.candidates(epochSeconds), epochSeconds);
+    const consumersChanged = this.consumers.takeChanged();
+    if (this.#upToDate !== table || consumersChanged) {
+      const measured = this.#estimator.candidates(epochSeconds);
+      const candidates = { ...measured, consumers: this.consumers.candidates(epochSeconds) };
+      this.#upToDate = nextPlanned(table, candidates, epochSeconds);
     }
     return this.#upToDate;
   }
@@ -112,15 +123,27 @@ export class Measurement {
     this.#lags = plannedLags(table);
   }
 
-  /** The histories as JSON text of at most so many characters; see the estimator. Blocks for up to 0.2 s. */
-  snapshot(characters: number, epochSeconds: number): string {
-    return this.#estimator.snapshotWithin(characters, epochSeconds);
+  /** The histories as they are now, as JSON text of at most so many characters, written step by step; see the estimator. */
+  snapshot(characters: number, epochSeconds: number): Generator<undefined, string> {
+    return this.#estimator.snapshotWithin(characters, epochSeconds, {
+      consumers: this.consumers.snapshot(epochSeconds),
+    });
   }
 
   /** Takes in an earlier life's histories. @returns false, and nothing is changed, for what is no snapshot */
   restore(json: unknown, epochSeconds: number): boolean {
     this.#upToDate = undefined;
-    return this.#estimator.restore(json, epochSeconds);
+    if (!this.#estimator.restore(json, epochSeconds)) return false;
+    this.restoreConsumers(json);
+    return true;
+  }
+
+  /**
+   * Takes in what an earlier leader has measured of consumers, instead of what is here: only leaders measure them.
+   * Without any in it, nothing is changed.
+   */
+  restoreConsumers(json: unknown): void {
+    if (isRecord(json)) this.consumers.restore(json.consumers);
   }
 
   /** How many removals gave no sample, by reason. */

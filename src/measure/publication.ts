@@ -2,13 +2,18 @@ import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { asError } from '../core/catalog/errors.ts';
 import { GROUP } from '../core/catalog/vocabulary.ts';
+import { type ToldConsumers, toldFromJson, toldToText } from '../core/consumers/told.ts';
 import type { PlannedTable } from '../core/lag/planned.ts';
 import { plannedFromJson } from '../core/lag/published.ts';
 import { SLICE_SECONDS, SLICES } from '../core/lag/slices.ts';
-import { isRecord, isString, isStringMap } from '../core/schema/shape.ts';
+import { isRecord, isString, isStringMap, jsonIn } from '../core/schema/shape.ts';
 
 /** The ConfigMaps that replicas share, in Linger's own namespace. */
-export const PUBLISHED_NAMES = { planned: 'linger-planned', history: 'linger-history' } as const;
+export const PUBLISHED_NAMES = {
+  planned: 'linger-planned',
+  history: 'linger-history',
+  consumers: 'linger-consumers',
+} as const;
 export type PublishedObject = keyof typeof PUBLISHED_NAMES;
 
 /** The planned lags, as `plannedToText` writes them without what is pending. */
@@ -19,6 +24,9 @@ export const HISTORY_KEY = 'history.json.gz';
 
 /** The planned lags with what is pending, for the next leader; in gzip. */
 export const PENDING_KEY = 'planned.json.gz';
+
+/** What the leader tells of consumers, for people: as `toldToText` writes it. */
+export const CONSUMERS_KEY = 'consumers.json';
 
 /** Raised when a version that knows only the lower one could not read, or would damage, what is written. */
 const FORMAT = 1;
@@ -93,9 +101,10 @@ export function untouchable(object: unknown): 'Newer' | 'Foreign' | undefined {
     return Number(format) > FORMAT ? 'Newer' : undefined;
   }
   // Without a mark it may have been put back by hand from a backup; the contents still say their version.
-  const ours = [PLANNED_KEY, HISTORY_KEY, PENDING_KEY];
+  const ours = [PLANNED_KEY, HISTORY_KEY, PENDING_KEY, CONSUMERS_KEY];
   if (!Object.keys({ ...data, ...binaryData }).every((key) => ours.includes(key))) return 'Foreign';
-  return isNewer(parsed(data[PLANNED_KEY])) ? 'Newer' : undefined;
+  const planned = data[PLANNED_KEY];
+  return planned !== undefined && isNewer(jsonIn(planned)) ? 'Newer' : undefined;
 }
 
 export function stampOf(object: unknown): Stamp {
@@ -120,14 +129,22 @@ export function stampAnnotations({ writer, term, writtenAt }: Stamp): Readonly<R
 
 /** Reads the ConfigMap of the planned lags. However old they are: without newer ones they stay in force. */
 export function readPlanned(object: unknown): Published<PlannedTable> {
+  return readText(object, PLANNED_KEY, plannedFromJson);
+}
+
+/** Reads the ConfigMap of what is told of consumers. */
+export function readConsumers(object: unknown): Published<ToldConsumers> {
+  return readText(object, CONSUMERS_KEY, toldFromJson);
+}
+
+/** Reads what stands in a ConfigMap as JSON under one key. @param parse undefined: it is not what Linger writes */
+function readText<T>(object: unknown, key: string, parse: (json: unknown) => T | undefined): Published<T> {
   const left = untouchable(object);
   if (left !== undefined) return refused(left, REFUSALS[left]);
-  const text = partsOf(object).data[PLANNED_KEY];
+  const text = partsOf(object).data[key];
   if (text === undefined) return { outcome: 'empty' };
-  const value = plannedFromJson(parsed(text));
-  return value === undefined
-    ? refused('Corrupt', `${PLANNED_KEY}: ${REFUSALS.Corrupt}`)
-    : read(object, value);
+  const value = parse(jsonIn(text));
+  return value === undefined ? refused('Corrupt', `${key}: ${REFUSALS.Corrupt}`) : read(object, value);
 }
 
 /**
@@ -150,6 +167,10 @@ export async function readHistory(object: unknown, now: number): Promise<Publish
   } catch (error) {
     return refused('Corrupt', `${HISTORY_KEY}: ${asError(error).message}`);
   }
+}
+
+export function consumersContent(told: ToldConsumers): Content {
+  return { data: { [CONSUMERS_KEY]: toldToText(told) } };
 }
 
 /** @param text of `plannedToText` without what is pending */
@@ -192,14 +213,6 @@ function refused(refusal: Refusal, problem: string): Published<never> {
 
 function isNewer(json: unknown): boolean {
   return isRecord(json) && typeof json.v === 'number' && json.v > FORMAT;
-}
-
-function parsed(text: string | undefined): unknown {
-  try {
-    return text === undefined ? undefined : JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function partsOf(object: unknown) {

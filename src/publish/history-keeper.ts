@@ -1,5 +1,6 @@
 import type { PlannedTable } from '../core/lag/planned.ts';
 import { plannedToText } from '../core/lag/published.ts';
+import { inPieces } from '../measure/pieces.ts';
 import {
   bytesOf,
   historyContent,
@@ -16,15 +17,19 @@ import type { PublishStatus } from './status.ts';
 
 /** The histories that a replica measures. */
 export interface MeasuredHistories {
-  /** As JSON text of at most so many characters. May block for 0.2 s. */
-  snapshot(characters: number, epochSeconds: number): string;
+  /** As they are now, as JSON text of at most so many characters, written step by step. */
+  snapshot(characters: number, epochSeconds: number): Generator<undefined, string>;
   /** Takes in a snapshot. @returns false, and nothing is changed, for what is none */
   restore(json: unknown, epochSeconds: number): boolean;
+  /** Takes in what only leaders measure, instead of what is here; nothing is changed for what is no snapshot. */
+  restoreConsumers(json: unknown): void;
 }
 
 export interface HistoryKeeperOptions {
   readonly configMaps: PublishedConfigMaps;
   readonly measurement: MeasuredHistories;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
   readonly epochSeconds: () => number;
   readonly status: PublishStatus;
   readonly reporting: Reporting;
@@ -61,7 +66,7 @@ export class HistoryKeeper {
    * @throws ObjectFailure
    */
   async look(signal: AbortSignal): Promise<PlannedTable | undefined> {
-    const { configMaps, epochSeconds, reporting } = this.#options;
+    const { configMaps, measurement, epochSeconds, reporting } = this.#options;
     const present = await configMaps.read('history', signal);
     reporting.succeeded('history');
     const read = await readHistory(present, epochSeconds());
@@ -74,12 +79,16 @@ export class HistoryKeeper {
     this.#settled = true;
     if (read.outcome === 'empty') return undefined;
     if (first) this.#restore(read);
-    else reporting.accepted('history');
+    else {
+      measurement.restoreConsumers(read.value.snapshot);
+      reporting.accepted('history');
+    }
     return read.value.planned;
   }
 
   /**
-   * Writes what is measured now. Blocks for some 0.2 s in a large cluster.
+   * Writes what is measured now. In a large cluster that is work of some 0.2 s, which is done in pieces: a leader
+   * answers reviews, too.
    * @throws ObjectFailure
    */
   async write(
@@ -87,11 +96,11 @@ export class HistoryKeeper {
     leadership: Leadership,
     signal: AbortSignal,
   ): Promise<WriteOutcome | 'unsettled'> {
-    const { configMaps, measurement, epochSeconds: clock, reporting, status } = this.#options;
+    const { configMaps, measurement, clock, reporting, status } = this.#options;
     if (!this.#settled) await this.look(signal);
     if (!this.#settled) return 'unsettled';
-    const epochSeconds = clock();
-    const snapshot = measurement.snapshot(this.#characters, epochSeconds);
+    const epochSeconds = this.#options.epochSeconds();
+    const snapshot = await inPieces(measurement.snapshot(this.#characters, epochSeconds), clock);
     const content = await historyContent(snapshot, plannedToText(table, true));
     const outcome = await configMaps.write('history', content, leadership, { epochSeconds, signal });
     reporting.succeeded('history');

@@ -5,8 +5,9 @@ import { sameCurves, shrunkTable, takenOver } from '../core/lag/taken-over.ts';
 import { ObjectFailure } from '../kube/object-request.ts';
 import { type PublishedObject, plannedContent, REFUSALS, readPlanned } from '../measure/publication.ts';
 import type { PublishedConfigMaps, WriteOutcome } from './config-map.ts';
+import type { ConsumerTelling } from './consumer-telling.ts';
 import type { HistoryKeeper } from './history-keeper.ts';
-import type { ElectionClock, Leadership } from './leadership.ts';
+import type { ElectionClock, Lead, Leadership } from './leadership.ts';
 import type { PublishLimits } from './limits.ts';
 import type { Reporting } from './reporting.ts';
 import { Schedule } from './schedule.ts';
@@ -33,6 +34,10 @@ export interface LeaderOptions {
   readonly epochSeconds: () => number;
   /** Whether the API server answers as usual: histories can wait. */
   readonly calm: () => boolean;
+  /** Tells of consumers; undefined: nobody does. */
+  readonly telling: ConsumerTelling | undefined;
+  /** Called once everything that the leader before has left has been taken over. */
+  readonly onTakenOver: (lead: Lead) => void;
 }
 
 /**
@@ -69,11 +74,14 @@ export class LeaderTerm {
   }
 
   start(): void {
-    this.#running = this.#run().catch((error: unknown) => {
-      this.#options.reporting.broke(asError(error));
-      // Begins anew with the next renewal.
-      this.#leadership.end();
-    });
+    const { reporting, telling } = this.#options;
+    this.#running = this.#run()
+      .catch((error: unknown) => {
+        reporting.broke(asError(error));
+        // Begins anew with the next renewal.
+        this.#leadership.end();
+      })
+      .finally(() => telling?.close());
   }
 
   /** What others see, and undefined where that is nothing. If somebody has changed it, it is written again. */
@@ -118,6 +126,7 @@ export class LeaderTerm {
         const published = planned.outcome === 'read' ? planned.value : this.#lastKnown(kept);
         this.#working = takenOver(published, kept, epochSeconds());
         this.#tookOver = true;
+        this.#options.onTakenOver(this.#leadership);
         return true;
       } catch (thrown) {
         if (!signal.aborted) await time.pause(this.#failed(reading, tries, thrown), signal);
@@ -138,6 +147,7 @@ export class LeaderTerm {
     if (now >= this.#nextStep) this.#step(now);
     if (this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#history.due(now) && this.#historyIsNew && calm()) await this.#publishHistory(signal);
+    await this.#options.telling?.tick(signal);
   }
 
   #step(now: number): void {

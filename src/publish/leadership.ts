@@ -10,8 +10,16 @@ export interface ElectionClock {
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
+/** A lead, as those see it who do what only a leader may do. */
+export interface Lead {
+  /** Aborts when it is over. */
+  readonly signal: AbortSignal;
+  /** To be asked right before anything that only a leader may do: a process that was paused learns of its end late. */
+  holds(): boolean;
+}
+
 /** A term as the leader, from its beginning to its end. Over for good once {@link Leadership.signal} has aborted. */
-export class Leadership {
+export class Leadership implements Lead {
   readonly #time: Pick<ElectionClock, 'clock' | 'pause'>;
   readonly #ending = new AbortController();
   #until: number;
@@ -31,7 +39,6 @@ export class Leadership {
     return this.#ending.signal;
   }
 
-  /** To be asked right before anything that only a leader may do: a process that was paused learns of its end late. */
   holds(): boolean {
     return !this.signal.aborted && this.#time.clock() < this.#until;
   }

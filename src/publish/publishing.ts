@@ -6,10 +6,11 @@ import { ObjectFailure } from '../kube/object-request.ts';
 import type { Published } from '../measure/publication.ts';
 import type { Logger } from '../telemetry/logs.ts';
 import { PublishedConfigMaps } from './config-map.ts';
+import { type ConsumersToTell, ConsumerTelling } from './consumer-telling.ts';
 import { campaign, type ElectionEvents } from './election.ts';
 import { HistoryKeeper, type MeasuredHistories } from './history-keeper.ts';
 import { LeaderTerm, type PlannedMeasurement } from './leader-term.ts';
-import type { ElectionClock, Leadership } from './leadership.ts';
+import type { ElectionClock, Lead, Leadership } from './leadership.ts';
 import { ApiLeaseStore } from './lease-store.ts';
 import { PUBLISH_LIMITS, type PublishLimits } from './limits.ts';
 import { Reporting } from './reporting.ts';
@@ -32,6 +33,10 @@ export interface PublishingOptions {
   readonly logger: Logger;
   readonly time: ElectionClock;
   readonly epochSeconds: () => number;
+  /** What to tell of consumers while this replica leads; absent: nothing. */
+  readonly toTell?: ConsumersToTell | undefined;
+  /** Called whenever this replica leads and has taken over from the leader before. */
+  readonly onLeading: (lead: Lead) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
   readonly limits?: PublishLimits;
   /** Aborts when the process is to end: a leader publishes its last words and gives the lease back. */
@@ -88,6 +93,7 @@ class Replica {
     this.#histories = new HistoryKeeper({
       configMaps: this.#configMaps,
       measurement,
+      clock: options.time.clock,
       epochSeconds,
       status: this.#status,
       reporting: this.#reporting,
@@ -132,10 +138,11 @@ class Replica {
   }
 
   #lead(leadership: Leadership): void {
-    const { measurement, logger, time, epochSeconds } = this.#options;
+    const { measurement, logger, time, epochSeconds, onLeading } = this.#options;
     Object.assign(this.#status, { leading: true, holder: this.#identity });
     logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
     this.#term = new LeaderTerm(leadership, {
+      telling: this.#telling(leadership),
       configMaps: this.#configMaps,
       histories: this.#histories,
       measurement,
@@ -145,8 +152,26 @@ class Replica {
       time,
       epochSeconds,
       calm: () => time.clock() - this.#troubleAt >= this.#limits.calmAfterMs,
+      onTakenOver: onLeading,
     });
     this.#term.start();
+  }
+
+  #telling(leadership: Leadership): ConsumerTelling | undefined {
+    const { toTell, connection, time, epochSeconds } = this.#options;
+    return (
+      toTell &&
+      new ConsumerTelling(leadership, {
+        connection,
+        toTell,
+        time,
+        epochSeconds,
+        configMaps: this.#configMaps,
+        status: this.#status,
+        reporting: this.#reporting,
+        limits: this.#limits,
+      })
+    );
   }
 
   #follow(holder: string): void {

@@ -54,5 +54,6 @@ export class Reporting {
 }
 
 function nameOf(target: PublishTarget): string {
-  return target === 'lease' ? 'linger' : PUBLISHED_NAMES[target];
+  if (target === 'lease') return 'linger';
+  return target === 'status' ? 'discoveryconsumers/status' : PUBLISHED_NAMES[target];
 }

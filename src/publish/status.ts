@@ -2,7 +2,7 @@ import type { ObjectFailureReason } from '../kube/object-request.ts';
 import type { PublishedObject, Refusal } from '../measure/publication.ts';
 
 /** What is asked of the API server by publishing. A metric's label. */
-export const PUBLISH_OBJECTS = ['lease', 'planned', 'history'] as const;
+export const PUBLISH_OBJECTS = ['lease', 'planned', 'history', 'consumers', 'status'] as const;
 export type PublishTarget = (typeof PUBLISH_OBJECTS)[number];
 
 /** One of the ConfigMaps, as far as this replica knows. */
@@ -25,7 +25,8 @@ export interface PublishStatus {
   /** The lease's transitions, as last seen. */
   term: number | undefined;
   readonly failures: Record<PublishTarget, Partial<Record<ObjectFailureReason, number>>>;
-  readonly published: Readonly<Record<PublishedObject, PublishedState>>;
+  /** `status`: of DiscoveryConsumers. */
+  readonly published: Readonly<Record<PublishedObject | 'status', PublishedState>>;
 }
 
 export function newStatus(): PublishStatus {
@@ -34,7 +35,7 @@ export function newStatus(): PublishStatus {
     leading: false,
     holder: '',
     term: undefined,
-    failures: { lease: {}, planned: {}, history: {} },
-    published: { planned: nothing(), history: nothing() },
+    failures: { lease: {}, planned: {}, history: {}, consumers: {}, status: {} },
+    published: { planned: nothing(), history: nothing(), consumers: nothing(), status: nothing() },
   };
 }

@@ -35,7 +35,7 @@ export interface Explanation {
   readonly baseGraceSeconds: number | null;
   readonly hook: string | null;
   readonly containers: readonly string[];
-  /** How the wait came about: fixed, initial, measured or storm. */
+  /** How the wait came about: fixed, initial, declared, measured or storm. */
   readonly why: string | null;
   /** What has been measured and what the policy makes of it; null where the wait is fixed or nothing is known. */
   readonly estimate: (WaitEstimate & { readonly text: string }) | null;

@@ -23,6 +23,8 @@ export interface AdmissionOptions {
   readonly auditWarnings: boolean;
   /** Whether the connection of this answer is to be closed. */
   readonly closesConnection: () => boolean;
+  /** Answers what comes to `/v1`; undefined: nothing does. */
+  readonly reports?: RequestListener | undefined;
   readonly metrics: Metrics;
   readonly logger: Logger;
 }
@@ -34,12 +36,15 @@ export interface AdmissionOptions {
 export function admissionApp(options: AdmissionOptions): RequestListener {
   const mutate = (request: IncomingMessage, response: ServerResponse) =>
     answerReview(request, response, options);
+  const { reports } = options;
   const app = expressApp(mutate, options);
   return (request, response) => {
     const { method, url = '' } = request;
     // The API server appends ?timeout=2s.
     const isReview = method === 'POST' && (url === '/mutate' || url.startsWith('/mutate?'));
     if (isReview) mutate(request, response);
+    // These have metrics of their own: reviews are counted by themselves.
+    else if (reports !== undefined && url.startsWith('/v1/')) reports(request, response);
     else app(request, response);
   };
 }

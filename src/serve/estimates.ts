@@ -1,3 +1,4 @@
+import type { ConsumerView, LagView } from '../core/consumers/view.ts';
 import { estimateOf, type MeasuredLag } from '../core/lag/estimate.ts';
 import type { PlannedRow } from '../core/lag/planned.ts';
 import { plannedLag } from '../core/lag/published.ts';
@@ -19,6 +20,8 @@ export interface ShownWatch {
 
 export interface EstimatesSource {
   readonly measurement: Measurement;
+  /** As far as this replica measures them: where it leads. */
+  readonly consumers: readonly ConsumerView[];
   readonly watches: Readonly<Record<string, ShownWatch>>;
   readonly synced: boolean;
   readonly defaultWait: WaitChoice;
@@ -36,14 +39,15 @@ const PERCENTILES = [50, 90, 99] as const;
  * not been withdrawn yet, and whether the watches are well. Seconds throughout; null where nothing is known.
  */
 export function estimatesPage(source: EstimatesSource): unknown {
-  const { measurement, synced, watches, clock } = source;
+  const { measurement, consumers, synced, watches, clock } = source;
   const { table } = measurement;
   return {
     synced,
     defaultWait: shownWait(source.defaultWait),
     planned: {
       cluster: table.cluster === undefined ? null : shownRow(table.cluster),
-      namespaces: Object.fromEntries([...table.namespaces].map(([name, row]) => [name, shownRow(row)])),
+      namespaces: shownRows(table.namespaces),
+      consumers: shownRows(table.consumers),
     },
     now: shownLag(measurement.now()),
     week: shownLag(measurement.week()),
@@ -52,6 +56,7 @@ export function estimatesPage(source: EstimatesSource): unknown {
       oldest: measurement.unresolvedServices(SERVICES_SHOWN).map(shownWaiting),
     },
     discarded: measurement.discarded,
+    consumers: Object.fromEntries(consumers.map((view) => [view.name, shownConsumer(view)])),
     watches: Object.fromEntries(
       Object.entries(watches).map(([resource, watch]) => [resource, shownWatch(watch, clock())]),
     ),
@@ -60,6 +65,35 @@ export function estimatesPage(source: EstimatesSource): unknown {
 
 function shownWait({ seconds, why, origin, lag }: WaitChoice): unknown {
   return { seconds, why, origin, coverage: lag?.coverage(seconds) ?? null };
+}
+
+function shownRows(rows: ReadonlyMap<string, PlannedRow>): unknown {
+  return Object.fromEntries([...rows].map(([name, row]) => [name, shownRow(row)]));
+}
+
+function shownConsumer({
+  measure,
+  removals,
+  additions,
+  lastSample,
+  instances,
+  condition,
+  limits,
+}: ConsumerView) {
+  const { status, reason, message, since } = condition;
+  return {
+    measure,
+    removals: shownTiming(removals),
+    additions: shownTiming(additions),
+    lastSample: lastSample === null ? null : new Date(lastSample * 1000).toISOString(),
+    instances,
+    measured: { status, reason, message, since: new Date(since * 1000).toISOString() },
+    limits,
+  };
+}
+
+function shownTiming(lag: LagView | null): unknown {
+  return lag === null ? null : { samples: lag.samples, p50: rounded(lag.p50), p99: rounded(lag.p99) };
 }
 
 function shownRow(row: PlannedRow): unknown {

@@ -1,16 +1,13 @@
 import { Command, CommanderError, Option } from 'commander';
 import {
-  CERTS_FLAGS,
   type CertsSettings,
-  DIAGNOSE_FLAGS,
+  COMMAND_FLAGS,
+  type CommandName,
+  type ConsumersSettings,
   type DiagnoseSettings,
-  EXPLAIN_FLAGS,
   type ExplainSettings,
-  INJECT_FLAGS,
   type InjectSettings,
-  SERVE_FLAGS,
   type ServeSettings,
-  WATCH_FLAGS,
   type WatchSettings,
 } from './commands.ts';
 import { type Flags, flagName, resolve, type Values, variableName } from './flag.ts';
@@ -30,6 +27,7 @@ export type Invocation =
       readonly colour: boolean;
     }
   | { readonly command: 'diagnose'; readonly settings: DiagnoseSettings; readonly kube: KubeEnvironment }
+  | { readonly command: 'consumers'; readonly settings: ConsumersSettings; readonly kube: KubeEnvironment }
   /** Help or the version was printed, or the usage was wrong and that was said. */
   | { readonly command: 'none'; readonly exitCode: number };
 
@@ -57,64 +55,51 @@ export function readCommandLine(
     .exitOverride()
     .showHelpAfterError('(--help tells more)');
 
-  const add = <F extends Flags>(name: string, about: string, flags: F, fromEnvironment: Environment) => {
+  const add = <C extends CommandName>(name: C, about: string, fromEnvironment = NOTHING) => {
     const command = program.command(name).description(about);
+    const flags = COMMAND_FLAGS[name];
     for (const [key, flag] of Object.entries(flags))
       command.addOption(optionOf(key, flag, fromEnvironment !== NOTHING));
-    const settings = (written: Written): Values<F> => resolve(flags, asText(written), fromEnvironment);
+    const settings = (written: Written): Values<(typeof COMMAND_FLAGS)[C]> =>
+      resolve(flags, asText(written), fromEnvironment);
     return { command, settings };
   };
 
-  const serve = add('serve', 'Serve the admission webhook.', SERVE_FLAGS, environment);
+  const serve = add('serve', 'Serve the admission webhook.', environment);
   serve.command.action((written: Written) => {
     const kube = kubeEnvironment(environment);
     invocation = { command: 'serve', settings: serve.settings(written), kube };
   });
-  const inject = add(
-    'inject',
-    'Put hooks and grace into manifests: manifests in, manifests out.',
-    INJECT_FLAGS,
-    NOTHING,
-  );
+  const inject = add('inject', 'Put hooks and grace into manifests: manifests in, manifests out.');
   inject.command.argument('[files...]', 'manifests; - is standard input', ['-']);
   inject.command.action((files: string[], written: Written) => {
     invocation = { command: 'inject', settings: { ...inject.settings(written), files } };
   });
-  const explain = add(
-    'explain',
-    'Say what would be done with the pods of manifests, and why.',
-    EXPLAIN_FLAGS,
-    NOTHING,
-  );
+  const explain = add('explain', 'Say what would be done with the pods of manifests, and why.');
   explain.command.argument('[files...]', 'manifests; - is standard input', ['-']);
   explain.command.action((files: string[], written: Written) => {
     const kube = kubeEnvironment(environment);
     invocation = { command: 'explain', settings: { ...explain.settings(written), files }, kube };
   });
-  const certs = add(
-    'certs',
-    'Make a CA and a serving certificate; prints the caBundle.',
-    CERTS_FLAGS,
-    NOTHING,
-  );
+  const certs = add('certs', 'Make a CA and a serving certificate; prints the caBundle.');
   certs.command.action((written: Written) => {
     invocation = { command: 'certs', settings: certs.settings(written) };
   });
-  const watch = add('watch', 'Print endpoint changes as they happen, with their lag.', WATCH_FLAGS, NOTHING);
+  const watch = add('watch', 'Print endpoint changes as they happen, with their lag.');
   watch.command.action((written: Written) => {
     const colour = !environment.NO_COLOR;
     const kube = kubeEnvironment(environment);
     invocation = { command: 'watch', settings: watch.settings(written), kube, colour };
   });
-  const diagnose = add(
-    'diagnose',
-    'Say why endpoints are withdrawn late, and which flags to set.',
-    DIAGNOSE_FLAGS,
-    NOTHING,
-  );
+  const diagnose = add('diagnose', 'Say why endpoints are withdrawn late, and which flags to set.');
   diagnose.command.action((written: Written) => {
     const kube = kubeEnvironment(environment);
     invocation = { command: 'diagnose', settings: diagnose.settings(written), kube };
+  });
+  const consumers = add('consumers', 'Print what Linger has measured of each consumer, and what is wrong.');
+  consumers.command.action((written: Written) => {
+    const kube = kubeEnvironment(environment);
+    invocation = { command: 'consumers', settings: consumers.settings(written), kube };
   });
 
   try {

@@ -3,7 +3,18 @@ import { LAG_STAGES } from '../core/lag/sample.ts';
 import { MODES } from '../core/schema/choices.ts';
 import { LOG_LEVELS } from '../telemetry/logs.ts';
 import { abbreviated, flag, optional, type Values } from './flag.ts';
-import { addressOrFiles, list, oneOf, port, probability, seconds, someOf, text, toggle } from './readers.ts';
+import {
+  addressOrFiles,
+  labelQuery,
+  list,
+  oneOf,
+  port,
+  probability,
+  seconds,
+  someOf,
+  text,
+  toggle,
+} from './readers.ts';
 
 const policies = optional(
   text('<path>'),
@@ -70,6 +81,21 @@ export const SERVE_FLAGS = {
     'namespace of Linger itself, where replicas share what they measure; in a pod, that of its ServiceAccount',
   ),
   identity: optional(text('<name>'), 'name of this replica, such as its pod; without it, the host name'),
+  canaryPort: flag(
+    port,
+    '8081',
+    'port on which replicas say who they are to the canary (HTTP); the same for all',
+  ),
+  canaryEvery: flag(
+    seconds,
+    '60s',
+    'how often the leader takes a replica out of the Service linger-canary and back, to time who follows; 0: never',
+  ),
+  reportsAudience: flag(
+    text('<audience>'),
+    'linger.dev/reports',
+    'audience of the tokens with which instances of consumers report',
+  ),
 } as const;
 export type ServeSettings = Values<typeof SERVE_FLAGS>;
 
@@ -132,6 +158,10 @@ export const WATCH_FLAGS = {
   namespace: abbreviated('n', optional(list('<name...>'), 'namespaces to watch; without it, all')),
   service: optional(list('<name...>'), 'Services to watch; without it, all'),
   pod: optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
+  selector: abbreviated(
+    'l',
+    optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them'),
+  ),
   source: flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
   change: flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
   minLag: optional(seconds, 'print only changes with a lag of at least this'),
@@ -142,6 +172,17 @@ export const WATCH_FLAGS = {
   quiet: flag(toggle, 'false', 'print changes only: no notes and no summary'),
 } as const;
 export type WatchSettings = Values<typeof WATCH_FLAGS>;
+
+export const CONSUMERS_FLAGS = {
+  ...CLUSTER_FLAGS,
+  lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
+  output: flag(oneOf(OUTPUT_FORMATS), 'table', 'how to print the consumers'),
+  failOn: optional(
+    list('<reason,...>'),
+    'exit 3 when a condition has one of these reasons; "any" stands for every one by which the lag cannot be relied on',
+  ),
+} as const;
+export type ConsumersSettings = Values<typeof CONSUMERS_FLAGS>;
 
 /** `watch`: removals that happen meanwhile; `off`: none. */
 export const LAG_CHOICES = ['watch', 'off'] as const;
@@ -173,3 +214,15 @@ export const DIAGNOSE_FLAGS = {
   ),
 } as const;
 export type DiagnoseSettings = Values<typeof DIAGNOSE_FLAGS>;
+
+/** By command. */
+export const COMMAND_FLAGS = {
+  serve: SERVE_FLAGS,
+  inject: INJECT_FLAGS,
+  explain: EXPLAIN_FLAGS,
+  certs: CERTS_FLAGS,
+  watch: WATCH_FLAGS,
+  diagnose: DIAGNOSE_FLAGS,
+  consumers: CONSUMERS_FLAGS,
+} as const;
+export type CommandName = keyof typeof COMMAND_FLAGS;

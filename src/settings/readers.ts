@@ -1,4 +1,6 @@
 import { DURATION_HINT, parseDuration } from '../core/schema/duration.ts';
+import { parseLabelQuery } from '../core/schema/label-query.ts';
+import type { LabelSelector } from '../core/schema/selector.ts';
 
 /** How the text of a setting is read. */
 export interface Reader<T> {
@@ -51,6 +53,17 @@ export const toggle: Reader<boolean> = {
     if (/^(true|1|yes|on)$/i.test(written)) return true;
     if (/^(false|0|no|off)$/i.test(written)) return false;
     throw new Unreadable('true or false');
+  },
+};
+
+/** Labels of objects, as `kubectl get -l` takes them. */
+export const labelQuery: Reader<LabelSelector> = {
+  argument: '<labels>',
+  parse: (written) => {
+    const selector = parseLabelQuery(written);
+    if (selector === undefined)
+      throw new Unreadable('labels such as app=web,tier!=cache or "app in (web,api)"');
+    return selector;
   },
 };
 

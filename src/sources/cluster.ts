@@ -12,14 +12,14 @@ import { Backoff } from './kube/backoff.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './kube/cluster-events.ts';
 import { endpointSlicesResource } from './kube/endpoint-slices.ts';
 import { endpointsResource } from './kube/endpoints.ts';
-import type { StreamChange } from './kube/handlers.ts';
+import type { WatchHandlers } from './kube/handlers.ts';
 import { WATCH_LIMITS, type WatchLimits } from './kube/limits.ts';
 import { namespacesResource } from './kube/namespaces.ts';
 import { nodesResource } from './kube/nodes.ts';
 import { podsResource } from './kube/pods.ts';
 import type { Resource, ResourceEvent } from './kube/resource.ts';
 import { servicesResource } from './kube/services.ts';
-import { LOOK_EVERY_MS, Standstill } from './kube/standstill.ts';
+import { StandstillGuard } from './kube/standstill.ts';
 import type { WatchStats } from './kube/stats.ts';
 import { type ResourceWatch, watchResource } from './kube/watch-resource.ts';
 import { pause } from './pause.ts';
@@ -81,7 +81,7 @@ const VERSION_EVERY_MS = 300_000;
 const SETTLE_EVERY_MS = 30_000;
 
 /** A server that answers so will not say its version to us: then it does not count. */
-const WILL_NOT_SAY: ReadonlySet<RestartReason> = new Set(['Forbidden', 'Refused', 'Malformed']);
+const WILL_NOT_SAY: ReadonlySet<RestartReason> = new Set(['Forbidden', 'NotServed', 'Refused', 'Malformed']);
 
 /** Follows the cluster until the signal aborts. */
 export function followCluster(
@@ -104,11 +104,8 @@ class FollowedCluster {
   /** What has been listed to its end once: before that a table is no answer, but a part of one. */
   readonly #listed = new Set<ClusterResource>();
   readonly #synced = Promise.withResolvers<void>();
-  readonly #standstill = new Standstill();
-  /** The streams that the recorder hears of. */
-  readonly #streams = new Map<Stream, ResourceWatch>();
-  /** This process stood still a moment ago, and what comes now came earlier. */
-  #distrusted = false;
+  /** Of the streams that the recorder hears of. */
+  readonly #guard: StandstillGuard;
   readonly #tellNamespaces: () => void;
   readonly #tellServices: () => void;
   readonly #tellFleet: () => void;
@@ -118,7 +115,8 @@ class FollowedCluster {
     this.#connection = connection;
     this.#handlers = handlers;
     this.#options = options;
-    const { onWorld } = handlers;
+    const { onWorld, onEvent } = handlers;
+    this.#guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
     this.#tellNamespaces = atMostEvery(
       WORLD_EVERY_MS,
       () => onWorld({ kind: 'namespaces', namespaces: this.#namespaces.all() }),
@@ -139,7 +137,7 @@ class FollowedCluster {
       ...watches,
       this.#followVersion(),
       this.#letFleetSettle(),
-      this.#lookForStandstills(),
+      this.#guard.ended(),
     ]);
     return {
       synced: this.#synced.promise,
@@ -196,45 +194,18 @@ class FollowedCluster {
     onEvent: Handler<T>,
   ): ResourceWatch {
     const { onFailure, onHandlerError, onCurrent } = this.#handlers;
-    const onStream = (change: StreamChange) => {
-      const withheld = this.#distrusted && change.type === 'StreamCurrent';
-      if (stream !== undefined && !withheld) this.#handlers.onEvent(streamEvent(change, stream));
-      if (change.type === 'ListEnds') this.#listEnded(name);
-      if (change.type === 'StreamCurrent') onCurrent(name);
-    };
-    const watch = watchResource<T>(
-      resource,
-      this.#connection,
-      {
-        onEvent: (event) => {
-          this.#awakeAt(event.at);
-          onEvent(event);
-        },
-        onStream,
-        onFailure: (failure, pauseMs) => onFailure(name, failure, pauseMs),
-        onHandlerError: (error) => onHandlerError(name, error),
+    const own: WatchHandlers<T> = {
+      onEvent,
+      onStream: ({ type }) => {
+        if (type === 'ListEnds') this.#listEnded(name);
+        if (type === 'StreamCurrent') onCurrent(name);
       },
-      this.#options,
-    );
-    if (stream !== undefined) this.#streams.set(stream, watch);
-    return watch;
-  }
-
-  /** Whatever came while this process stood still gets its instant only now: it must not become a lag. */
-  #awakeAt(now: number): void {
-    const changed = this.#standstill.look(now);
-    if (changed === undefined) return;
-    const recovered = changed === 'recovered';
-    this.#distrusted = !recovered;
-    for (const [stream, { stats }] of this.#streams) {
-      if (!recovered) this.#handlers.onEvent({ type: 'StreamBroken', at: changed.since, stream });
-      else if (stats.current) this.#handlers.onEvent({ type: 'StreamCurrent', at: now, stream });
-    }
-  }
-
-  async #lookForStandstills(): Promise<void> {
-    const { clock, signal } = this.#options;
-    while (await pause(LOOK_EVERY_MS, signal)) this.#awakeAt(clock());
+      onFailure: (failure, pauseMs) => onFailure(name, failure, pauseMs),
+      onHandlerError: (error) => onHandlerError(name, error),
+    };
+    const start = (handlers: WatchHandlers<T>) =>
+      watchResource(resource, this.#connection, handlers, this.#options);
+    return stream === undefined ? start(own) : this.#guard.follow(stream, own, start);
   }
 
   /** The first list is passed on at once: until then nothing is known of its kind. */

@@ -10,31 +10,39 @@ export interface ReadAtScrape<L extends string> {
 }
 
 export function gaugeAtScrape<L extends string>(registry: Registry, metric: ReadAtScrape<L>): void {
-  const { name, help, labelNames, read } = metric;
   new Gauge<L>({
-    name,
-    help,
-    labelNames: [...labelNames],
-    registers: [registry],
+    ...described(registry, metric),
     collect() {
       this.reset();
-      for (const [labels, value] of read()) this.set(labels, value);
+      for (const [labels, value] of metric.read()) this.set(labels, value);
     },
   });
 }
 
 /** For what somebody else counts. */
 export function counterAtScrape<L extends string>(registry: Registry, metric: ReadAtScrape<L>): void {
-  const { name, help, labelNames, read } = metric;
   new Counter<L>({
-    name,
-    help,
-    labelNames: [...labelNames],
-    registers: [registry],
+    ...described(registry, metric),
     collect() {
       this.reset();
-      for (const [labels, value] of read()) this.inc(labels, value);
+      for (const [labels, value] of metric.read()) this.inc(labels, value);
     },
+  });
+}
+
+function described<L extends string>(registry: Registry, { name, help, labelNames }: ReadAtScrape<L>) {
+  return { name, help, labelNames: [...labelNames], registers: [registry] };
+}
+
+/** The samples of a metric with one label, from what there is by its value; where there is no number, no sample. */
+export function samplesBy<L extends string, T>(
+  label: L,
+  all: Readonly<Record<string, T>>,
+  numberOf: (each: T) => number | undefined,
+): (readonly [LabelValues<L>, number])[] {
+  return Object.entries(all).flatMap(([key, each]) => {
+    const number = numberOf(each);
+    return number === undefined ? [] : [[{ [label]: key } as LabelValues<L>, number] as const];
   });
 }
 

@@ -21,7 +21,7 @@ export interface LagReadings {
  * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
  * 10 ms to 10 min in steps of 2 to 2.5.
  */
-const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
+export const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 const PERCENTILES = [50, 90, 99];
 
@@ -104,7 +104,7 @@ function registerPlanned(registry: Registry, readings: LagReadings): void {
 function registerDefaultWait(registry: Registry, defaultWait: () => WaitChoice): void {
   gaugeAtScrape(registry, {
     name: 'linger_default_wait_seconds',
-    help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, measured or storm.',
+    help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, declared, measured or storm.',
     labelNames: ['why'],
     read: () => {
       const { why, seconds } = defaultWait();

@@ -1,5 +1,5 @@
 import type { Registry } from '@prometheus-io/client';
-import { counterAtScrape, gaugeAtScrape, numberAtScrape } from './at-scrape.ts';
+import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from './at-scrape.ts';
 
 /** How publishing stands, as far as metrics tell of it. */
 export interface PublishReadings {
@@ -33,7 +33,7 @@ export function registerPublishMetrics(registry: Registry, readings: PublishRead
   });
   counterAtScrape(registry, {
     name: 'linger_publish_failures_total',
-    help: 'Requests for the Lease (lease) and the ConfigMaps (planned, history) that failed, by reason.',
+    help: 'Requests for the Lease, ConfigMaps (planned, history, consumers) and statuses that failed, by reason.',
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(readings.failures).flatMap(([object, counts]) =>
@@ -46,13 +46,10 @@ export function registerPublishMetrics(registry: Registry, readings: PublishRead
 function registerPublished(registry: Registry, readings: PublishReadings): void {
   const { published } = readings;
   const each = (value: (state: PublishedReading) => number | undefined) =>
-    Object.entries(published).flatMap(([object, state]) => {
-      const number = value(state);
-      return number === undefined ? [] : [[{ object }, number] as const];
-    });
+    samplesBy('object', published, value);
   counterAtScrape(registry, {
     name: 'linger_publish_writes_total',
-    help: 'How often this replica has written a ConfigMap.',
+    help: 'How often this replica has written a ConfigMap, or the status of a DiscoveryConsumer.',
     labelNames: ['object'],
     read: () => each(({ writes }) => writes),
   });

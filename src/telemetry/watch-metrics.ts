@@ -1,5 +1,5 @@
 import type { Registry } from '@prometheus-io/client';
-import { counterAtScrape, gaugeAtScrape, numberAtScrape, type ReadAtScrape } from './at-scrape.ts';
+import { counterAtScrape, gaugeAtScrape, numberAtScrape, type ReadAtScrape, samplesBy } from './at-scrape.ts';
 
 /** One list-watch, as far as metrics tell of it. Instants are milliseconds of a monotonic clock. */
 export interface WatchReading {
@@ -14,7 +14,8 @@ export interface WatchReading {
 }
 
 export interface ClusterReadings {
-  readonly watches: Readonly<Record<string, WatchReading>>;
+  /** Those that there are now. */
+  watches(): Readonly<Record<string, WatchReading>>;
   /** Whether everything that decisions read has been read once. */
   synced(): boolean;
   readonly clock: () => number;
@@ -24,10 +25,7 @@ export interface ClusterReadings {
 export function registerWatchMetrics(registry: Registry, readings: ClusterReadings): void {
   const { watches, synced, clock } = readings;
   const each = (value: (watch: WatchReading) => number | undefined) =>
-    Object.entries(watches).flatMap(([resource, watch]) => {
-      const number = value(watch);
-      return number === undefined ? [] : [[{ resource }, number] as const];
-    });
+    samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
     name: 'linger_cluster_synced',
     help: '1 once Namespaces, Services and versions have been read; from then on reviews are answered from memory.',
@@ -38,7 +36,7 @@ export function registerWatchMetrics(registry: Registry, readings: ClusterReadin
     help: 'How often a list or a watch came to an end and was begun again, by reason.',
     labelNames: ['resource', 'reason'],
     read: () =>
-      Object.entries(watches).flatMap(([resource, watch]) =>
+      Object.entries(watches()).flatMap(([resource, watch]) =>
         Object.entries(watch.restarts).map(([reason, count]) => [{ resource, reason }, count] as const),
       ),
   };
@@ -80,7 +78,7 @@ const COUNTERS = [
   },
   {
     name: 'linger_watch_received_bytes_total',
-    help: 'Bytes of lists and watches.',
+    help: 'Bytes of lists and watches, as they are uncompressed.',
     of: ({ bytes }: WatchReading) => bytes,
   },
   {

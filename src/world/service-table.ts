@@ -53,7 +53,10 @@ export class ServiceTable {
 
 function saysTheSame(a: ServiceRecord, b: ServiceRecord): boolean {
   return (
-    a.externalName === b.externalName && sameLabels(a.labels, b.labels) && sameLabels(a.selector, b.selector)
+    a.externalName === b.externalName &&
+    a.headless === b.headless &&
+    sameLabels(a.labels, b.labels) &&
+    sameLabels(a.selector, b.selector)
   );
 }
 

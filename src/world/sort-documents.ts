@@ -70,5 +70,6 @@ function addClusterObject(
     labels,
     selector: isStringMap(spec.selector) ? spec.selector : undefined,
     externalName: spec.type === 'ExternalName',
+    headless: spec.clusterIP === 'None',
   });
 }

@@ -191,9 +191,9 @@ describe('imports point downwards only', () => {
     ]);
   });
 
-  it('inside core: catalog < schema < cluster < lag < changes < diagnose < policy < plan < patch', () => {
+  it('inside core: catalog < schema < cluster < lag < consumers < changes < diagnose < policy < plan < patch', () => {
     expect(problemsWith('src/core/catalog/a.ts', "import '../plan/decide.ts';")).toEqual([
-      'src/core/catalog/a.ts:1: core/catalog imports src/core/plan/decide.ts: inside core imports go catalog < schema < cluster < lag < changes < diagnose < policy < plan < patch; move what both need below both',
+      'src/core/catalog/a.ts:1: core/catalog imports src/core/plan/decide.ts: inside core imports go catalog < schema < cluster < lag < consumers < changes < diagnose < policy < plan < patch; move what both need below both',
     ]);
     expect(problemsWith('src/core/patch/a.ts', "import '../plan/decide.ts';")).toEqual([]);
     expect(problemsWith('src/core/novel/a.ts', "import '../plan/decide.ts';")).toEqual([

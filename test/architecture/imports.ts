@@ -22,6 +22,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['manifest', 'telemetry', 'certs', 'kube', 'render'],
   ['measure', 'world'],
   ['publish', 'sources', 'serve'],
+  ['controller'],
   ['settings'],
   ['commands'],
   ['main.ts'],
@@ -31,7 +32,18 @@ const LAYERS: readonly (readonly string[])[] = [
 const ONLY_IMPORTS: Readonly<Record<string, readonly string[]>> = { settings: ['core', 'telemetry'] };
 
 /** Inside core, too: each folder imports only those before it. */
-const CORE_LAYERS = ['catalog', 'schema', 'cluster', 'lag', 'changes', 'diagnose', 'policy', 'plan', 'patch'];
+const CORE_LAYERS = [
+  'catalog',
+  'schema',
+  'cluster',
+  'lag',
+  'consumers',
+  'changes',
+  'diagnose',
+  'policy',
+  'plan',
+  'patch',
+];
 
 /** The packages that core may use, and where: zod describes the documents. */
 const CORE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/core/schema/' };

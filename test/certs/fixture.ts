@@ -1,13 +1,14 @@
 import { once } from 'node:events';
 import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:https';
-import { type AddressInfo, connect as connectTcp, isIP } from 'node:net';
+import { connect as connectTcp, isIP } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import forge from 'node-forge';
 import { onTestFinished } from 'vitest';
 import type { Authority, KeyPair } from '../../src/certs/issue.ts';
+import { listening } from '../serve/listening.ts';
 
 export const DAY_MS = 24 * 3_600_000;
 export const days = (count: number, from: Date): Date => new Date(from.getTime() + count * DAY_MS);
@@ -47,13 +48,7 @@ export async function snapshot(directory: string): Promise<Record<string, unknow
 /** A real HTTPS server on a free port of the loopback. */
 export async function serveHttps(pair: KeyPair): Promise<{ server: Server; port: number }> {
   const server = createServer(pair, (_request, response) => response.end('ok'));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { server, port: (server.address() as AddressInfo).port };
+  return { server, port: await listening(server) };
 }
 
 /** Handshakes as a client that calls the server `name` and trusts `ca`: 'ok', or the error code of the refusal. */

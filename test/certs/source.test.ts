@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rename, rm, symlink, unlink } from 'node:fs/promises';
+import { mkdtemp, rm, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
@@ -9,6 +9,7 @@ import { CertificateError } from '../../src/certs/certificate-error.ts';
 import { ensureCertificates, type ServingCertificate } from '../../src/certs/ensure.ts';
 import { certificateDirectory } from '../../src/certs/source.ts';
 import { watchCertificates } from '../../src/sources/certificate-watch.ts';
+import { swapMounted } from '../sources/mounted.ts';
 import {
   connectTo,
   copyOf,
@@ -20,6 +21,10 @@ import {
   serveHttps,
   write,
 } from './fixture.ts';
+
+// A new pair is two RSA keys, which take seconds where the machine is busy with other things.
+vi.setConfig({ testTimeout: 90_000 });
+const PATIENT = { timeout: 60_000 };
 
 const now = new Date();
 const names = devNames;
@@ -128,17 +133,10 @@ describe('a source over a directory', () => {
 
   it('follows a mounted Secret, whose files are links through a directory link that is swapped', async () => {
     const directory = await emptyDirectory();
-    await mkdir(join(directory, '..1'));
-    await mkdir(join(directory, '..2'));
-    await write(join(directory, '..1'), await pairOf(first));
-    await write(join(directory, '..2'), await pairOf(second));
-    await symlink('..1', join(directory, '..data'));
-    for (const name of ['tls.crt', 'tls.key', 'ca.crt'])
-      await symlink(`..data/${name}`, join(directory, name));
+    await swapMounted(directory, '..1', await pairOf(first));
     const source = certificateDirectory({ directory, names });
     expect((await source.start(now)).origin).toBe('provided');
-    await symlink('..2', join(directory, '..data_tmp'));
-    await rename(join(directory, '..data_tmp'), join(directory, '..data'));
+    await swapMounted(directory, '..2', await pairOf(second));
     expect(await source.refresh(now)).toMatchObject({ outcome: 'changed' });
     expect(source.get().cert).toBe(await read(second, 'tls.crt'));
   });
@@ -183,7 +181,7 @@ describe('watching', () => {
     expect(await get(open)).toContain('200 OK');
 
     clock.now = now;
-    await vi.waitFor(() => expect(changes).toHaveLength(1));
+    await vi.waitFor(() => expect(changes).toHaveLength(1), PATIENT);
     expect(await get(open)).toContain('200 OK');
     const fresh = await connectTo(port, 'localhost', started.caBundle);
     expect(serial(changes[0]!.cert)).not.toBe(serial(started.cert));
@@ -203,12 +201,12 @@ describe('watching', () => {
     const next = await pairOf(second);
 
     await write(directory, { 'tls.key': next['tls.key']! });
-    await vi.waitFor(() => expect(failures).toHaveLength(1));
+    await vi.waitFor(() => expect(failures).toHaveLength(1), PATIENT);
     expect(failures[0]).toContain(join(directory, 'tls.key'));
     expect(await handshake(port, 'localhost', started.caBundle)).toBe('ok');
 
     await write(directory, next);
-    await vi.waitFor(() => expect(changes).toHaveLength(1));
+    await vi.waitFor(() => expect(changes).toHaveLength(1), PATIENT);
     expect(await handshake(port, 'localhost', next['ca.crt']!)).toBe('ok');
     expect(new Set(failures).size).toBe(failures.length);
   });
@@ -219,7 +217,7 @@ describe('watching', () => {
       throw new Error('no thanks');
     });
     clock.now = started.renewAt;
-    await vi.waitFor(() => expect(failures).toEqual(['no thanks']));
+    await vi.waitFor(() => expect(failures).toEqual(['no thanks']), PATIENT);
   });
 
   it('ends when it is told to', async () => {

@@ -109,6 +109,7 @@ describe('with the controller-manager’s metrics', () => {
   }) => {
     if (!cluster.own) return skip('who knows how calm a foreign cluster is, and where its controllers run');
     const pods = await startServices('calm', 60);
+    await cluster.calm();
     const run = diagnose(
       '--controller-metrics',
       METRICS,
@@ -118,11 +119,11 @@ describe('with the controller-manager’s metrics', () => {
       NEVER_CALM.join(','),
     );
     const { code, stdout, stderr } = await whileTerminating(pods, run);
-    expect([code, stderr]).toEqual([0, '']);
     const { facts, findings } = diagnosisOf(stdout);
     console.log(
-      `calm: ${findings.map(({ code: each }) => each).join(', ')}; ${JSON.stringify(facts.lag?.stages)}`,
+      `calm: ${findings.map(({ code: each, text }) => `${each}: ${text}`).join(', ')}; ${JSON.stringify(facts.lag?.stages)}`,
     );
+    expect([code, stderr]).toEqual([0, '']);
     expect(facts.controller?.queues.map(({ name }) => name)).toEqual([
       'endpoint_slice',
       'endpoint',

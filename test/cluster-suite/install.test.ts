@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
+import {
+  type Cluster,
+  type KubernetesObject,
+  type ObjectReference,
+  openCluster,
+  waitUntil,
+} from '../cluster/cluster.ts';
 import {
   applicationDeployment,
   applicationService,
@@ -13,6 +19,7 @@ import {
 import { LINGER_IMAGE, lingerImageArchive } from './support/linger-image.ts';
 import { type PodObject, pod } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
+import { allowReports, sendReport, tokenOf } from './support/reports.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const NAMESPACE = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'linger' } };
@@ -27,21 +34,44 @@ const RIGHTS = ['ClusterRole', 'ClusterRoleBinding'].map((kind) => ({
   kind,
   metadata: { name: 'linger' },
 }));
-const RESOURCES = ['namespaces', 'services', 'nodes', 'pods', 'endpointslices', 'endpoints'];
+const CRD = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: 'discoveryconsumers.linger.dev' },
+};
+const RESOURCES = [
+  'namespaces',
+  'services',
+  'nodes',
+  'pods',
+  'endpointslices',
+  'endpoints',
+  'discoveryconsumers',
+];
 const ACCOUNT = 'system:serviceaccount:linger:linger';
 const COUNTS = {
   EndpointSlice: 'linger_removal_lag_seconds_count{stage="EndpointSlice"}',
   Endpoints: 'linger_removal_lag_seconds_count{stage="Endpoints"}',
 };
-/** Waits come from so few removals that a test can make them. */
-const MIN_SAMPLES = 5;
+/**
+ * Waits come from so few removals that a test can make them; and from more than an update of Linger itself makes, whose
+ * pods are in three Services.
+ */
+const MIN_SAMPLES = 10;
 const ENFORCING = JSON.stringify({
   apiVersion: 'linger.dev/v1alpha1',
   kind: 'ClusterTerminationPolicy',
   metadata: { name: 'base' },
   spec: { mode: 'Enforce', wait: { minSamples: MIN_SAMPLES, minHistory: '1s' } },
 });
-const TERMINATIONS = 8;
+const TERMINATIONS = 12;
+const EDGE = JSON.stringify({
+  apiVersion: 'linger.dev/v1alpha1',
+  kind: 'DiscoveryConsumer',
+  metadata: { name: 'edge' },
+  // No pod of these tests: their waits are not about it.
+  spec: { appliesTo: { podSelector: { matchLabels: { exposed: 'edge' } } }, measure: { reports: {} } },
+});
 
 /** The README's installation by hand, command by command, with deploy/ as it is. */
 describe('an installation by hand', async () => {
@@ -54,6 +84,8 @@ describe('an installation by hand', async () => {
   };
   let namespace = '';
   let caBundle = '';
+  /** Of gateways. */
+  const rights: ObjectReference[] = [];
 
   beforeAll(async () => {
     if (!cluster.own) return;
@@ -66,7 +98,7 @@ describe('an installation by hand', async () => {
 
   afterAll(async () => {
     if (cluster.own) {
-      for (const object of [CONFIGURATION, ...RIGHTS]) await cluster.delete(object);
+      for (const object of [CONFIGURATION, CRD, ...RIGHTS, ...rights]) await cluster.delete(object);
       await cluster.delete(NAMESPACE, { wait: true });
     }
     await cluster.close();
@@ -76,7 +108,14 @@ describe('an installation by hand', async () => {
   const onOurOwn = it.runIf(cluster.own);
 
   onOurOwn('linger certs makes the certificate and prints the caBundle', () => {
-    const certs = ['src/main.ts', 'certs', '--dns', 'linger.linger.svc', '--out', scratch];
+    const certs = [
+      'src/main.ts',
+      'certs',
+      '--dns',
+      'linger.linger.svc,linger-reports.linger.svc',
+      '--out',
+      scratch,
+    ];
     caBundle = execFileSync(process.execPath, certs, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }).trim();
     expect(Buffer.from(caBundle, 'base64').toString()).toMatch(/^-----BEGIN CERTIFICATE-----/);
   });
@@ -133,6 +172,12 @@ describe('an installation by hand', async () => {
         ['patch', resource, 'no'],
       ],
     ),
+    ['list', 'discoveryconsumers.linger.dev', 'yes'],
+    ['watch', 'discoveryconsumers.linger.dev', 'yes'],
+    ['patch', 'discoveryconsumers.linger.dev', 'no'],
+    ['delete', 'discoveryconsumers.linger.dev', 'no'],
+    ['patch', 'discoveryconsumers.linger.dev --subresource=status', 'yes'],
+    ['update', 'discoveryconsumers.linger.dev --subresource=status', 'no'],
     ['list', 'secrets', 'no'],
     ['get', 'secrets', 'no'],
     ['list', 'configmaps', 'no'],
@@ -140,14 +185,16 @@ describe('an installation by hand', async () => {
     ['get', 'pods/log', 'no'],
     ['create', 'pods/exec', 'no'],
     ['create', 'pods', 'no'],
+    ['create', 'tokenreviews.authentication.k8s.io', 'yes'],
+    ['create', 'subjectaccessreviews.authorization.k8s.io', 'yes'],
   ])('may it %s %s in the whole cluster? %s', async (verb, resource, answer) => {
-    const asked = ['auth', 'can-i', verb, resource, '--all-namespaces', `--as=${ACCOUNT}`];
+    const asked = ['auth', 'can-i', verb, ...resource.split(' '), '--all-namespaces', `--as=${ACCOUNT}`];
     const { stdout } = await cluster.kubectl(asked, { timeoutMs: 30_000 });
     expect(stdout.trim()).toBe(answer);
   });
 
   onOurOwn('then it enforces', { timeout: 180_000 }, async () => {
-    const data = { 'base.yaml': ENFORCING };
+    const data = { 'base.yaml': ENFORCING, 'edge.yaml': EDGE };
     await cluster.patch(
       { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'linger-policies', namespace: 'linger' } },
       { data },
@@ -166,6 +213,39 @@ describe('an installation by hand', async () => {
     expect(created.spec.containers.map(hookOf)).toEqual(['sleep 30']);
     expect(created.spec.terminationGracePeriodSeconds).toBe(60);
   });
+
+  onOurOwn(
+    'the Service linger-reports leads to the leader, under its own name',
+    { timeout: 120_000 },
+    async () => {
+      rights.push(...(await allowReports(cluster, namespace)));
+      const token = await tokenOf(cluster, namespace, 'gateway', 'linger.dev/reports');
+      const { spec } = (await cluster.get<KubernetesObject & { spec: { clusterIP: string } }>({
+        apiVersion: 'v1',
+        kind: 'Service',
+        metadata: { namespace: 'linger', name: 'linger-reports' },
+      }))!;
+      const place = {
+        url: `https://${spec.clusterIP}/v1/consumers/edge/reports`,
+        servername: 'linger-reports.linger.svc',
+        ca: Buffer.from(caBundle, 'base64').toString(),
+      };
+      // A leader that has just been found may not know the policies yet; before that, nobody may lead.
+      const answer = await waitUntil(
+        'a cursor',
+        async () => {
+          const said = await sendReport(place, token, { instance: 'gw-1' }).catch(() => undefined);
+          return said?.status === 200 ? said : undefined;
+        },
+        { intervalMs: 500 },
+      );
+      const { cursor } = answer.body;
+      expect((await sendReport(place, token, { instance: 'gw-1', cursor })).status).toBe(200);
+      expect(
+        (await each('linger_report_instances{consumer="edge"}')).filter((count) => count === 1),
+      ).toHaveLength(1);
+    },
+  );
 
   onOurOwn('both replicas measure real terminations', { timeout: 180_000 }, async () => {
     const application = { namespace, name: 'measured', replicas: TERMINATIONS };
@@ -232,6 +312,47 @@ describe('an installation by hand', async () => {
       expect(one).toEqual(other);
       for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed'])
         expect(await metric(`reason="${reason}"`, 'linger_publish_failures_total')).toBe(0);
+    },
+  );
+
+  onOurOwn(
+    'a consumer that is declared gets a status, and linger consumers tells of it',
+    { timeout: 240_000 },
+    async () => {
+      const declare = (name: string, measure: object) => {
+        // Of pods that nobody here has: waits stay what they are.
+        const spec = { appliesTo: { namespaceSelector: { matchLabels: { of: 'nobody' } } }, measure };
+        const object = {
+          apiVersion: 'linger.dev/v1alpha1',
+          kind: 'DiscoveryConsumer',
+          metadata: { name },
+          spec,
+        };
+        return cluster.create(object);
+      };
+      await declare('declared', { declared: { syncInterval: '10s' } });
+      await declare('silent', { reports: {} });
+      await kubectl('wait', '--for=condition=Measured', 'discoveryconsumer/declared', '--timeout=90s');
+      const { status } = JSON.parse(
+        await kubectl('get', 'discoveryconsumer', 'declared', '--output', 'json'),
+      );
+      expect(status).toMatchObject({ measure: 'declared', p50: expect.any(String), observedGeneration: 1 });
+      const asked = ['src/main.ts', 'consumers', '--kubeconfig', cluster.kubeconfig];
+      const tell = (...flags: string[]) =>
+        execFileSync(process.execPath, [...asked, ...flags], { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' });
+      const isTold = (name: string) => {
+        const { consumers } = JSON.parse(tell('--output', 'json')) as { consumers: { name: string }[] };
+        return consumers.some((each) => each.name === name);
+      };
+      // Something new is told at most once a minute.
+      await waitUntil('both to be told', () => isTold('declared') && isTold('silent'), {
+        timeoutMs: 120_000,
+        intervalMs: 2_000,
+      });
+      const told = tell();
+      console.log(`${told}\n${await kubectl('get', 'discoveryconsumers')}`);
+      expect(told).toMatch(/^declared +declared +- +5\.\d+s +9\.\d+s .*Declared$/m);
+      expect(told).toMatch(/^silent +reports +0 /m);
     },
   );
 

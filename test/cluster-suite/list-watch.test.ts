@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { KubeConnection } from '../../src/kube/connection.ts';
 import type { WatchFailure } from '../../src/kube/failure.ts';
 import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import { ask, newAgent, readText } from '../../src/kube/request.ts';
 import { kubeVersion } from '../../src/kube/version.ts';
 import { endpointSlicesResource } from '../../src/sources/kube/endpoint-slices.ts';
 import { endpointsResource } from '../../src/sources/kube/endpoints.ts';
@@ -9,7 +10,7 @@ import { WATCH_LIMITS, type WatchLimits } from '../../src/sources/kube/limits.ts
 import { namespacesResource } from '../../src/sources/kube/namespaces.ts';
 import { nodesResource } from '../../src/sources/kube/nodes.ts';
 import { podsResource } from '../../src/sources/kube/pods.ts';
-import type { Resource, ResourceEvent } from '../../src/sources/kube/resource.ts';
+import type { RawObject, Resource, ResourceEvent } from '../../src/sources/kube/resource.ts';
 import { servicesResource } from '../../src/sources/kube/services.ts';
 import { watchResource } from '../../src/sources/kube/watch-resource.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
@@ -96,6 +97,31 @@ describe('against the real API server', () => {
     console.log(`random faults on the real API server: ${JSON.stringify(outcome)}`);
     expect(outcome.lists).toBeGreaterThan(1);
   });
+});
+
+it('reads a long list compressed, and short ones and others as they are', async () => {
+  const namespace = await cluster.namespace('compressed');
+  const path = `/api/v1/namespaces/${namespace}/configmaps`;
+  const names = Array.from({ length: 10 }, (_, index) => `long-${index}`);
+  for (const name of names) await cluster.create(configMap(namespace, name, name.repeat(4_000)));
+  const encodingOf = async (compressed: boolean, limit: number) => {
+    const agent = newAgent(connection);
+    onTestFinished(() => agent.destroy());
+    const { signal } = new AbortController();
+    const request = { path: `${path}?limit=${limit}`, compressed, agent, signal, answerMs: 60_000 };
+    const response = await ask(connection, request);
+    const { items } = JSON.parse(await readText(response, 10_000_000, 60_000)) as { items: RawObject[] };
+    return { encoding: response.headers['content-encoding'], items };
+  };
+  const whole = await encodingOf(true, 500);
+  // Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters (128 KiB).
+  expect([whole.encoding, whole.items.length]).toEqual(['gzip', 11]);
+  expect(await encodingOf(false, 500)).toEqual({ encoding: undefined, items: whole.items });
+  expect((await encodingOf(true, 1)).encoding).toBeUndefined();
+  expect(connection.compressed).toBe(true);
+  const { seen, failures } = follow({ path, project: ({ metadata }: RawObject) => metadata.name });
+  for (const name of names) await seen('added', name);
+  expect(failures).toEqual([]);
 });
 
 it('follows every kind that Linger needs, from beginning to end', async () => {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { ApiClient } from './api.ts';
 import type { ApiServer } from './api-servers.ts';
+import { untilCalm } from './calm.ts';
 import { type CommandOptions, type CommandResult, run } from './command.ts';
 import { type Addresses, accessCluster, type ClusterAccess } from './connection.ts';
 import { type ObjectReference, ResourcePaths, unlessMissing } from './objects.ts';
@@ -49,11 +50,16 @@ export interface DeleteOptions {
   readonly timeoutMs?: number;
 }
 
-/** Opens the cluster that KUBECONFIG names, else our own. Throws when it cannot be reached. */
+/**
+ * Opens the cluster that KUBECONFIG names, else our own, and that when it is calm: what another file has left to do does
+ * not count as this one's. Throws when it cannot be reached.
+ */
 export async function openCluster(): Promise<Cluster> {
   const access = await accessCluster();
   const api = new ApiClient(access.connection);
-  return new Cluster(access, api, await access.addresses(() => firstNodeAddress(api)));
+  const cluster = new Cluster(access, api, await access.addresses(() => firstNodeAddress(api)));
+  if (cluster.own) await cluster.calm();
+  return cluster;
 }
 
 async function firstNodeAddress(api: ApiClient): Promise<string> {
@@ -87,6 +93,11 @@ export class Cluster {
     this.nodeAddress = addresses.nodeAddress;
     this.clientAddresses = addresses.clientAddresses;
     this.#paths = new ResourcePaths(api);
+  }
+
+  /** Resolves when the controllers have written everything that is to be written; see {@link untilCalm}. */
+  calm(): Promise<void> {
+    return untilCalm(this.api);
   }
 
   /** Whether it is the cluster that this project boots: only there components can be restarted. */

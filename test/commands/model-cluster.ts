@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { AtEnd } from '../serve/connection.ts';
+import { listening } from '../serve/listening.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -37,13 +37,7 @@ export class ModelCluster {
 
   static async start(atEnd: AtEnd): Promise<ModelCluster> {
     const cluster = new ModelCluster();
-    cluster.#server.listen(0, '127.0.0.1');
-    await once(cluster.#server, 'listening');
-    atEnd(async () => {
-      cluster.#server.closeAllConnections();
-      cluster.#server.close();
-      await once(cluster.#server, 'close');
-    });
+    await listening(cluster.#server, atEnd);
     return cluster;
   }
 

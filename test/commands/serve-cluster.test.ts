@@ -1,9 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { atEndOfFile, connect, requestBytes } from '../serve/connection.ts';
-import { bodyOf } from '../serve/reviews.ts';
-import { responseOf } from '../serve/webhook.ts';
+import { atEndOfFile } from '../serve/connection.ts';
 import {
   ModelCluster,
   type ModelResource,
@@ -16,6 +14,7 @@ import {
 } from '../sources/model-cluster.ts';
 import { sharedCertificates } from './certificates.ts';
 import { emptyDirectory, linger, type Serving, serving, until } from './linger.ts';
+import { reasonNow } from './reviewing.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
@@ -44,14 +43,6 @@ async function following(model: ModelCluster, ...flags: string[]): Promise<Servi
 const messages = (server: Serving) => server.logs().map(({ msg }) => msg);
 const ready = async (server: Serving) => (await server.get('/readyz')).status === 200;
 
-async function reasonNow(server: Serving): Promise<string | undefined> {
-  const connection = await connect(server, atEnd);
-  connection.write(requestBytes(bodyOf()));
-  const response = responseOf(await connection.answer());
-  connection.destroy();
-  return response.auditAnnotations?.reason;
-}
-
 describe.concurrent('a server that follows a cluster', () => {
   it('is ready once it has read what decisions read, and not before', async () => {
     let refusal: Refusal | undefined = 503;
@@ -64,6 +55,22 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(() => ready(server));
     expect(await server.count('linger_cluster_synced')).toBe(1);
     await until(async () => messages(server).includes('the cluster has been read'));
+  });
+
+  it('does without the CRD of DiscoveryConsumers: no trouble, and no watch that should be current', async () => {
+    const server = await following(
+      await cluster((what) => (what === 'discoveryconsumers' ? 404 : undefined)),
+    );
+    await until(() => ready(server));
+    expect(messages(server)).toContain(
+      'DiscoveryConsumers are not served here: those of files count, until the CRD is installed',
+    );
+    const levels = server.logs().map(({ level }) => level);
+    expect(levels).not.toContain('warn');
+    expect(levels).not.toContain('error');
+    const { text } = await server.get('/metrics');
+    expect(text).toContain('linger_watch_current{resource="pods"}');
+    expect(text).not.toContain('discoveryconsumers');
   });
 
   it('does not wait for what only measuring needs', async () => {
@@ -81,7 +88,7 @@ describe.concurrent('a server that follows a cluster', () => {
     const late = 'ready without having read the cluster; it goes on being tried';
     await until(async () => messages(server).includes(late));
     expect(await server.count('linger_cluster_synced')).toBe(0);
-    expect(await reasonNow(server)).toBe('Injected');
+    expect(await reasonNow(server, atEnd)).toBe('Injected');
     refusal = undefined;
     await until(async () => (await server.count('linger_cluster_synced')) === 1);
     await until(async () => messages(server).includes('the cluster is followed again'));
@@ -94,7 +101,7 @@ describe.concurrent('a server that follows a cluster', () => {
     await model.stop();
     const failures = 'linger_watch_restarts_total{resource="pods",reason="Unreachable"}';
     await until(async () => (await server.count(failures)) > 0);
-    expect([await ready(server), await reasonNow(server)]).toEqual([true, 'Injected']);
+    expect([await ready(server), await reasonNow(server, atEnd)]).toEqual([true, 'Injected']);
     const said = messages(server).filter(
       (msg) => msg === 'the cluster cannot be followed for now; what is known stays in force',
     );

@@ -1,12 +1,14 @@
-import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
 import { atEndOfFile, connect, requestBytes } from '../serve/connection.ts';
 import { bodyOf } from '../serve/reviews.ts';
-import { operationsOf, responseOf } from '../serve/webhook.ts';
+import { responseOf } from '../serve/webhook.ts';
+import { swapMounted } from '../sources/mounted.ts';
 import { sharedCertificates } from './certificates.ts';
 import { emptyDirectory, replaceFile, type Serving, serving, until } from './linger.ts';
+import { waitNow } from './reviewing.ts';
 
 const certs = sharedCertificates();
 // The tests mostly wait for the next look at the disk, so they do it together.
@@ -19,19 +21,9 @@ const INVALID = fixed('soon');
 const SUCCESSES = 'linger_policy_reloads_total{result="success"}';
 const FAILURES = 'linger_policy_reloads_total{result="failure"}';
 
-/** The wait that the server gives to a pod now. */
-async function waitNow(server: Serving): Promise<unknown> {
-  const connection = await connect(server, atEnd);
-  connection.write(requestBytes(bodyOf()));
-  const [first] = operationsOf(responseOf(await connection.answer()));
-  connection.destroy();
-  const { value } = first as unknown as { value: { preStop: { sleep: { seconds: number } } } };
-  return value.preStop.sleep.seconds;
-}
-
 /** Resolves once the wait is in force; says how long that took. */
 async function inForce(server: Serving, wait: number, since = Date.now()): Promise<number> {
-  await until(async () => (await waitNow(server)) === wait);
+  await until(async () => (await waitNow(server, atEnd)) === wait);
   return Date.now() - since;
 }
 
@@ -41,7 +33,7 @@ describe.concurrent('policies on the disk', () => {
     const file = join(directory, 'base.yaml');
     await replaceFile(file, fixed('11s'));
     const server = await serving(certs(), ['--policies', directory], { atEnd });
-    expect(await waitNow(server)).toBe(11);
+    expect(await waitNow(server, atEnd)).toBe(11);
     expect(await server.count('linger_policy_documents{kind="ClusterTerminationPolicy"}')).toBe(1);
 
     await replaceFile(file, fixed('12s'));
@@ -51,7 +43,7 @@ describe.concurrent('policies on the disk', () => {
 
     await replaceFile(file, INVALID);
     await until(async () => (await server.count(FAILURES)) === 1);
-    expect(await waitNow(server)).toBe(12);
+    expect(await waitNow(server, atEnd)).toBe(12);
     expect(server.logs()).toContainEqual(
       expect.objectContaining({
         level: 'error',
@@ -73,31 +65,23 @@ describe.concurrent('policies on the disk', () => {
     await replaceFile(join(directory, 'bad.yaml'), INVALID);
     await replaceFile(join(directory, 'good.yaml'), fixed('15s', 'good'));
     await until(async () => (await server.count(FAILURES)) === 2);
-    expect(await waitNow(server)).toBe(14);
+    expect(await waitNow(server, atEnd)).toBe(14);
     await rm(join(directory, 'bad.yaml'));
     await inForce(server, 15);
 
     await rename(directory, `${directory}-gone`);
     await until(async () => (await server.count(FAILURES)) === 3);
-    expect(await waitNow(server)).toBe(15);
+    expect(await waitNow(server, atEnd)).toBe(15);
     await rename(`${directory}-gone`, directory);
   });
 
   it('are swapped as a ConfigMap is', async () => {
     const directory = await emptyDirectory(atEnd);
-    // Source: k8s.io/kubernetes pkg/volume/util/atomic_writer.go.
-    const revision = async (name: string, text: string) => {
-      await mkdir(join(directory, name));
-      await writeFile(join(directory, name, 'base.yaml'), text);
-      await symlink(name, join(directory, '..data_tmp'));
-      await rename(join(directory, '..data_tmp'), join(directory, '..data'));
-    };
-    await revision('..2026_11_21_01', fixed('21s'));
-    await symlink('..data/base.yaml', join(directory, 'base.yaml'));
+    await swapMounted(directory, '..2026_11_21_01', { 'base.yaml': fixed('21s') });
     const server = await serving(certs(), ['--policies', directory], { atEnd });
-    expect(await waitNow(server)).toBe(21);
+    expect(await waitNow(server, atEnd)).toBe(21);
 
-    await revision('..2026_11_21_02', fixed('22s'));
+    await swapMounted(directory, '..2026_11_21_02', { 'base.yaml': fixed('22s') });
     await rm(join(directory, '..2026_11_21_01'), { recursive: true });
     const took = await inForce(server, 22);
     console.log(`a swapped ConfigMap was in force after ${took} ms (promised: 3000)`);

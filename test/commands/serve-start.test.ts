@@ -7,9 +7,9 @@ import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../core/sample-pod.ts';
 import { atEndOfFile, connect, requestBytes } from '../serve/connection.ts';
 import { bodyOf } from '../serve/reviews.ts';
-import { responseOf } from '../serve/webhook.ts';
 import { sharedCertificates } from './certificates.ts';
 import { emptyDirectory, linger, ROOT, run, type Serving, serving, until } from './linger.ts';
+import { reasonNow } from './reviewing.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
@@ -23,19 +23,11 @@ function pasteable({ stdout }: Serving): string | undefined {
   return line;
 }
 
-async function reasonNow(server: Serving): Promise<string | undefined> {
-  const connection = await connect(server, atEnd);
-  connection.write(requestBytes(bodyOf()));
-  const response = responseOf(await connection.answer());
-  connection.destroy();
-  return response.auditAnnotations?.reason;
-}
-
 describe.concurrent('a server that has started', () => {
   it('is ready, serves reviews with its certificate, and says in a metric when that expires', async () => {
     const server = await serving(certs(), [], { atEnd });
     expect(await server.get('/readyz')).toEqual({ status: 200, text: 'ok\n' });
-    expect(await reasonNow(server)).toBe('Injected');
+    expect(await reasonNow(server, atEnd)).toBe('Injected');
     const expiry = await server.count('linger_certificate_expiry_timestamp_seconds');
     expect(expiry).toBeGreaterThan(Date.now() / 1000);
     expect(await server.count('linger_draining')).toBe(0);
@@ -43,7 +35,7 @@ describe.concurrent('a server that has started', () => {
 
   it('makes its own certificates where there are none', async () => {
     const server = await serving(join(await emptyDirectory(atEnd), 'a/b'), [], { atEnd });
-    expect(await reasonNow(server)).toBe('Injected');
+    expect(await reasonNow(server, atEnd)).toBe('Injected');
   });
 
   const curl = spawnSync('curl', ['--version']).status === 0;
@@ -107,7 +99,7 @@ describe.concurrent('where a setting comes from: the flag, else the variable, el
     ],
   ] as const)('%s', async (_what, flags, env, reason, level) => {
     const server = await serving(certs(), flags, { atEnd, env });
-    expect(await reasonNow(server)).toBe(reason);
+    expect(await reasonNow(server, atEnd)).toBe(reason);
     const decisionLogged = async () => server.logs().some(({ msg }) => msg === 'decision');
     if (level === 'debug') await until(decisionLogged);
     else expect(await decisionLogged()).toBe(false);

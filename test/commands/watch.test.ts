@@ -190,6 +190,9 @@ describe.concurrent('linger watch', RETRY, () => {
     { args: ['--pod', 'b*'], expected: [] },
     { args: ['--pod', '?', '--min-lag', '0s', '--source', 'Endpoints'], expected: ['Endpoints removed a'] },
     { args: ['--min-lag', '1h'], expected: [] },
+    { args: ['--selector', 'app in (web,api)', '--source', 'Endpoints'], expected: ['Endpoints removed a'] },
+    { args: ['-l', 'app=web,!job', '--source', 'Endpoints'], expected: ['Endpoints removed a'] },
+    { args: ['-l', 'app!=web'], expected: [] },
     { args: ['--service', 'api'], expected: [] },
     { args: ['--service', 'api,web', '--source', 'endpoints'], expected: ['Endpoints removed a'] },
   ])('prints only what $args lets through', async ({ args, expected }) => {
@@ -201,6 +204,15 @@ describe.concurrent('linger watch', RETRY, () => {
     watch.kill('SIGINT');
     expect(await watch.exited).toBe(0);
     expect(watch.lines().map(short)).toEqual(expected);
+  });
+
+  it('says when no pod has the labels that are asked for, and tells of the first that has', async () => {
+    const cluster = await shop();
+    const watch = await json(cluster, '-l', 'tier=front');
+    await until(async () => watch.stderr().includes('No pod has the labels of --selector yet.'));
+    cluster.put('pods', pod('c', { labels: { app: 'web', tier: 'front' } }));
+    cluster.put('endpoints', endpoints('web', ['a', 'b', 'c', 'd']));
+    expect((await linesOf(watch, 2)).map(short)).toEqual(['Endpoints added c', 'Endpoints ready c']);
   });
 
   it('says how many Services there are, and which are not', async () => {

@@ -1,16 +1,18 @@
 import type { JsonObject } from './sample-pod.ts';
 
-/** The plan annotation that the built-in policy gives to a pod with one container `app`, with other members. */
+/** What the built-in policy records on a pod with one container `app`. */
+export const PLAN = {
+  v: 1,
+  wait: 30,
+  grace: 60,
+  baseGrace: 30,
+  hook: 'Sleep',
+  containers: ['app'],
+  policy: 'built-in',
+  why: 'initial',
+};
+
+/** The annotation with it, with other members. */
 export function samplePlan(members: JsonObject = {}): string {
-  return JSON.stringify({
-    v: 1,
-    wait: 30,
-    grace: 60,
-    baseGrace: 30,
-    hook: 'Sleep',
-    containers: ['app'],
-    policy: 'built-in',
-    why: 'initial',
-    ...members,
-  });
+  return JSON.stringify({ ...PLAN, ...members });
 }

@@ -1,9 +1,8 @@
 import { type Fleet, fleetOf } from '../../src/core/cluster/fleet.ts';
 import { namespaceRecord } from '../../src/core/cluster/namespaces.ts';
-import { EVERYTHING } from '../../src/core/cluster/selector.ts';
 import { type ServiceRecord, serviceIndex } from '../../src/core/cluster/services.ts';
-import type { LagDistribution } from '../../src/core/lag/distribution.ts';
-import type { ConsumerRecord } from '../../src/core/plan/serving.ts';
+import { CLUSTER_IP, consumerOf } from '../../src/core/consumers/consumer.ts';
+import type { LagDistribution, LagSource } from '../../src/core/lag/distribution.ts';
 import { EMPTY_WORLD, type World } from '../../src/core/plan/world.ts';
 import { policySet } from '../../src/core/policy/policies.ts';
 import {
@@ -25,8 +24,12 @@ export function policy(spec: JsonObject, name = 'team', namespace = NAMESPACE): 
   return { apiVersion: API_VERSION, kind: 'TerminationPolicy', metadata: { name, namespace }, spec };
 }
 
-export function consumer(appliesTo: JsonObject, name = 'gateway'): JsonObject {
-  const spec = { appliesTo, measure: { declared: { syncInterval: '10s' } } };
+export function consumer(
+  appliesTo: JsonObject,
+  name = 'gateway',
+  measure: JsonObject = { declared: { syncInterval: '10s' } },
+): JsonObject {
+  const spec = { appliesTo, measure };
   return { apiVersion: API_VERSION, kind: 'DiscoveryConsumer', metadata: { name }, spec };
 }
 
@@ -48,13 +51,15 @@ export interface Circumstances {
   readonly fleet?: Fleet;
   /** One distribution for every namespace. */
   readonly lag?: LagDistribution;
+  /** Instead of that: a source that answers by namespace and consumers. */
+  readonly lags?: LagSource;
   /** Whether the Services given are all that the cluster has. Default false: no cluster. */
   readonly servicesComplete?: boolean;
 }
 
 /** The world that these linger.dev, Namespace and Service documents make. */
 export function worldOf(documents: readonly JsonObject[], circumstances: Circumstances = {}): World {
-  const { lag, servicesComplete = false, ...rest } = circumstances;
+  const { lag, lags = { planned: () => lag }, servicesComplete = false, ...rest } = circumstances;
   const parsed = documents
     .filter(isLingerObject)
     .map((each, index) => parseDocument(each, `sample ${index}`));
@@ -67,10 +72,15 @@ export function worldOf(documents: readonly JsonObject[], circumstances: Circums
       ofKind<ClusterTerminationPolicy>('ClusterTerminationPolicy'),
       ofKind<TerminationPolicy>('TerminationPolicy'),
     ),
-    consumers: ofKind<DiscoveryConsumer>('DiscoveryConsumer').map(consumerRecord),
+    consumers: [
+      CLUSTER_IP,
+      ...ofKind<DiscoveryConsumer>('DiscoveryConsumer').map(({ metadata, spec }) =>
+        consumerOf(metadata.name, spec),
+      ),
+    ],
     namespaces: new Map(plain('Namespace').map((each) => [nameOf(each), recordOf(each)])),
     services: serviceIndex(plain('Service').map(serviceRecord), servicesComplete),
-    lags: { planned: () => lag },
+    lags,
   };
 }
 
@@ -102,12 +112,8 @@ function recordOf(object: JsonObject) {
 
 function serviceRecord(object: JsonObject): ServiceRecord {
   const { name, namespace: ofNamespace = NAMESPACE, labels = {} } = metadataOf(object);
-  const spec = object.spec as { selector?: Record<string, string>; type?: string };
+  const spec = object.spec as { selector?: Record<string, string>; type?: string; clusterIP?: string };
   const externalName = spec.type === 'ExternalName';
-  return { namespace: ofNamespace, name, labels, selector: spec.selector, externalName };
-}
-
-function consumerRecord({ metadata, spec }: DiscoveryConsumer): ConsumerRecord {
-  const { namespaceSelector = EVERYTHING, podSelector } = spec.appliesTo ?? {};
-  return { name: metadata.name, namespaceSelector, podSelector };
+  const headless = spec.clusterIP === 'None';
+  return { namespace: ofNamespace, name, labels, selector: spec.selector, headless, externalName };
 }

@@ -4,11 +4,20 @@ import { type Plan, parsePlan, renderPlan } from '../../src/core/plan/plan.ts';
 import type { WaitReason } from '../../src/core/plan/wait.ts';
 import { annotationLayer } from '../../src/core/policy/annotations.ts';
 import { PUBLISHED_ANNOTATIONS } from '../../src/measure/publication.ts';
+import { LEADER_LABEL } from '../../src/publish/leader-label.ts';
+import { SERVE_FLAGS } from '../../src/settings/commands.ts';
+import { CANARY_LABEL } from '../../src/sources/canary/replicas.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/annotations.md';
 const readByLinger = tableUnder(PAGE, 'Read by Linger');
 const known: readonly string[] = Object.values(ANNOTATION);
+/** Labels, and an audience. */
+const others: readonly (string | undefined)[] = [
+  CANARY_LABEL,
+  LEADER_LABEL,
+  SERVE_FLAGS.reportsAudience.fallback,
+];
 const ofConfigMaps: readonly string[] = Object.values(PUBLISHED_ANNOTATIONS);
 
 test('the table has exactly the annotations that are read', () => {
@@ -64,6 +73,7 @@ describe('the plan annotation', () => {
   const reasons: Readonly<Record<WaitReason, true>> = {
     fixed: true,
     initial: true,
+    declared: true,
     measured: true,
     storm: true,
   };
@@ -81,5 +91,5 @@ describe('the plan annotation', () => {
 
 test.each(PAGES)('%s names no linger.dev annotation that does not exist', (page) => {
   const named = [...read(page).matchAll(/(?<![\w.])linger\.dev\/([a-z-]+)(?![\w.])/g)].map(([text]) => text);
-  for (const key of named) expect([...known, ...ofConfigMaps]).toContain(key);
+  for (const key of named) expect([...known, ...ofConfigMaps, ...others]).toContain(key);
 });

@@ -40,10 +40,9 @@ describe('YAML on the pages', () => {
     expect(() => JSON.parse(text) as unknown).not.toThrow();
   });
 
-  test('each example file stands on the page of policies', () => {
-    const page = blocksOf('docs/policies.md').flatMap(({ language, text }) =>
-      language === 'yaml' ? objectsOf(text) : [],
-    );
+  test('each example file stands on the page of policies or that of consumers', () => {
+    const blocks = ['docs/policies.md', 'docs/consumers.md'].flatMap(blocksOf);
+    const page = blocks.flatMap(({ language, text }) => (language === 'yaml' ? objectsOf(text) : []));
     for (const path of policyFiles)
       for (const object of objectsOf(read(path))) expect(page).toContainEqual(object);
   });

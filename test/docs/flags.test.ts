@@ -1,25 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { readCommandLine, USAGE_EXIT_CODE } from '../../src/settings/command-line.ts';
-import {
-  CERTS_FLAGS,
-  DIAGNOSE_FLAGS,
-  EXPLAIN_FLAGS,
-  INJECT_FLAGS,
-  SERVE_FLAGS,
-  WATCH_FLAGS,
-} from '../../src/settings/commands.ts';
+import { COMMAND_FLAGS } from '../../src/settings/commands.ts';
 import { type Flags, flagName, variableName } from '../../src/settings/flag.ts';
 import { codeOf, PAGES, type Row, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/flags.md';
-const COMMANDS: Readonly<Record<string, Flags>> = {
-  serve: SERVE_FLAGS,
-  inject: INJECT_FLAGS,
-  explain: EXPLAIN_FLAGS,
-  certs: CERTS_FLAGS,
-  watch: WATCH_FLAGS,
-  diagnose: DIAGNOSE_FLAGS,
-};
+const COMMANDS: Readonly<Record<string, Flags>> = COMMAND_FLAGS;
 
 test('the table has exactly the commands', () => {
   const documented = tableUnder(PAGE, 'Commands, flags and variables').map((row) => codeOf(row.command));
@@ -44,7 +30,7 @@ describe.each(Object.entries(COMMANDS))('%s', (command, flags) => {
 });
 
 test.each(PAGES)('%s names no LINGER_ variable that does not exist', (page) => {
-  const known = Object.keys(SERVE_FLAGS).map(variableName);
+  const known = Object.keys(COMMAND_FLAGS.serve).map(variableName);
   const named = [...read(page).matchAll(/\bLINGER_[A-Z_]+\b/g)].map(([name]) => name);
   expect(named.filter((name) => name !== 'LINGER_' && !known.includes(name))).toEqual([]);
 });

@@ -9,7 +9,6 @@ import {
   POD_SCOPES,
   WAIT_SOURCES,
 } from '../../src/core/schema/choices.ts';
-import { discoveryConsumerSpec } from '../../src/core/schema/consumer.ts';
 import { DOCUMENT_SCHEMAS } from '../../src/core/schema/documents.ts';
 import { formatDuration } from '../../src/core/schema/duration.ts';
 import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/core/schema/policy.ts';
@@ -57,13 +56,6 @@ describe('policy fields', () => {
   ])('the values of %s are documented', (field, values) => {
     const documented = codesOf(row(field)?.values).map((value) => value.replaceAll("'", ''));
     expect(documented.toSorted()).toEqual([...values].toSorted());
-  });
-});
-
-describe('DiscoveryConsumer fields', () => {
-  test('the table has exactly the fields of the schema', () => {
-    const documented = tableUnder(PAGE, 'DiscoveryConsumer fields').map((each) => codeOf(each.field));
-    expect(documented.toSorted()).toEqual([...leafPaths(discoveryConsumerSpec)].toSorted());
   });
 });
 

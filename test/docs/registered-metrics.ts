@@ -2,9 +2,12 @@ import { defaultWait } from '../../src/core/plan/default-wait.ts';
 import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
 import { Measurement } from '../../src/measure/measurement.ts';
 import { newStatus } from '../../src/publish/status.ts';
+import { registerCanaryMetrics } from '../../src/telemetry/canary-metrics.ts';
+import { registerConsumerMetrics } from '../../src/telemetry/consumer-metrics.ts';
 import { registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { registerPublishMetrics } from '../../src/telemetry/publish-metrics.ts';
+import { registerReportMetrics } from '../../src/telemetry/report-metrics.ts';
 import { registerWatchMetrics } from '../../src/telemetry/watch-metrics.ts';
 
 /** What the registry's metrics carry beside their declared type. */
@@ -16,9 +19,12 @@ interface Described {
 
 const { registry } = createMetrics('0.0.0');
 const clocks = { clock: () => 0, epochSeconds: () => 0 };
-registerWatchMetrics(registry, { watches: {}, synced: () => false, clock: clocks.clock });
+registerWatchMetrics(registry, { watches: () => ({}), synced: () => false, clock: clocks.clock });
 registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_WORLD));
 registerPublishMetrics(registry, newStatus());
+registerCanaryMetrics(registry);
+registerReportMetrics(registry, () => []);
+registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 
 /** Every metric of a server that follows a cluster, in the registry's order. */
 export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import {
   type Authority,
@@ -11,7 +10,10 @@ import {
 } from '../../src/certs/issue.ts';
 import { ask, newAgent, readText } from '../../src/kube/request.ts';
 import { kubeVersion } from '../../src/kube/version.ts';
+import { Pages } from '../../src/sources/kube/pages.ts';
+import { podsResource } from '../../src/sources/kube/pods.ts';
 import { acceptOf, pathOf } from '../../src/sources/kube/resource.ts';
+import { listening } from '../serve/listening.ts';
 
 let authority: Authority;
 let pair: KeyPair;
@@ -37,13 +39,7 @@ async function serve(
   const server = tls
     ? https.createServer({ cert: pair.cert, key: pair.key }, listener)
     : http.createServer(listener);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
+  const port = await listening(server);
   return { url: new URL(`${tls ? 'https' : 'http'}://127.0.0.1:${port}`), asked };
 }
 
@@ -131,13 +127,67 @@ describe('an answer', () => {
     await expect(readText(response, 1_000, 300)).rejects.toMatchObject(failure);
   });
 
+  const page = Buffer.from(
+    JSON.stringify({ items: Array.from({ length: 9_000 }, (_, index) => ({ index })) }),
+  );
+  const zipped = (bytes: Buffer, most = bytes.length): http.RequestListener => {
+    return (_request, response) => {
+      const packed = gzipSync(bytes);
+      response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': packed.length });
+      response.write(packed.subarray(0, most), () => most < packed.length && response.destroy());
+      if (most >= packed.length) response.end();
+    };
+  };
+
+  it('that is compressed is read as it was', async () => {
+    expect(await readText(await open(zipped(page)), page.length, 300)).toBe(page.toString());
+  });
+
+  it.each<{ name: string; answer: http.RequestListener; failure: object }>([
+    {
+      name: 'is much longer than it seems',
+      answer: zipped(Buffer.alloc(10_000_000)),
+      failure: { reason: 'Malformed', message: expect.stringContaining(`more than ${page.length} bytes`) },
+    },
+    { name: 'is cut', answer: zipped(page, 2_000), failure: { reason: 'Cut' } },
+    {
+      name: 'stops in the middle',
+      answer: (_request, response) => {
+        response.writeHead(200, { 'content-encoding': 'gzip' });
+        response.write(gzipSync(page).subarray(0, 2_000));
+      },
+      failure: { reason: 'Cut', message: expect.stringContaining('nothing came for 300 ms') },
+    },
+    {
+      name: 'is not what it says',
+      answer: (_request, response) => {
+        response.writeHead(200, { 'content-encoding': 'gzip' });
+        response.end(page);
+      },
+      failure: { reason: 'Cut', message: expect.stringContaining('incorrect header') },
+    },
+  ])('that is compressed and $name is a failure', async ({ answer, failure }) => {
+    const response = await open(answer);
+    await expect(readText(response, page.length, 300)).rejects.toMatchObject(failure);
+  });
+
+  it.each([true, false, undefined])('is asked for compressed: %s', async (compressed) => {
+    const { url, asked } = await serve(version('v1.36.3'));
+    const connection = { server: url, credentials: async () => ({}), compressed };
+    const pages = new Pages(podsResource(), connection);
+    onTestFinished(() => pages.close());
+    const failure = pages.page(undefined, { limit: 1, signal: NEVER, answerMs: 10_000 });
+    await expect(failure).rejects.toMatchObject({ reason: 'Malformed' });
+    expect(asked[0]?.headers['accept-encoding']).toBe(compressed === true ? 'gzip' : undefined);
+  });
+
   it.each([
     { status: 410, reason: 'Expired' },
     { status: 429, reason: 'Throttled', retryAfter: '2', retryAfterMs: 2_000 },
     { status: 503, reason: 'ServerError', retryAfter: 'Wed, 21 Oct 2026 07:28:00 GMT' },
     { status: 401, reason: 'Unauthorized' },
     { status: 403, reason: 'Forbidden' },
-    { status: 404, reason: 'Refused' },
+    { status: 404, reason: 'NotServed' },
     { status: 301, reason: 'Refused' },
   ])('of $status is $reason', async ({ status, reason, retryAfter, retryAfterMs }) => {
     const headers = retryAfter === undefined ? {} : { 'retry-after': retryAfter };

@@ -1,7 +1,5 @@
-import { once } from 'node:events';
 import { chmod } from 'node:fs/promises';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { issueAuthority, issueServingCertificate, type KeyPair } from '../../src/certs/issue.ts';
@@ -9,6 +7,7 @@ import type { PluginHost } from '../../src/kube/exec-plugin.ts';
 import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
 import { ask, newAgent } from '../../src/kube/request.ts';
 import { linger } from '../commands/linger.ts';
+import { listening } from '../serve/listening.ts';
 import { credential, type PluginParts, pluginFiles, V1, V1BETA1 } from './credential-plugin.ts';
 
 const SECRET = 'geheim';
@@ -176,14 +175,7 @@ describe('how long credentials are kept', () => {
     const server = http.createServer(({ headers }, response) => {
       response.writeHead(headers.authorization === accepted ? 200 : 401).end('{}');
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    onTestFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
-    const { port } = server.address() as AddressInfo;
-    const opened = await open({ server: `http://127.0.0.1:${port}` });
+    const opened = await open({ server: `http://127.0.0.1:${await listening(server)}` });
     const { connection } = opened;
     const agent = newAgent(connection);
     onTestFinished(() => agent.destroy());

@@ -112,6 +112,17 @@ describe('the server', () => {
     await expect(readKubeconfig(file)).rejects.toMatchObject({ code: 'KubeconfigUnsupported' });
   });
 
+  it.each([
+    ['https://10.0.0.1:6443', true],
+    ['https://k8s.example', true],
+    ['https://127.0.0.1:6443', false],
+    ['http://localhost:8001', false],
+    ['https://[::1]:6443', false],
+  ])('%s is asked for compressed lists: %s', async (server, compressed) => {
+    const connection = await readKubeconfig(await write(kubeconfig({ cluster: { server } })));
+    expect(connection.compressed).toBe(compressed);
+  });
+
   it('may be kubectl proxy, even with a token: it does not leave the machine', async () => {
     const parts = { cluster: { server: 'http://127.0.0.1:8001' }, user: { token: 'T' } };
     expect((await readKubeconfig(await write(kubeconfig(parts)))).server.port).toBe('8001');

@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ObjectFailure, requestObject } from '../../src/kube/object-request.ts';
 import { newAgent } from '../../src/kube/request.ts';
+import { listening } from '../serve/listening.ts';
 
 interface Asked {
   readonly method: string;
@@ -23,15 +22,8 @@ async function serve(answer: (asked: Asked, response: http.ServerResponse) => vo
     asked.push(each);
     answer(each, response);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
   const connection = {
-    server: new URL(`http://127.0.0.1:${port}`),
+    server: new URL(`http://127.0.0.1:${await listening(server)}`),
     credentials: async () => ({ token: 'T' }),
   };
   const agent = newAgent(connection);
@@ -59,6 +51,12 @@ it.each([
     answer: 200,
     object: { data: null },
     contentType: 'application/merge-patch+json',
+  },
+  {
+    method: 'PATCH' as const,
+    answer: 200,
+    object: [{ op: 'test', path: '/data', value: null }],
+    contentType: 'application/json-patch+json',
   },
 ])(
   '$method sends the object whole, and gives what is stored',

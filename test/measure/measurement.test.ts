@@ -12,6 +12,7 @@ import {
   slice,
   terminating,
 } from '../core/lag/sample-events.ts';
+import { taken } from '../core/lag/steps.ts';
 
 const START = 20_000 * 86_400;
 
@@ -120,7 +121,7 @@ describe('what is unresolved', () => {
 });
 
 describe('the planned lags', () => {
-  const p99 = (measurement: Measurement) => measurement.lags().planned('shop')?.quantile(99);
+  const p99 = (measurement: Measurement) => measurement.lags().planned('shop', [])?.quantile(99);
 
   it('are none before a sample, and follow the first at the next step', () => {
     const { measurement, apply } = measuring(...READY);
@@ -158,7 +159,7 @@ describe('the planned lags', () => {
     if (table === undefined) throw new Error('no table');
     follower.adopt(table);
     for (const percentile of [50, 90, 99, 99.9]) {
-      const planned = (of: Measurement) => of.lags().planned('shop')?.quantile(percentile);
+      const planned = (of: Measurement) => of.lags().planned('shop', [])?.quantile(percentile);
       expect(planned(follower)).toBe(planned(leader));
     }
     expect(follower.table).toBe(table);
@@ -179,7 +180,7 @@ describe('the planned lags', () => {
 describe('a snapshot', () => {
   it('brings back what was measured', () => {
     const { measurement } = measuring(...READY, ...removals(50, 4));
-    const snapshot: unknown = JSON.parse(measurement.snapshot(900_000, START));
+    const snapshot: unknown = JSON.parse(taken(measurement.snapshot(900_000, START)));
     const { measurement: later } = measuring();
     expect(later.restore(snapshot, START)).toBe(true);
     expect(later.week()?.samples).toBe(50);

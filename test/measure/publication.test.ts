@@ -20,6 +20,7 @@ import {
   stampOf,
   untouchable,
 } from '../../src/measure/publication.ts';
+import { taken } from '../core/lag/steps.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 12) / 1000;
 const DAY = 86_400;
@@ -41,7 +42,7 @@ const pending = nextPlanned(
 );
 
 const PLANNED = plannedContent(plannedToText(table, false));
-const snapshot = new LagEstimator().snapshotWithin(1e6, NOW);
+const snapshot = taken(new LagEstimator().snapshotWithin(1e6, NOW));
 const HISTORY = await historyContent(snapshot, plannedToText(pending, true));
 
 /** As the API server gives it. */

@@ -87,7 +87,7 @@ export class ModelApi {
   }
 
   #carryOut({ method, path, object }: ModelRequest, response: http.ServerResponse): void {
-    const itsPath = method === 'POST' ? `${path}/${object?.metadata.name}` : path;
+    const itsPath = method === 'POST' ? `${path}/${object?.metadata.name}` : path.replace(/\/status$/, '');
     const present = this.objects.get(itsPath);
     const version = present?.metadata.resourceVersion;
     if (method === 'POST' && present !== undefined) answer(response, 409, 'AlreadyExists');
@@ -95,8 +95,16 @@ export class ModelApi {
     else if (present === undefined) answer(response, 404, 'NotFound');
     else if (object === undefined) send(response, 200, present);
     else if (object.metadata.resourceVersion !== version) answer(response, 409, 'Conflict');
+    else if (method === 'PATCH')
+      send(response, 200, this.put(itsPath, { ...present, status: merged(present.status, object.status) }));
     else send(response, 200, this.put(path, object));
   }
+}
+
+/** RFC 7386, for members that are no objects. */
+function merged(present: unknown, patch: unknown): object {
+  const members = Object.entries({ ...(present as object), ...(patch as object) });
+  return Object.fromEntries(members.filter(([, value]) => value !== null));
 }
 
 function answer(response: http.ServerResponse, code: number, reason: string, retryAfter?: number): void {

@@ -1,9 +1,11 @@
 import { onTestFinished } from 'vitest';
 import { LagEstimator } from '../../src/core/lag/estimator.ts';
 import { NOTHING_PLANNED, nextPlanned, type PlannedTable } from '../../src/core/lag/planned.ts';
-import { plannedLags, plannedToText } from '../../src/core/lag/published.ts';
+import { plannedLags } from '../../src/core/lag/planned-lags.ts';
+import { plannedToText } from '../../src/core/lag/published.ts';
 import { LAG_STAGES } from '../../src/core/lag/sample.ts';
 import { PLANNED_KEY, readPlanned } from '../../src/measure/publication.ts';
+import type { ConsumersToTell } from '../../src/publish/consumer-telling.ts';
 import { PUBLISH_LIMITS, type PublishLimits } from '../../src/publish/limits.ts';
 import { type Publishing, type SharedMeasurement, startPublishing } from '../../src/publish/publishing.ts';
 import { pause } from '../../src/sources/pause.ts';
@@ -37,6 +39,8 @@ export const QUICK: PublishLimits = {
   firstStepMs: 5,
   firstHistoryMs: 0,
   historyEveryMs: 20,
+  firstToldMs: 0,
+  toldEveryMs: 20,
   firstPauseMs: 10,
   longestPauseMs: 40,
   slowMs: 60_000,
@@ -73,13 +77,16 @@ export class Measured implements SharedMeasurement {
     this.table = table;
   }
 
-  snapshot(characters: number, epochSeconds: number): string {
+  snapshot(characters: number, epochSeconds: number): Generator<undefined, string> {
     return this.estimator.snapshotWithin(characters, epochSeconds);
   }
 
   restore(json: unknown, epochSeconds: number): boolean {
     return this.estimator.restore(json, epochSeconds);
   }
+
+  /** The tests of consumers have one that measures them. */
+  restoreConsumers(): void {}
 
   /** What is in force, as text. */
   get inForce(): string {
@@ -108,6 +115,7 @@ export function startReplica(
   identity: string,
   limits: Partial<PublishLimits> = {},
   measured = new Measured(),
+  toTell?: ConsumersToTell,
 ): TestReplica {
   const stopping = new AbortController();
   const lines: TestReplica['lines'][number][] = [];
@@ -116,6 +124,8 @@ export function startReplica(
     namespace: NAMESPACE,
     identity,
     measurement: measured,
+    toTell,
+    onLeading: () => undefined,
     logger: createLogger('debug', { write: (line) => void lines.push(JSON.parse(line)) }),
     time: {
       clock: () => performance.now(),
@@ -151,7 +161,7 @@ export const textOf = (api: ModelApi) =>
   (api.objects.get(PLANNED)?.data as Record<string, string> | undefined)?.[PLANNED_KEY];
 export const annotationsOf = (api: ModelApi, path: string) =>
   api.objects.get(path)?.metadata.annotations ?? {};
-export const p99 = ({ table }: Measured) => plannedLags(table).planned('shop')?.quantile(99);
+export const p99 = ({ table }: Measured) => plannedLags(table).planned('shop', [])?.quantile(99);
 export const msgs = (lines: readonly { readonly msg: string }[]) => lines.map(({ msg }) => msg);
 
 /** A replica that leads and has published lags of 4 s. */

@@ -1,6 +1,6 @@
 import { LagEstimator } from '../../src/core/lag/estimator.ts';
 import { NOTHING_PLANNED, nextPlanned, type PlannedTable } from '../../src/core/lag/planned.ts';
-import { plannedLags } from '../../src/core/lag/published.ts';
+import { plannedLags } from '../../src/core/lag/planned-lags.ts';
 import type { LagSample } from '../../src/core/lag/sample.ts';
 import { chooseWait, type WaitChoice } from '../../src/core/plan/wait.ts';
 import { BUILT_IN_POLICY } from '../../src/core/policy/values.ts';
@@ -39,7 +39,7 @@ export function simulateDays(simulation: SimulatedDays): readonly PlannedWait[] 
     const now = EPOCH + seconds + STEP_SECONDS;
     table = nextPlanned(table, estimator.candidates(now), now);
     // Of no namespace in particular: the cluster's.
-    const choice = chooseWait(BUILT_IN_POLICY, plannedLags(table).planned(''));
+    const choice = chooseWait(BUILT_IN_POLICY, plannedLags(table).planned('', []));
     waits.push({ hour: (seconds + STEP_SECONDS) / HOUR, choice });
   }
   return waits;

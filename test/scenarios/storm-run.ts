@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { LagSample } from '../../src/core/lag/sample.ts';
+import type { LagSample, RemovalSample } from '../../src/core/lag/sample.ts';
 import { type AuditEvent, auditPosition, instantOf, readAudit, waitUntil } from '../cluster/cluster.ts';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { type TrueRemoval, trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
@@ -19,7 +19,7 @@ export interface StormOptions {
 }
 
 export interface StormOutcome {
-  readonly samples: readonly LagSample[];
+  readonly samples: readonly RemovalSample[];
   /** Removals that gave no sample, because this process stood still for more than a second. */
   readonly discarded: number;
   readonly truth: readonly TrueRemoval[];

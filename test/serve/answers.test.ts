@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
+import { samplePlan } from '../core/sample-plan.ts';
 import { annotated, container, type JsonObject, pod, podOf, server } from '../core/sample-pod.ts';
 import { clusterPolicy, worldOf } from '../core/sample-world.ts';
 import { bodyOf, UID } from './reviews.ts';
@@ -23,16 +24,6 @@ async function answerTo(
 const auditing = { world: worldOf([clusterPolicy({ mode: 'Audit' })]) };
 /** Leaves room for 10 s beside the default grace of 30 s. */
 const SHORT_GRACE = { grace: { max: '40s' } };
-const PLAN = {
-  v: 1,
-  wait: 30,
-  grace: 60,
-  baseGrace: 30,
-  hook: 'Sleep',
-  containers: ['app'],
-  policy: 'built-in',
-  why: 'initial',
-};
 
 describe('an injection', () => {
   it('is a JSON Patch that gives the pod its hook, its grace and its plan', async () => {
@@ -51,7 +42,7 @@ describe('an injection', () => {
           containers: [server('app', { lifecycle: { preStop: { sleep: { seconds: 30 } } } })],
           terminationGracePeriodSeconds: 60,
         },
-        { annotations: { 'linger.dev/plan': JSON.stringify(PLAN) } },
+        { annotations: { 'linger.dev/plan': samplePlan() } },
       ),
     );
   });
@@ -131,7 +122,7 @@ describe('mode Audit', () => {
     expect(await answerTo(pod(), auditing)).toEqual({
       uid: UID,
       allowed: true,
-      auditAnnotations: { reason: 'Audit', plan: JSON.stringify(PLAN) },
+      auditAnnotations: { reason: 'Audit', plan: samplePlan() },
     });
   });
 

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { consumerOf } from '../../src/core/consumers/consumer.ts';
+import { consumerView } from '../../src/core/consumers/view.ts';
 import type { ClusterEvent } from '../../src/core/lag/events.ts';
 import { Measurement } from '../../src/measure/measurement.ts';
 import { estimatesPage, type ShownWatch } from '../../src/serve/estimates.ts';
@@ -16,6 +18,11 @@ const PODS: ShownWatch = {
   handlerErrors: 0,
 };
 
+const EDGE = {
+  consumer: consumerOf('edge', { measure: { reports: {} } }),
+  state: { instances: 2, trouble: undefined, limits: ['Not all.'] },
+};
+
 /** The page after these events, at an instant. */
 function pageAt(now: number, ...events: readonly ClusterEvent[]) {
   const clock = () => now;
@@ -24,7 +31,8 @@ function pageAt(now: number, ...events: readonly ClusterEvent[]) {
   measurement.replan(START);
   const defaultWait = { seconds: 30, why: 'initial' as const, origin: 'built-in' as const, notes: [] };
   const watches = { pods: PODS, nodes: { ...PODS, lastEventAt: undefined } };
-  const page = estimatesPage({ measurement, watches, synced: true, defaultWait, clock });
+  const consumers = [consumerView({ ...EDGE, removals: undefined, additions: undefined }, START)];
+  const page = estimatesPage({ measurement, consumers, watches, synced: true, defaultWait, clock });
   // As it is sent.
   return JSON.parse(JSON.stringify(page)) as Record<string, unknown>;
 }
@@ -52,6 +60,25 @@ describe('the page of estimates', () => {
     });
     for (const number of JSON.stringify(page.now).match(/\d+\.\d+/g) ?? [])
       expect(number.replace(/^0\.0*|\./g, '').length).toBeLessThanOrEqual(3);
+  });
+
+  it('tells of each consumer, and since when it is how it is', () => {
+    expect(pageAt(5_000).consumers).toEqual({
+      edge: {
+        measure: 'reports',
+        removals: null,
+        additions: null,
+        lastSample: null,
+        instances: 2,
+        measured: {
+          status: 'Unknown',
+          reason: 'Waiting',
+          message: expect.any(String),
+          since: new Date(START * 1000).toISOString(),
+        },
+        limits: ['Not all.'],
+      },
+    });
   });
 
   it('names the Services that have waited longest', () => {

@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import { onTestFinished, vi } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
@@ -16,6 +14,7 @@ import {
   type HttpAnswer,
   requestBytes,
 } from './connection.ts';
+import { listening } from './listening.ts';
 
 // The first test of a file waits for two RSA keys, on a machine that may be busy with other things.
 vi.setConfig({ testTimeout: 60_000 });
@@ -52,13 +51,14 @@ export async function startWebhook(
   atEnd: AtEnd = onTestFinished as AtEnd,
 ): Promise<Webhook> {
   const { world = EMPTY_WORLD, logLevel = 'trace', auditWarnings = false } = options;
-  const { closesConnection = () => false } = options;
+  const { closesConnection = () => false, reports } = options;
   const logs: string[] = [];
   const metrics = createMetrics('test');
   const app = admissionApp({
     world: typeof world === 'function' ? world : () => world,
     auditWarnings,
     closesConnection,
+    reports,
     metrics,
     logger: createLogger(logLevel, { write: (line) => void logs.push(line) }),
   });
@@ -66,13 +66,7 @@ export async function startWebhook(
   pair ??= makePair();
   const { ca, cert, key } = await pair;
   const server = webhookServer(app, { cert, key });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  atEnd(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const address = { port: (server.address() as AddressInfo).port, ca };
+  const address = { port: await listening(server, atEnd), ca };
   const send = async (method: string, bytes: Buffer) => {
     const connection = await connect(address, atEnd);
     connection.write(bytes);

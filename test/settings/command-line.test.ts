@@ -1,25 +1,9 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LingerError } from '../../src/core/catalog/errors.ts';
 import { type Environment, readCommandLine } from '../../src/settings/command-line.ts';
-import {
-  CERTS_FLAGS,
-  DIAGNOSE_FLAGS,
-  EXPLAIN_FLAGS,
-  INJECT_FLAGS,
-  SERVE_FLAGS,
-  WATCH_FLAGS,
-} from '../../src/settings/commands.ts';
+import { COMMAND_FLAGS } from '../../src/settings/commands.ts';
 import { variableName } from '../../src/settings/flag.ts';
 import { COMMANDS, rows } from './flag-table.ts';
-
-const ALL_FLAGS = {
-  serve: SERVE_FLAGS,
-  inject: INJECT_FLAGS,
-  explain: EXPLAIN_FLAGS,
-  certs: CERTS_FLAGS,
-  watch: WATCH_FLAGS,
-  diagnose: DIAGNOSE_FLAGS,
-};
 
 function settingsOf(argv: readonly string[], environment: Environment = {}): Record<string, unknown> {
   const invocation = readCommandLine(argv, environment, '1.2.3');
@@ -44,7 +28,7 @@ const ofServe = <T extends { command: string }>(all: readonly T[]) =>
   all.filter(({ command }) => command === 'serve');
 
 describe('every flag', () => {
-  it.each(Object.entries(ALL_FLAGS))('of %s has its row here', (command, flags) => {
+  it.each(Object.entries(COMMAND_FLAGS))('of %s has its row here', (command, flags) => {
     expect(Object.keys(COMMANDS[command] ?? {}).toSorted()).toEqual(Object.keys(flags).toSorted());
   });
 
@@ -75,7 +59,7 @@ describe('every flag', () => {
 
 describe('every flag of serve is also a variable', () => {
   it('with this name', () => {
-    expect(Object.keys(SERVE_FLAGS).map(variableName)).toEqual([
+    expect(Object.keys(COMMAND_FLAGS.serve).map(variableName)).toEqual([
       'LINGER_PORT',
       'LINGER_ADMIN_PORT',
       'LINGER_HOST',
@@ -93,6 +77,9 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_SYNC_TIMEOUT',
       'LINGER_NAMESPACE',
       'LINGER_IDENTITY',
+      'LINGER_CANARY_PORT',
+      'LINGER_CANARY_EVERY',
+      'LINGER_REPORTS_AUDIENCE',
     ]);
   });
 
@@ -122,7 +109,7 @@ describe('every flag of serve is also a variable', () => {
     },
   );
 
-  it.each(['inject', 'explain', 'certs', 'watch', 'diagnose'])(
+  it.each(['inject', 'explain', 'certs', 'watch', 'diagnose', 'consumers'])(
     'and %s has none: people see what they type',
     (command) => {
       const environment = Object.fromEntries(rows.map(({ key }) => [variableName(key), 'anything']));

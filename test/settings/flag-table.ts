@@ -1,11 +1,4 @@
-import type {
-  CERTS_FLAGS,
-  DIAGNOSE_FLAGS,
-  EXPLAIN_FLAGS,
-  INJECT_FLAGS,
-  SERVE_FLAGS,
-  WATCH_FLAGS,
-} from '../../src/settings/commands.ts';
+import type { COMMAND_FLAGS, CommandName } from '../../src/settings/commands.ts';
 import { flagName } from '../../src/settings/flag.ts';
 
 /** One flag: what it is worth by default, some ways to write it, and what is refused. */
@@ -15,6 +8,9 @@ export interface Row {
   readonly reads: readonly (readonly [written: string, value: unknown])[];
   readonly refuses: readonly string[];
 }
+
+/** One for each flag. */
+type Rows<C extends CommandName> = Readonly<Record<keyof (typeof COMMAND_FLAGS)[C], Row>>;
 
 const DEVELOPMENT_NAMES = ['localhost', '127.0.0.1', '::1'];
 const PORTS: Omit<Row, 'byDefault'> = {
@@ -51,7 +47,7 @@ const NAMES: Row = {
   refuses: ['', ',', ' , '],
 };
 
-const SERVE: Record<keyof typeof SERVE_FLAGS, Row> = {
+const SERVE: Rows<'serve'> = {
   port: { byDefault: 8443, ...PORTS },
   adminPort: { byDefault: 8080, ...PORTS },
   host: {
@@ -113,12 +109,22 @@ const SERVE: Record<keyof typeof SERVE_FLAGS, Row> = {
   },
   namespace: TEXT(undefined),
   identity: TEXT(undefined),
+  canaryPort: { byDefault: 8081, ...PORTS },
+  canaryEvery: {
+    byDefault: 60,
+    reads: [
+      ['0', 0],
+      ['1m30s', 90],
+    ],
+    refuses: ['', '60', '-1s', 'never'],
+  },
+  reportsAudience: TEXT('linger.dev/reports'),
 };
-const INJECT: Record<keyof typeof INJECT_FLAGS, Row> = {
+const INJECT: Rows<'inject'> = {
   policies: TEXT(undefined),
   namespace: TEXT('default'),
 };
-const EXPLAIN: Record<keyof typeof EXPLAIN_FLAGS, Row> = {
+const EXPLAIN: Rows<'explain'> = {
   ...INJECT,
   modeLimit: MODES,
   kubeconfig: TEXT(undefined),
@@ -142,7 +148,7 @@ const EXPLAIN: Record<keyof typeof EXPLAIN_FLAGS, Row> = {
     refuses: ['', ','],
   },
 };
-const CERTS: Record<keyof typeof CERTS_FLAGS, Row> = { dns: NAMES, out: TEXT('certs') };
+const CERTS: Rows<'certs'> = { dns: NAMES, out: TEXT('certs') };
 
 const SWITCH: Row = { byDefault: false, reads: [], refuses: [] };
 const DURATION: Row = {
@@ -155,12 +161,20 @@ const DURATION: Row = {
   refuses: ['', '15', '-1s', 'soon'],
 };
 const SOME_NAMES: Row = { ...NAMES, byDefault: undefined };
-const WATCH: Record<keyof typeof WATCH_FLAGS, Row> = {
+const WATCH: Rows<'watch'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   namespace: SOME_NAMES,
   service: SOME_NAMES,
   pod: TEXT(undefined),
+  selector: {
+    byDefault: undefined,
+    reads: [
+      ['app=web', { matchExpressions: [{ key: 'app', operator: 'In', values: ['web'] }] }],
+      ['!job', { matchExpressions: [{ key: 'job', operator: 'DoesNotExist' }] }],
+    ],
+    refuses: ['', ' ', 'app=web tier=front', 'replicas>3', 'app in ()'],
+  },
   source: {
     byDefault: ['EndpointSlice', 'Endpoints'],
     reads: [
@@ -192,7 +206,7 @@ const WATCH: Record<keyof typeof WATCH_FLAGS, Row> = {
   quiet: SWITCH,
 };
 
-const DIAGNOSE: Record<keyof typeof DIAGNOSE_FLAGS, Row> = {
+const DIAGNOSE: Rows<'diagnose'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   controllerMetrics: {
@@ -230,6 +244,21 @@ const DIAGNOSE: Record<keyof typeof DIAGNOSE_FLAGS, Row> = {
   },
 };
 
+const CONSUMERS: Rows<'consumers'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT('linger'),
+  output: EXPLAIN.output,
+  failOn: {
+    byDefault: undefined,
+    reads: [
+      ['any', ['any']],
+      ['Stale,Unreachable', ['Stale', 'Unreachable']],
+    ],
+    refuses: ['', ','],
+  },
+};
+
 /** Every flag of every command. */
 export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
   serve: SERVE,
@@ -238,6 +267,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   certs: CERTS,
   watch: WATCH,
   diagnose: DIAGNOSE,
+  consumers: CONSUMERS,
 };
 
 export const rows = Object.entries(COMMANDS).flatMap(([command, flags]) =>

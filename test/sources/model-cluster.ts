@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { AtEnd } from '../serve/connection.ts';
+import { closed, listening } from '../serve/listening.ts';
 
 /** An object of the model, as the API server would send it. */
 export interface ModelObject {
@@ -24,13 +24,15 @@ const PATHS = {
   pods: '/api/v1/pods',
   endpointslices: '/apis/discovery.k8s.io/v1/endpointslices',
   endpoints: '/api/v1/endpoints',
+  discoveryconsumers: '/apis/linger.dev/v1alpha1/discoveryconsumers',
 } as const;
 export type ModelResource = keyof typeof PATHS;
 
-/** The part of an API server that Linger follows, over a real socket: six collections and a version. */
+/** The part of an API server that Linger follows, over a real socket: some collections and a version. */
 export class ModelCluster {
-  /** Asked about each request, by resource or `version`. */
-  refuse: (what: ModelResource | 'version') => Refusal | undefined = () => undefined;
+  /** Asked about each request, by resource or `version`. At first there is no CRD. */
+  refuse: (what: ModelResource | 'version') => Refusal | undefined = (what) =>
+    what === 'discoveryconsumers' ? 404 : undefined;
   version = 'v1.36.3';
   /** Single objects by their path, such as `/api/v1/namespaces/linger/configmaps/linger-planned`. */
   readonly single = new Map<string, unknown>();
@@ -41,9 +43,7 @@ export class ModelCluster {
 
   static async start(atEnd: AtEnd): Promise<ModelCluster> {
     const model = new ModelCluster();
-    model.#server.listen(0, '127.0.0.1');
-    await once(model.#server, 'listening');
-    atEnd(() => model.stop());
+    await listening(model.#server, atEnd);
     return model;
   }
 
@@ -87,11 +87,8 @@ export class ModelCluster {
     this.#server.closeAllConnections();
   }
 
-  async stop(): Promise<void> {
-    if (!this.#server.listening) return;
-    this.#server.close();
-    this.#server.closeAllConnections();
-    await once(this.#server, 'close');
+  stop(): Promise<void> {
+    return closed(this.#server);
   }
 
   #tell(resource: ModelResource, type: string, object: unknown): void {

@@ -1,9 +1,10 @@
-import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { readPolicyFiles } from '../../src/sources/policy-files.ts';
 import { POLL_MS, watchPolicyFiles } from '../../src/sources/policy-watch.ts';
 import { emptyDirectory, replaceFile, until } from '../commands/linger.ts';
+import { swapMounted } from './mounted.ts';
 
 const POLL = 25;
 const named = (...names: string[]) =>
@@ -110,18 +111,11 @@ describe('a watched folder', () => {
   it('swapped as a ConfigMap is: one announcement, no error', async () => {
     const { directory, seen, settled } = await watched();
     await rm(join(directory, 'a.yaml'));
-    const revision = async (name: string, text: string) => {
-      await mkdir(join(directory, name));
-      await writeFile(join(directory, name, 'a.yaml'), text);
-      await symlink(name, join(directory, '..data_tmp'));
-      await rename(join(directory, '..data_tmp'), join(directory, '..data'));
-    };
-    await revision('..1', named('one'));
-    await symlink('..data/a.yaml', join(directory, 'a.yaml'));
+    await swapMounted(directory, '..1', { 'a.yaml': named('one') });
     await until(async () => seen.includes('one'));
     await settled(1);
     seen.length = 0;
-    await revision('..2', named('two'));
+    await swapMounted(directory, '..2', { 'a.yaml': named('two') });
     await rm(join(directory, '..1'), { recursive: true });
     expect(await settled(1)).toEqual(['two']);
   });

@@ -181,7 +181,11 @@ describe('a watch', () => {
     ['linger_watch_handler_errors_total', ['{resource="pods"} 0', '{resource="nodes"} 0']],
   ])('%s', async (name, expected) => {
     const registry = new Registry();
-    registerWatchMetrics(registry, { watches: { pods, nodes }, synced: () => true, clock: () => 8_000 });
+    registerWatchMetrics(registry, {
+      watches: () => ({ pods, nodes }),
+      synced: () => true,
+      clock: () => 8_000,
+    });
     expect((await samplesOf(registry, name)).map((line) => line.slice(name.length))).toEqual(expected);
     // Read, not added up.
     expect((await samplesOf(registry, name)).map((line) => line.slice(name.length))).toEqual(expected);

@@ -11,6 +11,7 @@ const service = (namespace: string, name: string, more: Partial<ServiceRecord> =
   labels: {},
   selector: { app: name },
   externalName: false,
+  headless: false,
   ...more,
 });
 
@@ -23,6 +24,7 @@ const change = fc.oneof(
     selector: fc.option(fc.dictionary(names, names), { nil: undefined }),
     labels: fc.dictionary(names, names),
     externalName: fc.boolean(),
+    headless: fc.boolean(),
   }),
   fc.record({ kind: fc.constant('delete' as const), namespace: names, name: names }),
   fc.record({ kind: fc.constant('look' as const) }),

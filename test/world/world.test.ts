@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { fleetOf } from '../../src/core/cluster/fleet.ts';
 import { namespaceRecord } from '../../src/core/cluster/namespaces.ts';
 import { serviceIndex } from '../../src/core/cluster/services.ts';
+import { consumerOf } from '../../src/core/consumers/consumer.ts';
 import { decide } from '../../src/core/plan/decide.ts';
 import type { World } from '../../src/core/plan/world.ts';
 import { joinDocuments, NO_DOCUMENTS } from '../../src/world/documents.ts';
@@ -38,7 +39,14 @@ describe('sorting what files hold', () => {
       { name: 'd', labels: { team: 'y', 'kubernetes.io/metadata.name': 'd' }, annotations: { note: 'x' } },
     ]);
     expect(services).toEqual([
-      { namespace: 'shop', name: 'e', labels: {}, selector: { app: 'web' }, externalName: false },
+      {
+        namespace: 'shop',
+        name: 'e',
+        labels: {},
+        selector: { app: 'web' },
+        externalName: false,
+        headless: false,
+      },
     ]);
   });
 
@@ -191,6 +199,7 @@ describe('what the cluster says', () => {
       labels: {},
       selector: { app: name },
       externalName: false,
+      headless: false,
     }));
     return { kind: 'services', services: serviceIndex(records, true) } as const;
   };
@@ -236,5 +245,54 @@ describe('what the cluster says', () => {
     expect(decide(creationOf(pod()), held.current())).toMatchObject({
       plan: { hook: 'Exec', why: 'measured', wait: 10 },
     });
+  });
+});
+
+describe('consumers', () => {
+  const named = (name: string, lag: number) => consumerOf(name, { measure: { declared: { lag } } });
+  const inFile = (...names: string[]) =>
+    ({ kind: 'documents', documents: documentsOf(...names.map((name) => consumer({}, name))) }) as const;
+  const shown = ({ consumers }: World) => consumers.map(({ name, lagKey }) => `${name} ${lagKey}`);
+
+  it('are those of files and of the cluster together, and the built-in one', () => {
+    const world = holdWorld('Enforce');
+    world.apply(inFile('a', 'b'));
+    world.apply({ kind: 'consumers', consumers: [named('c', 1)] });
+    expect(world.current().consumers.map(({ name }) => name)).toEqual(['cluster-ip', 'a', 'b', 'c']);
+    expect(world.shadowed()).toEqual([]);
+  });
+
+  it('the cluster’s wins where both have one of a name, whoever comes last', () => {
+    const cluster = { kind: 'consumers', consumers: [named('a', 7)] } as const;
+    for (const events of [
+      [inFile('a', 'b'), cluster],
+      [cluster, inFile('a', 'b')],
+    ]) {
+      const world = holdWorld('Enforce');
+      for (const event of events) world.apply(event);
+      expect(shown(world.current())).toEqual([
+        'cluster-ip cluster-ip',
+        'b b={"syncInterval":10}',
+        'a a={"lag":7}',
+      ]);
+      expect(world.shadowed()).toEqual(['a']);
+    }
+  });
+
+  it('a file’s counts again once the cluster’s is gone', () => {
+    const world = holdWorld('Enforce');
+    world.apply(inFile('a'));
+    world.apply({ kind: 'consumers', consumers: [named('a', 7)] });
+    world.apply({ kind: 'consumers', consumers: [] });
+    expect(shown(world.current())).toEqual(['cluster-ip cluster-ip', 'a a={"syncInterval":10}']);
+    expect(world.shadowed()).toEqual([]);
+  });
+
+  it('stay the same value while only something else changes: what is measured of them hangs on it', () => {
+    const world = holdWorld('Enforce');
+    world.apply({ kind: 'consumers', consumers: [named('a', 7)] });
+    const { consumers } = world.current();
+    world.apply({ kind: 'services', services: serviceIndex([], true) });
+    expect(world.current().consumers).toBe(consumers);
   });
 });

@@ -12,6 +12,7 @@ export const ERRORS = {
   'port-unavailable': 'The server cannot listen on the address it was given.',
   'cluster-unreachable': 'The API server does not answer, or not as one does.',
   'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
+  'consumers-untold': 'No leader of Linger tells of its consumers there.',
   'metrics-unreadable': 'Metrics that were named cannot be read.',
   'metrics-invalid': 'Metrics that were named are not in the Prometheus text format, or not those asked for.',
 } as const satisfies Record<string, string>;

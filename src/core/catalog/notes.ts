@@ -26,6 +26,11 @@ export const NOTES = {
     summary:
       'The lag’s tail lies beyond wait.max and a longer wait would buy almost nothing: a rare storm is not covered. Faster controllers, or Hold, are the cures.',
   },
+  ConsumerNotMeasured: {
+    warns: false,
+    summary:
+      'A DiscoveryConsumer sends traffic to the pod and nothing is known of its lag yet; until then the wait is `wait.initial`, or what other consumers are declared to need.',
+  },
   ProbeGraceShort: {
     warns: false,
     summary:

@@ -2,6 +2,9 @@
 export const GROUP = 'linger.dev';
 export const API_VERSION = `${GROUP}/v1alpha1`;
 
+/** Consumers that are there without anybody declaring them; no DiscoveryConsumer may have their names. */
+export const BUILT_IN_CONSUMERS = { clusterIp: 'cluster-ip' } as const;
+
 export const ANNOTATION = {
   inject: 'linger.dev/inject',
   mode: 'linger.dev/mode',

@@ -12,6 +12,7 @@ import {
   type ObservedEvent,
   sliceObject,
 } from './observed.ts';
+import type { PodSelection } from './pod-selection.ts';
 
 export interface ObservedChange extends EndpointChange {
   /** Seconds from the start of the pod's termination until this; undefined: it is no withdrawal that was measured. */
@@ -26,7 +27,12 @@ export interface ObservedChange extends EndpointChange {
 export interface ObserverOptions {
   /** Whether to tell what is there at the beginning, as changes. */
   readonly initial: boolean;
+  /** Whose changes and removals are told; undefined: all, and those of addresses that are no pod's. */
+  readonly pods?: PodSelection | undefined;
 }
+
+/** So long a pod may be unknown while its stream is interrupted; what is never told of is not selected. */
+const UNKNOWN_MS = 60_000;
 
 interface Held {
   readonly change: ObservedChange;
@@ -62,20 +68,18 @@ export class ChangeObserver {
 
   /** What is known in full by this instant, in the order in which it was learned. Ask again within 250 ms. */
   take(now: number): readonly ObservedChange[] {
-    const end = this.#held.findIndex(({ change, mayGetLag }) => mayGetLag && now - change.at <= INVERSION_MS);
-    const taken = end < 0 ? this.#held : this.#held.slice(0, end);
-    this.#held = end < 0 ? [] : this.#held.slice(end);
-    return taken.map(({ change }) => change);
+    const end = this.#held.findIndex((held) => this.#waits(held, now));
+    return this.#takeFirst(end < 0 ? this.#held.length : end);
   }
 
-  /** The rest, whether or not it may still get a lag: nothing comes any more. */
+  /** The rest, whatever may still become known of it: nothing comes any more. */
   takeAll(): readonly ObservedChange[] {
-    return this.take(Number.POSITIVE_INFINITY);
+    return this.#takeFirst(this.#held.length);
   }
 
   /** Oldest first. */
-  unresolved(): Iterable<UnresolvedRemoval> {
-    return this.#recorder.unresolved();
+  *unresolved(): Generator<UnresolvedRemoval> {
+    for (const removal of this.#recorder.unresolved()) if (this.#isSelected(removal.uid)) yield removal;
   }
 
   get discarded(): DiscardCounts {
@@ -100,6 +104,25 @@ export class ChangeObserver {
       default:
         return [];
     }
+  }
+
+  #takeFirst(count: number): readonly ObservedChange[] {
+    const taken = this.#held.slice(0, count);
+    this.#held = this.#held.slice(count);
+    return taken.map(({ change }) => change).filter(({ uid }) => this.#isSelected(uid));
+  }
+
+  #isSelected(uid: string | undefined): boolean {
+    const { pods } = this.#options;
+    return pods === undefined || (uid !== undefined && pods.has(uid) === true);
+  }
+
+  #waits({ change: { uid, at }, mayGetLag }: Held, now: number): boolean {
+    if (mayGetLag && now - at <= INVERSION_MS) return true;
+    const { pods } = this.#options;
+    if (pods === undefined || uid === undefined || pods.has(uid) !== undefined) return false;
+    // Whether the pod is selected will show, when its stream brings it.
+    return !this.#listed.has('pods') || now - at <= (this.#current.has('pods') ? INVERSION_MS : UNKNOWN_MS);
   }
 
   /** Takes the sample that it is given out of the samples. */

@@ -6,6 +6,8 @@ export interface ServiceRecord {
   readonly name: string;
   readonly labels: Labels;
   readonly selector: Labels | undefined;
+  /** Without a ClusterIP: whoever looks it up gets its pods' addresses. */
+  readonly headless: boolean;
   /** spec.type is ExternalName: a DNS alias that sends nothing to pods. */
   readonly externalName: boolean;
 }

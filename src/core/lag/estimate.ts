@@ -63,7 +63,10 @@ export function slowestStage(
 }
 
 /** The control plane's lag followed by the slowest of the consumers' own. */
-export function withConsumers(lag: MeasuredLag, consumers: readonly Density[]): MeasuredLag {
+export function withConsumers<L extends Pick<MeasuredLag, 'density'>>(
+  lag: L,
+  consumers: readonly Density[],
+): L {
   if (consumers.length === 0) return lag;
   return { ...lag, density: sumOf(lag.density, maxOf(consumers)) };
 }

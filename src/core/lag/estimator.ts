@@ -1,22 +1,20 @@
+import { isRecord } from '../schema/shape.ts';
 import { Busiest } from './busiest.ts';
 import { withWaiting } from './censored.ts';
 import { totalOf } from './combine.ts';
 import { type MeasuredLag, type StageLag, slowestStage } from './estimate.ts';
 import { CELLS, cellOf } from './grid.ts';
-import { isRecord } from './integer-text.ts';
 import type { Candidate, Candidates } from './planned.ts';
 import { RecentLags } from './recent.ts';
 import { LAG_STAGES, type LagSample, type LagStage } from './sample.ts';
-import { BLOCK_WIDTHS, type BlockWidth, LagHistory } from './slices.ts';
+import { LagHistory } from './slices.ts';
+import { snapshotSteps } from './snapshot.ts';
 
 /** Enough for a namespace to speak for itself: its p99 then rests on ten lags, not on one or two. */
 export const OWN_SAMPLES = 1000;
 
 /** Namespaces with a history of their own: the busiest. What memory and snapshot cost grows with them. */
 export const NAMESPACES_KEPT = 32;
-
-/** Snapshots up to this many characters are written in a few milliseconds: there, finer ones may be tried in vain. */
-const SHORT = 100_000;
 
 const VERSION = 1;
 
@@ -25,6 +23,13 @@ export interface WaitingRemoval {
   readonly stage: LagStage;
   readonly namespace: string;
   readonly since: number;
+}
+
+/** The same moment by both clocks. */
+export interface Now {
+  /** Milliseconds of the monotonic clock. */
+  readonly instant: number;
+  readonly epochSeconds: number;
 }
 
 type Scope = Readonly<Record<LagStage, { readonly history: LagHistory; readonly recent: RecentLags }>>;
@@ -48,14 +53,14 @@ export class LagEstimator {
   }
 
   record(sample: LagSample, epochSeconds: number): void {
-    const { stage, namespace, lag, at } = sample;
-    this.#into(this.#cluster[stage], lag, at, epochSeconds);
+    const { stage, namespace, lag } = sample;
+    this.#into(this.#cluster[stage], lag, epochSeconds);
     const { kept, displaced } = this.#busiest.count(namespace, epochSeconds);
     if (displaced !== undefined) this.#namespaces.delete(displaced);
     if (!kept) return;
     const scope = this.#namespaces.get(namespace) ?? newScope();
     this.#namespaces.set(namespace, scope);
-    this.#into(scope[stage], lag, at, epochSeconds);
+    this.#into(scope[stage], lag, epochSeconds);
   }
 
   /** What the slow, published waits follow; see `nextPlanned`. */
@@ -86,7 +91,7 @@ export class LagEstimator {
    */
   now(
     namespace: string | undefined,
-    instant: number,
+    { instant, epochSeconds }: Now,
     waiting: Iterable<WaitingRemoval>,
   ): MeasuredLag | undefined {
     const scope = namespace === undefined ? this.#cluster : this.#namespaces.get(namespace);
@@ -101,7 +106,7 @@ export class LagEstimator {
       longest = Math.max(longest, age);
     }
     const stages = LAG_STAGES.flatMap((stage): StageLag[] => {
-      const ended = scope?.[stage].recent.counts(instant) ?? new Float64Array(CELLS);
+      const ended = scope?.[stage].recent.counts(epochSeconds) ?? new Float64Array(CELLS);
       const density = withWaiting(ended, ages[stage]);
       return density === undefined
         ? []
@@ -118,47 +123,20 @@ export class LagEstimator {
       .reduce((sum, bytes) => sum + bytes, 0);
   }
 
-  /** All histories, as JSON text that {@link restore} reads; slices are merged into blocks of `width`. */
-  snapshot(epochSeconds: number, width: BlockWidth, namespaces: ReadonlySet<string>): string {
-    const histories = (scope: Scope) =>
-      Object.fromEntries(
-        LAG_STAGES.map((stage) => [stage, scope[stage].history.coarsened(width, epochSeconds)]),
-      );
-    const kept = [...this.#namespaces].filter(([name]) => namespaces.has(name));
-    return JSON.stringify({
-      v: VERSION,
-      cluster: histories(this.#cluster),
-      namespaces: Object.fromEntries(kept.map(([name, scope]) => [name, histories(scope)])),
-    });
-  }
-
   /**
-   * A snapshot of at most so many characters (all ASCII), with slices as fine as there is room for; where even blocks
-   * of a day are too many, namespaces are left out, the quietest first. The cluster alone takes some 20 kB then.
+   * A snapshot that {@link restore} reads, of what has been measured until now; see `snapshotSteps` for what it holds, and
+   * for the steps in which it is written. What is measured in between is not in it.
+   * @param beside goes along as it is
    */
-  snapshotWithin(characters: number, epochSeconds: number): string {
-    const byActivity = [...this.#namespaces]
-      .map(([name, scope]) => ({ name, samples: weekOf(scope, epochSeconds) }))
-      .sort((a, b) => b.samples - a.samples)
-      .map(({ name }) => name);
-    for (let kept = byActivity.length; kept > 0; kept >>= 1) {
-      const names = new Set(byActivity.slice(0, kept));
-      const text = this.#finest(characters, epochSeconds, names);
-      if (text !== undefined) return text;
-    }
-    return this.snapshot(epochSeconds, 96, new Set());
-  }
-
-  #finest(characters: number, epochSeconds: number, names: ReadonlySet<string>): string | undefined {
-    let finest: string | undefined;
-    // From the shortest on, because the longest take long to write: each step at least doubles a busy cluster's.
-    for (const width of BLOCK_WIDTHS.toReversed()) {
-      const text = this.snapshot(epochSeconds, width, names);
-      if (text.length > characters) return finest;
-      finest = text;
-      if (2 * text.length > characters && text.length > SHORT) return finest;
-    }
-    return finest;
+  snapshotWithin(
+    characters: number,
+    epochSeconds: number,
+    beside: Readonly<Record<string, unknown>> = {},
+  ): Generator<undefined, string> {
+    const namespaces = [...this.#namespaces].map(([name, scope]) => [name, frozen(scope)] as const);
+    const cluster = frozen(this.#cluster);
+    const source = { version: VERSION, cluster, namespaces: new Map(namespaces), beside };
+    return snapshotSteps(source, characters, epochSeconds);
   }
 
   /**
@@ -188,9 +166,9 @@ export class LagEstimator {
     else mergeScope(present, scope);
   }
 
-  #into(of: Scope[LagStage], lag: number, at: number, epochSeconds: number): void {
+  #into(of: Scope[LagStage], lag: number, epochSeconds: number): void {
     of.history.record(lag, epochSeconds);
-    of.recent.record(lag, at);
+    of.recent.record(lag, epochSeconds);
   }
 }
 
@@ -209,7 +187,15 @@ function candidateOf(kind: MeasuredLag['scope'], scope: Scope, epochSeconds: num
 }
 
 function weekOf(scope: Scope, epochSeconds: number): number {
-  return Math.max(...LAG_STAGES.map((stage) => scope[stage].history.weighed(epochSeconds)?.samples ?? 0));
+  return Math.max(...LAG_STAGES.map((stage) => scope[stage].history.samples(epochSeconds)));
+}
+
+/** The histories as they are now: what is measured from now on does not change them. */
+function frozen(scope: Scope): Readonly<Record<LagStage, LagHistory>> {
+  return {
+    EndpointSlice: scope.EndpointSlice.history.frozen(),
+    Endpoints: scope.Endpoints.history.frozen(),
+  };
 }
 
 function mergeScope(target: Scope, source: Scope): void {

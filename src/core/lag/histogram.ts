@@ -1,5 +1,6 @@
+import { isRecord } from '../schema/shape.ts';
 import { CELLS, cellOf } from './grid.ts';
-import { integersFromText, integersToText, isRecord } from './integer-text.ts';
+import { integersFromText, integersToText } from './integer-text.ts';
 
 /** The grid is part of the format: another grid is another version. */
 const VERSION = 1;

@@ -40,11 +40,6 @@ export function integersFromText(text: unknown, length: number): Float64Array | 
   return numbers;
 }
 
-/** A JSON object, as far as that can be said before looking at its fields. */
-export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 export function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }

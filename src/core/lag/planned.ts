@@ -34,6 +34,11 @@ export interface Candidates {
   readonly cluster: Candidate | undefined;
   /** Only the namespaces that have samples enough of their own. */
   readonly namespaces: ReadonlyMap<string, Candidate>;
+  /**
+   * Every consumer that there is and that is measured, by name; undefined: it has no sample of the last 7 days. Absent
+   * as long as nobody knows which there are.
+   */
+  readonly consumers?: ReadonlyMap<string, Candidate | undefined> | undefined;
 }
 
 /** Since when (0: not at all) a share has been on the other side of the published one, and the nearest it came. */
@@ -61,9 +66,15 @@ export interface PlannedRow {
 export interface PlannedTable {
   readonly cluster: PlannedRow | undefined;
   readonly namespaces: ReadonlyMap<string, PlannedRow>;
+  /** By name: how long a consumer takes from when the control plane has withdrawn an endpoint. */
+  readonly consumers: ReadonlyMap<string, PlannedRow>;
 }
 
-export const NOTHING_PLANNED: PlannedTable = { cluster: undefined, namespaces: new Map() };
+export const NOTHING_PLANNED: PlannedTable = {
+  cluster: undefined,
+  namespaces: new Map(),
+  consumers: new Map(),
+};
 
 /**
  * The next published table; pure, for the leader to call every half minute or so.
@@ -77,7 +88,10 @@ export const NOTHING_PLANNED: PlannedTable = { cluster: undefined, namespaces: n
  * @param now seconds since the epoch of the candidates
  */
 export function nextPlanned(table: PlannedTable, candidates: Candidates, now: number): PlannedTable {
-  if (candidates.cluster === undefined) return table;
+  const consumers = nextConsumers(table.consumers, candidates.consumers, now);
+  if (candidates.cluster === undefined) {
+    return consumers === table.consumers ? table : { ...table, consumers };
+  }
   const cluster = nextRow(table.cluster, 'cluster', candidates.cluster, now);
   const namespaces = new Map<string, PlannedRow>();
   for (const name of new Set([...table.namespaces.keys(), ...candidates.namespaces.keys()])) {
@@ -90,7 +104,23 @@ export function nextPlanned(table: PlannedTable, candidates: Candidates, now: nu
         : reaching(nextRow(before, 'namespace', own, now), cluster.historySeconds);
     if (row !== undefined) namespaces.set(name, row);
   }
-  return { cluster, namespaces };
+  return { cluster, namespaces, consumers };
+}
+
+/** The rows of consumers that there are; one without new samples stays as it is, however long that takes. */
+function nextConsumers(
+  rows: PlannedTable['consumers'],
+  candidates: Candidates['consumers'],
+  now: number,
+): PlannedTable['consumers'] {
+  if (candidates === undefined || (rows.size === 0 && candidates.size === 0)) return rows;
+  const next = new Map<string, PlannedRow>();
+  for (const [name, candidate] of candidates) {
+    const before = rows.get(name);
+    const row = candidate === undefined ? before : nextRow(before, 'cluster', candidate, now);
+    if (row !== undefined) next.set(name, row);
+  }
+  return next;
 }
 
 /** Its curve grew out of the cluster's, so the samples behind it reach as far back. */

@@ -1,7 +1,7 @@
-import type { LagDistribution, LagSource } from './distribution.ts';
-import { distributionOf, type MeasuredLag } from './estimate.ts';
+import { isRecord } from '../schema/shape.ts';
+import type { MeasuredLag } from './estimate.ts';
 import { CELLS } from './grid.ts';
-import { integersFromText, integersToText, isCount, isInstant, isRecord } from './integer-text.ts';
+import { integersFromText, integersToText, isCount, isInstant } from './integer-text.ts';
 import { MILLIONTHS, nothingPending, type Pending, type PlannedRow, type PlannedTable } from './planned.ts';
 
 const VERSION = 1;
@@ -18,40 +18,46 @@ export function plannedLag(row: PlannedRow): MeasuredLag {
   return { scope, samples, historySeconds, density, stages: [] };
 }
 
-/** What the decision asks: the namespace's row where it has one, else the cluster's. */
-export function plannedLags(table: PlannedTable): LagSource {
-  const cluster = table.cluster && distributionOf(plannedLag(table.cluster));
-  const namespaces = new Map<string, LagDistribution>();
-  for (const [name, row] of table.namespaces) namespaces.set(name, distributionOf(plannedLag(row)));
-  return { planned: (namespace) => namespaces.get(namespace) ?? cluster };
-}
-
 /**
  * The table as compact JSON text.
  * @param pending whether what has not held long enough yet goes along: a replica that only answers does without, the
  *   next leader needs it, or every change of leader would put off all changes of waits
  */
 export function plannedToText(table: PlannedTable, pending: boolean): string {
-  const { cluster, namespaces } = table;
+  const { cluster, namespaces, consumers } = table;
   return JSON.stringify({
     v: VERSION,
     ...(cluster === undefined ? {} : { cluster: rowToJson(cluster, pending) }),
-    namespaces: Object.fromEntries([...namespaces].map(([name, row]) => [name, rowToJson(row, pending)])),
+    namespaces: rowsToJson(namespaces, pending),
+    consumers: rowsToJson(consumers, pending),
   });
 }
 
 /** Reads what {@link plannedToText} wrote, parsed. @returns undefined when it is none, or of another version */
 export function plannedFromJson(json: unknown): PlannedTable | undefined {
-  if (!isRecord(json) || json.v !== VERSION || !isRecord(json.namespaces)) return undefined;
+  if (!isRecord(json) || json.v !== VERSION) return undefined;
   const cluster = json.cluster === undefined ? undefined : rowFromJson(json.cluster);
   if (json.cluster !== undefined && cluster === undefined) return undefined;
-  const namespaces = new Map<string, PlannedRow>();
-  for (const [name, each] of Object.entries(json.namespaces)) {
+  const namespaces = rowsFromJson(json.namespaces);
+  // Absent in what a version before consumers were measured has written.
+  const consumers = rowsFromJson(json.consumers ?? {});
+  if (namespaces === undefined || consumers === undefined) return undefined;
+  return { cluster, namespaces, consumers };
+}
+
+function rowsToJson(rows: ReadonlyMap<string, PlannedRow>, pending: boolean): unknown {
+  return Object.fromEntries([...rows].map(([name, row]) => [name, rowToJson(row, pending)]));
+}
+
+function rowsFromJson(json: unknown): ReadonlyMap<string, PlannedRow> | undefined {
+  if (!isRecord(json)) return undefined;
+  const rows = new Map<string, PlannedRow>();
+  for (const [name, each] of Object.entries(json)) {
     const row = rowFromJson(each);
     if (row === undefined) return undefined;
-    namespaces.set(name, row);
+    rows.set(name, row);
   }
-  return { cluster, namespaces };
+  return rows;
 }
 
 function rowToJson(row: PlannedRow, pending: boolean): unknown {

@@ -26,6 +26,8 @@ export interface UnresolvedRemoval {
   /** The Service. */
   readonly name: string;
   readonly pod: string;
+  /** Of the pod. */
+  readonly uid: string;
   /** Milliseconds of the monotonic clock: its age is the caller's now less this. */
   readonly since: number;
 }
@@ -84,10 +86,10 @@ export class LagRecorder {
 
   /** Oldest first. Without those of a stage whose stream is broken: whether they still wait is not known. */
   *unresolved(): Generator<UnresolvedRemoval> {
-    for (const { group, since, podName } of this.#open) {
+    for (const { group, since, pod, podName } of this.#open) {
       if (this.#streams.state(group.stage) === 'broken') continue;
       const { stage, namespace, service } = group;
-      yield { stage, namespace, name: service, pod: podName, since };
+      yield { stage, namespace, name: service, pod: podName, uid: pod.uid, since };
     }
   }
 

@@ -1,7 +1,8 @@
+import { isRecord } from '../schema/shape.ts';
 import type { Density } from './combine.ts';
 import { CELLS } from './grid.ts';
 import { Histogram } from './histogram.ts';
-import { isInstant, isRecord } from './integer-text.ts';
+import { isInstant } from './integer-text.ts';
 import {
   addEntries,
   BLOCK_SCALE,
@@ -103,6 +104,22 @@ export class LagHistory {
     const samples = totals.reduce((sum, total) => sum + total, 0);
     const since = slots.reduce((earliest, slot) => Math.min(earliest, slot.since), now);
     return { density, samples, historySeconds: now - since, latest: this.#latest };
+  }
+
+  /** How many lags the last 7 days had. */
+  samples(now: number): number {
+    this.#expire(now);
+    const totals = this.#slots().flatMap((slot) => slot.totals);
+    return totals.reduce((sum, total) => sum + total, 0);
+  }
+
+  /** The history as it is now: what is recorded from now on does not change it. */
+  frozen(): LagHistory {
+    const frozen = new LagHistory();
+    // Neither slots nor arrays of them are ever changed in place.
+    frozen.#closed = this.#slots();
+    frozen.#latest = this.#latest;
+    return frozen;
   }
 
   /** Changes only when a slice is closed or the cap moves: asked for every half minute, for every scope. */

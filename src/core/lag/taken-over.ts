@@ -17,11 +17,9 @@ export function takenOver(
   now: number,
 ): PlannedTable {
   const cluster = published.cluster && takenOverRow(published.cluster, kept?.cluster, now);
-  const namespaces = new Map<string, PlannedRow>();
-  for (const [name, row] of published.namespaces) {
-    namespaces.set(name, takenOverRow(row, kept?.namespaces.get(name), now));
-  }
-  return { cluster, namespaces };
+  const rows = (of: 'namespaces' | 'consumers') =>
+    new Map([...published[of]].map(([name, row]) => [name, takenOverRow(row, kept?.[of].get(name), now)]));
+  return { cluster, namespaces: rows('namespaces'), consumers: rows('consumers') };
 }
 
 function takenOverRow(row: PlannedRow, kept: PlannedRow | undefined, now: number): PlannedRow {
@@ -41,9 +39,15 @@ function notAhead({ since, nearest }: Pending, now: number): Pending {
 
 /** Whether two tables give the same waits, but for what they say of their samples. */
 export function sameCurves(a: PlannedTable, b: PlannedTable): boolean {
-  if (a.namespaces.size !== b.namespaces.size || !sameRow(a.cluster, b.cluster)) return false;
-  for (const [name, row] of a.namespaces) if (!sameRow(row, b.namespaces.get(name))) return false;
-  return true;
+  return (
+    sameRow(a.cluster, b.cluster) &&
+    sameRows(a.namespaces, b.namespaces) &&
+    sameRows(a.consumers, b.consumers)
+  );
+}
+
+function sameRows(a: ReadonlyMap<string, PlannedRow>, b: ReadonlyMap<string, PlannedRow>): boolean {
+  return a.size === b.size && [...a].every(([name, row]) => sameRow(row, b.get(name)));
 }
 
 function sameRow(a: PlannedRow | undefined, b: PlannedRow | undefined): boolean {
@@ -55,7 +59,7 @@ function sameShares(a: Uint32Array, b: Uint32Array): boolean {
   return a.length === b.length && a.every((share, cell) => share === b[cell]);
 }
 
-/** The table without the rows that have the fewest samples, until its text is at most so long. */
+/** The table without the namespaces that have the fewest samples, until its text is at most so long. */
 export function shrunkTable(
   table: PlannedTable,
   characters: number,

@@ -3,6 +3,8 @@ import type { SkipReason } from '../catalog/reasons.ts';
 import { MIRROR_POD_ANNOTATION } from '../catalog/vocabulary.ts';
 import { type NamespaceRecord, unseenNamespace } from '../cluster/namespaces.ts';
 import { labelOf } from '../cluster/selector.ts';
+import { servicesSelecting } from '../cluster/services.ts';
+import type { LagDistribution } from '../lag/distribution.ts';
 import { effectivePolicy } from '../policy/effective.ts';
 import type { EffectivePolicy } from '../policy/values.ts';
 import { decideAgain, recordedPlan } from './again.ts';
@@ -11,7 +13,7 @@ import { fitGrace } from './grace.ts';
 import { chooseHook } from './hook.ts';
 import type { Decision, Plan, Skip } from './plan.ts';
 import { annotationsOf, graceOf, labelsOf, type Pod, problemOf } from './pod.ts';
-import { type Serving, servingOf } from './serving.ts';
+import { consumersOf, type SelectingServices, servingOf } from './serving.ts';
 import { changedBy, changeNotes, extendedSeconds, type Target, targetNotes, targetsOf } from './targets.ts';
 import { chooseWait, type WaitChoice } from './wait.ts';
 import type { World } from './world.ts';
@@ -73,7 +75,8 @@ function decideUnder(
   if (recorded.state === 'stale') {
     notes.push(note('StalePlan', 'the pod’s linger.dev/plan does not match its hooks; it is ignored'));
   }
-  const serving = lazily(() => servingOf(pod, namespace, world.services, world.consumers));
+  const selecting = lazily(() => servicesSelecting(world.services, namespace.name, labelsOf(pod)));
+  const serving = lazily(() => servingOf(pod, namespace, selecting(), world.consumers));
   const candidate = { pod, policy, ownerKind, serving };
   const exclusion = exclusionOf(candidate);
   if (exclusion !== undefined) return skip(exclusion, notes, policy);
@@ -85,17 +88,17 @@ function decideUnder(
       ),
     );
   }
-  return planFor(pod, policy, namespace, world, notes);
+  return planFor(pod, policy, lagOf(pod, namespace, selecting(), world), world, notes);
 }
 
 function planFor(
   pod: Pod,
   policy: EffectivePolicy,
-  namespace: NamespaceRecord,
+  lag: LagDistribution | undefined,
   world: World,
   notes: readonly Note[],
 ): Decision {
-  const choice = chooseWait(policy, world.lags.planned(namespace.name));
+  const choice = chooseWait(policy, lag);
   const baseGrace = graceOf(pod);
   const fit = fitGrace(choice.seconds, baseGrace, policy['grace.max'].value);
   const targets = targetsOf(pod, policy);
@@ -123,6 +126,21 @@ function planFor(
   said.push(...changeNotes(changed, fit.wait));
   if (fit.wait < choice.seconds) said.push(note('WaitShrunk', shrunk(choice.seconds, plan, policy)));
   return { outcome: 'inject', plan, policy, notes: said };
+}
+
+/** The lag that the decision for a pod is made with; undefined while nothing is known. */
+export function plannedLagOf(pod: Pod, namespace: string, world: World): LagDistribution | undefined {
+  const record = world.namespaces.get(namespace) ?? unseenNamespace(namespace);
+  return lagOf(pod, record, servicesSelecting(world.services, namespace, labelsOf(pod)), world);
+}
+
+function lagOf(
+  pod: Pod,
+  namespace: NamespaceRecord,
+  selecting: SelectingServices,
+  { consumers, lags }: World,
+): LagDistribution | undefined {
+  return lags.planned(namespace.name, consumersOf(pod, namespace, selecting, consumers));
 }
 
 /** Whether each hook is its author's, to be left as it is: not ours to touch, or as long as this wait already. */
@@ -157,8 +175,8 @@ function skip(reason: SkipReason, notes: readonly Note[] = [], policy?: Effectiv
     : { outcome: 'skip', reason, policy, notes };
 }
 
-function lazily(compute: () => Serving): () => Serving {
-  let answer: Serving | undefined;
+function lazily<T extends object | string>(compute: () => T): () => T {
+  let answer: T | undefined;
   return () => {
     answer ??= compute();
     return answer;

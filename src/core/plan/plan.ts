@@ -77,7 +77,13 @@ export function renderPlan(plan: Plan): string {
 /** The annotation's own limit is 256 KiB for all annotations together; a plan needs far less. */
 const PLAN_MAX_LENGTH = 128 * 1024;
 
-const REASONS: ReadonlySet<string> = new Set<WaitReason>(['fixed', 'initial', 'measured', 'storm']);
+const REASONS: ReadonlySet<string> = new Set<WaitReason>([
+  'fixed',
+  'initial',
+  'declared',
+  'measured',
+  'storm',
+]);
 
 /** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
 export function parsePlan(text: string): Plan | undefined {

@@ -1,16 +1,11 @@
 import type { NamespaceRecord } from '../cluster/namespaces.ts';
-import { type Labels, selects } from '../cluster/selector.ts';
-import { type ServiceIndex, servicesSelecting } from '../cluster/services.ts';
-import type { LabelSelector } from '../schema/selector.ts';
+import { selects } from '../cluster/selector.ts';
+import type { servicesSelecting } from '../cluster/services.ts';
+import { type Consumer, findsByItself, sendsTo } from '../consumers/consumer.ts';
 import { labelsOf, type Pod, servingContainers } from './pod.ts';
 
-/** A DiscoveryConsumer, as far as it says which pods it sends traffic to. */
-export interface ConsumerRecord {
-  readonly name: string;
-  readonly namespaceSelector: LabelSelector;
-  /** Pods that it finds without any Service; undefined: it goes by Services only. */
-  readonly podSelector: LabelSelector | undefined;
-}
+/** The Services that select the pod; unknown while the namespace's are. */
+export type SelectingServices = ReturnType<typeof servicesSelecting>;
 
 /** What is known of who sends traffic to a pod. */
 export interface Serving {
@@ -24,24 +19,27 @@ export interface Serving {
 export function servingOf(
   pod: Pod,
   namespace: NamespaceRecord,
-  services: ServiceIndex,
-  consumers: readonly ConsumerRecord[],
+  selecting: SelectingServices,
+  consumers: readonly Consumer[],
 ): Serving {
   const labels = labelsOf(pod);
   const declared = servingContainers(pod).some(
     ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
   );
-  if (consumers.some((consumer) => reaches(consumer, namespace, labels))) return { selected: true, declared };
-  const selecting = servicesSelecting(services, namespace.name, labels);
+  const found = consumers.some(
+    (consumer) => selects(consumer.namespaceSelector, namespace.labels) && findsByItself(consumer, labels),
+  );
+  if (found) return { selected: true, declared };
   return { selected: selecting === 'unknown' ? selecting : selecting.length > 0, declared };
 }
 
-function reaches(
-  { podSelector, namespaceSelector }: ConsumerRecord,
+/** The consumers that send traffic to the pod, as far as one can know. */
+export function consumersOf(
+  pod: Pod,
   namespace: NamespaceRecord,
-  labels: Labels,
-): boolean {
-  return (
-    podSelector !== undefined && selects(podSelector, labels) && selects(namespaceSelector, namespace.labels)
-  );
+  selecting: SelectingServices,
+  consumers: readonly Consumer[],
+): readonly Consumer[] {
+  const labels = labelsOf(pod);
+  return consumers.filter((consumer) => sendsTo(consumer, namespace, labels, selecting));
 }

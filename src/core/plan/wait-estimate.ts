@@ -1,4 +1,4 @@
-import type { LagDistribution } from '../lag/distribution.ts';
+import type { CombinedLag, LagDistribution, LagPart } from '../lag/distribution.ts';
 import type { EffectivePolicy } from '../policy/values.ts';
 import { hasEnoughHistory } from './wait.ts';
 
@@ -20,6 +20,19 @@ export interface WaitEstimate {
   readonly enough: boolean;
   /** The share of the removals that the planned wait covers. */
   readonly coverage: number;
+  /** What the lag is made of, where consumers apply. */
+  readonly parts?: readonly EstimatePart[];
+}
+
+/** The control plane, or one consumer. */
+export interface EstimatePart {
+  /** `control plane`, or the consumer's name. */
+  readonly name: string;
+  readonly source: 'measured' | 'declared' | 'unknown';
+  /** Its own percentile, in seconds; null where nothing is known. Percentiles of parts do not add up to the whole's. */
+  readonly lagSeconds: number | null;
+  readonly samples: number;
+  readonly historySeconds: number;
 }
 
 /**
@@ -48,25 +61,65 @@ export function estimateOfWait(
     minHistorySeconds: policy['wait.minHistory'].value,
     enough: hasEnoughHistory(policy, lag),
     coverage: lag.coverage(wait),
+    ...(lag.combined === undefined ? {} : { parts: partsOf(lag.combined, percentile) }),
   };
 }
 
-/** `p99 4.2s of 812 samples over 5 d, ×1.5 → 10s, covers 99.4 %` */
+function partsOf(
+  { controlPlane, consumers, unmeasured }: CombinedLag,
+  percentile: number,
+): readonly EstimatePart[] {
+  const known = (name: string, source: EstimatePart['source'], part: LagPart): EstimatePart => {
+    const { samples, historySeconds } = part;
+    return { name, source, lagSeconds: part.quantile(percentile), samples, historySeconds };
+  };
+  const unknown = (name: string): EstimatePart => {
+    return { name, source: 'unknown', lagSeconds: null, samples: 0, historySeconds: 0 };
+  };
+  return [
+    controlPlane === undefined ? unknown(CONTROL_PLANE) : known(CONTROL_PLANE, 'measured', controlPlane),
+    ...consumers.map((part) => known(part.name, part.source, part)),
+    ...unmeasured.map(unknown),
+  ];
+}
+
+const CONTROL_PLANE = 'control plane';
+
+/**
+ * `p99 4.2s of 812 samples over 5 d, ×1.5 → 10s, covers 99.4 %`; with consumers, what their parts are follows the first
+ * number in brackets.
+ */
 export function estimateInWords(estimate: WaitEstimate, wait: number): string {
   const { percentile, lagSeconds, samples, historySeconds, scope, coverage } = estimate;
   const whose = scope === 'namespace' ? ' of this namespace' : '';
   // Rounded down: a rare removal that is not covered must not read as 100 %.
   const covers = `covers ${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`;
-  return [
-    `p${percentile} ${lagInWords(lagSeconds)} of ${samples} samples${whose} over ${spanInWords(historySeconds)}`,
+  const parts = [
+    `p${percentile} ${lagInWords(lagSeconds)}${partsInWords(estimate.parts)} of ${samples} samples${whose} over ${spanInWords(historySeconds)}`,
     `${stepInWords(estimate)} → ${wait}s`,
-    covers,
-  ].join(', ');
+    ...(isWhole(estimate) ? [covers] : []),
+  ];
+  return parts.join(', ');
+}
+
+function partsInWords(parts: WaitEstimate['parts']): string {
+  if (parts === undefined) return '';
+  const each = parts.map(({ name, source, lagSeconds }) => {
+    const lag = lagSeconds === null ? 'unknown' : lagInWords(lagSeconds);
+    return source === 'declared' ? `${name} ${lag} declared` : `${name} ${lag}`;
+  });
+  return ` (${each.join(', ')})`;
+}
+
+/** Whether something is known of all its parts. */
+function isWhole({ parts = [] }: WaitEstimate): boolean {
+  return parts.every(({ source }) => source !== 'unknown');
 }
 
 /** What leads from the percentile to the wait. */
 function stepInWords(estimate: WaitEstimate): string {
   const { enough, minSamples, minHistorySeconds, safetyFactor, marginSeconds, maxSeconds } = estimate;
+  if (!isWhole(estimate)) return 'not all of them known';
   if (!enough) return `not yet ${minSamples} over ${spanInWords(minHistorySeconds)}: initial`;
   const protectedLag = safetyFactor * estimate.lagSeconds;
   if (protectedLag > maxSeconds)

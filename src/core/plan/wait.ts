@@ -1,9 +1,9 @@
 import { type Note, note } from '../catalog/notes.ts';
-import type { LagDistribution } from '../lag/distribution.ts';
+import type { CombinedLag, LagDistribution } from '../lag/distribution.ts';
 import type { EffectivePolicy, Origin } from '../policy/values.ts';
 
 /** How the wait came about; stands in the plan annotation as `why`. */
-export type WaitReason = 'fixed' | 'initial' | 'measured' | 'storm';
+export type WaitReason = 'fixed' | 'initial' | 'declared' | 'measured' | 'storm';
 
 /** The wait that the policy comes to, before the grace has its say. */
 export interface WaitChoice {
@@ -40,18 +40,34 @@ function uncappedWait(policy: EffectivePolicy, lag: LagDistribution | undefined)
     // Somebody's own number: no factor, no margin, no step, no min or max.
     return { seconds: wholeSeconds(fixed.value), why: 'fixed', origin: fixed.origin, notes: [] };
   }
-  if (lag === undefined || !hasEnoughHistory(policy, lag)) {
-    const initial = policy['wait.initial'];
-    const seconds = bounded(wholeSeconds(initial.value), policy);
-    return { seconds, why: 'initial', origin: initial.origin, notes: [] };
-  }
-  return measuredWait(policy, lag);
+  return lag !== undefined && hasEnoughHistory(policy, lag)
+    ? measuredWait(policy, lag)
+    : initialWait(policy, lag?.combined);
+}
+
+/** Before there are samples enough: what the policy says, or what consumers are declared to need, if that is longer. */
+function initialWait(policy: EffectivePolicy, known: CombinedLag | undefined): WaitChoice {
+  const { value, origin } = policy['wait.initial'];
+  const notes = known === undefined ? [] : unmeasuredNotes(known);
+  const seconds = bounded(wholeSeconds(value), policy);
+  const declared = known?.declared && measuredSeconds(policy, known.declared);
+  if (declared === undefined || declared <= seconds) return { seconds, why: 'initial', origin, notes };
+  return { seconds: declared, why: 'declared', origin: policy['wait.from'].origin, notes };
+}
+
+function unmeasuredNotes({ unmeasured }: CombinedLag): readonly Note[] {
+  if (unmeasured.length === 0) return [];
+  const text = `the lag of ${unmeasured.join(', ')} is not known yet, so the wait is not taken from what is measured`;
+  return [note('ConsumerNotMeasured', text)];
 }
 
 /** Whether the policy lets a wait be taken from what has been measured. */
 export function hasEnoughHistory(policy: EffectivePolicy, lag: LagDistribution): boolean {
+  const unknown = lag.combined?.unmeasured.length ?? 0;
   return (
-    lag.samples >= policy['wait.minSamples'].value && lag.historySeconds >= policy['wait.minHistory'].value
+    unknown === 0 &&
+    lag.samples >= policy['wait.minSamples'].value &&
+    lag.historySeconds >= policy['wait.minHistory'].value
   );
 }
 
@@ -61,20 +77,18 @@ function measuredWait(policy: EffectivePolicy, lag: LagDistribution): WaitChoice
   const protectedLag = policy['wait.safetyFactor'].value * lag.quantile(percentile);
   const origin = policy['wait.from'].origin;
   if (protectedLag <= max) {
-    const seconds = bounded(ceilToStep(protectedLag + policy['wait.margin'].value), policy);
-    return {
-      seconds,
-      why: 'measured',
-      origin,
-      lag,
-      notes: [],
-    };
+    return { seconds: measuredSeconds(policy, lag), why: 'measured', origin, lag, notes: [] };
   }
   const seconds = bounded(stormWait(policy, lag), policy);
   const text =
     `p${percentile} of the lag times the safety factor is ${Math.round(protectedLag)}s, beyond wait.max ${max}s; ` +
     `${seconds}s covers ${coveredInWords(lag.coverage(seconds))}`;
   return { seconds, why: 'storm', origin, lag, notes: [note('StormNotCovered', text)] };
+}
+
+function measuredSeconds(policy: EffectivePolicy, lag: Pick<LagDistribution, 'quantile'>): number {
+  const protectedLag = policy['wait.safetyFactor'].value * lag.quantile(policy['wait.percentile'].value);
+  return bounded(ceilToStep(protectedLag + policy['wait.margin'].value), policy);
 }
 
 function coveredInWords(coverage: number): string {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { LingerError } from '../catalog/errors.ts';
-import { API_VERSION, GROUP } from '../catalog/vocabulary.ts';
+import { API_VERSION, BUILT_IN_CONSUMERS, GROUP } from '../catalog/vocabulary.ts';
 import { discoveryConsumerSpec } from './consumer.ts';
 import { clusterTerminationPolicySpec, terminationPolicySpec } from './policy.ts';
 import { namespaceName, objectName } from './selector.ts';
@@ -24,6 +24,12 @@ const clusterScoped = z.looseObject({
   name: objectName,
   namespace: z.undefined({ error: 'this kind is cluster-scoped: remove the namespace' }).optional(),
 });
+const builtIn: readonly string[] = Object.values(BUILT_IN_CONSUMERS);
+export const RESERVED_NAME_HINT = `expected another name: ${builtIn.join(', ')} is built in`;
+const consumerMetadata = clusterScoped.refine(({ name }) => !builtIn.includes(name), {
+  error: RESERVED_NAME_HINT,
+  path: ['name'],
+});
 const namespaced = z.looseObject({ name: objectName, namespace: namespaceName });
 
 /** One schema for each kind of the API group: it validates files and types the code. */
@@ -34,7 +40,7 @@ export const DOCUMENT_SCHEMAS = {
     terminationPolicySpec,
     namespaced as z.ZodType<{ name: string; namespace: string }>,
   ),
-  DiscoveryConsumer: envelope('DiscoveryConsumer', discoveryConsumerSpec, clusterScoped),
+  DiscoveryConsumer: envelope('DiscoveryConsumer', discoveryConsumerSpec, consumerMetadata),
 } as const;
 
 export type LingerKind = keyof typeof DOCUMENT_SCHEMAS;

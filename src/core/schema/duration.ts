@@ -9,10 +9,16 @@ const UNIT_SECONDS: Readonly<Record<string, number>> = {
   h: 3600,
 };
 const TERM = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/gu;
-const DURATION = /^(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/u;
+/** What a duration looks like, also to the API server: see durationFrom. */
+export const DURATION = /^(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/u;
 
 /** No pod needs a longer one, and it keeps every sum of durations far from losing whole seconds. */
 export const MAX_DURATION_SECONDS = 7 * 24 * 3600;
+/** The same, as Go says it. */
+export const LONGEST_DURATION = '168h';
+
+/** Characters: enough for every unit with all the digits that count. */
+export const LONGEST_DURATION_TEXT = 64;
 
 /**
  * Reads a duration as Go's `time.ParseDuration` does, without a sign: `30s`, `1m30s`, `1.5h`, `0`.
@@ -20,7 +26,7 @@ export const MAX_DURATION_SECONDS = 7 * 24 * 3600;
  *   would allow (see MAX_DURATION_SECONDS).
  */
 export function parseDuration(text: string): number | undefined {
-  if (text.length > 64 || !DURATION.test(text)) return undefined;
+  if (text.length > LONGEST_DURATION_TEXT || !DURATION.test(text)) return undefined;
   let seconds = 0;
   for (const [, amount, unit] of text.matchAll(TERM)) {
     seconds += Number(amount) * (UNIT_SECONDS[unit ?? ''] ?? Number.NaN);

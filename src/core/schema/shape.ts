@@ -4,6 +4,15 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** @returns undefined for a text that is no JSON, which no JSON text is parsed to */
+export function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 export function isString(value: unknown): value is string {
   return typeof value === 'string';
 }

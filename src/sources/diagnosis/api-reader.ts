@@ -1,4 +1,4 @@
-import { isRecord } from '../../core/schema/shape.ts';
+import { isRecord, jsonIn } from '../../core/schema/shape.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
 import { asFailure, WatchFailure } from '../../kube/failure.ts';
 import { ask, newAgent, readText } from '../../kube/request.ts';
@@ -30,7 +30,7 @@ export class ApiReader {
   /** @throws WatchFailure */
   async json(path: string): Promise<Readonly<Record<string, unknown>>> {
     const text = await this.text(path, 'application/json');
-    const value: unknown = parsed(text);
+    const value: unknown = jsonIn(text);
     if (isRecord(value)) return value;
     throw new WatchFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
   }
@@ -49,12 +49,4 @@ export function messageOf(thrown: unknown, signal: AbortSignal): string {
 /** Servers end their words with a newline, and proxies answer with pages. */
 export function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim();
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,16 +1,17 @@
-import type { Waiting } from '../../core/diagnose/lag-facts.ts';
 import type { ClusterEvent } from '../../core/lag/events.ts';
 import { STREAMS, type Stream } from '../../core/lag/events.ts';
 import { LagRecorder } from '../../core/lag/recorder.ts';
-import { LAG_STAGES, type LagSample, type LagStage } from '../../core/lag/sample.ts';
+import type { LagSample } from '../../core/lag/sample.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
 import type { RestartReason, WatchFailure } from '../../kube/failure.ts';
+import { type WaitingByStage, waitingByStage } from '../../measure/unresolved.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from '../kube/cluster-events.ts';
 import { endpointSlicesResource } from '../kube/endpoint-slices.ts';
 import { endpointsResource } from '../kube/endpoints.ts';
 import { podsResource } from '../kube/pods.ts';
 import type { Resource, ResourceEvent } from '../kube/resource.ts';
 import { servicesResource } from '../kube/services.ts';
+import { StandstillGuard } from '../kube/standstill.ts';
 import { watchResource } from '../kube/watch-resource.ts';
 import { oneLine } from './api-reader.ts';
 
@@ -22,7 +23,7 @@ export interface LagWatchOptions {
   readonly random: () => number;
 }
 
-const REFUSED: ReadonlySet<RestartReason> = new Set(['Forbidden', 'Unauthorized', 'Refused']);
+const REFUSED: ReadonlySet<RestartReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
 
 /**
  * Removals as they happen, for as long as a diagnosis takes. Not the one of `serve`, which follows more than removals,
@@ -35,37 +36,36 @@ export class LagWatch {
   readonly #late = new Set<Stream>(STREAMS);
   readonly #failures = new Map<Stream, string>();
   readonly #current = Promise.withResolvers<boolean>();
-  readonly #ended: Promise<unknown>;
+  /** Resolves once the signal has aborted and every connection is closed. */
+  readonly ended: Promise<void>;
 
   constructor(connection: KubeConnection, options: LagWatchOptions) {
     this.#clock = options.clock;
+    const guard = new StandstillGuard((change) => {
+      this.#apply(streamEvent(change, change.stream));
+      if (change.type === 'StreamCurrent') this.#becomesCurrent(change.stream);
+    }, options);
     const follow = <T>(
       stream: Stream,
       resource: Resource<T>,
       eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
     ) =>
-      watchResource(
-        resource,
-        connection,
+      guard.follow<T>(
+        stream,
         {
           onEvent: (event) => {
             const told = eventOf(event);
             if (told !== undefined) this.#apply(told);
           },
-          onStream: (change) => {
-            this.#apply(streamEvent(change, stream));
-            if (change.type === 'StreamCurrent') this.#becomesCurrent(stream);
-          },
           onFailure: (failure) => this.#fails(stream, failure),
         },
-        options,
-      ).ended;
-    this.#ended = Promise.all([
-      follow('services', servicesResource(), serviceEvent),
-      follow('pods', podsResource(), podEvent),
-      follow('EndpointSlice', endpointSlicesResource(), sliceEvent),
-      follow('Endpoints', endpointsResource(), endpointsEvent),
-    ]);
+        (handlers) => watchResource(resource, connection, handlers, options),
+      );
+    follow('services', servicesResource(), serviceEvent);
+    follow('pods', podsResource(), podEvent);
+    follow('EndpointSlice', endpointSlicesResource(), sliceEvent);
+    follow('Endpoints', endpointsResource(), endpointsEvent);
+    this.ended = guard.ended();
   }
 
   /**
@@ -91,21 +91,8 @@ export class LagWatch {
   }
 
   /** Removals that have begun and not ended. */
-  waiting(): Readonly<Record<LagStage, Waiting>> {
-    const now = this.#clock();
-    const of = (stage: LagStage): Waiting => {
-      const ages = [...this.#recorder.unresolved()]
-        .filter((removal) => removal.stage === stage)
-        .map(({ since }) => (now - since) / 1000);
-      return { count: ages.length, oldestSeconds: ages.reduce((most, age) => Math.max(most, age), 0) };
-    };
-    const [slices, endpoints] = LAG_STAGES;
-    return { EndpointSlice: of(slices), Endpoints: of(endpoints) };
-  }
-
-  /** Resolves once the signal has aborted and every connection is closed. */
-  get ended(): Promise<void> {
-    return this.#ended.then(() => undefined);
+  waiting(): WaitingByStage {
+    return waitingByStage(this.#recorder.unresolved(), this.#clock());
   }
 
   #apply(event: ClusterEvent): void {

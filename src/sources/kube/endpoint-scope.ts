@@ -1,7 +1,8 @@
 import { LAG_STAGES, type LagStage } from '../../core/lag/sample.ts';
+import type { LabelSelector } from '../../core/schema/selector.ts';
 import type { KubeConnection } from '../../kube/connection.ts';
-import { asFailure } from '../../kube/failure.ts';
-import { ask, newAgent } from '../../kube/request.ts';
+import { ObjectFailure, requestObject } from '../../kube/object-request.ts';
+import { newAgent } from '../../kube/request.ts';
 import { endpointSlicesResource, type SliceProjection } from './endpoint-slices.ts';
 import { type EndpointsProjection, endpointsResource } from './endpoints.ts';
 import { Pages } from './pages.ts';
@@ -16,6 +17,8 @@ export interface EndpointScope {
   /** Undefined: all. */
   readonly services: readonly string[] | undefined;
   readonly sources: readonly LagStage[];
+  /** Of the pods. Undefined: all, and addresses that are no pod's. */
+  readonly selector: LabelSelector | undefined;
 }
 
 /** What has to be followed for that; undefined: a source that nobody wants. */
@@ -26,7 +29,10 @@ export interface ScopeResources {
   readonly Endpoints: Resource<EndpointsProjection> | undefined;
 }
 
-/** The server leaves out what it can: slices of other Services by label; a single other object by name. */
+/**
+ * The server leaves out what it can: slices of other Services by label; a single other object by name. Not the pods that
+ * are not selected: it would tell a change of labels as a deletion, which would begin a removal that is none.
+ */
 export function resourcesOf({ namespace, services, sources }: EndpointScope): ScopeResources {
   const core = namespace === undefined ? '/api/v1' : `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
   const discovery = core.replace('/api/v1', '/apis/discovery.k8s.io/v1');
@@ -86,11 +92,10 @@ export async function namespaceExists(
   const agent = newAgent(connection);
   try {
     const path = `/api/v1/namespaces/${encodeURIComponent(name)}`;
-    (await ask(connection, { path, agent, signal, answerMs: ANSWER_MS })).destroy();
+    await requestObject(connection, { method: 'GET', path, agent, signal, withinMs: ANSWER_MS });
     return true;
   } catch (thrown) {
-    const { reason, message } = asFailure(thrown);
-    return !(reason === 'Refused' && message.startsWith('404'));
+    return !(thrown instanceof ObjectFailure && thrown.reason === 'NotFound');
   } finally {
     agent.destroy();
   }

@@ -53,6 +53,7 @@ export class Pages {
     const response = await ask(this.#connection, {
       path: pathOf(this.#resource, parameters),
       accept: acceptOf(this.#resource, 'list'),
+      compressed: this.#connection.compressed,
       agent: this.#agent,
       signal,
       answerMs,
@@ -129,4 +130,10 @@ export async function listAll(
   }
 }
 
-const ANEW: ReadonlySet<RestartReason> = new Set(['Expired', 'Refused', 'Malformed', 'Internal']);
+const ANEW: ReadonlySet<RestartReason> = new Set([
+  'Expired',
+  'NotServed',
+  'Refused',
+  'Malformed',
+  'Internal',
+]);

@@ -7,6 +7,8 @@ export interface RawMetadata {
   readonly namespace?: string;
   readonly uid: string;
   readonly resourceVersion: string;
+  /** Raised by each change of the spec, in kinds that count. */
+  readonly generation?: number;
   readonly labels?: Labels;
   readonly annotations?: Labels;
   /** RFC 3339. The end of the grace, not its beginning. */

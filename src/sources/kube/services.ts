@@ -32,6 +32,7 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
     labels,
     selector: isStringMap(spec.selector) ? spec.selector : undefined,
     externalName: spec.type === 'ExternalName',
+    headless: clusterIP === 'None',
     clusterIp: isString(clusterIP) && clusterIP !== '' && clusterIP !== 'None' ? clusterIP : undefined,
     publishNotReadyAddresses:
       spec.publishNotReadyAddresses === true || annotations?.[TOLERATE_UNREADY] === 'true',

@@ -17,7 +17,7 @@ export interface WatchStats {
   readonly bookmarks: number;
   /** When the last event or bookmark came: its age tells a stalled watch. */
   readonly lastEventAt: number | undefined;
-  /** Of bodies. */
+  /** Of bodies, as they are uncompressed. */
   readonly bytes: number;
   /** How many objects there are. */
   readonly objects: number;

@@ -49,7 +49,13 @@ export function watchResource<T>(
 }
 
 /** After these, the place where the watch stopped is of no use. */
-const RELIST: ReadonlySet<RestartReason> = new Set(['Expired', 'Malformed', 'Refused', 'Internal']);
+const RELIST: ReadonlySet<RestartReason> = new Set([
+  'Expired',
+  'Malformed',
+  'NotServed',
+  'Refused',
+  'Internal',
+]);
 
 class ListWatch<T> {
   readonly #resource: Resource<T>;

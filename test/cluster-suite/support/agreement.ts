@@ -1,9 +1,9 @@
-import type { LagSample } from '../../../src/core/lag/sample.ts';
+import type { RemovalSample } from '../../../src/core/lag/sample.ts';
 import type { TrueRemoval } from './endpoint-history.ts';
 
 /** A sample beside what really happened. */
 export interface Pairing {
-  readonly sample: LagSample;
+  readonly sample: RemovalSample;
   readonly truth: TrueRemoval;
   /** Milliseconds by which the sample is longer than the truth. */
   readonly difference: number;
@@ -16,22 +16,23 @@ export interface Agreement {
   /** Removals that gave no sample. */
   readonly missing: readonly TrueRemoval[];
   /** Samples of what did not happen. */
-  readonly invented: readonly LagSample[];
+  readonly invented: readonly RemovalSample[];
 }
 
 /**
- * Pairs samples with removals of the same Service and stage. A sample says when the withdrawal showed, so that is what
- * decides; where one write withdrew several pods, their starts do.
+ * Pairs samples with removals of the same pod, Service and stage; where there are several (two address families), by
+ * their ends. Instants alone would not do: of two pods that are deleted in the same moment, one may be withdrawn at once
+ * and the other with the next write.
  * @param within milliseconds by which ends may differ
  */
 export function agreement(
-  samples: readonly LagSample[],
+  samples: readonly RemovalSample[],
   removals: readonly TrueRemoval[],
   within: number,
 ): Agreement {
   const left = new Set(removals.filter(({ end }) => end !== undefined));
   const pairs: Pairing[] = [];
-  const invented: LagSample[] = [];
+  const invented: RemovalSample[] = [];
   for (const sample of samples) {
     const truth = nearest(sample, left, within);
     if (truth === undefined) invented.push(sample);
@@ -52,18 +53,16 @@ export function lagOf({ start, end = Number.POSITIVE_INFINITY }: TrueRemoval): n
 }
 
 function nearest(
-  sample: LagSample,
+  { stage, name, uid, at }: RemovalSample,
   removals: Iterable<TrueRemoval>,
   within: number,
 ): TrueRemoval | undefined {
-  const { stage, name, at, lag } = sample;
   let best: TrueRemoval | undefined;
   let least = Number.POSITIVE_INFINITY;
   for (const removal of removals) {
-    if (removal.stage !== stage || removal.service !== name) continue;
-    if (Math.abs((removal.end ?? 0) - at) > within) continue;
-    const distance = Math.abs(removal.start - (at - lag * 1000));
-    if (distance >= least) continue;
+    if (removal.stage !== stage || removal.service !== name || removal.uid !== uid) continue;
+    const distance = Math.abs((removal.end ?? 0) - at);
+    if (distance > within || distance >= least) continue;
     least = distance;
     best = removal;
   }

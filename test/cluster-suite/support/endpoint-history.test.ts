@@ -25,7 +25,7 @@ function answered(
   };
 }
 
-const target = (name: string) => ({ targetRef: { kind: 'Pod', name } });
+const target = (name: string) => ({ targetRef: { kind: 'Pod', name, uid: `uid of ${name}` } });
 
 function slice(
   at: number,
@@ -144,4 +144,9 @@ test.each(CASES)('%s', (_, events, removals) => {
   // Logs of several servers come one after the other.
   const seen = told(...events.toReversed()).toSorted();
   expect(seen).toEqual(removals);
+});
+
+test('the pod is known by its uid, too', () => {
+  const events = [slice(0, 's', ['a', 'b']), deleted(1000, 'a'), slice(1040, 's', ['b'])];
+  expect(trueRemovals(events).map(({ uid }) => uid)).toEqual(['uid of a']);
 });

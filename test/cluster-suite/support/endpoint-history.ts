@@ -8,6 +8,8 @@ export interface TrueRemoval {
   readonly stage: 'EndpointSlice' | 'Endpoints';
   readonly service: string;
   readonly pod: string;
+  /** Of the pod, as the endpoints had it; undefined where no write before the withdrawal is logged that lists it. */
+  readonly uid: string | undefined;
   /** The answer to the deletion of the pod. */
   readonly start: number;
   /** The answer to the write that withdrew it; undefined: none did. */
@@ -16,17 +18,19 @@ export interface TrueRemoval {
   readonly bounds: readonly [least: number, most: number];
 }
 
-/** Which pods an object lists as ready from an instant on. */
+/** Which pods an object lists as ready from an instant on: their uids by their names. */
 interface Write {
   readonly group: string;
   readonly object: string;
   readonly received: number;
   readonly at: number;
-  readonly ready: ReadonlySet<string>;
+  readonly ready: Ready;
 }
 
+type Ready = ReadonlyMap<string, string | undefined>;
+
 interface Target {
-  readonly targetRef?: { readonly kind?: string; readonly name?: string };
+  readonly targetRef?: { readonly kind?: string; readonly name?: string; readonly uid?: string };
 }
 
 interface SliceBody {
@@ -39,7 +43,7 @@ interface EndpointsBody {
   readonly subsets?: readonly { readonly addresses?: readonly Target[] }[] | null;
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NOBODY: Ready = new Map();
 
 /** The removals of one namespace, in the order of their starts; the events may be of several servers' logs. */
 export function trueRemovals(events: readonly AuditEvent[]): readonly TrueRemoval[] {
@@ -50,11 +54,12 @@ export function trueRemovals(events: readonly AuditEvent[]): readonly TrueRemova
   return deletions(accepted)
     .flatMap(({ pod, received, at }) =>
       [...groups].flatMap(([group, writes]) => {
-        const end = withdrawal(writes, pod, received);
-        if (end === 'notListed') return [];
+        const found = withdrawal(writes, pod, received);
+        if (found === 'notListed') return [];
+        const { end, uid } = found;
         const [stage = '', service = ''] = group.split('/');
         const bounds = [(end?.received ?? 0) - at, (end?.at ?? 0) - received] as const;
-        const removal = { service, pod, start: at, end: end?.at, bounds };
+        const removal = { service, pod, uid, start: at, end: end?.at, bounds };
         return [{ stage: stage as TrueRemoval['stage'], ...removal }];
       }),
     )
@@ -106,25 +111,34 @@ function groupOf(resource: string, object: string, body: unknown): string {
   return `EndpointSlice/${metadata.labels?.['kubernetes.io/service-name']}/${addressType}`;
 }
 
-function readyIn(resource: string, body: unknown): ReadonlySet<string> {
+function readyIn(resource: string, body: unknown): Ready {
   const targets: readonly Target[] =
     resource === 'endpoints'
       ? ((body as EndpointsBody).subsets ?? []).flatMap(({ addresses = [] }) => addresses)
       : ((body as SliceBody).endpoints ?? []).filter(({ conditions }) => conditions?.ready !== false);
-  return new Set(
-    targets.flatMap(({ targetRef }) => (targetRef?.kind === 'Pod' ? [targetRef.name ?? ''] : [])),
+  return new Map(
+    targets.flatMap(({ targetRef: { kind, name = '', uid } = {} }) =>
+      kind === 'Pod' ? [[name, uid] as const] : [],
+    ),
   );
 }
 
 /** When the last of a group's objects ceased to list the pod as ready, for the first time after its deletion. */
-function withdrawal(writes: readonly Write[], pod: string, deleted: number): Write | undefined | 'notListed' {
+function withdrawal(
+  writes: readonly Write[],
+  pod: string,
+  deleted: number,
+): { readonly end: Write | undefined; readonly uid: string | undefined } | 'notListed' {
   const listing = new Set<string>();
+  let uid: string | undefined;
   for (const write of writes) {
     const { object, at, ready } = write;
     const before = listing.size > 0;
-    if (ready.has(pod)) listing.add(object);
-    else listing.delete(object);
-    if (before && listing.size === 0 && at >= deleted) return write;
+    if (ready.has(pod)) {
+      listing.add(object);
+      uid = ready.get(pod);
+    } else listing.delete(object);
+    if (before && listing.size === 0 && at >= deleted) return { end: write, uid };
   }
-  return listing.size > 0 ? undefined : 'notListed';
+  return listing.size > 0 ? { end: undefined, uid } : 'notListed';
 }

@@ -1,5 +1,5 @@
 import type { DiscardCounts } from '../../../src/core/lag/discards.ts';
-import type { LagSample } from '../../../src/core/lag/sample.ts';
+import type { RemovalSample } from '../../../src/core/lag/sample.ts';
 import type { KubeConnection } from '../../../src/kube/connection.ts';
 import { Measurement } from '../../../src/measure/measurement.ts';
 import { type ClusterSource, followCluster } from '../../../src/sources/cluster.ts';
@@ -11,7 +11,7 @@ import { waitUntil } from '../../cluster/cluster.ts';
  * Instants: milliseconds since the epoch, by this machine's clock, which is also the API servers'.
  */
 export class MeasuredCluster {
-  readonly samples: LagSample[] = [];
+  readonly samples: RemovalSample[] = [];
   readonly measurement: Measurement;
   readonly #source: ClusterSource;
   readonly #stopping = new AbortController();

@@ -74,6 +74,7 @@ export async function startClusterReplica(
     namespace,
     identity,
     measurement: measured,
+    onLeading: () => undefined,
     logger: createLogger('debug', { write }),
     time: { clock, random: Math.random, pause, wallMicroseconds: () => Date.now() * 1000 },
     epochSeconds: () => Date.now() / 1000,

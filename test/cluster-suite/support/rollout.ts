@@ -32,8 +32,11 @@ export async function rollOver(cluster: Cluster, namespace: string): Promise<Rol
   await untilEveryPodAnswers(clusterIp.address);
 
   const polling = { kind: 'polling', service: application.name, intervalMs: DISCOVERY_INTERVAL_MS } as const;
-  const [one, other] = halves(cluster);
-  const loads = await Promise.all([load(one, namespace, clusterIp), load(other, namespace, polling)]);
+  const [one, other] = halves(cluster.clientAddresses);
+  const loads = await Promise.all([
+    load(cluster, namespace, clusterIp, one),
+    load(cluster, namespace, polling, other),
+  ]);
   await sleep(CALM_MS);
   await restart(cluster, namespace);
   // The one that reads rarely may hold addresses of pods that are gone for one interval more.
@@ -56,9 +59,14 @@ async function restart(cluster: Cluster, namespace: string): Promise<void> {
   );
 }
 
-function load(cluster: Cluster, namespace: string, target: TargetOptions) {
+function load(
+  cluster: Cluster,
+  namespace: string,
+  target: TargetOptions,
+  clientAddresses: readonly string[],
+) {
   const connectTimeoutMs = CONNECT_TIMEOUT_MS;
-  return startLoad({ cluster, namespace, target, podSelector: 'app=web', connectTimeoutMs });
+  return startLoad({ cluster, namespace, target, clientAddresses, podSelector: 'app=web', connectTimeoutMs });
 }
 
 /** kube-proxy programs new Services within a second or so. */
@@ -75,21 +83,10 @@ async function untilEveryPodAnswers(address: string): Promise<void> {
 }
 
 /**
- * The cluster as two clients see it, each with source addresses of its own. With common ones a connection through
- * the ClusterIP and a direct one could be the same to conntrack once the former is translated, and its SYN dropped.
+ * Each client has source addresses of its own. With common ones a connection through the ClusterIP and a direct one could
+ * be the same to conntrack once the former is translated, and its SYN dropped.
  */
-function halves(cluster: Cluster): readonly [Cluster, Cluster] {
-  const all = cluster.clientAddresses;
-  const middle = Math.ceil(all.length / 2);
-  return [withSources(cluster, all.slice(0, middle)), withSources(cluster, all.slice(middle))];
-}
-
-function withSources(cluster: Cluster, addresses: readonly string[]): Cluster {
-  return new Proxy(cluster, {
-    get: (target, name) => {
-      if (name === 'clientAddresses') return addresses;
-      const member: unknown = Reflect.get(target, name, target);
-      return typeof member === 'function' ? member.bind(target) : member;
-    },
-  });
+function halves(addresses: readonly string[]): readonly [readonly string[], readonly string[]] {
+  const middle = Math.ceil(addresses.length / 2);
+  return [addresses.slice(0, middle), addresses.slice(middle)];
 }

@@ -1,27 +1,34 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster } from '../cluster.ts';
 import { type Endpoint, trackedSources } from './conntrack.ts';
+import { KeepAliveStream } from './keep-alive.ts';
 import { PodLives } from './lives.ts';
 import { type Source, sourceKey, sources } from './ports.ts';
-import { countBy, explainLoss, type LoadReport, type RawLoss } from './report.ts';
+import { type LoadReport, reportOf, type SentLoss, type Traffic } from './report.ts';
 import { sendRequest } from './request.ts';
 import { openTarget, type Target, type TargetOptions } from './targets.ts';
 
 export type { LoadReport, Loss, LossCause } from './report.ts';
 export { formatReport } from './report.ts';
 export type { LossKind } from './request.ts';
-export type { TargetOptions } from './targets.ts';
+export type { Target, TargetOptions } from './targets.ts';
 
 export interface LoadOptions {
   readonly cluster: Cluster;
   readonly namespace: string;
-  readonly target: TargetOptions;
+  readonly target: TargetOptions | Target;
+  /**
+   * Of this machine, to connect from: those of the cluster that no other client uses at the same time. Default: all.
+   */
+  readonly clientAddresses?: readonly string[];
   /** Label selector of the pods behind the Service, whose lives explain the losses. */
   readonly podSelector: string;
   /** The container that runs the test application. Default `app`. */
   readonly container?: string;
   /** New connections per second. Default 150. */
   readonly perSecond?: number;
+  /** Instead: so many connections that stay, each with one request after the other. */
+  readonly keepAlive?: number;
   /** Default 2,000. */
   readonly connectTimeoutMs?: number;
   /** From the established connection to the end of the answer. Default 5,000. */
@@ -41,8 +48,6 @@ const TICK_MS = 5;
 /** Until the last words of a pod that is going have come through its log. */
 const LAST_WORDS_MS = 1_000;
 
-const FIRST_LOSSES = 20;
-
 /** So many ports in a row are not taken by listeners: then it is the address that is not ours. */
 const UNUSABLE_SOURCES = 100;
 
@@ -52,10 +57,13 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
   const lives = new PodLives({ cluster, namespace, podSelector, container: options.container ?? 'app' });
   await lives.start();
   const [target, taken] = await Promise.all([
-    openTarget(cluster, namespace, options.target),
+    'next' in options.target ? options.target : openTarget(cluster, namespace, options.target),
     trackedSources(),
   ]);
-  const stream = new RequestStream(options, target, sources(cluster.clientAddresses, taken));
+  const stream =
+    options.keepAlive === undefined
+      ? new RequestStream(options, target, sources(options.clientAddresses ?? cluster.clientAddresses, taken))
+      : new KeepAliveStream(options, target, options.keepAlive);
   stream.start();
   return {
     stop: async () => {
@@ -71,12 +79,8 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
   };
 }
 
-interface SentLoss extends RawLoss {
-  readonly sentTo: Endpoint | undefined;
-}
-
 /** Open loop: requests start by the clock, however slowly earlier ones are answered. */
-class RequestStream {
+class RequestStream implements Traffic {
   readonly losses: SentLoss[] = [];
   readonly answersByPod: Record<string, number> = {};
   total = 0;
@@ -170,34 +174,4 @@ class RequestStream {
     this.answersByPod[pod] = (this.answersByPod[pod] ?? 0) + 1;
     this.#target.answered(source);
   }
-}
-
-function reportOf(stream: RequestStream, target: Target, lives: PodLives): LoadReport {
-  const losses = stream.losses.map((loss) => {
-    const backend = loss.sentTo === undefined ? 'none' : target.backendOf(loss.source, loss.sentTo);
-    const life = typeof backend === 'object' ? lives.at(backend.address) : undefined;
-    return explainLoss(loss, backend, life);
-  });
-  return {
-    client: target.description,
-    seconds: stream.seconds,
-    total: stream.total,
-    answered: stream.answered,
-    lost: losses.length,
-    byKind: countBy(losses.map(({ kind }) => kind)),
-    byCause: countBy(losses.map(({ cause }) => cause)),
-    byPod: stream.answersByPod,
-    firstLosses: losses.slice(0, FIRST_LOSSES),
-    latestStartMs: stream.latestStartMs,
-    notes: [...target.notes(), ...lateness(stream.latestStartMs)],
-  };
-}
-
-/** Beyond this the client itself, not what it measures, may be why a request came late. */
-const LATE_MS = 250;
-
-function lateness(latestStartMs: number): string[] {
-  return latestStartMs < LATE_MS
-    ? []
-    : [`this machine was busy: requests started up to ${latestStartMs} ms late`];
 }

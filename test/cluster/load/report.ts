@@ -1,6 +1,7 @@
 import type { Endpoint } from './conntrack.ts';
-import type { PodLife } from './lives.ts';
+import type { PodLife, PodLives } from './lives.ts';
 import type { LossKind } from './request.ts';
+import type { Target } from './targets.ts';
 
 /** Why a request was lost: what had happened to the pod that it was sent to. */
 export type LossCause =
@@ -65,6 +66,21 @@ export interface RawLoss {
   readonly source: string;
 }
 
+/** A loss, and where the client had been told to send the request. */
+export interface SentLoss extends RawLoss {
+  readonly sentTo: Endpoint | undefined;
+}
+
+/** What came of all requests. */
+export interface Traffic {
+  readonly losses: readonly SentLoss[];
+  readonly answersByPod: Readonly<Record<string, number>>;
+  readonly total: number;
+  readonly answered: number;
+  readonly latestStartMs: number;
+  readonly seconds: number;
+}
+
 /** Where a request went: to an endpoint, to none, or undefined when that is not known. */
 export type Backend = Endpoint | 'none' | undefined;
 
@@ -92,6 +108,40 @@ export function explainLoss(raw: RawLoss, backend: Backend, life: PodLife | unde
     sinceDeletionMs: since(life?.deletedAt),
     sinceSigtermMs: since(life?.sigtermAt),
   };
+}
+
+const FIRST_LOSSES = 20;
+
+/** Explains what was lost by where it went, and what had happened there. */
+export function reportOf(traffic: Traffic, target: Target, lives: PodLives): LoadReport {
+  const losses = traffic.losses.map((loss) => {
+    const backend = loss.sentTo === undefined ? 'none' : target.backendOf(loss.source, loss.sentTo);
+    const life = typeof backend === 'object' ? lives.at(backend.address) : undefined;
+    return explainLoss({ ...loss, kind: target.kindOf?.(loss.source) ?? loss.kind }, backend, life);
+  });
+  const { seconds, total, answered, answersByPod, latestStartMs } = traffic;
+  return {
+    client: target.description,
+    seconds,
+    total,
+    answered,
+    lost: losses.length,
+    byKind: countBy(losses.map(({ kind }) => kind)),
+    byCause: countBy(losses.map(({ cause }) => cause)),
+    byPod: answersByPod,
+    firstLosses: losses.slice(0, FIRST_LOSSES),
+    latestStartMs,
+    notes: [...target.notes(), ...lateness(latestStartMs)],
+  };
+}
+
+/** Beyond this the client itself, not what it measures, may be why a request came late. */
+const LATE_MS = 250;
+
+function lateness(latestStartMs: number): string[] {
+  return latestStartMs < LATE_MS
+    ? []
+    : [`this machine was busy: requests started up to ${latestStartMs} ms late`];
 }
 
 /** How many of each, for a key of every loss. */

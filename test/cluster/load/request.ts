@@ -27,12 +27,17 @@ export type Outcome =
 
 export interface RequestOptions {
   readonly target: Endpoint;
-  readonly source: Source;
+  /** Where the connection comes from; undefined: the kernel chooses. */
+  readonly source?: Source | undefined;
+  /** Whose connections are used again; undefined: a connection of its own, closed afterwards. */
+  readonly agent?: http.Agent | undefined;
   readonly path: string;
   /** Milliseconds from the first SYN. */
   readonly connectTimeoutMs: number;
   /** Milliseconds from the established connection to the last byte of the answer. */
   readonly answerTimeoutMs: number;
+  /** Told of the connection that it goes out on, once there is one. */
+  readonly connected?: (source: Source) => void;
 }
 
 const kinds: Readonly<Record<string, LossKind>> = {
@@ -47,7 +52,7 @@ const kinds: Readonly<Record<string, LossKind>> = {
 /** Local refusals to bind or connect from a source: the request never left. */
 const notSent = new Set(['EADDRINUSE', 'EADDRNOTAVAIL', 'EACCES']);
 
-/** One HTTP/1.1 GET on a connection of its own. Never rejects. */
+/** One HTTP/1.1 GET. Never rejects. */
 export function sendRequest(options: RequestOptions): Promise<Outcome> {
   return new Promise((resolve) => {
     let phase: 'connect' | 'answer' | 'over' = 'connect';
@@ -72,26 +77,27 @@ export function sendRequest(options: RequestOptions): Promise<Outcome> {
     };
     const fail = (error: NodeJS.ErrnoException) =>
       end(failure(timedOut ? 'ETIMEDOUT' : error.code, error, phase));
-    request.on('socket', (socket) =>
-      socket.once('connect', () => {
+    request.on('socket', (socket) => {
+      const connected = () => {
         enter('answer');
         timer = limit(options.answerTimeoutMs, 'answer');
-      }),
-    );
+        options.connected?.({ address: socket.localAddress ?? '', port: socket.localPort ?? 0 });
+      };
+      if (socket.connecting) socket.once('connect', connected);
+      else connected();
+    });
     request.on('error', fail);
     request.on('response', (response) => readAnswer(response).then(end, fail));
   });
 }
 
-function openRequest({ target, source, path }: RequestOptions): http.ClientRequest {
+function openRequest({ target, source, agent, path }: RequestOptions): http.ClientRequest {
   return http.get({
     host: target.address,
     port: target.port,
     path,
-    localAddress: source.address,
-    localPort: source.port,
-    headers: { connection: 'close' },
-    agent: false,
+    ...(source === undefined ? {} : { localAddress: source.address, localPort: source.port }),
+    ...(agent === undefined ? { agent: false, headers: { connection: 'close' } } : { agent }),
   });
 }
 

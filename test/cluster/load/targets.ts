@@ -1,6 +1,7 @@
 import type { Cluster } from '../cluster.ts';
 import { BackendWatch, type Endpoint } from './conntrack.ts';
 import type { Backend } from './report.ts';
+import type { LossKind } from './request.ts';
 
 /** Who chooses the pod. */
 export type TargetOptions =
@@ -16,6 +17,8 @@ export interface Target {
   next(): Endpoint | undefined;
   /** Where a request really went. `source` is the client's side of its connection. */
   backendOf(source: string, sentTo: Endpoint): Backend;
+  /** How it was lost, where somebody in between knows better than the client. */
+  kindOf?(source: string): LossKind | undefined;
   answered(source: string): void;
   notes(): string[];
   stop(): void;

@@ -5,8 +5,12 @@ import { distributionOf, estimateOf, withConsumers } from '../../../src/core/lag
 import { LagEstimator, OWN_SAMPLES } from '../../../src/core/lag/estimator.ts';
 import type { LagSample, LagStage } from '../../../src/core/lag/sample.ts';
 import { randomNumbers, SHAPES } from './shapes.ts';
+import { taken } from './steps.ts';
 
 const NOW = 20_000 * 86_400;
+
+/** So many seconds after {@link NOW}, and after the monotonic clock began. */
+const at = (seconds: number) => ({ instant: 1_000 * seconds, epochSeconds: NOW + seconds });
 
 const sample = (namespace: string, lag: number, stage: LagStage = 'EndpointSlice', at = 0): LagSample => ({
   stage,
@@ -27,7 +31,7 @@ function estimatorOf(...samples: [count: number, namespace: string, lag: number,
 describe('whose samples count', () => {
   it('nothing measured: no estimate', () => {
     expect(new LagEstimator().measured('shop', NOW)).toBeUndefined();
-    expect(new LagEstimator().now(undefined, 0, [])).toBeUndefined();
+    expect(new LagEstimator().now(undefined, at(0), [])).toBeUndefined();
   });
 
   it('a namespace speaks for itself from 1,000 samples on', () => {
@@ -81,27 +85,59 @@ describe('an estimate', () => {
 });
 
 describe('now', () => {
+  const endedAt = (estimator: LagEstimator, lag: number, seconds: number) =>
+    estimator.record(sample('shop', lag), NOW + seconds);
+  const longest = (estimator: LagEstimator, seconds: number) => {
+    const lag = estimator.now(undefined, at(seconds), []);
+    return lag && Math.round(estimateOf(lag, 100).value);
+  };
   const waiting = (count: number, since: number, namespace = 'shop') =>
     Array.from({ length: count }, () => ({ stage: 'EndpointSlice' as const, namespace, since }));
 
   it('is what ended in the last minutes', () => {
     const estimator = new LagEstimator();
-    estimator.record(sample('shop', 5, 'EndpointSlice', 0), NOW);
-    estimator.record(sample('shop', 1, 'EndpointSlice', 400_000), NOW);
-    expect(estimateOf(estimator.now(undefined, 400_000, [])!, 100).value).toBeCloseTo(1, 1);
-    expect(estimator.now(undefined, 900_000, [])).toBeUndefined();
+    endedAt(estimator, 5, 0);
+    endedAt(estimator, 1, 400);
+    expect(longest(estimator, 400)).toBe(1);
+    expect(longest(estimator, 900)).toBeUndefined();
+  });
+
+  it('forgets by the wall clock, whatever the replica’s own clock says', () => {
+    const estimators = [new LagEstimator(), new LagEstimator()];
+    // Their processes were started half a minute apart.
+    const [first, second] = estimators.map((estimator, replica) => {
+      endedAt(estimator, 5, 30);
+      const longestAt = (seconds: number) => {
+        const now = { instant: 1_000 * (seconds + 30 * replica), epochSeconds: NOW + seconds };
+        return estimator.now(undefined, now, [])?.samples;
+      };
+      return Array.from({ length: 120 }, (_, step) => longestAt(240 + step));
+    });
+    expect(first).toEqual(second);
+    expect(new Set(first)).toEqual(new Set([1, undefined]));
+  });
+
+  it('bears a clock that is set back', () => {
+    const estimator = new LagEstimator();
+    endedAt(estimator, 5, 60);
+    expect(longest(estimator, 59)).toBe(5);
+    expect(longest(estimator, -3_600)).toBeUndefined();
+    endedAt(estimator, 1, -3_600);
+    expect(longest(estimator, -3_600)).toBe(1);
+    expect(longest(estimator, 60)).toBeUndefined();
   });
 
   it('follows the age of what waits', () => {
     const estimator = estimatorOf([1_000, 'shop', 0.01]);
-    const p99 = (instant: number) => estimateOf(estimator.now(undefined, instant, waiting(50, 0))!, 99).value;
-    expect([1_000, 20_000, 60_000].map(p99).map(Math.round)).toEqual([1, 20, 60]);
+    const p99 = (seconds: number) =>
+      estimateOf(estimator.now(undefined, at(seconds), waiting(50, 0))!, 99).value;
+    expect([1, 20, 60].map(p99).map(Math.round)).toEqual([1, 20, 60]);
   });
 
   it('of a namespace is its own', () => {
     const estimator = estimatorOf([10, 'shop', 0.01], [10, 'other', 7]);
     const of = (namespace: string) =>
-      estimator.now(namespace, 30_000, [...waiting(5, 0, 'shop'), ...waiting(1, 0, 'third')]);
+      estimator.now(namespace, at(30), [...waiting(5, 0, 'shop'), ...waiting(1, 0, 'third')]);
     expect(estimateOf(of('shop')!, 99).value).toBeCloseTo(30, 0);
     expect(estimateOf(of('other')!, 99).value).toBeCloseTo(7, 0);
     expect(of('third')).toMatchObject({ scope: 'namespace', samples: 1 });
@@ -155,15 +191,29 @@ describe('a snapshot', () => {
 
   it('restored, gives the same', () => {
     const after = new LagEstimator();
-    expect(after.restore(JSON.parse(before.snapshotWithin(10e6, end)), end)).toBe(true);
+    expect(after.restore(JSON.parse(taken(before.snapshotWithin(10e6, end))), end)).toBe(true);
     for (const name of ['ns-0', 'ns-3', 'ns-19', 'nobody']) {
       expect(percentiles(after, name)).toEqual(percentiles(before, name));
     }
   });
 
+  it('is of the moment in which it was begun', () => {
+    const estimator = estimatorOf([300, 'shop', 1], [200, 'other', 2, 'Endpoints']);
+    const atOnce = taken(estimator.snapshotWithin(10e6, NOW));
+    const steps = estimator.snapshotWithin(10e6, NOW);
+    let text: string | undefined;
+    for (let number = 0; text === undefined; number += 1) {
+      const step = steps.next();
+      if (step.done === true) text = step.value;
+      estimator.record(sample(`shop-${number}`, 9), NOW + 2_000 * number);
+      estimator.record(sample('shop', 9), NOW + 2_000 * number);
+    }
+    expect(text).toBe(atOnce);
+  });
+
   it('fits where it has to, and keeps p50 and p99 within two per cent', () => {
     for (const characters of [700_000, 200_000, 60_000]) {
-      const text = before.snapshotWithin(characters, end);
+      const text = taken(before.snapshotWithin(characters, end));
       expect(text.length).toBeLessThanOrEqual(characters);
       const after = new LagEstimator();
       after.restore(JSON.parse(text), end);
@@ -177,7 +227,10 @@ describe('a snapshot', () => {
 
   it('that cannot be read changes nothing', () => {
     const estimator = estimatorOf([10, 'shop', 1]);
-    const good = JSON.parse(before.snapshotWithin(60_000, end)) as { cluster: object; namespaces: object };
+    const good = JSON.parse(taken(before.snapshotWithin(60_000, end))) as {
+      cluster: object;
+      namespaces: object;
+    };
     for (const json of [
       null,
       {},

@@ -1,9 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { exactly } from '../../../src/core/lag/combine.ts';
-import type { LagDistribution } from '../../../src/core/lag/distribution.ts';
 import { cellOf } from '../../../src/core/lag/grid.ts';
 import {
-  type Candidate,
   type Candidates,
   FALL_SECONDS,
   NOTHING_PLANNED,
@@ -11,29 +9,14 @@ import {
   type PlannedTable,
   RISE_SECONDS,
 } from '../../../src/core/lag/planned.ts';
-import { plannedFromJson, plannedLags, plannedToText } from '../../../src/core/lag/published.ts';
+import { plannedLags } from '../../../src/core/lag/planned-lags.ts';
+import { plannedFromJson, plannedToText } from '../../../src/core/lag/published.ts';
 import { decide } from '../../../src/core/plan/decide.ts';
 import { creationOf, pod } from '../sample-pod.ts';
 import { worldOf } from '../sample-world.ts';
+import { candidates, lag, type Measured, p99, START } from './sample-candidates.ts';
 
-const START = 20_000 * 86_400;
 const MINUTE = 60;
-
-/** A scope whose lags are all this long, newly measured at `latest`. */
-function lag(seconds: number, latest: number, scope: LagDistribution['scope'] = 'cluster'): Candidate {
-  const density = exactly(seconds);
-  return { lag: { scope, samples: 5_000, historySeconds: 200_000, density, stages: [] }, latest };
-}
-
-interface Measured {
-  readonly cluster: number;
-  readonly shop?: number;
-}
-
-const candidates = ({ cluster, shop }: Measured, latest: number): Candidates => ({
-  cluster: lag(cluster, latest),
-  namespaces: new Map(shop === undefined ? [] : [['shop', lag(shop, latest, 'namespace')]]),
-});
 
 /** Steps every minute from one instant (exclusive) to another, with samples all the time. */
 function run(table: PlannedTable, measured: Measured, from: number, to: number): PlannedTable {
@@ -44,12 +27,10 @@ function run(table: PlannedTable, measured: Measured, from: number, to: number):
 }
 
 const begun = (measured: Measured) => nextPlanned(NOTHING_PLANNED, candidates(measured, START), START);
-const p99 = (table: PlannedTable, namespace = 'nobody') =>
-  Math.round(plannedLags(table).planned(namespace)?.quantile(99) ?? -1);
 
 describe('the planned lag', () => {
   it('begins with the first that is measured', () => {
-    expect(plannedLags(NOTHING_PLANNED).planned('shop')).toBeUndefined();
+    expect(plannedLags(NOTHING_PLANNED).planned('shop', [])).toBeUndefined();
     expect(nextPlanned(NOTHING_PLANNED, { cluster: undefined, namespaces: new Map() }, START)).toBe(
       NOTHING_PLANNED,
     );
@@ -96,7 +77,8 @@ describe('the planned lag', () => {
       const now = START + minute * MINUTE;
       table = nextPlanned(table, measured(minute < 9 ? 0.05 : 0.5, now), now);
     }
-    const at = (percentile: number) => Math.round(plannedLags(table).planned('nobody')!.quantile(percentile));
+    const at = (percentile: number) =>
+      Math.round(plannedLags(table).planned('nobody', [])!.quantile(percentile));
     expect([at(60), at(94), at(96)]).toEqual([1, 1, 60]);
   });
 
@@ -159,7 +141,10 @@ describe('a namespace', () => {
       },
       START + MINUTE,
     );
-    expect(plannedLags(table).planned('shop')).toMatchObject({ scope: 'namespace', historySeconds: 200_000 });
+    expect(plannedLags(table).planned('shop', [])).toMatchObject({
+      scope: 'namespace',
+      historySeconds: 200_000,
+    });
   });
 
   it('that falls silent follows the cluster, and then has no row of its own', () => {
@@ -178,7 +163,7 @@ describe('a namespace', () => {
 describe('the published table', () => {
   it('is what the wait is taken from: 1.5 × 8.9 s, in steps of 5 s', () => {
     const measured = (namespace: string) => {
-      const lag = plannedLags(begun({ cluster: 4, shop: 8.9 })).planned(namespace)!;
+      const lag = plannedLags(begun({ cluster: 4, shop: 8.9 })).planned(namespace, [])!;
       const decision = decide(creationOf(pod()), worldOf([], { lag }));
       return decision.outcome === 'inject' ? [decision.plan.wait, decision.plan.why] : decision.reason;
     };
@@ -191,7 +176,7 @@ describe('the published table', () => {
     const read = plannedFromJson(JSON.parse(plannedToText(table, false)))!;
     for (const namespace of ['shop', 'nobody']) {
       for (const percentile of [50, 90, 99, 99.9]) {
-        const of = (each: PlannedTable) => plannedLags(each).planned(namespace)?.quantile(percentile);
+        const of = (each: PlannedTable) => plannedLags(each).planned(namespace, [])?.quantile(percentile);
         expect(of(read)).toBe(of(table));
       }
     }

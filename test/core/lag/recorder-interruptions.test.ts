@@ -182,7 +182,7 @@ describe('unresolved removals', () => {
   it('are visible, oldest first, with their beginning', () => {
     const { unresolved } = recorded(...both(0, 'a'), terminating(100, 'a'), slice(300, {}));
     expect(unresolved).toEqual([
-      { stage: 'Endpoints', namespace: 'shop', name: 'web', pod: 'pod-a', since: 100 },
+      { stage: 'Endpoints', namespace: 'shop', name: 'web', pod: 'pod-a', uid: 'a', since: 100 },
     ]);
   });
 

@@ -1,38 +1,21 @@
 import { describe, expect, it } from 'vitest';
-import { exactly } from '../../../src/core/lag/combine.ts';
-import type { LagDistribution } from '../../../src/core/lag/distribution.ts';
 import {
-  type Candidate,
-  type Candidates,
   FALL_SECONDS,
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
   RISE_SECONDS,
 } from '../../../src/core/lag/planned.ts';
-import { plannedFromJson, plannedLags, plannedToText } from '../../../src/core/lag/published.ts';
+import { plannedFromJson, plannedToText } from '../../../src/core/lag/published.ts';
 import { sameCurves, shrunkTable, takenOver } from '../../../src/core/lag/taken-over.ts';
-
-const START = 20_000 * 86_400;
-
-function lag(seconds: number, latest: number, scope: LagDistribution['scope'] = 'cluster'): Candidate {
-  const density = exactly(seconds);
-  return { lag: { scope, samples: 5_000, historySeconds: 200_000, density, stages: [] }, latest };
-}
-
-const measured = (seconds: number, at: number, shop?: number): Candidates => ({
-  cluster: lag(seconds, at),
-  namespaces: new Map(shop === undefined ? [] : [['shop', lag(shop, at, 'namespace')]]),
-});
+import { candidates, p99, START } from './sample-candidates.ts';
 
 const step = (table: PlannedTable, seconds: number, at: number, shop?: number) =>
-  nextPlanned(table, measured(seconds, at, shop), at);
+  nextPlanned(table, candidates({ cluster: seconds, shop }, at), at);
 
 /** As it is published: without what is pending. */
 const published = (table: PlannedTable) => plannedFromJson(JSON.parse(plannedToText(table, false)))!;
 const kept = (table: PlannedTable) => plannedFromJson(JSON.parse(plannedToText(table, true)))!;
-const p99 = (table: PlannedTable, namespace = 'nobody') =>
-  Math.round(plannedLags(table).planned(namespace)?.quantile(99) ?? -1);
 
 /** A lag of 4 s that has been 20 s for the last 8 minutes. */
 const rising = step(step(NOTHING_PLANNED, 4, START), 20, START + 60);

@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { AtEnd } from '../../serve/connection.ts';
+import { listening } from '../../serve/listening.ts';
 
 export interface Answer {
   readonly status: number;
@@ -24,13 +24,7 @@ export class AnsweringServer {
 
   static async start(answers: Answers, atEnd: AtEnd): Promise<AnsweringServer> {
     const answering = new AnsweringServer(answers);
-    answering.#server.listen(0, '127.0.0.1');
-    await once(answering.#server, 'listening');
-    atEnd(async () => {
-      answering.#server.closeAllConnections();
-      answering.#server.close();
-      await once(answering.#server, 'close');
-    });
+    await listening(answering.#server, atEnd);
     return answering;
   }
 

@@ -38,6 +38,7 @@ describe('a Service', () => {
     labels: {},
     selector: { app: 'web' },
     externalName: false,
+    headless: false,
     clusterIp: '10.96.0.10',
     publishNotReadyAddresses: false,
   };
@@ -45,7 +46,7 @@ describe('a Service', () => {
   it.each<{ name: string; spec?: object; meta?: object; expected: object }>([
     { name: 'with a ClusterIP', expected: {} },
     { name: 'with labels', meta: { labels: { team: 'a' } }, expected: { labels: { team: 'a' } } },
-    { name: 'headless', spec: { clusterIP: 'None' }, expected: { clusterIp: undefined } },
+    { name: 'headless', spec: { clusterIP: 'None' }, expected: { clusterIp: undefined, headless: true } },
     { name: 'without a selector', spec: { selector: undefined }, expected: { selector: undefined } },
     {
       name: 'of type ExternalName',

@@ -1,8 +1,9 @@
 import { hostname } from 'node:os';
 import type { LagSource } from '../core/lag/distribution.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import type { RestartReason } from '../kube/failure.ts';
 import type { Measurement } from '../measure/measurement.ts';
+import type { ConsumersToTell } from '../publish/consumer-telling.ts';
+import type { Lead } from '../publish/leadership.ts';
 import { startPublishing } from '../publish/publishing.ts';
 import type { WatchStats } from '../sources/kube/stats.ts';
 import { pause } from '../sources/pause.ts';
@@ -11,6 +12,7 @@ import type { Logger } from '../telemetry/logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { registerPublishMetrics } from '../telemetry/publish-metrics.ts';
 import { planAlone } from './planning.ts';
+import { watchReporting } from './watch-reporting.ts';
 
 /** Where replicas share what they measure, and who this one is. */
 export interface Place {
@@ -24,8 +26,12 @@ export interface SharingContext {
   /** undefined: this replica is alone. */
   readonly place: Place | undefined;
   readonly measurement: Measurement;
+  /** What is told of consumers, where replicas share. */
+  readonly toTell: ConsumersToTell;
   /** Called with the planned lags whenever they have changed. */
   readonly onLags: (lags: LagSource) => void;
+  /** Called whenever this replica is the one to measure what only one may: when it leads, or is alone. */
+  readonly onLeading: (lead: Lead) => void;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'registry'>;
   readonly clock: () => number;
@@ -65,6 +71,7 @@ export function startSharing(context: SharingContext): Sharing {
   const { place, measurement, onLags, epochSeconds, signal, logger } = context;
   if (place !== undefined) return shareIn(place, context);
   logger.info('no namespace of our own: waits follow what this replica alone measures');
+  context.onLeading({ signal, holds: () => !signal.aborted });
   return {
     warm: () => true,
     watches: {},
@@ -74,7 +81,8 @@ export function startSharing(context: SharingContext): Sharing {
 }
 
 function shareIn({ namespace, identity }: Place, context: SharingContext): Sharing {
-  const { connection, measurement, onLags, logger, metrics, clock, epochSeconds, signal } = context;
+  const { connection, measurement, toTell, onLags, onLeading, logger, metrics } = context;
+  const { clock, epochSeconds, signal } = context;
   const leaving = new AbortController();
   const publishing = startPublishing({
     connection,
@@ -91,10 +99,13 @@ function shareIn({ namespace, identity }: Place, context: SharingContext): Shari
       },
       snapshot: (characters, now) => measurement.snapshot(characters, now),
       restore: (json, now) => measurement.restore(json, now),
+      restoreConsumers: (json) => measurement.restoreConsumers(json),
     },
     logger,
     time: { clock, random: Math.random, pause, wallMicroseconds: () => Math.round(epochSeconds() * 1e6) },
     epochSeconds,
+    toTell,
+    onLeading,
     signal: AbortSignal.any([signal, leaving.signal]),
   });
   registerPublishMetrics(metrics.registry, publishing.status);
@@ -118,22 +129,10 @@ function shareIn({ namespace, identity }: Place, context: SharingContext): Shari
 }
 
 function reporting(logger: Logger): Omit<PublishedHandlers, 'onPlanned'> {
-  let reported: RestartReason | undefined;
+  const { onFailure, onCurrent, onHandlerError } = watchReporting<'configmaps'>(logger);
   return {
-    onFailure: ({ reason, message }, pauseMs) => {
-      if (reported === reason) return;
-      reported = reason;
-      logger.warn(
-        { what: 'configmaps', reason, problem: message, pauseMs: Math.round(pauseMs) },
-        'the cluster cannot be followed for now; what is known stays in force',
-      );
-    },
-    onCurrent: () => {
-      if (reported !== undefined) logger.info({ what: 'configmaps' }, 'the cluster is followed again');
-      reported = undefined;
-    },
-    onHandlerError: (err) => {
-      logger.error({ what: 'configmaps', err }, 'an event of the cluster was left out: a mistake in Linger');
-    },
+    onFailure: (failure, pauseMs) => onFailure('configmaps', failure, pauseMs),
+    onCurrent: () => onCurrent('configmaps'),
+    onHandlerError: (error) => onHandlerError('configmaps', error),
   };
 }

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { expect, it } from 'vitest';
-import { placeOf } from '../../src/commands/sharing.ts';
+import { placeOf } from '../../src/controller/sharing.ts';
 
 /** A pod's connection knows the ServiceAccount's namespace, a kubeconfig's that of its context. */
 const connection = (namespace?: string) => ({

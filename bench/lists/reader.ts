@@ -1,0 +1,80 @@
+// One list of the pods, as a process that has just started reads it; prints what it took, in a line of JSON.
+import https from 'node:https';
+import { Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { checkServerIdentity } from 'node:tls';
+import { createGunzip } from 'node:zlib';
+import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import { WATCH_LIMITS } from '../../src/sources/kube/limits.ts';
+import { ListReader, type PageEnd } from '../../src/sources/kube/list-reader.ts';
+import { SparingParser } from '../../src/sources/kube/managed-fields.ts';
+import { type PodMetadata, podsResource } from '../../src/sources/kube/pods.ts';
+import { acceptOf, pathOf } from '../../src/sources/kube/resource.ts';
+
+export interface Reading {
+  readonly pods: number;
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+  /** Of bodies, as they came over the network. */
+  readonly bytes: number;
+}
+
+/** `port`: of a way to the API server that is slower than this machine's own; empty: none. */
+const [kubeconfig = '', encoding = 'identity', port = ''] = process.argv.slice(2);
+const { server, credentials } = await readKubeconfig(kubeconfig);
+const { ca, certificate: cert, key } = await credentials();
+const agent = new https.Agent({
+  ...{ keepAlive: true, maxSockets: 1, ca, cert, key },
+  checkServerIdentity: (_host, peer) => checkServerIdentity(server.hostname, peer),
+});
+const way = port === '' ? server : new URL(`https://127.0.0.1:${port}`);
+const resource = podsResource();
+const parser = new SparingParser(resource);
+const pods = new Map<string, PodMetadata>();
+let bytes = 0;
+
+/** One page, item by item as it arrives: the way of the list-watch, but for the encoding. */
+async function page(from: string | undefined): Promise<PageEnd> {
+  const parameters = {
+    limit: String(WATCH_LIMITS.pageSize),
+    ...(from === undefined ? {} : { continue: from }),
+  };
+  const headers = { accept: acceptOf(resource, 'list'), 'accept-encoding': encoding };
+  const { promise, resolve, reject } = Promise.withResolvers<import('node:http').IncomingMessage>();
+  https.get(new URL(pathOf(resource, parameters), way), { agent, headers }, resolve).on('error', reject);
+  const response = await promise;
+  if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}`);
+  response.on('data', (chunk: Buffer) => (bytes += chunk.length));
+  const reader = new ListReader(parser);
+  const keep = (items: ReturnType<ListReader['push']>) => {
+    for (const item of items) pods.set(item.metadata.uid, resource.project(item));
+  };
+  const sink = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      keep(reader.push(chunk));
+      done();
+    },
+  });
+  if (response.headers['content-encoding'] === 'gzip')
+    await pipeline(response, createGunzip({ chunkSize: 65_536 }), sink);
+  else await pipeline(response, sink);
+  const { items, ...end } = reader.end();
+  keep(items);
+  return end;
+}
+
+const begun = performance.now();
+const before = process.cpuUsage();
+let next: string | undefined;
+do {
+  ({ next } = await page(next));
+} while (next !== undefined);
+const { user, system } = process.cpuUsage(before);
+agent.destroy();
+const reading: Reading = {
+  pods: pods.size,
+  seconds: (performance.now() - begun) / 1000,
+  cpuSeconds: (user + system) / 1e6,
+  bytes,
+};
+console.log(JSON.stringify(reading));

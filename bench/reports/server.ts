@@ -1,0 +1,49 @@
+// The webhook's HTTPS server with the reports desk, as `serve` has it while it leads. What is left out is the API server:
+// every token is good at once, as a token is for a minute after it has been asked about.
+import { readFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
+import { ConsumerReports } from '../../src/measure/reports.ts';
+import { admissionApp } from '../../src/serve/admission.ts';
+import { webhookServer } from '../../src/serve/listen.ts';
+import { reportsApp } from '../../src/serve/reports/app.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+
+const [certs = ''] = process.argv.slice(2);
+const clock = () => performance.now();
+const logger = createLogger('info');
+const reports = new ConsumerReports({ clock, onLag: () => undefined });
+reports.keep(new Set(['edge']));
+setInterval(() => reports.states(), 1_000);
+const results: Record<string, number> = {};
+
+const app = admissionApp({
+  world: () => EMPTY_WORLD,
+  auditWarnings: false,
+  closesConnection: () => false,
+  reports: reportsApp({
+    taker: () => reports,
+    measureOf: () => 'reports',
+    judge: { verdict: async () => 'Allowed' },
+    count: (_, result) => {
+      results[result] = (results[result] ?? 0) + 1;
+    },
+    clock,
+    logger,
+  }),
+  metrics: createMetrics('bench'),
+  logger,
+});
+const pem = (file: string) => readFileSync(join(certs, file), 'utf8');
+const server = webhookServer(app, { cert: pem('tls.crt'), key: pem('tls.key') });
+server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }));
+let used = process.cpuUsage();
+/** What has happened since it was asked last; `cpu` in seconds. */
+process.on('message', () => {
+  const { user, system } = process.cpuUsage(used);
+  process.send?.({ results: { ...results }, cpu: (user + system) / 1e6 });
+  used = process.cpuUsage();
+  for (const result of Object.keys(results)) delete results[result];
+});

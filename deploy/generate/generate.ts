@@ -1,0 +1,11 @@
+// npm run generate: writes what is made from the source.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { GENERATED } from './generated.ts';
+
+for (const { path, text } of GENERATED) {
+  const file = join(import.meta.dirname, '..', '..', path);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text());
+  console.log(path);
+}

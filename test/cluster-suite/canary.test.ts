@@ -1,0 +1,225 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { auditPosition } from '../cluster/audit.ts';
+import { type Cluster, openCluster, readAudit, waitUntil } from '../cluster/cluster.ts';
+import { byForm } from '../scenarios/form.ts';
+import { percentileOf } from './support/agreement.ts';
+import { Installation } from './support/installation.ts';
+import { type ProgrammedChange, ProgrammedRules } from './support/programmed-rules.ts';
+
+const POLICY = JSON.stringify({
+  apiVersion: 'linger.dev/v1alpha1',
+  kind: 'ClusterTerminationPolicy',
+  metadata: { name: 'base' },
+  spec: { mode: 'Enforce' },
+});
+const ACCOUNT = 'system:serviceaccount:linger:linger';
+const SERVICE = 'linger-canary';
+
+/** What the issue asks for: of p50 and p90, over all flips. */
+const WITHIN_SHARE = 0.1;
+const WITHIN_SECONDS = 0.3;
+
+interface Flip {
+  readonly result: string;
+  readonly pod: string;
+  readonly attempts: number;
+  readonly consumers: { readonly 'cluster-ip'?: { readonly removal?: number; readonly addition?: number } };
+}
+
+let cluster: Cluster;
+let linger: Installation;
+let rules: ProgrammedRules;
+const reading = new AbortController();
+/** With the instant at which its line was read: it had ended by then. */
+const flips: (Flip & { readonly readAt: number })[] = [];
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  if (!cluster.own) return;
+  const flags = ['--canary-every=1s', '--log-level=debug'];
+  linger = await Installation.create(cluster, { policies: POLICY, flags });
+  rules = new ProgrammedRules(cluster, 'linger', SERVICE);
+  for (const { name } of await linger.replicas()) {
+    const line = (text: string) => {
+      if (text.includes('"canary flip"'))
+        flips.push({ ...(JSON.parse(text) as Flip), readAt: performance.now() });
+    };
+    void cluster.followLogs('linger', name, 'linger', line, reading.signal).catch(() => undefined);
+  }
+}, 240_000);
+
+afterAll(async () => {
+  reading.abort();
+  await rules?.stop();
+  if (cluster?.own) {
+    await cluster.restart('kube-proxy');
+    await linger?.remove();
+  }
+  await cluster?.close();
+}, 240_000);
+
+/** Of each replica, by its name: the sum of all samples that begin so. */
+async function metric(beginning: string): Promise<ReadonlyMap<string, number>> {
+  const read = (await linger.replicas()).map(async ({ name, address }) => {
+    const text = await (await fetch(`http://${address}:8080/metrics`)).text();
+    const samples = text.split('\n').filter((line) => line.startsWith(beginning));
+    const values = samples.map((line) => Number(line.slice(line.lastIndexOf(' '))));
+    return [name, values.reduce((sum, value) => sum + value, 0)] as const;
+  });
+  return new Map(await Promise.all(read));
+}
+
+/** The replica that leads, once one does. */
+function leading(): Promise<string> {
+  const look = async () => [...(await metric('linger_leader '))].find(([, leads]) => leads === 1)?.[0];
+  return waitUntil('a replica to lead', look, { timeoutMs: 60_000 });
+}
+
+/** Flips that have measured since then, as soon as there are so many. */
+async function measured(count: number, since: number, timeoutMs: number) {
+  const found = () => flips.filter(({ result, readAt }) => result === 'Measured' && readAt > since);
+  await waitUntil(`${count} flips`, () => found().length >= count, { timeoutMs, intervalMs: 500 });
+  return found();
+}
+
+interface Pair {
+  /** Seconds. */
+  readonly measured: number;
+  readonly truth: number;
+}
+
+/** Each flip's sample beside what the rules did: the last change of that kind before the flip had ended. */
+async function pairs(found: readonly (typeof flips)[number][], direction: ProgrammedChange['direction']) {
+  const addresses = new Map((await linger.replicas()).map(({ name, address }) => [name, address]));
+  return found.flatMap(({ pod, readAt, consumers }): Pair[] => {
+    const lag = consumers['cluster-ip']?.[direction];
+    const truth = rules.changes.findLast(
+      (each) => each.direction === direction && each.address === addresses.get(pod) && each.at < readAt,
+    );
+    return lag === undefined || truth === undefined ? [] : [{ measured: lag, truth: truth.lag / 1000 }];
+  });
+}
+
+const seconds = (value: number) => `${value.toFixed(3)} s`;
+
+function compare(what: string, compared: readonly Pair[]): void {
+  const off = compared.map((pair) => Math.abs(pair.measured - pair.truth));
+  const line = [50, 90].map((percentile) => {
+    const [own, truth] = [
+      percentileOf(
+        compared.map((pair) => pair.measured),
+        percentile,
+      ),
+      percentileOf(
+        compared.map((pair) => pair.truth),
+        percentile,
+      ),
+    ];
+    expect.soft(Math.abs(own - truth)).toBeLessThan(Math.max(WITHIN_SHARE * truth, WITHIN_SECONDS));
+    return `p${percentile} ${seconds(own)} (truth ${seconds(truth)})`;
+  });
+  const spread = `single flips off by ${seconds(percentileOf(off, 50))} (median), ${seconds(Math.max(...off))} (most)`;
+  console.log(`${what}, ${compared.length} flips: ${line.join(', ')}; ${spread}`);
+}
+
+/** Somebody else's cluster cannot be given another kube-proxy, nor be looked into. */
+async function isOwn(): Promise<boolean> {
+  const opened = await openCluster();
+  await opened.close();
+  return opened.own;
+}
+
+describe.runIf(await isOwn())('the canary', () => {
+  it('times kube-proxy as its rules say, at its normal settings', { timeout: 660_000 }, async () => {
+    const since = performance.now();
+    const found = await measured(byForm(12, 60), since, byForm(150_000, 600_000));
+    compare('removals', await pairs(found, 'removal'));
+    compare('additions', await pairs(found, 'addition'));
+  });
+
+  it('writes the label twice a flip and nothing else, and opens a bounded number of connections', async () => {
+    const position = auditPosition(cluster.auditLog!);
+    const [connections, before] = [await metric('linger_canary_connections_total'), flips.length];
+    const since = performance.now();
+    await measured(6, since, 120_000);
+    const made = [...(await metric('linger_canary_connections_total'))].reduce(
+      (sum, [name, count]) => sum + count - (connections.get(name) ?? 0),
+      0,
+    );
+    // The one that was on at the beginning, and the one that is on now.
+    const [ended, most] = [flips.length - before, flips.length - before + 2];
+    const events = readAudit(cluster.auditLog!, 'linger', position);
+    const own = events.filter(
+      ({ user, objectRef }) => user.username === ACCOUNT && objectRef.resource === 'pods',
+    );
+    expect(new Set(own.map(({ verb }) => verb))).toEqual(new Set(['patch']));
+    expect(own.length).toBeGreaterThanOrEqual(2 * (ended - 1));
+    expect(own.length).toBeLessThanOrEqual(2 * most);
+    const following = events.filter(({ objectRef }) => objectRef.name?.startsWith(SERVICE));
+    expect(following.length).toBeLessThanOrEqual(4 * most);
+    expect(made / most).toBeLessThan(200);
+    console.log(
+      `a flip: ${own.length / ended} writes by Linger, ${following.length / ended} that follow, ${made / ended} connections`,
+    );
+  });
+
+  it('leaves the webhook’s Service, the ReplicaSet and the budget alone', async () => {
+    const names = (await linger.replicas()).map(({ name }) => name).toSorted();
+    const position = auditPosition(cluster.auditLog!);
+    await measured(3, performance.now(), 60_000);
+    expect((await linger.replicas()).map(({ name }) => name).toSorted()).toEqual(names);
+    const events = readAudit(cluster.auditLog!, 'linger', position);
+    const endpointsOfWebhook = events.filter(
+      ({ objectRef }) => objectRef.name === 'linger' || /^linger-[a-z0-9]{5}$/.test(objectRef.name ?? ''),
+    );
+    expect(endpointsOfWebhook).toEqual([]);
+    expect(events.filter(({ verb, objectRef }) => objectRef.resource === 'pods' && verb !== 'patch')).toEqual(
+      [],
+    );
+  });
+
+  it('costs so much processor time', async () => {
+    const leader = await leading();
+    const cpu = await metric('process_cpu_seconds_total');
+    const [since, begun] = [performance.now(), flips.length];
+    await measured(8, since, 120_000);
+    const [after, spanSeconds] = [
+      await metric('process_cpu_seconds_total'),
+      (performance.now() - since) / 1000,
+    ];
+    const used = (name: string) => (after.get(name) ?? 0) - (cpu.get(name) ?? 0);
+    const other = [...after.keys()].find((name) => name !== leader)!;
+    const count = flips.length - begun;
+    const each = (name: string) => `${((used(name) / count) * 1000).toFixed(0)} ms`;
+    console.log(
+      `${count} flips in ${spanSeconds.toFixed(0)} s: the leader ${each(leader)} a flip, the other ${each(other)}, everything else that they do included`,
+    );
+    expect(used(leader)).toBeLessThan(spanSeconds);
+  });
+
+  it('times it where kube-proxy is slow on purpose: minSyncPeriod 10s', { timeout: 1_800_000 }, async () => {
+    await cluster.restart('kube-proxy', ['--iptables-min-sync-period=10s']);
+    const since = performance.now();
+    const found = await measured(byForm(8, 60), since, byForm(400_000, 1_700_000));
+    const compared = await pairs(found, 'removal');
+    compare('removals, minSyncPeriod 10s', compared);
+    // Otherwise it has not been slow, and nothing is shown.
+    expect(Math.max(...compared.map(({ truth }) => truth))).toBeGreaterThan(2);
+  });
+
+  it('whoever leads next goes on, and nobody is left outside', { timeout: 180_000 }, async () => {
+    await cluster.restart('kube-proxy');
+    const leader = await leading();
+    await cluster.delete({ apiVersion: 'v1', kind: 'Pod', metadata: { namespace: 'linger', name: leader } });
+    const outside = async () =>
+      cluster.list({ apiVersion: 'v1', kind: 'Pod', namespace: 'linger' }, 'linger.dev/canary=out');
+    const count = async () =>
+      [...(await metric('linger_canary_flips_total{result="Measured"}'))].filter(
+        ([name, flipped]) => name !== leader && flipped > 0,
+      ).length;
+    await waitUntil('another leader to flip', async () => (await count()) > 0, { timeoutMs: 120_000 });
+    await waitUntil('nobody to be outside', async () => (await outside()).length === 0, {
+      timeoutMs: 30_000,
+    });
+  });
+});

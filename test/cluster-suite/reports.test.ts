@@ -1,0 +1,257 @@
+import { readFileSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseAllDocuments, stringify } from 'yaml';
+import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import { LEADER_LABEL } from '../../src/publish/leader-label.ts';
+import {
+  type Cluster,
+  type KubernetesObject,
+  type NewObject,
+  type ObjectReference,
+  openCluster,
+  waitUntil,
+} from '../cluster/cluster.ts';
+import { sharedCertificates } from '../commands/certificates.ts';
+import { emptyDirectory, replaceFile, type Serving, serving } from '../commands/linger.ts';
+import { type AtEnd, atEndOfFile } from '../serve/connection.ts';
+import { allowReports, sendReport, tokenOf } from './support/reports.ts';
+
+const DEPLOY = join(import.meta.dirname, '..', '..', 'deploy');
+const AUDIENCE = 'linger.dev/reports';
+const certs = sharedCertificates();
+const atEnd: AtEnd = atEndOfFile();
+
+type Installed = NewObject & {
+  readonly subjects?: readonly object[];
+  readonly roleRef?: { readonly name: string };
+};
+
+let cluster: Cluster;
+let namespace = '';
+let policies = '';
+/** What lies in the cluster and not in the namespace. */
+const outside: ObjectReference[] = [];
+let replicas: Record<'linger-a' | 'linger-b', Serving>;
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  namespace = await cluster.namespace('reports');
+  for (const account of ['linger', 'stranger']) await createAccount(account);
+  for (const file of ['rbac.yaml', 'role-publish.yaml', 'role-pods.yaml']) await install(file);
+  outside.push(...(await allowReports(cluster, namespace)));
+  for (const name of ['linger-a', 'linger-b']) await cluster.create(replicaPod(name));
+  const directory = await emptyDirectory(atEnd);
+  policies = join(directory, 'policies');
+  await mkdir(policies);
+  await replaceFile(join(policies, 'consumers.yaml'), consumers('edge', 'inner'));
+  const kubeconfig = join(directory, 'kubeconfig');
+  await writeFile(kubeconfig, await kubeconfigOf('linger'));
+  const start = (identity: string) =>
+    serving(
+      certs(),
+      [
+        '--kubeconfig',
+        kubeconfig,
+        '--namespace',
+        namespace,
+        '--identity',
+        identity,
+        '--policies',
+        policies,
+        '--canary-every',
+        '0',
+        '--drain',
+        '5s',
+      ],
+      { atEnd },
+    );
+  const first = await start('linger-a');
+  await waitUntil('linger-a to lead', async () => (await first.count('linger_leader')) === 1);
+  replicas = { 'linger-a': first, 'linger-b': await start('linger-b') };
+}, 120_000);
+
+afterAll(async () => {
+  for (const object of outside) await cluster.delete(object);
+  await cluster?.close();
+}, 60_000);
+
+it('the leader’s pod is the one that the Service selects', async () => {
+  const { spec } = parseAllDocuments(
+    readFileSync(join(DEPLOY, 'service-reports.yaml'), 'utf8'),
+  )[0]!.toJS() as {
+    spec: { selector: Record<string, string> };
+  };
+  const selector = Object.entries(spec.selector)
+    .map(([key, value]) => `${key}=${value}`)
+    .join();
+  await waitUntil('the label', async () => (await selected(selector)).join() === 'linger-a');
+});
+
+describe('whoever reports', () => {
+  it.each<[string, () => Promise<string>, string, number, string]>([
+    ['without a token', async () => '', 'edge', 401, 'NoToken'],
+    ['with a token that nobody has signed', async () => 'made.up.token', 'edge', 401, 'TokenRefused'],
+    ['with a token for the API server itself', () => token('gateway'), 'edge', 401, 'TokenRefused'],
+    ['with a token for another audience', () => token('gateway', 'vault'), 'edge', 401, 'TokenRefused'],
+    ['without the right', () => token('stranger', AUDIENCE), 'edge', 403, 'NotAllowed'],
+    ['with the right for another consumer', () => token('gateway', AUDIENCE), 'inner', 403, 'NotAllowed'],
+    ['with the right for a consumer that there is', () => token('gateway', AUDIENCE), 'edge', 200, ''],
+  ])('%s', async (_, bearer, consumer, status, reason) => {
+    const answer = await report(replicas['linger-a'], await bearer(), { instance: 'gw-0' }, consumer);
+    expect([answer.status, answer.body.reason ?? '']).toEqual([status, reason]);
+  });
+
+  it('at a replica that does not lead, is sent elsewhere', async () => {
+    const { status, body } = await report(replicas['linger-b'], 'any', { instance: 'gw-1' });
+    expect([status, body.reason]).toEqual([503, 'NotLeader']);
+  });
+
+  it('with 10 MB, is refused before that is read', async () => {
+    const bearer = await token('gateway', AUDIENCE);
+    const { status, body } = await report(replicas['linger-a'], bearer, { instance: 'x'.repeat(10_000_000) });
+    expect([status, body.reason]).toEqual([413, 'TooLarge']);
+  });
+});
+
+it('three gateways are measured, from the leader before to the leader after', {
+  timeout: 120_000,
+}, async () => {
+  const bearer = await token('gateway', AUDIENCE);
+  const names = ['gw-1', 'gw-2', 'gw-3'];
+  const cursors = new Map<string, string>();
+  const results: number[] = [];
+  const sync = async (server: Serving) => {
+    for (const instance of names) {
+      const answer = await report(server, bearer, {
+        instance,
+        cursor: cursors.get(instance) ?? '',
+        syncSeconds: 0.01,
+      });
+      results.push(answer.status);
+      if (answer.body.cursor !== undefined) cursors.set(instance, answer.body.cursor);
+    }
+  };
+  const live = (server: Serving) => server.count('linger_report_instances{consumer="edge"}');
+  for (let count = 0; count < 4; count++) await sync(replicas['linger-a']);
+  expect(results.every((status) => status === 200)).toBe(true);
+  expect(await live(replicas['linger-a'])).toBe(3);
+  expect(await live(replicas['linger-b'])).toBe(0);
+
+  replicas['linger-a'].kill('SIGTERM');
+  await waitUntil('linger-b to lead', async () => (await replicas['linger-b'].count('linger_leader')) === 1);
+  await waitUntil(
+    'the label to move',
+    async () => (await selected(`${LEADER_LABEL}=true`)).join() === 'linger-b',
+  );
+  results.length = 0;
+  for (let count = 0; count < 3; count++) await sync(replicas['linger-b']);
+  // The cursors of the leader before are refused once, with new ones.
+  expect(results).toEqual([409, 409, 409, 200, 200, 200, 200, 200, 200]);
+  expect(await live(replicas['linger-b'])).toBe(3);
+});
+
+it('a consumer that is deleted is no longer measured, and reports for it are told so', {
+  timeout: 60_000,
+}, async () => {
+  const bearer = await token('gateway', AUDIENCE);
+  await replaceFile(join(policies, 'consumers.yaml'), consumers('inner'));
+  const gone = async () => {
+    const { status } = await report(replicas['linger-b'], bearer, { instance: 'gw-1' });
+    return status === 404;
+  };
+  await waitUntil('404', gone, { intervalMs: 500 });
+  await waitUntil('no instances', async () => {
+    return !(await replicas['linger-b'].get('/metrics')).text.includes(
+      'linger_report_instances{consumer="edge"}',
+    );
+  });
+});
+
+it('no right was missing, and nothing failed', () => {
+  for (const { logs } of Object.values(replicas)) {
+    const failed = logs().filter(({ level }) => level === 'error' || level === 'fatal');
+    expect(failed).toEqual([]);
+    expect(logs().filter((line) => /forbidden/i.test(JSON.stringify(line)))).toEqual([]);
+  }
+});
+
+async function createAccount(name: string): Promise<void> {
+  await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { namespace, name } });
+}
+
+function token(account: string, audience?: string): Promise<string> {
+  return tokenOf(cluster, namespace, account, audience);
+}
+
+/** A file of deploy/, for this namespace; what lies outside of it has its name. */
+async function install(file: string): Promise<void> {
+  for (const document of parseAllDocuments(readFileSync(join(DEPLOY, file), 'utf8'))) {
+    const object = document.toJS() as Installed & { metadata: { name: string } };
+    const inside = object.metadata.namespace !== undefined;
+    const name = inside ? object.metadata.name : `${object.metadata.name}-${namespace}`;
+    const metadata = inside ? { ...object.metadata, namespace } : { ...object.metadata, name };
+    const subjects = object.subjects?.map((subject) => ({ ...subject, namespace }));
+    const roleRef = object.roleRef && { ...object.roleRef, name: inside ? object.roleRef.name : name };
+    await create({
+      ...object,
+      metadata,
+      ...(subjects && { subjects }),
+      ...(roleRef && { roleRef }),
+    } as Installed);
+  }
+}
+
+async function create(object: Installed): Promise<void> {
+  await cluster.create(object);
+  const { apiVersion, kind, metadata } = object;
+  if (metadata.namespace === undefined)
+    outside.push({ apiVersion, kind, metadata: { name: metadata.name ?? '' } });
+}
+
+/** A pod that no node runs: the process stands for it. */
+function replicaPod(name: string): NewObject {
+  const metadata = { namespace, name, labels: { 'app.kubernetes.io/name': 'linger' } };
+  const spec = {
+    nodeSelector: { 'linger.test/no': 'node' },
+    containers: [{ name: 'linger', image: 'linger' }],
+  };
+  return { apiVersion: 'v1', kind: 'Pod', metadata, spec } as NewObject;
+}
+
+async function selected(selector: string): Promise<readonly string[]> {
+  const pods = await cluster.list<KubernetesObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, selector);
+  return pods.map(({ metadata }) => metadata.name);
+}
+
+function consumers(...names: string[]): string {
+  return names
+    .map((name) =>
+      stringify({
+        apiVersion: 'linger.dev/v1alpha1',
+        kind: 'DiscoveryConsumer',
+        metadata: { name },
+        spec: { measure: { reports: {} } },
+      }),
+    )
+    .join('---\n');
+}
+
+async function kubeconfigOf(account: string): Promise<string> {
+  const { server, credentials } = await readKubeconfig(cluster.kubeconfig);
+  const { ca = '' } = await credentials();
+  const here = { server: server.href, 'certificate-authority-data': Buffer.from(ca).toString('base64') };
+  return JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'here', cluster: here }],
+    users: [{ name: account, user: { token: await token(account) } }],
+    contexts: [{ name: account, context: { cluster: 'here', user: account } }],
+    'current-context': account,
+  });
+}
+
+function report({ port, ca }: Serving, bearer: string, body: object, consumer = 'edge') {
+  return sendReport({ url: `https://127.0.0.1:${port}/v1/consumers/${consumer}/reports`, ca }, bearer, body);
+}

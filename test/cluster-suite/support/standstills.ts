@@ -1,0 +1,40 @@
+const TICK_MS = 10;
+
+/** Timers are never exact; gaps shorter than this are no standstill. */
+const LEAST_MS = 25;
+
+/** Notices when this process stands still: what arrives meanwhile is dated when it goes on. */
+export class Standstills {
+  readonly #clock: () => number;
+  readonly #gaps: { readonly from: number; readonly to: number }[] = [];
+  readonly #timer: NodeJS.Timeout;
+  #last: number;
+
+  /** @param clock milliseconds, of the instants that are asked about */
+  constructor(clock: () => number) {
+    this.#clock = clock;
+    this.#last = clock();
+    this.#timer = setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#tick();
+  }
+
+  get longestMs(): number {
+    return Math.max(0, ...this.#gaps.map(({ from, to }) => to - from));
+  }
+
+  /** How much earlier than dated something may have arrived, in milliseconds. */
+  doubt(at: number): number {
+    const gap = this.#gaps.find(({ from, to }) => from <= at && at <= to);
+    return gap === undefined ? 0 : at - gap.from;
+  }
+
+  #tick(): void {
+    const now = this.#clock();
+    if (now - this.#last > LEAST_MS) this.#gaps.push({ from: this.#last, to: now });
+    this.#last = now;
+  }
+}

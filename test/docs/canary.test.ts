@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import { FLIP_RESULTS } from '../../src/core/catalog/canary.ts';
+import { FLIP_LIMITS } from '../../src/sources/canary/limits.ts';
+import { codeOf, read, tableUnder } from './markdown.ts';
+
+const PAGE = 'docs/canary.md';
+
+test('the table has exactly the results of flips, in the catalogue’s order', () => {
+  const rows = tableUnder(PAGE, 'How a flip ends');
+  expect(rows.map((row) => codeOf(row.result))).toEqual(Object.keys(FLIP_RESULTS));
+  for (const row of rows) expect(row['what to do']).not.toBe('');
+});
+
+test('the limits that it names are those of the program', () => {
+  const { everyMs, attemptMs, baselineMs, followWithinMs, longestMs } = FLIP_LIMITS;
+  const text = read(PAGE);
+  for (const said of [
+    `every ${everyMs} ms`,
+    `${attemptMs / 1000} s for an answer`,
+    `for up to ${baselineMs / 1000} s`,
+    `within ${followWithinMs / 1000} s`,
+    `${longestMs / 60_000} minutes`,
+  ])
+    expect(text).toContain(said);
+});

@@ -1,0 +1,78 @@
+// One gateway of S3: a TCP proxy that asks a discovery service for endpoints every so often, and knows nothing else.
+// node gateway.ts '{…}', see GatewaySettings
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { reporter } from '../../../examples/report-client.ts';
+import { entriesOnlyIn, say, type Table } from './messages.ts';
+import { monotonicMs } from './monotonic.ts';
+import { createProxy } from './proxy.ts';
+
+export interface GatewaySettings {
+  readonly name: string;
+  readonly host: string;
+  /** `GET` of it is the table. */
+  readonly discovery: string;
+  /** Between two syncs, give or take a tenth at random. */
+  readonly intervalMs: number;
+  readonly connectTimeoutMs: number;
+  /** Each gets a port of its own. */
+  readonly services: readonly string[];
+  /** Where syncs are reported, and whose token goes along; undefined: nowhere. */
+  readonly reports?: { readonly url: string; readonly tokenFile: string };
+}
+
+const JITTER = 0.1;
+/** A discovery service that hangs must not stop the loop. */
+const DISCOVERY_TIMEOUT_MS = 5_000;
+
+const settings = JSON.parse(process.argv[2] ?? '') as GatewaySettings;
+let table: Table = {};
+
+async function sync(): Promise<void> {
+  const began = monotonicMs();
+  const signal = AbortSignal.timeout(DISCOVERY_TIMEOUT_MS);
+  const next = (await (await fetch(settings.discovery, { signal })).json()) as Table;
+  const [removed, added] = [entriesOnlyIn(table, next), entriesOnlyIn(next, table)];
+  table = next;
+  say({ event: 'synced', began, ended: monotonicMs(), removed, added });
+}
+
+async function poll(): Promise<void> {
+  const { intervalMs, name, reports } = settings;
+  const around = reports === undefined ? undefined : reporter(reports.url, name, reports.tokenFile);
+  for (;;) {
+    await sleep(intervalMs * (1 + JITTER * (2 * Math.random() - 1)));
+    await (around?.(sync) ?? sync()).catch((error: Error) =>
+      say({ event: 'syncFailed', at: monotonicMs(), problem: error.message }),
+    );
+  }
+}
+
+/** The client of the reports keeps to itself what becomes of them. */
+function tellOfReports(): void {
+  const { fetch } = globalThis;
+  globalThis.fetch = async (...request) => {
+    const answer = await fetch(...request);
+    if (request[1]?.method === 'POST' && answer.ok) say({ event: 'reported', at: monotonicMs() });
+    return answer;
+  };
+}
+
+async function listen(service: string): Promise<[string, number]> {
+  const { connectTimeoutMs, host } = settings;
+  const proxy = createProxy({ connectTimeoutMs, endpoints: () => table[service] ?? [], sent: say });
+  proxy.listen(0, host);
+  await once(proxy, 'listening');
+  return [service, (proxy.address() as AddressInfo).port];
+}
+
+tellOfReports();
+process.stdin.on('end', () => process.exit(0)).resume();
+
+// Gateways that are started together do not stay in step.
+await sleep(settings.intervalMs * Math.random());
+await sync();
+const ports = await Promise.all(settings.services.map(listen));
+say({ event: 'listening', ports: Object.fromEntries(ports) });
+await poll();

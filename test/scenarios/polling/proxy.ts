@@ -1,0 +1,73 @@
+import net from 'node:net';
+import type { LossKind } from '../../cluster/load/request.ts';
+import type { GatewayConnection } from './messages.ts';
+
+export interface ProxyOptions {
+  readonly connectTimeoutMs: number;
+  /** `ip:port` of those that a new connection may be sent to, now. */
+  readonly endpoints: () => readonly string[];
+  /** Told of each connection once it is known what becomes of it, and before its client is. */
+  readonly sent: (connection: GatewayConnection) => void;
+}
+
+const KINDS: Readonly<Record<string, LossKind>> = {
+  ECONNREFUSED: 'refused',
+  ECONNRESET: 'reset',
+  ETIMEDOUT: 'timeout',
+  EHOSTUNREACH: 'unreachable',
+  ENETUNREACH: 'unreachable',
+};
+
+/**
+ * A TCP proxy: each new connection goes to the next endpoint, and stays there for as long as it lives. One that cannot
+ * be made is reset; it is not tried elsewhere, since what is lost is what is counted.
+ */
+export function createProxy({ connectTimeoutMs, endpoints, sent }: ProxyOptions): net.Server {
+  let turn = 0;
+  const accept = (client: net.Socket) => {
+    const from = `${client.remoteAddress}:${client.remotePort}`;
+    const known = endpoints();
+    const backend = known[turn++ % Math.max(1, known.length)];
+    const told = (lost?: LossKind) =>
+      sent({ event: 'connection', client: from, backend, ...(lost === undefined ? {} : { lost }) });
+    const lose = (kind: LossKind) => {
+      told(kind);
+      client.resetAndDestroy();
+    };
+    client.on('error', () => client.destroy());
+    if (backend === undefined) return lose('noEndpoint');
+    const [host = '', port = ''] = backend.split(':');
+    const server = net.connect({ host, port: Number(port), allowHalfOpen: true, noDelay: true });
+    const timer = setTimeout(() => {
+      server.destroy();
+      lose('timeout');
+    }, connectTimeoutMs);
+    const failed = (error: NodeJS.ErrnoException) => {
+      clearTimeout(timer);
+      const kind = KINDS[error.code ?? ''];
+      // No fault of the network's, such as no port being left: the scenario itself is wrong.
+      if (kind === undefined) throw error;
+      lose(kind);
+    };
+    server.once('error', failed);
+    server.once('connect', () => {
+      clearTimeout(timer);
+      server.off('error', failed);
+      told();
+      splice(client, server);
+    });
+    client.once('close', () => server.destroy());
+  };
+  return net.createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, accept);
+}
+
+/** Passes on bytes, ends and resets. */
+function splice(client: net.Socket, server: net.Socket): void {
+  server.on('error', () => client.resetAndDestroy());
+  server.once('close', () => {
+    // What it has sent is on its way to the client: only then is there nothing left to do.
+    if (client.writableEnded) client.destroySoon();
+  });
+  client.pipe(server);
+  server.pipe(client);
+}

@@ -1,0 +1,74 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Cluster } from '../../cluster/cluster.ts';
+
+/** What an instance needs to report. */
+export interface ReportAccess {
+  readonly url: string;
+  readonly tokenFile: string;
+  readonly authorityFile: string;
+}
+
+export interface ReportAccessOptions {
+  readonly cluster: Cluster;
+  /** Of the ServiceAccount, which is made. */
+  readonly namespace: string;
+  readonly consumer: string;
+  /** Where Linger takes reports. */
+  readonly address: string;
+  /** PEM. */
+  readonly authority: string;
+}
+
+const RBAC = 'rbac.authorization.k8s.io';
+const AUDIENCE = 'linger.dev/reports';
+/** Longer than any form of the scenario. */
+const TOKEN_SECONDS = 3 * 3_600;
+
+/** A ServiceAccount with a token for reports and the right to report for one consumer, as docs/reports.md has it. */
+export async function allowReports(options: ReportAccessOptions): Promise<ReportAccess> {
+  const { cluster, namespace, consumer, address, authority } = options;
+  const name = 'gateway';
+  await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name, namespace } });
+  const role = reportRole(consumer);
+  const rule = {
+    apiGroups: ['linger.dev'],
+    resources: ['discoveryconsumers/reports'],
+    resourceNames: [consumer],
+    verbs: ['create'],
+  };
+  await forbidReports(cluster, consumer);
+  const withRules = { ...role.role, rules: [rule] };
+  await cluster.create(withRules);
+  const subjects = [{ kind: 'ServiceAccount', name, namespace }];
+  const roleRef = { apiGroup: RBAC, kind: 'ClusterRole', name: role.role.metadata.name };
+  const bound = { ...role.binding, roleRef, subjects };
+  await cluster.create(bound);
+  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`;
+  const { status } = await cluster.api.call<{ status: { token: string } }>('POST', path, {
+    body: { spec: { audiences: [AUDIENCE], expirationSeconds: TOKEN_SECONDS } },
+  });
+  const directory = mkdtempSync(join(tmpdir(), 'linger-gateways-'));
+  const tokenFile = join(directory, 'token');
+  const authorityFile = join(directory, 'ca.crt');
+  writeFileSync(tokenFile, status.token, { mode: 0o600 });
+  writeFileSync(authorityFile, authority);
+  return { url: `https://${address}/v1/consumers/${consumer}/reports`, tokenFile, authorityFile };
+}
+
+/** Takes away what is not in the namespace. */
+export async function forbidReports(cluster: Cluster, consumer: string): Promise<void> {
+  const { role, binding } = reportRole(consumer);
+  await cluster.delete(binding);
+  await cluster.delete(role);
+}
+
+function reportRole(consumer: string) {
+  const metadata = { name: `linger-reports-${consumer}` };
+  const apiVersion = `${RBAC}/v1`;
+  return {
+    role: { apiVersion, kind: 'ClusterRole', metadata },
+    binding: { apiVersion, kind: 'ClusterRoleBinding', metadata },
+  };
+}

@@ -1,0 +1,131 @@
+import type { DiscoveryChange, Entry, GatewaySync } from './messages.ts';
+
+/** What has happened to one address, and how long until the last gateway had followed. */
+export interface TrueLag extends Entry {
+  /** When the discovery service saw it. {@link monotonicMs}. */
+  readonly at: number;
+  readonly lagMs: number;
+  /**
+   * How long until Linger had also been told by the report of each gateway that follows: longer where processes wait for a
+   * processor. NaN where one has not reported since.
+   */
+  readonly toldMs: number;
+}
+
+type Direction = 'removed' | 'added';
+
+/**
+ * What really was, by the gateways' own words: when each address left and entered each one's table. All instants are of
+ * one clock.
+ */
+export class Truth {
+  readonly #gateways: readonly string[];
+  /** By direction and address: when the discovery service saw it, and when each gateway did it. */
+  readonly #seen = new Map<string, { readonly entry: Entry; readonly at: number[] }>();
+  readonly #done = new Map<string, number[]>();
+  readonly #syncs = new Map<string, GatewaySync[]>();
+  readonly #reports = new Map<string, number[]>();
+
+  constructor(gateways: readonly string[]) {
+    this.#gateways = gateways;
+    for (const gateway of gateways) {
+      this.#syncs.set(gateway, []);
+      this.#reports.set(gateway, []);
+    }
+  }
+
+  /** Linger has taken a report of a gateway's. */
+  reported(gateway: string, at: number): void {
+    this.#reports.get(gateway)?.push(at);
+  }
+
+  /** When the last of the gateways began to report. */
+  get reportedSince(): number {
+    return Math.max(...[...this.#reports.values()].map(([first = Number.POSITIVE_INFINITY]) => first));
+  }
+
+  changed({ at, removed, added }: DiscoveryChange): void {
+    const see = (direction: Direction) => (entry: Entry) => {
+      const key = keyOf(direction, entry);
+      const seen = this.#seen.get(key) ?? { entry, at: [] };
+      seen.at.push(at);
+      this.#seen.set(key, seen);
+    };
+    removed.forEach(see('removed'));
+    added.forEach(see('added'));
+  }
+
+  synced(gateway: string, sync: GatewaySync): void {
+    this.#syncs.get(gateway)?.push(sync);
+    const note = (direction: Direction) => (entry: Entry) => {
+      const key = `${gateway} ${keyOf(direction, entry)}`;
+      const done = this.#done.get(key) ?? [];
+      done.push(sync.ended);
+      this.#done.set(key, done);
+    };
+    sync.removed.forEach(note('removed'));
+    sync.added.forEach(note('added'));
+  }
+
+  /**
+   * What every gateway has followed, in the order in which it happened. What was undone before one of them had asked is
+   * left out: that one never knew.
+   */
+  lags(direction: Direction, service?: string): readonly TrueLag[] {
+    const entries = [...this.#seen].filter(([key]) => key.startsWith(`${direction} `));
+    return entries
+      .map(([, seen]) => seen)
+      .filter(({ entry }) => service === undefined || entry.service === service)
+      .flatMap(({ entry, at }) =>
+        at.flatMap((instant, index) => {
+          const ends = this.#endsOf(direction, entry, instant, at[index + 1]);
+          if (ends === undefined) return [];
+          const told = this.#gateways.map((gateway, each) => this.#toldOf(gateway, ends[each] ?? 0));
+          return [
+            {
+              ...entry,
+              at: instant,
+              lagMs: Math.max(...ends) - instant,
+              toldMs: Math.max(...told) - instant,
+            },
+          ];
+        }),
+      )
+      .toSorted((a, b) => a.at - b.at);
+  }
+
+  /** When each gateway followed. */
+  #endsOf(
+    direction: Direction,
+    entry: Entry,
+    at: number,
+    next = Number.POSITIVE_INFINITY,
+  ): readonly number[] | undefined {
+    const ends = this.#gateways.flatMap((gateway) => {
+      const done = this.#done.get(`${gateway} ${keyOf(direction, entry)}`) ?? [];
+      return done.find((instant) => instant >= at && instant < next) ?? [];
+    });
+    return ends.length === this.#gateways.length ? ends : undefined;
+  }
+
+  #toldOf(gateway: string, ended: number): number {
+    return this.#reports.get(gateway)?.find((at) => at >= ended) ?? Number.NaN;
+  }
+
+  /**
+   * How long it would have taken until the last gateway had followed a change at any instant of a span, one each `everyMs`:
+   * the end of each one's first sync that began after it. Instants whose syncs are not over are left out.
+   */
+  possibleLags(from: number, to: number, everyMs: number): readonly number[] {
+    const lags: number[] = [];
+    for (let at = from; at < to; at += everyMs) {
+      const ends = [...this.#syncs.values()].map((syncs) => syncs.find(({ began }) => began >= at)?.ended);
+      if (!ends.includes(undefined)) lags.push(Math.max(...ends.map((end = 0) => end)) - at);
+    }
+    return lags;
+  }
+}
+
+function keyOf(direction: Direction, { service, address }: Entry): string {
+  return `${direction} ${service} ${address}`;
+}

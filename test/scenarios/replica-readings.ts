@@ -1,0 +1,122 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Linger } from '../cluster-suite/support/linger.ts';
+
+/** As `linger_lag_now_seconds` is labelled. */
+export const QUANTILES = ['0.5', '0.9', '0.99'] as const;
+export type Quantile = (typeof QUANTILES)[number];
+
+/** What one replica's metrics said. */
+interface Replica {
+  /** Seconds; a quantile that is not published is missing. */
+  readonly now: Readonly<Partial<Record<Quantile, number>>>;
+  /** How many removals have ended, wait and were discarded, by their labels: what `now` is made of. */
+  readonly seen: string;
+  readonly ended: number;
+  readonly waiting: number;
+  /** How long the oldest of those that wait has been waiting, in seconds; 0 where none waits. */
+  readonly oldest: number;
+  /** For how long it has stood still at most since the reading before, in seconds. */
+  readonly stoodStill: number;
+  /** Those with removals that gave no sample. */
+  readonly discarded: readonly string[];
+}
+
+/** What two replicas said at about the same instant. */
+export interface ReplicaReading {
+  readonly replicas: readonly [Replica, Replica];
+  /** Seconds in which both answered: the one may have been read so much earlier than the other. */
+  readonly apart: number;
+}
+
+const EVERY_MS = 200;
+
+export function followReplicas(lingers: readonly [Linger, Linger]) {
+  const readings: ReplicaReading[] = [];
+  const stopping = new AbortController();
+  const reading = (async () => {
+    while (!stopping.signal.aborted) {
+      const reading = await readReplicas(lingers);
+      if (reading !== undefined) readings.push(reading);
+      await sleep(EVERY_MS);
+    }
+  })();
+  return {
+    readings,
+    stop: () => {
+      stopping.abort();
+      return reading;
+    },
+  };
+}
+
+/** @returns undefined when a minute ended meanwhile: the one may have forgotten what ended minutes ago, the other not yet */
+async function readReplicas([first, second]: readonly [Linger, Linger]): Promise<ReplicaReading | undefined> {
+  const minute = () => Math.floor(Date.now() / 60_000);
+  const minuteAsked = minute();
+  const asked = performance.now();
+  const replicas = await Promise.all([readReplica(first), readReplica(second)]);
+  const apart = (performance.now() - asked) / 1000;
+  return minute() === minuteAsked ? { replicas, apart } : undefined;
+}
+
+async function readReplica(linger: Linger): Promise<Replica> {
+  const answer = await fetch(linger.metricsUrl);
+  const lines = (await answer.text()).split('\n');
+  const of = (metric: string) =>
+    lines
+      .filter((line) => line.startsWith(metric) && ['{', ' '].includes(line.charAt(metric.length)))
+      .map((line) => line.slice(metric.length));
+  const total = (samples: readonly string[]) => samples.reduce((sum, sample) => sum + numberOf(sample), 0);
+  const ended = of('linger_removal_lag_seconds_count');
+  const waiting = of('linger_removals_unresolved');
+  const discarded = of('linger_removals_discarded_total');
+  const now = of('linger_lag_now_seconds').map(
+    (sample) => [/quantile="([^"]+)"/.exec(sample)?.[1], numberOf(sample)] as const,
+  );
+  return {
+    now: Object.fromEntries(now),
+    seen: [ended, waiting, discarded].flat().join('\n'),
+    ended: total(ended),
+    waiting: total(waiting),
+    stoodStill: total(of('nodejs_eventloop_lag_max_seconds')),
+    oldest: Math.max(...of('linger_removals_oldest_unresolved_seconds').map(numberOf)),
+    discarded: discarded.filter((sample) => numberOf(sample) > 0),
+  };
+}
+
+function numberOf(sample: string): number {
+  return Number(sample.slice(sample.lastIndexOf(' ')));
+}
+
+/** Whether both had seen the same: between an event's two arrivals they cannot say the same. */
+export function sameKnowledge({ replicas: [first, second] }: ReplicaReading): boolean {
+  return first.seen === second.seen;
+}
+
+export interface Difference {
+  readonly quantile: Quantile;
+  /** Seconds; NaN: one of them did not publish it. */
+  readonly values: readonly [number, number];
+  /** Seconds by which they are apart, less those by which one was read later: what waits has grown older by so much. */
+  readonly by: number;
+  /** The same as a share of the longer one. */
+  readonly share: number;
+  /** Seconds by which that is more than the tolerance. 0 or negative: it is within. */
+  readonly beyond: number;
+}
+
+/** Of every quantile that either of them publishes. */
+export function differences(
+  { replicas: [first, second], apart }: ReplicaReading,
+  tolerance: { readonly share: number; readonly seconds: number },
+): readonly Difference[] {
+  return QUANTILES.filter((quantile) => quantile in first.now || quantile in second.now).map((quantile) => {
+    const { [quantile]: one = Number.NaN } = first.now;
+    const { [quantile]: other = Number.NaN } = second.now;
+    const later = Math.min(apart, Math.abs(first.oldest - second.oldest));
+    const by = Math.max(0, Math.abs(one - other) - later);
+    const longer = Math.max(one, other);
+    const beyond = by - Math.max(tolerance.share * longer, tolerance.seconds);
+    return { quantile, values: [one, other], by, share: by / longer, beyond };
+  });
+}
