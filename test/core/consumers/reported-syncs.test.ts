@@ -257,7 +257,7 @@ describe('for instances that come, go, restart, hang and miss syncs', () => {
     );
   });
 
-  it('each form sees the same where syncs take no time worth mentioning', () => {
+  it('each form sees nearly the same where syncs take no time worth mentioning', () => {
     fc.assert(
       fc.property(gateways, (schedules) => {
         const quick = schedules.map((each) => ({ ...each, interval: each.interval + 3_000, took: [1] }));
@@ -265,7 +265,8 @@ describe('for instances that come, go, restart, hang and miss syncs', () => {
         const [around, ...others] = FORMS.map((form) => reported(syncs, form, horizon));
         for (const each of others) {
           expect(Math.abs(each.lags.length - around!.lags.length)).toBeLessThan(20);
-          expect(each.lost).toBe(around!.lost);
+          // An instant within the millisecond of a sync is before it for one form, and after it for another.
+          expect(Math.abs(each.lost - around!.lost)).toBeLessThanOrEqual(2);
         }
       }),
       { numRuns: 20 },
