@@ -1,8 +1,16 @@
 import { defineConfig } from 'vitest/config';
+import { LONG } from '../scenarios/form.ts';
+
+const SCENARIOS = ['test/scenarios/*.test.ts'];
+const EVERYTHING = [
+  'test/cluster/**/*.test.ts',
+  'test/cluster-suite/**/*.test.ts',
+  'test/scenarios/**/*.test.ts',
+];
 
 export default defineConfig({
   test: {
-    include: ['test/cluster/**/*.test.ts', 'test/cluster-suite/**/*.test.ts', 'test/scenarios/**/*.test.ts'],
+    include: LONG ? SCENARIOS : EVERYTHING,
     // One cluster, one webhook configuration: files would disturb each other.
     fileParallelism: false,
     // A rolling update with waits and graces takes minutes.

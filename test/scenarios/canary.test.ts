@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditPosition } from '../cluster/audit.ts';
 import { type Cluster, openCluster, readAudit, waitUntil } from '../cluster/cluster.ts';
-import { byForm } from '../scenarios/form.ts';
-import { percentileOf } from './support/agreement.ts';
-import { Installation } from './support/installation.ts';
-import { type ProgrammedChange, ProgrammedRules } from './support/programmed-rules.ts';
+import { percentileOf } from '../cluster-suite/support/agreement.ts';
+import { Installation } from '../cluster-suite/support/installation.ts';
+import { type ProgrammedChange, ProgrammedRules } from '../cluster-suite/support/programmed-rules.ts';
+import { byForm } from './form.ts';
 
 const POLICY = JSON.stringify({
   apiVersion: 'linger.dev/v1alpha1',
