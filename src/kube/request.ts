@@ -1,9 +1,10 @@
-import http from 'node:http';
+import type { Agent, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { Credentials, KubeConnection } from './connection.ts';
 import { failureOfStatus, WatchFailure } from './failure.ts';
+import { http } from './http.ts';
 
 export interface KubeRequest {
   /** Default: GET. */
@@ -14,7 +15,7 @@ export interface KubeRequest {
   readonly accept?: string;
   /** Whether the answer may come compressed. Default: false. */
   readonly compressed?: boolean | undefined;
-  readonly agent: http.Agent;
+  readonly agent: Agent;
   readonly signal: AbortSignal;
   /** How long the answer may take to begin. Milliseconds. */
   readonly answerMs: number;
@@ -31,7 +32,7 @@ const KEEP_ALIVE_MS = 30_000;
  * it a new connection is the only way to get to another API server, since GOAWAY exists in HTTP/2 only.
  * @param most how many at a time
  */
-export function newAgent({ server }: KubeConnection, most = 1): http.Agent {
+export function newAgent({ server }: KubeConnection, most = 1): Agent {
   const options = { keepAlive: true, maxSockets: most };
   return server.protocol === 'http:' ? new http.Agent(options) : new https.Agent(options);
 }
@@ -40,7 +41,7 @@ export function newAgent({ server }: KubeConnection, most = 1): http.Agent {
  * Asks, and resolves once an answer of status 200 has begun. The caller reads it or destroys it.
  * @throws WatchFailure for any other status, or when no answer comes; the signal's reason once that has aborted
  */
-export async function ask(connection: KubeConnection, request: KubeRequest): Promise<http.IncomingMessage> {
+export async function ask(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
   const response = await exchange(connection, request);
   const { statusCode = 0, headers } = response;
   if (statusCode === 200) return response;
@@ -53,10 +54,7 @@ export async function ask(connection: KubeConnection, request: KubeRequest): Pro
  * Asks, and resolves once an answer of whatever status has begun. The caller reads it or destroys it.
  * @throws WatchFailure when no answer comes; the signal's reason once that has aborted
  */
-export async function exchange(
-  connection: KubeConnection,
-  request: KubeRequest,
-): Promise<http.IncomingMessage> {
+export async function exchange(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
   const credentials = await readCredentials(connection);
   request.signal.throwIfAborted();
   const response = await answerTo(connection, credentials, request);
@@ -69,11 +67,7 @@ export async function exchange(
  * @param stallMs how long it may pause
  * @throws WatchFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early
  */
-export async function readText(
-  response: http.IncomingMessage,
-  most: number,
-  stallMs: number,
-): Promise<string> {
+export async function readText(response: IncomingMessage, most: number, stallMs: number): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   await readChunks(response, stallMs, (chunk) => {
@@ -91,7 +85,7 @@ export async function readText(
  * @throws WatchFailure `Cut` when it ends early
  */
 export async function readChunks(
-  response: http.IncomingMessage,
+  response: IncomingMessage,
   stallMs: number,
   onChunk: (chunk: Buffer) => void,
 ): Promise<void> {
@@ -125,7 +119,7 @@ export async function readChunks(
 /** Larger than zlib's own 16 KiB: an item of a list is looked for in each chunk. */
 const UNCOMPRESSED_CHUNK = 64 * 1024;
 
-function uncompressed(response: http.IncomingMessage): Readable {
+function uncompressed(response: IncomingMessage): Readable {
   if (response.headers['content-encoding'] !== 'gzip') return response;
   const gunzip = createGunzip({ chunkSize: UNCOMPRESSED_CHUNK });
   // What goes wrong with either is an error of both.
@@ -154,7 +148,7 @@ function answerTo(
     signal,
     answerMs,
   }: KubeRequest,
-): Promise<http.IncomingMessage> {
+): Promise<IncomingMessage> {
   const { server } = connection;
   const { token } = credentials;
   const prefix = server.pathname.replace(/\/$/, '');

@@ -1,4 +1,5 @@
-import { createServer, type Server } from 'node:http';
+import type { Server } from 'node:http';
+import { http } from './http.ts';
 
 /** Who a replica is to the canary: random, so that an answer of an earlier life is not taken for one of this. */
 export type ReplicaIdentity = string;
@@ -26,7 +27,7 @@ export function canaryServer(identity: ReplicaIdentity): Server {
     requestTimeout: TIMEOUT_MS,
     connectionsCheckingInterval: 1_000,
   };
-  const server = createServer(limits, (request, response) => {
+  const server = http.createServer(limits, (request, response) => {
     // A body is not read: the connection is closed on it.
     response.writeHead(200, headers).end(request.method === 'HEAD' ? undefined : body);
   });

@@ -1,7 +1,8 @@
-import { createServer as createHttpServer, type RequestListener, type Server } from 'node:http';
+import type { RequestListener, Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { LingerError } from '../core/catalog/errors.ts';
+import { http } from './http.ts';
 
 /**
  * Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier
@@ -39,7 +40,7 @@ export function webhookServer(listener: RequestListener, { cert, key }: KeyPair)
 }
 
 export function adminServer(listener: RequestListener): Server {
-  return track(createHttpServer(LIMITS, listener), 'connection');
+  return track(http.createServer(LIMITS, listener), 'connection');
 }
 
 /**

@@ -1,4 +1,5 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { atEndOfFile } from '../serve/connection.ts';
@@ -24,11 +25,32 @@ async function loadedBy(...args: string[]): Promise<ReadonlySet<string>> {
       },
     });
   `;
+  await ready(args, hook);
+  const urls = (await readFile(list, 'utf8')).split('\n');
+  return new Set(urls.flatMap((url) => /\/(src\/.*|node_modules\/[^/]+)(?:\/.*)?$/.exec(url)?.[1] ?? []));
+}
+
+/** Those of Node's own modules that a server has loaded once it is ready, internal ones included. */
+async function builtinsOf(...args: string[]): Promise<readonly string[]> {
+  const list = join(await emptyDirectory(atEnd), 'builtins');
+  const hook = `
+    import { renameSync, writeFileSync } from 'node:fs';
+    const write = () => {
+      writeFileSync('${list}.new', process.moduleLoadList.join('\\n'));
+      renameSync('${list}.new', '${list}');
+    };
+    setInterval(write, 50).unref();
+  `;
+  await ready(args, hook);
+  await rm(list, { force: true });
+  await until(async () => existsSync(list) || undefined);
+  return (await readFile(list, 'utf8')).split('\n').map((line) => line.replace('NativeModule ', ''));
+}
+
+async function ready(args: readonly string[], hook: string): Promise<void> {
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
   const server = await serving(certs(), args, { atEnd, env: { NODE_OPTIONS } });
   await until(async () => (await server.get('/readyz')).status === 200);
-  const urls = (await readFile(list, 'utf8')).split('\n');
-  return new Set(urls.flatMap((url) => /\/(src\/.*|node_modules\/[^/]+)(?:\/.*)?$/.exec(url)?.[1] ?? []));
 }
 
 /** Those that begin with one of these. */
@@ -51,5 +73,14 @@ describe.concurrent('a server carries only what it uses', () => {
     await writeFile(file, model.kubeconfig);
     const loaded = await loadedBy('--kubeconfig', file);
     for (const place of OF_A_CLUSTER.slice(0, 4)) expect(within(loaded, place)).not.toEqual([]);
+  });
+
+  it('with a cluster, too: no HTTP client that it does not use', async () => {
+    const model = await ModelCluster.start(atEnd);
+    const file = join(await emptyDirectory(atEnd), 'config');
+    await writeFile(file, model.kubeconfig);
+    const builtins = await builtinsOf('--kubeconfig', file);
+    expect(builtins).toContain('http');
+    expect(builtins.filter((each) => each.includes('undici'))).toEqual([]);
   });
 });

@@ -1,7 +1,8 @@
-import http from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { isIP } from 'node:net';
 import type { ConditionReason } from '../../core/catalog/conditions.ts';
+import { http } from '../../kube/http.ts';
 
 /** The header by which a replica of Linger says who it is; gateways may drop it, so the body says the same. */
 export const IDENTITY_HEADER = 'linger-canary';
@@ -50,7 +51,7 @@ export function attempt(options: AttemptOptions): Promise<Answer> {
   });
 }
 
-function newRequest({ url, address, timeoutMs }: AttemptOptions): http.ClientRequest {
+function newRequest({ url, address, timeoutMs }: AttemptOptions): ClientRequest {
   const hostname = url.hostname.replace(/^\[|\]$/g, '');
   const tls = url.protocol === 'https:';
   const options = {
@@ -72,7 +73,7 @@ function newRequest({ url, address, timeoutMs }: AttemptOptions): http.ClientReq
   return https.request({ ...options, ...(isIP(hostname) === 0 ? { servername: hostname } : {}) });
 }
 
-function read(response: http.IncomingMessage, settle: (answer: Answer) => void): void {
+function read(response: IncomingMessage, settle: (answer: Answer) => void): void {
   const { statusCode = 0, headers } = response;
   const named = headers[IDENTITY_HEADER];
   response.on('error', (error) => settle(problemOf(error)));
@@ -82,7 +83,7 @@ function read(response: http.IncomingMessage, settle: (answer: Answer) => void):
 }
 
 /** Ends with undefined as soon as there is too much of it. */
-function readBody(response: http.IncomingMessage, onBody: (body: string | undefined) => void): void {
+function readBody(response: IncomingMessage, onBody: (body: string | undefined) => void): void {
   let body = '';
   response.setEncoding('latin1');
   response.on('data', (chunk: string) => {
