@@ -8,8 +8,9 @@ export interface Splice {
 }
 
 /**
- * Applies splices of one text. Insertions at the same offset keep the order in which they are given.
- * @throws ManifestError (internal) when two of them overlap
+ * Applies splices of one text. Insertions at the same offset keep the order in which they are given; those within what
+ * is removed come behind it, as where the last line of a mapping goes with its comments and another line comes.
+ * @throws ManifestError (internal) when two of them overlap otherwise
  */
 export function applySplices(text: string, splices: readonly Splice[]): string {
   const ordered = splices.toSorted(
@@ -17,13 +18,21 @@ export function applySplices(text: string, splices: readonly Splice[]): string {
   );
   const parts: string[] = [];
   let at = 0;
+  let removedUntil = 0;
   for (const splice of ordered) {
-    if (splice.start < at) throw new ManifestError('two changes of the text overlap', { internal: true });
-    parts.push(text.slice(at, splice.start), splice.text);
-    at = splice.end;
+    const { start, end } = splice.start === splice.end ? behind(splice, removedUntil) : splice;
+    if (start < at) throw new ManifestError('two changes of the text overlap', { internal: true });
+    parts.push(text.slice(at, start), splice.text);
+    at = end;
+    if (splice.text === '') removedUntil = end;
   }
   parts.push(text.slice(at));
   return parts.join('');
+}
+
+function behind({ start }: Splice, least: number): Pick<Splice, 'start' | 'end'> {
+  const at = Math.max(start, least);
+  return { start: at, end: at };
 }
 
 export function lineStart(text: string, offset: number): number {

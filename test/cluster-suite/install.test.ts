@@ -16,6 +16,7 @@ import {
   type DeploymentObject,
   isRolledOut,
 } from '../cluster/workloads.ts';
+import { InstalledReplicas } from './support/installed-replicas.ts';
 import { LINGER_IMAGE, lingerImageArchive } from './support/linger-image.ts';
 import { type PodObject, pod } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
@@ -76,6 +77,7 @@ const EDGE = JSON.stringify({
 /** The README's installation by hand, command by command, with deploy/ as it is. */
 describe('an installation by hand', async () => {
   const cluster: Cluster = await openCluster();
+  const replicas = new InstalledReplicas(cluster);
   const scratch = mkdtempSync(join(tmpdir(), 'linger-install-'));
   const kubectl = async (...args: string[]) => {
     const { code, stdout, stderr } = await cluster.kubectl(args, { timeoutMs: 120_000 });
@@ -147,7 +149,7 @@ describe('an installation by hand', async () => {
     await kubectl('patch', ...target, '--type', 'json', '--patch', JSON.stringify(patch));
     const audited = async () => {
       expect((await createPod()).spec.containers.map(hookOf)).toEqual(['-']);
-      return (await metric('outcome="audit"', 'linger_decisions_total')) > 0;
+      return (await replicas.sum('linger_decisions_total', 'outcome="audit"')) > 0;
     };
     await waitUntil('a pod to be counted as audited', audited, { intervalMs: 1000 });
   });
@@ -157,10 +159,10 @@ describe('an installation by hand', async () => {
       'linger_cluster_synced',
       ...RESOURCES.map((each) => `linger_watch_current{resource="${each}"}`),
     ])
-      await waitUntil(`${metrics} of both`, async () => (await each(metrics)).join() === '1,1', {
+      await waitUntil(`${metrics} of both`, async () => (await replicas.each(metrics)).join() === '1,1', {
         intervalMs: 1000,
       });
-    expect(await each('linger_watch_objects{resource="nodes"}')).toEqual([1, 1]);
+    expect(await replicas.each('linger_watch_objects{resource="nodes"}')).toEqual([1, 1]);
   });
 
   onOurOwn.each([
@@ -242,7 +244,7 @@ describe('an installation by hand', async () => {
       const { cursor } = answer.body;
       expect((await sendReport(place, token, { instance: 'gw-1', cursor })).status).toBe(200);
       expect(
-        (await each('linger_report_instances{consumer="edge"}')).filter((count) => count === 1),
+        (await replicas.each('linger_report_instances{consumer="edge"}')).filter((count) => count === 1),
       ).toHaveLength(1);
     },
   );
@@ -264,15 +266,17 @@ describe('an installation by hand', async () => {
     );
     const stages = Object.entries(COUNTS);
     // A replica that has just started may have seen an earlier removal in one of the two only.
-    const before = await Promise.all(stages.map(([, count]) => each(count)));
+    const before = await Promise.all(stages.map(([, count]) => replicas.each(count)));
     await kubectl('--namespace', namespace, 'delete', 'pods', '--selector', 'app=measured', '--wait=false');
     for (const [index, [stage, count]] of stages.entries()) {
       const seen = async () =>
-        (await each(count)).every((now, replica) => now >= (before[index]?.[replica] ?? 0) + TERMINATIONS);
+        (await replicas.each(count)).every(
+          (now, replica) => now >= (before[index]?.[replica] ?? 0) + TERMINATIONS,
+        );
       await waitUntil(`${TERMINATIONS} samples of ${stage}`, seen, { intervalMs: 500 });
     }
     await rolledOut();
-    expect(await each('linger_removals_unresolved{stage="EndpointSlice"}')).toEqual([0, 0]);
+    expect(await replicas.each('linger_removals_unresolved{stage="EndpointSlice"}')).toEqual([0, 0]);
   });
 
   onOurOwn('and waits follow what they have measured', { timeout: 120_000 }, async () => {
@@ -290,8 +294,8 @@ describe('an installation by hand', async () => {
     // As many as the leader had published by then.
     expect(plan.samples).toBeGreaterThanOrEqual(MIN_SAMPLES);
     expect(plan.coverage).toBeGreaterThan(0.9);
-    const [{ status } = { status: { podIP: '' } }] = await lingerPods();
-    const estimates: unknown = await (await fetch(`http://${status.podIP}:8080/estimates`)).json();
+    const [{ address } = { address: '' }] = await replicas.list();
+    const estimates: unknown = await (await fetch(`http://${address}:8080/estimates`)).json();
     expect(estimates).toMatchObject({
       synced: true,
       defaultWait: { why: 'measured' },
@@ -303,15 +307,15 @@ describe('an installation by hand', async () => {
     'one replica leads, and both plan with exactly what it has published',
     { timeout: 60_000 },
     async () => {
-      expect((await each('linger_leader')).toSorted()).toEqual([0, 1]);
+      expect((await replicas.each('linger_leader')).toSorted()).toEqual([0, 1]);
       const [one, other] = await waitUntil('both to have the same', async () => {
-        const planned = await samples('linger_lag_planned');
+        const planned = [...(await replicas.samples('linger_lag_planned')).values()];
         return JSON.stringify(planned[0]) === JSON.stringify(planned[1]) ? planned : undefined;
       });
       expect(one?.length).toBeGreaterThan(3);
       expect(one).toEqual(other);
       for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed'])
-        expect(await metric(`reason="${reason}"`, 'linger_publish_failures_total')).toBe(0);
+        expect(await replicas.sum('linger_publish_failures_total', `reason="${reason}"`)).toBe(0);
     },
   );
 
@@ -372,12 +376,11 @@ describe('an installation by hand', async () => {
 
   onOurOwn('nothing that it asked for was forbidden', { timeout: 60_000 }, async () => {
     for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed', 'Internal'])
-      expect(await metric(`reason="${reason}"`, 'linger_watch_restarts_total')).toBe(0);
+      expect(await replicas.sum('linger_watch_restarts_total', `reason="${reason}"`)).toBe(0);
     for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed'])
-      expect(await metric(`reason="${reason}"`, 'linger_publish_failures_total')).toBe(0);
-    expect(await metric('', 'linger_watch_handler_errors_total')).toBe(0);
-    for (const { metadata } of await lingerPods()) {
-      const logs = await cluster.containerLogs('linger', metadata.name, 'linger');
+      expect(await replicas.sum('linger_publish_failures_total', `reason="${reason}"`)).toBe(0);
+    expect(await replicas.sum('linger_watch_handler_errors_total')).toBe(0);
+    for (const logs of (await replicas.logs()).values()) {
       expect(logs).not.toMatch(/forbidden|unauthorized/i);
       expect(logs).not.toMatch(/"level":"(error|fatal)"/);
     }
@@ -389,35 +392,6 @@ describe('an installation by hand', async () => {
     const stored = await cluster.create<PodObject>(object);
     await cluster.delete(object, { graceSeconds: 0, wait: true });
     return stored;
-  }
-
-  async function lingerPods(): Promise<{ metadata: { name: string }; status: { podIP: string } }[]> {
-    const pods = await cluster.list<{
-      metadata: { name: string; deletionTimestamp?: string };
-      status: { podIP: string };
-    }>({ apiVersion: 'v1', kind: 'Pod', namespace: 'linger' }, 'app.kubernetes.io/name=linger');
-    return pods.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
-  }
-
-  /** The samples of each replica that begin so. */
-  async function samples(name: string): Promise<string[][]> {
-    const texts = (await lingerPods()).map(async ({ status }) =>
-      (await fetch(`http://${status.podIP}:8080/metrics`)).text(),
-    );
-    return (await Promise.all(texts)).map((text) => text.split('\n').filter((line) => line.startsWith(name)));
-  }
-
-  const numberIn = (line: string) => Number(line.slice(line.lastIndexOf(' ')));
-
-  /** A sample's value in each replica. */
-  async function each(sample: string): Promise<number[]> {
-    return (await samples(`${sample} `)).map(([line = ' NaN']) => numberIn(line));
-  }
-
-  /** The sum over replicas of a metric's samples with this among their labels. */
-  async function metric(label: string, name: string): Promise<number> {
-    const lines = (await samples(name)).flat().filter((line) => line.includes(label));
-    return lines.reduce((sum, line) => sum + numberIn(line), 0);
   }
 
   async function endpointsOf(service: string): Promise<number> {

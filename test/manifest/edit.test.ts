@@ -230,6 +230,12 @@ const REMOVED: readonly Case[] = [
     [remove('/b')],
     'a: |\n  x\n\n# d\nd: 1\n',
   ],
+  [
+    'the last entry with its comments, where others come',
+    's:\n  a: 1\n  b:\n    c: 1\n    # in b\n',
+    [{ op: 'add', path: '/t', value: 3 }, { op: 'add', path: '/s/d', value: 2 }, remove('/s/b')],
+    's:\n  a: 1\n  d: 2\nt: 3\n',
+  ],
   ['the first entry', 'a: 1\nb: 2\n', [remove('/a')], 'b: 2\n'],
   ['behind a dash', 'l:\n- a: 1\n  b: 2\n  c: 3\n', [remove('/l/0/a')], 'l:\n- b: 2\n  c: 3\n'],
   ['two behind a dash', 'l:\n- a: 1\n  b: 2\n  c: 3\n', [remove('/l/0/a'), remove('/l/0/b')], 'l:\n- c: 3\n'],

@@ -39,7 +39,7 @@ beforeAll(async () => {
   const flags = ['--canary-every=1s', '--log-level=debug'];
   linger = await Installation.create(cluster, { policies: POLICY, flags });
   rules = new ProgrammedRules(cluster, 'linger', SERVICE);
-  for (const { name } of await linger.replicas()) {
+  for (const { name } of await linger.replicas.list()) {
     const line = (text: string) => {
       if (text.includes('"canary flip"'))
         flips.push({ ...(JSON.parse(text) as Flip), readAt: performance.now() });
@@ -58,20 +58,10 @@ afterAll(async () => {
   await cluster?.close();
 }, 240_000);
 
-/** Of each replica, by its name: the sum of all samples that begin so. */
-async function metric(beginning: string): Promise<ReadonlyMap<string, number>> {
-  const read = (await linger.replicas()).map(async ({ name, address }) => {
-    const text = await (await fetch(`http://${address}:8080/metrics`)).text();
-    const samples = text.split('\n').filter((line) => line.startsWith(beginning));
-    const values = samples.map((line) => Number(line.slice(line.lastIndexOf(' '))));
-    return [name, values.reduce((sum, value) => sum + value, 0)] as const;
-  });
-  return new Map(await Promise.all(read));
-}
-
 /** The replica that leads, once one does. */
 function leading(): Promise<string> {
-  const look = async () => [...(await metric('linger_leader '))].find(([, leads]) => leads === 1)?.[0];
+  const look = async () =>
+    [...(await linger.replicas.sums('linger_leader '))].find(([, leads]) => leads === 1)?.[0];
   return waitUntil('a replica to lead', look, { timeoutMs: 60_000 });
 }
 
@@ -90,7 +80,7 @@ interface Pair {
 
 /** Each flip's sample beside what the rules did: the last change of that kind before the flip had ended. */
 async function pairs(found: readonly (typeof flips)[number][], direction: ProgrammedChange['direction']) {
-  const addresses = new Map((await linger.replicas()).map(({ name, address }) => [name, address]));
+  const addresses = new Map((await linger.replicas.list()).map(({ name, address }) => [name, address]));
   return found.flatMap(({ pod, readAt, consumers }): Pair[] => {
     const lag = consumers['cluster-ip']?.[direction];
     const truth = rules.changes.findLast(
@@ -139,10 +129,13 @@ describe.runIf(await isOwn())('the canary', () => {
 
   it('writes the label twice a flip and nothing else, and opens a bounded number of connections', async () => {
     const position = auditPosition(cluster.auditLog!);
-    const [connections, before] = [await metric('linger_canary_connections_total'), flips.length];
+    const [connections, before] = [
+      await linger.replicas.sums('linger_canary_connections_total'),
+      flips.length,
+    ];
     const since = performance.now();
     await measured(6, since, 120_000);
-    const made = [...(await metric('linger_canary_connections_total'))].reduce(
+    const made = [...(await linger.replicas.sums('linger_canary_connections_total'))].reduce(
       (sum, [name, count]) => sum + count - (connections.get(name) ?? 0),
       0,
     );
@@ -164,10 +157,10 @@ describe.runIf(await isOwn())('the canary', () => {
   });
 
   it('leaves the webhook’s Service, the ReplicaSet and the budget alone', async () => {
-    const names = (await linger.replicas()).map(({ name }) => name).toSorted();
+    const names = (await linger.replicas.list()).map(({ name }) => name).toSorted();
     const position = auditPosition(cluster.auditLog!);
     await measured(3, performance.now(), 60_000);
-    expect((await linger.replicas()).map(({ name }) => name).toSorted()).toEqual(names);
+    expect((await linger.replicas.list()).map(({ name }) => name).toSorted()).toEqual(names);
     const events = readAudit(cluster.auditLog!, 'linger', position);
     const endpointsOfWebhook = events.filter(
       ({ objectRef }) => objectRef.name === 'linger' || /^linger-[a-z0-9]{5}$/.test(objectRef.name ?? ''),
@@ -180,11 +173,11 @@ describe.runIf(await isOwn())('the canary', () => {
 
   it('costs so much processor time', async () => {
     const leader = await leading();
-    const cpu = await metric('process_cpu_seconds_total');
+    const cpu = await linger.replicas.sums('process_cpu_seconds_total');
     const [since, begun] = [performance.now(), flips.length];
     await measured(8, since, 120_000);
     const [after, spanSeconds] = [
-      await metric('process_cpu_seconds_total'),
+      await linger.replicas.sums('process_cpu_seconds_total'),
       (performance.now() - since) / 1000,
     ];
     const used = (name: string) => (after.get(name) ?? 0) - (cpu.get(name) ?? 0);
@@ -214,7 +207,7 @@ describe.runIf(await isOwn())('the canary', () => {
     const outside = async () =>
       cluster.list({ apiVersion: 'v1', kind: 'Pod', namespace: 'linger' }, 'linger.dev/canary=out');
     const count = async () =>
-      [...(await metric('linger_canary_flips_total{result="Measured"}'))].filter(
+      [...(await linger.replicas.sums('linger_canary_flips_total{result="Measured"}'))].filter(
         ([name, flipped]) => name !== leader && flipped > 0,
       ).length;
     await waitUntil('another leader to flip', async () => (await count()) > 0, { timeoutMs: 120_000 });

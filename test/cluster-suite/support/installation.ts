@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { type Cluster, type KubernetesObject, waitUntil } from '../../cluster/cluster.ts';
+import { InstalledReplicas } from './installed-replicas.ts';
 import { lingerImageArchive } from './linger-image.ts';
 import { type PodObject, pod } from './manifests.ts';
 
@@ -32,20 +33,17 @@ export interface InstallationOptions {
 /** In the certificate, as docs/operations.md has it. */
 const NAMES = ['linger.linger.svc', 'linger-reports.linger.svc'];
 
-export interface InstalledReplica {
-  readonly name: string;
-  readonly address: string;
-}
-
 /** Linger as deploy/ installs it: two replicas from its image, with its rights and no more. Only in our own cluster. */
 export class Installation {
   /** The CA's certificate, PEM. */
   readonly authority: string;
+  readonly replicas: InstalledReplicas;
   readonly #cluster: Cluster;
   readonly #manifests: string;
 
   private constructor(cluster: Cluster, authority: string, manifests: string) {
     this.#cluster = cluster;
+    this.replicas = new InstalledReplicas(cluster);
     this.authority = authority;
     this.#manifests = manifests;
   }
@@ -73,38 +71,12 @@ export class Installation {
       await must(cluster, ['apply', '--filename', '-'], text);
       await installation.#untilMutating();
     } catch (error) {
-      const logs = await installation.logs().catch(() => '');
+      const logs = await installation.replicas.logs().catch(() => new Map<string, string>());
       await installation.remove();
-      throw new Error(`Linger cannot be installed: ${(error as Error).message}\n${logs}`);
+      const ends = [...logs].map(([name, text]) => `${name}:\n${text.split('\n').slice(-30).join('\n')}`);
+      throw new Error([`Linger cannot be installed: ${(error as Error).message}`, ...ends].join('\n'));
     }
     return installation;
-  }
-
-  async replicas(): Promise<readonly InstalledReplica[]> {
-    type ReplicaPod = KubernetesObject & { status: { podIP: string } };
-    const pods = await this.#cluster.list<ReplicaPod>(
-      { apiVersion: 'v1', kind: 'Pod', namespace: 'linger' },
-      'app.kubernetes.io/name=linger',
-    );
-    return pods
-      .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-      .map(({ metadata, status }) => ({ name: metadata.name, address: status.podIP }));
-  }
-
-  /** The samples of each replica's metrics that begin so. */
-  async samples(name: string): Promise<readonly (readonly string[])[]> {
-    const replicas = await this.replicas();
-    const texts = replicas.map(async ({ address }) => (await fetch(`http://${address}:8080/metrics`)).text());
-    return (await Promise.all(texts)).map((text) => text.split('\n').filter((line) => line.startsWith(name)));
-  }
-
-  /** The end of what each replica has logged, for messages of failed tests. */
-  async logs(): Promise<string> {
-    const texts = (await this.replicas()).map(async ({ name }) => {
-      const text = await this.#cluster.containerLogs('linger', name, 'linger');
-      return `${name}:\n${text.split('\n').slice(-30).join('\n')}`;
-    });
-    return (await Promise.all(texts)).join('\n');
   }
 
   /** Takes everything back, and waits for the end of it. */

@@ -1,0 +1,65 @@
+import type { Cluster, KubernetesObject } from '../../cluster/cluster.ts';
+
+export interface InstalledReplica {
+  readonly name: string;
+  readonly address: string;
+}
+
+/** The replicas that deploy/ has brought up and that nobody has asked to end, and what they say of themselves. */
+export class InstalledReplicas {
+  readonly #cluster: Cluster;
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+  }
+
+  async list(): Promise<readonly InstalledReplica[]> {
+    type ReplicaPod = KubernetesObject & { status: { podIP: string } };
+    const pods = await this.#cluster.list<ReplicaPod>(
+      { apiVersion: 'v1', kind: 'Pod', namespace: 'linger' },
+      'app.kubernetes.io/name=linger',
+    );
+    return pods
+      .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+      .map(({ metadata, status }) => ({ name: metadata.name, address: status.podIP }));
+  }
+
+  /** The samples of each replica's metrics that begin so: its name, and the lines. */
+  async samples(beginning: string): Promise<ReadonlyMap<string, readonly string[]>> {
+    const read = (await this.list()).map(async ({ name, address }) => {
+      const text = await (await fetch(`http://${address}:8080/metrics`)).text();
+      return [name, text.split('\n').filter((line) => line.startsWith(beginning))] as const;
+    });
+    return new Map(await Promise.all(read));
+  }
+
+  /** The sum of each replica's samples that begin so. */
+  async sums(beginning: string): Promise<ReadonlyMap<string, number>> {
+    const samples = [...(await this.samples(beginning))];
+    return new Map(samples.map(([name, lines]) => [name, total(lines)]));
+  }
+
+  /** One sample's value in each replica. NaN where a replica has none. */
+  async each(sample: string): Promise<readonly number[]> {
+    const samples = [...(await this.samples(`${sample} `)).values()];
+    return samples.map((lines) => (lines.length === 0 ? Number.NaN : total(lines)));
+  }
+
+  /** The sum of a metric's samples in all replicas, of those with this among their labels. */
+  async sum(metric: string, label = ''): Promise<number> {
+    const lines = [...(await this.samples(metric)).values()].flat();
+    return total(lines.filter((line) => line.includes(label)));
+  }
+
+  /** All that each has logged, by its name. */
+  async logs(): Promise<ReadonlyMap<string, string>> {
+    const texts = (await this.list()).map(
+      async ({ name }) => [name, await this.#cluster.containerLogs('linger', name, 'linger')] as const,
+    );
+    return new Map(await Promise.all(texts));
+  }
+}
+
+function total(lines: readonly string[]): number {
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+}
