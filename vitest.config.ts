@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { FUZZ } from './test/property/runs.ts';
 
 export default defineConfig({
   test: {
@@ -8,6 +9,7 @@ export default defineConfig({
     // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
     maxWorkers: '100%',
     // Some work for seconds; where other processes want the processors, too, for ten times as long.
-    testTimeout: 60_000,
+    testTimeout: 60_000 * FUZZ,
+    setupFiles: FUZZ === 1 ? [] : ['test/property/setup.ts'],
   },
 });

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type Operation, pointer } from '../../src/core/patch/operation.ts';
 import { patchFor } from '../../src/core/patch/patch.ts';
 import { decide } from '../../src/core/plan/decide.ts';
@@ -7,6 +7,7 @@ import { type Decision, parsePlan } from '../../src/core/plan/plan.ts';
 import { type Pod, readPod } from '../../src/core/plan/pod.ts';
 import type { World } from '../../src/core/plan/world.ts';
 import type { Mode } from '../../src/core/schema/choices.ts';
+import { runs } from '../property/runs.ts';
 import { pathsOf, withReplaced } from './arbitrary-json.ts';
 import { arbitraryPod, generatedPods } from './arbitrary-pod.ts';
 import {
@@ -19,9 +20,7 @@ import {
 import { container, creationOf, type JsonObject, type PodObject, patched, pod } from './sample-pod.ts';
 import { namespace, worldOf } from './sample-world.ts';
 
-const RUNS = { numRuns: 400 };
-// Shrinking a counterexample may take longer than a test usually may.
-vi.setConfig({ testTimeout: 60_000 });
+const RUNS = runs(400);
 
 const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
 
@@ -228,7 +227,7 @@ describe('for every JSON value', () => {
         const result = patched(object, patchFor(readable, decision));
         expect(decide(creationOf(result), world).outcome).toBe('skip');
       }),
-      { numRuns: 800 },
+      runs(800),
     );
   });
 });

@@ -3,6 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import { note } from '../../src/core/catalog/notes.ts';
 import { warning, warningsOf } from '../../src/core/catalog/warnings.ts';
 import { decide } from '../../src/core/plan/decide.ts';
+import { runs } from '../property/runs.ts';
 import { annotated, creationOf, pod } from './sample-pod.ts';
 import { worldOf } from './sample-world.ts';
 
@@ -35,7 +36,7 @@ describe('a warning is one line of ASCII, at most 256 bytes, with a prefix', () 
         expect(warning(text)).toMatch(/^linger: [\x20-\x7e]*$/);
         expect(warning(text).length).toBeLessThanOrEqual(256);
       }),
-      { numRuns: 500 },
+      runs(500),
     );
   });
 });

@@ -3,6 +3,7 @@ import fastJsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import * as yaml from 'yaml';
 import { editManifests, type Operation, readManifests } from '../../src/manifest/index.ts';
+import { runs } from '../property/runs.ts';
 import {
   independently,
   layout,
@@ -70,7 +71,7 @@ function check(text: string, makers: readonly ((value: Members) => Operation)[])
   return operations;
 }
 
-describe('whatever the style, the edited text reads as the patched value', { timeout: 60_000 }, () => {
+describe('whatever the style, the edited text reads as the patched value', () => {
   const makers = fc.array(operation, { minLength: 1, maxLength: 5 });
 
   it('YAML', () => {
@@ -79,7 +80,7 @@ describe('whatever the style, the edited text reads as the patched value', { tim
       fc.property(manifest, style, layout, makers, (value, options, look, ops) => {
         edits += check(written(value, options, look), ops).length;
       }),
-      { numRuns: 250 },
+      runs(250),
     );
     expect(edits).toBeGreaterThan(400);
   });
@@ -107,7 +108,7 @@ describe('whatever the style, the edited text reads as the patched value', { tim
           }
         },
       ),
-      { numRuns: 250 },
+      runs(250),
     );
   });
 
@@ -134,7 +135,7 @@ describe('whatever the style, the edited text reads as the patched value', { tim
         expect(text.startsWith(head)).toBe(true);
         expect(text.endsWith(tail)).toBe(true);
       }),
-      { numRuns: 80 },
+      runs(80),
     );
   });
 
@@ -168,7 +169,7 @@ describe('whatever the style, the edited text reads as the patched value', { tim
       fc.property(pieces, makers, ({ head, metadata, spec, order, tail, eol }, ops) => {
         check((head + (order ? metadata + spec : spec + metadata) + tail).replaceAll('\n', eol), ops);
       }),
-      { numRuns: 250 },
+      runs(250),
     );
   });
 
@@ -203,7 +204,7 @@ describe('whatever the style, the edited text reads as the patched value', { tim
         ).newDocument;
         expect(fastJsonPatch.deepClone((independently(edited.text) as [unknown])[0])).toEqual(expected);
       }),
-      { numRuns: 200 },
+      runs(200),
     );
     expect(Math.min(patched, left)).toBeGreaterThan(5);
   });

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { ObjectFailure } from '../../src/kube/object-request.ts';
 import { ELECTION_LIMITS } from '../../src/publish/lease-step.ts';
+import { runs } from '../property/runs.ts';
 import { anyHost, misfortune, SimulatedElection } from './simulated-election.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -43,7 +44,7 @@ describe('whatever happens', () => {
         expect(tookMs).toBeLessThan(ELECTED_WITHIN_MS);
         expect(election.mostLeaders).toBe(1);
       }),
-      { numRuns: 40 },
+      runs(40),
     );
   });
 
@@ -59,7 +60,7 @@ describe('whatever happens', () => {
           else expect(term).toBeGreaterThan(before.term);
         }
       }),
-      { numRuns: 20 },
+      runs(20),
     );
   });
 

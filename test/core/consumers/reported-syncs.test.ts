@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { firstIndexAfter, instantOf } from '../../../src/core/consumers/instants.ts';
 import { MOST_INSTANCES, ReportedSyncs } from '../../../src/core/consumers/reported-syncs.ts';
+import { runs } from '../../property/runs.ts';
 import { expectedOf } from './reported-syncs-oracle.ts';
 import {
   FORMS,
@@ -253,7 +254,7 @@ describe('for instances that come, go, restart, hang and miss syncs', () => {
         if (expected.acknowledged === undefined) expect(acknowledged).toBeUndefined();
         else expect(acknowledged).toBeCloseTo(expected.acknowledged, 3);
       }),
-      { numRuns: 150 },
+      runs(150),
     );
   });
 
@@ -269,7 +270,7 @@ describe('for instances that come, go, restart, hang and miss syncs', () => {
           expect(Math.abs(each.lost - around!.lost)).toBeLessThanOrEqual(2);
         }
       }),
-      { numRuns: 20 },
+      runs(20),
     );
   });
 });
@@ -324,7 +325,7 @@ it('what is estimated is what removals really meet', () => {
         }
       },
     ),
-    { numRuns: 25 },
+    runs(25),
   );
 });
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { Arrival, type Attempt, Departure } from '../../../src/core/consumers/sightings.ts';
+import { runs } from '../../property/runs.ts';
 import { observeArrival, observeDeparture, randomOf, type SimulatedConsumer } from './simulated-consumer.ts';
 
 const CONSUMER = { everyMs: 25, slowestAnswerMs: 20, hanging: 0, leastMisses: 40 };
@@ -124,7 +125,7 @@ it('the order in which answers come does not matter', () => {
       });
       expect(departures[1]!.end).toEqual(departures[0]!.end);
     }),
-    { numRuns: 500 },
+    runs(500),
   );
 });
 

@@ -11,6 +11,7 @@ import {
   RISE_SECONDS,
 } from '../../../src/core/lag/planned.ts';
 import { plannedFromJson, plannedLag, plannedToText } from '../../../src/core/lag/published.ts';
+import { runs } from '../../property/runs.ts';
 
 const START = 20_000 * 86_400;
 
@@ -62,7 +63,7 @@ describe('whatever is measured', () => {
           }
         });
       }),
-      { numRuns: 60 },
+      runs(60),
     );
   });
 
@@ -81,7 +82,7 @@ describe('whatever is measured', () => {
           before = value;
         });
       }),
-      { numRuns: 60 },
+      runs(60),
     );
   });
 
@@ -105,7 +106,7 @@ describe('whatever is measured', () => {
           );
         });
       }),
-      { numRuns: 20 },
+      runs(20),
     );
   });
 });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { LagRecorder } from '../../../src/core/lag/recorder.ts';
+import { runs } from '../../property/runs.ts';
 import {
   type Delivery,
   deliveriesOf,
@@ -148,9 +149,7 @@ function record(deliveries: readonly Delivery[]) {
 
 const tally = { must: 0, may: 0, mustNot: 0 };
 
-it('against a truth told late, out of step and with interruptions: nothing invented, nothing missing', {
-  timeout: 60_000,
-}, () => {
+it('against a truth told late, out of step and with interruptions: nothing invented, nothing missing', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 5, maxLength: 60 }), (steps) => {
       const history = new History(steps);
@@ -161,7 +160,7 @@ it('against a truth told late, out of step and with interruptions: nothing inven
       const uids = new Set(history.truths.map(({ uid }) => uid));
       for (const uid of uids) checkPod(uid, oracle, lags);
     }),
-    { numRuns: 2000 },
+    runs(2000),
   );
   // The histories do contain what they are to test.
   expect(tally.must).toBeGreaterThan(1_000);
@@ -196,6 +195,6 @@ it('after everything has ended nothing is left in memory', () => {
       }
       expect(recorder.size).toEqual({ pods: 0, objects: 0, open: 0 });
     }),
-    { numRuns: 100 },
+    runs(100),
   );
 });

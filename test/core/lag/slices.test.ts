@@ -3,6 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import { coverageOf, quantileOf } from '../../../src/core/lag/combine.ts';
 import { CELL_ERROR } from '../../../src/core/lag/grid.ts';
 import { BLOCK_WIDTHS, CAP, capOf, LagHistory, SLICE_SECONDS, SLICES } from '../../../src/core/lag/slices.ts';
+import { runs } from '../../property/runs.ts';
 import { exactPercentile, PERCENTILES, randomNumbers, SHAPES } from './shapes.ts';
 
 /** The first instant of a day. */
@@ -92,7 +93,7 @@ describe('one storm cannot outvote a week', () => {
         const share = 1 - coverageOf(density, 1);
         expect(share).toBeLessThanOrEqual((multiple * k) / (multiple * k + half - k) + 1e-9);
       }),
-      { numRuns: 60 },
+      runs(60),
     );
   });
 

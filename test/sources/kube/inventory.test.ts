@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Inventory } from '../../../src/sources/kube/inventory.ts';
 import type { ObjectIdentity } from '../../../src/sources/kube/resource.ts';
+import { runs } from '../../property/runs.ts';
 
 const identity = fc.record<ObjectIdentity>({
   namespace: fc.constantFrom('', 'a', 'b'),
@@ -65,7 +66,7 @@ describe('the inventory', () => {
           expect(inventory.size).toBe(plain.known.size);
         }
       }),
-      { numRuns: 300 },
+      runs(300),
     );
   });
 });

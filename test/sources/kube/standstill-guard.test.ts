@@ -4,6 +4,7 @@ import { STREAMS, type Stream } from '../../../src/core/lag/events.ts';
 import type { StreamChange, WatchHandlers } from '../../../src/sources/kube/handlers.ts';
 import { type GuardedChange, StandstillGuard } from '../../../src/sources/kube/standstill.ts';
 import { newStats } from '../../../src/sources/kube/stats.ts';
+import { runs } from '../../property/runs.ts';
 
 interface Arrival {
   /** When the thing happened; its instant is the one at which this process read it. */
@@ -328,7 +329,7 @@ const played = (holds: (guarded: Guarded) => void) =>
       play(guarded, steps);
       holds(guarded);
     }),
-    { numRuns: 500 },
+    runs(500),
   );
 
 describe('whatever happens', () => {
