@@ -21,7 +21,7 @@ import { measureConsumers } from './consumer-measuring.ts';
 import { followDeclaredConsumers } from './declared-consumers.ts';
 import { takeReports } from './report-taking.ts';
 import { type Place, startSharing } from './sharing.ts';
-import { watchReporting } from './watch-reporting.ts';
+import { watchesReporting } from './watch-reporting.ts';
 
 /** What the connection to a cluster shares with the rest of a running server. */
 export interface ClusterContext {
@@ -68,7 +68,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
       measurement.apply(event);
       canary?.observe(event);
     },
-    ...watchReporting(context.logger),
+    ...watchesReporting(context.logger),
   };
   const source = followCluster(connection, handlers, { signal, clock, random: Math.random });
   const declared = followDeclaredConsumers({ ...context, clock });

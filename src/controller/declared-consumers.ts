@@ -13,12 +13,9 @@ export interface DeclaredConsumersContext {
   readonly signal: AbortSignal;
 }
 
-const WHAT = 'discoveryconsumers';
-
 /** Follows the DiscoveryConsumers of the cluster into the world; log lines say what cannot be used. */
 export function followDeclaredConsumers(context: DeclaredConsumersContext): ConsumersSource {
   const { connection, world, logger, clock, signal } = context;
-  const reporting = watchReporting<typeof WHAT>(logger);
   let wasAbsent = false;
   return followConsumers(
     connection,
@@ -41,9 +38,7 @@ export function followDeclaredConsumers(context: DeclaredConsumersContext): Cons
         else if (wasAbsent) logger.info('DiscoveryConsumers are served now');
         wasAbsent = !served;
       },
-      onFailure: (failure, pauseMs) => reporting.onFailure(WHAT, failure, pauseMs),
-      onCurrent: () => reporting.onCurrent(WHAT),
-      onHandlerError: (error) => reporting.onHandlerError(WHAT, error),
+      ...watchReporting(logger, 'discoveryconsumers'),
     },
     { signal, clock, random: Math.random },
   );

@@ -7,7 +7,7 @@ import type { Lead } from '../publish/leadership.ts';
 import { startPublishing } from '../publish/publishing.ts';
 import type { WatchStats } from '../sources/kube/stats.ts';
 import { pause } from '../sources/pause.ts';
-import { followPublished, type PublishedHandlers } from '../sources/published.ts';
+import { followPublished } from '../sources/published.ts';
 import type { Logger } from '../telemetry/logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { registerPublishMetrics } from '../telemetry/publish-metrics.ts';
@@ -109,7 +109,7 @@ function shareIn({ namespace, identity }: Place, context: SharingContext): Shari
     signal: AbortSignal.any([signal, leaving.signal]),
   });
   registerPublishMetrics(metrics.registry, publishing.status);
-  const handlers = { onPlanned: publishing.saw, ...reporting(logger) };
+  const handlers = { onPlanned: publishing.saw, ...watchReporting(logger, 'configmaps') };
   const published = followPublished(connection, namespace, handlers, { signal, clock, random: Math.random });
 
   let warm = false;
@@ -125,14 +125,5 @@ function shareIn({ namespace, identity }: Place, context: SharingContext): Shari
       return publishing.ended;
     },
     ended: Promise.all([publishing.ended, published.ended]),
-  };
-}
-
-function reporting(logger: Logger): Omit<PublishedHandlers, 'onPlanned'> {
-  const { onFailure, onCurrent, onHandlerError } = watchReporting<'configmaps'>(logger);
-  return {
-    onFailure: (failure, pauseMs) => onFailure('configmaps', failure, pauseMs),
-    onCurrent: () => onCurrent('configmaps'),
-    onHandlerError: (error) => onHandlerError('configmaps', error),
   };
 }
