@@ -1,19 +1,16 @@
-import type { Fleet } from '../core/cluster/fleet.ts';
 import type { ClusterEvent, Stream } from '../core/lag/events.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import { asFailure, type RestartReason, type WatchFailure } from '../kube/failure.ts';
-import { kubeVersion } from '../kube/version.ts';
+import type { WatchFailure } from '../kube/failure.ts';
 import { NamespaceTable } from '../world/namespace-table.ts';
 import { ServiceTable } from '../world/service-table.ts';
 import type { WorldEvent } from '../world/world.ts';
 import { atMostEvery } from './at-most-every.ts';
-import { FleetVersions } from './fleet.ts';
-import { Backoff } from './kube/backoff.ts';
+import { FollowedFleet } from './followed-fleet.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './kube/cluster-events.ts';
 import { endpointSlicesResource } from './kube/endpoint-slices.ts';
 import { endpointsResource } from './kube/endpoints.ts';
 import type { WatchHandlers } from './kube/handlers.ts';
-import { WATCH_LIMITS, type WatchLimits } from './kube/limits.ts';
+import type { WatchLimits } from './kube/limits.ts';
 import { namespacesResource } from './kube/namespaces.ts';
 import { nodesResource } from './kube/nodes.ts';
 import { podsResource } from './kube/pods.ts';
@@ -22,7 +19,6 @@ import { servicesResource } from './kube/services.ts';
 import { StandstillGuard } from './kube/standstill.ts';
 import type { WatchStats } from './kube/stats.ts';
 import { type ResourceWatch, watchResource } from './kube/watch-resource.ts';
-import { pause } from './pause.ts';
 
 /** What is followed, by the plural names of the API. */
 export const CLUSTER_RESOURCES = [
@@ -74,15 +70,6 @@ export interface ClusterSource {
  */
 const WORLD_EVERY_MS = 100;
 
-/** Upgrades take longer than this, and a new answer counts only when it has held for ten minutes. */
-const VERSION_EVERY_MS = 300_000;
-
-/** How often to look whether a changed fleet has held long enough. */
-const SETTLE_EVERY_MS = 30_000;
-
-/** A server that answers so will not say its version to us: then it does not count. */
-const WILL_NOT_SAY: ReadonlySet<RestartReason> = new Set(['Forbidden', 'NotServed', 'Refused', 'Malformed']);
-
 /** Follows the cluster until the signal aborts. */
 export function followCluster(
   connection: KubeConnection,
@@ -100,7 +87,7 @@ class FollowedCluster {
   readonly #options: ClusterOptions;
   readonly #namespaces = new NamespaceTable();
   readonly #services = new ServiceTable();
-  readonly #fleet = new FleetVersions();
+  readonly #fleet: FollowedFleet;
   /** What has been listed to its end once: before that a table is no answer, but a part of one. */
   readonly #listed = new Set<ClusterResource>();
   readonly #synced = Promise.withResolvers<void>();
@@ -108,14 +95,12 @@ class FollowedCluster {
   readonly #guard: StandstillGuard;
   readonly #tellNamespaces: () => void;
   readonly #tellServices: () => void;
-  readonly #tellFleet: () => void;
-  #fleetTold: Fleet | undefined;
 
   constructor(connection: KubeConnection, handlers: ClusterHandlers, options: ClusterOptions) {
     this.#connection = connection;
     this.#handlers = handlers;
     this.#options = options;
-    const { onWorld, onEvent } = handlers;
+    const { onWorld, onEvent, onFailure, onCurrent } = handlers;
     this.#guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
     this.#tellNamespaces = atMostEvery(
       WORLD_EVERY_MS,
@@ -127,18 +112,24 @@ class FollowedCluster {
       () => onWorld({ kind: 'services', services: this.#services.index() }),
       options,
     );
-    this.#tellFleet = atMostEvery(WORLD_EVERY_MS, () => this.#observeFleet(), options);
+    this.#fleet = new FollowedFleet(
+      connection,
+      {
+        onFleet: (fleet) => {
+          onWorld({ kind: 'fleet', fleet });
+          this.#lookWhetherSynced();
+        },
+        onFailure: (failure, pauseMs) => onFailure('version', failure, pauseMs),
+        onCurrent: () => onCurrent('version'),
+      },
+      { ...options, everyMs: WORLD_EVERY_MS },
+    );
   }
 
   start(): ClusterSource {
     const following = { ...this.#followForDecisions(), ...this.#followForLags() };
     const watches = Object.values(following).map((watch) => watch.ended);
-    const ended = Promise.all([
-      ...watches,
-      this.#followVersion(),
-      this.#letFleetSettle(),
-      this.#guard.ended(),
-    ]);
+    const ended = Promise.all([...watches, this.#fleet.follow(), this.#guard.ended()]);
     return {
       synced: this.#synced.promise,
       watches: statsOf(following),
@@ -162,12 +153,7 @@ class FollowedCluster {
         if (changed && this.#listed.has('services')) this.#tellServices();
         this.#handlers.onEvent(serviceEvent(event));
       }),
-      nodes: this.#follow('nodes', nodesResource(), undefined, (event) => {
-        const { name } = event.identity;
-        const gone = event.type === 'deleted';
-        const changed = gone ? this.#fleet.deleteNode(name) : this.#fleet.putNode(name, event.object);
-        if (changed) this.#tellFleet();
-      }),
+      nodes: this.#follow('nodes', nodesResource(), undefined, (event) => this.#fleet.node(event)),
     };
   }
 
@@ -215,52 +201,13 @@ class FollowedCluster {
     const { onWorld } = this.#handlers;
     if (name === 'namespaces') onWorld({ kind: 'namespaces', namespaces: this.#namespaces.all() });
     if (name === 'services') onWorld({ kind: 'services', services: this.#services.index() });
-    if (name === 'nodes') {
-      this.#fleet.nodesListed();
-      this.#observeFleet();
-    }
-    this.#lookWhetherSynced();
-  }
-
-  #observeFleet(): void {
-    const fleet = this.#fleet.observe(this.#options.clock() / 1000);
-    if (fleet === undefined || JSON.stringify(fleet) === JSON.stringify(this.#fleetTold)) return;
-    this.#fleetTold = fleet;
-    this.#handlers.onWorld({ kind: 'fleet', fleet });
+    if (name === 'nodes') this.#fleet.nodesListed();
     this.#lookWhetherSynced();
   }
 
   #lookWhetherSynced(): void {
     const listed = this.#listed.has('namespaces') && this.#listed.has('services');
-    if (listed && this.#fleetTold !== undefined) this.#synced.resolve();
-  }
-
-  async #letFleetSettle(): Promise<void> {
-    while (await pause(SETTLE_EVERY_MS, this.#options.signal)) this.#observeFleet();
-  }
-
-  /** Asks again and again: API servers are upgraded under a process that runs. */
-  async #followVersion(): Promise<void> {
-    const { signal, random, limits } = this.#options;
-    const backoff = new Backoff({ ...WATCH_LIMITS, ...limits }, random);
-    let known = false;
-    let waitMs: number;
-    do {
-      try {
-        this.#fleet.apiServerIs(await kubeVersion(this.#connection, signal));
-        known = true;
-        this.#handlers.onCurrent('version');
-        backoff.reset();
-        waitMs = VERSION_EVERY_MS;
-      } catch (thrown) {
-        if (signal.aborted) return;
-        const failure = asFailure(thrown);
-        if (!known && WILL_NOT_SAY.has(failure.reason)) this.#fleet.apiServerIs('');
-        waitMs = backoff.next(failure.retryAfterMs);
-        this.#handlers.onFailure('version', failure, waitMs);
-      }
-      this.#tellFleet();
-    } while (await pause(waitMs, signal));
+    if (listed && this.#fleet.known) this.#synced.resolve();
   }
 }
 
