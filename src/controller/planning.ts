@@ -23,6 +23,6 @@ export async function planAlone(
   const everyMs = () => (measurement.table.cluster?.smoothed === true ? EVERY_MS : AT_FIRST_EVERY_MS);
   while (await pause(everyMs(), signal)) {
     const before = measurement.table;
-    if (measurement.replan(epochSeconds()) !== before) onLags(measurement.lags());
+    if ((await measurement.replan(epochSeconds())) !== before) onLags(measurement.lags());
   }
 }

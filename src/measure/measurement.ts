@@ -9,6 +9,7 @@ import { LagRecorder } from '../core/lag/recorder.ts';
 import type { RemovalSample } from '../core/lag/sample.ts';
 import { isRecord } from '../core/schema/shape.ts';
 import { ConsumerMeasurement } from './consumers.ts';
+import { inPieces } from './pieces.ts';
 import { type WaitingByStage, type WaitingService, waitingByService, waitingByStage } from './unresolved.ts';
 
 export interface MeasurementClocks {
@@ -29,8 +30,10 @@ export class Measurement {
   readonly #listeners = new Set<(sample: RemovalSample) => void>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
-  /** The table that the latest step led to, while nothing has been measured since. */
-  #upToDate: PlannedTable | undefined;
+  /** Another one with each sample. */
+  #revision = 0;
+  /** The table that the latest step led to, and the revision that it began with. */
+  #latest: { readonly table: PlannedTable; readonly revision: number } | undefined;
   /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
   #servicesInDoubt = true;
   #inDoubt = 0;
@@ -57,7 +60,7 @@ export class Measurement {
       this.#estimator.record(sample, now);
       for (const listener of this.#listeners) listener(sample);
     }
-    this.#upToDate = undefined;
+    this.#revision += 1;
   }
 
   /** @returns what to call to hear no more */
@@ -97,22 +100,25 @@ export class Measurement {
   }
 
   /**
-   * The step after a table, by what has been measured until now; nothing is put in force. It blocks for up to 0.2 s in a
-   * large cluster; where no sample has come since the step to that very table, it is the table itself, at once.
+   * The step after a table, by what has been measured until now; nothing is put in force. In a large cluster that is work
+   * of up to 0.2 s, to be done in pieces; where no sample has come since the step to that very table, it is the table
+   * itself, at once.
    */
-  next(table: PlannedTable, epochSeconds: number): PlannedTable {
+  async next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
+    const revision = this.#revision;
     const consumersChanged = this.consumers.takeChanged();
-    if (this.#upToDate !== table || consumersChanged) {
-      const measured = this.#estimator.candidates(epochSeconds);
-      const candidates = { ...measured, consumers: this.consumers.candidates(epochSeconds) };
-      this.#upToDate = nextPlanned(table, candidates, epochSeconds);
-    }
-    return this.#upToDate;
+    const { table: latest, revision: latestOf } = this.#latest ?? {};
+    if (latest === table && latestOf === revision && !consumersChanged) return table;
+    const measured = await inPieces(this.#estimator.candidateSteps(epochSeconds), this.#clocks.clock);
+    const candidates = { ...measured, consumers: this.consumers.candidates(epochSeconds) };
+    const next = nextPlanned(table, candidates, epochSeconds);
+    this.#latest = { table: next, revision };
+    return next;
   }
 
   /** The step of a replica that is alone: the lags in force follow what it has measured. */
-  replan(epochSeconds: number): PlannedTable {
-    this.adopt(this.next(this.#table, epochSeconds));
+  async replan(epochSeconds: number): Promise<PlannedTable> {
+    this.adopt(await this.next(this.#table, epochSeconds));
     return this.#table;
   }
 
@@ -132,7 +138,7 @@ export class Measurement {
 
   /** Takes in an earlier life's histories. @returns false, and nothing is changed, for what is no snapshot */
   restore(json: unknown, epochSeconds: number): boolean {
-    this.#upToDate = undefined;
+    this.#revision += 1;
     if (!this.#estimator.restore(json, epochSeconds)) return false;
     this.restoreConsumers(json);
     return true;

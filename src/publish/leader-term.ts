@@ -17,8 +17,8 @@ import type { PublishStatus } from './status.ts';
 export interface PlannedMeasurement {
   /** What is in force here. */
   readonly table: PlannedTable;
-  /** The step after a table, by what is measured now; see `nextPlanned`. May block for 0.2 s. */
-  next(table: PlannedTable, epochSeconds: number): PlannedTable;
+  /** The step after a table, by what is measured now; see `nextPlanned`. */
+  next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable>;
   /** From now on waits come from this table. */
   adopt(table: PlannedTable): void;
 }
@@ -96,7 +96,7 @@ export class LeaderTerm {
     await this.#running;
     if (!this.#tookOver) return;
     // What has been measured since the last step is news, too.
-    this.#step(this.#options.time.clock());
+    await this.#step(this.#options.time.clock());
     const within = AbortSignal.timeout(this.#options.limits.handOverMs);
     const signal = AbortSignal.any([within, this.#leadership.signal]);
     if (!sameCurves(this.#working, this.#published)) await this.#publishPlanned(signal);
@@ -144,15 +144,15 @@ export class LeaderTerm {
   async #tick(signal: AbortSignal): Promise<void> {
     const { time, calm } = this.#options;
     const now = time.clock();
-    if (now >= this.#nextStep) this.#step(now);
+    if (now >= this.#nextStep) await this.#step(now);
     if (this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#history.due(now) && this.#historyIsNew && calm()) await this.#publishHistory(signal);
     await this.#options.telling?.tick(signal);
   }
 
-  #step(now: number): void {
+  async #step(now: number): Promise<void> {
     const { measurement, limits, epochSeconds } = this.#options;
-    this.#working = measurement.next(this.#working, epochSeconds());
+    this.#working = await measurement.next(this.#working, epochSeconds());
     const settling = this.#working.cluster?.smoothed !== true;
     this.#nextStep = now + (settling ? limits.firstStepMs : limits.stepMs);
     if (!sameCurves(this.#working, this.#published)) this.#planned.hasten();

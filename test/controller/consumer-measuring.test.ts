@@ -17,7 +17,7 @@ const soon = (what: string, look: () => boolean) =>
 const OTHER = consumerOf('other', { measure: { reports: {} } });
 
 /** A replica that has taken over a leader's measurements of `edge`, and does not know yet which consumers there are. */
-function takingOver() {
+async function takingOver() {
   const clocks = { clock: () => 0, epochSeconds: () => NOW };
   const before = new Measurement(clocks);
   before.consumers.keep([EDGE]);
@@ -25,7 +25,7 @@ function takingOver() {
     before.consumers.record({ consumer: 'edge', direction: 'removal', lag: 4 });
   const measurement = new Measurement(clocks);
   measurement.consumers.restore(before.consumers.snapshot(NOW));
-  measurement.adopt(before.next(before.table, NOW));
+  measurement.adopt(await before.next(before.table, NOW));
 
   const world = holdWorld('Enforce');
   world.apply({ kind: 'documents', documents: NO_DOCUMENTS });
@@ -49,7 +49,7 @@ function takingOver() {
     epochSeconds: clocks.epochSeconds,
     signal: ending.signal,
   });
-  const rows = () => [...measurement.next(measurement.table, NOW).consumers.keys()];
+  const rows = async () => [...(await measurement.next(measurement.table, NOW)).consumers.keys()];
   /** Says which consumers the cluster has, and waits until that is known to all. */
   const read = async (...consumers: Consumer[]) => {
     world.apply({ kind: 'consumers', consumers });
@@ -61,32 +61,32 @@ function takingOver() {
 
 describe('a leader that has just taken over', () => {
   it('forgets nothing that was measured before it knows which consumers there are', async () => {
-    const { measurement, read, rows, gone } = takingOver();
-    expect(rows()).toEqual(['edge']);
+    const { measurement, read, rows, gone } = await takingOver();
+    expect(await rows()).toEqual(['edge']);
     expect(measurement.consumers.measured('edge', 'removal')?.samples).toBe(300);
     expect(gone).toEqual([]);
     await read(EDGE);
-    expect(rows()).toEqual(['edge']);
+    expect(await rows()).toEqual(['edge']);
     expect(measurement.consumers.measured('edge', 'removal')?.samples).toBe(300);
   });
 
   it('forgets those that there are not, once it knows', async () => {
-    const { measurement, read, rows, gone } = takingOver();
+    const { measurement, read, rows, gone } = await takingOver();
     await read(OTHER);
-    expect(rows()).toEqual([]);
+    expect(await rows()).toEqual([]);
     expect(measurement.consumers.measured('edge', 'removal')).toBeUndefined();
     expect(gone).toEqual([['cluster-ip', 'other']]);
   });
 
-  it('measures those that it knows of already', () => {
-    const { measurement } = takingOver();
+  it('measures those that it knows of already', async () => {
+    const { measurement } = await takingOver();
     measurement.consumers.record({ consumer: 'cluster-ip', direction: 'removal', lag: 1 });
     expect(measurement.consumers.measured('cluster-ip', 'removal')?.samples).toBe(1);
   });
 });
 
 it('consumers of files that the cluster’s hide are named', async () => {
-  const { world, read, lines } = takingOver();
+  const { world, read, lines } = await takingOver();
   const documents = sortDocuments([{ value: consumer({}, 'edge'), where: 'file' }]);
   world.apply({ kind: 'documents', documents });
   await read(EDGE);
@@ -95,7 +95,7 @@ it('consumers of files that the cluster’s hide are named', async () => {
 });
 
 it('what is shown is brought up to date while the lead lasts, and forgotten with it', async () => {
-  const { measuring, views, read } = takingOver();
+  const { measuring, views, read } = await takingOver();
   await read(EDGE);
   expect(views.all).toEqual([]);
   const lead = new AbortController();

@@ -68,9 +68,9 @@ export class Measured implements SharedMeasurement {
     }
   }
 
-  next(table: PlannedTable, epochSeconds: number): PlannedTable {
+  next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
     this.steps += 1;
-    return nextPlanned(table, this.estimator.candidates(epochSeconds), epochSeconds);
+    return Promise.resolve(nextPlanned(table, this.estimator.candidates(epochSeconds), epochSeconds));
   }
 
   adopt(table: PlannedTable): void {

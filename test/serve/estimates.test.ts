@@ -24,11 +24,11 @@ const EDGE = {
 };
 
 /** The page after these events, at an instant. */
-function pageAt(now: number, ...events: readonly ClusterEvent[]) {
+async function pageAt(now: number, ...events: readonly ClusterEvent[]) {
   const clock = () => now;
   const measurement = new Measurement({ clock, epochSeconds: () => START });
   for (const event of [...ALL_CURRENT, service(), ...events]) measurement.apply(event);
-  measurement.replan(START);
+  await measurement.replan(START);
   const defaultWait = { seconds: 30, why: 'initial' as const, origin: 'built-in' as const, notes: [] };
   const watches = { pods: PODS, nodes: { ...PODS, lastEventAt: undefined } };
   const consumers = [consumerView({ ...EDGE, removals: undefined, additions: undefined }, START)];
@@ -38,8 +38,8 @@ function pageAt(now: number, ...events: readonly ClusterEvent[]) {
 }
 
 describe('the page of estimates', () => {
-  it('says null where nothing is known', () => {
-    expect(pageAt(5_000)).toMatchObject({
+  it('says null where nothing is known', async () => {
+    expect(await pageAt(5_000)).toMatchObject({
       synced: true,
       defaultWait: { seconds: 30, why: 'initial', origin: 'built-in', coverage: null },
       planned: { cluster: null, namespaces: {} },
@@ -49,8 +49,8 @@ describe('the page of estimates', () => {
     });
   });
 
-  it('tells each lag with what stands behind it, in three digits', () => {
-    const page = pageAt(6_000, slice(0, { a: 'ready' }), terminating(1_000, 'a'), slice(1_400, {}));
+  it('tells each lag with what stands behind it, in three digits', async () => {
+    const page = await pageAt(6_000, slice(0, { a: 'ready' }), terminating(1_000, 'a'), slice(1_400, {}));
     const lags = { p50: expect.closeTo(0.4, 2), p90: expect.closeTo(0.4, 2), p99: expect.closeTo(0.4, 2) };
     const stages = { EndpointSlice: { samples: 1, ...lags } };
     expect(page).toMatchObject({
@@ -62,8 +62,8 @@ describe('the page of estimates', () => {
       expect(number.replace(/^0\.0*|\./g, '').length).toBeLessThanOrEqual(3);
   });
 
-  it('tells of each consumer, and since when it is how it is', () => {
-    expect(pageAt(5_000).consumers).toEqual({
+  it('tells of each consumer, and since when it is how it is', async () => {
+    expect((await pageAt(5_000)).consumers).toEqual({
       edge: {
         measure: 'reports',
         removals: null,
@@ -81,8 +81,8 @@ describe('the page of estimates', () => {
     });
   });
 
-  it('names the Services that have waited longest', () => {
-    const page = pageAt(6_543, slice(0, { a: 'ready' }), terminating(1_000, 'a'));
+  it('names the Services that have waited longest', async () => {
+    const page = await pageAt(6_543, slice(0, { a: 'ready' }), terminating(1_000, 'a'));
     expect(page.unresolved).toEqual({
       byStage: {
         EndpointSlice: { count: 1, oldestSeconds: 5.54 },
@@ -92,8 +92,8 @@ describe('the page of estimates', () => {
     });
   });
 
-  it('says how each watch is doing, with the restarts that there were', () => {
-    expect(pageAt(8_000).watches).toEqual({
+  it('says how each watch is doing, with the restarts that there were', async () => {
+    expect((await pageAt(8_000)).watches).toEqual({
       pods: {
         state: 'watching',
         current: true,
