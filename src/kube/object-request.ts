@@ -1,4 +1,5 @@
 import type http from 'node:http';
+import { asError } from '../core/catalog/errors.ts';
 import { isRecord, isString, jsonIn } from '../core/schema/shape.ts';
 import type { KubeConnection } from './connection.ts';
 import { failureOfStatus, KubeFailure, WatchFailure } from './failure.ts';
@@ -43,6 +44,12 @@ export class ObjectFailure extends KubeFailure<ObjectFailureReason> {
   override readonly name = 'ObjectFailure';
 }
 
+/** What is no failure of the API was thrown by what read its answer. */
+export function asObjectFailure(thrown: unknown): ObjectFailure {
+  if (thrown instanceof ObjectFailure) return thrown;
+  return new ObjectFailure('Malformed', asError(thrown).message);
+}
+
 export interface ObjectRequest {
   /** `PATCH` with an array is a JSON patch (RFC 6902), else a JSON merge patch (RFC 7386). */
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH';
@@ -79,7 +86,7 @@ export async function requestObject(connection: KubeConnection, request: ObjectR
     return await objectIn(response, signal, withinMs);
   } catch (thrown) {
     request.signal.throwIfAborted();
-    throw asObjectFailure(thrown, signal.aborted ? `no whole answer within ${withinMs} ms` : undefined);
+    throw failureOfRequest(thrown, signal.aborted ? `no whole answer within ${withinMs} ms` : undefined);
   } finally {
     clearTimeout(timer);
     request.signal.removeEventListener('abort', giveUp);
@@ -126,7 +133,7 @@ function refusalOf(
   return new ObjectFailure(isObjectReason(reason) ? reason : 'Refused', message, retryAfterMs);
 }
 
-function asObjectFailure(thrown: unknown, late: string | undefined): ObjectFailure {
+function failureOfRequest(thrown: unknown, late: string | undefined): ObjectFailure {
   if (thrown instanceof ObjectFailure) return thrown;
   if (late !== undefined) return new ObjectFailure('Unreachable', late);
   if (thrown instanceof WatchFailure && isObjectReason(thrown.reason)) {

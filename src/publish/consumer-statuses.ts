@@ -1,8 +1,7 @@
-import { asError } from '../core/catalog/errors.ts';
 import { isNews } from '../core/consumers/news.ts';
 import type { ConsumerView } from '../core/consumers/view.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import { ObjectFailure, requestObject } from '../kube/object-request.ts';
+import { asObjectFailure, requestObject } from '../kube/object-request.ts';
 import { newAgent } from '../kube/request.ts';
 import { observedIn, statusOf, toldByStatus } from './consumer-status.ts';
 import type { Lead } from './leadership.ts';
@@ -147,8 +146,7 @@ export class ConsumerStatuses {
 
   #failed(name: string, thrown: unknown): void {
     const { clock, reporting } = this.#options;
-    const failure =
-      thrown instanceof ObjectFailure ? thrown : new ObjectFailure('Malformed', asError(thrown).message);
+    const failure = asObjectFailure(thrown);
     const { reason } = failure;
     if (reason === 'Conflict' || reason === 'NotFound') {
       this.#notBefore.set(name, clock() + CHANGED_MEANWHILE_MS);

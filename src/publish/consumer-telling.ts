@@ -1,8 +1,7 @@
-import { asError } from '../core/catalog/errors.ts';
 import { isNews } from '../core/consumers/news.ts';
 import type { ConsumerView } from '../core/consumers/view.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import { ObjectFailure } from '../kube/object-request.ts';
+import { asObjectFailure } from '../kube/object-request.ts';
 import { bytesOf, consumersContent, REFUSALS, readConsumers } from '../measure/publication.ts';
 import type { PublishedConfigMaps } from './config-map.ts';
 import { ConsumerStatuses, type StatusTarget } from './consumer-statuses.ts';
@@ -104,8 +103,7 @@ export class ConsumerTelling {
       this.#toldAt = now;
     } catch (thrown) {
       if (signal.aborted) return;
-      const failure =
-        thrown instanceof ObjectFailure ? thrown : new ObjectFailure('Malformed', asError(thrown).message);
+      const failure = asObjectFailure(thrown);
       reporting.failed('consumers', failure, this.#schedule.failed(time.clock(), failure.retryAfterMs));
     }
   }

@@ -1,5 +1,4 @@
-import { asError } from '../core/catalog/errors.ts';
-import { ObjectFailure } from '../kube/object-request.ts';
+import { asObjectFailure, type ObjectFailure } from '../kube/object-request.ts';
 import { type ElectionClock, Leadership } from './leadership.ts';
 import type { LeaseRecord } from './lease-record.ts';
 import {
@@ -183,8 +182,7 @@ class Campaign {
 
   #failed(thrown: unknown): number {
     const { limits, time, events } = this.#options;
-    const failure =
-      thrown instanceof ObjectFailure ? thrown : new ObjectFailure('Malformed', asError(thrown).message);
+    const failure = asObjectFailure(thrown);
     this.#stored = undefined;
     this.#failures += 1;
     const { firstPauseMs, longestPauseMs, longestRetryAfterMs } = limits;

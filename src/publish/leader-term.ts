@@ -2,7 +2,7 @@ import { asError } from '../core/catalog/errors.ts';
 import { NOTHING_PLANNED, type PlannedTable } from '../core/lag/planned.ts';
 import { plannedToText } from '../core/lag/published.ts';
 import { sameCurves, shrunkTable, takenOver } from '../core/lag/taken-over.ts';
-import { ObjectFailure } from '../kube/object-request.ts';
+import { asObjectFailure } from '../kube/object-request.ts';
 import { type PublishedObject, plannedContent, REFUSALS, readPlanned } from '../measure/publication.ts';
 import type { PublishedConfigMaps, WriteOutcome } from './config-map.ts';
 import type { ConsumerTelling } from './consumer-telling.ts';
@@ -212,8 +212,7 @@ export class LeaderTerm {
 
   #failed(object: PublishedObject, schedule: Schedule, thrown: unknown): number {
     const { reporting, time, histories } = this.#options;
-    const failure =
-      thrown instanceof ObjectFailure ? thrown : new ObjectFailure('Malformed', asError(thrown).message);
+    const failure = asObjectFailure(thrown);
     if (object === 'history' && failure.reason === 'Refused') histories.shrink();
     const pauseMs = schedule.failed(time.clock(), failure.retryAfterMs);
     reporting.failed(object, failure, pauseMs);

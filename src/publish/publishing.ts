@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { asError } from '../core/catalog/errors.ts';
 import type { PlannedTable } from '../core/lag/planned.ts';
 import type { KubeConnection } from '../kube/connection.ts';
-import { ObjectFailure } from '../kube/object-request.ts';
+import { asObjectFailure } from '../kube/object-request.ts';
 import type { Published } from '../measure/publication.ts';
 import type { Logger } from '../telemetry/logs.ts';
 import { PublishedConfigMaps } from './config-map.ts';
@@ -208,8 +207,7 @@ class Replica {
         return;
       } catch (thrown) {
         if (signal.aborted) return;
-        const failure =
-          thrown instanceof ObjectFailure ? thrown : new ObjectFailure('Malformed', asError(thrown).message);
+        const failure = asObjectFailure(thrown);
         const pauseMs = tries.failed(time.clock(), failure.retryAfterMs);
         this.#reporting.failed('history', failure, pauseMs);
         await time.pause(pauseMs, signal);

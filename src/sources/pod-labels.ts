@@ -1,3 +1,4 @@
+import { pointer } from '../core/patch/operation.ts';
 import { isRecord, isString, isStringMap, jsonIn } from '../core/schema/shape.ts';
 import type { KubeConnection } from '../kube/connection.ts';
 import { WatchFailure } from '../kube/failure.ts';
@@ -73,7 +74,7 @@ export class PodLabels {
    */
   async change({ pod, label, from, to }: LabelChange, signal: AbortSignal): Promise<void> {
     const { connection, requestMs } = this.#options;
-    const path = `/metadata/labels/${label.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+    const path = pointer('/metadata/labels', label);
     await requestObject(connection, {
       method: 'PATCH',
       path: `${this.#path}/${pod.name}`,
