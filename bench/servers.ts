@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { type ContainerRuntime, containerRuntime } from './containerfile.ts';
 import { started, stop } from './processes.ts';
 import type { Binaries, Pinning } from './toolchain.ts';
 
@@ -35,7 +36,7 @@ export async function startServer(name: ServerName, surroundings: Surroundings):
   const [program = '', ...args] = [...surroundings.pinning.server, ...command];
   const logFile = join(surroundings.scratch, `${name}.log`);
   const log = openSync(logFile, 'w');
-  const tuning = name === 'linger' ? lingerEnvironment(surroundings) : {};
+  const tuning = name === 'linger' ? lingerRuntime(surroundings).environment : {};
   // One core, one P: with more, Go's collector would compete with itself. A Node process is what it is.
   const env = { ...process.env, GOMAXPROCS: '1', ...tuning };
   const child = spawn(program, args, { cwd: surroundings.root, env, stdio: ['ignore', log, log] });
@@ -46,12 +47,9 @@ export async function startServer(name: ServerName, surroundings: Surroundings):
 }
 
 /** As deploy/Containerfile has it. The cache is warm where Linger has been started once before. */
-export function lingerEnvironment({ scratch }: Pick<Surroundings, 'scratch'>): Record<string, string> {
-  return {
-    NODE_COMPILE_CACHE: join(scratch, 'cache'),
-    NODE_OPTIONS: '--max-semi-space-size=2',
-    MALLOC_ARENA_MAX: '2',
-  };
+export function lingerRuntime({ root, scratch }: Pick<Surroundings, 'root' | 'scratch'>): ContainerRuntime {
+  const { nodeFlags, environment } = containerRuntime(root);
+  return { nodeFlags, environment: { ...environment, NODE_COMPILE_CACHE: join(scratch, 'cache') } };
 }
 
 function commandOf(
@@ -66,7 +64,8 @@ function commandOf(
   switch (name) {
     case 'linger': {
       const flags = [...common, '--admin-port', admin, '--certs', scratch, '--log-level', 'info'];
-      return [process.execPath, join(root, 'src/main.ts'), 'serve', ...flags];
+      const { nodeFlags } = lingerRuntime({ root, scratch });
+      return [process.execPath, ...nodeFlags, join(root, 'src/main.ts'), 'serve', ...flags];
     }
     case 'bare':
       return [process.execPath, join(root, 'bench/bare.ts'), ...common, '--cert', cert, '--key', key];

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { lingerEnvironment } from '../servers.ts';
+import { lingerRuntime } from '../servers.ts';
 import type { Pinning } from '../toolchain.ts';
 import { startTalker, type Talker } from './process.ts';
 
@@ -31,9 +31,9 @@ export function startProgram(
   const { root, scratch, binaries, pinning } = surroundings;
   const expecting = ['--events', events.join()];
   if (name === 'linger') {
-    const program = [process.execPath, join(root, 'bench/watch/linger.ts')];
+    const { nodeFlags, environment: env } = lingerRuntime({ root, scratch });
+    const program = [process.execPath, ...nodeFlags, join(root, 'bench/watch/linger.ts')];
     const flags = ['--port', String(port), '--service-account', scratch, ...expecting];
-    const env = lingerEnvironment({ scratch });
     return startTalker({ name, command: [...pinning.server, ...program, ...flags], env });
   }
   const flags = ['--server', `https://127.0.0.1:${port}`, '--ca', join(scratch, 'ca.crt'), ...expecting];

@@ -12,6 +12,8 @@ export interface ImageDefinition {
   readonly files: readonly ImageFile[];
   readonly entrypoint?: readonly string[];
   readonly command?: readonly string[];
+  /** Beside PATH. */
+  readonly environment?: Readonly<Record<string, string>>;
   /** `UID:GID`; numeric, so that kubelet can verify runAsNonRoot. Default: root. */
   readonly user?: string;
 }
@@ -55,7 +57,7 @@ function imageConfiguration(image: ImageDefinition, layer: Buffer): object {
     architecture,
     os: 'linux',
     config: {
-      Env: ['PATH=/bin'],
+      Env: ['PATH=/bin', ...Object.entries(image.environment ?? {}).map((pair) => pair.join('='))],
       ...(image.entrypoint === undefined ? {} : { Entrypoint: image.entrypoint }),
       ...(image.command === undefined ? {} : { Cmd: image.command }),
       ...(image.user === undefined ? {} : { User: image.user }),

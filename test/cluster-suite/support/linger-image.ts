@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
+import { containerRuntime } from '../../../bench/containerfile.ts';
 import { type ImageFile, imageArchive } from '../../cluster/image.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -10,7 +11,7 @@ export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
 
 /**
  * The image of deploy/Containerfile, put together without a container engine: Node with its shared libraries, the
- * source, and the production dependencies that the lock file names.
+ * source, and the production dependencies that the lock file names, run as it says. Its compile cache is empty.
  */
 export function lingerImageArchive(): Buffer {
   const files = [
@@ -19,8 +20,10 @@ export function lingerImageArchive(): Buffer {
     ...treeOf(join(ROOT, 'src'), '/app/src'),
     ...productionPackages().flatMap((path) => treeOf(join(ROOT, path), `/app/${path}`)),
   ];
-  const entrypoint = ['/bin/node', '/app/src/main.ts', 'serve'];
-  return imageArchive([{ reference: LINGER_IMAGE, files, entrypoint, user: '65532:65532' }]);
+  const { nodeFlags, environment } = containerRuntime(ROOT);
+  const entrypoint = ['/bin/node', ...nodeFlags, '/app/src/main.ts', 'serve'];
+  const user = '65532:65532';
+  return imageArchive([{ reference: LINGER_IMAGE, files, entrypoint, environment, user }]);
 }
 
 function nodeFiles(): ImageFile[] {

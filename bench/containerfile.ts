@@ -1,0 +1,29 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** How deploy/Containerfile runs Linger: what is measured, and what the cluster suite runs, is what is installed. */
+export interface ContainerRuntime {
+  /** Node's own, before the program. */
+  readonly nodeFlags: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * @param root the checkout
+ * @throws Error when the file no longer says it in the form that is read here
+ */
+export function containerRuntime(root: string): ContainerRuntime {
+  const text = readFileSync(join(root, 'deploy', 'Containerfile'), 'utf8');
+  const environment = /^ENV (.+)$/m.exec(text)?.[1];
+  const entrypoint = /^ENTRYPOINT (\[.+\])$/m.exec(text)?.[1];
+  if (environment === undefined || entrypoint === undefined)
+    throw new Error('deploy/Containerfile: expected one line ENV NAME=VALUE… and one ENTRYPOINT ["node", …]');
+  const command = JSON.parse(entrypoint) as string[];
+  return {
+    nodeFlags: command.slice(1, command.indexOf('src/main.ts')),
+    environment: Object.fromEntries(environment.split(' ').map((pair) => pair.split('=', 2))) as Record<
+      string,
+      string
+    >,
+  };
+}
