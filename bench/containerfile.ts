@@ -19,11 +19,12 @@ export function containerRuntime(root: string): ContainerRuntime {
   if (environment === undefined || entrypoint === undefined)
     throw new Error('deploy/Containerfile: expected one line ENV NAME=VALUE… and one ENTRYPOINT ["node", …]');
   const command = JSON.parse(entrypoint) as string[];
+  const pairs = environment.split(' ').map((pair) => {
+    const equals = pair.indexOf('=');
+    return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
+  });
   return {
     nodeFlags: command.slice(1, command.indexOf('src/main.ts')),
-    environment: Object.fromEntries(environment.split(' ').map((pair) => pair.split('=', 2))) as Record<
-      string,
-      string
-    >,
+    environment: Object.fromEntries(pairs),
   };
 }

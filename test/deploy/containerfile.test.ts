@@ -15,5 +15,10 @@ it('the image’s compile cache is filled by the very command that runs later', 
 });
 
 it('what benchmarks and the cluster suite run is read off the image', () => {
-  expect(environment).toMatchObject({ NODE_COMPILE_CACHE: '/app/cache', MALLOC_ARENA_MAX: '2' });
+  expect(nodeFlags).toEqual(['--optimize-for-size']);
+  expect(environment).toEqual({
+    NODE_COMPILE_CACHE: '/app/cache',
+    NODE_OPTIONS: '--max-semi-space-size=2',
+    MALLOC_ARENA_MAX: '2',
+  });
 });
