@@ -2,6 +2,7 @@ import type { Cluster } from '../../cluster/cluster.ts';
 import { Installation } from '../../cluster-suite/support/installation.ts';
 import { clusterPolicy, policyFile } from '../../cluster-suite/support/policies.ts';
 import { Gateways } from './gateways.ts';
+import { monotonicMs } from './monotonic.ts';
 import { swallowSyns } from './network.ts';
 import { allowReports, forbidReports } from './report-access.ts';
 import { Stand } from './stand.ts';
@@ -105,6 +106,12 @@ export class Setting {
     if (measured === 'probe') return lags.map((each) => ({ ...each, toldMs: each.lagMs }));
     return lags.filter(({ at }) => at >= truth.reportedSince);
   }
+
+  /** The same of what might have happened at any instant since the gateways report. */
+  possible(): readonly Pick<TrueLag, 'lagMs' | 'toldMs'>[] {
+    const { truth } = this.gateways;
+    return truth.possibleLags(truth.reportedSince, monotonicMs(), EVERY_MS);
+  }
 }
 
 export function consumerOf(hook: Hook): string {
@@ -152,6 +159,8 @@ function policiesOf({ intervalMs, wait }: SettingOptions): string {
 }
 
 const WITHDRAWALS_EVERY_MS = 400;
+/** So much less than the worst may be found. */
+const EVERY_MS = 50;
 
 function startWithdrawals(cluster: Cluster, namespace: string): () => Promise<void> {
   const stopping = new AbortController();

@@ -90,8 +90,16 @@ describe('the truth about gateways', () => {
       ],
     );
     // At 0 and 50 the other one is last; at 125 the first one's second sync is; at 175 the other's next is not known.
-    expect(truth.possibleLags(0, 150, 50)).toEqual([190, 140, 90]);
-    expect(truth.possibleLags(125, 200, 50)).toEqual([85]);
+    const lags = (from: number, to: number) => truth.possibleLags(from, to, 50).map(({ lagMs }) => lagMs);
+    expect(lags(0, 150)).toEqual([190, 140, 90]);
+    expect(lags(125, 200)).toEqual([85]);
+    for (const [gateway, at] of [
+      ['one', 115],
+      ['other', 230],
+      ['one', 240],
+    ] as const)
+      truth.reported(gateway, at);
+    expect(truth.possibleLags(100, 150, 25).map(({ toldMs }) => toldMs)).toEqual([130, 115]);
   });
 });
 

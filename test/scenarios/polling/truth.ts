@@ -113,14 +113,19 @@ export class Truth {
   }
 
   /**
-   * How long it would have taken until the last gateway had followed a change at any instant of a span, one each `everyMs`:
-   * the end of each one's first sync that began after it. Instants whose syncs are not over are left out.
+   * How long it would have taken until the last gateway had followed a change at any instant of a span, one each `everyMs`,
+   * and Linger had been told: the end of each one's first sync that began after it. Instants whose syncs, or reports, are
+   * not over are left out.
    */
-  possibleLags(from: number, to: number, everyMs: number): readonly number[] {
-    const lags: number[] = [];
+  possibleLags(from: number, to: number, everyMs: number): readonly Pick<TrueLag, 'lagMs' | 'toldMs'>[] {
+    const lags: Pick<TrueLag, 'lagMs' | 'toldMs'>[] = [];
     for (let at = from; at < to; at += everyMs) {
-      const ends = [...this.#syncs.values()].map((syncs) => syncs.find(({ began }) => began >= at)?.ended);
-      if (!ends.includes(undefined)) lags.push(Math.max(...ends.map((end = 0) => end)) - at);
+      const ends = [...this.#syncs].map(
+        ([gateway, syncs]) => [gateway, syncs.find(({ began }) => began >= at)?.ended ?? Number.NaN] as const,
+      );
+      const lagMs = Math.max(...ends.map(([, end]) => end)) - at;
+      const toldMs = Math.max(...ends.map(([gateway, end]) => this.#toldOf(gateway, end))) - at;
+      if (!Number.isNaN(lagMs)) lags.push({ lagMs, toldMs });
     }
     return lags;
   }
