@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     // These need a cluster; `npm run test:cluster` runs them.
-    exclude: ['test/cluster/**', 'test/cluster-suite/**', 'test/scenarios/**'],
+    exclude: ['test/testbed/**', 'test/cluster-suite/**', 'test/scenarios/**'],
     // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
     maxWorkers: '100%',
     // Some work for seconds; where other processes want the processors, too, for ten times as long.

@@ -1,5 +1,3 @@
-// `npm run bench:admission`: Linger, a bare node:https handler and a controller-runtime webhook, measured in one
-// run on the same two reviews. See README.md for how, and for how to read what comes out.
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,6 +7,9 @@ import { type Body, fillCompileCache, type Measurement, measureBody } from './me
 import { printTables, ratiosOf, rowOf } from './report.ts';
 import { readSettings } from './settings.ts';
 import { buildBinaries, goVersion, pinning } from './toolchain.ts';
+
+// `npm run bench:admission`: Linger, a bare node:https handler and a controller-runtime webhook, measured in one
+// run on the same two reviews. See README.md for how, and for how to read what comes out.
 
 const bench = import.meta.dirname;
 const settings = readSettings(process.argv.slice(2), join(bench, 'results', 'admission.json'));

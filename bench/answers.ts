@@ -1,4 +1,3 @@
-// Before anything is measured: do all servers make of the review the same Pod?
 import { readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
@@ -6,6 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import type { Server } from './servers.ts';
+
+// Before anything is measured: do all servers make of the review the same Pod?
 
 const START_MS = 20_000;
 const PLAN = 'linger.dev/plan';

@@ -1,8 +1,9 @@
-// The floor for an HTTPS webhook on Node: node:https, JSON.parse, the same mutation as Linger's, nothing else.
-// No policy, no checks, no limits, no metrics: what Linger's work costs is the distance from here.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import { parseArgs } from 'node:util';
+
+// The floor for an HTTPS webhook on Node: node:https, JSON.parse, the same mutation as Linger's, nothing else.
+// No policy, no checks, no limits, no metrics: what Linger's work costs is the distance from here.
 
 interface Pod {
   metadata: { annotations?: Record<string, string> };

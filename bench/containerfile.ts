@@ -5,6 +5,8 @@ import { join } from 'node:path';
 export interface ContainerRuntime {
   /** Node's own, before the program. */
   readonly nodeFlags: readonly string[];
+  /** Relative to the root of a checkout in which `npm run build` has run. */
+  readonly program: string;
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -14,17 +16,22 @@ export interface ContainerRuntime {
  */
 export function containerRuntime(root: string): ContainerRuntime {
   const text = readFileSync(join(root, 'deploy', 'Containerfile'), 'utf8');
-  const environment = /^ENV (.+)$/m.exec(text)?.[1];
+  const environment = text
+    .match(/^ENV (.+)$/gm)
+    ?.at(-1)
+    ?.slice('ENV '.length);
   const entrypoint = /^ENTRYPOINT (\[.+\])$/m.exec(text)?.[1];
   if (environment === undefined || entrypoint === undefined)
     throw new Error('deploy/Containerfile: expected one line ENV NAME=VALUE… and one ENTRYPOINT ["node", …]');
   const command = JSON.parse(entrypoint) as string[];
+  const at = command.findIndex((word) => word.endsWith('.js'));
   const pairs = environment.split(' ').map((pair) => {
     const equals = pair.indexOf('=');
     return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
   });
   return {
-    nodeFlags: command.slice(1, command.indexOf('src/main.ts')),
+    nodeFlags: command.slice(1, at),
+    program: command[at] ?? '',
     environment: Object.fromEntries(pairs),
   };
 }

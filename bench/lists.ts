@@ -1,14 +1,15 @@
-// What a list costs plain and compressed, on a real API server; docs/decisions/0013 is made of it. Run it against a
-// test cluster: `node test/cluster/main.ts exec node bench/lists.ts`.
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type Cluster, FakeNode, openCluster } from '../test/cluster/cluster.ts';
+import { type Cluster, FakeNode, openCluster } from '../test/testbed/cluster.ts';
 import type { Reading } from './lists/reader.ts';
 import { slowWay } from './lists/slow-way.ts';
 import { describeMachine } from './machine.ts';
 import { positive, readOptions } from './options.ts';
 import { spreadOf, table } from './statistics.ts';
+
+// What a list costs plain and compressed, on a real API server; docs/decisions/0013 is made of it. Run it against a
+// test cluster: `node test/testbed/main.ts exec node bench/lists.ts`.
 
 const usage = `usage: node bench/lists.ts [--rounds N] [--pods N] [--mbit N]
   --rounds   rounds; each lists the pods once in either way (default 11)

@@ -1,6 +1,7 @@
-// What a measurement says about the machine and the processes on it. Linux: proc(5).
 import { readFileSync } from 'node:fs';
 import { cpus, release, totalmem, type } from 'node:os';
+
+// What a measurement says about the machine and the processes on it. Linux: proc(5).
 
 /** A tenth of one of the two cores; an idle cluster in the background needs half of that. */
 export const QUIET_CPU = 0.1;

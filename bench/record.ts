@@ -1,12 +1,13 @@
-// Records AdmissionReviews, byte for byte, as an API server sends them: answers every request with
-// "allowed, unchanged" and writes each body to a file. The reviews in bench/data come from it (see README.md).
-//
-//   node bench/record.ts --port 9443 --host 127.0.0.1 --cert tls.crt --key tls.key --out DIR
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
+
+// Records AdmissionReviews, byte for byte, as an API server sends them: answers every request with
+// "allowed, unchanged" and writes each body to a file. The reviews in bench/data come from it (see README.md).
+//
+//   node bench/record.ts --port 9443 --host 127.0.0.1 --cert tls.crt --key tls.key --out DIR
 
 interface RecordedReview {
   request: {

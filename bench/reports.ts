@@ -1,15 +1,16 @@
-// What reports cost reviews: 99th percentiles of reviews at one rate, without reports, with those of 1,000 instances, and
-// with a flood. The three take turns on one server.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ensureCertificates } from '../src/certs/ensure.ts';
+import { ensureCertificates } from '../src/certs/source.ts';
 import { positive, readOptions } from './options.ts';
 import { started, stop } from './processes.ts';
 import { median, spreadOf, table } from './statistics.ts';
+
+// What reports cost reviews: 99th percentiles of reviews at one rate, without reports, with those of 1,000 instances, and
+// with a flood. The three take turns on one server.
 
 const usage = `usage: node bench/reports.ts [--seconds N] [--rounds N] [--rate N]
   --seconds   length of each measurement (default 10)

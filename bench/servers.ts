@@ -32,13 +32,12 @@ const STOP_MS = 5_000;
 
 export async function startServer(name: ServerName, surroundings: Surroundings): Promise<Server> {
   const [port, adminPort] = await freePorts(2);
-  const command = commandOf(name, surroundings, String(port), String(adminPort));
+  const { command, environment = {} } = runOf(name, surroundings, String(port), String(adminPort));
   const [program = '', ...args] = [...surroundings.pinning.server, ...command];
   const logFile = join(surroundings.scratch, `${name}.log`);
   const log = openSync(logFile, 'w');
-  const tuning = name === 'linger' ? lingerRuntime(surroundings).environment : {};
   // One core, one P: with more, Go's collector would compete with itself. A Node process is what it is.
-  const env = { ...process.env, GOMAXPROCS: '1', ...tuning };
+  const env = { ...process.env, GOMAXPROCS: '1', ...environment };
   const child = spawn(program, args, { cwd: surroundings.root, env, stdio: ['ignore', log, log] });
   closeSync(log);
   await started(name, child);
@@ -48,29 +47,32 @@ export async function startServer(name: ServerName, surroundings: Surroundings):
 
 /** As deploy/Containerfile has it. The cache is warm where Linger has been started once before. */
 export function lingerRuntime({ root, scratch }: Pick<Surroundings, 'root' | 'scratch'>): ContainerRuntime {
-  const { nodeFlags, environment } = containerRuntime(root);
-  return { nodeFlags, environment: { ...environment, NODE_COMPILE_CACHE: join(scratch, 'cache') } };
+  const { environment, ...runtime } = containerRuntime(root);
+  return { ...runtime, environment: { ...environment, NODE_COMPILE_CACHE: join(scratch, 'cache') } };
 }
 
-function commandOf(
+function runOf(
   name: ServerName,
   { root, scratch, binaries }: Surroundings,
   port: string,
   admin: string,
-): string[] {
+): { readonly command: readonly string[]; readonly environment?: ContainerRuntime['environment'] } {
   const common = ['--host', HOST, '--port', port];
   const cert = join(scratch, 'tls.crt');
   const key = join(scratch, 'tls.key');
   switch (name) {
     case 'linger': {
       const flags = [...common, '--admin-port', admin, '--certs', scratch, '--log-level', 'info'];
-      const { nodeFlags } = lingerRuntime({ root, scratch });
-      return [process.execPath, ...nodeFlags, join(root, 'src/main.ts'), 'serve', ...flags];
+      const { nodeFlags, program, environment } = lingerRuntime({ root, scratch });
+      const command = [process.execPath, ...nodeFlags, join(root, program), 'serve', ...flags];
+      return { command, environment };
     }
     case 'bare':
-      return [process.execPath, join(root, 'bench/bare.ts'), ...common, '--cert', cert, '--key', key];
+      return {
+        command: [process.execPath, join(root, 'bench/bare.ts'), ...common, '--cert', cert, '--key', key],
+      };
     case 'controller-runtime':
-      return [binaries.controllerRuntime, ...common, '--certs', scratch];
+      return { command: [binaries.controllerRuntime, ...common, '--certs', scratch] };
   }
 }
 

@@ -1,8 +1,9 @@
-// The Go programs of the benchmarks, and the cores that everything is pinned to.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism, homedir } from 'node:os';
 import { join } from 'node:path';
+
+// The Go programs of the benchmarks, and the cores that everything is pinned to.
 
 export interface Binaries {
   readonly controllerRuntime: string;

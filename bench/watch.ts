@@ -1,5 +1,3 @@
-// `npm run bench:watch`: what it costs to follow a large cluster, in Linger and in a program made with client-go,
-// measured in one run on the same replayed stream. See README.md for how, and for how to read what comes out.
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -11,6 +9,9 @@ import type { ProgramName, Surroundings } from './watch/programs.ts';
 import { startReplay } from './watch/replay.ts';
 import { printTables, ratiosOf, rowOf } from './watch/report.ts';
 import { readSettings } from './watch/settings.ts';
+
+// `npm run bench:watch`: what it costs to follow a large cluster, in Linger and in a program made with client-go,
+// measured in one run on the same replayed stream. See README.md for how, and for how to read what comes out.
 
 const bench = import.meta.dirname;
 const settings = readSettings(process.argv.slice(2), join(bench, 'results', 'watch.json'));

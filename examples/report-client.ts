@@ -1,32 +1,33 @@
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+
 // Tells Linger when this gateway has synced. Copy it: it needs Node 22.18 or later and NODE_EXTRA_CA_CERTS=CA.crt.
 // `url` is https://linger-reports.linger.svc/v1/consumers/NAME/reports; `tokenFile` is read for each report.
-import { readFile } from 'node:fs/promises';
 
-/** Returns what to wrap around each sync. Whatever becomes of a report, no sync waits or fails for it. */
-export function reporter(url: string, instance: string, tokenFile: string) {
-  let [cursor, busy] = ['', false];
-  const report = async (held: string, began: number) => {
-    if (busy) return;
-    busy = true;
+/** Returns what to wrap around each sync. A sync waits 0.5 s at most for its cursor, and fails for nothing here. */
+export function reporter(url: string, tokenFile: string) {
+  let [held, away] = ['', false];
+  const post = async (cursor: string): Promise<string> => {
     try {
       const headers = { authorization: `Bearer ${(await readFile(tokenFile, 'utf8')).trim()}` };
-      const body = JSON.stringify({
-        instance,
-        cursor: held,
-        syncSeconds: (performance.now() - began) / 1000,
-      });
-      const signal = AbortSignal.timeout(2_000);
+      const [body, signal] = [JSON.stringify({ cursor }), AbortSignal.timeout(2_000)];
       const answer = await fetch(url, { method: 'POST', headers, body, signal });
-      cursor = answer.headers.get('linger-cursor') ?? '';
       await answer.arrayBuffer();
-    } catch {} // The next sync is reported all the same.
-    busy = false;
+      held = answer.headers.get('linger-cursor') ?? '';
+      return held;
+    } catch {
+      return ''; // The next sync is reported all the same.
+    }
   };
-  void report('', performance.now());
   return async <T>(sync: () => Promise<T>): Promise<T> => {
-    const [held, began] = [cursor, performance.now()];
+    // A cursor that comes after the sync has begun says nothing of it; then an earlier one has to do.
+    const asked = post('');
+    const fresh = away ? '' : await Promise.race([asked, sleep(500, '', { ref: false })]);
+    const cursor = fresh || held;
+    [held, away] = ['', fresh === ''];
+    void asked.then((late) => (away = late === ''));
     const synced = await sync();
-    void report(held, began);
+    if (cursor !== '') void post(cursor);
     return synced;
   };
 }

@@ -1,19 +1,23 @@
 #!/usr/bin/env node
+import { readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 
 // Stripping the types of every file anew takes 20 MB and a fifth of a second at each start. Where the folder cannot
 // be written, Node does without.
 enableCompileCache(join(import.meta.dirname, '..', 'node_modules', '.cache', 'linger'));
-const { FAILURE_EXIT_CODE, run } = await import('./commands/run.ts');
+const { leaveWithout, run } = await import('./cli/index.ts');
 
-// A reader that has seen enough (`linger explain | head`) is no error.
-process.stdout.on('error', (error: NodeJS.ErrnoException) =>
-  process.exit(error.code === 'EPIPE' ? 0 : FAILURE_EXIT_CODE),
-);
-// Nobody can be told.
+process.stdout.on('error', leaveWithout);
+// Where standard error cannot be written, there is no place to say so.
 process.stderr.on('error', () => undefined);
 
-const exitCode = await run(process.argv.slice(2), process.env);
+/** Beside src in a checkout, and beside dist in the image and the package. */
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+  readonly version: string;
+};
+// kubectl runs a program called kubectl-linger for `kubectl linger`.
+const name = basename(process.argv[1] ?? '').startsWith('kubectl-') ? 'kubectl linger' : 'linger';
+const exitCode = await run(process.argv.slice(2), process.env, { name, version });
 // Not process.exit at once: what was written to a pipe may not have been read yet, and would be lost.
 process.stdout.write('', () => process.stderr.write('', () => process.exit(exitCode)));

@@ -1,15 +1,14 @@
-// One list of the pods, as a process that has just started reads it; prints what it took, in a line of JSON.
 import https from 'node:https';
 import { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { checkServerIdentity } from 'node:tls';
 import { createGunzip } from 'node:zlib';
-import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
-import { WATCH_LIMITS } from '../../src/sources/kube/limits.ts';
-import { ListReader, type PageEnd } from '../../src/sources/kube/list-reader.ts';
-import { SparingParser } from '../../src/sources/kube/managed-fields.ts';
-import { type PodMetadata, podsResource } from '../../src/sources/kube/pods.ts';
-import { acceptOf, pathOf } from '../../src/sources/kube/resource.ts';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { ListReader, type PageEnd, SparingParser } from '../../src/cluster/list.ts';
+import { type PodMetadata, podsResource } from '../../src/cluster/pods.ts';
+import { acceptOf, pathOf, WATCH_LIMITS } from '../../src/cluster/resource.ts';
+
+// One list of the pods, as a process that has just started reads it; prints what it took, in a line of JSON.
 
 export interface Reading {
   readonly pods: number;
@@ -22,7 +21,7 @@ export interface Reading {
 /** `port`: of a way to the API server that is slower than this machine's own; empty: none. */
 const [kubeconfig = '', encoding = 'identity', port = ''] = process.argv.slice(2);
 const { server, credentials } = await readKubeconfig(kubeconfig);
-const { ca, certificate: cert, key } = await credentials();
+const { ca, cert, key } = await credentials();
 const agent = new https.Agent({
   ...{ keepAlive: true, maxSockets: 1, ca, cert, key },
   checkServerIdentity: (_host, peer) => checkServerIdentity(server.hostname, peer),

@@ -1,6 +1,7 @@
-// Sends reviews or reports until it is killed. Open loop, paced by the clock; or, for a flood, as fast as answers come.
 import { readFileSync } from 'node:fs';
 import https from 'node:https';
+
+// Sends reviews or reports until it is killed. Open loop, paced by the clock; or, for a flood, as fast as answers come.
 
 const [kind = '', port = '', perSecond = '0', connections = '1', body = ''] = process.argv.slice(2);
 const agent = new https.Agent({
@@ -8,11 +9,11 @@ const agent = new https.Agent({
   maxSockets: Number(connections),
   rejectUnauthorized: false,
 });
-const headers = { authorization: 'Bearer of-everybody' };
 const times: number[] = [];
 
-function post(path: string, text: string | Buffer): Promise<string> {
+function post(path: string, text: string | Buffer, token = ''): Promise<string> {
   const began = performance.now();
+  const headers = { authorization: `Bearer ${token}` };
   return new Promise((resolve) => {
     const options = { agent, host: '127.0.0.1', port: Number(port), method: 'POST', path, headers };
     const request = https.request(options, (response) => {
@@ -29,10 +30,7 @@ function post(path: string, text: string | Buffer): Promise<string> {
 const cursors = new Map<string, string>();
 async function report(instance: string): Promise<void> {
   const cursor = cursors.get(instance) ?? '';
-  cursors.set(
-    instance,
-    await post('/v1/consumers/edge/reports', JSON.stringify({ instance, cursor, syncSeconds: 0.05 })),
-  );
+  cursors.set(instance, await post('/v1/consumers/edge/reports', JSON.stringify({ cursor }), instance));
 }
 
 if (kind === 'flood') {

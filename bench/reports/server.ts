@@ -1,20 +1,28 @@
-// The webhook's HTTPS server with the reports desk, as `serve` has it while it leads. What is left out is the API server:
-// every token is good at once, as a token is for a minute after it has been asked about.
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
-import { ConsumerReports } from '../../src/measure/reports.ts';
-import { admissionApp } from '../../src/serve/admission.ts';
-import { webhookServer } from '../../src/serve/listen.ts';
-import { reportsApp } from '../../src/serve/reports/app.ts';
+import { EMPTY_WORLD } from '../../src/decision/world.ts';
+import { ConsumerReports } from '../../src/measurement/reports.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
-import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { createMetrics } from '../../src/telemetry/registry.ts';
+import { admissionApp } from '../../src/webhook/admission.ts';
+import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
+import { reportsApp } from '../../src/webhook/report-endpoint.ts';
+import { webhookServer } from '../../src/webhook/server.ts';
+
+// The webhook's HTTPS server with the reports desk, as `serve` has it while it leads. What is left out is the API server:
+// every token is good at once, as a token is for a minute after it has been asked about, and stands for one instance.
 
 const [certs = ''] = process.argv.slice(2);
 const clock = () => performance.now();
 const logger = createLogger('info');
-const reports = new ConsumerReports({ clock, onLag: () => undefined });
+const reports = new ConsumerReports({
+  key: randomBytes(32),
+  newest: () => ({ EndpointSlice: '1000', Endpoints: '1000' }),
+  clock,
+  onLag: () => undefined,
+});
 reports.keep(new Set(['edge']));
 setInterval(() => reports.states(), 1_000);
 const results: Record<string, number> = {};
@@ -22,18 +30,19 @@ const results: Record<string, number> = {};
 const app = admissionApp({
   world: () => EMPTY_WORLD,
   auditWarnings: false,
+  clientCertificates: false,
   closesConnection: () => false,
   reports: reportsApp({
     taker: () => reports,
     measureOf: () => 'reports',
-    judge: { verdict: async () => 'Allowed' },
+    judge: { verdict: async (token) => ({ key: token, name: token }) },
     count: (_, result) => {
       results[result] = (results[result] ?? 0) + 1;
     },
     clock,
     logger,
   }),
-  metrics: createMetrics('bench'),
+  metrics: new AdmissionMetrics(createMetrics('bench').registry),
   logger,
 });
 const pem = (file: string) => readFileSync(join(certs, file), 'utf8');

@@ -1,10 +1,11 @@
+import { parseArgs } from 'node:util';
+import { inClusterConnection } from '../../src/cluster/connection.ts';
+import { CLUSTER_RESOURCES, followCluster } from '../../src/cluster/follow.ts';
+import { holdWorld } from '../../src/decision/world.ts';
+import { Measurement } from '../../src/measurement/measurement.ts';
+
 // What `linger serve` does to know its cluster: the same list-watches, World and measurement, put together the same way.
 // Without the webhook, the metrics and the publishing.
-import { parseArgs } from 'node:util';
-import { inClusterConnection } from '../../src/kube/in-cluster.ts';
-import { Measurement } from '../../src/measure/measurement.ts';
-import { CLUSTER_RESOURCES, followCluster } from '../../src/sources/cluster.ts';
-import { holdWorld } from '../../src/world/world.ts';
 
 const { values: flags } = parseArgs({
   options: {

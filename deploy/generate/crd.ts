@@ -1,9 +1,12 @@
 import { stringify } from 'yaml';
 import type { z } from 'zod';
-import { API_VERSION, BUILT_IN_CONSUMERS, GROUP } from '../../src/core/catalog/vocabulary.ts';
-import { discoveryConsumerSpec } from '../../src/core/schema/consumer.ts';
-import { discoveryConsumerStatus } from '../../src/core/schema/consumer-status.ts';
-import { RESERVED_NAME_HINT } from '../../src/core/schema/documents.ts';
+import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/api/discovery-consumer.ts';
+import { API_VERSION, GROUP } from '../../src/api/names.ts';
+import {
+  clusterTerminationPolicySpec,
+  policyStatus,
+  terminationPolicySpec,
+} from '../../src/api/termination-policy.ts';
 import { structuralSchema } from './structural.ts';
 
 /** A column of `kubectl get`. */
@@ -21,11 +24,11 @@ export interface ResourceKind {
   readonly kind: string;
   readonly plural: string;
   readonly scope: 'Cluster' | 'Namespaced';
+  readonly shortNames?: readonly string[];
   readonly spec: z.ZodType;
   readonly status: z.ZodType;
   readonly columns: readonly Column[];
   /** Rules of the whole object, such as those about its name. */
-  readonly rules: readonly { readonly rule: string; readonly message: string }[];
 }
 
 const measured = (member: string) => `.status.conditions[?(@.type=="Measured")].${member}`;
@@ -85,19 +88,63 @@ export const DISCOVERY_CONSUMER: ResourceKind = {
       description: 'Since when it has been there.',
     },
   ],
-  rules: Object.values(BUILT_IN_CONSUMERS).map((name) => ({
-    rule: `self.metadata.name != '${name}'`,
-    message: RESERVED_NAME_HINT,
-  })),
+};
+
+const POLICY_COLUMNS: readonly Column[] = [
+  { name: 'Mode', type: 'string', jsonPath: '.spec.mode', description: 'What it does to pods.' },
+  { name: 'Hook', type: 'string', jsonPath: '.spec.hook', description: 'Which preStop hook waits.' },
+  { name: 'From', type: 'string', jsonPath: '.spec.wait.from', description: 'Where the wait comes from.' },
+  { name: 'Fixed', type: 'string', jsonPath: '.spec.wait.fixed', description: 'The fixed wait.' },
+  { name: 'Priority', type: 'integer', jsonPath: '.spec.priority', description: 'Of two, the higher wins.' },
+  {
+    name: 'Ready',
+    type: 'string',
+    jsonPath: '.status.conditions[?(@.type=="Ready")].status',
+    description: 'Whether this spec is in force.',
+  },
+  {
+    name: 'Message',
+    type: 'string',
+    jsonPath: '.status.conditions[?(@.type=="Ready")].message',
+    description: 'Why, in words.',
+    priority: 1,
+  },
+  {
+    name: 'Age',
+    type: 'date',
+    jsonPath: '.metadata.creationTimestamp',
+    description: 'Since when it has been there.',
+  },
+];
+
+export const CLUSTER_TERMINATION_POLICY: ResourceKind = {
+  kind: 'ClusterTerminationPolicy',
+  plural: 'clusterterminationpolicies',
+  scope: 'Cluster',
+  shortNames: ['ctp'],
+  spec: clusterTerminationPolicySpec,
+  status: policyStatus,
+  columns: POLICY_COLUMNS,
+};
+
+export const TERMINATION_POLICY: ResourceKind = {
+  kind: 'TerminationPolicy',
+  plural: 'terminationpolicies',
+  scope: 'Namespaced',
+  shortNames: ['tp'],
+  spec: terminationPolicySpec,
+  status: policyStatus,
+  columns: POLICY_COLUMNS,
 };
 
 /** The CustomResourceDefinition of a kind, as YAML. */
 export function crdText(kind: ResourceKind): string {
-  const header = '# Generated from the schemas in src/core/schema by `npm run generate`: change those.\n';
-  return header + stringify(crdOf(kind), { lineWidth: 120, aliasDuplicateObjects: false });
+  const header = '# Generated from the schemas in src/api by `npm run generate`: change those.\n';
+  // As kubectl reads it, YAML 1.1: an unquoted Off would be the boolean false.
+  return header + stringify(crdOf(kind), { version: '1.1', lineWidth: 120, aliasDuplicateObjects: false });
 }
 
-function crdOf({ kind, plural, scope, spec, status, columns, rules }: ResourceKind): unknown {
+function crdOf({ kind, plural, scope, shortNames, spec, status, columns }: ResourceKind): unknown {
   const singular = kind.toLowerCase();
   const schema = {
     type: 'object',
@@ -109,7 +156,6 @@ function crdOf({ kind, plural, scope, spec, status, columns, rules }: ResourceKi
       spec: structuralSchema(spec),
       status: structuralSchema(status),
     },
-    'x-kubernetes-validations': rules,
   };
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
@@ -118,7 +164,14 @@ function crdOf({ kind, plural, scope, spec, status, columns, rules }: ResourceKi
     spec: {
       group: GROUP,
       scope,
-      names: { kind, listKind: `${kind}List`, plural, singular, categories: ['linger'] },
+      names: {
+        kind,
+        listKind: `${kind}List`,
+        plural,
+        singular,
+        ...(shortNames === undefined ? {} : { shortNames }),
+        categories: ['linger'],
+      },
       versions: [
         {
           name: API_VERSION.slice(GROUP.length + 1),

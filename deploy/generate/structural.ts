@@ -12,7 +12,7 @@ interface Rule {
   readonly message: string;
 }
 
-/** What is taken over as it is. Whatever else zod makes of a schema has to be looked at by somebody first. */
+/** What is taken over as it is. Anything else that zod makes of a schema is refused until it is handled here. */
 const TAKEN_OVER = [
   'type',
   'format',
@@ -37,11 +37,12 @@ const HANDLED = new Set<string>([
   'items',
   'minimum',
   'maximum',
+  'exclusiveMaximum',
   RULES,
 ]);
 
 /**
- * A zod schema, as the API server is to apply it: to what somebody writes, before anything is transformed.
+ * A zod schema, as the API server is to apply it: to what is written, before anything is transformed.
  * Unknown members are not refused by a structural schema but dropped, with a warning, or (kubectl) an error.
  * @throws Error for what no structural schema can say
  */
@@ -77,13 +78,15 @@ function membersOf({ properties, additionalProperties, items }: JsonSchema, path
 }
 
 /** zod bounds every whole number by what JavaScript can count. */
-function boundsOf({ type, minimum, maximum }: JsonSchema): StructuralSchema {
+function boundsOf({ type, minimum, maximum, exclusiveMaximum }: JsonSchema): StructuralSchema {
   const isOwn = (bound: unknown) =>
     bound !== undefined && Math.abs(Number(bound)) !== Number.MAX_SAFE_INTEGER;
   return {
     ...(type === 'integer' ? { format: 'int64' } : {}),
     ...(isOwn(minimum) ? { minimum } : {}),
     ...(isOwn(maximum) ? { maximum } : {}),
+    // OpenAPI v3.0 has a flag where JSON Schema has a number.
+    ...(exclusiveMaximum === undefined ? {} : { maximum: exclusiveMaximum, exclusiveMaximum: true }),
   };
 }
 

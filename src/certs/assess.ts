@@ -1,21 +1,202 @@
-import type { X509Certificate } from 'node:crypto';
+import type { KeyObject, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
-import { type AuthorityFault, type AuthorityState, judgeAuthority } from './authority.ts';
-import { CertificateError } from './certificate-error.ts';
-import type { Contents } from './directory.ts';
-import type { Authority } from './issue.ts';
-import { renewalTime } from './lifetime.ts';
-import { milestones, type ServingMaterial, tlsRejection } from './material.ts';
-import { namesEqual, type SubjectName } from './names.ts';
+import { createSecureContext } from 'node:tls';
+import { CertificateError, type CertificateErrorCode } from './certificate-error.ts';
+import type { CertificateFile, Contents } from './directory.ts';
 import {
+  type Authority,
   formatCertificates,
   isIssuedBy,
   isIssuedByLinger,
+  joinNames,
+  namesOf,
   parseCertificates,
   parseKey,
+  renewalTime,
+  type SubjectName,
   validityOf,
-} from './pem.ts';
-import { acceptProvided } from './provided.ts';
+} from './x509.ts';
+
+export type AuthorityFault =
+  | 'AuthorityCorrupt'
+  | 'AuthorityMismatched'
+  | 'AuthorityExpiring'
+  | 'AuthorityNotYetValid';
+
+/** What ca.crt and ca.key amount to. `bundle`: every certificate in ca.crt that has not expired. */
+export type AuthorityState =
+  | {
+      readonly sound: true;
+      readonly bundle: readonly X509Certificate[];
+      readonly certificate: X509Certificate;
+    }
+  | {
+      readonly sound: false;
+      readonly bundle: readonly X509Certificate[];
+      readonly fault: AuthorityFault;
+      /** The one that ca.key belongs to, if any. */
+      readonly certificate?: X509Certificate;
+    };
+
+/**
+ * Judges the authority that ca.key stands for. One that Linger did not make is used while it can be and
+ * never replaced: it may be trusted elsewhere, and its key may be the only copy.
+ *
+ * @throws CertificateError `EncryptedKey`, `UnsupportedKey`, `ForeignCertificate` or `Expired`
+ */
+export function judgeAuthority(
+  contents: Contents,
+  keyText: string,
+  directory: string,
+  now: Date,
+): AuthorityState {
+  const refuse = refusal(directory);
+  const all = parseCertificates(contents['ca.crt'] ?? '');
+  const bundle = all.filter((certificate) => certificate.validToDate > now);
+  const key = signingKey(keyText, refuse);
+  const certificate = key && all.find((candidate) => candidate.checkPrivateKey(key));
+  const foreign = (certificate === undefined ? all : [certificate]).some((each) => !isIssuedByLinger(each));
+  if (foreign) return { sound: true, bundle, certificate: usableForeign(certificate, now, refuse) };
+  if (certificate === undefined) {
+    const corrupt = key === undefined || all.length === 0;
+    return { sound: false, bundle, fault: corrupt ? 'AuthorityCorrupt' : 'AuthorityMismatched' };
+  }
+  const fault = due(certificate, now);
+  return fault === undefined
+    ? { sound: true, bundle, certificate }
+    : { sound: false, bundle, fault, certificate };
+}
+
+function due(certificate: X509Certificate, now: Date): AuthorityFault | undefined {
+  const validity = validityOf(certificate);
+  if (now < validity.notBefore) return 'AuthorityNotYetValid';
+  return now >= renewalTime(validity) ? 'AuthorityExpiring' : undefined;
+}
+
+type Refuse = (code: CertificateErrorCode, file: CertificateFile, fault: string) => CertificateError;
+
+function refusal(directory: string): Refuse {
+  return (code, file, fault) =>
+    new CertificateError(
+      code,
+      `${join(directory, file)} ${fault}; Linger replaces no authority that it did not make: ` +
+        `put a valid ca.crt and ca.key there, or remove both and put your own tls.crt and tls.key`,
+    );
+}
+
+/** Undefined when there is nothing to lose: the text is no key. */
+function signingKey(text: string, refuse: Refuse): KeyObject | undefined {
+  const key = parseKey(text);
+  if (key === 'corrupt') return undefined;
+  if (key === 'encrypted')
+    throw refuse('EncryptedKey', 'ca.key', 'is encrypted, and nobody is there to type a passphrase');
+  if (key.asymmetricKeyType === 'rsa') return key;
+  throw refuse(
+    'UnsupportedKey',
+    'ca.key',
+    `is of type ${key.asymmetricKeyType}, and Linger signs with rsa only`,
+  );
+}
+
+function usableForeign(certificate: X509Certificate | undefined, now: Date, refuse: Refuse): X509Certificate {
+  if (certificate === undefined) throw refuse('ForeignCertificate', 'ca.crt', 'does not belong to ca.key');
+  if (!certificate.ca) throw refuse('ForeignCertificate', 'ca.crt', 'is not the certificate of an authority');
+  if (certificate.validToDate <= now) {
+    throw refuse('Expired', 'ca.crt', `expired on ${certificate.validToDate.toISOString()}`);
+  }
+  return certificate;
+}
+
+/** What a TLS server needs, and what its clients and its operator must know. All texts are PEM. */
+export interface ServingMaterial {
+  /** The serving certificate, then its intermediates. */
+  readonly cert: string;
+  readonly key: string;
+  /** What clients must trust: one or more authorities. Empty when a user's own certificate comes without its authority. */
+  readonly caBundle: string;
+  readonly notAfter: Date;
+  /** When whoever maintains the certificate should have renewed it: two thirds of its life, or of its authority's. */
+  readonly renewAt: Date;
+}
+
+/** `notAfter` and `renewAt` of a serving certificate, given the authority when it is ours to renew as well. */
+export function milestones(
+  leaf: X509Certificate,
+  authority?: X509Certificate,
+): Pick<ServingMaterial, 'notAfter' | 'renewAt'> {
+  const renewals = [leaf, ...(authority === undefined ? [] : [authority])].map((certificate) =>
+    renewalTime(validityOf(certificate)).getTime(),
+  );
+  return { notAfter: leaf.validToDate, renewAt: new Date(Math.min(...renewals)) };
+}
+
+/**
+ * Why OpenSSL would not serve with this pair (too short a key, too weak a digest), or undefined when it
+ * would. Asked beforehand, because `server.setSecureContext` throws.
+ */
+export function tlsRejection(cert: string, key: string): string | undefined {
+  try {
+    createSecureContext({ cert, key });
+    return undefined;
+  } catch (error) {
+    return error instanceof Error && 'reason' in error ? String(error.reason) : 'rejected by OpenSSL';
+  }
+}
+
+/**
+ * Accepts the certificate that a user put into `directory`: tls.crt and tls.key, and ca.crt if there is
+ * one. Its names are the user's business, and so is a notBefore that lies ahead: clients judge it by their
+ * own clocks.
+ *
+ * @throws CertificateError `Incomplete`, `Corrupt`, `EncryptedKey`, `Mismatched` or `Expired`
+ */
+export function acceptProvided(contents: Contents, directory: string, now: Date): ServingMaterial {
+  const refuse = refusalOfProvided(directory);
+  const chain = parseCertificates(required('tls.crt', contents, refuse));
+  const key = required('tls.key', contents, refuse);
+  const [leaf] = chain;
+  if (leaf === undefined) throw refuse('Corrupt', 'tls.crt', 'holds no certificate that can be read');
+  checkKey(key, leaf, refuse);
+  const cert = formatCertificates(chain);
+  const rejection = tlsRejection(cert, key);
+  if (rejection !== undefined) throw refuse('Corrupt', 'tls.crt', `is not accepted for TLS: ${rejection}`);
+  if (leaf.validToDate <= now)
+    throw refuse('Expired', 'tls.crt', `expired on ${leaf.validToDate.toISOString()}`);
+  return { cert, key, caBundle: bundleOf(contents['ca.crt'], leaf), ...milestones(leaf) };
+}
+
+type RefuseProvided = (code: CertificateErrorCode, file: CertificateFile, fault: string) => CertificateError;
+
+function refusalOfProvided(directory: string): RefuseProvided {
+  return (code, file, fault) =>
+    new CertificateError(
+      code,
+      `${join(directory, file)} ${fault}; put a valid tls.crt and tls.key there, ` +
+        `or remove the .crt and .key files from ${directory} and Linger makes its own`,
+    );
+}
+
+function required(file: CertificateFile, contents: Contents, refuse: RefuseProvided): string {
+  const text = contents[file];
+  if (text === undefined) throw refuse('Incomplete', file, 'is missing');
+  return text;
+}
+
+function checkKey(text: string, leaf: X509Certificate, refuse: RefuseProvided): void {
+  const key = parseKey(text);
+  if (key === 'corrupt') throw refuse('Corrupt', 'tls.key', 'holds no private key that can be read');
+  if (key === 'encrypted')
+    throw refuse('EncryptedKey', 'tls.key', 'is encrypted, and nobody is there to type a passphrase');
+  if (!leaf.checkPrivateKey(key)) {
+    throw refuse('Mismatched', 'tls.key', 'does not belong to the first certificate in tls.crt');
+  }
+}
+
+function bundleOf(authorities: string | undefined, leaf: X509Certificate): string {
+  if (authorities !== undefined) return formatCertificates(parseCertificates(authorities));
+  // A self-signed serving certificate is its own authority.
+  return leaf.checkIssued(leaf) ? formatCertificates([leaf]) : '';
+}
 
 /** Why something is issued anew, for the log. */
 export type RenewalReason =
@@ -39,6 +220,7 @@ export interface Reissue {
   readonly kind: 'reissue';
   readonly because: RenewalReason;
   readonly authority: Authority;
+  readonly names: readonly SubjectName[];
   readonly intermediates: string;
 }
 
@@ -46,10 +228,18 @@ export interface Reissue {
 export interface Rotate {
   readonly kind: 'rotate';
   readonly because: RenewalReason;
+  readonly names: readonly SubjectName[];
   /** The authorities (PEM) that stay in the bundle until they expire. */
   readonly retained: string;
   /** The authority that is replaced, if it can still sign its successor. */
   readonly predecessor?: Authority;
+}
+
+/** What the serving certificate shall be valid for. */
+export interface Wanted {
+  readonly names: readonly SubjectName[];
+  /** No other names. Otherwise names that the certificate has already stay in it: it may be in use under them. */
+  readonly exactly: boolean;
 }
 
 export type Verdict = Usable | Reissue | Rotate;
@@ -62,39 +252,40 @@ export type Verdict = Usable | Reissue | Rotate;
  * @param directory for messages
  * @throws CertificateError every code of acceptProvided and judgeAuthority, and `ForeignCertificate`
  */
-export function assess(
-  contents: Contents,
-  names: readonly SubjectName[],
-  directory: string,
-  now: Date,
-): Verdict {
+export function assess(contents: Contents, wanted: Wanted, directory: string, now: Date): Verdict {
   const key = contents['ca.key'];
   if (key === undefined) {
     const empty = Object.values(contents).every((text) => text === undefined);
-    if (empty) return { kind: 'rotate', because: 'Absent', retained: '' };
+    if (empty) return { kind: 'rotate', because: 'Absent', names: wanted.names, retained: '' };
     return { kind: 'provided', material: acceptProvided(contents, directory, now) };
   }
   const authority = judgeAuthority(contents, key, directory, now);
   const chain = parseCertificates(contents['tls.crt'] ?? '');
   guardForeign(chain[0], authority.bundle, directory);
-  if (!authority.sound) return rotation(authority, key, now);
-  const { certificate, bundle } = authority;
   const [leaf] = chain;
+  const names = leaf === undefined || wanted.exactly ? wanted.names : joinNames(namesOf(leaf), wanted.names);
+  if (!authority.sound) return rotation(authority, names, key, now);
+  const { certificate, bundle } = authority;
   const because = servingFault(leaf, contents, certificate, names, now);
   if (leaf === undefined || because !== undefined) {
     const intermediates = formatCertificates(
       chain.slice(1).filter((each) => isCrossSigned(each, certificate, now)),
     );
     const issuer = { certificate: certificate.toString(), key };
-    return { kind: 'reissue', because: because ?? 'Absent', authority: issuer, intermediates };
+    return { kind: 'reissue', because: because ?? 'Absent', authority: issuer, names, intermediates };
   }
   return { kind: 'reuse', material: reusable(chain, leaf, contents, certificate, bundle) };
 }
 
 type Unsound = Extract<AuthorityState, { sound: false }>;
 
-function rotation({ bundle, certificate, fault }: Unsound, key: string, now: Date): Rotate {
-  const verdict: Rotate = { kind: 'rotate', because: fault, retained: formatCertificates(bundle) };
+function rotation(
+  { bundle, certificate, fault }: Unsound,
+  names: readonly SubjectName[],
+  key: string,
+  now: Date,
+): Rotate {
+  const verdict: Rotate = { kind: 'rotate', because: fault, names, retained: formatCertificates(bundle) };
   const canSign =
     certificate !== undefined && certificate.validFromDate <= now && certificate.validToDate > now;
   return canSign ? { ...verdict, predecessor: { certificate: certificate.toString(), key } } : verdict;
@@ -128,7 +319,9 @@ function servingFault(
   if (leaf === undefined || typeof key === 'string') return 'Corrupt';
   if (!leaf.checkPrivateKey(key)) return 'Mismatched';
   if (!isIssuedBy(leaf, authority)) return 'IssuerChanged';
-  if (!namesEqual(leaf, names)) return 'NamesDiffer';
+  // `names` has no name twice, and every name of the leaf unless they are wanted exactly.
+  if (joinNames(namesOf(leaf), names).length !== names.length || namesOf(leaf).length !== names.length)
+    return 'NamesDiffer';
   if (now < leaf.validFromDate) return 'NotYetValid';
   // A new one could not outlive an authority that is itself not ours to renew.
   const renewable = leaf.validToDate < authority.validToDate;

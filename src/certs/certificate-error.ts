@@ -1,4 +1,4 @@
-import { UserError } from '../core/catalog/errors.ts';
+import { UserError } from '../api/index.ts';
 
 /**
  * Everything that can stop Linger from having a certificate, by stable code. Each code is explained in
@@ -13,7 +13,6 @@ export const certificateErrorCodes = [
   'EncryptedKey',
   'UnsupportedKey',
   'ForeignCertificate',
-  'OtherNames',
   'Unreadable',
   'Unwritable',
   'Contended',

@@ -1,4 +1,6 @@
-export type { Operation } from '../core/patch/operation.ts';
-export { type EditedManifests, editManifests, type ManifestEdit } from './edit.ts';
+export { type EditedDocument, editDocument, type ManifestEdit } from './edit.ts';
+export { type DecodedText, decodeText, type Encoding, encodeText } from './encoding.ts';
 export { ManifestError } from './manifest-error.ts';
-export { type ManifestFile, type ManifestObject, readManifests } from './read.ts';
+export { problemsIn, readPolicies, sortDocuments } from './policy-documents.ts';
+export { followPolicyFiles, type PolicyProblem, type PolicyState } from './policy-files.ts';
+export { type ManifestDocument, type ManifestObject, readDocuments, readManifests } from './read.ts';

@@ -1,4 +1,4 @@
-import { type ErrorCode, UserError } from '../core/catalog/errors.ts';
+import { type ErrorCode, UserError } from '../api/index.ts';
 
 /**
  * A manifest that cannot be read or edited. The message starts with `FILE:LINE:COLUMN:` (or with the object's
@@ -13,6 +13,15 @@ export class ManifestError extends UserError {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.internal = options.internal ?? false;
   }
+}
+
+const QUOTED_LENGTH = 80;
+
+/** A piece of a manifest for a message: a part of a line, in quotes. */
+export function quote(text: string): string {
+  const line = /^[^\r\n]*/.exec(text)?.[0] ?? '';
+  const shown = line.slice(0, QUOTED_LENGTH);
+  return `"${shown}${shown === text ? '' : '…'}"`;
 }
 
 /** Offsets of one text as lines and columns, both counted from 1; columns are UTF-16 units. */
@@ -43,22 +52,26 @@ const TEMPLATE_HINT = ' (this looks like a template: render it first, for exampl
 export class SourceText {
   readonly name: string;
   readonly text: string;
-  readonly lines: LineTable;
+  #lines: LineTable | undefined;
 
   constructor(name: string, text: string) {
     this.name = name;
     this.text = text;
-    this.lines = new LineTable(text);
+  }
+
+  at(offset: number): ReturnType<LineTable['at']> {
+    this.#lines ??= new LineTable(this.text);
+    return this.#lines.at(offset);
   }
 
   errorAt(offset: number, message: string): ManifestError {
-    const { line, column } = this.lines.at(offset);
+    const { line, column } = this.at(offset);
     const hint = this.#lineAt(offset).includes('{{') ? TEMPLATE_HINT : '';
     return new ManifestError(`${this.name}:${line}:${column}: ${message}${hint}`);
   }
 
   #lineAt(offset: number): string {
     const end = this.text.indexOf('\n', offset);
-    return this.text.slice(offset - this.lines.at(offset).column + 1, end === -1 ? undefined : end);
+    return this.text.slice(offset - this.at(offset).column + 1, end === -1 ? undefined : end);
   }
 }

@@ -1,67 +1,1046 @@
-import { type Document, LineCounter, type ParsedNode, parseAllDocuments } from 'yaml';
-import type { SourceText } from './manifest-error.ts';
-import type { SourceNode } from './source-tree.ts';
-import { YamlTreeBuilder } from './yaml-tree.ts';
-
-type YamlDocument = Document.Parsed<ParsedNode>;
-
-/**
- * Reads a YAML stream; an empty document gives `undefined`. Scalars are resolved by kubectl's rules, whatever a
- * `%YAML` directive says.
- * @throws ManifestError for what does not parse, and for what kubectl would read in another way than the author
- */
-export function readYamlDocuments(source: SourceText): (SourceNode | undefined)[] {
-  rejectOtherLineBreaks(source);
-  const lineCounter = new LineCounter();
-  const parsed = parseAllDocuments(source.text, {
-    // "failsafe" leaves every scalar as text: the YAML 1.2 rules must not get to see it.
-    schema: 'failsafe',
-    merge: false,
-    resolveKnownTags: false,
-    uniqueKeys: false,
-    keepSourceTokens: true,
-    prettyErrors: false,
-    lineCounter,
-  });
-  // An empty stream is an array with a mark of its own.
-  const documents: YamlDocument[] = [...parsed] as YamlDocument[];
-  return documents.map((document, index) => readDocument(source, document, index));
-}
-
-function readDocument(source: SourceText, document: YamlDocument, index: number): SourceNode | undefined {
-  const [failure] = document.errors;
-  if (failure) {
-    const deep = failure.code === 'RESOURCE_EXHAUSTION';
-    throw source.errorAt(
-      failure.pos[0],
-      deep ? 'nested too deeply to be a Kubernetes object' : failure.message,
-    );
-  }
-  const root = document.contents as ParsedNode | null;
-  if (isAbsent(root)) return undefined;
-  if (index > 0 && !document.directives.docStart) {
-    throw source.errorAt(
-      root.range[0],
-      'kubectl reads nothing between "..." and "---": write "---" before this',
-    );
-  }
-  return new YamlTreeBuilder(source, document).build(root);
-}
-
-function isAbsent(root: ParsedNode | null): root is null {
-  return root === null || (root.range[0] === root.range[1] && root.tag === undefined);
-}
+import { quote, type SourceText } from './manifest-error.ts';
+import {
+  dereference,
+  type EntryNode,
+  type JsonScalar,
+  type LaterNode,
+  type ListNode,
+  type MapNode,
+  markShared,
+  type ReadDocument,
+  type ScalarNode,
+  type SourceNode,
+} from './source-tree.ts';
 
 /**
- * A lone CR, NEL, LS and PS end a line in YAML 1.1 (kubectl) and are ordinary characters in YAML 1.2: a comment
- * or a text that holds one would be cut in two by kubectl only.
+ * How kubectl reads a scalar: sigs.k8s.io/yaml hands the text to go-yaml v2, which follows YAML 1.1 with a few
+ * additions of its own (`resolve.go`: `y` and `on` are booleans, `030` and `0o30` are 24, `1_000` is 1000,
+ * `12:30:45` stays text). The YAML 1.2 rules of most JavaScript parsers would read other values.
  */
-function rejectOtherLineBreaks(source: SourceText): void {
-  const found = /\r(?!\n)|[\u0085\u2028\u2029]/.exec(source.text);
-  if (!found) return;
-  const code = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
-  throw source.errorAt(
-    found.index,
-    `the character U+${code} is a line break for kubectl: remove it, or write it as an escape in double quotes`,
-  );
+const WORDS = new Map<string, boolean | null | 'not a number'>([
+  ...['y', 'Y', 'yes', 'Yes', 'YES', 'true', 'True', 'TRUE', 'on', 'On', 'ON'].map((w) => [w, true] as const),
+  ...['n', 'N', 'no', 'No', 'NO', 'false', 'False', 'FALSE', 'off', 'Off', 'OFF'].map(
+    (w) => [w, false] as const,
+  ),
+  ...['', '~', 'null', 'Null', 'NULL'].map((w) => [w, null] as const),
+  ...[
+    '.nan',
+    '.NaN',
+    '.NAN',
+    '.inf',
+    '.Inf',
+    '.INF',
+    '+.inf',
+    '+.Inf',
+    '+.INF',
+    '-.inf',
+    '-.Inf',
+    '-.INF',
+  ].map((w) => [w, 'not a number'] as const),
+]);
+
+const FLOAT = /^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$/;
+const INT64_MIN = -(2n ** 63n);
+const UINT64_MAX = 2n ** 64n - 1n;
+
+/** Thrown for a scalar that kubectl refuses; the reader adds the position. */
+export class ScalarError extends Error {}
+
+/** The value of an untagged plain scalar. */
+export function resolvePlain(text: string): JsonScalar {
+  const word = WORDS.get(text);
+  if (word === 'not a number')
+    throw new ScalarError(`${quote(text)} has no JSON value: quote it, or write a number`);
+  if (word !== undefined) return word;
+  if (/^[-+0-9]/.test(text)) return resolveNumber(text.replaceAll('_', '')) ?? text;
+  return text.startsWith('.') ? (resolveFloat(text) ?? text) : text;
 }
+
+function resolveNumber(text: string): number | undefined {
+  return resolveInteger(text) ?? resolveFloat(text);
+}
+
+function resolveInteger(text: string): number | undefined {
+  const [, sign, digits = ''] = /^([-+]?)(.*)$/s.exec(text) ?? [];
+  const literal = goInteger(digits);
+  if (literal === undefined) return undefined;
+  // A sign makes it an int64; without one, a uint64 is tried too.
+  const value = sign === '-' ? -literal : literal;
+  const max = sign === '' ? UINT64_MAX : -INT64_MIN - 1n;
+  return value >= INT64_MIN && value <= max ? Number(value) : undefined;
+}
+
+/** Go's strconv.ParseInt with base 0: a leading zero means octal. */
+function goInteger(digits: string): bigint | undefined {
+  if (/^(0|[1-9][0-9]*)$/.test(digits)) return BigInt(digits);
+  if (/^0[xX][0-9a-fA-F]+$|^0[oO][0-7]+$|^0[bB][01]+$/.test(digits)) return BigInt(digits);
+  return /^0[0-7]+$/.test(digits) ? BigInt(`0o${digits.slice(1)}`) : undefined;
+}
+
+function resolveFloat(text: string): number | undefined {
+  if (!FLOAT.test(text)) return undefined;
+  const value = Number(text);
+  return Number.isFinite(value) ? value : undefined;
+}
+
+/** The value of a scalar with an explicit tag (long form, or a local `!tag`), quoted or not. */
+export function resolveTagged(tag: string, text: string): JsonScalar {
+  const name = tag.replace('tag:yaml.org,2002:', '!!');
+  if (name === '!!binary') return Buffer.from(text, 'base64').toString('utf8');
+  const expected = TAGGED[name];
+  if (expected === undefined) return text;
+  const value = resolvePlain(text);
+  if (!expected(value)) throw new ScalarError(`${quote(text)} is not a value of type ${name}`);
+  return value;
+}
+
+const TAGGED: Readonly<Record<string, (value: JsonScalar) => boolean>> = {
+  '!!int': (value) => Number.isInteger(value),
+  '!!float': (value) => typeof value === 'number',
+  '!!bool': (value) => typeof value === 'boolean',
+  '!!null': (value) => value === null,
+};
+
+/**
+ * A mapping's key as kubectl turns it into a JSON member name: `on` becomes "true", `0x10` becomes "16".
+ * `text` is the key as it is written, which tells `1e3` (a float in Go) from `1000`.
+ */
+export function memberName(key: JsonScalar, text: string): string {
+  if (typeof key === 'string') return key;
+  if (key === null) throw new ScalarError('a key must not be null: quote it');
+  if (typeof key === 'number' && Number.isInteger(key) && !Number.isSafeInteger(key)) {
+    throw new ScalarError(`the key ${quote(text)} is a number beyond 2^53: quote it`);
+  }
+  return typeof key === 'number' && FLOAT.test(text) && /[.eE]/.test(text) ? floatName(key) : `${key}`;
+}
+
+/** Shortest decimal that reads back as the same 32-bit float: sigs.k8s.io/yaml formats float keys like that. */
+function floatName(key: number): string {
+  const magnitude = Math.abs(key);
+  if (key === 0 || magnitude < 1e-4 || magnitude >= 1e6) {
+    throw new ScalarError(`the key ${key} is a number in scientific notation for kubectl: quote it`);
+  }
+  const single = Math.fround(key);
+  // Nine significant digits identify every 32-bit float.
+  let digits = 1;
+  while (digits < 9 && Math.fround(Number(single.toPrecision(digits))) !== single) digits++;
+  return String(Number(single.toPrecision(digits)));
+}
+
+/** Aliases can make a small text stand for an endless value; no manifest needs more copied nodes than this. */
+const MAX_ALIASED_NODES = 100_000;
+
+/** Kubernetes objects are some 20 levels deep; the bound keeps the reader's recursion within its stack. */
+const MAX_DEPTH = 500;
+
+/** A key that is written without `?` ends on its own line, at most this far on. */
+const MAX_KEY_LENGTH = 1024;
+
+const [TAB, LINE_FEED, RETURN, SPACE] = [9, 10, 13, 32] as const;
+const [QUOTE, HASH, PERCENT, APOSTROPHE, COMMA] = [34, 35, 37, 39, 44] as const;
+const [DASH, COLON, QUESTION] = [45, 58, 63] as const;
+const [BANG, AMPERSAND, ASTERISK, GREATER, BACKSLASH, BAR] = [33, 38, 42, 62, 92, 124] as const;
+const [BRACKET, BRACKET_END, BRACE, BRACE_END] = [91, 93, 123, 125] as const;
+/** What `#code` gives behind the end of the document. */
+const END = -1;
+
+const ANCHOR_NAME = /[0-9A-Za-z_-]+/y;
+const TAG = /!(?:<[^>\s]*>|[0-9A-Za-z_\-;/?:@&=+$,.!~*'()[\]%]*)/y;
+/** What a JSON object begins with, and a YAML mapping between braces. */
+const JSON_BEGINS = /^\uFEFF?\s*\{/;
+const JSON_WORD = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/;
+const BLOCK_HEADER = /[|>](?:([+-])([0-9])?|([0-9])([+-])?)?[ \t]*(?:#[^\r\n]*)?/y;
+/** What go-yaml's reader takes for no text, and what ends a line for it but not for those who edit by lines. */
+const UNREADABLE = /(?![\t\n\r])\p{Cc}|[\u2028\u2029\uFFFE\uFFFF]|\r(?!\n)|\p{Cs}/u;
+
+/** A scalar as it is written; its value depends on its tag. */
+interface Raw {
+  readonly kind: 'raw';
+  readonly text: string;
+  readonly style: ScalarNode['style'];
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The anchor and the tag before a node. */
+interface Properties {
+  readonly anchor?: string;
+  readonly tag?: string;
+  /** Behind the last of them; undefined where there are none. */
+  readonly end?: number;
+}
+
+const NONE: Properties = {};
+
+interface Key {
+  readonly node: SourceNode;
+  readonly raw: Raw | undefined;
+  /** Where the entry begins: the key's anchor or tag, or the key. */
+  readonly start: number;
+}
+
+/**
+ * Reads one YAML document by the rules of go-yaml v2, which kubectl reads with: they differ from those of YAML 1.2 in
+ * what a plain scalar means and in where text may go on. (`scannerc.go` and `parserc.go` are the reference: text in
+ * quotes may go on at any column, and so may a flow collection; a comment needs no space before it behind a bracket.)
+ * @param start behind the mark `---`, or where the text begins
+ * @throws ManifestError for what go-yaml refuses
+ */
+export function readYamlDocument(source: SourceText, start: number, end: number): ReadDocument {
+  const part = source.text.slice(start, end);
+  const unreadable = JSON_BEGINS.test(part) ? null : UNREADABLE.exec(part);
+  if (unreadable) throw source.errorAt(start + unreadable.index, unreadableCharacter(unreadable[0]));
+  return new YamlReader(source, start, end).document();
+}
+
+function unreadableCharacter(character: string): string {
+  const code = character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
+  const problem = /[\r\u0085\u2028\u2029]/.test(character)
+    ? 'a line break for kubectl'
+    : 'no text for kubectl';
+  return `the character U+${code} is ${problem}: remove it, or write it as an escape in double quotes`;
+}
+
+class YamlReader {
+  readonly #source: SourceText;
+  readonly #text: string;
+  #end: number;
+  #at: number;
+  #lineStart: number;
+  /** The column of the innermost block collection. */
+  #indent = -1;
+  /** How many flow collections are open. */
+  #flow = 0;
+  /** Whether a block collection, or a key without `?`, may begin here. */
+  #keyAllowed: boolean;
+  #depth = 0;
+  /** The latest node of each anchor's name, and its number of nodes; `undefined` while it is being read. */
+  readonly #anchors = new Map<string, { readonly node: SourceNode; readonly size: number } | undefined>();
+  #size = 0;
+  #aliasedNodes = 0;
+  readonly #duplicates: { readonly key: string; readonly at: number }[] = [];
+  /** Whether all that has been read may be JSON, which is freer than YAML in where its lines end. */
+  #json: boolean;
+
+  constructor(source: SourceText, start: number, end: number) {
+    this.#source = source;
+    this.#text = source.text;
+    this.#end = end;
+    this.#at = this.#text[start] === '\uFEFF' ? start + 1 : start;
+    const begins = start === 0 || this.#text[start - 1] === '\n';
+    this.#lineStart = begins ? this.#at : this.#text.lastIndexOf('\n', start - 1) + 1;
+    this.#keyAllowed = begins;
+    this.#json = JSON_BEGINS.test(this.#text.slice(start, end));
+  }
+
+  document(): ReadDocument {
+    this.#skip();
+    const directive = this.#code() === PERCENT && this.#column() === 0;
+    while (this.#code() === PERCENT && this.#column() === 0) this.#directive();
+    // What directives are about begins with the next mark.
+    const root = directive || this.#isEnd() ? undefined : this.#blockNode(false);
+    this.#skip();
+    const another = this.#json && this.#code() === BRACE;
+    if (!this.#isEnd() && !another) throw this.#misplaced();
+    return { root, duplicates: this.#duplicates, json: this.#json, next: another ? this.#at : undefined };
+  }
+
+  #directive(): void {
+    this.#at = this.#lineEnd();
+    this.#skip();
+  }
+
+  #code(ahead = 0): number {
+    const at = this.#at + ahead;
+    return at < this.#end ? this.#text.charCodeAt(at) : END;
+  }
+
+  #isBlankAfter(ahead = 1): boolean {
+    const code = this.#code(ahead);
+    return code <= SPACE && (code === SPACE || isBreak(code) || code === TAB || code === END);
+  }
+
+  #column(): number {
+    return this.#at - this.#lineStart;
+  }
+
+  /** Where this line's content ends: before its line end. */
+  #lineEnd(): number {
+    const found = this.#text.indexOf('\n', this.#at);
+    const at = found === -1 || found > this.#end ? this.#end : found;
+    return at > this.#at && this.#text.charCodeAt(at - 1) === RETURN ? at - 1 : at;
+  }
+
+  /** Over a line end; the end of the text is one, too: kubectl adds it. */
+  #break(): void {
+    if (this.#code() === RETURN) this.#at++;
+    if (this.#code() === LINE_FEED) this.#at++;
+    this.#lineStart = this.#at;
+  }
+
+  /** To the next token: over blanks, comments and line ends. A mark `...` ends the document. */
+  #skip(): void {
+    for (;;) {
+      let code = this.#code();
+      while (code === SPACE || (code === TAB && this.#mayBeTab())) {
+        this.#at++;
+        code = this.#code();
+      }
+      if (code === HASH) {
+        this.#at = this.#lineEnd();
+        code = this.#code();
+      }
+      if (!isBreak(code)) break;
+      this.#break();
+      if (this.#flow === 0) this.#keyAllowed = true;
+    }
+    if (this.#isMark('...')) this.#endAtMark();
+  }
+
+  /** A tab parts tokens, but does not indent. Before a comment it harms nobody. */
+  #mayBeTab(): boolean {
+    return this.#flow > 0 || !this.#keyAllowed || this.#isWithoutContent();
+  }
+
+  /** Whether the rest of the line is blank, or a comment. */
+  #isWithoutContent(): boolean {
+    let ahead = 0;
+    while (this.#code(ahead) === SPACE || this.#code(ahead) === TAB) ahead++;
+    const code = this.#code(ahead);
+    return code === HASH || code === END || isBreak(code);
+  }
+
+  #isMark(mark: '...' | '---'): boolean {
+    return this.#column() === 0 && this.#text.startsWith(mark, this.#at) && this.#isBlankAfter(3);
+  }
+
+  #endAtMark(): void {
+    const mark = this.#at;
+    this.#at += 3;
+    const end = this.#end;
+    this.#keyAllowed = false;
+    this.#skip();
+    if (this.#at < end) {
+      throw this.#error(this.#at, 'kubectl reads nothing between "..." and "---": write "---" before this');
+    }
+    this.#end = mark;
+    this.#at = mark;
+    this.#lineStart = mark;
+  }
+
+  #isEnd(): boolean {
+    return this.#at >= this.#end;
+  }
+
+  /** Whether the block collection around ends before this token. */
+  #isOutside(): boolean {
+    return this.#isEnd() || this.#column() < this.#indent;
+  }
+
+  #isDash(): boolean {
+    return this.#code() === DASH && this.#isBlankAfter();
+  }
+
+  #isBlockScalar(): boolean {
+    return this.#code() === BAR || this.#code() === GREATER;
+  }
+
+  /** A node in block context, at its first token. */
+  #blockNode(indentless: boolean): SourceNode {
+    let outer = NONE;
+    for (;;) {
+      const { start, line, allowed } = { start: this.#at, line: this.#lineStart, allowed: this.#keyAllowed };
+      const own = this.#properties();
+      const same = this.#lineStart === line;
+      if (own.end !== undefined && (!same || this.#isEnd())) {
+        outer = this.#joined(outer, own);
+        if (!this.#hasNode(indentless)) return this.#named(outer, () => this.#absent(outer));
+        continue;
+      }
+      const code = this.#code();
+      if (this.#isDash() || (code === QUESTION && this.#isBlankAfter())) {
+        if (!this.#keyAllowed) throw this.#misplaced();
+        const properties = this.#joined(outer, own);
+        return this.#named(properties, () =>
+          this.#isDash() ? this.#blockSequence() : this.#blockMapping(undefined, this.#column()),
+        );
+      }
+      if (this.#isBlockScalar()) {
+        const properties = this.#joined(outer, own);
+        return this.#named(properties, () => this.#scalar(this.#blockScalar(), properties));
+      }
+      const node = this.#atom(own);
+      const raw = this.#latestRaw(node);
+      if (allowed && this.#lineStart === line && this.#isColon(start)) {
+        return this.#named(outer, () => this.#blockMapping({ node, raw, start }, start - line));
+      }
+      if (outer.end === undefined) return node;
+      const properties = this.#joined(outer, own);
+      return this.#named(outer, () => (raw === undefined ? node : this.#scalar(raw, properties)));
+    }
+  }
+
+  /** Whether a value stands at this token, and not what follows an absent one. */
+  #hasNode(indentless: boolean): boolean {
+    if (this.#isEnd()) return false;
+    const column = this.#column();
+    if (column !== this.#indent) return column > this.#indent;
+    return (indentless && this.#isDash()) || this.#isBlockScalar();
+  }
+
+  /** At the colon of a key without `?`, over the blanks before it. */
+  #isColon(keyStart: number): boolean {
+    let ahead = 0;
+    while (this.#code(ahead) === SPACE || this.#code(ahead) === TAB) ahead++;
+    if (this.#code(ahead) !== COLON || !(this.#flow > 0 || this.#isBlankAfter(ahead + 1))) return false;
+    this.#at += ahead;
+    return this.#at - keyStart <= MAX_KEY_LENGTH;
+  }
+
+  #blockSequence(): ListNode {
+    const [start, indent, isList] = [this.#at, this.#indent, this.#isListItems];
+    this.#indent = this.#column();
+    this.#isListItems = false;
+    const items: SourceNode[] = [];
+    do {
+      this.#at++;
+      const absentAt = this.#at;
+      this.#keyAllowed = true;
+      this.#skip();
+      const present = this.#hasNode(false);
+      items.push(present ? this.#item(isList) : this.#absent(NONE, absentAt));
+      this.#skip();
+    } while (!this.#isOutside() && this.#column() === this.#indent && this.#isDash());
+    // Without indentation of its own, the list ends at the next key of the mapping around it.
+    const ended = this.#isOutside() || (this.#column() === this.#indent && this.#indent === indent);
+    if (!ended) throw this.#misplaced();
+    this.#indent = indent;
+    return {
+      kind: 'list',
+      layout: 'block',
+      items,
+      start,
+      end: items.at(-1)?.end ?? start,
+      sharedBy: undefined,
+    };
+  }
+
+  #isListItems = false;
+
+  /** An item of a List is an object of its own; it is read again when its turn comes, so that not all are in memory. */
+  #item(isList: boolean): SourceNode {
+    if (!isList) return this.#blockNode(false);
+    const [at, line, indent, flow] = [this.#at, this.#lineStart, this.#indent, this.#flow];
+    const [named, aliased] = [this.#anchors.size, this.#aliasedNodes];
+    const node = flow > 0 ? this.#flowItem() : this.#blockNode(false);
+    if (this.#anchors.size > named || this.#aliasedNodes > aliased) return node;
+    // What is read again must not be kept by the function that reads it.
+    const { start, end } = node;
+    const read = () => {
+      const reader = new YamlReader(this.#source, at, end);
+      reader.#at = at;
+      reader.#end = this.#end;
+      reader.#lineStart = line;
+      reader.#indent = indent;
+      reader.#flow = flow;
+      reader.#keyAllowed = true;
+      return flow > 0 ? reader.#flowItem() : reader.#blockNode(false);
+    };
+    return { kind: 'later', read, start, end, sharedBy: undefined } satisfies LaterNode;
+  }
+
+  #blockMapping(first: Key | undefined, column: number): MapNode {
+    const [start, indent] = [first?.start ?? this.#at, this.#indent];
+    this.#enter();
+    this.#indent = column;
+    const entries: EntryNode[] = [];
+    let key = first;
+    do {
+      entries.push(key === undefined ? this.#blockEntry() : this.#simpleEntry(key));
+      key = undefined;
+      this.#skip();
+    } while (!this.#isOutside() && this.#column() === column);
+    if (!this.#isOutside()) throw this.#misplaced();
+    this.#indent = indent;
+    this.#depth--;
+    return this.#map('block', entries, column, start, entries.at(-1)?.end ?? start);
+  }
+
+  #map(layout: MapNode['layout'], entries: EntryNode[], column: number, start: number, end: number): MapNode {
+    const seen = new Set<string>();
+    for (const { key, merge, start: at } of entries) {
+      if (!merge && seen.has(key)) this.#duplicates.push({ key, at });
+      seen.add(key);
+    }
+    return { kind: 'map', layout, entries, column, start, end, sharedBy: undefined };
+  }
+
+  #blockEntry(): EntryNode {
+    if (this.#code() === QUESTION && this.#isBlankAfter()) return this.#explicitEntry();
+    const { start, line } = { start: this.#at, line: this.#lineStart };
+    const own = this.#properties();
+    if (this.#lineStart !== line || this.#isEnd()) throw this.#error(start, 'expected a key and a colon');
+    const node = this.#atom(own);
+    const raw = this.#latestRaw(node);
+    if (this.#lineStart !== line || !this.#isColon(start)) {
+      throw this.#error(start, 'expected a colon and a space behind this key');
+    }
+    return this.#simpleEntry({ node, raw, start });
+  }
+
+  #simpleEntry(key: Key): EntryNode {
+    this.#at++;
+    this.#keyAllowed = false;
+    return this.#entry(key, this.#at);
+  }
+
+  #explicitEntry(): EntryNode {
+    const { start, column } = { start: this.#at, column: this.#column() };
+    this.#at++;
+    this.#keyAllowed = true;
+    this.#skip();
+    const node = this.#hasNode(true) ? this.#blockNode(true) : this.#absent(NONE, start + 1);
+    const key = { node, raw: this.#latestRaw(node), start };
+    this.#skip();
+    const colon =
+      !this.#isEnd() && this.#column() === column && this.#code() === COLON && this.#isBlankAfter();
+    if (!colon) return this.#entry(key, undefined);
+    this.#at++;
+    this.#keyAllowed = true;
+    return this.#entry(key, this.#at);
+  }
+
+  #raw: Raw | undefined;
+
+  #latestRaw(node: SourceNode): Raw | undefined {
+    return this.#raw?.start === node.start ? this.#raw : undefined;
+  }
+
+  /** The entry of a key, with the value behind its colon if it has one. */
+  #entry({ node, raw, start }: Key, colonEnd: number | undefined): EntryNode {
+    const merge = raw?.style === 'plain' && raw.text === '<<';
+    const key = merge ? '<<' : this.#memberName(node, raw);
+    const value = this.#value(colonEnd, node.end);
+    if (merge) this.#checkMergeSource(value);
+    return {
+      key,
+      merge,
+      start,
+      keyQuote: raw?.style === 'double' ? 'double' : 'other',
+      colonEnd: colonEnd ?? node.end,
+      hasColon: colonEnd !== undefined,
+      value,
+      end: Math.max(value.end, colonEnd ?? node.end),
+    };
+  }
+
+  #value(colonEnd: number | undefined, keyEnd: number): SourceNode {
+    if (colonEnd === undefined) return this.#absent(NONE, keyEnd);
+    this.#skip();
+    if (this.#flow === 0) {
+      this.#isListItems = this.#isItems && this.#indent === 0;
+      const value = this.#hasNode(true) ? this.#blockNode(true) : this.#absent(NONE, colonEnd);
+      this.#isListItems = false;
+      return value;
+    }
+    return isFlowEnd(this.#code()) ? this.#absent(NONE, colonEnd) : this.#flowNode();
+  }
+
+  #isItems = false;
+
+  #memberName(node: SourceNode, raw: Raw | undefined): string {
+    const name = dereference(node);
+    if (name.kind !== 'scalar') throw this.#error(node.start, 'a key must be a text: quote it');
+    try {
+      const key = memberName(name.value, raw?.text ?? '');
+      this.#isItems = key === 'items';
+      return key;
+    } catch (cause) {
+      throw cause instanceof ScalarError ? this.#error(node.start, cause.message) : cause;
+    }
+  }
+
+  #checkMergeSource(value: SourceNode): void {
+    const sources = value.kind === 'list' ? value.items : [value];
+    const bad = sources.find((source) => dereference(source).kind !== 'map');
+    if (bad) throw this.#error(bad.start, 'a merge key "<<" takes a mapping or a list of mappings');
+  }
+
+  #flowNode(): SourceNode {
+    const properties = this.#properties();
+    if (properties.end !== undefined && (isFlowEnd(this.#code()) || this.#code() === COLON)) {
+      return this.#named(properties, () => this.#absent(properties));
+    }
+    return this.#atom(properties);
+  }
+
+  #flowSequence(): ListNode {
+    const start = this.#open();
+    const items: SourceNode[] = [];
+    while (!this.#isClosed(BRACKET_END, start)) {
+      items.push(this.#flowItem());
+      this.#separate(BRACKET_END);
+    }
+    return { kind: 'list', layout: 'flow', items, start, end: this.#close(), sharedBy: undefined };
+  }
+
+  /** An item, which may be a mapping of one entry without braces. */
+  #flowItem(): SourceNode {
+    const start = this.#at;
+    if (this.#code() === QUESTION) return this.#pair(this.#flowEntry(), start);
+    const line = this.#lineStart;
+    const node = this.#flowNode();
+    const raw = this.#latestRaw(node);
+    this.#skip();
+    if (this.#code() !== COLON) return node;
+    if (this.#lineStart !== line) throw this.#misplaced();
+    this.#at++;
+    return this.#pair(this.#entry({ node, raw, start }, this.#at), start);
+  }
+
+  #pair(entry: EntryNode, start: number): MapNode {
+    return this.#map('flow', [entry], 0, start, entry.end);
+  }
+
+  #flowMapping(): MapNode {
+    const start = this.#open();
+    const entries: EntryNode[] = [];
+    while (!this.#isClosed(BRACE_END, start)) {
+      entries.push(this.#flowEntry());
+      this.#separate(BRACE_END);
+    }
+    return this.#map('flow', entries, 0, start, this.#close());
+  }
+
+  #flowEntry(): EntryNode {
+    const { start, line } = { start: this.#at, line: this.#lineStart };
+    const explicit = this.#code() === QUESTION;
+    if (explicit) {
+      this.#at++;
+      this.#skip();
+    }
+    const absent = explicit && (isFlowEnd(this.#code()) || this.#code() === COLON);
+    const node = absent ? this.#absent(NONE, start + 1) : this.#flowNode();
+    const key = { node, raw: absent ? undefined : this.#latestRaw(node), start };
+    this.#skip();
+    if (this.#code() !== COLON) return this.#entry(key, undefined);
+    if (!explicit && !this.#json && this.#lineStart !== line) throw this.#misplaced();
+    this.#at++;
+    return this.#entry(key, this.#at);
+  }
+
+  #open(): number {
+    this.#enter();
+    this.#flow++;
+    const start = this.#at++;
+    this.#skip();
+    return start;
+  }
+
+  #close(): number {
+    this.#flow--;
+    this.#depth--;
+    this.#keyAllowed = false;
+    return ++this.#at;
+  }
+
+  /** Over the comma, if one follows; else the collection must end here. */
+  #separate(close: number): void {
+    this.#skip();
+    if (this.#code() === COMMA) {
+      this.#at++;
+      this.#skip();
+    } else if (this.#code() !== close && !this.#isEnd()) {
+      throw this.#error(this.#at, `expected "," or "${String.fromCharCode(close)}" here`);
+    }
+  }
+
+  #isClosed(close: number, start: number): boolean {
+    if (this.#isEnd())
+      throw this.#error(start, `this bracket has no closing "${String.fromCharCode(close)}"`);
+    return this.#code() === close;
+  }
+
+  #enter(): void {
+    if (++this.#depth > MAX_DEPTH) {
+      throw this.#error(this.#at, 'nested too deeply to be a Kubernetes object');
+    }
+  }
+
+  /** A scalar on one or more lines, an alias or a flow collection. */
+  #atom(properties: Properties): SourceNode {
+    this.#raw = undefined;
+    const code = this.#code();
+    if (code === ASTERISK) {
+      if (properties.end === undefined) return this.#alias();
+      throw this.#error(this.#at, 'an alias has no anchor or tag of its own');
+    }
+    return this.#named(properties, () => {
+      if (code === BRACKET) return this.#flowSequence();
+      if (code === BRACE) return this.#flowMapping();
+      this.#keyAllowed = false;
+      if (code === QUOTE || code === APOSTROPHE)
+        return this.#scalar(this.#quoted(code === QUOTE), properties);
+      if (!this.#mayBeginPlain(code)) throw this.#misplaced();
+      return this.#scalar(this.#plain(), properties);
+    });
+  }
+
+  #mayBeginPlain(code: number): boolean {
+    if (code === DASH) return this.#code(1) !== SPACE && this.#code(1) !== TAB;
+    if (code === QUESTION || code === COLON) return this.#flow === 0 && !this.#isBlankAfter();
+    return code > SPACE && !INDICATORS.has(code);
+  }
+
+  #scalar(raw: Raw, { tag }: Properties): ScalarNode {
+    this.#raw = raw;
+    const { text, style, start, end } = raw;
+    try {
+      const plain = style === 'plain' ? resolvePlain : (written: string) => written;
+      const value = tag === undefined ? plain(text) : resolveTagged(tag, text);
+      if (this.#json && style === 'plain' && typeof value === 'string')
+        throw new ScalarError('this number is out of range');
+      return { kind: 'scalar', value, style, start, end, sharedBy: undefined };
+    } catch (cause) {
+      throw cause instanceof ScalarError ? this.#error(start, cause.message) : cause;
+    }
+  }
+
+  /** A scalar for which nothing is written. */
+  #absent(properties: Properties, at = properties.end ?? this.#at): ScalarNode {
+    return this.#scalar({ kind: 'raw', text: '', style: 'plain', start: at, end: at }, properties);
+  }
+
+  /** The anchor and the tag at this token; in block context only those of this line. */
+  #properties(): Properties {
+    let properties = NONE;
+    for (;;) {
+      const [code, line, start] = [this.#code(), this.#lineStart, this.#at];
+      if (code === AMPERSAND) {
+        properties = this.#joined(properties, { anchor: this.#name('an anchor'), end: this.#at });
+      } else if (code === BANG) {
+        TAG.lastIndex = start;
+        const tag = TAG.exec(this.#text)?.[0] ?? '!';
+        this.#at += tag.length;
+        if (!this.#isBlankAfter(0)) throw this.#error(start, 'expected a space behind this tag');
+        const name = tag.startsWith('!<') ? tag.slice(2, -1) : tag;
+        properties = this.#joined(properties, { tag: name, end: this.#at });
+      } else {
+        return properties;
+      }
+      this.#keyAllowed = false;
+      this.#skip();
+      if (this.#flow === 0 && this.#lineStart !== line) return properties;
+    }
+  }
+
+  #joined(outer: Properties, own: Properties): Properties {
+    if (own.end === undefined) return outer;
+    if ((outer.anchor !== undefined && own.anchor !== undefined) || (outer.tag && own.tag)) {
+      throw this.#error(own.end, 'a node has at most one anchor and one tag');
+    }
+    return { ...outer, ...own };
+  }
+
+  #name(what: string): string {
+    const start = this.#at++;
+    ANCHOR_NAME.lastIndex = this.#at;
+    const name = ANCHOR_NAME.exec(this.#text)?.[0] ?? '';
+    this.#at += name.length;
+    if (name === '' || !(this.#isBlankAfter(0) || '?:,]}%@`'.includes(this.#text[this.#at] ?? ' '))) {
+      throw this.#error(start, `the name of ${what} has letters, digits, "_" and "-" only`);
+    }
+    return name;
+  }
+
+  /** Builds a node and gives it its anchor, under which it cannot be found while it is being built. */
+  #named(properties: Properties, build: () => SourceNode): SourceNode {
+    const { anchor } = properties;
+    const before = this.#size++;
+    if (anchor === undefined) return build();
+    this.#anchors.set(anchor, undefined);
+    const node = build();
+    this.#anchors.set(anchor, { node, size: this.#size - before });
+    return node;
+  }
+
+  #alias(): SourceNode {
+    const start = this.#at;
+    const name = this.#name('an alias');
+    this.#keyAllowed = false;
+    const target = this.#anchors.get(name);
+    if (target === undefined) {
+      const problem = this.#anchors.has(name) ? 'stands inside its own anchor' : 'has no anchor before it';
+      throw this.#error(start, `the alias *${name.slice(0, 80)} ${problem}`);
+    }
+    this.#size += target.size;
+    this.#aliasedNodes += target.size;
+    if (this.#aliasedNodes > MAX_ALIASED_NODES) {
+      throw this.#error(start, `aliases repeat more than ${MAX_ALIASED_NODES} nodes: write them out`);
+    }
+    markShared(target.node, name);
+    return { kind: 'alias', name, target: target.node, start, end: this.#at, sharedBy: name };
+  }
+
+  #plain(): Raw {
+    const start = this.#at;
+    const least = this.#indent + 1;
+    let text = '';
+    let end = start;
+    for (;;) {
+      const from = this.#at;
+      end = this.#plainLineEnd();
+      text += this.#text.slice(from, end);
+      if (!isBreak(this.#code())) break;
+      const breaks = this.#plainBreaks(least);
+      this.#keyAllowed = true;
+      if (this.#isPlainEnd(least)) break;
+      text += breaks === 1 ? ' ' : '\n'.repeat(breaks - 1);
+    }
+    this.#json &&= JSON_WORD.test(text);
+    return { kind: 'raw', text, style: 'plain', start, end };
+  }
+
+  /** Over the rest of the scalar on this line, to the line's end or to what ends the scalar; returns its own end. */
+  #plainLineEnd(): number {
+    let end = this.#at;
+    for (;;) {
+      const code = this.#code();
+      if (code === SPACE || code === TAB) {
+        this.#at++;
+        if (this.#code() === HASH) return end;
+      } else if (code === END || isBreak(code) || this.#endsPlain(code)) {
+        return end;
+      } else {
+        end = ++this.#at;
+      }
+    }
+  }
+
+  #endsPlain(code: number): boolean {
+    if (code === COLON) return this.#isBlankAfter();
+    return this.#flow > 0 && (code === COMMA || code === QUESTION || isBracket(code));
+  }
+
+  #plainBreaks(least: number): number {
+    let breaks = 0;
+    for (;;) {
+      const code = this.#code();
+      if (isBreak(code)) {
+        this.#break();
+        breaks++;
+      } else if (code === SPACE) {
+        this.#at++;
+      } else if (code === TAB) {
+        if (this.#column() < least && !this.#isWithoutContent())
+          throw this.#error(this.#at, 'a tab does not indent: use spaces');
+        this.#at++;
+      } else {
+        return breaks;
+      }
+    }
+  }
+
+  #isPlainEnd(least: number): boolean {
+    const code = this.#code();
+    if (code === END || code === HASH || this.#endsPlain(code)) return true;
+    return this.#isMark('...') || this.#isMark('---') || (this.#flow === 0 && this.#column() < least);
+  }
+
+  #quoted(double: boolean): Raw {
+    const start = this.#at++;
+    const quoteCode = double ? QUOTE : APOSTROPHE;
+    this.#json &&= double;
+    let text = '';
+    for (;;) {
+      const code = this.#code();
+      if (code === END || this.#isMark('...') || this.#isMark('---')) {
+        throw this.#error(start, 'this quote is never closed');
+      }
+      if (code === quoteCode) {
+        if (double || this.#code(1) !== APOSTROPHE) break;
+        text += "'";
+        this.#at += 2;
+      } else if (double && code === BACKSLASH) {
+        text += this.#escape();
+      } else if (code === SPACE || code === TAB || isBreak(code)) {
+        text += this.#quotedSpace();
+      } else {
+        const from = this.#at;
+        do this.#at++;
+        while (!this.#endsQuotedRun(this.#code(), quoteCode));
+        text += this.#text.slice(from, this.#at);
+      }
+    }
+    this.#at++;
+    return { kind: 'raw', text, style: double ? 'double' : 'single', start, end: this.#at };
+  }
+
+  #endsQuotedRun(code: number, quoteCode: number): boolean {
+    return code <= SPACE || code === quoteCode || code === BACKSLASH;
+  }
+
+  /** Blanks stay; a line end with the blanks around it is a space, each further one a line end. */
+  #quotedSpace(breaks = 0): string {
+    const from = this.#at;
+    let ends = breaks;
+    for (;;) {
+      const code = this.#code();
+      if (isBreak(code)) {
+        this.#break();
+        ends++;
+      } else if (code === SPACE || code === TAB) {
+        this.#at++;
+      } else {
+        if (ends === 0) return this.#text.slice(from, this.#at);
+        return ends === 1 ? ' ' : '\n'.repeat(ends - 1);
+      }
+    }
+  }
+
+  #escape(): string {
+    const start = this.#at;
+    const code = this.#text[start + 1] ?? '';
+    if (isBreak(this.#code(1))) {
+      this.#at++;
+      this.#break();
+      // The escaped line end is nothing, the empty lines behind it are line ends.
+      const space = this.#quotedSpace(1);
+      return space === ' ' ? '' : space;
+    }
+    const digits = HEX_DIGITS[code];
+    this.#at += 2 + (digits ?? 0);
+    if (digits === undefined) {
+      const value = Object.hasOwn(ESCAPES, code) ? ESCAPES[code] : undefined;
+      if (code === '/' && this.#json) return code;
+      if (value === undefined) throw this.#error(start, `"\\${code}" is no escape of YAML: write "\\\\"`);
+      return value;
+    }
+    const hex = this.#text.slice(start + 2, this.#at);
+    const point = new RegExp(`^[0-9a-fA-F]{${digits}}$`).test(hex) ? Number.parseInt(hex, 16) : Infinity;
+    const surrogate = point >= 0xd8_00 && point <= 0xdf_ff;
+    if (point > 0x10_ff_ff || (surrogate && !this.#json)) {
+      throw this.#error(start, `expected ${digits} hexadecimal digits of a character behind "\\${code}"`);
+    }
+    return String.fromCodePoint(point);
+  }
+
+  #blockScalar(): Raw {
+    const start = this.#at;
+    const literal = this.#code() === BAR;
+    BLOCK_HEADER.lastIndex = start;
+    const header = BLOCK_HEADER.exec(this.#text) ?? [''];
+    const chomping = header[1] ?? header[4];
+    const digit = header[2] ?? header[3];
+    this.#at += header[0].length;
+    if (digit === '0' || !(this.#isEnd() || isBreak(this.#code()))) {
+      throw this.#error(start, 'expected a line end behind the sign of a block text');
+    }
+    this.#break();
+    let end = this.#at;
+    let indent = digit === undefined ? 0 : Math.max(this.#indent, 0) + Number(digit);
+    let breaks: number;
+    [indent, breaks] = this.#blockBreaks(indent, start);
+    let text = '';
+    let ended = 0;
+    let wasBlank = false;
+    while (this.#column() === indent && !this.#isEnd()) {
+      const blank = this.#code() === SPACE || this.#code() === TAB;
+      const folds = !literal && ended > 0 && !wasBlank && !blank;
+      if (folds && breaks === 0) text += ' ';
+      text += '\n'.repeat((folds ? 0 : ended) + breaks);
+      wasBlank = blank;
+      const lineEnd = this.#lineEnd();
+      text += this.#text.slice(this.#at, lineEnd);
+      this.#at = lineEnd;
+      this.#break();
+      ended = 1;
+      end = this.#at;
+      [indent, breaks] = this.#blockBreaks(indent, start);
+    }
+    if (chomping !== '-') text += '\n'.repeat(ended);
+    if (chomping === '+') {
+      text += '\n'.repeat(breaks);
+      if (breaks > 0) end = this.#lineStart;
+    }
+    this.#keyAllowed = true;
+    return { kind: 'raw', text, style: 'block', start, end };
+  }
+
+  /** Over empty lines and the next line's indentation; where the indentation is not known yet, it is learned. */
+  #blockBreaks(indent: number, start: number): [indent: number, breaks: number] {
+    let breaks = 0;
+    let most = 0;
+    for (;;) {
+      while ((indent === 0 || this.#column() < indent) && this.#code() === SPACE) this.#at++;
+      most = Math.max(most, this.#column());
+      if ((indent === 0 || this.#column() < indent) && this.#code() === TAB) {
+        throw this.#error(start, 'a tab does not indent the lines of this text: use spaces');
+      }
+      if (!isBreak(this.#code())) break;
+      this.#break();
+      breaks++;
+    }
+    return [indent === 0 ? Math.max(most, this.#indent + 1, 1) : indent, breaks];
+  }
+
+  /** What stands at this token cannot stand here. */
+  #misplaced(): Error {
+    const code = this.#code();
+    if (code === TAB) return this.#error(this.#at, 'a tab does not indent: use spaces');
+    if (code === END) return this.#error(this.#at, 'the document ends in the middle of something');
+    const next = this.#text.slice(this.#at, this.#lineEnd());
+    if (/^:(\s|$)/.test(next)) {
+      return this.#error(
+        this.#at,
+        'a second colon on a line: quote the value, or put it on a line of its own',
+      );
+    }
+    if (/^[-?](\s|$)/.test(next))
+      return this.#error(this.#at, `"${next[0]}" must begin a line of its own here`);
+    if (/^[@`%|>]/.test(next)) return this.#error(this.#at, `"${next[0]}" cannot begin a value: quote it`);
+    return this.#error(this.#at, `${quote(next)} cannot stand here: is its indentation right?`);
+  }
+
+  #error(at: number, message: string): Error {
+    return this.#source.errorAt(at, message);
+  }
+}
+
+function isBreak(code: number): boolean {
+  return code === LINE_FEED || code === RETURN;
+}
+
+function isBracket(code: number): boolean {
+  return code === BRACKET || code === BRACKET_END || code === BRACE || code === BRACE_END;
+}
+
+/** What ends a value between brackets. */
+function isFlowEnd(code: number): boolean {
+  return code === COMMA || code === BRACKET_END || code === BRACE_END;
+}
+
+/** What begins no plain scalar, besides `-`, `?` and `:`. */
+const INDICATORS: ReadonlySet<number> = new Set([...',[]{}#&*!|>\'"%@`'].map((c) => c.charCodeAt(0)));
+
+const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
+const ESCAPES: Readonly<Record<string, string>> = {
+  '0': '\0',
+  a: '\x07',
+  b: '\b',
+  t: '\t',
+  '\t': '\t',
+  n: '\n',
+  v: '\v',
+  f: '\f',
+  r: '\r',
+  e: '\x1B',
+  ' ': ' ',
+  '"': '"',
+  "'": "'",
+  '\\': '\\',
+  N: '\u0085',
+  _: '\u00A0',
+  L: '\u2028',
+  P: '\u2029',
+};

@@ -1,9 +1,8 @@
-import { ManifestError, SourceText } from './manifest-error.ts';
-import { NotJson, readJsonDocuments } from './read-json.ts';
-import { readYamlDocuments } from './read-yaml.ts';
-import { dereference, type JsonValue, jsonValue, type SourceNode } from './source-tree.ts';
+import { ManifestError, quote, SourceText } from './manifest-error.ts';
+import { readYamlDocument } from './read-yaml.ts';
+import { dereference, type JsonValue, jsonValue, type ReadDocument, type SourceNode } from './source-tree.ts';
 
-/** One Kubernetes object; each item of a List is an object of its own. Only `readManifests` makes these. */
+/** One Kubernetes object; each item of a List is an object of its own. */
 export interface ManifestObject {
   /** The object as kubectl would read it: plain JSON. */
   readonly value: unknown;
@@ -13,94 +12,140 @@ export interface ManifestObject {
   readonly line: number;
   /** Where it stands in the text. */
   readonly source: SourceNode;
-  /** The document that it stands in. */
-  readonly document: SourceNode;
+  /** A mapping in it has a key twice. kubectl takes the last one, but hardly anyone means that. */
+  readonly duplicateKey: ManifestError | undefined;
 }
 
-export interface ManifestFile {
+/** One document of a manifest: a part of its text, with the mark that begins it. */
+export interface ManifestDocument {
+  readonly start: number;
+  readonly end: number;
+  /** Whether it is written as JSON. */
+  readonly json: boolean;
+  /** The objects in it, one at a time, and what cannot be read in their places. */
+  readonly objects: () => Iterable<ManifestObject | ManifestError>;
+}
+
+/** All objects of a text, and why the others could not be read. */
+export interface ReadManifests {
   readonly objects: readonly ManifestObject[];
-  readonly name: string;
-  readonly text: string;
-  readonly format: 'yaml' | 'json';
+  readonly problems: readonly ManifestError[];
 }
 
 /**
- * Reads Kubernetes objects: a YAML stream, or one or more JSON objects in a row. Empty documents give no object;
- * of a List the items do. Values are read by kubectl's rules (YAML 1.1 as go-yaml v2 has it).
+ * Reads Kubernetes objects as kubectl does: a YAML stream, or JSON objects in a row. Empty documents give no object; of
+ * a List the items do.
  * @param name the file's name, for messages
- * @throws ManifestError with file, line, column and what to do
  */
-export function readManifests(text: string, name: string): ManifestFile {
-  const { format, documents } = readDocuments(text, name);
-  const { lines } = new SourceText(name, text);
-  const objects = documents.flatMap((document, index) => {
-    if (document === undefined) return [];
-    const line = (node: SourceNode): number => lines.at(node.start).line;
-    return objectsOf({ node: document, document, where: `${name} document ${index + 1}`, line });
-  });
-  return { objects, name, text, format };
+export function readManifests(text: string, name: string): ReadManifests {
+  const objects: ManifestObject[] = [];
+  const problems: ManifestError[] = [];
+  for (const document of readDocuments(text, name)) {
+    for (const found of document.objects()) {
+      if (found instanceof ManifestError) problems.push(found);
+      else objects.push(found);
+    }
+  }
+  return { objects, problems };
 }
 
-type Documents = Pick<ManifestFile, 'format'> & { readonly documents: readonly (SourceNode | undefined)[] };
+const MARK = /^---(?=[ \t\r\n]|$)/gm;
 
-/** A brace opens JSON, but also a YAML flow mapping. Like kubectl, we take it for JSON first. */
-function readDocuments(text: string, name: string): Documents {
-  if (!/^\uFEFF?\s*\{/.test(text)) return { format: 'yaml', documents: readYaml(text, name) };
+/**
+ * The documents of a manifest, read one at a time, so that no more than one is in memory. Together they are the whole
+ * text. One that cannot be read gives a problem in the place of its objects, and those behind it are read.
+ */
+export function* readDocuments(text: string, name: string): Generator<ManifestDocument> {
+  const source = new SourceText(name, text);
+  let count = 0;
+  for (const { start, content, end } of parts(text)) {
+    let [from, at]: [number, number | undefined] = [start, content];
+    while (at !== undefined) {
+      const read = readPart(source, at, end);
+      const failed = read instanceof ManifestError;
+      // What stands before the first mark is a document only if there is something in it.
+      if (failed || read.root !== undefined || content > start) count++;
+      const where = `${name} document ${count}`;
+      at = failed ? undefined : read.next;
+      const objects = failed ? () => [read] : () => objectsIn(source, read, where);
+      yield { start: from, end: at ?? end, json: !failed && read.json, objects };
+      from = at ?? end;
+    }
+  }
+}
+
+interface Part {
+  readonly start: number;
+  /** Behind the mark. */
+  readonly content: number;
+  readonly end: number;
+}
+
+/** A line that begins with `---` begins a document, whatever stands around it. */
+function* parts(text: string): Generator<Part> {
+  let [start, content] = [0, 0];
+  for (const { index } of text.matchAll(MARK)) {
+    if (index > 0) yield { start, content, end: index };
+    [start, content] = [index, index + '---'.length];
+  }
+  yield { start, content, end: text.length };
+}
+
+function readPart(source: SourceText, at: number, end: number): ReadDocument | ManifestError {
   try {
-    return { format: 'json', documents: readJsonDocuments(new SourceText(name, text)) };
+    return readYamlDocument(source, at, end);
   } catch (cause) {
-    if (!(cause instanceof NotJson)) throw cause;
-    return { format: 'yaml', documents: readYamlOr(cause, text, name) };
+    if (cause instanceof ManifestError) return cause;
+    throw cause;
   }
 }
 
-/** Of two complaints about one text, JSON's is the clearer where the text looks like JSON. */
-function readYamlOr(notJson: NotJson, text: string, name: string): (SourceNode | undefined)[] {
-  try {
-    return readYaml(text, name);
-  } catch (notYaml) {
-    const looksLikeJson = /^\uFEFF?\s*\{\s*"/.test(text) && !/^---/m.test(text);
-    throw looksLikeJson ? notJson : notYaml;
-  }
+function* objectsIn(
+  source: SourceText,
+  { root, duplicates }: ReadDocument,
+  where: string,
+): Generator<ManifestObject | ManifestError> {
+  if (root !== undefined) yield* objectsOf({ node: root, where, source, duplicates });
 }
 
-function readYaml(text: string, name: string): (SourceNode | undefined)[] {
-  try {
-    return readYamlDocuments(new SourceText(name, text));
-  } catch (cause) {
-    if (!(cause instanceof RangeError)) throw cause;
-    throw new ManifestError(`${name}: nested too deeply to be a Kubernetes object`, { cause });
-  }
-}
-
-interface Found {
+interface Found extends Pick<ReadDocument, 'duplicates'> {
   readonly node: SourceNode;
-  readonly document: SourceNode;
   readonly where: string;
-  readonly line: (node: SourceNode) => number;
+  readonly source: SourceText;
   /** What a typed list (DeploymentList) says about items that do not say it themselves. */
   readonly inherited?: Readonly<Record<string, JsonValue>>;
 }
 
-function objectsOf(found: Found): ManifestObject[] {
-  const { node, document, where, line } = found;
+function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
+  const { where, source, duplicates } = found;
+  const node = found.node.kind === 'later' ? found.node.read() : found.node;
   const map = dereference(node);
+  const { line, column } = source.at(node.start);
   if (map.kind !== 'map') {
-    const got = map.kind === 'list' ? 'a list' : `${JSON.stringify(jsonValue(map))}`;
-    throw new ManifestError(
-      `${where} (line ${line(node)}): expected a Kubernetes object (a mapping), got ${got}`,
-    );
+    const got = map.kind === 'list' ? 'a list' : quote(String(jsonValue(map)));
+    const message = `expected a Kubernetes object (a mapping with apiVersion and kind), got ${got}`;
+    yield new ManifestError(`${source.name}:${line}:${column}: ${where}: ${message}`);
+    return;
   }
-  const value = { ...found.inherited, ...(jsonValue(map) as Record<string, JsonValue>) };
-  const items = map.entries.find((entry) => entry.key === 'items')?.value;
+  const member = (key: string) => map.entries.findLast((entry) => entry.key === key)?.value;
+  const scalar = (key: string) => {
+    const value = member(key);
+    return value === undefined ? found.inherited?.[key] : jsonValue(value);
+  };
+  const items = member('items');
   const list = items && dereference(items);
-  if (list?.kind !== 'list' || typeof value.kind !== 'string' || !value.kind.endsWith('List')) {
-    return [{ value, where, line: line(node), source: node, document }];
+  const kind = scalar('kind');
+  if (list?.kind !== 'list' || typeof kind !== 'string' || !kind.endsWith('List')) {
+    const duplicate = duplicates.find(({ at }) => at >= node.start && at < node.end);
+    const value = { ...found.inherited, ...(jsonValue(map) as Record<string, JsonValue>) };
+    const duplicateKey =
+      duplicate && source.errorAt(duplicate.at, `the key ${quote(duplicate.key)} appears twice: remove one`);
+    yield { value, where, line, source: node, duplicateKey };
+    return;
   }
-  const inherited = itemType(value.kind, value.apiVersion);
-  return list.items.flatMap((item, index) =>
-    objectsOf({ node: item, document, where: `${where} items[${index}]`, line, inherited }),
-  );
+  const inherited = itemType(kind, scalar('apiVersion'));
+  for (const [index, item] of list.items.entries())
+    yield* objectsOf({ ...found, node: item, where: `${where} items[${index}]`, inherited });
 }
 
 /** The API server's own lists (`kubectl get --raw`) name the kind once, in the list. */

@@ -1,6 +1,7 @@
-// Holds src against the rule of the house; ends with 1 and a line for each violation when it is broken.
 import { fileURLToPath } from 'node:url';
 import { describeViolation, readSources, violationsOf } from './imports.ts';
+
+// Holds src against the rule of the house; ends with 1 and a line for each violation when it is broken.
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const sources = await readSources(root);

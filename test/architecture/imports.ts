@@ -4,7 +4,7 @@ import { type Mention, parseSources, type SourceSyntax } from './syntax.ts';
 
 /** A place where the source breaks the rule, and the way out. */
 export interface Violation {
-  /** Relative to the root: `src/core/plan/decide.ts`. */
+  /** Relative to the root: `src/decision/decide.ts`. */
   readonly file: string;
   readonly line: number;
   readonly problem: string;
@@ -14,46 +14,35 @@ export interface Violation {
 export type Sources = ReadonlyMap<string, string>;
 
 /**
- * Data goes one way: sources → world → decision → answer, and imports point downwards only. Folders of one row
- * do not import each other either.
+ * The rooms of `src`, lowest first: imports point downwards only, and rooms of one row do not import each other. Data
+ * goes one way through them: cluster → lag → decision → webhook. What the pure rooms need of the cluster comes to
+ * them as values, so they stand at the bottom.
  */
 const LAYERS: readonly (readonly string[])[] = [
-  ['core'],
-  ['manifest', 'telemetry', 'certs', 'kube', 'render'],
-  ['measure', 'world'],
-  ['publish', 'sources', 'serve'],
-  ['controller'],
-  ['settings'],
-  ['commands'],
+  ['api'],
+  ['lag'],
+  ['decision'],
+  ['timing', 'telemetry'],
+  ['certs', 'manifest', 'cluster'],
+  ['leader'],
+  ['measurement'],
+  ['webhook', 'diagnose'],
+  ['cli'],
   ['main.ts'],
 ];
 
-/** Settings stand above the layers that do the work and must know nothing of them. */
-const ONLY_IMPORTS: Readonly<Record<string, readonly string[]>> = { settings: ['core', 'telemetry'] };
+/** The rooms without I/O, clock, chance or environment. */
+const PURE_ROOMS: readonly string[] = ['api', 'lag', 'decision'];
 
-/** Inside core, too: each folder imports only those before it. */
-const CORE_LAYERS = [
-  'catalog',
-  'schema',
-  'cluster',
-  'lag',
-  'consumers',
-  'changes',
-  'diagnose',
-  'policy',
-  'plan',
-  'patch',
-];
-
-/** The packages that core may use, and where: zod describes the documents. */
-const CORE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/core/schema/' };
+/** The packages that pure rooms may use, and where: zod describes the documents. */
+const PURE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/api/' };
 
 const CLOCK = 'take the instant (or the span) as an argument';
 const CHANCE = 'take what chance has brought as an argument';
 const ENVIRONMENT = 'take the value as an argument';
-const IO = 'leave it to sources, serve or commands, and take what they bring as an argument';
+const IO = 'leave it to the rooms above, and take what they bring as an argument';
 
-/** What core must not even name. */
+/** What pure rooms must not even name. */
 const FORBIDDEN_NAMES: Readonly<Record<string, string>> = {
   ...named(CLOCK, 'Date', 'performance', 'Temporal'),
   ...named(
@@ -89,7 +78,7 @@ const FORBIDDEN_MEMBERS: Readonly<Record<string, string>> = {
 
 /** The only readers of the command line and the environment. */
 const PROCESS_INPUTS: ReadonlySet<string> = new Set(['process.env', 'process.argv', 'process.…']);
-const INPUT_READERS = /^src\/(settings\/|main\.ts$)/;
+const INPUT_READERS = /^src\/(cli\/(flags|command-line)\.ts|main\.ts)$/;
 
 function named(wayOut: string, ...names: string[]): Record<string, string> {
   return Object.fromEntries(names.map((name) => [name, wayOut]));
@@ -112,7 +101,7 @@ export function violationsOf(sources: Sources): readonly Violation[] {
   const syntaxes = [...parseSources(sources)];
   const found = syntaxes.flatMap(([file, syntax]) => [
     ...importViolations(file, syntax, sources),
-    ...(file.startsWith('src/core/') ? coreViolations(file, syntax) : []),
+    ...(isPure(file) ? purityViolations(file, syntax) : []),
     ...inputViolations(file, syntax),
   ]);
   return [...found, ...cycles(syntaxes)].toSorted((a, b) => compare(a.file, b.file) || a.line - b.line);
@@ -126,8 +115,8 @@ function importViolations(file: string, syntax: SourceSyntax, sources: Sources):
   return [...syntax.imports, ...syntax.dynamicImports].flatMap(({ text, line }) => {
     const problem = text.startsWith('.')
       ? relativeProblem(file, text, sources)
-      : file.startsWith('src/core/')
-        ? corePackageProblem(file, text)
+      : isPure(file)
+        ? purePackageProblem(file, text)
         : undefined;
     return problem === undefined ? [] : [{ file, line, problem }];
   });
@@ -139,52 +128,40 @@ function relativeProblem(file: string, specifier: string, sources: Sources): str
     return `imports ${target}, which is outside src: move what is needed into src`;
   if (!sources.has(target)) return `imports ${target}, which does not exist`;
   const [from, to] = [folderOf(file), folderOf(target)];
-  if (from === to) return from === 'core' ? coreLayerProblem(file, target) : undefined;
+  if (from === to) return undefined;
   const [fromRank, toRank] = [rankOf(from), rankOf(to)];
   if (fromRank < 0)
     return `stands in src/${from}, which has no place in the layers: add it to LAYERS in test/architecture`;
   if (toRank < 0)
     return `imports ${target}: src/${to} has no place in the layers: add it to LAYERS in test/architecture`;
-  if (from === 'core') return `core imports ${target}: core imports only core; ${IO}`;
   if (toRank >= fromRank) {
     return `${from} imports ${target}: imports point downwards only, and ${to} is not below ${from}; move what both need below both, or take it as an argument`;
   }
-  const allowed = ONLY_IMPORTS[from];
-  if (allowed !== undefined && !allowed.includes(to)) {
-    return `${from} imports ${target}: ${from} imports only ${allowed.join(' and ')}; let a command bring the two together`;
-  }
-  if (to === 'settings' && from !== 'commands' && from !== 'main.ts') {
-    return `${from} imports ${target}: only commands and main know the settings; take the value as an argument`;
-  }
+  const door = `src/${to}/index.ts`;
+  if (to !== 'main.ts' && target !== door) return `imports ${target} past the door of ${to}: import ${door}`;
   return undefined;
 }
 
-function corePackageProblem(file: string, specifier: string): string | undefined {
-  const home = Object.hasOwn(CORE_PACKAGES, specifier) ? CORE_PACKAGES[specifier] : undefined;
-  if (home === undefined) return `core imports ${specifier}: core imports only core; ${IO}`;
+function isPure(file: string): boolean {
+  return PURE_ROOMS.includes(folderOf(file));
+}
+
+function purePackageProblem(file: string, specifier: string): string | undefined {
+  const home = Object.hasOwn(PURE_PACKAGES, specifier) ? PURE_PACKAGES[specifier] : undefined;
+  if (home === undefined) return `imports ${specifier}: ${folderOf(file)} is pure; ${IO}`;
   return file.startsWith(home)
     ? undefined
-    : `core imports ${specifier} outside ${home}: import what ${home} makes of it`;
+    : `imports ${specifier} outside ${home}: import what ${home} makes of it`;
 }
 
-function coreLayerProblem(file: string, target: string): string | undefined {
-  const [from = '', to = ''] = [file, target].map((path) => path.split('/')[2]);
-  const [fromRank, toRank] = [CORE_LAYERS.indexOf(from), CORE_LAYERS.indexOf(to)];
-  if (fromRank < 0 || toRank < 0) {
-    return `${fromRank < 0 ? file : target} has no place in the layers of core: add its folder to CORE_LAYERS in test/architecture`;
-  }
-  if (toRank <= fromRank) return undefined;
-  return `core/${from} imports ${target}: inside core imports go ${CORE_LAYERS.join(' < ')}; move what both need below both`;
-}
-
-function coreViolations(
+function purityViolations(
   file: string,
   { names, members, dynamicImports }: SourceSyntax,
 ): readonly Violation[] {
   const say = (what: string, { line }: Mention, wayOut: string) => ({
     file,
     line,
-    problem: `core uses ${what}: core has no clock, chance, environment or I/O; ${wayOut}`,
+    problem: `uses ${what}: ${folderOf(file)} has no clock, chance, environment or I/O; ${wayOut}`,
   });
   return [
     ...names.flatMap((name) =>
@@ -215,11 +192,11 @@ function bareMath(names: readonly Mention[], members: readonly Mention[]): reado
 }
 
 function inputViolations(file: string, { members, imports }: SourceSyntax): readonly Violation[] {
-  if (INPUT_READERS.test(file) || file.startsWith('src/core/')) return [];
+  if (INPUT_READERS.test(file) || isPure(file)) return [];
   const read = members.filter(({ text }) => PROCESS_INPUTS.has(text));
   const imported = imports.filter(({ text }) => /^(node:)?process$/.test(text));
   const wayOut =
-    'only src/settings and src/main.ts read the environment and the command line; make it a setting';
+    'only src/cli/flags.ts, src/cli/command-line.ts and src/main.ts read the environment and the command line; make it a setting';
   return [...read, ...imported].map(({ text, line }) => ({ file, line, problem: `uses ${text}: ${wayOut}` }));
 }
 

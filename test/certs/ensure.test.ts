@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { assess } from '../../src/certs/assess.ts';
 import { readContents } from '../../src/certs/directory.ts';
-import { ensureCertificates, type ServingCertificate } from '../../src/certs/ensure.ts';
-import { parseNames } from '../../src/certs/names.ts';
+import { ensureCertificates, type ServingCertificate } from '../../src/certs/source.ts';
+import { parseNames } from '../../src/certs/x509.ts';
 import {
   allFiles,
   copyOf,
@@ -78,6 +78,7 @@ interface Case {
   readonly from?: () => string;
   readonly at?: number;
   readonly asked?: readonly string[];
+  readonly exactly?: true;
   /** What is done to the files beforehand. `undefined` removes one. */
   readonly change?: (directory: string) => Promise<Partial<Record<string, string>>>;
   readonly because?: string;
@@ -112,7 +113,8 @@ const renewals: readonly Case[] = [
   },
   { title: 'authority expired', at: 400, because: 'AuthorityExpiring', authority: 'new' },
   { title: 'a name more', asked: [...names, 'a.example'], because: 'NamesDiffer' },
-  { title: 'a name less', asked: ['localhost'], because: 'NamesDiffer' },
+  { title: 'a name less', asked: ['localhost'] },
+  { title: 'a name less, and exactly those', asked: ['localhost'], exactly: true, because: 'NamesDiffer' },
   { title: 'another name', asked: ['a.example'], because: 'NamesDiffer' },
   { title: 'tls.crt missing', change: text('tls.crt', undefined), because: 'Absent' },
   { title: 'tls.key missing', change: text('tls.key', undefined), because: 'Absent' },
@@ -155,9 +157,10 @@ async function arrange({ from, change }: Case): Promise<string> {
 
 describe('what is due in a directory of Linger', () => {
   it.each(renewals)('$title: $because', async (renewal) => {
-    const { at = 0, asked = names, because, authority } = renewal;
+    const { at = 0, asked = names, exactly = false, because, authority } = renewal;
     const directory = await arrange(renewal);
-    const verdict = assess(await readContents(directory), parseNames(asked), directory, days(at, now));
+    const wanted = { names: parseNames(asked), exactly };
+    const verdict = assess(await readContents(directory), wanted, directory, days(at, now));
     const kind = authority === 'new' ? 'rotate' : 'reissue';
     expect(verdict).toMatchObject(because === undefined ? { kind: 'reuse' } : { kind, because });
   });
@@ -195,6 +198,34 @@ function expectSound(certificate: ServingCertificate, asked: readonly string[], 
   expect(certificate.renewAt < certificate.notAfter).toBe(true);
   for (const name of asked) expect(leaf.checkHost(name) ?? leaf.checkIP(name)).toBeDefined();
 }
+
+describe('the names of a certificate that is there', () => {
+  const made = ['a.example', '10.0.0.7'];
+  const asked = ['localhost', '127.0.0.1'];
+  const namesIn = ({ cert }: { cert: string }) =>
+    (new X509Certificate(cert).subjectAltName ?? '').replaceAll(/DNS:|IP Address:/g, '').split(', ');
+
+  it('stay in it when others are asked for, when it is renewed, and when its authority is replaced', async () => {
+    const directory = await emptyDirectory();
+    await ensureCertificates({ directory, names: made, exactly: true }, now);
+    const ensure = (day: number) => ensureCertificates({ directory, names: asked }, days(day, now));
+    for (const day of [0, 61, 250]) {
+      const ensured = await ensure(day);
+      expect([day, ensured.origin, namesIn(ensured).toSorted()]).toEqual([
+        day,
+        'generated',
+        [...made, ...asked].toSorted(),
+      ]);
+      expect((await ensure(day)).origin).toBe('reused');
+    }
+  });
+
+  it('are taken out by who asks for exactly the others', async () => {
+    const directory = await emptyDirectory();
+    await ensureCertificates({ directory, names: made }, now);
+    expect(namesIn(await ensureCertificates({ directory, names: asked, exactly: true }, now))).toEqual(asked);
+  });
+});
 
 describe('a new authority', () => {
   it('keeps the old one trusted, and is itself accepted by clients that know only the old one', async () => {

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import forge from 'node-forge';
 import { onTestFinished } from 'vitest';
-import type { Authority, KeyPair } from '../../src/certs/issue.ts';
-import { listening } from '../serve/listening.ts';
+import type { Authority, KeyPair } from '../../src/certs/x509.ts';
+import { listening } from '../webhook/listening.ts';
 
 export const DAY_MS = 24 * 3_600_000;
 export const days = (count: number, from: Date): Date => new Date(from.getTime() + count * DAY_MS);

@@ -3,13 +3,8 @@ import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import {
-  type Authority,
-  crossSign,
-  issueAuthority,
-  issueServingCertificate,
-  type KeyPair,
-} from '../../src/certs/issue.ts';
+import { crossSign, issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import type { Authority, KeyPair } from '../../src/certs/x509.ts';
 import { days, devNames, handshake, serveHttps } from './fixture.ts';
 
 const HOUR_MS = 3_600_000;

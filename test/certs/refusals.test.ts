@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CertificateError, certificateErrorCodes } from '../../src/certs/certificate-error.ts';
-import { ensureCertificates } from '../../src/certs/ensure.ts';
 import { issueServingCertificate } from '../../src/certs/issue.ts';
+import { ensureCertificates } from '../../src/certs/source.ts';
 import { copyOf, days, devNames, emptyDirectory, read, snapshot, userAuthority, write } from './fixture.ts';
 
 const now = new Date();

@@ -6,10 +6,13 @@ import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { CertificateError } from '../../src/certs/certificate-error.ts';
-import { ensureCertificates, type ServingCertificate } from '../../src/certs/ensure.ts';
-import { certificateDirectory } from '../../src/certs/source.ts';
-import { watchCertificates } from '../../src/sources/certificate-watch.ts';
-import { swapMounted } from '../sources/mounted.ts';
+import {
+  certificateDirectory,
+  ensureCertificates,
+  type ServingCertificate,
+  watchCertificates,
+} from '../../src/certs/source.ts';
+import { swapMounted } from '../cluster/mounted.ts';
 import {
   connectTo,
   copyOf,
@@ -84,14 +87,16 @@ describe('a source over a directory', () => {
     });
   });
 
-  it('reissues for other names at the start only, so that two processes cannot chase each other', async () => {
+  it('agrees with a process that uses the same directory under other names', async () => {
     const directory = await copyOf(first);
     const source = certificateDirectory({ directory, names });
-    const started = await source.start(now);
+    await source.start(now);
     const theirs = await ensureCertificates({ directory, names: ['a.example'] }, now);
-    expect(await source.refresh(now)).toMatchObject({ outcome: 'failed', error: { code: 'OtherNames' } });
-    expect(source.get()).toBe(started);
-    expect(await read(directory, 'tls.crt')).toBe(theirs.cert);
+    expect(await source.refresh(now)).toMatchObject({
+      outcome: 'changed',
+      certificate: { cert: theirs.cert },
+    });
+    expect(new X509Certificate(theirs.cert).subjectAltName).toMatch(/^DNS:localhost,.*DNS:a.example$/);
   });
 
   it('keeps the last good certificate while the user changes the files one by one', async () => {

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { patchFor } from '../../src/core/patch/patch.ts';
-import { decide } from '../../src/core/plan/decide.ts';
-import type { Pod } from '../../src/core/plan/pod.ts';
-import { generatedPods } from '../core/arbitrary-pod.ts';
-import { type GoldenCase, loadGoldenCases } from '../core/golden-cases.ts';
-import { type JsonObject, patched } from '../core/sample-pod.ts';
+import { decide } from '../../src/decision/decide.ts';
+import { patchFor } from '../../src/decision/patch.ts';
+import type { Pod } from '../../src/decision/pod.ts';
+import { generatedPods } from '../decision/arbitrary-pod.ts';
+import { type GoldenCase, loadGoldenCases } from '../decision/golden-cases.ts';
+import { type JsonObject, patched } from '../decision/sample-pod.ts';
 import { sentTo } from './support/manifests.ts';
 import { openStage, type Stage } from './support/stage.ts';
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { waitUntil } from '../cluster/cluster.ts';
+import { waitUntil } from '../testbed/cluster.ts';
 import { appContainer, type PodObject, pod, RESTRICTED } from './support/manifests.ts';
 import { createPod, hookOf, planOf, summaryOf } from './support/outcome.ts';
 import { clusterPolicy, fixedWait, labelledPolicy, policyFile } from './support/policies.ts';

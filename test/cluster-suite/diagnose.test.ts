@@ -2,10 +2,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Diagnosis } from '../../src/render/diagnosis.ts';
-import { type Cluster, FakeNode, type FakePod, openCluster, waitUntil } from '../cluster/cluster.ts';
-import { emptyDirectory, linger, serving } from '../commands/linger.ts';
-import type { AtEnd } from '../serve/connection.ts';
+import type { Diagnosis } from '../../src/cli/diagnose.ts';
+import { emptyDirectory, linger, serving } from '../cli/linger.ts';
+import { type Cluster, FakeNode, type FakePod, openCluster, waitUntil } from '../testbed/cluster.ts';
+import type { AtEnd } from '../webhook/connection.ts';
 
 /** The controller-manager of our own cluster is a process in its network, and so is this. */
 const METRICS = 'https://127.0.0.1:10257/metrics';
@@ -236,7 +236,7 @@ describe('by way of the API server', () => {
     const refused = await diagnose('--lag', 'off', '--interval', '0');
     expect(refused.stdout).toMatch(/403: forbidden: User "system:anonymous" cannot get path "\/metrics"/);
     expect(refused.stdout).toMatch(
-      /→ The API server passes nobody’s credentials on.*port-forward pod\/kube-controller-manager-node-1 10257/,
+      /→ The API server does not pass credentials on,.*port-forward pod\/kube-controller-manager-node-1 10257/,
     );
     expect(refused.stdout).toContain('command line of pod kube-system/kube-controller-manager-node-1');
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { waitUntil } from '../cluster/cluster.ts';
+import { waitUntil } from '../testbed/cluster.ts';
 import type { Linger } from './support/linger.ts';
 import { type PodObject, pod } from './support/manifests.ts';
 import { planOf } from './support/outcome.ts';

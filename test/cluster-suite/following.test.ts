@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Cluster, openCluster, waitUntil } from '../cluster/cluster.ts';
+import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { Linger } from './support/linger.ts';
 import { pod, silentContainer } from './support/manifests.ts';
 import { createPod, summaryOf } from './support/outcome.ts';

@@ -83,10 +83,10 @@ const existing: readonly Case[] = [
   extended(command('sleep', '2'), 'Injected: app ["sleep","5"]; grace 35'),
   extended(command('/bin/sleep', '2'), 'Injected: app ["/bin/sleep","5"]; grace 35'),
   extended(command('sh', '-c', 'sleep 2'), 'Injected: app ["sh","-c","sleep 5"]; grace 35'),
+  extended(command('/bin/sh', '-c', 'sleep 2s'), 'Injected: app ["/bin/sh","-c","sleep 5s"]; grace 35'),
   extended({ sleep: { seconds: 0 } }, 'ExistingHook: app sleep 0; grace 30'),
   extended({ sleep: { seconds: 8 } }, 'ExistingHook: app sleep 8; grace 30'),
   extended(command('sh', '-c', 'sleep 2; true'), 'ExistingHook: app ["sh","-c","sleep 2; true"]; grace 30'),
-  extended(command('/bin/sh', '-c', 'sleep 2'), 'ExistingHook: app ["/bin/sh","-c","sleep 2"]; grace 30'),
 ];
 
 const graces: readonly Case[] = [

@@ -1,23 +1,27 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { KubeConnection } from '../../src/kube/connection.ts';
-import type { WatchFailure } from '../../src/kube/failure.ts';
-import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
-import { ask, newAgent, readText } from '../../src/kube/request.ts';
-import { kubeVersion } from '../../src/kube/version.ts';
-import { endpointSlicesResource } from '../../src/sources/kube/endpoint-slices.ts';
-import { endpointsResource } from '../../src/sources/kube/endpoints.ts';
-import { WATCH_LIMITS, type WatchLimits } from '../../src/sources/kube/limits.ts';
-import { namespacesResource } from '../../src/sources/kube/namespaces.ts';
-import { nodesResource } from '../../src/sources/kube/nodes.ts';
-import { podsResource } from '../../src/sources/kube/pods.ts';
-import type { RawObject, Resource, ResourceEvent } from '../../src/sources/kube/resource.ts';
-import { servicesResource } from '../../src/sources/kube/services.ts';
-import { watchResource } from '../../src/sources/kube/watch-resource.ts';
-import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
-import type { Arena } from '../sources/kube/arena.ts';
-import { Gateway } from '../sources/kube/gateway.ts';
-import { itListsAndWatches } from '../sources/kube/list-watch-behaviours.ts';
-import { seeded, soak } from '../sources/kube/soak.ts';
+import { kubeVersion } from '../../src/cluster/client.ts';
+import type { KubeConnection } from '../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { endpointSlicesResource, endpointsResource } from '../../src/cluster/endpoints.ts';
+import type { WatchFailure } from '../../src/cluster/failure.ts';
+import { namespacesResource } from '../../src/cluster/namespaces.ts';
+import { nodesResource } from '../../src/cluster/nodes.ts';
+import { podsResource } from '../../src/cluster/pods.ts';
+import { watchResource } from '../../src/cluster/reflector.ts';
+import { ask, newAgent, readText } from '../../src/cluster/request.ts';
+import {
+  type RawObject,
+  type Resource,
+  type ResourceEvent,
+  WATCH_LIMITS,
+  type WatchLimits,
+} from '../../src/cluster/resource.ts';
+import { servicesResource } from '../../src/cluster/services.ts';
+import type { Arena } from '../cluster/arena.ts';
+import { Gateway } from '../cluster/gateway.ts';
+import { itListsAndWatches } from '../cluster/list-watch-behaviours.ts';
+import { seeded, soak } from '../cluster/soak.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 
 let cluster: Cluster;
 let connection: KubeConnection;

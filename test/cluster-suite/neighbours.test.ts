@@ -115,6 +115,38 @@ describe('beside another mutating webhook', () => {
     });
   });
 
+  /** A pod with a helper beside the application: both carry Linger's hook when the neighbour sees it. */
+  const helped = { containers: [appContainer('app'), silentContainer('helper')] };
+
+  it('that clamps the grace to 20 and removes one of two hooks: the pod is accepted', async () => {
+    const drop = [{ op: 'remove', path: '/spec/containers/1/lifecycle' }] as const;
+    const mutate: NeighbourOptions['mutate'] = (object) => [
+      ...clampGrace(20)(object),
+      ...(object.spec.containers[1]?.lifecycle === undefined ? [] : drop),
+    ];
+    const expected = 'Injected, then Injected: app sleep 2, helper sleep 2; grace 20';
+    await beside(
+      { name: 'z-policy-engine', mutate },
+      (outcome) => expect(summaryOf(outcome)).toBe(expected),
+      helped,
+    );
+  });
+
+  it('that clamps the grace to 20 and replaces one of two hooks: the pod is accepted', async () => {
+    const own = { preStop: { exec: { command: ['sh', '-c', 'true'] } } };
+    const replace = [{ op: 'add', path: '/spec/containers/1/lifecycle', value: own }] as const;
+    const mutate: NeighbourOptions['mutate'] = (object) => [
+      ...clampGrace(20)(object),
+      ...(object.spec.containers.length > 1 ? replace : []),
+    ];
+    const expected = 'Injected, then Injected: app sleep 2, helper ["sh","-c","true"]; grace 20';
+    await beside(
+      { name: 'z-policy-engine', mutate },
+      (outcome) => expect(summaryOf(outcome)).toBe(expected),
+      helped,
+    );
+  });
+
   it('that clamps the grace to 5 under a sleep that was lengthened: the author’s own comes back', async () => {
     await stage.linger.setPolicies(policyFile(clusterPolicy('base', { existingHook: 'Extend' })));
     const spec = { containers: [appContainer('app', preStop({ sleep: { seconds: 2 } }))] };
@@ -123,12 +155,12 @@ describe('beside another mutating webhook', () => {
     await beside(clamping, (outcome) => expect(summaryOf(outcome)).toBe(expected), spec);
   });
 
-  it('that removes the hook: it is put back', async () => {
+  it('that removes the hook: it is put back, and the grace is raised once', async () => {
     const remove = [{ op: 'remove', path: '/spec/containers/0/lifecycle' }] as const;
     const mutate: NeighbourOptions['mutate'] = ({ spec }) =>
       spec.containers[0]?.lifecycle === undefined ? [] : remove;
     await beside({ name: 'z-hook-remover', mutate }, (outcome) => {
-      expect(summaryOf(outcome)).toBe('Injected, then Injected: app sleep 30; grace 90');
+      expect(summaryOf(outcome)).toBe('Injected, then Injected: app sleep 30; grace 60');
     });
   });
 });

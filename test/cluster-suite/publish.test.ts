@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { estimateOf } from '../../src/core/lag/estimate.ts';
-import type { KubeConnection } from '../../src/kube/connection.ts';
-import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
-import { HISTORY_KEY, PLANNED_KEY } from '../../src/measure/publication.ts';
-import { ELECTION_LIMITS } from '../../src/publish/lease-step.ts';
-import { microTimeOf } from '../../src/publish/micro-time.ts';
-import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
+import type { KubeConnection } from '../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { quantileOf } from '../../src/lag/distribution.ts';
+import { PLANNED_KEY } from '../../src/leader/codec.ts';
+import { ELECTION_LIMITS } from '../../src/leader/election.ts';
+import { microTimeOf } from '../../src/leader/lease.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { type ClusterReplica, placeToPublish, startClusterReplica } from './support/replicas.ts';
 
 let cluster: Cluster;
@@ -91,12 +91,12 @@ it('one of two leads; both have exactly its planned lags; no right is missing', 
   expect(metadata.annotations).toMatchObject({
     'linger.dev/writer': holderIdentity,
     'linger.dev/term': String(leaseTransitions),
-    'linger.dev/format': '1',
+    'linger.dev/format': '2',
   });
   expect(leaseDurationSeconds).toBe(15);
   expect(microTimeOf(renewTime)! - microTimeOf(acquireTime)!).toBeGreaterThanOrEqual(0);
   await leader.stop();
-  expect((await history())?.binaryData).toHaveProperty([HISTORY_KEY]);
+  expect((await history())?.binaryData).toHaveProperty(['cluster.json.gz']);
   expect([...failuresOf(leader), ...failuresOf(other)]).toEqual([]);
   expect([leader, other].map((each) => each.watchRestarts().Forbidden)).toEqual([0, 0]);
 });
@@ -195,7 +195,7 @@ describe('a restart', () => {
     for (const percentile of [50, 99]) {
       const [then, now] = [before, after].map(({ measured: { estimator } }) => {
         const lag = estimator.measured('shop', Date.now() / 1000)!;
-        return estimateOf(lag, percentile).value;
+        return quantileOf(lag.density, percentile);
       });
       console.log(`p${percentile}: ${then} s before, ${now} s after the restart`);
       expect(Math.abs(now! / then! - 1)).toBeLessThan(0.02);

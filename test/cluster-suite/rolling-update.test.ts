@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { formatReport, type LoadReport } from '../cluster/load/load.ts';
+import { formatReport, type LoadReport } from '../testbed/load/load.ts';
 import { clusterPolicy, fixedWait, policyFile } from './support/policies.ts';
 import { type RolloutReports, rollOver } from './support/rollout.ts';
 import { openStage, type Stage } from './support/stage.ts';

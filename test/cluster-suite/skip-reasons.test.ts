@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { waitUntil } from '../cluster/cluster.ts';
+import { waitUntil } from '../testbed/cluster.ts';
 import {
   appContainer,
   type Json,

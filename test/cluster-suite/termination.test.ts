@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Cluster, images } from '../cluster/cluster.ts';
+import { type Cluster, images } from '../testbed/cluster.ts';
 import {
   appContainer,
   type Json,

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
 import {
   type Cluster,
   FakeNode,
@@ -12,8 +12,8 @@ import {
   openCluster,
   readAudit,
   waitUntil,
-} from '../cluster/cluster.ts';
-import { applicationDeployment, type DeploymentObject, isRolledOut } from '../cluster/workloads.ts';
+} from '../testbed/cluster.ts';
+import { applicationDeployment, type DeploymentObject, isRolledOut } from '../testbed/workloads.ts';
 import { type Agreement, agreement, lagOf, type Pairing, percentileOf } from './support/agreement.ts';
 import { type TrueRemoval, trueRemovals } from './support/endpoint-history.ts';
 import { Linger } from './support/linger.ts';

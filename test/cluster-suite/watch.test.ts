@@ -1,19 +1,19 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
-import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { emptyDirectory, linger } from '../cli/linger.ts';
+import { type ChangeJson, startWatching, type Watching, writeKubeconfig } from '../cli/watching.ts';
+import { credential, pluginFiles } from '../cluster/credential-plugin.ts';
+import { Gateway } from '../cluster/gateway.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import {
   applicationDeployment,
   applicationService,
   type DeploymentObject,
   isRolledOut,
-} from '../cluster/workloads.ts';
-import { emptyDirectory, linger } from '../commands/linger.ts';
-import { type ChangeJson, startWatching, type Watching, writeKubeconfig } from '../commands/watching.ts';
-import { credential, pluginFiles } from '../kube/credential-plugin.ts';
-import type { AtEnd } from '../serve/connection.ts';
-import { Gateway } from '../sources/kube/gateway.ts';
+} from '../testbed/workloads.ts';
+import type { AtEnd } from '../webhook/connection.ts';
 
 let cluster: Cluster;
 
@@ -250,15 +250,15 @@ describe('linger watch, on the real controllers', RETRY, () => {
 it('a credential plugin lets it in, with a client certificate, and is asked again when that has expired', async () => {
   const namespace = await shop();
   const { server, credentials } = await readKubeconfig(cluster.kubeconfig);
-  const { ca = '', certificate, key } = await credentials();
+  const { ca = '', cert, key } = await credentials();
   const status = {
-    clientCertificateData: certificate,
-    clientKeyData: key,
+    clientCertificateData: String(cert),
+    clientKeyData: String(key),
     expirationTimestamp: new Date(Date.now() - 1_000).toISOString(),
   };
   const parts = {
     server: server.href,
-    cluster: { 'certificate-authority-data': Buffer.from(ca).toString('base64') },
+    cluster: { 'certificate-authority-data': Buffer.from(String(ca)).toString('base64') },
     exec: { provideClusterInfo: true },
     output: credential(status),
   };
@@ -271,10 +271,10 @@ it('a credential plugin lets it in, with a client certificate, and is asked agai
   expect(await watching.exited).toBe(0);
   const [first, ...again] = await runs();
   expect(again).not.toEqual([]);
-  expect(first?.info.spec).toMatchObject({ interactive: false, cluster: { server: server.href } });
+  expect(first?.info.spec).toMatchObject({ interactive: false, cluster: { server: server.origin } });
 });
 
-/** The rights that docs/watch.md lists, given to a ServiceAccount of the namespace. */
+/** The rights that docs/guide.md lists, given to a ServiceAccount of the namespace. */
 async function kubeconfigOfViewer(namespace: string): Promise<string> {
   const metadata = { namespace, name: 'watcher' };
   const verbs = ['list', 'watch'];
@@ -310,7 +310,10 @@ async function kubeconfigOfViewer(namespace: string): Promise<string> {
     clusters: [
       {
         name: 'here',
-        cluster: { server: server.href, 'certificate-authority-data': Buffer.from(ca).toString('base64') },
+        cluster: {
+          server: server.href,
+          'certificate-authority-data': Buffer.from(String(ca)).toString('base64'),
+        },
       },
     ],
     users: [{ name: 'viewer', user: { token: status.token } }],

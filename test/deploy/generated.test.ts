@@ -1,6 +1,10 @@
 import { describe, expect, it, test } from 'vitest';
 import { z } from 'zod';
-import { DISCOVERY_CONSUMER } from '../../deploy/generate/crd.ts';
+import {
+  CLUSTER_TERMINATION_POLICY,
+  DISCOVERY_CONSUMER,
+  TERMINATION_POLICY,
+} from '../../deploy/generate/crd.ts';
 import { GENERATED } from '../../deploy/generate/generated.ts';
 import { type StructuralSchema, structuralSchema } from '../../deploy/generate/structural.ts';
 import { read } from '../docs/markdown.ts';
@@ -20,25 +24,28 @@ function fieldsOf(schema: StructuralSchema, path: string): readonly (readonly [s
   return [...own, ...items];
 }
 
-describe('the schema of DiscoveryConsumer', () => {
-  const fields = [
-    ...fieldsOf(structuralSchema(DISCOVERY_CONSUMER.spec), 'spec'),
-    ...fieldsOf(structuralSchema(DISCOVERY_CONSUMER.status), 'status'),
-  ];
+describe.each([DISCOVERY_CONSUMER, CLUSTER_TERMINATION_POLICY, TERMINATION_POLICY])(
+  'the schema of $kind',
+  ({ spec, status }) => {
+    const fields = [
+      ...fieldsOf(structuralSchema(spec), 'spec'),
+      ...fieldsOf(structuralSchema(status), 'status'),
+    ];
 
-  test.each(fields)('%s says what it is', (_, { description }) => {
-    expect(description).toMatch(/^[A-Z\d].*\.$/);
-  });
+    test.each(fields)('%s says what it is', (_, { description }) => {
+      expect(description).toMatch(/^[A-Z\d].*\.$/);
+    });
 
-  test.each(fields)('%s has no default: it would count as set', (_, schema) => {
-    expect(schema).not.toHaveProperty('default');
-  });
+    test.each(fields)('%s has no default: it would count as set', (_, schema) => {
+      expect(schema).not.toHaveProperty('default');
+    });
 
-  test.each(fields.filter(([path, { type }]) => path.startsWith('spec') && type === 'array'))(
-    '%s is bounded: the API server refuses rules whose cost it cannot bound',
-    (_, schema) => expect(schema).toHaveProperty('maxItems'),
-  );
-});
+    test.each(fields.filter(([path, { type }]) => path.startsWith('spec') && type === 'array'))(
+      '%s is bounded: the API server refuses rules whose cost it cannot bound',
+      (_, schema) => expect(schema).toHaveProperty('maxItems'),
+    );
+  },
+);
 
 describe('what no structural schema can say is refused and not left out', () => {
   it.each<[string, z.ZodType]>([

@@ -17,7 +17,7 @@ interface RuleFile {
 
 const { groups } = parse(read('deploy/alerts.yaml')) as RuleFile;
 const rules = groups.flatMap((group) => group.rules);
-const documented = tableUnder('docs/metrics.md', 'Alerts');
+const documented = tableUnder('docs/reference.md', 'Alerts');
 
 /** Metrics of others, which the registry does not have. */
 const OTHERS = ['apiserver_admission_webhook_fail_open_count'];

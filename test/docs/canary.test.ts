@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { FLIP_RESULTS } from '../../src/core/catalog/canary.ts';
-import { FLIP_LIMITS } from '../../src/sources/canary/limits.ts';
+import { FLIP_LIMITS } from '../../src/measurement/flip.ts';
+import { FLIP_RESULTS } from '../../src/measurement/probe.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/canary.md';
+const PAGE = 'docs/concepts.md';
 
 test('the table has exactly the results of flips, in the catalogue’s order', () => {
-  const rows = tableUnder(PAGE, 'How a flip ends');
+  const rows = tableUnder('docs/reference.md', 'How a flip ends');
   expect(rows.map((row) => codeOf(row.result))).toEqual(Object.keys(FLIP_RESULTS));
   for (const row of rows) expect(row['what to do']).not.toBe('');
 });

@@ -1,15 +1,14 @@
 import { describe, expect, test } from 'vitest';
+import { ERRORS } from '../../src/api/errors.ts';
 import { certificateErrorCodes } from '../../src/certs/certificate-error.ts';
-import { ERRORS } from '../../src/core/catalog/errors.ts';
-import { NOTES } from '../../src/core/catalog/notes.ts';
-import { SKIP_REASON_NAMES } from '../../src/core/catalog/reasons.ts';
-import { CONNECTION_ERRORS } from '../../src/kube/connection.ts';
+import { CONNECTION_ERRORS } from '../../src/cluster/failure.ts';
+import { NOTES, SKIP_REASON_NAMES } from '../../src/decision/reasons.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
 
 const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(row[name]));
 
 describe('reasons', () => {
-  const documented = tableUnder('docs/reasons.md', 'Skip reasons');
+  const documented = tableUnder('docs/reference.md', 'Skip reasons');
 
   test('the table has exactly the skip reasons, in the order in which they are tried', () => {
     expect(column(documented, 'reason')).toEqual(SKIP_REASON_NAMES);
@@ -27,7 +26,7 @@ describe('reasons', () => {
 });
 
 describe('notes', () => {
-  const documented = tableUnder('docs/reasons.md', 'Notes');
+  const documented = tableUnder('docs/reference.md', 'Notes');
 
   test('the table has exactly the notes, in the catalogue’s order', () => {
     expect(column(documented, 'note')).toEqual(Object.keys(NOTES));
@@ -42,18 +41,18 @@ describe('notes', () => {
 
 describe('errors', () => {
   test('the table has exactly the error codes, in the catalogue’s order', () => {
-    expect(column(tableUnder('docs/errors.md', 'Codes'), 'code')).toEqual(Object.keys(ERRORS));
+    expect(column(tableUnder('docs/reference.md', 'Codes'), 'code')).toEqual(Object.keys(ERRORS));
   });
 
   test('the table of connections has exactly their codes, in the catalogue’s order', () => {
-    const rows = tableUnder('docs/errors.md', 'Connection codes');
+    const rows = tableUnder('docs/reference.md', 'Connection codes');
     expect(column(rows, 'code')).toEqual(Object.keys(CONNECTION_ERRORS));
     for (const row of rows) expect(row['what to do']).not.toBe('');
   });
 
   // The certificates' own page has the same table.
   test.each([
-    ['docs/errors.md', 'Certificate codes'],
+    ['docs/reference.md', 'Certificate codes'],
     ['certs/README.md', 'When it refuses'],
   ])('%s has exactly the certificate codes, in the catalogue’s order', (page, heading) => {
     expect(column(tableUnder(page, heading), 'code')).toEqual(certificateErrorCodes);

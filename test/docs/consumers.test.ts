@@ -1,13 +1,12 @@
 import { expect, test } from 'vitest';
-import { CONDITIONS } from '../../src/core/catalog/conditions.ts';
-import { discoveryConsumerSpec } from '../../src/core/schema/consumer.ts';
-import { discoveryConsumerStatus } from '../../src/core/schema/consumer-status.ts';
-import { PUBLISH_LIMITS } from '../../src/publish/limits.ts';
-import { MOST_CONSUMERS } from '../../src/sources/consumers.ts';
+import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/api/discovery-consumer.ts';
+import { DISCOVERY_CONSUMERS } from '../../src/cluster/custom-resources.ts';
+import { CONDITIONS } from '../../src/lag/consumer-view.ts';
+import { PUBLISH_LIMITS } from '../../src/leader/publish-status.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 
-const PAGE = 'docs/consumers.md';
+const PAGE = 'docs/reference.md';
 
 test('the table has exactly the fields of the schema', () => {
   const documented = tableUnder(PAGE, 'DiscoveryConsumer fields').map((each) => codeOf(each.field));
@@ -28,10 +27,10 @@ test('the table has exactly the reasons of conditions, each with its status and 
 });
 
 test('the numbers that the page names are those of the source', () => {
-  const { toldEveryMs, toldAgainMs, statusAgainMs } = PUBLISH_LIMITS;
-  const page = read(PAGE).replaceAll(/\s+/g, ' ');
-  expect(toldEveryMs).toBe(60_000);
-  expect(page).toContain(`at most every minute, and else every ${toldAgainMs / 60_000} minutes`);
+  const { consumersEveryMs, consumersAgainMs, statusAgainMs } = PUBLISH_LIMITS;
+  const page = (read('docs/concepts.md') + read(PAGE)).replaceAll(/\s+/g, ' ');
+  expect(consumersEveryMs).toBe(60_000);
+  expect(page).toContain(`at most every minute, and else every ${consumersAgainMs / 60_000} minutes`);
   expect(page).toContain(`and every ${statusAgainMs / 60_000} minutes where there are only more samples`);
-  expect(page).toContain(`At most ${MOST_CONSUMERS} of the cluster's are followed`);
+  expect(page).toContain(`At most ${DISCOVERY_CONSUMERS.most} of the cluster's are followed`);
 });

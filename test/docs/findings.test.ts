@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { FINDINGS } from '../../src/core/diagnose/findings.ts';
+import { FINDINGS } from '../../src/diagnose/findings.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/diagnose.md';
+const PAGE = 'docs/reference.md';
 
 describe('findings', () => {
   const documented = tableUnder(PAGE, 'What it finds');
@@ -24,5 +24,5 @@ test.each([
   'linger_removals_unresolved',
   'linger_removals_oldest_unresolved_seconds',
 ])('%s, which a diagnosis reads of a running Linger, is a documented metric with a stage', (name) => {
-  expect(read('docs/metrics.md')).toMatch(new RegExp(`^\\| \`${name}\` \\| \\w+ \\| \`stage\` \\|`, 'm'));
+  expect(read('docs/reference.md')).toMatch(new RegExp(`^\\| \`${name}\` \\| \\w+ \\| \`stage\` \\|`, 'm'));
 });

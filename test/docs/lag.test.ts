@@ -7,11 +7,11 @@ import {
   quantileOf,
   sumOf,
   uniformUpTo,
-} from '../../src/core/lag/combine.ts';
-import { CELLS } from '../../src/core/lag/grid.ts';
+} from '../../src/lag/distribution.ts';
+import { CELLS } from '../../src/lag/grid.ts';
 import { read, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/lag.md';
+const PAGE = 'docs/concepts.md';
 
 const plane: Density = new Float64Array(CELLS);
 addScaled(plane, exactly(0.03), 0.9);

@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { DISCARDS } from '../../src/core/lag/discards.ts';
-import { RESTARTS } from '../../src/kube/failure.ts';
+import { RESTARTS } from '../../src/cluster/failure.ts';
+import { DISCARDS } from '../../src/lag/recorder.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
 
-const documented = ['Metrics', 'With a cluster'].flatMap((heading) => tableUnder('docs/metrics.md', heading));
+const documented = ['Metrics', 'With a cluster'].flatMap((heading) =>
+  tableUnder('docs/reference.md', heading),
+);
 
 test('the tables have exactly the metrics of the registry, in its order', () => {
   expect(documented.map((row) => codeOf(row.metric))).toEqual(own.map(({ name }) => name));
@@ -18,7 +20,7 @@ describe.each(own)('$name', ({ name, type, labelNames }) => {
 });
 
 test('all others have one of the prefixes that the page names', () => {
-  const prefixes = [...read('docs/metrics.md').matchAll(/`(\w+_)\*`/g)].map(([, prefix]) => prefix ?? '');
+  const prefixes = [...read('docs/reference.md').matchAll(/`(\w+_)\*`/g)].map(([, prefix]) => prefix ?? '');
   const others = registered.filter((metric) => !own.includes(metric));
   expect(others.filter(({ name }) => !prefixes.some((prefix) => name.startsWith(prefix)))).toEqual([]);
 });
@@ -27,7 +29,7 @@ test.each([
   ['Why a watch is begun again', RESTARTS],
   ['Why a removal gives no sample', DISCARDS],
 ])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, reasons) => {
-  const rows = tableUnder('docs/metrics.md', heading);
+  const rows = tableUnder('docs/reference.md', heading);
   expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));
 });
 

@@ -1,21 +1,21 @@
 import { describe, expect, test } from 'vitest';
-import { fitGrace } from '../../src/core/plan/grace.ts';
-import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/core/policy/values.ts';
 import {
-  AVAILABLE_HOOKS,
   EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,
   MODES,
   POD_SCOPES,
   WAIT_SOURCES,
-} from '../../src/core/schema/choices.ts';
-import { DOCUMENT_SCHEMAS } from '../../src/core/schema/documents.ts';
-import { formatDuration } from '../../src/core/schema/duration.ts';
-import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/core/schema/policy.ts';
+} from '../../src/api/choices.ts';
+import { DOCUMENT_SCHEMAS } from '../../src/api/documents.ts';
+import { formatDuration } from '../../src/api/duration.ts';
+import { HOOK_CHOICES } from '../../src/api/hooks.ts';
+import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/api/termination-policy.ts';
+import { fitGrace } from '../../src/decision/plan.ts';
+import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/decision/policy.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 
-const PAGE = 'docs/policies.md';
+const PAGE = 'docs/reference.md';
 const fields = tableUnder(PAGE, 'Fields');
 const row = (field: string) => fields.find((each) => codeOf(each.field) === field);
 const clusterFields = leafPaths(clusterTerminationPolicySpec);
@@ -50,7 +50,7 @@ describe('policy fields', () => {
     ['pods', POD_SCOPES],
     ['exclude', EXCLUDABLE_KINDS],
     ['wait.from', WAIT_SOURCES],
-    ['hook', AVAILABLE_HOOKS],
+    ['hook', HOOK_CHOICES],
     ['existingHook', EXISTING_HOOK_RULES],
     ['ceiling.mode', MODES],
   ])('the values of %s are documented', (field, values) => {
@@ -65,7 +65,7 @@ test('every kind is introduced', () => {
 });
 
 describe('the arithmetic of the page', () => {
-  const examples = tableUnder(PAGE, 'How the wait becomes a number');
+  const examples = tableUnder(PAGE, 'How the wait becomes a number', 1);
   test.each(examples)('grace $grace to $["new grace"]', (example) => {
     const [grace, wait, max] = [example.grace, example['wait asked for'], example['`grace.max`']].map(Number);
     const expected = { grace: Number(example['new grace']), wait: Number(example.wait) };
@@ -75,11 +75,11 @@ describe('the arithmetic of the page', () => {
   test('there are examples', () => expect(examples.length).toBeGreaterThan(4));
 });
 
-test('the README’s numbers are the built-in ones', () => {
-  const readme = read('README.md');
-  expect(readme).toContain(`${BUILT_IN_VALUES['wait.initial']} s where nobody sets one`);
-  expect(readme).toContain(`\`grace.max\` is ${BUILT_IN_VALUES['grace.max']} s`);
-  expect(readme).toContain(
+test('the numbers in prose are the built-in ones', () => {
+  expect(read('README.md')).toContain(`${BUILT_IN_VALUES['wait.initial']} s where nobody sets one`);
+  const page = read(PAGE);
+  expect(page).toContain(`\`grace.max\` is ${BUILT_IN_VALUES['grace.max']} s`);
+  expect(page).toContain(
     `(${BUILT_IN_VALUES['wait.min']} s and ${BUILT_IN_VALUES['wait.max']} s), all of them by \`ceiling.wait\` (${BUILT_IN_VALUES['ceiling.wait']} s)`,
   );
 });

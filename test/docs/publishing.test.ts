@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { OBJECT_FAILURES } from '../../src/kube/object-request.ts';
-import { REFUSALS } from '../../src/measure/publication.ts';
-import { PUBLISH_LIMITS } from '../../src/publish/limits.ts';
+import { OBJECT_FAILURES } from '../../src/cluster/failure.ts';
+import { REFUSALS } from '../../src/leader/codec.ts';
+import { PUBLISH_LIMITS } from '../../src/leader/publish-status.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/metrics.md';
+const PAGE = 'docs/reference.md';
 
 test.each<[string, Readonly<Record<string, string>>]>([
   ['Why publishing fails', OBJECT_FAILURES],
@@ -16,14 +16,13 @@ test.each<[string, Readonly<Record<string, string>>]>([
 });
 
 test('the times that the pages name are those of the source', () => {
-  const { election, historyEveryMs, plannedEveryMs, longestPauseMs } = PUBLISH_LIMITS;
+  const { election, historyEveryMs, longestPauseMs } = PUBLISH_LIMITS;
   const operations = read('docs/operations.md');
   expect(operations).toContain(`stops leading by itself ${election.leadMs / 1000} s after its last renewal`);
   expect(operations).toContain(`${election.durationMs / 1000} s after it another leads`);
   expect(operations).toContain(`every ${election.renewEveryMs / 1000} s`);
   expect(operations).toContain(`every ${historyEveryMs / 60_000} minutes while there are new removals`);
-  expect(operations).toContain(`at most every ${plannedEveryMs / 60_000} minutes`);
   expect(read(PAGE)).toContain(
-    `to ${election.longestPauseMs[1] / 1000} s for the Lease, to ${longestPauseMs / 60_000} minutes for ConfigMaps`,
+    `to ${election.longestPauseMs / 1000} s for the Lease, to ${longestPauseMs / 60_000} minutes for ConfigMaps`,
   );
 });

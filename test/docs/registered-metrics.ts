@@ -1,14 +1,13 @@
-import { defaultWait } from '../../src/core/plan/default-wait.ts';
-import { EMPTY_WORLD } from '../../src/core/plan/world.ts';
-import { Measurement } from '../../src/measure/measurement.ts';
-import { newStatus } from '../../src/publish/status.ts';
-import { registerCanaryMetrics } from '../../src/telemetry/canary-metrics.ts';
-import { registerConsumerMetrics } from '../../src/telemetry/consumer-metrics.ts';
-import { registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
-import { createMetrics } from '../../src/telemetry/metrics.ts';
-import { registerPublishMetrics } from '../../src/telemetry/publish-metrics.ts';
-import { registerReportMetrics } from '../../src/telemetry/report-metrics.ts';
-import { registerWatchMetrics } from '../../src/telemetry/watch-metrics.ts';
+import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
+import { defaultWait } from '../../src/decision/wait.ts';
+import { EMPTY_WORLD } from '../../src/decision/world.ts';
+import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
+import { registerCanaryMetrics } from '../../src/measurement/canary-run.ts';
+import { registerConsumerMetrics, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
+import { Measurement } from '../../src/measurement/measurement.ts';
+import { createMetrics } from '../../src/telemetry/registry.ts';
+import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
+import { registerReportMetrics } from '../../src/webhook/report-taking.ts';
 
 /** What the registry's metrics carry beside their declared type. */
 interface Described {
@@ -18,6 +17,7 @@ interface Described {
 }
 
 const { registry } = createMetrics('0.0.0');
+new AdmissionMetrics(registry);
 const clocks = { clock: () => 0, epochSeconds: () => 0 };
 registerWatchMetrics(registry, { watches: () => ({}), synced: () => false, clock: clocks.clock });
 registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_WORLD));

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { labelSelector } from '../../src/core/schema/selector.ts';
+import { labelSelector } from '../../src/api/fields.ts';
 
 /**
  * The paths of the fields of a document's spec: `wait.fixed`. An object without fields of its own and a

@@ -1,13 +1,15 @@
 import { expect, test } from 'vitest';
-import { CHANGES } from '../../src/core/changes/change.ts';
-import { DISCARDS } from '../../src/core/lag/discards.ts';
-import { ChangeTable, changeLine } from '../../src/render/changes.ts';
+import { ChangeTable, changeLine } from '../../src/cli/watch.ts';
+import { CHANGES } from '../../src/lag/endpoint-changes.ts';
+import { DISCARDS } from '../../src/lag/recorder.ts';
 import { blocksOf, codeOf, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/watch.md';
+const PAGE = 'docs/guide.md';
 
 test('the table has exactly the changes, in their order', () => {
-  expect(tableUnder(PAGE, 'What a line says').map((row) => codeOf(row.change))).toEqual([...CHANGES]);
+  expect(
+    tableUnder('docs/reference.md', 'What a line of linger watch says').map((row) => codeOf(row.change)),
+  ).toEqual([...CHANGES]);
 });
 
 test('the table has exactly the reasons for which there is no lag', () => {
@@ -31,10 +33,10 @@ test('the examples are what is printed', () => {
   } as const;
   const time = new Date('2026-11-21T11:04:47.023Z');
   const blocks = blocksOf(PAGE);
-  const json = blocks.find(({ language }) => language === 'json')?.text ?? '';
+  const json = blocksOf('docs/reference.md').find(({ text }) => text.includes('"change"'))?.text ?? '';
   expect(JSON.parse(json)).toEqual(changeLine(change, time));
   const table = new ChangeTable({ namespaces: false, colour: false });
-  const shown = blocks.find(({ language }) => language === 'text')?.text ?? '';
+  const shown = blocks.find(({ text }) => text.includes('TIME (UTC)'))?.text ?? '';
   expect(shown.startsWith(table.header())).toBe(true);
   expect(shown).toContain(table.row(change, time));
 });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import fastJsonPatch from 'fast-json-patch';
 import * as yaml from 'yaml';
-import type { Operation } from '../../src/manifest/index.ts';
+import type { Operation } from '../../src/decision/index.ts';
 
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 export type Members = { [key: string]: Json };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Operation } from '../../src/manifest/index.ts';
+import type { Operation } from '../../src/decision/index.ts';
 import {
   edit,
   grace,

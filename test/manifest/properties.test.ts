@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import fastJsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import * as yaml from 'yaml';
-import { editManifests, type Operation, readManifests } from '../../src/manifest/index.ts';
+import type { Operation } from '../../src/decision/index.ts';
 import { runs } from '../property/runs.ts';
 import {
   independently,
@@ -15,6 +15,7 @@ import {
   style,
   written,
 } from './arbitrary-manifest.ts';
+import { editFile, readFile } from './sample-edit.ts';
 
 function isSubsequence<T>(part: Iterable<T>, whole: Iterable<T>): boolean {
   const rest = whole[Symbol.iterator]();
@@ -40,10 +41,10 @@ function memberAt(value: unknown, path: string): unknown {
 }
 
 function check(text: string, makers: readonly ((value: Members) => Operation)[]): Operation[] {
-  const file = readManifests(text, 'f.yaml');
+  const file = readFile(text, 'f.yaml');
   const [object] = file.objects;
   const operations = patchFor(object!.value as Members, makers);
-  const edited = editManifests(file, [{ object: object!, operations, at: '' }]);
+  const edited = editFile(file, [{ object: object!, operations, at: '' }]);
   expect(edited.notes).toEqual([]);
 
   const [before] = independently(text) as [Members];
@@ -60,14 +61,14 @@ function check(text: string, makers: readonly ((value: Members) => Operation)[])
     expect(isSubsequence(lines(text), lines(edited.text))).toBe(true);
   }
 
-  const again = readManifests(edited.text, 'f.yaml');
+  const again = readFile(edited.text, 'f.yaml');
   const repeated = operations.filter(
     (each) =>
       each.op !== 'remove' &&
       JSON.stringify(memberAt(again.objects[0]!.value, each.path)) === JSON.stringify(each.value),
   );
   const edits = [{ object: again.objects[0]!, operations: repeated, at: '' }];
-  expect(editManifests(again, edits).text).toBe(edited.text);
+  expect(editFile(again, edits).text).toBe(edited.text);
   return operations;
 }
 
@@ -96,8 +97,8 @@ describe('whatever the style, the edited text reads as the patched value', () =>
           const text =
             JSON.stringify(value, null, step).replaceAll('\n', look.eol) + (look.finalEol ? look.eol : '');
           const operations = patchFor(value, ops);
-          const file = readManifests(text, 'f.json');
-          const edited = editManifests(file, [{ object: file.objects[0]!, operations, at: '' }]);
+          const file = readFile(text, 'f.json');
+          const edited = editFile(file, [{ object: file.objects[0]!, operations, at: '' }]);
           const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
           const expected = fastJsonPatch.applyPatch(fastJsonPatch.deepClone(value), patch)
             .newDocument as Members;
@@ -119,11 +120,11 @@ describe('whatever the style, the edited text reads as the patched value', () =>
         const texts = parts.map(([value, options, look]) =>
           written(value, options, { ...look, eol: '\n', bom: false, finalEol: true }),
         );
-        const file = readManifests(texts.join('---\n'), 'f.yaml');
+        const file = readFile(texts.join('---\n'), 'f.yaml');
         const index = nth % texts.length;
         const object = file.objects[index]!;
         const operations = patchFor(object.value as Members, ops);
-        const { text } = editManifests(file, [{ object, operations, at: '' }]);
+        const { text } = editFile(file, [{ object, operations, at: '' }]);
         const head = texts
           .slice(0, index)
           .map((part) => `${part}---\n`)
@@ -186,10 +187,10 @@ describe('whatever the style, the edited text reads as the patched value', () =>
           lineWidth: 0,
         });
         fc.pre(sameValue(text, text));
-        const file = readManifests(text, 'f.yaml');
+        const file = readFile(text, 'f.yaml');
         const object = file.objects[0]!;
         const operations = patchFor(object.value as Members, ops);
-        const edited = editManifests(file, [{ object, operations, at: '' }]);
+        const edited = editFile(file, [{ object, operations, at: '' }]);
         if (edited.notes.length > 0) {
           left++;
           expect(edited.text).toBe(text);

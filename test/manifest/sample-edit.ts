@@ -1,4 +1,12 @@
-import { editManifests, type Operation, readManifests } from '../../src/manifest/index.ts';
+import type { Operation } from '../../src/decision/index.ts';
+import {
+  editDocument,
+  type ManifestDocument,
+  type ManifestEdit,
+  ManifestError,
+  type ManifestObject,
+  readDocuments,
+} from '../../src/manifest/index.ts';
 
 export const PLAN = { v: 1, why: "it's measured" };
 export const PLAN_TEXT = JSON.stringify(PLAN);
@@ -36,14 +44,50 @@ export const grace = {
 export const set = (path: string, value: unknown): Operation => ({ op: 'replace', path, value });
 export const remove = (path: string): Operation => ({ op: 'remove', path });
 
+interface ReadFile {
+  readonly text: string;
+  readonly documents: readonly {
+    readonly document: ManifestDocument;
+    readonly objects: readonly ManifestObject[];
+  }[];
+  readonly objects: readonly ManifestObject[];
+}
+
+/** Reads a whole file, in which everything must be readable. */
+export function readFile(text: string, name = 'f.yaml'): ReadFile {
+  const documents = [...readDocuments(text, name)].map((document) => ({
+    document,
+    objects: [...document.objects()].map((found) => {
+      if (found instanceof ManifestError) throw found;
+      return found;
+    }),
+  }));
+  return { text, documents, objects: documents.flatMap(({ objects }) => objects) };
+}
+
+/** Edits a whole file, document by document. */
+export function editFile(
+  { text, documents }: ReadFile,
+  edits: readonly ManifestEdit[],
+): { text: string; notes: readonly string[] } {
+  const parts = documents.map(({ document, objects }) =>
+    editDocument(
+      text,
+      document,
+      edits.filter(({ object }) => objects.includes(object)),
+    ),
+  );
+  return { text: parts.map((part) => part.text).join(''), notes: parts.flatMap(({ notes }) => notes) };
+}
+
 /** Edits every object of the text in the same way. */
 export function edit(
   text: string,
   operations: readonly Operation[],
   at = '',
 ): { text: string; notes: readonly string[] } {
-  const file = readManifests(text, 'f.yaml');
-  return editManifests(
+  const file = readFile(text);
+  return editFile(
     file,
     file.objects.map((object) => ({ object, operations, at })),
   );

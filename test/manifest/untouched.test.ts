@@ -1,16 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { editManifests, ManifestError, type Operation, readManifests } from '../../src/manifest/index.ts';
-import { edit, grace, planMap, remove, set } from './sample-edit.ts';
+import type { Operation } from '../../src/decision/index.ts';
+import { ManifestError } from '../../src/manifest/index.ts';
+import { edit, editFile, grace, planMap, readFile, remove, set } from './sample-edit.ts';
 
 describe('what is not changed', () => {
   const text = '%YAML 1.1\n---\n# c\na:   0o10\nspec: { b:   yes }\n...\n---\n---\nspec: {b: 1}\n';
 
   it('comes out byte for byte, with and without a change in another document', () => {
-    const file = readManifests(text, 'f.yaml');
-    expect(editManifests(file, []).text).toBe(text);
+    const file = readFile(text, 'f.yaml');
+    expect(editFile(file, []).text).toBe(text);
     const [first, second] = file.objects;
-    expect(editManifests(file, [{ object: second!, operations: [], at: '' }]).text).toBe(text);
-    expect(editManifests(file, [{ object: first!, operations: [grace], at: '' }]).text).toBe(
+    expect(editFile(file, [{ object: second!, operations: [], at: '' }]).text).toBe(text);
+    expect(editFile(file, [{ object: first!, operations: [grace], at: '' }]).text).toBe(
       text.replace('b:   yes ', 'b:   yes, terminationGracePeriodSeconds: 45 '),
     );
   });
@@ -18,10 +19,10 @@ describe('what is not changed', () => {
   it('items of a List are edited one by one, under a prefix', () => {
     const list =
       'kind: List\nitems:\n- spec:\n    template:\n      spec: {a: 1}\n- spec:\n    template:\n      spec: {a: 1}\n';
-    const file = readManifests(list, 'f.yaml');
+    const file = readFile(list, 'f.yaml');
     const edits = [{ object: file.objects[1]!, operations: [grace], at: '/spec/template' }];
     const expected = list.replace(/\{a: 1\}\n$/, '{a: 1, terminationGracePeriodSeconds: 45}\n');
-    expect(editManifests(file, edits).text).toBe(expected);
+    expect(editFile(file, edits).text).toBe(expected);
   });
 });
 

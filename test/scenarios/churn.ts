@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FakeNode, FakePod } from '../cluster/cluster.ts';
+import type { FakeNode, FakePod } from '../testbed/cluster.ts';
 
 export interface ChurnOptions {
   readonly node: FakeNode;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { must } from '../cluster/command.ts';
+import { must } from '../testbed/command.ts';
 
 /** Where etcd serves its JSON gateway; see components.ts. */
 const ETCD = 'http://127.0.0.1:2379';

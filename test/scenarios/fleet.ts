@@ -1,4 +1,4 @@
-import { type Cluster, FakeNode, type FakePod, inParallel, waitUntil } from '../cluster/cluster.ts';
+import { type Cluster, FakeNode, type FakePod, inParallel, waitUntil } from '../testbed/cluster.ts';
 
 interface Member {
   readonly service: string;

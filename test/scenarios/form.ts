@@ -1,6 +1,6 @@
 /**
  * Scenarios have two forms: a short one for every run of the cluster suite, and the one whose numbers stand in
- * docs/scenarios.md (`npm run scenarios`).
+ * docs/benchmarks.md (`npm run scenarios`).
  */
 export const LONG = process.env.SCENARIOS === 'long';
 

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { SLICE_SECONDS } from '../../src/core/lag/slices.ts';
-import { type Cluster, openCluster, readAudit, waitUntil } from '../cluster/cluster.ts';
-import { formatReport } from '../cluster/load/load.ts';
+import { SLICE_SECONDS } from '../../src/lag/lag-history.ts';
 import { lagOf } from '../cluster-suite/support/agreement.ts';
 import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
+import { type Cluster, openCluster, readAudit, waitUntil } from '../testbed/cluster.ts';
+import { formatReport } from '../testbed/load/load.ts';
 import { byForm, LONG } from './form.ts';
 import { agrees, type Comparison, combinedMs, compare, publishedLag } from './polling/estimates.ts';
 import { LOSSES_HEAD, lossRows, type Run } from './polling/losses.ts';

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../cluster/cluster.ts';
-import { GivingUp } from '../cluster/waiting.ts';
 import { Linger } from '../cluster-suite/support/linger.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { GivingUp } from '../testbed/waiting.ts';
 import { Fleet } from './fleet.ts';
 import { byForm, LONG } from './form.ts';
 import {

@@ -1,15 +1,21 @@
-import { LagEstimator } from '../../src/core/lag/estimator.ts';
-import { NOTHING_PLANNED, nextPlanned, type PlannedTable } from '../../src/core/lag/planned.ts';
-import { plannedLags } from '../../src/core/lag/planned-lags.ts';
-import type { LagSample } from '../../src/core/lag/sample.ts';
-import { chooseWait, type WaitChoice } from '../../src/core/plan/wait.ts';
-import { BUILT_IN_POLICY } from '../../src/core/policy/values.ts';
+import { BUILT_IN_POLICY } from '../../src/decision/policy.ts';
+import { chooseWait, type WaitChoice } from '../../src/decision/wait.ts';
+import { LagEstimator } from '../../src/lag/estimator.ts';
+import type { StageSample } from '../../src/lag/events.ts';
+import {
+  BUILT_IN_ENOUGH,
+  NOTHING_PLANNED,
+  nextPlanned,
+  type PlannedTable,
+  plannedLags,
+} from '../../src/lag/planned.ts';
+import { taken } from '../lag/steps.ts';
 
 export interface SimulatedDays {
   readonly days: number;
   /** What was measured with nothing going on, and in a storm. */
-  readonly calm: readonly LagSample[];
-  readonly storm: readonly LagSample[];
+  readonly calm: readonly StageSample[];
+  readonly storm: readonly StageSample[];
   /** Hours after the beginning at which the storm strikes, as it was measured, all of it. */
   readonly stormsAt: readonly number[];
   readonly calmTerminationsPerHour: number;
@@ -24,7 +30,7 @@ export interface PlannedWait {
 /** Any; whole slices from there. */
 const EPOCH = 1_800_000_000;
 const HOUR = 3_600;
-/** A wait rises when a longer lag has held for ten minutes: with steps as long, whatever may rise does. */
+/** A table is published at most every ten minutes. */
 const STEP_SECONDS = 600;
 
 /** Lives through days of which only the lags are real. */
@@ -33,29 +39,45 @@ export function simulateDays(simulation: SimulatedDays): readonly PlannedWait[] 
   const waits: PlannedWait[] = [];
   let table: PlannedTable = NOTHING_PLANNED;
   for (let seconds = 0; seconds < simulation.days * 24 * HOUR; seconds += STEP_SECONDS) {
-    for (const sample of samplesOf(simulation, seconds)) {
-      estimator.record({ ...sample, at: seconds * 1000 }, EPOCH + seconds);
+    for (const sample of removalsIn(simulation, seconds)) {
+      estimator.record(sample, EPOCH + seconds);
     }
     const now = EPOCH + seconds + STEP_SECONDS;
-    table = nextPlanned(table, estimator.candidates(now), now);
+    const { cluster, namespaces } = estimator;
+    table = taken(nextPlanned(table, { cluster, namespaces, consumers: undefined }, now));
     // Of no namespace in particular: the cluster's.
-    const choice = chooseWait(BUILT_IN_POLICY, plannedLags(table).planned('', []));
+    const choice = chooseWait(BUILT_IN_POLICY, plannedLags(table).planned('', [], BUILT_IN_ENOUGH));
     waits.push({ hour: (seconds + STEP_SECONDS) / HOUR, choice });
   }
   return waits;
 }
 
+interface Removal {
+  readonly namespace: string;
+  readonly lag: number;
+}
+
+/** A pod is removed when the last stage has withdrawn it. */
+function removalsOf(samples: readonly StageSample[]): readonly Removal[] {
+  const pods = Map.groupBy(samples, ({ uid }) => uid);
+  return [...pods.values()].map((withdrawals) => ({
+    namespace: withdrawals[0]?.namespace ?? '',
+    lag: Math.max(...withdrawals.map(({ lag }) => lag)),
+  }));
+}
+
 /** Those of one step: calm ones in turn, and all of a storm that begins in it. */
-function samplesOf(
+function removalsIn(
   { calm, storm, stormsAt, calmTerminationsPerHour }: SimulatedDays,
   seconds: number,
-): readonly LagSample[] {
+): readonly Removal[] {
   const perStep = (calmTerminationsPerHour * STEP_SECONDS) / HOUR;
-  const stages = Map.groupBy(calm, ({ stage }) => stage);
+  const calmRemovals = removalsOf(calm);
   const first = (seconds / STEP_SECONDS) * perStep;
-  const quiet = [...stages.values()].flatMap((samples) =>
-    Array.from({ length: perStep }, (_, index) => samples[(first + index) % samples.length] as LagSample),
+  const quiet = Array.from(
+    { length: perStep },
+    (_, index) => calmRemovals[(first + index) % calmRemovals.length] as Removal,
   );
   const strikes = stormsAt.some((hour) => hour * HOUR >= seconds && hour * HOUR < seconds + STEP_SECONDS);
-  return strikes ? [...quiet, ...storm] : quiet;
+  return strikes ? [...quiet, ...removalsOf(storm)] : quiet;
 }

@@ -1,4 +1,4 @@
-import type { WatchStats } from '../../src/sources/kube/stats.ts';
+import type { WatchStats } from '../../src/cluster/resource.ts';
 
 /** Looks, for as long as it runs, how long watches go without any sign that they are alive or begun anew. */
 export function watchForStalls(watches: Readonly<Record<string, WatchStats>>) {

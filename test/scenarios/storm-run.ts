@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { LagSample, RemovalSample } from '../../src/core/lag/sample.ts';
-import { type AuditEvent, auditPosition, instantOf, readAudit, waitUntil } from '../cluster/cluster.ts';
+import type { StageSample } from '../../src/lag/events.ts';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { type TrueRemoval, trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
 import type { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
+import { type AuditEvent, auditPosition, instantOf, readAudit, waitUntil } from '../testbed/cluster.ts';
 import type { Fleet } from './fleet.ts';
 import { duration } from './table.ts';
 
@@ -19,11 +19,11 @@ export interface StormOptions {
 }
 
 export interface StormOutcome {
-  readonly samples: readonly RemovalSample[];
+  readonly samples: readonly StageSample[];
   /** Removals that gave no sample, because this process stood still for more than a second. */
   readonly discarded: number;
   readonly truth: readonly TrueRemoval[];
-  readonly rewriting: Readonly<Record<LagSample['stage'], Rewriting>>;
+  readonly rewriting: Readonly<Record<StageSample['stage'], Rewriting>>;
 }
 
 export interface Rewriting {
@@ -58,7 +58,7 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
   };
 }
 
-export function lagsInWords(samples: readonly LagSample[], stage: LagSample['stage']): readonly string[] {
+export function lagsInWords(samples: readonly StageSample[], stage: StageSample['stage']): readonly string[] {
   const lags = samples.filter((sample) => sample.stage === stage).map(({ lag }) => lag * 1000);
   return [50, 90, 99, 100].map((percentile) => duration(percentileOf(lags, percentile)));
 }
@@ -67,7 +67,7 @@ export function lagsInWords(samples: readonly LagSample[], stage: LagSample['sta
 async function ended(
   measured: MeasuredCluster,
   fleet: Fleet,
-  samples: readonly LagSample[],
+  samples: readonly StageSample[],
   terminations: number,
 ): Promise<boolean> {
   if (samples.length >= 2 * terminations) return true;

@@ -1,4 +1,4 @@
-/** A Markdown table, to be read in a terminal and copied into docs/scenarios.md. */
+/** A Markdown table, to be read in a terminal and copied into docs/benchmarks.md. */
 export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const line = (cells: readonly (string | number)[]) => `| ${cells.join(' | ')} |`;
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');

@@ -3,9 +3,12 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readKubeconfig } from '../../src/kube/kubeconfig.ts';
-import { WATCH_LIMITS, type WatchLimits } from '../../src/sources/kube/limits.ts';
-import { ownConnection } from '../cluster/api.ts';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { WATCH_LIMITS, type WatchLimits } from '../../src/cluster/resource.ts';
+import { type Agreement, agreement, percentileOf } from '../cluster-suite/support/agreement.ts';
+import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
+import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
+import { ownConnection } from '../testbed/api.ts';
 import {
   ApiClient,
   type ApiServer,
@@ -16,11 +19,8 @@ import {
   openCluster,
   readAudit,
   waitUntil,
-} from '../cluster/cluster.ts';
-import { network } from '../cluster/network.ts';
-import { type Agreement, agreement, percentileOf } from '../cluster-suite/support/agreement.ts';
-import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
-import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
+} from '../testbed/cluster.ts';
+import { network } from '../testbed/network.ts';
 import { startChurn } from './churn.ts';
 import { compactEtcd, losePackets } from './faults.ts';
 import { byForm } from './form.ts';

@@ -1,13 +1,13 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, test } from 'vitest';
-import { exactly } from '../../src/core/lag/combine.ts';
-import { DISCARDS, type DiscardCounts } from '../../src/core/lag/discards.ts';
-import { NOTHING_PLANNED, nextPlanned } from '../../src/core/lag/planned.ts';
-import type { LagSample } from '../../src/core/lag/sample.ts';
-import type { WaitChoice } from '../../src/core/plan/wait.ts';
-import { type LagReadings, registerLagMetrics } from '../../src/telemetry/lag-metrics.ts';
-import { registerWatchMetrics, type WatchReading } from '../../src/telemetry/watch-metrics.ts';
-import { empiricalDistribution } from '../core/empirical-distribution.ts';
+import { registerWatchMetrics, type WatchReading } from '../../src/cluster/watch-metrics.ts';
+import type { DefaultWait } from '../../src/decision/wait.ts';
+import { exactly } from '../../src/lag/distribution.ts';
+import type { StageSample } from '../../src/lag/events.ts';
+import { NOTHING_PLANNED } from '../../src/lag/planned.ts';
+import { DISCARDS, type DiscardCounts } from '../../src/lag/recorder.ts';
+import { type LagReadings, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
+import { historyOf, START, tableOf } from '../lag/sample-table.ts';
 
 /** The samples of some metrics: `name{labels} value`, without help and types. */
 async function samplesOf(registry: Registry, name: string): Promise<readonly string[]> {
@@ -29,10 +29,16 @@ function readings(more: Partial<LagReadings> = {}): LagReadings {
   };
 }
 
-const INITIAL: WaitChoice = { seconds: 30, why: 'initial', origin: 'built-in', notes: [] };
+const INITIAL: DefaultWait = {
+  seconds: 30,
+  why: 'initial',
+  origin: 'built-in',
+  notes: [],
+  coverage: undefined,
+};
 
 /** Registers them; the wait of the cluster as a whole is `initial`. */
-function register(registry: Registry, more: Partial<LagReadings> = {}, wait: WaitChoice = INITIAL) {
+function register(registry: Registry, more: Partial<LagReadings> = {}, wait: DefaultWait = INITIAL) {
   return registerLagMetrics(registry, readings(more), () => wait);
 }
 
@@ -45,9 +51,7 @@ const lagOf = (seconds: number) => ({
 });
 
 describe('the lag', () => {
-  const sample = (stage: LagSample['stage'], lag: number): LagSample => {
-    return { stage, namespace: 'shop', name: 'web', lag, at: 0 };
-  };
+  const sample = (stage: StageSample['stage'], lag: number) => ({ stage, lag });
 
   it('is a histogram by stage, from the start', async () => {
     const registry = new Registry();
@@ -68,7 +72,7 @@ describe('the lag', () => {
     ]);
   });
 
-  test.each<[string, Partial<LagReadings>, string, string[], WaitChoice?]>([
+  test.each<[string, Partial<LagReadings>, string, string[], DefaultWait?]>([
     [
       'what is unresolved',
       { unresolved: () => ({ EndpointSlice: { count: 7, oldestSeconds: 2.5 }, Endpoints: NOTHING }) },
@@ -91,7 +95,7 @@ describe('the lag', () => {
       {},
       'linger_default_wait_coverage',
       ['{why="measured"} 0.75'],
-      { ...INITIAL, seconds: 10, why: 'measured', lag: empiricalDistribution([1, 2, 3, 20], 1) },
+      { ...INITIAL, seconds: 10, why: 'measured', coverage: 0.75 },
     ],
     [
       'what the recorder holds',
@@ -108,8 +112,7 @@ describe('the lag', () => {
 
   it('of now, and the planned one with what stands behind it', async () => {
     const registry = new Registry();
-    const candidates = { cluster: { lag: lagOf(4), latest: 100 }, namespaces: new Map() };
-    const table = nextPlanned(NOTHING_PLANNED, candidates, 100);
+    const table = tableOf({ cluster: historyOf([4], 812, START, 5 * 86_400) });
     register(registry, { now: () => lagOf(120), table });
     const quantiles = async (name: string) =>
       (await samplesOf(registry, name)).map((line) => {

@@ -1,8 +1,8 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
-import { consumerOf } from '../../src/core/consumers/consumer.ts';
-import { type ConsumerView, consumerView } from '../../src/core/consumers/view.ts';
-import { registerConsumerMetrics } from '../../src/telemetry/consumer-metrics.ts';
+import { consumerOf } from '../../src/lag/consumer.ts';
+import { type ConsumerView, consumerView } from '../../src/lag/consumer-view.ts';
+import { registerConsumerMetrics } from '../../src/measurement/lag-metrics.ts';
 
 const NOW = 1_800_000_000;
 const EDGE = consumerOf('edge', { measure: { reports: {} } });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { RemovalSample } from '../../../src/core/lag/sample.ts';
+import type { StageSample } from '../../../src/lag/events.ts';
 import { agreement } from './agreement.ts';
 import type { TrueRemoval } from './endpoint-history.ts';
 
@@ -14,16 +14,17 @@ const removal = (uid: string, start: number, end: number | undefined): TrueRemov
   bounds: [(end ?? 0) - start - 10, (end ?? 0) - start + 10],
 });
 
-const sample = (uid: string, start: number, at: number): RemovalSample => ({
+const sample = (uid: string, start: number, at: number): StageSample => ({
   stage: 'EndpointSlice',
   namespace: 'shop',
   name: 'web',
   uid,
   lag: (at - start) / 1000,
   at,
+  version: undefined,
 });
 
-const found = (samples: readonly RemovalSample[], removals: readonly TrueRemoval[]) => {
+const found = (samples: readonly StageSample[], removals: readonly TrueRemoval[]) => {
   const { pairs, missing, invented } = agreement(samples, removals, 2_000);
   return {
     pairs: pairs.map(({ truth, difference }) => [truth.uid, Math.round(difference)]),

@@ -1,9 +1,9 @@
-import type { RemovalSample } from '../../../src/core/lag/sample.ts';
+import type { StageSample } from '../../../src/lag/events.ts';
 import type { TrueRemoval } from './endpoint-history.ts';
 
 /** A sample beside what really happened. */
 export interface Pairing {
-  readonly sample: RemovalSample;
+  readonly sample: StageSample;
   readonly truth: TrueRemoval;
   /** Milliseconds by which the sample is longer than the truth. */
   readonly difference: number;
@@ -16,7 +16,7 @@ export interface Agreement {
   /** Removals that gave no sample. */
   readonly missing: readonly TrueRemoval[];
   /** Samples of what did not happen. */
-  readonly invented: readonly RemovalSample[];
+  readonly invented: readonly StageSample[];
 }
 
 /**
@@ -26,13 +26,13 @@ export interface Agreement {
  * @param within milliseconds by which ends may differ
  */
 export function agreement(
-  samples: readonly RemovalSample[],
+  samples: readonly StageSample[],
   removals: readonly TrueRemoval[],
   within: number,
 ): Agreement {
   const left = new Set(removals.filter(({ end }) => end !== undefined));
   const pairs: Pairing[] = [];
-  const invented: RemovalSample[] = [];
+  const invented: StageSample[] = [];
   for (const sample of samples) {
     const truth = nearest(sample, left, within);
     if (truth === undefined) invented.push(sample);
@@ -53,7 +53,7 @@ export function lagOf({ start, end = Number.POSITIVE_INFINITY }: TrueRemoval): n
 }
 
 function nearest(
-  { stage, name, uid, at }: RemovalSample,
+  { stage, name, uid, at }: StageSample,
   removals: Iterable<TrueRemoval>,
   within: number,
 ): TrueRemoval | undefined {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { AuditEvent } from '../../cluster/cluster.ts';
+import type { AuditEvent } from '../../testbed/cluster.ts';
 import { trueRemovals } from './endpoint-history.ts';
 
 /** An answer 10 ms after the request, at so many milliseconds of some second. */

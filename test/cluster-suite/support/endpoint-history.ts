@@ -1,4 +1,4 @@
-import { type AuditEvent, instantOf } from '../../cluster/cluster.ts';
+import { type AuditEvent, instantOf } from '../../testbed/cluster.ts';
 
 /**
  * What really happened to endpoints, told by API servers' audit logs alone: no line of it comes from Linger's code.

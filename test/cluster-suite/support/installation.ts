@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
-import { type Cluster, type KubernetesObject, waitUntil } from '../../cluster/cluster.ts';
+import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
 import { InstalledReplicas } from './installed-replicas.ts';
 import { lingerImageArchive } from './linger-image.ts';
 import { type PodObject, pod } from './manifests.ts';

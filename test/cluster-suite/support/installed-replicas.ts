@@ -1,4 +1,4 @@
-import type { Cluster, KubernetesObject } from '../../cluster/cluster.ts';
+import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
 
 export interface InstalledReplica {
   readonly name: string;

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { containerRuntime } from '../../../bench/containerfile.ts';
-import { type ImageFile, imageArchive } from '../../cluster/image.ts';
+import { type ImageFile, imageArchive } from '../../testbed/image.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 
@@ -10,18 +10,18 @@ const ROOT = join(import.meta.dirname, '..', '..', '..');
 export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
 
 /**
- * The image of deploy/Containerfile, put together without a container engine: Node with its shared libraries, the
- * source, and the production dependencies that the lock file names, run as it says. Its compile cache is empty.
+ * The image of deploy/Containerfile, assembled without a container engine: Node with its shared libraries and the
+ * bundle, started as the Containerfile says. Its compile cache is empty.
  */
 export function lingerImageArchive(): Buffer {
+  execFileSync(process.execPath, [join(ROOT, 'deploy', 'build.ts')]);
   const files = [
     ...nodeFiles(),
     fileOf(join(ROOT, 'package.json'), '/app/package.json'),
-    ...treeOf(join(ROOT, 'src'), '/app/src'),
-    ...productionPackages().flatMap((path) => treeOf(join(ROOT, path), `/app/${path}`)),
+    ...treeOf(join(ROOT, 'dist'), '/app/dist'),
   ];
-  const { nodeFlags, environment } = containerRuntime(ROOT);
-  const entrypoint = ['/bin/node', ...nodeFlags, '/app/src/main.ts', 'serve'];
+  const { nodeFlags, program, environment } = containerRuntime(ROOT);
+  const entrypoint = ['/bin/node', ...nodeFlags, `/app/${program}`, 'serve'];
   const user = '65532:65532';
   return imageArchive([{ reference: LINGER_IMAGE, files, entrypoint, environment, user }]);
 }
@@ -33,24 +33,10 @@ function nodeFiles(): ImageFile[] {
   return [fileOf(node, '/bin/node'), ...[...libraries].map(([, path = '']) => fileOf(path, path))];
 }
 
-interface Lockfile {
-  readonly packages: Readonly<Record<string, { readonly dev?: boolean; readonly optional?: boolean }>>;
-}
-
-/** `npm ci --omit=dev`, read off the lock file: folders below the root, none inside another. */
-function productionPackages(): string[] {
-  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Lockfile;
-  const paths = Object.keys(packages).filter((path) => path !== '' && packages[path]?.dev !== true);
-  return paths.filter((path) => !paths.some((other) => path.startsWith(`${other}/`)));
-}
-
 function treeOf(directory: string, target: string): ImageFile[] {
   const entries = readdirSync(directory, { recursive: true, withFileTypes: true });
   return entries
-    .filter(
-      (entry) =>
-        entry.isFile() && /\.(ts|js|cjs|mjs|json)$/.test(entry.name) && !/\.d\.[cm]?ts$/.test(entry.name),
-    )
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.js'))
     .map((entry) => join(entry.parentPath, entry.name))
     .map((path) => fileOf(path, join(target, relative(directory, path))));
 }

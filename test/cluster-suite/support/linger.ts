@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eachLine } from '../../cluster/command.ts';
-import { waitUntil } from '../../cluster/waiting.ts';
+import { eachLine } from '../../testbed/command.ts';
+import { waitUntil } from '../../testbed/waiting.ts';
 import { sendReview } from './review.ts';
 
 const PROGRAM = join(import.meta.dirname, '..', '..', '..', 'src', 'main.ts');
@@ -137,12 +137,15 @@ export class Linger {
     writeFileSync(`${file}.new`, text);
     renameSync(`${file}.new`, file);
     this.#policies = text;
-    const outcome = await waitUntil(
+    await waitUntil(
       'the policies to be reloaded',
-      () => this.#lines.slice(from).find(({ msg }) => msg.includes('reloaded')),
+      () => this.#lines.slice(from).some(({ msg }) => msg === 'policies reloaded'),
       { timeoutMs: 10_000, intervalMs: 20 },
     );
-    if (outcome.problem !== undefined) throw new Error(outcome.problem);
+    const unusable = this.#lines
+      .slice(from)
+      .find(({ msg }) => msg.startsWith('a policy document cannot be used'));
+    if (unusable !== undefined) throw new Error(unusable.problem);
   }
 
   /** The sum of a metric over its labels, where none are named; 0 for one without a sample. */

@@ -1,4 +1,4 @@
-import { images, type KubernetesObject } from '../../cluster/cluster.ts';
+import { images, type KubernetesObject } from '../../testbed/cluster.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
 

@@ -1,17 +1,17 @@
-import type { DiscardCounts } from '../../../src/core/lag/discards.ts';
-import type { RemovalSample } from '../../../src/core/lag/sample.ts';
-import type { KubeConnection } from '../../../src/kube/connection.ts';
-import { Measurement } from '../../../src/measure/measurement.ts';
-import { type ClusterSource, followCluster } from '../../../src/sources/cluster.ts';
-import type { WatchLimits } from '../../../src/sources/kube/limits.ts';
-import { waitUntil } from '../../cluster/cluster.ts';
+import type { KubeConnection } from '../../../src/cluster/connection.ts';
+import { type ClusterSource, followCluster } from '../../../src/cluster/follow.ts';
+import type { WatchLimits } from '../../../src/cluster/resource.ts';
+import type { StageSample } from '../../../src/lag/events.ts';
+import type { DiscardCounts } from '../../../src/lag/recorder.ts';
+import { Measurement } from '../../../src/measurement/measurement.ts';
+import { waitUntil } from '../../testbed/cluster.ts';
 
 /**
  * What `linger serve` does to measure a cluster, in this process, where every single sample can be looked at.
  * Instants: milliseconds since the epoch, by this machine's clock, which is also the API servers'.
  */
 export class MeasuredCluster {
-  readonly samples: RemovalSample[] = [];
+  readonly samples: StageSample[] = [];
   readonly measurement: Measurement;
   readonly #source: ClusterSource;
   readonly #stopping = new AbortController();

@@ -1,4 +1,4 @@
-import type { Cluster, NewObject } from '../../cluster/cluster.ts';
+import type { Cluster, NewObject } from '../../testbed/cluster.ts';
 import type { DecisionLine, Linger } from './linger.ts';
 import type { ContainerObject, PodObject } from './manifests.ts';
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
-import type { Cluster, KubernetesObject } from '../../cluster/cluster.ts';
-import { eachLine } from '../../cluster/command.ts';
+import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
+import { eachLine } from '../../testbed/command.ts';
 
 /** From when a slice showed a change until the rules of the node did. Milliseconds. */
 export interface ProgrammedChange {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'yaml';
-import { type Cluster, type KubernetesObject, waitUntil } from '../../cluster/cluster.ts';
+import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
 import { appContainer, type PodObject, pod } from './manifests.ts';
 
 const DEPLOY = join(import.meta.dirname, '..', '..', '..', 'deploy');

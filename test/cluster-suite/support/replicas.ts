@@ -2,15 +2,16 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import type { KubeConnection } from '../../../src/kube/connection.ts';
-import { PUBLISH_LIMITS } from '../../../src/publish/limits.ts';
-import { type Publishing, startPublishing } from '../../../src/publish/publishing.ts';
-import { pause } from '../../../src/sources/pause.ts';
-import { followPublished } from '../../../src/sources/published.ts';
+import type { KubeConnection } from '../../../src/cluster/connection.ts';
+import { PUBLISH_LIMITS } from '../../../src/leader/publish-status.ts';
+import { type Publishing, startPublishing } from '../../../src/leader/publishing.ts';
+import { followPublished } from '../../../src/leader/store.ts';
 import { createLogger } from '../../../src/telemetry/logs.ts';
-import { Balancer } from '../../cluster/balancer.ts';
-import type { Cluster, NewObject } from '../../cluster/cluster.ts';
-import { Measured } from '../../publish/replica.ts';
+import { pause } from '../../../src/timing/pacing.ts';
+import { bearer } from '../../cluster/bearer.ts';
+import { Measured } from '../../leader/replica.ts';
+import { Balancer } from '../../testbed/balancer.ts';
+import type { Cluster, NewObject } from '../../testbed/cluster.ts';
 
 const DEPLOY = join(import.meta.dirname, '..', '..', '..', 'deploy');
 const ACCOUNT = 'linger';
@@ -18,15 +19,17 @@ const ACCOUNT = 'linger';
 type Installed = NewObject & { readonly subjects?: readonly object[] };
 
 /**
- * A namespace in which the ServiceAccount `linger` has exactly the rights of deploy/role-publish.yaml.
+ * A namespace in which the ServiceAccount `linger` has exactly the rights of deploy/role-publish.yaml, or of these files.
  * @returns the namespace, and the account's token
  */
 export async function placeToPublish(
   cluster: Cluster,
+  ...files: readonly string[]
 ): Promise<{ readonly namespace: string; readonly token: string }> {
+  if (files.length === 0) return placeToPublish(cluster, 'role-publish.yaml');
   const namespace = await cluster.namespace('publish');
   await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { namespace, name: ACCOUNT } });
-  const text = readFileSync(join(DEPLOY, 'role-publish.yaml'), 'utf8');
+  const text = files.map((file) => readFileSync(join(DEPLOY, file), 'utf8')).join('---\n');
   for (const document of parseAllDocuments(text)) {
     const object = document.toJS() as Installed;
     const metadata = { ...object.metadata, namespace };
@@ -78,10 +81,10 @@ export async function startClusterReplica(
     logger: createLogger('debug', { write }),
     time: { clock, random: Math.random, pause, wallMicroseconds: () => Date.now() * 1000 },
     epochSeconds: () => Date.now() / 1000,
-    limits: { ...PUBLISH_LIMITS, stepMs: 1_000, firstStepMs: 1_000 },
+    limits: { ...PUBLISH_LIMITS, stepMs: 1_000 },
     signal: stopping.signal,
   });
-  const handlers = { onPlanned: publishing.saw, ...SILENT };
+  const handlers = { onPublished: publishing.saw, ...SILENT };
   const { signal } = ending;
   const watch = followPublished(connection, namespace, handlers, { signal, clock, random: Math.random });
   const stop = () => {
@@ -126,8 +129,7 @@ async function throughBalancer({ server, credentials }: KubeConnection, token: s
   const connection: KubeConnection = {
     server: new URL(`https://127.0.0.1:${balancer.address.port}`),
     // Its certificate is for that name, and for addresses that the balancer does not have.
-    serverName: 'kubernetes.default.svc',
-    credentials: async () => ({ ca, token }),
+    credentials: async () => ({ ca, servername: 'kubernetes.default.svc', ...bearer(token) }),
   };
   return { balancer, connection };
 }

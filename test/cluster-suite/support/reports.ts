@@ -1,7 +1,7 @@
 import https from 'node:https';
 import { parseAllDocuments } from 'yaml';
-import type { Cluster, NewObject, ObjectReference } from '../../cluster/cluster.ts';
 import { blocksOf } from '../../docs/markdown.ts';
+import type { Cluster, KubernetesObject, NewObject, ObjectReference } from '../../testbed/cluster.ts';
 
 export interface ReportAnswer {
   readonly status: number;
@@ -40,23 +40,48 @@ export function sendReport({ url, ...tls }: ReportPlace, token: string, body: ob
   return promise;
 }
 
-/** A ServiceAccount's token, made for an audience; undefined: for the API server itself. */
+export interface TokenOptions {
+  /** What it is made for; undefined: the API server itself. */
+  readonly audience?: string | undefined;
+  /** The pod that it is bound to, made where there is none: no node runs it, a process stands for it. */
+  readonly pod?: string;
+  /** Default: an hour. */
+  readonly seconds?: number;
+}
+
+/** A ServiceAccount's token. */
 export async function tokenOf(
   cluster: Cluster,
   namespace: string,
   account: string,
-  audience?: string,
+  { audience, pod, seconds }: TokenOptions = {},
 ): Promise<string> {
   const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`;
-  const spec = audience === undefined ? {} : { audiences: [audience] };
+  const spec = {
+    ...(audience === undefined ? {} : { audiences: [audience] }),
+    ...(pod === undefined ? {} : { boundObjectRef: await podOf(cluster, namespace, account, pod) }),
+    ...(seconds === undefined ? {} : { expirationSeconds: seconds }),
+  };
   const { status } = await cluster.api.call<{ status: { token: string } }>('POST', path, {
     body: { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec },
   });
   return status.token;
 }
 
+async function podOf(cluster: Cluster, namespace: string, account: string, name: string) {
+  const reference = { apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name } };
+  const spec = {
+    serviceAccountName: account,
+    nodeSelector: { 'linger.test/no': 'node' },
+    containers: [{ name: 'gateway', image: 'gateway' }],
+  };
+  const known = await cluster.get<KubernetesObject>(reference);
+  const { metadata } = known ?? (await cluster.create<KubernetesObject>({ ...reference, spec } as NewObject));
+  return { apiVersion: 'v1', kind: 'Pod', name, uid: metadata.uid };
+}
+
 /**
- * Gives a namespace's ServiceAccount `gateway` the rights of docs/reports.md: to report for the consumer `edge`.
+ * Gives a namespace's ServiceAccount `gateway` the rights of docs/guide.md: to report for the consumer `edge`.
  * @returns what was created outside of the namespace, to be deleted
  */
 export async function allowReports(cluster: Cluster, namespace: string): Promise<readonly ObjectReference[]> {
@@ -65,12 +90,12 @@ export async function allowReports(cluster: Cluster, namespace: string): Promise
     kind: 'ServiceAccount',
     metadata: { namespace, name: 'gateway' },
   });
-  const example = blocksOf('docs/reports.md').find(({ text }) => text.includes('kind: ClusterRole\n'));
+  const example = blocksOf('docs/guide.md').find(({ text }) => text.includes('kind: ClusterRole\n'));
   const text = (example?.text ?? '')
     .replaceAll('linger-reports-edge', `linger-reports-${namespace}`)
     .replace('namespace: edge', `namespace: ${namespace}`);
   const objects = parseAllDocuments(text).map((document) => document.toJS() as NewObject);
-  if (objects.length !== 2) throw new Error('docs/reports.md has no ClusterRole with its binding');
+  if (objects.length !== 2) throw new Error('docs/guide.md has no ClusterRole with its binding');
   for (const object of objects) await cluster.create(object);
   return objects;
 }

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Cluster, type KubernetesObject, waitUntil } from '../../cluster/cluster.ts';
-import { type LoadReport, startLoad, type TargetOptions } from '../../cluster/load/load.ts';
+import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
+import { type LoadReport, startLoad, type TargetOptions } from '../../testbed/load/load.ts';
 import {
   applicationDeployment,
   applicationService,
   type DeploymentObject,
   isRolledOut,
-} from '../../cluster/workloads.ts';
+} from '../../testbed/workloads.ts';
 
 /** How often the client with a discovery of its own reads the EndpointSlices: S3's gateways. */
 const DISCOVERY_INTERVAL_MS = 10_000;

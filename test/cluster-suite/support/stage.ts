@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Cluster, openCluster } from '../../cluster/cluster.ts';
+import { type Cluster, openCluster } from '../../testbed/cluster.ts';
 import { Linger, type LingerOptions } from './linger.ts';
 import { Registration } from './registration.ts';
 

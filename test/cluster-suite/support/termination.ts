@@ -1,4 +1,4 @@
-import { type Cluster, type NewObject, waitUntil } from '../../cluster/cluster.ts';
+import { type Cluster, type NewObject, waitUntil } from '../../testbed/cluster.ts';
 import type { PodObject } from './manifests.ts';
 
 /** What one container of the test application said of its end. Milliseconds since the epoch. */

@@ -1,13 +1,14 @@
-// The discovery service of S3: watches EndpointSlices, and tells whoever asks GET /instances what is ready.
-// node discovery.ts '{"kubeconfig": "…", "host": "10.200.0.1"}'
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ApiClient, ownConnection } from '../../cluster/api.ts';
+import { ApiClient, ownConnection } from '../../testbed/api.ts';
 import { entriesOnlyIn, say, type Table } from './messages.ts';
 import { monotonicMs } from './monotonic.ts';
 import { type EndpointSlice, tableOf } from './slices.ts';
+
+// The discovery service of S3: watches EndpointSlices, and tells whoever asks GET /instances what is ready.
+// node discovery.ts '{"kubeconfig": "…", "host": "10.200.0.1"}'
 
 export interface DiscoverySettings {
   readonly kubeconfig: string;

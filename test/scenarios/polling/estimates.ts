@@ -1,9 +1,8 @@
-import { quantileOf } from '../../../src/core/lag/combine.ts';
-import { plannedLag } from '../../../src/core/lag/published.ts';
-import type { ApiObject } from '../../../src/kube/object-request.ts';
-import { PUBLISHED_NAMES, readPlanned } from '../../../src/measure/publication.ts';
-import type { Cluster } from '../../cluster/cluster.ts';
+import type { V1ConfigMap } from '@kubernetes/client-node';
+import { quantileOf } from '../../../src/lag/distribution.ts';
+import { readPlanned, SHARED_NAMES } from '../../../src/leader/codec.ts';
 import { percentileOf } from '../../cluster-suite/support/agreement.ts';
+import type { Cluster } from '../../testbed/cluster.ts';
 import type { TrueLag } from './truth.ts';
 
 /** What Linger's leader has published of one consumer, or of the control plane. */
@@ -18,14 +17,14 @@ export interface PublishedLag {
  * @returns undefined as long as there is nothing
  */
 export async function publishedLag(cluster: Cluster, consumer?: string): Promise<PublishedLag | undefined> {
-  const metadata = { name: PUBLISHED_NAMES.planned, namespace: 'linger' };
+  const metadata = { name: SHARED_NAMES.planned, namespace: 'linger' };
   const planned = readPlanned(
-    await cluster.get<ApiObject>({ apiVersion: 'v1', kind: 'ConfigMap', metadata }),
+    await cluster.get<V1ConfigMap>({ apiVersion: 'v1', kind: 'ConfigMap', metadata }),
   );
   if (planned.outcome !== 'read') return undefined;
   const row = consumer === undefined ? planned.value.cluster : planned.value.consumers.get(consumer);
   if (row === undefined) return undefined;
-  const { density } = plannedLag(row);
+  const { slow: density } = row;
   return { samples: row.samples, quantileMs: (percentile) => 1_000 * quantileOf(density, percentile) };
 }
 

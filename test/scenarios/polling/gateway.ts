@@ -1,5 +1,3 @@
-// One gateway of S3: a TCP proxy that asks a discovery service for endpoints every so often, and knows nothing else.
-// node gateway.ts '{…}', see GatewaySettings
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,6 +5,9 @@ import { reporter } from '../../../examples/report-client.ts';
 import { entriesOnlyIn, say, type Table } from './messages.ts';
 import { monotonicMs } from './monotonic.ts';
 import { createProxy } from './proxy.ts';
+
+// One gateway of S3: a TCP proxy that asks a discovery service for endpoints every so often, and knows nothing else.
+// node gateway.ts '{…}', see GatewaySettings
 
 export interface GatewaySettings {
   readonly name: string;
@@ -39,8 +40,8 @@ async function sync(): Promise<void> {
 }
 
 async function poll(): Promise<void> {
-  const { intervalMs, name, reports } = settings;
-  const around = reports === undefined ? undefined : reporter(reports.url, name, reports.tokenFile);
+  const { intervalMs, reports } = settings;
+  const around = reports === undefined ? undefined : reporter(reports.url, reports.tokenFile);
   for (;;) {
     await sleep(intervalMs * (1 + JITTER * (2 * Math.random() - 1)));
     await (around?.(sync) ?? sync()).catch((error: Error) =>
@@ -54,7 +55,9 @@ function tellOfReports(): void {
   const { fetch } = globalThis;
   globalThis.fetch = async (...request) => {
     const answer = await fetch(...request);
-    if (request[1]?.method === 'POST' && answer.ok) say({ event: 'reported', at: monotonicMs() });
+    const { method, body } = request[1] ?? {};
+    const after = method === 'POST' && JSON.parse(String(body)).cursor !== '';
+    if (after && answer.ok) say({ event: 'reported', at: monotonicMs() });
     return answer;
   };
 }

@@ -1,6 +1,6 @@
-import { type Cluster, waitUntil } from '../../cluster/cluster.ts';
-import type { Endpoint } from '../../cluster/load/conntrack.ts';
-import type { Target } from '../../cluster/load/load.ts';
+import { type Cluster, waitUntil } from '../../testbed/cluster.ts';
+import type { Endpoint } from '../../testbed/load/conntrack.ts';
+import type { Target } from '../../testbed/load/load.ts';
 import type { GatewayConnection, GatewaySync, Message } from './messages.ts';
 import { type ScenarioProcess, startProcess } from './process.ts';
 import type { ReportAccess } from './report-access.ts';
@@ -55,12 +55,13 @@ export class Gateways {
     gateways.#discovery = await startProcess('discovery.ts', { kubeconfig, host }, heard);
     const discovery = `http://${host}:${gateways.#discovery.ports.instances}/instances`;
     const { intervalMs, connectTimeoutMs, services, reports } = options;
-    const settings = { host, discovery, intervalMs, connectTimeoutMs, services, reports };
+    const settings = { host, discovery, intervalMs, connectTimeoutMs, services };
     const env = reports === undefined ? {} : { NODE_EXTRA_CA_CERTS: reports.authorityFile };
     gateways.#instances = await Promise.all(
       namesOf(options.instances).map((name) => {
         const hear = (message: Message) => gateways.#hear(name, message);
-        return startProcess('gateway.ts', { ...settings, name }, hear, env);
+        const own = reports && { url: reports.url, tokenFile: reports.tokenFiles.get(name) };
+        return startProcess('gateway.ts', { ...settings, name, reports: own }, hear, env);
       }),
     );
     return gateways;
@@ -141,7 +142,7 @@ export class Gateways {
   }
 }
 
-function namesOf(instances: number): readonly string[] {
+export function namesOf(instances: number): readonly string[] {
   return Array.from({ length: instances }, (_, index) => `gw-${index + 1}`);
 }
 

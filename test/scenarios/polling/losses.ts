@@ -1,4 +1,4 @@
-import type { LoadReport } from '../../cluster/load/load.ts';
+import type { LoadReport } from '../../testbed/load/load.ts';
 import type { Outcome } from './traffic.ts';
 
 /** One stand's run, for the table of losses. */

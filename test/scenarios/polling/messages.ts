@@ -1,4 +1,4 @@
-import type { LossKind } from '../../cluster/load/request.ts';
+import type { LossKind } from '../../testbed/load/request.ts';
 
 /** What the processes of the scenario say, one JSON object a line. Instants are {@link monotonicMs}. */
 

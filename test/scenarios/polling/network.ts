@@ -1,5 +1,5 @@
-import { must } from '../../cluster/command.ts';
-import { network } from '../../cluster/network.ts';
+import { must } from '../../testbed/command.ts';
+import { network } from '../../testbed/network.ts';
 
 /**
  * What is sent to a pod that is gone leaves by the node's own device, as the pod's route is gone, too; there the kernel

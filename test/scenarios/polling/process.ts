@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { eachLine } from '../../cluster/command.ts';
+import { eachLine } from '../../testbed/command.ts';
 import type { Listening, Message } from './messages.ts';
 
 /** A process of the scenario: a file of this folder, which talks in lines of JSON. */

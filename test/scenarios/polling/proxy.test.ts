@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import { sendRequest } from '../../cluster/load/request.ts';
-import { insideNamespace } from '../../cluster/network.ts';
-import { clusterSettings } from '../../cluster/settings.ts';
+import { sendRequest } from '../../testbed/load/request.ts';
+import { insideNamespace } from '../../testbed/network.ts';
+import { clusterSettings } from '../../testbed/settings.ts';
 import type { GatewayConnection } from './messages.ts';
 import { createProxy } from './proxy.ts';
 

@@ -1,5 +1,5 @@
 import net from 'node:net';
-import type { LossKind } from '../../cluster/load/request.ts';
+import type { LossKind } from '../../testbed/load/request.ts';
 import type { GatewayConnection } from './messages.ts';
 
 export interface ProxyOptions {

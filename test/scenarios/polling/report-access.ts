@@ -1,12 +1,14 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Cluster } from '../../cluster/cluster.ts';
+import { tokenOf } from '../../cluster-suite/support/reports.ts';
+import type { Cluster } from '../../testbed/cluster.ts';
 
 /** What an instance needs to report. */
 export interface ReportAccess {
   readonly url: string;
-  readonly tokenFile: string;
+  /** By the name of the gateway: each has a pod of its own. */
+  readonly tokenFiles: ReadonlyMap<string, string>;
   readonly authorityFile: string;
 }
 
@@ -15,6 +17,8 @@ export interface ReportAccessOptions {
   /** Of the ServiceAccount, which is made. */
   readonly namespace: string;
   readonly consumer: string;
+  /** The names of the gateways. */
+  readonly gateways: readonly string[];
   /** Where Linger takes reports. */
   readonly address: string;
   /** PEM. */
@@ -26,9 +30,9 @@ const AUDIENCE = 'linger.dev/reports';
 /** Longer than any form of the scenario. */
 const TOKEN_SECONDS = 3 * 3_600;
 
-/** A ServiceAccount with a token for reports and the right to report for one consumer, as docs/reports.md has it. */
+/** A ServiceAccount with tokens for reports and the right to report for one consumer, as docs/guide.md has it. */
 export async function allowReports(options: ReportAccessOptions): Promise<ReportAccess> {
-  const { cluster, namespace, consumer, address, authority } = options;
+  const { cluster, namespace, consumer, gateways, address, authority } = options;
   const name = 'gateway';
   await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name, namespace } });
   const role = reportRole(consumer);
@@ -45,16 +49,19 @@ export async function allowReports(options: ReportAccessOptions): Promise<Report
   const roleRef = { apiGroup: RBAC, kind: 'ClusterRole', name: role.role.metadata.name };
   const bound = { ...role.binding, roleRef, subjects };
   await cluster.create(bound);
-  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`;
-  const { status } = await cluster.api.call<{ status: { token: string } }>('POST', path, {
-    body: { spec: { audiences: [AUDIENCE], expirationSeconds: TOKEN_SECONDS } },
-  });
   const directory = mkdtempSync(join(tmpdir(), 'linger-gateways-'));
-  const tokenFile = join(directory, 'token');
+  const tokenFiles = new Map(gateways.map((gateway) => [gateway, join(directory, gateway)]));
+  for (const [pod, file] of tokenFiles) {
+    const token = await tokenOf(cluster, namespace, name, {
+      audience: AUDIENCE,
+      pod,
+      seconds: TOKEN_SECONDS,
+    });
+    writeFileSync(file, token, { mode: 0o600 });
+  }
   const authorityFile = join(directory, 'ca.crt');
-  writeFileSync(tokenFile, status.token, { mode: 0o600 });
   writeFileSync(authorityFile, authority);
-  return { url: `https://${address}/v1/consumers/${consumer}/reports`, tokenFile, authorityFile };
+  return { url: `https://${address}/v1/consumers/${consumer}/reports`, tokenFiles, authorityFile };
 }
 
 /** Takes away what is not in the namespace. */

@@ -1,7 +1,7 @@
-import type { Cluster } from '../../cluster/cluster.ts';
 import { Installation } from '../../cluster-suite/support/installation.ts';
 import { clusterPolicy, policyFile } from '../../cluster-suite/support/policies.ts';
-import { Gateways } from './gateways.ts';
+import type { Cluster } from '../../testbed/cluster.ts';
+import { Gateways, namesOf } from './gateways.ts';
 import { monotonicMs } from './monotonic.ts';
 import { swallowSyns } from './network.ts';
 import { allowReports, forbidReports } from './report-access.ts';
@@ -65,7 +65,10 @@ export class Setting {
       cleanups.push(() => linger.remove());
       const own = applications.namespaces.get('reports') ?? '';
       const access = { namespace: own, consumer: consumerOf('reports'), address: REPORTS_ADDRESS };
-      const reports = await allowReports({ cluster, ...access, authority: linger.authority });
+      const reports = await allowReports({
+        ...{ cluster, ...access, gateways: namesOf(INSTANCES) },
+        authority: linger.authority,
+      });
       cleanups.push(() => forbidReports(cluster, access.consumer));
       const services = [CANARY, ...[...applications.stands.values()].map(({ service }) => service)];
       const gateways = await Gateways.start({ cluster, instances: INSTANCES, ...options, services, reports });

@@ -1,12 +1,12 @@
-import { type Cluster, type KubernetesObject, waitUntil } from '../../cluster/cluster.ts';
+import type { PodObject } from '../../cluster-suite/support/manifests.ts';
+import { hookOf } from '../../cluster-suite/support/outcome.ts';
+import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
 import {
   applicationDeployment,
   applicationService,
   type DeploymentObject,
   isRolledOut,
-} from '../../cluster/workloads.ts';
-import type { PodObject } from '../../cluster-suite/support/manifests.ts';
-import { hookOf } from '../../cluster-suite/support/outcome.ts';
+} from '../../testbed/workloads.ts';
 
 export interface StandOptions {
   readonly cluster: Cluster;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cluster } from '../../cluster/cluster.ts';
-import { type LoadReport, startLoad } from '../../cluster/load/load.ts';
+import type { Cluster } from '../../testbed/cluster.ts';
+import { type LoadReport, startLoad } from '../../testbed/load/load.ts';
 import type { Gateways } from './gateways.ts';
 import type { Stand } from './stand.ts';
 

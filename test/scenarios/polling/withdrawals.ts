@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cluster } from '../../cluster/cluster.ts';
+import type { Cluster } from '../../testbed/cluster.ts';
 
 export interface WithdrawalsOptions {
   readonly cluster: Cluster;

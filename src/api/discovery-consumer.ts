@@ -1,0 +1,139 @@
+import { z } from 'zod';
+import { apiRule, celPattern, conditions, durationFrom, labelSelector } from './fields.ts';
+
+// Which URLs Linger calls. One regular expression for files and for the API server, whose own functions for URLs
+// (Go's net/url) and ours (WHATWG's) differ at the edges. Whatever matches, `new URL` can read, but for names with
+// punycode that is none (`xn--…`).
+
+const HEX = '[0-9A-Fa-f]{1,4}';
+const OCTET = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])';
+const IPV4 = `(${OCTET}\\.){3}${OCTET}`;
+const IPV6 = [
+  `(${HEX}:){7}${HEX}`,
+  `(${HEX}:){1,7}:`,
+  ...[1, 2, 3, 4, 5, 6].map((before) => `(${HEX}:){1,${before}}(:${HEX}){1,${7 - before}}`),
+  `:(:${HEX}){1,7}`,
+  '::',
+].join('|');
+/** As short as DNS allows, and with the underscore that it is often used with. */
+const LABEL = '[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?';
+/** The last label begins with a letter: otherwise it would be read as an address. */
+const NAME = `(${LABEL}\\.)*[A-Za-z]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?\\.?`;
+const PORT = '([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])';
+
+/**
+ * `http://` or `https://`, a name or an address, perhaps a port, a path and a query, in printable ASCII. No user and
+ * password, which would be shown wherever the URL is; no fragment, which is never sent.
+ */
+export const HTTP_URL = new RegExp(`^https?://(${NAME}|${IPV4}|\\[(${IPV6})\\])(:${PORT})?([/?][!"$-~]*)?$`);
+
+export const LONGEST_URL = 2048;
+
+export const HTTP_URL_HINT =
+  'an http:// or https:// URL in ASCII, at most 2048 characters, without credentials and without a #fragment';
+
+const EITHER = 'expected exactly one of syncInterval and lag';
+
+const declared = z
+  .strictObject({
+    syncInterval: durationFrom('1ms').optional().meta({
+      description:
+        'It polls this often: its lag is uniform from 0 to this. A duration such as 10s, at most 168h.',
+    }),
+    lag: durationFrom('1ms')
+      .optional()
+      .meta({ description: 'It is always this late. A duration such as 40s, at most 168h.' }),
+  })
+  .refine(({ syncInterval, lag }) => (syncInterval === undefined) !== (lag === undefined), { error: EITHER })
+  .meta({
+    ...apiRule('has(self.syncInterval) != has(self.lag)', EITHER),
+    description: 'Its lag is known, and said here; nothing is measured. Exactly one of syncInterval and lag.',
+  });
+
+const reports = z.strictObject({}).meta({
+  description: 'Its instances report their syncs to Linger: POST /v1/consumers/NAME/reports.',
+});
+
+const probe = z
+  .strictObject({
+    url: z
+      .string({ error: `expected ${HTTP_URL_HINT}` })
+      .refine((text) => text.length <= LONGEST_URL && HTTP_URL.test(text), {
+        error: `expected ${HTTP_URL_HINT}`,
+      })
+      .meta({
+        ...apiRule(`self.matches(${celPattern(HTTP_URL)})`, `expected ${HTTP_URL_HINT}`),
+        maxLength: LONGEST_URL,
+        description: "An http:// or https:// URL that leads through it to Linger's Service linger-canary.",
+      }),
+    every: durationFrom('1s')
+      .optional()
+      .meta({ description: 'How often to measure. A duration such as 30s, from 1s to 168h.' }),
+  })
+  .meta({ description: 'It is measured from outside: the canary, as it is seen through it.' });
+
+const ONE_WAY = 'expected exactly one of declared, reports and probe';
+
+/** How a consumer's lag is known: exactly one way. Strict, so that a later way is an error here and not ignored. */
+const measure = z
+  .strictObject({ declared: declared.optional(), reports: reports.optional(), probe: probe.optional() })
+  .refine((ways) => Object.values(ways).filter((way) => way !== undefined).length === 1, { error: ONE_WAY })
+  .meta({
+    ...apiRule('[has(self.declared), has(self.reports), has(self.probe)].exists_one(x, x)', ONE_WAY),
+    description: 'How its lag is known: exactly one of declared, reports and probe.',
+  });
+
+/** spec of a DiscoveryConsumer: something beyond the EndpointSlices that finds endpoints and sends traffic. */
+export const discoveryConsumerSpec = z
+  .strictObject({
+    appliesTo: z
+      .strictObject({
+        namespaceSelector: labelSelector
+          .optional()
+          .meta({ description: 'The namespaces of the pods that it sends traffic to; absent: all.' }),
+        serviceSelector: labelSelector.optional().meta({
+          description:
+            'The Services that it sends traffic to; absent: all, or none where there is a podSelector.',
+        }),
+        podSelector: labelSelector
+          .optional()
+          .meta({ description: 'Pods that it finds without any Service; absent: none.' }),
+      })
+      .optional()
+      .meta({ description: 'The pods that it sends traffic to; absent: those of every Service.' }),
+    measure,
+  })
+  .meta({
+    description: 'Something that finds endpoints and sends traffic to them, and how its lag is known.',
+  });
+export type DiscoveryConsumerSpec = z.output<typeof discoveryConsumerSpec>;
+
+const lagFields = {
+  samples: z.int().min(0).optional().meta({ description: 'How often it was timed in the last 7 days.' }),
+  p50: z.string().optional().meta({ description: 'Half of the lags are at most this, such as 4.9s.' }),
+  p99: z.string().optional().meta({ description: '99 % of the lags are at most this.' }),
+};
+
+/** status of a DiscoveryConsumer: written by Linger's leader, and read by people. */
+export const discoveryConsumerStatus = z
+  .object({
+    observedGeneration: z
+      .int()
+      .optional()
+      .meta({ description: 'The metadata.generation that this was said of.' }),
+    measure: z.string().optional().meta({ description: 'How its lag is known: declared, reports or probe.' }),
+    ...lagFields,
+    lastSample: z.string().optional().meta({ format: 'date-time', description: 'When it was timed last.' }),
+    additions: z
+      .object(lagFields)
+      .optional()
+      .meta({ description: 'How long it takes until it sends traffic to an endpoint that was added.' }),
+    instances: z.int().min(0).optional().meta({ description: 'How many instances report.' }),
+    limits: z
+      .array(z.string())
+      .optional()
+      .meta({ description: 'What this way of measuring cannot see, in sentences.' }),
+    conditions,
+  })
+  .meta({ description: 'What Linger has measured. Written by Linger.' });
+export type ConsumerStatus = z.output<typeof discoveryConsumerStatus>;

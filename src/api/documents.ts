@@ -1,0 +1,124 @@
+import { z } from 'zod';
+import { discoveryConsumerSpec } from './discovery-consumer.ts';
+import { LingerError } from './errors.ts';
+import { namespaceName, objectName } from './fields.ts';
+import { API_VERSION, GROUP } from './names.ts';
+import { clusterTerminationPolicySpec, terminationPolicySpec } from './termination-policy.ts';
+
+function envelope<K extends string, S extends z.ZodType>(
+  kind: K,
+  spec: S,
+  metadata: z.ZodType<{ name: string }>,
+) {
+  return z.strictObject({
+    apiVersion: z.literal(API_VERSION),
+    kind: z.literal(kind),
+    metadata,
+    spec,
+    // Written by Linger, and present in what `kubectl get -o yaml` prints; it decides nothing.
+    status: z.unknown().optional(),
+  });
+}
+
+const clusterScoped = z.looseObject({
+  name: objectName,
+  namespace: z.undefined({ error: 'this kind is cluster-scoped: remove the namespace' }).optional(),
+});
+const namespaced = z.looseObject({ name: objectName, namespace: namespaceName });
+
+/** One schema for each kind of the API group: it validates files and types the code. */
+export const DOCUMENT_SCHEMAS = {
+  ClusterTerminationPolicy: envelope('ClusterTerminationPolicy', clusterTerminationPolicySpec, clusterScoped),
+  TerminationPolicy: envelope(
+    'TerminationPolicy',
+    terminationPolicySpec,
+    namespaced as z.ZodType<{ name: string; namespace: string }>,
+  ),
+  DiscoveryConsumer: envelope('DiscoveryConsumer', discoveryConsumerSpec, clusterScoped),
+} as const;
+
+export type LingerKind = keyof typeof DOCUMENT_SCHEMAS;
+const clusterPolicy = DOCUMENT_SCHEMAS.ClusterTerminationPolicy;
+const namespacedPolicy = DOCUMENT_SCHEMAS.TerminationPolicy;
+
+export type ClusterTerminationPolicy = z.output<typeof clusterPolicy>;
+export type TerminationPolicy = z.output<typeof namespacedPolicy> & {
+  metadata: { name: string; namespace: string };
+};
+export type DiscoveryConsumer = z.output<typeof DOCUMENT_SCHEMAS.DiscoveryConsumer>;
+export type LingerDocument = ClusterTerminationPolicy | TerminationPolicy | DiscoveryConsumer;
+
+/** Whether an object claims to be of our API group, in whatever version and kind. */
+export function isLingerObject(object: { readonly apiVersion?: unknown }): boolean {
+  return typeof object.apiVersion === 'string' && object.apiVersion.split('/')[0] === GROUP;
+}
+
+/**
+ * Reads one object of the linger.dev group.
+ * @param where what the message begins with, such as `base.yaml document 2`
+ * @throws LingerError `policy-invalid`, naming each field that is wrong and what was expected
+ */
+export function parseDocument(object: { readonly [key: string]: unknown }, where: string): LingerDocument {
+  const { apiVersion, kind } = object;
+  if (apiVersion !== API_VERSION) {
+    throw new LingerError(
+      'policy-invalid',
+      `${where}: apiVersion: expected ${API_VERSION}, got ${show(apiVersion)}`,
+    );
+  }
+  if (typeof kind !== 'string' || !Object.hasOwn(DOCUMENT_SCHEMAS, kind)) {
+    const known = Object.keys(DOCUMENT_SCHEMAS).join(', ');
+    throw new LingerError('policy-invalid', `${where}: kind: expected one of ${known}, got ${show(kind)}`);
+  }
+  const forbidden = pathOfPrototypeKey(object, []);
+  if (forbidden !== undefined) {
+    throw new LingerError(
+      'policy-invalid',
+      `${where}: ${kind}: ${forbidden}: no key may have this name; remove it`,
+    );
+  }
+  const result = DOCUMENT_SCHEMAS[kind as LingerKind].safeParse(object);
+  if (result.success) return result.data as LingerDocument;
+  const problems = result.error.issues.map((issue) => describe(issue, object));
+  throw new LingerError('policy-invalid', `${where}: ${kind}: ${problems.join('; ')}`);
+}
+
+function describe(issue: z.core.$ZodIssue, object: unknown): string {
+  const path = issue.path.map(String).join('.');
+  if (issue.code === 'unrecognized_keys') {
+    const fields = issue.keys.map((key) => (path === '' ? key : `${path}.${key}`));
+    return `${fields.join(', ')}: unknown field; check its spelling and place, or remove it`;
+  }
+  // zod wraps what is wrong with a key into an issue of its own.
+  const message = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+  const got = valueAt(object, issue.path);
+  return `${path === '' ? 'document' : path}: ${message}${got === undefined ? ' (it is missing)' : `, got ${show(got)}`}`;
+}
+
+/**
+ * Where a `__proto__` stands, if anywhere. Copying an object drops such a member silently, and a selector that has
+ * lost its only label would select everything.
+ */
+function pathOfPrototypeKey(value: unknown, path: readonly string[]): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [key, member] of Object.entries(value)) {
+    const here = [...path, key];
+    const found = key === '__proto__' ? here.join('.') : pathOfPrototypeKey(member, here);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function valueAt(object: unknown, path: readonly PropertyKey[]): unknown {
+  let value = object;
+  for (const key of path) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    value = (value as Record<PropertyKey, unknown>)[key];
+  }
+  return value;
+}
+
+function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}

@@ -1,0 +1,46 @@
+/**
+ * Stable codes of everything that Linger refuses. A message names what was wrong and the way out; the code is
+ * what scripts, dashboards and docs/reference.md hold on to.
+ */
+export const ERRORS = {
+  'settings-invalid': 'A flag or LINGER_ variable has a value that cannot be used.',
+  'policy-unreadable': 'A policy file or folder cannot be read.',
+  'policy-syntax': 'A policy file is not valid YAML or JSON.',
+  'policy-invalid': 'A linger.dev document has an unknown or invalid field.',
+  'policy-duplicate': 'Two policy documents of one kind have the same name.',
+  'manifest-invalid': 'A manifest given to inject, uninject or explain cannot be used.',
+  'events-invalid': 'A file of events given to simulate cannot be used.',
+  'output-unwritable': 'Standard output, or a file to be changed in its place, cannot be written.',
+  'port-unavailable': 'The server cannot listen on the address it was given.',
+  'cluster-unreachable': 'The API server does not answer, or not as one does.',
+  'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
+  'not-published': 'No leader of Linger has published there what is asked for.',
+  'metrics-unreadable': 'Metrics that were named cannot be read.',
+  'metrics-invalid': 'Metrics that were named are not in the Prometheus text format, or not those asked for.',
+} as const satisfies Record<string, string>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/**
+ * An error that the user can do something about: its message says what is wrong and the way out, and is shown with
+ * its code and without a stack. Certificates have a kind of their own, with codes of their own.
+ */
+export abstract class UserError extends Error {
+  abstract readonly code: string;
+}
+
+/** A {@link UserError} with a code of {@link ERRORS}. */
+export class LingerError extends UserError {
+  override readonly name = 'LingerError';
+  override readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Whatever was thrown, as an Error. */
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}

@@ -1,0 +1,127 @@
+import { isRecord } from './json.ts';
+
+/** A preStop handler of any kind, as a container has it. */
+export type LifecycleHandler = Readonly<Record<string, unknown>>;
+
+/** What the nodes that a pod can run on are capable of. */
+export interface HookSupport {
+  /** The API server and every kubelet know `sleep` as a handler. */
+  readonly nativeSleep: boolean;
+  readonly windows: boolean;
+}
+
+/** A handler that does nothing but sleep, and where in it the seconds stand. */
+export interface PlainSleep {
+  readonly seconds: number;
+  /** JSON pointer inside the handler. */
+  readonly pointer: string;
+  /** The value at the pointer for another number of seconds. */
+  readonly render: (seconds: number) => string | number;
+}
+
+/**
+ * A kind of preStop handler that waits. All that lists kinds takes them from {@link HOOKS}: the policy schema, the
+ * annotations, the plan, the patch and the docs' tests.
+ */
+export interface HookKind {
+  /** Whether `Auto` may choose it. `Auto` takes the first kind that is supported. */
+  readonly auto: boolean;
+  /** Whether it works on every node that the pod can run on. */
+  supports(nodes: HookSupport): boolean;
+  render(seconds: number): LifecycleHandler;
+  /** Whether the handler is what `render` returns for these seconds. */
+  recognise(handler: LifecycleHandler, seconds: number): boolean;
+  /** The seconds of a plain sleep of this kind, in any form that an author may have written. */
+  parse(handler: LifecycleHandler): PlainSleep | undefined;
+}
+
+/** In the order in which `Auto` tries them. */
+export const HOOKS = {
+  /** The kubelet itself sleeps: the image needs no program for it. */
+  Sleep: {
+    auto: true,
+    supports: ({ nativeSleep }) => nativeSleep,
+    render: (seconds) => ({ sleep: { seconds } }),
+    recognise: (handler, seconds) => nativeSleepOf(handler)?.seconds === seconds,
+    parse: nativeSleepOf,
+  },
+  /** Runs the image's own `sleep`: for clusters whose kubelets are too old for the native one. */
+  Exec: {
+    auto: true,
+    supports: ({ windows }) => !windows,
+    render: (seconds) => ({ exec: { command: ['sleep', String(seconds)] } }),
+    recognise: (handler, seconds) => {
+      const [program, argument, ...rest] = commandOf(handler) ?? [];
+      return program === 'sleep' && argument === String(seconds) && rest.length === 0;
+    },
+    parse: commandSleepOf,
+  },
+} as const satisfies Record<string, HookKind>;
+
+export type HookName = keyof typeof HOOKS;
+export const HOOK_NAMES = Object.keys(HOOKS) as readonly HookName[];
+export function isHookName(value: unknown): value is HookName {
+  return typeof value === 'string' && Object.hasOwn(HOOKS, value);
+}
+
+/** What a policy may ask for. */
+export type HookChoice = 'Auto' | HookName;
+export const HOOK_CHOICES: readonly HookChoice[] = ['Auto', ...HOOK_NAMES];
+export function isHookChoice(value: string): value is HookChoice {
+  return value === 'Auto' || isHookName(value);
+}
+
+/** A word of the API that is refused until {@link HOOKS} has the kind. */
+export const HOOK_RESERVED = 'Hold';
+export const HOOK_UNAVAILABLE = `hook ${HOOK_RESERVED} is not available in this version; use Auto, ${HOOK_NAMES.join(' or ')}`;
+
+/** The plain sleep in a handler of any kind; undefined for a handler that does anything else. */
+export function plainSleep(handler: LifecycleHandler): PlainSleep | undefined {
+  for (const name of HOOK_NAMES) {
+    const found = HOOKS[name].parse(handler);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The one member of a handler that has only one. */
+function onlyMember(handler: LifecycleHandler, kind: string): Readonly<Record<string, unknown>> | undefined {
+  const member = handler[kind];
+  return isRecord(member) && Object.keys(handler).length === 1 ? member : undefined;
+}
+
+/** `sleep: {seconds: N}` with N > 0: `sleep: 0` is its author's way to opt out. */
+function nativeSleepOf(handler: LifecycleHandler): PlainSleep | undefined {
+  const seconds = onlyMember(handler, 'sleep')?.seconds;
+  if (typeof seconds !== 'number' || !Number.isInteger(seconds) || seconds <= 0) return undefined;
+  return { seconds, pointer: '/sleep/seconds', render: (value) => value };
+}
+
+function commandOf(handler: LifecycleHandler): readonly unknown[] | undefined {
+  const command = onlyMember(handler, 'exec')?.command;
+  return Array.isArray(command) ? command : undefined;
+}
+
+const SLEEP_PROGRAMS: ReadonlySet<unknown> = new Set(['sleep', '/bin/sleep']);
+const SHELLS: ReadonlySet<unknown> = new Set(['sh', '/bin/sh']);
+/** The text before the seconds, the seconds, and the unit that coreutils and busybox know. */
+const ARGUMENT = /^()([1-9]\d{0,8})(s?)$/;
+const SCRIPT = /^(sleep )([1-9]\d{0,8})(s?)$/;
+
+/** `["sleep","N"]`, `["/bin/sleep","N"]`, `["sh","-c","sleep N"]`, `["/bin/sh","-c","sleep N"]`; N also as `Ns`. */
+function commandSleepOf(handler: LifecycleHandler): PlainSleep | undefined {
+  const command = commandOf(handler) ?? [];
+  const last = command.length - 1;
+  const [program, option] = command;
+  const direct = last === 1 && SLEEP_PROGRAMS.has(program);
+  const shell = last === 2 && SHELLS.has(program) && option === '-c';
+  const text = command[last];
+  if (!(direct || shell) || typeof text !== 'string') return undefined;
+  const [, before, seconds, unit] = (direct ? ARGUMENT : SCRIPT).exec(text) ?? [];
+  if (seconds === undefined) return undefined;
+  return {
+    seconds: Number(seconds),
+    pointer: `/exec/command/${last}`,
+    render: (value) => `${before}${value}${unit}`,
+  };
+}

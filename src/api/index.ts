@@ -1,0 +1,78 @@
+export {
+  EXISTING_HOOK_RULES,
+  type ExcludableKind,
+  type ExistingHookRule,
+  MODES,
+  type Mode,
+  type PodScope,
+  type WaitSource,
+} from './choices.ts';
+export {
+  type ConsumerStatus,
+  type DiscoveryConsumerSpec,
+  discoveryConsumerStatus,
+} from './discovery-consumer.ts';
+export {
+  type ClusterTerminationPolicy,
+  type DiscoveryConsumer,
+  isLingerObject,
+  type LingerDocument,
+  type LingerKind,
+  parseDocument,
+  type TerminationPolicy,
+} from './documents.ts';
+export { DURATION_HINT, formatDuration, parseDuration } from './duration.ts';
+export { asError, type ErrorCode, LingerError, UserError } from './errors.ts';
+export {
+  HOOK_CHOICES,
+  HOOK_NAMES,
+  HOOK_RESERVED,
+  HOOK_UNAVAILABLE,
+  HOOKS,
+  type HookChoice,
+  type HookKind,
+  type HookName,
+  isHookName,
+  type LifecycleHandler,
+  type PlainSleep,
+  plainSleep,
+} from './hooks.ts';
+export { isAbsentOr, isRecord, isString, isStringMap, jsonIn } from './json.ts';
+export {
+  type NamespaceRecord,
+  NO_SERVICES,
+  namespaceRecord,
+  type ServiceIndex,
+  type ServiceRecord,
+  selectsNamespace,
+  serviceIndex,
+  servicesSelecting,
+  unseenNamespace,
+} from './kubernetes-objects.ts';
+export {
+  ANNOTATION,
+  ANNOTATION_PREFIX,
+  API_VERSION,
+  BUILT_IN_CONSUMERS,
+  CANARY_IDENTITY_HEADER,
+  GROUP,
+  MIRROR_POD_ANNOTATION,
+} from './names.ts';
+export {
+  CURSOR_HEADER,
+  REPORT_RESULTS,
+  type ReportRequest,
+  type ReportResult,
+  reportRequest,
+  reportsOpenApi,
+} from './report-request.ts';
+export {
+  EVERYTHING,
+  type LabelSelector,
+  type Labels,
+  labelOf,
+  NO_LABELS,
+  parseLabelQuery,
+  selects,
+} from './selector.ts';
+export type { ClusterTerminationPolicySpec, TerminationPolicySpec } from './termination-policy.ts';

@@ -1,0 +1,28 @@
+/** The API group and the names that Linger puts on objects: the one place that knows them. */
+export const GROUP = 'linger.dev';
+export const API_VERSION = `${GROUP}/v1alpha1`;
+
+/** Consumers that are there without anybody declaring them; no DiscoveryConsumer may have their names. */
+export const BUILT_IN_CONSUMERS = { clusterIp: 'cluster-ip', clusterDns: 'cluster-dns' } as const;
+
+export const ANNOTATION = {
+  inject: 'linger.dev/inject',
+  mode: 'linger.dev/mode',
+  wait: 'linger.dev/wait',
+  hook: 'linger.dev/hook',
+  containers: 'linger.dev/containers',
+  existingHook: 'linger.dev/existing-hook',
+  /** Written by Linger, never read as a wish: the plan that the pod's hooks follow. */
+  plan: 'linger.dev/plan',
+} as const;
+
+export const ANNOTATION_PREFIX = 'linger.dev/';
+
+/** Set by the kubelet on the API's copy of a static pod. Source: k8s.io/api core/v1 MirrorPodAnnotationKey. */
+export const MIRROR_POD_ANNOTATION = 'kubernetes.io/config.mirror';
+
+/** Every Namespace carries its own name as this label. Source: KEP-2161. */
+export const NAMESPACE_NAME_LABEL = 'kubernetes.io/metadata.name';
+
+/** How a replica identifies itself to the canary. Gateways may drop headers, so the body says the same. */
+export const CANARY_IDENTITY_HEADER = 'linger-canary';

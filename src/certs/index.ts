@@ -1,0 +1,6 @@
+export {
+  type CertificateSource,
+  certificateDirectory,
+  ensureCertificates,
+  watchCertificates,
+} from './source.ts';

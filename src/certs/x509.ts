@@ -1,0 +1,182 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
+import { isIPv4, isIPv6 } from 'node:net';
+import { CertificateError } from './certificate-error.ts';
+
+/** A subject alternative name in canonical form: DNS names in lower case, IPv6 addresses as RFC 5952 writes them. */
+export interface SubjectName {
+  readonly kind: 'dns' | 'ip';
+  readonly value: string;
+}
+
+/** RFC 1035, 2.3.4: 255 octets on the wire, which leave 253 characters in text. */
+const MAX_DNS_NAME = 253;
+/** RFC 1123, 2.1: letters, digits and inner hyphens; RFC 1035, 2.3.4: at most 63 of them. */
+const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+
+/**
+ * Reads the names that a certificate shall be valid for, without repetitions, in the order given.
+ *
+ * @throws CertificateError `BadName`, naming the offender
+ */
+export function parseNames(names: readonly string[]): SubjectName[] {
+  if (names.length === 0)
+    throw new CertificateError('BadName', 'a certificate needs at least one name, got none');
+  const parsed = new Map<string, SubjectName>();
+  for (const name of names) {
+    const subject = parseName(name);
+    parsed.set(subject.value, subject);
+  }
+  return [...parsed.values()];
+}
+
+function parseName(name: string): SubjectName {
+  const address = canonicalAddress(name);
+  if (address !== undefined) return { kind: 'ip', value: address };
+  const fault = dnsFault(name.toLowerCase());
+  if (fault === undefined) return { kind: 'dns', value: name.toLowerCase() };
+  throw new CertificateError(
+    'BadName',
+    `${JSON.stringify(name)} is neither an IP address nor a DNS name that a certificate can hold: ${fault}`,
+  );
+}
+
+/** Undefined when `text` is no IP address. A zone (`fe80::1%eth0`) has no place in a certificate, so it is none. */
+function canonicalAddress(text: string): string | undefined {
+  if (isIPv4(text)) return text;
+  // The URL parser writes RFC 5952 with no dotted tail, one spelling for each address.
+  return isIPv6(text) && !text.includes('%') ? new URL(`http://[${text}]`).hostname.slice(1, -1) : undefined;
+}
+
+function dnsFault(name: string): string | undefined {
+  if (name === '') return 'it is empty';
+  if (name.length > MAX_DNS_NAME)
+    return `it has ${name.length} characters, at most ${MAX_DNS_NAME} are allowed`;
+  const wildcard = name.startsWith('*.');
+  const labels = (wildcard ? name.slice(2) : name).split('.');
+  const bad = labels.find((label) => !LABEL.test(label));
+  if (bad !== undefined) {
+    return `expected labels of 1 to 63 letters, digits and inner hyphens, got ${JSON.stringify(bad)}`;
+  }
+  // RFC 3696, 2: a last label of digits only is what tells an address from a name.
+  if (/^\d+$/.test(labels.at(-1) ?? '')) return 'its last label has only digits';
+  // Node's tls.checkServerIdentity and browsers match no wildcard directly under a top-level label.
+  if (wildcard && labels.length < 2) return 'clients accept a wildcard only above at least two labels';
+  return undefined;
+}
+
+/** The DNS names and addresses that a certificate is valid for. */
+export function namesOf(certificate: X509Certificate): SubjectName[] {
+  return (certificate.subjectAltName ?? '').split(', ').flatMap((entry): SubjectName[] => {
+    if (entry.startsWith('DNS:')) return [{ kind: 'dns', value: entry.slice('DNS:'.length).toLowerCase() }];
+    if (!entry.startsWith('IP Address:')) return [];
+    const value = entry.slice('IP Address:'.length);
+    return [{ kind: 'ip', value: canonicalAddress(value) ?? value }];
+  });
+}
+
+/** Both, without repetitions. */
+export function joinNames(some: readonly SubjectName[], more: readonly SubjectName[]): SubjectName[] {
+  return [...new Map([...some, ...more].map((name) => [name.value, name])).values()];
+}
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** cert-manager's choice for the CA of its own webhook: long enough to be pasted once, short enough to be rotated for real. */
+export const AUTHORITY_LIFE_MS = 365 * DAY_MS;
+
+/**
+ * What people know from ACME. It must stay below a third of the CA's life (121 days): the CA is replaced
+ * at two thirds, so a certificate that it issued on its last day still does not outlive it.
+ */
+export const SERVING_LIFE_MS = 90 * DAY_MS;
+
+/**
+ * How far notBefore lies in the past, for clients whose clock is behind ours: an hour, as in client-go's
+ * GenerateSelfSignedCertKey ("valid an hour earlier to avoid flakes due to clock skew"). It covers what a
+ * virtual machine loses while its laptop sleeps and has not asked NTP yet.
+ */
+export const BACKDATE_MS = HOUR_MS;
+
+export interface Validity {
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+}
+
+/** A validity that starts (backdated) at `now`, lasts `lifeMs`, and ends no later than `limit` (the issuer's own end). */
+export function validityFrom(now: Date, lifeMs: number, limit?: Date): Validity {
+  const end = now.getTime() + lifeMs;
+  return {
+    notBefore: new Date(now.getTime() - BACKDATE_MS),
+    notAfter: new Date(limit === undefined ? end : Math.min(end, limit.getTime())),
+  };
+}
+
+/** Two thirds of the way through, cert-manager's rule: a third of the life remains to notice a renewal that fails. */
+export function renewalTime({ notBefore, notAfter }: Validity): Date {
+  const life = notAfter.getTime() - notBefore.getTime();
+  return new Date(notBefore.getTime() + (life * 2) / 3);
+}
+
+/** The organization in the name of every authority that Linger makes: what it may replace without asking. */
+export const OWN_ORGANIZATION = 'linger.dev';
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
+
+/** The certificates in a PEM text, in order. What is no certificate is left out, and so are blocks that do not parse. */
+export function parseCertificates(pem: string): X509Certificate[] {
+  return (pem.match(CERTIFICATE) ?? []).flatMap((block) => {
+    try {
+      return [new X509Certificate(block)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/**
+ * PEM of certificates only: a bundle is printed and pasted, so whatever else stood in the file, such as a
+ * private key in a combined PEM, must not come along.
+ */
+export function formatCertificates(certificates: readonly X509Certificate[]): string {
+  return certificates.map((certificate) => certificate.toString()).join('');
+}
+
+/** PKCS #8 and the older OpenSSL form. Asking the text: the error that OpenSSL gives for it depends on its version. */
+const ENCRYPTED_KEY = /BEGIN ENCRYPTED PRIVATE KEY|^Proc-Type: 4,ENCRYPTED/m;
+
+/** A private key, or why there is none. The reason never quotes the text. */
+export function parseKey(pem: string): KeyObject | 'corrupt' | 'encrypted' {
+  if (ENCRYPTED_KEY.test(pem)) return 'encrypted';
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    return 'corrupt';
+  }
+}
+
+export function validityOf(certificate: X509Certificate): Validity {
+  return { notBefore: certificate.validFromDate, notAfter: certificate.validToDate };
+}
+
+/** True when `authority` signed `certificate`: names and key identifiers agree and the signature verifies. */
+export function isIssuedBy(certificate: X509Certificate, authority: X509Certificate): boolean {
+  return certificate.checkIssued(authority) && certificate.verify(authority.publicKey);
+}
+
+/** True when the issuer's name says that Linger made it. A label, not a proof: it guards a user's files, not a secret. */
+export function isIssuedByLinger(certificate: X509Certificate): boolean {
+  return certificate.issuer.split('\n').includes(`O=${OWN_ORGANIZATION}`);
+}
+
+/** A certificate authority: its certificate and its private key (PKCS #8), both PEM. */
+export interface Authority {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** A serving certificate (leaf first, then intermediates if any) and its private key (PKCS #8), both PEM. */
+export interface KeyPair {
+  readonly cert: string;
+  readonly key: string;
+}

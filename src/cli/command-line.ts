@@ -1,0 +1,108 @@
+import { Command, CommanderError, Option } from 'commander';
+import { type CommandName, type Settings, VERBS, type Verb } from './commands.ts';
+import {
+  type Flags,
+  flagName,
+  type KubeEnvironment,
+  kubeEnvironment,
+  resolve,
+  variableName,
+} from './flags.ts';
+
+/** A command to run, its settings read and checked. */
+export interface CommandInvocation<C extends CommandName = CommandName> {
+  readonly command: C;
+  readonly settings: Settings<C>;
+  readonly kube: KubeEnvironment;
+  /** Whether colours are welcome. Source: no-color.org. */
+  readonly colour: boolean;
+}
+
+export type Invocation =
+  | { readonly [C in CommandName]: CommandInvocation<C> }[CommandName]
+  /** The help or the version was printed, or the usage was wrong and the message said so. */
+  | { readonly command: 'none'; readonly exitCode: number };
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What commander hands over: text, or several for a variadic option, or true for a switch. */
+type Written = Readonly<Record<string, string | readonly string[] | boolean | undefined>>;
+
+export const USAGE_EXIT_CODE = 2;
+
+const NOTHING: Environment = {};
+
+/**
+ * Reads the command line and the environment: the only place that does.
+ * @param argv without the program's own name
+ * @param program how the user calls it: `linger`, or `kubectl linger`
+ * @throws LingerError `settings-invalid` for a value that cannot be used
+ */
+export function readCommandLine(
+  argv: readonly string[],
+  environment: Environment,
+  version: string,
+  program = 'linger',
+): Invocation {
+  let invocation: Invocation = { command: 'none', exitCode: USAGE_EXIT_CODE };
+  const parser = new Command(program)
+    .description('Lets Kubernetes pods terminate without losing a request.')
+    .version(version)
+    .exitOverride()
+    .showHelpAfterError('(--help tells more)');
+
+  for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
+    const { about, flags, operands, fromEnvironment } = verb;
+    const command = parser.command(name).description(about);
+    for (const [key, flag] of Object.entries(flags))
+      command.addOption(optionOf(key, flag, fromEnvironment === true));
+    if (operands !== undefined) command.argument(operands.argument, operands.about);
+    command.action(() => {
+      const variables = fromEnvironment === true ? environment : NOTHING;
+      const values = resolve(flags, asText(command.opts()), variables);
+      // The flags of the table under this name, so the settings are those of the command of this name.
+      const settings = { ...values, operands: command.args } as unknown;
+      invocation = {
+        command: name,
+        settings,
+        kube: kubeEnvironment(environment),
+        colour: !environment.NO_COLOR,
+      } as Invocation;
+    });
+  }
+
+  try {
+    parser.parse(argv, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    return { command: 'none', exitCode: error.exitCode === 0 ? 0 : USAGE_EXIT_CODE };
+  }
+  return invocation;
+}
+
+function optionOf(
+  key: string,
+  { reader, fallback, description, short }: Flags[string],
+  inEnvironment: boolean,
+): Option {
+  const shownDefault = fallback === undefined || fallback === 'false' ? '' : ` (default: ${fallback})`;
+  const variable = inEnvironment ? ` [${variableName(key)}]` : '';
+  const argument = reader.argument === undefined ? '' : ` ${reader.argument}`;
+  const letter = short === undefined ? '' : `-${short}, `;
+  const option = new Option(
+    `${letter}--${flagName(key)}${argument}`,
+    `${description}${shownDefault}${variable}`,
+  );
+  if (reader.adds === true && !option.variadic)
+    option.argParser((text, before: unknown) => (typeof before === 'string' ? `${before},${text}` : text));
+  return option;
+}
+
+function asText(written: Written): Record<string, string | undefined> {
+  return Object.fromEntries(
+    Object.entries(written).map(([key, value]) => [
+      key,
+      Array.isArray(value) ? value.join(',') : value?.toString(),
+    ]),
+  );
+}

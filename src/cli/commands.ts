@@ -1,0 +1,348 @@
+import { MODES } from '../api/index.ts';
+import { CHANGES, LAG_STAGES } from '../lag/index.ts';
+import { LOG_LEVELS } from '../telemetry/index.ts';
+import {
+  abbreviated,
+  addressOrFiles,
+  type Flags,
+  flag,
+  instant,
+  labelQuery,
+  list,
+  oneOf,
+  optional,
+  port,
+  probability,
+  seconds,
+  someOf,
+  text,
+  toggle,
+  type Values,
+} from './flags.ts';
+
+const policies = optional(
+  text('<path>'),
+  'folder or file of linger.dev policies, Namespaces and Services (*.yaml, *.yml, *.json); without it, the built-in policy',
+);
+const modeLimit = flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy and annotation');
+const namespace = abbreviated(
+  'n',
+  flag(text('<name>'), 'default', 'namespace of the objects that name none'),
+);
+
+export const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const;
+export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
+const output = (what: string) =>
+  abbreviated('o', flag(oneOf(OUTPUT_FORMATS), 'table', `how to print ${what}`));
+
+/** Which manifests are read: as kubectl takes them. */
+const MANIFEST_FLAGS = {
+  filename: abbreviated(
+    'f',
+    optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input'),
+  ),
+  recursive: abbreviated('R', flag(toggle, 'false', 'also read the folders in the folders named')),
+  namespace,
+  selector: abbreviated('l', optional(labelQuery, 'only objects with these labels')),
+} as const;
+const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
+
+/** `auto`: where there are credentials; `required`: not without; `off`: not at all. */
+export const CLUSTER_CHOICES = ['auto', 'required', 'off'] as const;
+const kubeconfig = optional(
+  text('<file>'),
+  'kubeconfig of the cluster; in a pod, its ServiceAccount is used',
+);
+const context = optional(text('<name>'), 'context of the kubeconfig, where not its current one');
+
+export const SERVE_FLAGS = {
+  port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
+  adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
+  host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, :: or 0.0.0.0'),
+  policies,
+  strict: flag(toggle, 'false', 'do not start while a policy document cannot be used'),
+  certs: flag(
+    text('<folder>'),
+    'certs',
+    'folder of tls.crt and tls.key; made there, with a CA, where there are none',
+  ),
+  certNames: flag(
+    list('<name...>'),
+    DEVELOPMENT_NAMES,
+    'DNS names and addresses in the certificate that is made where there is none, beside --host',
+  ),
+  clientCa: optional(
+    text('<file>'),
+    'certificates of authorities: /mutate answers only clients with a certificate from one of them',
+  ),
+  modeLimit,
+  auditWarnings: flag(
+    toggle,
+    'false',
+    'in mode Audit, also tell whoever creates a pod what would have been done',
+  ),
+  logLevel: flag(oneOf(LOG_LEVELS), 'info', 'how much to log; debug has a line for each decision'),
+  drain: flag(
+    seconds,
+    '15s',
+    'after SIGTERM, how long to go on answering, unready, before connections are closed',
+  ),
+  connectionCloseProbability: flag(
+    probability,
+    '0.001',
+    'share of answers after which the connection is closed, so that API servers spread over the replicas again',
+  ),
+  cluster: flag(
+    oneOf(CLUSTER_CHOICES),
+    'auto',
+    'whether to read the cluster and measure its lag; auto: where there is a kubeconfig or a ServiceAccount token',
+  ),
+  kubeconfig,
+  context,
+  syncTimeout: flag(
+    seconds,
+    '30s',
+    'how long to stay unready until the cluster has been read; after that, ready with what is known',
+  ),
+  namespace: optional(
+    text('<name>'),
+    'namespace of Linger itself, where replicas share what they measure; in a pod, that of its ServiceAccount',
+  ),
+  identity: optional(text('<name>'), 'name of this replica, such as its pod; without it, the host name'),
+  canaryPort: flag(
+    port,
+    '8081',
+    'port on which replicas say who they are to the canary (HTTP); the same for all',
+  ),
+  canaryEvery: flag(
+    seconds,
+    '60s',
+    'how often the leader takes a replica out of the Service linger-canary and back, to time who follows; 0: never',
+  ),
+  probeAllowLinkLocal: flag(
+    toggle,
+    'false',
+    'let probe URLs lead to link-local addresses and those of cloud metadata',
+  ),
+  reportsAudience: flag(
+    text('<audience>'),
+    'linger.dev/reports',
+    'audience of the tokens with which instances of consumers report',
+  ),
+} as const;
+export type ServeSettings = Values<typeof SERVE_FLAGS>;
+
+const EDIT_FLAGS = {
+  inPlace: flag(toggle, 'false', 'write each file in its place, and print nothing'),
+  diff: flag(toggle, 'false', 'print what would change, as a unified diff, and not the manifests'),
+} as const;
+
+export const INJECT_FLAGS = {
+  ...MANIFEST_FLAGS,
+  policies,
+  refresh: flag(toggle, 'false', 'decide anew for workloads that have been injected before'),
+  ...EDIT_FLAGS,
+} as const;
+export type InjectSettings = Values<typeof INJECT_FLAGS> & Operands;
+
+export const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, ...EDIT_FLAGS } as const;
+export type UninjectSettings = Values<typeof UNINJECT_FLAGS> & Operands;
+
+export const EXPLAIN_FLAGS = {
+  ...MANIFEST_FLAGS,
+  policies,
+  modeLimit,
+  kubeconfig: optional(
+    text('<file>'),
+    'kubeconfig of a cluster to read Namespaces, Services, versions, policies and the planned lags from; without it and --context, none is read',
+  ),
+  context: optional(
+    text('<name>'),
+    'context of the kubeconfig; without --kubeconfig, of the one kubectl would use',
+  ),
+  lingerNamespace: flag(text('<name>'), 'linger', 'namespace of that cluster in which Linger runs'),
+  output: output('the decisions'),
+  failOn: optional(
+    list('<code,...>'),
+    'exit 3 when a decision has one of these skip reasons or note codes; "skip" stands for every reason',
+  ),
+} as const;
+export type ExplainSettings = Values<typeof EXPLAIN_FLAGS> & Operands;
+
+export const CHECK_FLAGS = { policies } as const;
+export type CheckSettings = Values<typeof CHECK_FLAGS> & Operands;
+
+export const SIMULATE_OUTPUTS = ['table', 'json'] as const;
+
+export const SIMULATE_FLAGS = {
+  policies,
+  namespace: abbreviated('n', flag(text('<name>'), 'default', 'namespace of the pods whose wait is printed')),
+  output: abbreviated('o', flag(oneOf(SIMULATE_OUTPUTS), 'table', 'how to print the waits')),
+} as const;
+export type SimulateSettings = Values<typeof SIMULATE_FLAGS> & Operands;
+
+export const CERTS_FLAGS = {
+  dns: flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
+  out: flag(
+    text('<folder>'),
+    'certs',
+    'folder for ca.crt, ca.key, tls.crt and tls.key; kept and renewed if there',
+  ),
+} as const;
+export type CertsSettings = Values<typeof CERTS_FLAGS>;
+
+/** Where the cluster is, for the commands that people run against one. */
+export const CLUSTER_FLAGS = {
+  kubeconfig: optional(
+    text('<file>'),
+    'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
+  ),
+  context: optional(text('<name>'), "context of the kubeconfig; without it, the kubeconfig's current one"),
+} as const;
+
+export const WATCH_FLAGS = {
+  ...CLUSTER_FLAGS,
+  namespace: abbreviated('n', optional(list('<name...>'), 'namespaces to watch; without it, all')),
+  allNamespaces: abbreviated('A', flag(toggle, 'false', 'watch all namespaces, whatever --namespace says')),
+  service: optional(list('<name...>'), 'Services to watch; without it, all'),
+  pod: optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
+  selector: abbreviated(
+    'l',
+    optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them'),
+  ),
+  source: flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
+  change: flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
+  minLag: optional(seconds, 'print only changes with a lag of at least this'),
+  initial: flag(toggle, 'false', 'also print what is there at the beginning'),
+  output: output('changes; json: one object a line; yaml: one document each'),
+  for: optional(seconds, 'how long to watch; without it, until Ctrl-C'),
+  failOnLag: optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
+  quiet: flag(toggle, 'false', 'print changes only: no notes and no summary'),
+} as const;
+export type WatchSettings = Values<typeof WATCH_FLAGS>;
+
+export const CONSUMERS_FLAGS = {
+  ...CLUSTER_FLAGS,
+  lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
+  output: output('the consumers'),
+  failOn: optional(
+    list('<reason,...>'),
+    'exit 3 when a condition has one of these reasons; "any" stands for every one by which the lag cannot be relied on',
+  ),
+} as const;
+export type ConsumersSettings = Values<typeof CONSUMERS_FLAGS>;
+
+export const HISTORY_FLAGS = {
+  ...CLUSTER_FLAGS,
+  lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
+  from: optional(instant, 'forget: from when on'),
+  to: optional(instant, 'forget: until when'),
+  namespace: abbreviated('n', optional(text('<name>'), 'forget: only what was measured of this namespace')),
+  consumer: optional(text('<name>'), 'forget: only what was measured of this consumer'),
+  output: output('the episodes'),
+} as const;
+export type HistorySettings = Values<typeof HISTORY_FLAGS> & Operands;
+
+/** `watch`: removals that happen meanwhile; `off`: none. */
+export const LAG_CHOICES = ['watch', 'off'] as const;
+
+export const DIAGNOSE_FLAGS = {
+  ...CLUSTER_FLAGS,
+  controllerMetrics: optional(
+    addressOrFiles('<url|file,...>'),
+    'metrics of the kube-controller-manager: a URL, or one or two saved scrapes, the older first; - is standard input; without it, by way of the API server',
+  ),
+  controllerMetricsCa: optional(text('<file>'), 'CA of the certificate at that URL'),
+  controllerMetricsTokenFile: optional(text('<file>'), 'file with a token for that URL'),
+  controllerMetricsInsecure: flag(toggle, 'false', 'do not verify the certificate at that URL'),
+  controllerFlags: optional(
+    text('<flags>'),
+    'flags of the kube-controller-manager, in one argument; without it, those of its pod',
+  ),
+  linger: optional(text('<url|file>'), 'metrics of a running Linger, for the lag it has measured'),
+  lag: flag(oneOf(LAG_CHOICES), 'watch', 'whether to watch removals meanwhile, where --linger is not given'),
+  interval: flag(
+    seconds,
+    '10s',
+    'between two looks; 0 looks once. Of two saved scrapes: how far they are apart',
+  ),
+  output: output('the findings'),
+  failOn: optional(
+    list('<code,...>'),
+    'exit 3 when one of these is found; "any" stands for every one that is critical or a warning',
+  ),
+} as const;
+export type DiagnoseSettings = Values<typeof DIAGNOSE_FLAGS>;
+
+export type CompletionSettings = Operands;
+
+/** A command of the program: what its help says, its flags, and what may stand on the line beside them. */
+export interface Verb {
+  readonly about: string;
+  readonly flags: Flags;
+  /** The words that are no flags, as the help names them: `[files...]`. Absent: none are taken. */
+  readonly operands?: { readonly argument: string; readonly about: string };
+  /** Each flag is also a variable, LINGER_<FLAG>. Only for `serve`: what people run should depend on what they type. */
+  readonly fromEnvironment?: true;
+}
+
+const MANIFESTS = { argument: '[files...]', about: 'manifests; - is standard input' } as const;
+
+/** All commands, in the order in which the help lists them. A new one also has its line in run.ts. */
+export const VERBS = {
+  serve: { about: 'Serve the admission webhook.', flags: SERVE_FLAGS, fromEnvironment: true },
+  inject: {
+    about: 'Put hooks and grace into manifests: manifests in, manifests out.',
+    flags: INJECT_FLAGS,
+    operands: MANIFESTS,
+  },
+  uninject: {
+    about: 'Take out of manifests what inject has put in.',
+    flags: UNINJECT_FLAGS,
+    operands: MANIFESTS,
+  },
+  explain: {
+    about: 'Say what would be done with the pods of manifests, and why.',
+    flags: EXPLAIN_FLAGS,
+    operands: MANIFESTS,
+  },
+  check: {
+    about: 'Say which policy documents cannot be used; exit 1 if there are any.',
+    flags: CHECK_FLAGS,
+    operands: { argument: '[paths...]', about: 'folders and files of policies, as for --policies' },
+  },
+  simulate: {
+    about: 'Say which waits Linger would have planned while recorded removals happened.',
+    flags: SIMULATE_FLAGS,
+    operands: { argument: '[file]', about: 'events, one JSON object a line; - is standard input' },
+  },
+  certs: { about: 'Make a CA and a serving certificate; prints the caBundle.', flags: CERTS_FLAGS },
+  watch: { about: 'Print endpoint changes as they happen, with their lag.', flags: WATCH_FLAGS },
+  diagnose: {
+    about: 'Say why endpoints are withdrawn late, and which flags to set.',
+    flags: DIAGNOSE_FLAGS,
+  },
+  consumers: {
+    about: 'Print what Linger has measured of each consumer, and what is wrong.',
+    flags: CONSUMERS_FLAGS,
+  },
+  history: {
+    about: 'List the storms and releases that lift the waits; forget one.',
+    flags: HISTORY_FLAGS,
+    operands: { argument: '[action]', about: 'list (the default) or forget' },
+  },
+  completion: {
+    about: 'Print a script that completes commands and flags in a shell.',
+    flags: {},
+    operands: { argument: '[shell]', about: 'bash, zsh or fish' },
+  },
+} as const satisfies Readonly<Record<string, Verb>>;
+
+export type CommandName = keyof typeof VERBS;
+
+/** The words of the line that are no flags, in their order. */
+export interface Operands {
+  readonly operands: readonly string[];
+}
+
+export type Settings<C extends CommandName> = Values<(typeof VERBS)[C]['flags']> & Operands;

@@ -1,0 +1,130 @@
+import { LingerError } from '../api/index.ts';
+import { type CompletionSettings, VERBS, type Verb } from './commands.ts';
+import { flagName } from './flags.ts';
+import type { Terminal } from './terminal.ts';
+
+/** What a shell needs of a flag. */
+interface Word {
+  /** `--output`, and `-o` where there is one. */
+  readonly names: readonly string[];
+  readonly about: string;
+  /** What may follow: nothing (a switch), one of these words, or anything. */
+  readonly takes: 'nothing' | 'anything' | readonly string[];
+}
+
+const SCRIPTS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
+
+/**
+ * `linger completion bash|zsh|fish`: a script that completes commands, flags and the words that flags choose from, made
+ * from the tables that the command line is read by.
+ * @returns the exit code
+ * @throws LingerError `settings-invalid` for another shell
+ */
+export function completion({ operands }: CompletionSettings, terminal: Terminal): Promise<number> {
+  const [shell = ''] = operands;
+  const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
+  if (script === undefined) {
+    const known = Object.keys(SCRIPTS).join(', ');
+    throw new LingerError('settings-invalid', `completion: expected one of ${known}, got "${shell}"`);
+  }
+  terminal.print(script());
+  return Promise.resolve(0);
+}
+
+function verbs(): readonly (readonly [string, Verb])[] {
+  return Object.entries(VERBS);
+}
+
+function wordsOf({ flags }: Verb): readonly Word[] {
+  return Object.entries(flags).map(([key, { reader, short, description }]) => ({
+    names: [`--${flagName(key)}`, ...(short === undefined ? [] : [`-${short}`])],
+    about: description,
+    takes: reader.argument === undefined ? 'nothing' : (reader.choices ?? 'anything'),
+  }));
+}
+
+function bash(): string {
+  const cases = verbs().flatMap(([verb, entry]) =>
+    wordsOf(entry).flatMap(({ names, takes }) => {
+      if (takes === 'nothing') return [];
+      const pattern = names.map((name) => `${verb}:${name}`).join('|');
+      const words = takes === 'anything' ? '-f' : `-W "${takes.join(' ')}"`;
+      return [`    ${pattern}) COMPREPLY=($(compgen ${words} -- "$word")); return ;;`];
+    }),
+  );
+  const flags = verbs().map(
+    ([verb, entry]) =>
+      `    ${verb}) flags="${wordsOf(entry)
+        .flatMap(({ names }) => names)
+        .join(' ')}" ;;`,
+  );
+  return `# bash completion of linger: source <(linger completion bash)
+_linger() {
+  local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD-1]} verb=\${COMP_WORDS[1]} flags=""
+  if [ "$COMP_CWORD" = 1 ]; then
+    COMPREPLY=($(compgen -W "${verbs()
+      .map(([verb]) => verb)
+      .join(' ')}" -- "$word")); return
+  fi
+  case "$verb:$before" in
+${cases.join('\n')}
+  esac
+  case "$verb" in
+${flags.join('\n')}
+  esac
+  case "$word" in
+    -*) COMPREPLY=($(compgen -W "$flags" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -f -- "$word")) ;;
+  esac
+}
+complete -o filenames -F _linger linger
+`;
+}
+
+function zsh(): string {
+  const commands = verbs().map(([verb, { about }]) => `    ${quoted(`${verb}:${about}`)}`);
+  const cases = verbs().map(([verb, entry]) => {
+    const specs = wordsOf(entry).flatMap(({ names, about, takes }) => {
+      const text = about.replaceAll(/[[\]:]/g, (character) => `\\${character}`);
+      const value =
+        takes === 'nothing' ? '' : takes === 'anything' ? ':value:_files' : `:value:(${takes.join(' ')})`;
+      return names.map((name) => `      ${quoted(`${name}[${text}]${value}`)}`);
+    });
+    return `    ${verb}) _arguments \\\n${[...specs, "      '*:file:_files'"].join(' \\\n')} ;;`;
+  });
+  return `#compdef linger
+# zsh completion of linger: source <(linger completion zsh)
+_linger() {
+  local -a commands=(
+${commands.join('\n')}
+  )
+  if (( CURRENT == 2 )); then _describe command commands; return; fi
+  shift words; (( CURRENT-- ))
+  case "$words[1]" in
+${cases.join('\n')}
+  esac
+}
+compdef _linger linger
+`;
+}
+
+function fish(): string {
+  const first = verbs().map(
+    ([verb, { about }]) => `complete -c linger -n __fish_use_subcommand -a ${verb} -d ${quoted(about)}`,
+  );
+  const flags = verbs().flatMap(([verb, entry]) =>
+    wordsOf(entry).map(({ names: [long = '', short], about, takes }) => {
+      const letter = short === undefined ? '' : ` -s ${short.slice(1)}`;
+      const value =
+        takes === 'nothing' ? '' : takes === 'anything' ? ' -r' : ` -x -a ${quoted(takes.join(' '))}`;
+      const when = quoted(`__fish_seen_subcommand_from ${verb}`);
+      return `complete -c linger -n ${when} -l ${long.slice(2)}${letter}${value} -d ${quoted(about)}`;
+    }),
+  );
+  return `# fish completion of linger: linger completion fish | source\n${[...first, ...flags].join('\n')}\n`;
+}
+
+/** As a shell takes it for one word. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

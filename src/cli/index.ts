@@ -1,0 +1,1 @@
+export { leaveWithout, run } from './run.ts';

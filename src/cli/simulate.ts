@@ -1,0 +1,107 @@
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { asError, isRecord, LingerError } from '../api/index.ts';
+import {
+  NO_SOURCES,
+  type SimulatedEvent,
+  type SimulatedWait,
+  simulate as waitsOf,
+  worldOf,
+} from '../decision/index.ts';
+import { readPolicies } from '../manifest/index.ts';
+import type { SimulateSettings } from './commands.ts';
+import type { Terminal } from './terminal.ts';
+
+/**
+ * `linger simulate`: the waits that Linger would have planned while the removals of a file happened.
+ * @returns the exit code
+ * @throws LingerError
+ */
+export async function simulate(
+  { operands, policies, namespace, output }: SimulateSettings,
+  { print, stdin }: Pick<Terminal, 'print'> & { readonly stdin: NodeJS.ReadableStream },
+): Promise<number> {
+  const [file = '-'] = operands;
+  const world = worldOf(
+    policies === undefined ? NO_SOURCES : { ...NO_SOURCES, files: await readPolicies(policies) },
+  );
+  const events = await readEvents(file, file === '-' ? stdin : createReadStream(file));
+  const changes = waitsOf(events, world, namespace);
+  print(output === 'json' ? `${JSON.stringify({ changes }, undefined, 2)}\n` : table(changes));
+  return 0;
+}
+
+async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<readonly SimulatedEvent[]> {
+  const name = file === '-' ? 'stdin' : file;
+  const events: SimulatedEvent[] = [];
+  let line = 0;
+  try {
+    for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+      line += 1;
+      if (text.trim() === '') continue;
+      const event = eventOf(text);
+      if (typeof event === 'string') throw new LingerError('events-invalid', `${name}:${line}: ${event}`);
+      events.push(event);
+    }
+  } catch (error) {
+    if (error instanceof LingerError) throw error;
+    throw new LingerError('events-invalid', `${name}: cannot be read (${asError(error).message})`);
+  }
+  if (events.length === 0) {
+    throw new LingerError(
+      'events-invalid',
+      `${name}: expected a line {"at": …, "lag": …} for each removal, got none`,
+    );
+  }
+  return events;
+}
+
+/** Of 9999: what lies beyond is more likely milliseconds than seconds. */
+const LAST_INSTANT = 253_402_300_800;
+
+/** @returns a text that says what is wrong */
+function eventOf(text: string): SimulatedEvent | string {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    return 'expected one JSON object, such as {"at": 1790000000, "lag": 0.2}';
+  }
+  if (!isRecord(json)) return 'expected a JSON object, such as {"at": 1790000000, "lag": 0.2}';
+  const { at, lag, namespace, consumer, ...others } = json;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    return `${JSON.stringify(unknown)} is not known; expected at, lag, namespace, consumer`;
+  if (typeof at !== 'number' || !(at >= 0 && at < LAST_INSTANT)) {
+    return `at: expected seconds since the epoch, got ${JSON.stringify(at)}`;
+  }
+  if (typeof lag !== 'number' || !(lag >= 0))
+    return `lag: expected seconds, 0 or more, got ${JSON.stringify(lag)}`;
+  for (const [field, value] of Object.entries({ namespace, consumer })) {
+    if (value !== undefined && (typeof value !== 'string' || value === '')) {
+      return `${field}: expected a name, got ${JSON.stringify(value)}`;
+    }
+  }
+  return { at, lag, namespace: namespace as string | undefined, consumer: consumer as string | undefined };
+}
+
+function table(changes: readonly SimulatedWait[]): string {
+  const rows = changes.map(({ at, waitSeconds, why, p99Seconds, coverage }) => [
+    new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' '),
+    `${waitSeconds}s`,
+    why,
+    p99Seconds === null ? '-' : `${Number(p99Seconds.toPrecision(3))}s`,
+    coverage === null ? '-' : `${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`,
+  ]);
+  const widths = HEAD.map((head, column) =>
+    Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  const line = (cells: readonly string[]) =>
+    cells
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd();
+  return `${[HEAD, ...rows].map(line).join('\n')}\n`;
+}
+
+const HEAD = ['FROM (UTC)', 'WAIT', 'WHY', 'P99', 'COVERS'];

@@ -1,0 +1,637 @@
+import { LingerError } from '../api/index.ts';
+import {
+  type EndpointScope,
+  EndpointWatch,
+  type EndpointWatchHandlers,
+  type KubeConnection,
+  namespaceExists,
+  tryScope,
+} from '../cluster/index.ts';
+import {
+  CHANGES,
+  type ChangeKind,
+  ChangeSummary,
+  DISCARDS,
+  type DiscardCounts,
+  type DiscardReason,
+  LAG_STAGES,
+  type LagStage,
+  type ObservedChange,
+  type SourceSummary,
+  type UnresolvedRemoval,
+} from '../lag/index.ts';
+import { pause } from '../timing/index.ts';
+import type { WatchSettings } from './commands.ts';
+import { connectAsKubectl, explained, first, isDenied, nameOf } from './connect.ts';
+import type { KubeEnvironment } from './flags.ts';
+import { columns, FINDINGS_EXIT_CODE, showSeconds, type Terminal } from './terminal.ts';
+
+export interface LiveTerminalOptions {
+  /** How wide standard error is; undefined: it is no terminal, where a line can be written over. */
+  readonly columns: () => number | undefined;
+  /** Whether to leave out notes. */
+  readonly quiet: boolean;
+}
+
+const BACK_AND_CLEAR = '\r\u001b[K';
+
+/** Results, notes, and below them one line of status that is written over: on a terminal only. */
+export class LiveTerminal {
+  readonly #terminal: Terminal;
+  readonly #options: LiveTerminalOptions;
+  #status = '';
+
+  constructor(terminal: Terminal, options: LiveTerminalOptions) {
+    this.#terminal = terminal;
+    this.#options = options;
+  }
+
+  print(text: string): void {
+    if (text === '') return;
+    this.#withoutStatus(() => this.#terminal.print(text));
+  }
+
+  note(text: string): void {
+    if (this.#options.quiet) return;
+    this.#withoutStatus(() => this.#terminal.warn(`${text}\n`));
+  }
+
+  /** @param text one line; empty: none */
+  status(text: string): void {
+    const columns = this.#options.columns();
+    if (columns === undefined || this.#options.quiet) return;
+    // What is wrapped into a second line could not be taken back.
+    const line = text.slice(0, Math.max(0, columns - 1));
+    if (line === this.#status) return;
+    this.#terminal.warn(`${BACK_AND_CLEAR}${line}`);
+    this.#status = line;
+  }
+
+  /** Both streams may be the same terminal. */
+  #withoutStatus(write: () => void): void {
+    if (this.#status !== '') this.#terminal.warn(BACK_AND_CLEAR);
+    write();
+    if (this.#status !== '') this.#terminal.warn(this.#status);
+  }
+}
+
+/** A change as `linger watch --output json` prints it, one a line. */
+interface ChangeLine {
+  /** RFC 3339 in UTC, with milliseconds: when it was observed. */
+  readonly time: string;
+  readonly namespace: string;
+  /** Null: a slice that belongs to no Service. */
+  readonly service: string | null;
+  /** Null: the address is no pod's. */
+  readonly pod: string | null;
+  readonly ip: string;
+  readonly change: ChangeKind;
+  readonly source: LagStage;
+  readonly lagSeconds: number | null;
+}
+
+export function changeLine(change: ObservedChange, time: Date): ChangeLine {
+  const { namespace, service, pod, ip, source, lag } = change;
+  return {
+    time: time.toISOString(),
+    namespace,
+    service: service === '' ? null : service,
+    pod: pod ?? null,
+    ip,
+    change: change.change,
+    source,
+    lagSeconds: lag === undefined ? null : toMilliseconds(lag),
+  };
+}
+
+/** Two watches differ by milliseconds; the clock is finer than that. */
+function toMilliseconds(seconds: number): number {
+  return Math.round(seconds * 1000) / 1000;
+}
+
+function isTable(output: WatchSettings['output']): boolean {
+  return output === 'table' || output === 'wide';
+}
+
+/** JSON's values are YAML's. */
+function yamlDocument(line: object): string {
+  const members = Object.entries(line).map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`);
+  return `---\n${members.join('')}`;
+}
+
+interface ChangeTableOptions {
+  /** Whether to say whose namespace: not where there is only one. */
+  readonly namespaces: boolean;
+  /** Whether to print dates, too. */
+  readonly dates?: boolean;
+  readonly colour: boolean;
+}
+
+/** SGR codes; a terminal's own palette decides what they look like. */
+const COLOURS: Readonly<Record<ChangeKind, number>> = {
+  added: 36,
+  ready: 32,
+  notReady: 33,
+  terminating: 33,
+  removed: 31,
+};
+
+/** Of what is printed from the first line on; names of Services and pods are longer now and then. */
+const WIDTHS = [
+  '≤12:00:00.000'.length,
+  Math.max(...CHANGES.map((change) => change.length)),
+  '59m59s'.length + 1,
+  Math.max(...LAG_STAGES.map((source) => source.length)),
+  'shop/catalog'.length,
+  'web-7d4b9c6f5d-x2v7q'.length,
+  0,
+] as const;
+const RIGHT_ALIGNED: ReadonlySet<number> = new Set([0, 2]);
+const CHANGE_COLUMN = 1;
+
+/**
+ * Rows of a table that grows for as long as it is watched: columns are as wide as what has come so far needs, and names
+ * are never cut, so that they can be copied. With ordinary names a row has 100 characters.
+ */
+export class ChangeTable {
+  readonly #options: ChangeTableOptions;
+  readonly #widths: number[] = [...WIDTHS];
+
+  constructor(options: ChangeTableOptions) {
+    this.#options = options;
+  }
+
+  header(): string {
+    return this.#row(['TIME (UTC)', 'CHANGE', 'LAG', 'SOURCE', 'SERVICE', 'POD', 'IP']);
+  }
+
+  /** `≤` before the time says that it happened at some instant before. */
+  row(change: ObservedChange, time: Date): string {
+    const { seen, lag, source, namespace, pod = '-', ip } = change;
+    const service = change.service || '-';
+    const from = this.#options.dates === true ? 0 : '2026-01-01T'.length;
+    const clock = time.toISOString().slice(from, -1);
+    const cells = [
+      seen === 'live' ? clock : `≤${clock}`,
+      change.change,
+      lag === undefined ? '-' : showSeconds(lag),
+      source,
+      this.#options.namespaces ? `${namespace}/${service}` : service,
+      pod,
+      ip,
+    ];
+    return this.#row(cells, this.#options.colour ? COLOURS[change.change] : undefined);
+  }
+
+  #row(cells: readonly string[], colour?: number): string {
+    const padded = cells.map((cell, column) => {
+      const width = Math.max(this.#widths[column] ?? 0, cell.length);
+      this.#widths[column] = column === cells.length - 1 ? 0 : width;
+      const text = RIGHT_ALIGNED.has(column) ? cell.padStart(width) : cell.padEnd(width);
+      return column === CHANGE_COLUMN && colour !== undefined ? `\u001b[${colour}m${text}\u001b[0m` : text;
+    });
+    return `${padded.join('  ')}\n`;
+  }
+}
+
+/** A removal that has begun and has not ended. */
+export interface WaitingRemoval extends Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> {
+  readonly ageSeconds: number;
+}
+
+/** A span in which a watch brought nothing, or brought it late. */
+interface WatchGap {
+  /** `pods`, or `pods in shop`. */
+  readonly what: string;
+  readonly since: Date;
+  readonly seconds: number;
+  readonly goesOn: boolean;
+  readonly cause: string | undefined;
+}
+
+export interface WatchSummary {
+  readonly seconds: number;
+  readonly sources: readonly SourceSummary[];
+  readonly slowest: readonly (ObservedChange & { readonly lag: number })[];
+  /** Oldest first. */
+  readonly unresolved: readonly WaitingRemoval[];
+  readonly discarded: DiscardCounts;
+  readonly gaps: readonly WatchGap[];
+}
+
+/** A node that dies leaves hundreds; how many there are is said anyway. */
+const MOST_LISTED = 10;
+
+/** What `linger watch` says at its end. */
+export function renderSummary(summary: WatchSummary): string {
+  const parts = [
+    [`Watched for ${showSeconds(summary.seconds)}.`],
+    lagLines(summary.sources),
+    changeLines(summary.sources),
+    section('Slowest removals', summary.slowest, ({ lag, source, namespace, service, pod = '-' }) => [
+      showSeconds(lag),
+      source,
+      `${namespace}/${service || '-'}`,
+      pod,
+    ]),
+    section(
+      'Not withdrawn yet, and for how long',
+      summary.unresolved,
+      ({ ageSeconds, stage, namespace, name, pod }) => [
+        showSeconds(ageSeconds),
+        stage,
+        `${namespace}/${name}`,
+        pod,
+      ],
+    ),
+    discardLines(summary.discarded),
+    section('Interruptions: what happened in them has no lag', summary.gaps, gapCells),
+  ];
+  return `${parts
+    .filter((lines) => lines.length > 0)
+    .map((lines) => lines.join('\n'))
+    .join('\n\n')}\n`;
+}
+
+function lagLines(sources: readonly SourceSummary[]): readonly string[] {
+  const rows = sources.map(({ source, samples, lag }) => [
+    `  ${source}`,
+    String(samples),
+    ...(lag === undefined ? ['-', '-', '-', '-'] : [lag.p50, lag.p90, lag.p99, lag.max].map(showSeconds)),
+  ]);
+  const header = ['Lag of removals', 'samples', 'p50', 'p90', 'p99', 'max'];
+  return columns([header, ...rows], ['left', 'right', 'right', 'right', 'right', 'right']);
+}
+
+function changeLines(sources: readonly SourceSummary[]): readonly string[] {
+  const rows = sources.map(({ source, changes }) => [
+    `  ${source}`,
+    ...CHANGES.map((change) => String(changes[change])),
+  ]);
+  return columns([['Changes', ...CHANGES], ...rows], ['left', ...CHANGES.map(() => 'right' as const)]);
+}
+
+function section<T>(
+  title: string,
+  items: readonly T[],
+  cellsOf: (item: T) => readonly string[],
+): readonly string[] {
+  if (items.length === 0) return [];
+  const shown = items.slice(0, MOST_LISTED).map(cellsOf);
+  const lines = columns(shown, ['right', 'left', 'left', 'left']).map((line) => `  ${line}`);
+  const rest = items.length - shown.length;
+  return [`${title}`, ...lines, ...(rest > 0 ? [`  and ${rest} more`] : [])];
+}
+
+function discardLines(discarded: DiscardCounts): readonly string[] {
+  const reasons = (Object.keys(DISCARDS) as DiscardReason[]).filter((reason) => discarded[reason] > 0);
+  const rows = reasons.map((reason) => [`  ${discarded[reason]}`, reason, DISCARDS[reason]]);
+  if (rows.length === 0) return [];
+  return ['Removals without a lag, of everything watched', ...columns(rows, ['right', 'left', 'left'])];
+}
+
+function gapCells({ what, since, seconds, goesOn, cause }: WatchGap): readonly string[] {
+  const lasted = `${showSeconds(seconds)}${goesOn ? ' so far' : ''}`;
+  return [lasted, since.toISOString(), what, cause ?? 'nothing was heard'];
+}
+
+interface WatchClock {
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  /** The wall's, for people. */
+  readonly date: () => Date;
+}
+
+interface SessionOptions extends WatchClock {
+  readonly settings: WatchSettings;
+  readonly terminal: LiveTerminal;
+  readonly colour: boolean;
+  /** What is watched, for people: `all namespaces of https://…`. */
+  readonly where: string;
+}
+
+/** A backlog of a moment is an ordinary removal under way. */
+const BACKLOG_SECONDS = 1;
+
+/** Ages are read by people; and in a backlog of thousands it costs something to find the oldest. */
+const STATUS_EVERY_MS = 500;
+
+/** Prints what the watches see: call {@link look} several times a second, and {@link finish} at the end. */
+class WatchSession {
+  readonly #watches: readonly EndpointWatch[];
+  readonly #options: SessionOptions;
+  readonly #begunAt: number;
+  readonly #summary = new ChangeSummary();
+  readonly #table: ChangeTable;
+  readonly #isWantedPod: (name: string | undefined) => boolean;
+  readonly #announced = new Set<string>();
+  readonly #begun = Promise.withResolvers<void>();
+  #greeted = false;
+  #statusMadeAt = Number.NEGATIVE_INFINITY;
+
+  constructor(watches: readonly EndpointWatch[], options: SessionOptions) {
+    this.#watches = watches;
+    this.#options = options;
+    this.#begunAt = options.clock();
+    this.#isWantedPod = podFilter(options.settings.pod);
+    const { output, namespace } = options.settings;
+    const namespaces = output === 'wide' || namespace?.length !== 1;
+    this.#table = new ChangeTable({ namespaces, dates: output === 'wide', colour: options.colour });
+    if (isTable(output)) options.terminal.print(this.#table.header());
+  }
+
+  /** Resolves once everything that is watched is seen when it happens. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
+  }
+
+  look(): void {
+    const { clock, terminal } = this.#options;
+    const now = clock();
+    this.#printAll(this.#watches.flatMap(({ observer }) => observer.take(now)));
+    this.#greet();
+    this.#announceInterruptions();
+    if (now - this.#statusMadeAt < STATUS_EVERY_MS) return;
+    this.#statusMadeAt = now;
+    terminal.status(this.#statusAt(now));
+  }
+
+  /** @returns whether a lag was longer than `failOnLag` */
+  finish(): boolean {
+    const { settings, terminal, clock } = this.#options;
+    this.#printAll(this.#watches.flatMap(({ observer }) => observer.takeAll()));
+    terminal.status('');
+    const now = clock();
+    const unresolved = this.#unresolvedAt(now);
+    const { slowest } = this.#summary;
+    if (!settings.quiet) {
+      const text = renderSummary({
+        seconds: (now - this.#begunAt) / 1000,
+        sources: this.#summary.sources(settings.source),
+        slowest,
+        unresolved,
+        discarded: this.#discarded(),
+        gaps: this.#interruptions().map(({ what, since, until, cause }) => ({
+          what,
+          since: this.#dateOf(since),
+          seconds: ((until ?? now) - since) / 1000,
+          goesOn: until === undefined,
+          cause,
+        })),
+      });
+      // One JSON object a line, and nothing else, is what a program reads.
+      if (!isTable(settings.output)) terminal.note(`\n${text.trimEnd()}`);
+      else terminal.print(`\n${text}`);
+    }
+    const worst = Math.max(slowest[0]?.lag ?? 0, unresolved[0]?.ageSeconds ?? 0);
+    return settings.failOnLag !== undefined && worst > settings.failOnLag;
+  }
+
+  #printAll(changes: readonly ObservedChange[]): void {
+    const { settings, terminal } = this.#options;
+    const { output, change: kinds, minLag } = settings;
+    const wanted = changes.filter(({ pod }) => this.#isWantedPod(pod));
+    for (const change of wanted) this.#summary.add(change);
+    const lines = wanted
+      .filter((each) => isShown(each, kinds, minLag))
+      .map((each) => {
+        const time = this.#dateOf(each.at);
+        if (isTable(output)) return this.#table.row(each, time);
+        return output === 'json'
+          ? `${JSON.stringify(changeLine(each, time))}\n`
+          : yamlDocument(changeLine(each, time));
+      });
+    terminal.print(lines.join(''));
+  }
+
+  #greet(): void {
+    if (this.#greeted || !this.#watches.every(({ begun }) => begun)) return;
+    this.#greeted = true;
+    this.#begun.resolve();
+    const { terminal, where, settings } = this.#options;
+    const services = this.#watches.flatMap((watch) => [...watch.services]);
+    const known = `${services.length} ${services.length === 1 ? 'Service' : 'Services'}`;
+    terminal.note(`Watching ${where}: ${known}. Ctrl-C ends it with a summary.`);
+    const missing = settings.service?.filter((name) => !services.some((each) => each.endsWith(`/${name}`)));
+    for (const name of missing ?? []) terminal.note(`There is no Service ${name} yet.`);
+    const selected = settings.selector === undefined || this.#watches.some(({ selection }) => selection?.any);
+    if (!selected) terminal.note('No pod has the labels of --selector yet.');
+  }
+
+  #announceInterruptions(): void {
+    for (const { what, since, until, cause } of this.#interruptions()) {
+      this.#announce(since, `${what}: interrupted${cause === undefined ? '' : `: ${cause}`}`);
+      if (until === undefined) continue;
+      this.#announce(until, `${what}: current again after ${showSeconds((until - since) / 1000)}`);
+    }
+  }
+
+  /** The cause may become known later: it is the instant that makes an announcement. */
+  #announce(at: number, text: string): void {
+    const key = `${at} ${text.split(':')[0]}`;
+    if (this.#announced.has(key)) return;
+    this.#announced.add(key);
+    this.#options.terminal.note(`${this.#dateOf(at).toISOString()} ${text}`);
+  }
+
+  /** Streams are called after what they bring; the sources by their own names. */
+  #interruptions() {
+    return this.#watches.flatMap(({ scope, interruptions }) =>
+      interruptions.all.map((interruption) => {
+        const name = interruption.stream === 'services' ? 'Services' : interruption.stream;
+        return {
+          ...interruption,
+          what: scope.namespace === undefined ? name : `${name} in ${scope.namespace}`,
+        };
+      }),
+    );
+  }
+
+  #statusAt(now: number): string {
+    const unresolved = this.#unresolvedAt(now);
+    const [oldest] = unresolved;
+    if (oldest === undefined || oldest.ageSeconds < BACKLOG_SECONDS) return '';
+    const { ageSeconds, stage, namespace, name, pod } = oldest;
+    return `${unresolved.length} not withdrawn yet, for up to ${showSeconds(ageSeconds)}: ${pod} in ${namespace}/${name} (${stage})`;
+  }
+
+  /** Oldest first. */
+  #unresolvedAt(now: number): readonly WaitingRemoval[] {
+    return this.#watches
+      .flatMap(({ observer }) => [...observer.unresolved()])
+      .filter(({ pod }) => this.#isWantedPod(pod))
+      .map((removal) => ({ ...removal, ageSeconds: (now - removal.since) / 1000 }))
+      .toSorted((a, b) => b.ageSeconds - a.ageSeconds);
+  }
+
+  #discarded(): DiscardCounts {
+    const all = this.#watches.map(({ observer }) => observer.discarded);
+    const reasons = Object.keys(DISCARDS) as DiscardReason[];
+    const sums = reasons.map((reason) => [reason, all.reduce((sum, counts) => sum + counts[reason], 0)]);
+    return Object.fromEntries(sums) as DiscardCounts;
+  }
+
+  #dateOf(at: number): Date {
+    const { clock, date } = this.#options;
+    return new Date(date().getTime() - (clock() - at));
+  }
+}
+
+function isShown(
+  { change, lag }: ObservedChange,
+  kinds: readonly ChangeKind[],
+  minLag: number | undefined,
+): boolean {
+  return kinds.includes(change) && (minLag === undefined || (lag !== undefined && lag >= minLag));
+}
+
+/** @param pattern with `*` for any characters and `?` for one; undefined: every name, and none */
+function podFilter(pattern: string | undefined): (name: string | undefined) => boolean {
+  if (pattern === undefined) return () => true;
+  const source = pattern
+    .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
+    .replaceAll('*', '.*')
+    .replaceAll('?', '.');
+  const expression = new RegExp(`^${source}$`);
+  return (name) => name !== undefined && expression.test(name);
+}
+
+export interface WatchContext extends Terminal {
+  readonly kube: KubeEnvironment;
+  readonly terminals: {
+    /** Whether standard input and output are terminals. */
+    readonly input: boolean;
+    readonly output: boolean;
+    /** How wide standard error is; undefined: it is none. */
+    readonly errorColumns: () => number | undefined;
+  };
+  /** Whether colours are welcome. */
+  readonly colour: boolean;
+}
+
+/**
+ * `linger watch`: endpoint changes as they happen, with the lag of those that end a removal, measured by this process
+ * alone. Ends at Ctrl-C, at SIGTERM or after --for, with a summary.
+ * @returns the exit code: 3 when a removal took longer than --fail-on-lag
+ * @throws ConnectionError, LingerError
+ */
+export async function watch(given: WatchSettings, context: WatchContext): Promise<number> {
+  const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
+  const ending = new AbortController();
+  const stop = untilStopped();
+  const { terminals } = context;
+  const connection = await connectAsKubectl(settings, context.kube, terminals.input);
+  const scopes = scopesOf(settings);
+  await tryAll(scopes, connection);
+  const terminal = new LiveTerminal(context, { columns: terminals.errorColumns, quiet: settings.quiet });
+  const clock = () => performance.now();
+  const { handlers, denied } = starting(connection, terminal);
+  const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
+  const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
+  const session = new WatchSession(watches, {
+    settings,
+    terminal,
+    clock,
+    date: () => new Date(),
+    colour: context.colour && terminals.output,
+    where: `${settings.namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`,
+  });
+  // Keeps the process alive, too: what a list-watch waits for does not.
+  const looking = setInterval(() => session.look(), LOOK_MS);
+  try {
+    const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
+    await Promise.race([stop, denied, longEnough]);
+    return session.finish() ? FINDINGS_EXIT_CODE : 0;
+  } finally {
+    clearInterval(looking);
+    ending.abort();
+  }
+}
+
+function scopesOf({
+  namespace,
+  service: services,
+  source,
+  selector,
+}: WatchSettings): readonly EndpointScope[] {
+  const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
+  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
+  return namespaces.map((each) => ({ namespace: each, services, sources, selector }));
+}
+
+/** A mistyped namespace would be watched for ever, and nothing would show. */
+async function tryAll(scopes: readonly EndpointScope[], connection: KubeConnection): Promise<void> {
+  const { signal } = new AbortController();
+  for (const scope of scopes) {
+    try {
+      await first(connection, () => tryScope(scope, connection, signal));
+    } catch (error) {
+      const narrower = scope.namespace === undefined && error instanceof LingerError;
+      if (!narrower || error.code !== 'cluster-denied') throw error;
+      throw new LingerError(error.code, `${error.message}; --namespace asks for less`);
+    }
+    const { namespace } = scope;
+    if (namespace === undefined || (await namespaceExists(namespace, connection, signal))) continue;
+    throw new LingerError(
+      'settings-invalid',
+      `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`,
+    );
+  }
+}
+
+/** Notes each reason that keeps the watches from beginning once; where lists are allowed and watches are not, it ends. */
+function starting(
+  connection: KubeConnection,
+  terminal: LiveTerminal,
+): { readonly handlers: EndpointWatchHandlers; readonly denied: Promise<never> } {
+  const denied = Promise.withResolvers<never>();
+  const noted = new Set<string>();
+  const handlers: EndpointWatchHandlers = {
+    onStartFailure: (stream, failure) => {
+      if (isDenied(failure.reason)) denied.reject(explained(failure, connection));
+      const text = `${stream}: ${failure.reason}: ${failure.message}`;
+      if (!noted.has(text)) terminal.note(text);
+      noted.add(text);
+    },
+    onHandlerError: (error) => terminal.note(`a mistake in Linger itself: ${error.stack}`),
+  };
+  return { handlers, denied: denied.promise };
+}
+
+/** Often enough that lines seem to come at once. */
+const LOOK_MS = 50;
+
+/** Resolves at Ctrl-C or SIGTERM; a second Ctrl-C then ends the process as usual. */
+function untilStopped(): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = () => {
+      process.off('SIGINT', stop).off('SIGTERM', stop);
+      resolve();
+    };
+    process.on('SIGINT', stop).on('SIGTERM', stop);
+  });
+}
+
+/** The largest clusters are listed within a minute or two; who has asked for an end must not wait for ever. */
+const LONGEST_START_MS = 300_000;
+
+/**
+ * Resolves when it has watched for so long; the time before the watches were current shows nothing, and does not count.
+ * @throws LingerError `cluster-unreachable`
+ */
+async function untilLongEnough(
+  seconds: number | undefined,
+  begun: Promise<void>,
+  connection: KubeConnection,
+  signal: AbortSignal,
+): Promise<void> {
+  if (seconds === undefined) return new Promise(() => undefined);
+  const late = pause(LONGEST_START_MS, signal).then(() => 'late');
+  if ((await Promise.race([begun, late])) === 'late') {
+    throw new LingerError(
+      'cluster-unreachable',
+      `${nameOf(connection)}: not everything could be watched within ${LONGEST_START_MS / 1000} s`,
+    );
+  }
+  await pause(seconds * 1000, signal);
+}

@@ -1,0 +1,90 @@
+import { callApi } from './client.ts';
+import type { KubeConnection } from './connection.ts';
+import { ObjectFailure } from './failure.ts';
+import { newAgent } from './request.ts';
+
+/** The owner of a token, as the API server says: what a SubjectAccessReview is asked about. */
+export interface TokenUser {
+  readonly username: string;
+  readonly uid: string | undefined;
+  readonly groups: readonly string[];
+  readonly extra: Readonly<Record<string, readonly string[]>>;
+}
+
+/** What a user wants to do. authorization.k8s.io/v1 ResourceAttributes. */
+export interface Access {
+  readonly verb: string;
+  readonly group: string;
+  readonly resource: string;
+  readonly subresource: string;
+  readonly name: string;
+}
+
+export interface AccessReviewsOptions {
+  readonly connection: KubeConnection;
+  /** Milliseconds for each request. */
+  readonly requestMs: number;
+  /** How many requests go on at a time; more wait for a connection, within their time. */
+  readonly connections: number;
+  readonly signal: AbortSignal;
+}
+
+/** Asks the API server who the owner of a token is, and what that user may do. */
+export class AccessReviews {
+  readonly #options: AccessReviewsOptions;
+  /** Its own: a flood of reports must not stand in the way of the leader's lease. */
+  readonly #agent: ReturnType<typeof newAgent>;
+
+  constructor(options: AccessReviewsOptions) {
+    this.#options = options;
+    this.#agent = newAgent(options.connection, options.connections);
+    options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
+  }
+
+  /**
+   * @param audience what the token must have been made for
+   * @returns undefined for a token that the API server does not vouch for
+   * @throws ObjectFailure when it cannot be asked
+   */
+  async userOf(token: string, audience: string): Promise<TokenUser | undefined> {
+    const body = { spec: { token, audiences: [audience] } };
+    const { status } = await callApi(this.#options.connection, 'AuthenticationV1Api', this.#call, (api) =>
+      api.createTokenReview({
+        body: { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenReview', ...body },
+      }),
+    );
+    if (status === undefined) throw withoutStatus();
+    // An authenticator that knows no audiences says nothing of them, and must not be believed. Source:
+    // k8s.io/api authentication/v1 TokenReviewStatus.
+    if (status.authenticated !== true || status.audiences?.includes(audience) !== true) return undefined;
+    const { username, uid, groups = [], extra = {} } = status.user ?? {};
+    return username ? { username, uid: uid || undefined, groups, extra } : undefined;
+  }
+
+  /** @throws ObjectFailure when it cannot be asked */
+  async isAllowed({ username, uid, groups, extra }: TokenUser, access: Access): Promise<boolean> {
+    const spec = {
+      user: username,
+      ...(uid === undefined ? {} : { uid }),
+      groups: [...groups],
+      extra: Object.fromEntries(Object.entries(extra).map(([key, values]) => [key, [...values]])),
+      resourceAttributes: access,
+    };
+    const { status } = await callApi(this.#options.connection, 'AuthorizationV1Api', this.#call, (api) =>
+      api.createSubjectAccessReview({
+        body: { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec },
+      }),
+    );
+    if (status === undefined) throw withoutStatus();
+    return status.allowed === true && status.denied !== true;
+  }
+
+  get #call() {
+    const { signal, requestMs } = this.#options;
+    return { signal, withinMs: requestMs, agent: this.#agent };
+  }
+}
+
+function withoutStatus(): ObjectFailure {
+  return new ObjectFailure('Malformed', 'expected a review with a status');
+}

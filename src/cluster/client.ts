@@ -1,0 +1,147 @@
+import type { Agent } from 'node:http';
+import type { RequestContext } from '@kubernetes/client-node';
+import { isRecord, isString, jsonIn } from '../api/index.ts';
+import { withDeadline } from '../timing/index.ts';
+import type { KubeConnection } from './connection.ts';
+import { failureOfStatus, isObjectReason, ObjectFailure, WatchFailure } from './failure.ts';
+import { exchange, LONGEST_REFUSAL, newAgent, readText } from './request.ts';
+
+type ClientNode = typeof import('./client-node.ts');
+
+/** The typed APIs of client-node that are loaded, see client-node.ts. */
+export type ApiName = Extract<keyof ClientNode, `${string}Api`>;
+
+/** How one call is made. */
+export interface ApiCall {
+  readonly signal: AbortSignal;
+  /** For the whole answer. Milliseconds. */
+  readonly withinMs: number;
+  /** What the body of a patch is. Default: `json-patch`, RFC 6902. */
+  readonly patch?: 'json-patch' | 'merge-patch' | 'strategic-merge-patch' | 'apply-patch';
+  /** The connections to use. Default: those that all callers of this connection share. */
+  readonly agent?: Agent;
+}
+
+/** A list of a few hundred small objects; a ConfigMap has 1 MiB, base64 and managedFields make it a few. */
+const LONGEST_ANSWER = 8 * 1024 * 1024;
+
+/** How many typed calls run at a time over the shared connections. */
+const SHARED_CONNECTIONS = 8;
+
+const shared = new WeakMap<KubeConnection, Agent>();
+
+/**
+ * Calls the Kubernetes API through client-node's typed client:
+ * `callApi(connection, 'CoreV1Api', call, (core) => core.readNamespacedConfigMap({ name, namespace }))`.
+ *
+ * client-node writes the request and reads the answer. The bytes go through our own transport, because client-node
+ * opens a new connection pool for each request and knows no deadline.
+ * @throws ObjectFailure; the signal's reason once that has aborted
+ */
+export async function callApi<Name extends ApiName, T>(
+  connection: KubeConnection,
+  name: Name,
+  call: ApiCall,
+  use: (api: InstanceType<ClientNode[Name]>) => Promise<T>,
+): Promise<T> {
+  const library = await import('./client-node.ts');
+  return withDeadline(call.withinMs, call.signal, async (signal) => {
+    try {
+      call.signal.throwIfAborted();
+      const send = async (request: RequestContext) => {
+        const text = await answerTo(connection, request, { ...call, signal });
+        // The API server answers JSON; client-node would refuse what a proxy forgot to label.
+        const headers = { 'content-type': 'application/json' };
+        return new library.ResponseContext(200, headers, {
+          text: async () => text,
+          binary: async () => Buffer.from(text),
+          stream: () => null,
+        });
+      };
+      const configuration = library.createConfiguration({
+        baseServer: new library.ServerConfiguration(connection.server.origin, {}),
+        httpApi: library.wrapHttpLibrary({ send }),
+      });
+      return await use(new library[name](configuration) as InstanceType<ClientNode[Name]>);
+    } catch (thrown) {
+      call.signal.throwIfAborted();
+      throw asCallFailure(thrown, signal.aborted ? `no whole answer within ${call.withinMs} ms` : undefined);
+    }
+  });
+}
+
+/** @returns undefined where there is no such object */
+export async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (thrown) {
+    if (thrown instanceof ObjectFailure && thrown.reason === 'NotFound') return undefined;
+    throw thrown;
+  }
+}
+
+/**
+ * The API server's version, such as `v1.36.3` or `v1.30.4-eks-a737599`.
+ * @throws ObjectFailure when it does not say; the signal's reason once that has aborted
+ */
+export async function kubeVersion(connection: KubeConnection, signal: AbortSignal): Promise<string> {
+  const call = { signal, withinMs: VERSION_MS };
+  const { gitVersion } = await callApi(connection, 'VersionApi', call, (api) => api.getCode());
+  if (isString(gitVersion)) return gitVersion;
+  throw new ObjectFailure('Malformed', `expected a version, got ${JSON.stringify(gitVersion)}`);
+}
+
+const VERSION_MS = 10_000;
+
+async function answerTo(connection: KubeConnection, request: RequestContext, call: ApiCall): Promise<string> {
+  const { signal, withinMs, patch = 'json-patch', agent = sharedAgent(connection) } = call;
+  const { pathname, search } = new URL(request.getUrl());
+  const method = request.getHttpMethod().toString();
+  const contentType =
+    method === 'PATCH'
+      ? `application/${patch}+${patch === 'apply-patch' ? 'yaml' : 'json'}`
+      : 'application/json';
+  const body = request.getBody();
+  const response = await exchange(connection, {
+    method,
+    path: pathname + search,
+    ...(body === undefined ? {} : { body: { contentType, text: String(body) } }),
+    agent,
+    signal,
+    answerMs: withinMs,
+  });
+  const { statusCode = 0, headers } = response;
+  if (statusCode >= 200 && statusCode < 300) return readText(response, LONGEST_ANSWER, withinMs);
+  const text = await readText(response, LONGEST_REFUSAL, withinMs).catch((error) => {
+    if (signal.aborted) throw error;
+    return '';
+  });
+  throw refusalOf(statusCode, text, headers['retry-after']);
+}
+
+function sharedAgent(connection: KubeConnection): Agent {
+  const agent = shared.get(connection) ?? newAgent(connection, SHARED_CONNECTIONS);
+  shared.set(connection, agent);
+  return agent;
+}
+
+function refusalOf(status: number, text: string, retryAfter: string | undefined): ObjectFailure {
+  const { message, retryAfterMs, reason } = failureOfStatus(status, text, retryAfter);
+  if (status === 404) return new ObjectFailure('NotFound', message);
+  if (status === 409) {
+    const said = jsonIn(text);
+    const exists = isRecord(said) && said.reason === 'AlreadyExists';
+    return new ObjectFailure(exists ? 'AlreadyExists' : 'Conflict', message);
+  }
+  return new ObjectFailure(isObjectReason(reason) ? reason : 'Refused', message, retryAfterMs);
+}
+
+function asCallFailure(thrown: unknown, late: string | undefined): ObjectFailure {
+  if (thrown instanceof ObjectFailure) return thrown;
+  if (late !== undefined) return new ObjectFailure('Unreachable', late);
+  if (thrown instanceof WatchFailure) {
+    return new ObjectFailure(isObjectReason(thrown.reason) ? thrown.reason : 'Unreachable', thrown.message);
+  }
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new ObjectFailure('Malformed', message.slice(0, 300));
+}

@@ -1,0 +1,234 @@
+import type { LabelSelector } from '../api/index.ts';
+import {
+  ChangeObserver,
+  type ClusterEvent,
+  Interruptions,
+  LAG_STAGES,
+  type LagStage,
+  type ObserverOptions,
+  PodSelection,
+  type Stream,
+} from '../lag/index.ts';
+import { callApi } from './client.ts';
+import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './cluster-events.ts';
+import type { KubeConnection } from './connection.ts';
+import {
+  type EndpointsProjection,
+  endpointSlicesResource,
+  endpointsResource,
+  type SliceProjection,
+} from './endpoints.ts';
+import { ObjectFailure, type WatchFailure } from './failure.ts';
+import { Pages } from './list.ts';
+import { type PodMetadata, podsResource } from './pods.ts';
+import { type WatchOptions, watchResource } from './reflector.ts';
+import type { Resource, ResourceEvent } from './resource.ts';
+import { type ServiceProjection, servicesResource } from './services.ts';
+import { type GuardedChange, StandstillGuard } from './standstill.ts';
+
+/** Whose endpoints are watched. */
+export interface EndpointScope {
+  /** Undefined: all. */
+  readonly namespace: string | undefined;
+  /** Undefined: all. */
+  readonly services: readonly string[] | undefined;
+  readonly sources: readonly LagStage[];
+  /** Of the pods. Undefined: all, and addresses that are no pod's. */
+  readonly selector: LabelSelector | undefined;
+}
+
+/** The resources to follow; undefined: a source that is not wanted. */
+interface ScopeResources {
+  readonly pods: Resource<PodMetadata>;
+  readonly services: Resource<ServiceProjection>;
+  readonly EndpointSlice: Resource<SliceProjection> | undefined;
+  readonly Endpoints: Resource<EndpointsProjection> | undefined;
+}
+
+/**
+ * The server leaves out what it can: slices of other Services by label; a single other object by name. Not the pods that
+ * are not selected: it would send a change of labels as a deletion, which would begin a removal that is none.
+ */
+function resourcesOf({ namespace, services, sources }: EndpointScope): ScopeResources {
+  const core = namespace === undefined ? '/api/v1' : `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
+  const discovery = core.replace('/api/v1', '/apis/discovery.k8s.io/v1');
+  const only = services?.length === 1 ? { fieldSelector: `metadata.name=${services[0]}` } : undefined;
+  const labelled =
+    services === undefined
+      ? undefined
+      : { labelSelector: `kubernetes.io/service-name in (${services.join(',')})` };
+  const wanted = <T>(source: LagStage, resource: Resource<T>) =>
+    sources.includes(source) ? resource : undefined;
+  return {
+    pods: podsResource(`${core}/pods`),
+    services: asked(servicesResource(`${core}/services`), only),
+    EndpointSlice: wanted(
+      'EndpointSlice',
+      asked(endpointSlicesResource(`${discovery}/endpointslices`), labelled),
+    ),
+    Endpoints: wanted('Endpoints', asked(endpointsResource(`${core}/endpoints`), only)),
+  };
+}
+
+function asked<T>(resource: Resource<T>, query: Resource<T>['query']): Resource<T> {
+  return query === undefined ? resource : { ...resource, query };
+}
+
+/** Priority and Fairness may queue the request, and a person waits for the answer. */
+const ANSWER_MS = 20_000;
+
+/**
+ * Asks for a first object of everything that the scope needs, so that what cannot be read is known at once.
+ * @throws WatchFailure
+ */
+export async function tryScope(
+  scope: EndpointScope,
+  connection: KubeConnection,
+  signal: AbortSignal,
+): Promise<void> {
+  const { pods, services, ...sources } = resourcesOf(scope);
+  const all = [pods, services, ...LAG_STAGES.map((source) => sources[source])];
+  for (const resource of all) {
+    if (resource === undefined) continue;
+    const pages = new Pages(resource, connection);
+    try {
+      await pages.page(undefined, { limit: 1, signal, answerMs: ANSWER_MS });
+    } finally {
+      pages.close();
+    }
+  }
+}
+
+/** Whether a namespace exists; where the user may not read it, it is taken to exist. */
+export async function namespaceExists(
+  name: string,
+  connection: KubeConnection,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const call = { signal, withinMs: ANSWER_MS };
+    await callApi(connection, 'CoreV1Api', call, (core) => core.readNamespace({ name }));
+    return true;
+  } catch (thrown) {
+    return !(thrown instanceof ObjectFailure && thrown.reason === 'NotFound');
+  }
+}
+
+export interface EndpointWatchHandlers {
+  /** A list or a watch failed, and is tried again, before everything has {@link EndpointWatch.begun}. */
+  onStartFailure(stream: Stream, failure: WatchFailure): void;
+  /** Its events come when they happen: for the first time, or again. */
+  onCurrent?(stream: Stream): void;
+  /** What the program itself threw; the event was lost to it. */
+  onHandlerError?(error: Error): void;
+}
+
+/** The endpoints of a scope, and how their removals lag, from now until the signal aborts. */
+export class EndpointWatch {
+  readonly scope: EndpointScope;
+  readonly observer: ChangeObserver;
+  /** The pods that the scope selects; undefined: all. */
+  readonly selection: PodSelection | undefined;
+  readonly interruptions = new Interruptions();
+  readonly #connection: KubeConnection;
+  readonly #handlers: EndpointWatchHandlers;
+  readonly #options: WatchOptions;
+  readonly #guard: StandstillGuard;
+  readonly #streams: Stream[] = [];
+  readonly #services = new Set<string>();
+
+  constructor(
+    scope: EndpointScope,
+    connection: KubeConnection,
+    handlers: EndpointWatchHandlers,
+    options: WatchOptions & Pick<ObserverOptions, 'initial'>,
+  ) {
+    this.scope = scope;
+    this.selection = scope.selector && new PodSelection(scope.selector);
+    this.observer = new ChangeObserver({ ...options, pods: this.selection });
+    this.#connection = connection;
+    this.#handlers = handlers;
+    this.#options = options;
+    this.#guard = new StandstillGuard((change) => this.#streamChanged(change), options);
+    this.#follow();
+  }
+
+  /** Resolves once the signal has aborted and every connection is closed. */
+  ended(): Promise<void> {
+    return this.#guard.ended();
+  }
+
+  /** Whether every stream has listed its objects once and has brought events in time since. */
+  get begun(): boolean {
+    return this.interruptions.begun(this.#streams);
+  }
+
+  /** The Services that there are, as `NAMESPACE/NAME`. */
+  get services(): ReadonlySet<string> {
+    return this.#services;
+  }
+
+  #follow(): void {
+    const { pods, services, EndpointSlice: slices, Endpoints: endpoints } = resourcesOf(this.scope);
+    this.#start('services', services, (event) => {
+      const { namespace, name } = event.identity;
+      const wanted = this.#ofWanted(name, serviceEvent(event));
+      if (wanted?.type === 'Service') this.#services.add(`${namespace}/${name}`);
+      if (wanted?.type === 'ServiceDeleted') this.#services.delete(`${namespace}/${name}`);
+      return wanted;
+    });
+    if (slices !== undefined) this.#start('EndpointSlice', slices, sliceEvent);
+    if (endpoints !== undefined) {
+      this.#start('Endpoints', endpoints, (event) =>
+        this.#ofWanted(event.identity.name, endpointsEvent(event)),
+      );
+    }
+    this.#start('pods', pods, (event) => {
+      this.#select(event);
+      return podEvent(event);
+    });
+  }
+
+  #select(event: ResourceEvent<PodMetadata>): void {
+    const { uid } = event.identity;
+    if (event.type !== 'deleted' || !event.relist) this.selection?.put(uid, event.object.labels);
+    if (event.type === 'deleted') this.selection?.delete(uid);
+  }
+
+  /** What the server could not leave out. */
+  #ofWanted<T>(service: string, event: T): T | undefined {
+    const { services } = this.scope;
+    return services === undefined || services.includes(service) ? event : undefined;
+  }
+
+  #start<T>(
+    stream: Stream,
+    resource: Resource<T>,
+    eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
+  ): void {
+    const onEvent = (event: ResourceEvent<T>) => {
+      const observed = eventOf(event);
+      if (observed !== undefined) this.observer.apply(observed);
+    };
+    const onFailure = (failure: WatchFailure) => {
+      this.interruptions.because(stream, `${failure.reason}: ${failure.message}`);
+      if (!this.begun) this.#handlers.onStartFailure(stream, failure);
+    };
+    this.#streams.push(stream);
+    this.#guard.follow<T>(
+      stream,
+      { onEvent, onFailure, onHandlerError: (error) => this.#handlers.onHandlerError?.(error) },
+      (handlers) => watchResource(resource, this.#connection, handlers, this.#options),
+    );
+  }
+
+  #streamChanged(change: GuardedChange): void {
+    const { type, stream, at, stoodStill } = change;
+    this.observer.apply(streamEvent(change, stream));
+    if (type === 'StreamBroken' || type === 'ListBegins') this.interruptions.broken(stream, at);
+    if (type === 'StreamBroken' && stoodStill) this.interruptions.because(stream, 'this process stood still');
+    if (type !== 'StreamCurrent') return;
+    this.interruptions.current(stream, at);
+    this.#handlers.onCurrent?.(stream);
+  }
+}

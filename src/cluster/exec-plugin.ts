@@ -1,0 +1,269 @@
+import { spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import type { RequestOptions } from 'node:https';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { createSecureContext } from 'node:tls';
+import type { Cluster, KubeConfig } from '@kubernetes/client-node';
+import { z } from 'zod';
+import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
+import { ConnectionError } from './failure.ts';
+
+type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];
+
+/** Where plugins run. */
+export interface PluginHost {
+  /** Inherited by the plugin. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Whether standard input is a terminal, at which a person can answer a question. */
+  readonly interactive: boolean;
+  /** Milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+  /** How long one run may take. Default: {@link UNATTENDED_MS} or {@link ATTENDED_MS}. */
+  readonly timeoutMs?: number;
+}
+
+/** Source: k8s.io/client-go plugin/pkg/client/auth/exec; v1alpha1 went with Kubernetes 1.24. */
+const API_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
+
+const MODES = ['Never', 'IfAvailable', 'Always'] as const;
+
+/** client-go waits for ever; but those of the clouds answer within seconds, and a dead one must not hang the caller. */
+const UNATTENDED_MS = 60_000;
+
+/** A login in a browser: device codes are good for 10 to 15 minutes. */
+const ATTENDED_MS = 900_000;
+
+/** An ExecCredential with a certificate chain is some 10 KB. */
+const LONGEST_OUTPUT = 1024 * 1024;
+
+/** Source: k8s.io/client-go tools/clientcmd/api/v1 (ExecConfig). Fields that are not named are let through. */
+const execSchema = z.looseObject({
+  apiVersion: z.string().nullish(),
+  command: z.string().nullish(),
+  args: z.array(z.string()).nullish(),
+  env: z.array(z.looseObject({ name: z.string(), value: z.string() })).nullish(),
+  installHint: z.string().nullish(),
+  provideClusterInfo: z.boolean().nullish(),
+  interactiveMode: z.string().nullish(),
+});
+
+/** The cluster that credentials are for. */
+export interface PluginCluster {
+  /** The kubeconfig that names the plugin. */
+  readonly file: string;
+  readonly cluster: Cluster;
+  /** What the kubeconfig holds for the plugin: the cluster's extension client.authentication.k8s.io/exec. */
+  readonly config: unknown;
+}
+
+/** What a plugin printed. */
+interface ExecStatus {
+  readonly token: string | undefined;
+  readonly certificate: string | undefined;
+  readonly key: string | undefined;
+  /** Milliseconds since the epoch; undefined: until the server refuses it. */
+  readonly expiresAt: number | undefined;
+}
+
+/**
+ * Runs a credential plugin as client-go does, whose rules plugins are written for: client-node's own runner gives it no
+ * KUBERNETES_EXEC_INFO and no terminal, and waits for ever. What it gave is kept until it expires.
+ */
+export class ExecPlugin implements Authenticator {
+  readonly #of: PluginCluster;
+  readonly #host: PluginHost;
+  readonly #exec: z.infer<typeof execSchema> & { readonly command: string };
+  readonly #apiVersion: (typeof API_VERSIONS)[number];
+  readonly #interactiveMode: (typeof MODES)[number];
+  #given: ExecStatus | undefined;
+
+  /** @throws ConnectionError `KubeconfigInvalid`, `KubeconfigUnsupported` */
+  constructor(exec: unknown, of: PluginCluster, host: PluginHost = { environment: {}, interactive: false }) {
+    this.#of = of;
+    this.#host = host;
+    const { success, data, error } = execSchema.safeParse(exec);
+    if (!success) {
+      const [issue] = error.issues;
+      throw this.#invalid(`exec.${issue?.path.join('.')}: ${issue?.message ?? 'is invalid'}`);
+    }
+    const { command, apiVersion, interactiveMode } = data;
+    if (!command) throw this.#invalid('expected exec.command');
+    this.#exec = { ...data, command };
+    const version = API_VERSIONS.find((each) => each === apiVersion);
+    if (version === undefined) {
+      throw new ConnectionError(
+        'KubeconfigUnsupported',
+        `${of.file}: expected exec.apiVersion ${API_VERSIONS.join(' or ')}, got ${apiVersion ?? 'none'}; update the plugin and its kubeconfig`,
+      );
+    }
+    // v1beta1 had no such field at first, and is read as if it said IfAvailable.
+    const written = interactiveMode || (version.endsWith('/v1beta1') ? 'IfAvailable' : undefined);
+    const mode = MODES.find((each) => each === written);
+    if (mode === undefined) {
+      throw this.#invalid(`expected exec.interactiveMode ${MODES.join(', ')}, got ${written ?? 'none'}`);
+    }
+    this.#apiVersion = version;
+    this.#interactiveMode = mode;
+  }
+
+  isAuthProvider(): boolean {
+    return true;
+  }
+
+  /** @throws ConnectionError `PluginFailed` */
+  async applyAuthentication(
+    _user: unknown,
+    options: Pick<RequestOptions, 'cert' | 'key' | 'headers'>,
+  ): Promise<void> {
+    const { token, certificate, key } = await this.#status();
+    if (certificate !== undefined) Object.assign(options, { cert: certificate, key });
+    if (token !== undefined) options.headers = { ...options.headers, Authorization: `Bearer ${token}` };
+  }
+
+  async #status(): Promise<ExecStatus> {
+    const now = this.#host.now ?? Date.now;
+    if (this.#given === undefined || now() > (this.#given.expiresAt ?? Number.POSITIVE_INFINITY)) {
+      this.#given = await this.#run();
+    }
+    return this.#given;
+  }
+
+  async #run(): Promise<ExecStatus> {
+    const interactive = this.#interactiveMode !== 'Never' && this.#host.interactive;
+    if (this.#interactiveMode === 'Always' && !interactive) {
+      throw this.#failed(
+        'wants to ask a question (interactiveMode: Always), and standard input is no terminal',
+      );
+    }
+    const cluster = this.#exec.provideClusterInfo === true ? { cluster: await this.#clusterInfo() } : {};
+    const spec = { ...cluster, interactive };
+    const own = Object.fromEntries((this.#exec.env ?? []).map(({ name, value }) => [name, value]));
+    const environment = {
+      ...this.#host.environment,
+      ...own,
+      KUBERNETES_EXEC_INFO: JSON.stringify({ kind: 'ExecCredential', apiVersion: this.#apiVersion, spec }),
+    };
+    const printed = await this.#output(environment, interactive);
+    try {
+      return parseExecCredential(printed, this.#apiVersion);
+    } catch (error) {
+      throw this.#failed(`gave no credentials: ${asError(error).message}`);
+    }
+  }
+
+  /** Source: k8s.io/client-go pkg/apis/clientauthentication/v1 (Cluster). */
+  async #clusterInfo() {
+    const { cluster, config } = this.#of;
+    const { server, tlsServerName, caData, caFile } = cluster;
+    const authority = caFile ? (await readFile(caFile, 'utf8')).trim() : undefined;
+    return {
+      server,
+      'tls-server-name': tlsServerName || undefined,
+      'certificate-authority-data':
+        authority === undefined ? caData || undefined : Buffer.from(authority).toString('base64'),
+      config: config ?? undefined,
+    };
+  }
+
+  #output(environment: PluginHost['environment'], interactive: boolean): Promise<string> {
+    const { command, args } = this.#exec;
+    const timeoutMs = this.#host.timeoutMs ?? (interactive ? ATTENDED_MS : UNATTENDED_MS);
+    return new Promise((resolve, reject) => {
+      // What it writes to standard error is for people to read, and standard input for them to answer.
+      const child = spawn(this.#located(command), args ?? [], {
+        env: environment,
+        stdio: [interactive ? 'inherit' : 'ignore', 'pipe', 'inherit'],
+      });
+      const fail = (what: string) => {
+        clearTimeout(timer);
+        child.kill('SIGKILL');
+        child.stdout.destroy();
+        reject(this.#failed(what));
+      };
+      const timer = setTimeout(() => fail(`gave no answer within ${timeoutMs / 1000} s`), timeoutMs);
+      let printed = '';
+      child.stdout.setEncoding('utf8').on('data', (text: string) => {
+        printed += text;
+        if (printed.length > LONGEST_OUTPUT) fail('printed more than any credentials are');
+      });
+      child.on('error', (error: NodeJS.ErrnoException) => {
+        fail(error.code === 'ENOENT' ? 'was not found' : `cannot be run (${error.code ?? 'unknown'})`);
+      });
+      child.on('close', (code, signal) => {
+        clearTimeout(timer);
+        if (code === 0) resolve(printed);
+        else fail(code === null ? `was ended by ${signal}` : `failed with exit code ${code}`);
+      });
+    });
+  }
+
+  /** With a separator in it, it counts from the kubeconfig's folder; without, PATH is searched. */
+  #located(command: string): string {
+    if (isAbsolute(command) || !/[\\/]/.test(command)) return command;
+    return join(dirname(resolve(this.#of.file)), command);
+  }
+
+  #failed(what: string): ConnectionError {
+    const { command, installHint } = this.#exec;
+    // An escape sequence in a kubeconfig could otherwise write over the terminal.
+    const hint = installHint?.replace(/\p{Cc}+/gu, ' ').trim();
+    const wayOut = hint ? `. Its kubeconfig says: ${hint}` : '';
+    return new ConnectionError(
+      'PluginFailed',
+      `${this.#of.file}: the credential plugin "${command}" ${what}${wayOut}`,
+    );
+  }
+
+  #invalid(what: string): ConnectionError {
+    return new ConnectionError('KubeconfigInvalid', `${this.#of.file}: ${what}`);
+  }
+}
+
+/** @throws Error that says what is wrong with the output, and never quotes it */
+function parseExecCredential(printed: string, expected: string): ExecStatus {
+  let document: unknown;
+  try {
+    document = JSON.parse(printed);
+  } catch {
+    throw new Error('what it printed is not JSON');
+  }
+  const { kind, apiVersion, status } = isRecord(document) ? document : {};
+  if (kind !== 'ExecCredential') throw new Error('what it printed is not an ExecCredential');
+  if (apiVersion !== expected) {
+    const spoken = isString(apiVersion) ? apiVersion.slice(0, 100) : 'none';
+    throw new Error(`the kubeconfig says that it speaks ${expected}, and it spoke ${spoken}`);
+  }
+  if (!isRecord(status)) throw new Error('it gave no status');
+  const [token, certificate, key, expires] = [
+    'token',
+    'clientCertificateData',
+    'clientKeyData',
+    'expirationTimestamp',
+  ].map((field) => textOf(status, field));
+  if ((certificate === undefined) !== (key === undefined)) {
+    throw new Error('it gave only one of clientCertificateData and clientKeyData');
+  }
+  if (token === undefined && certificate === undefined) {
+    throw new Error('it gave neither a token nor a certificate');
+  }
+  if (certificate !== undefined) checkPair(certificate, key);
+  const expiresAt = expires === undefined ? undefined : Date.parse(expires);
+  if (Number.isNaN(expiresAt)) throw new Error('its expirationTimestamp is no RFC 3339 time');
+  return { token, certificate, key, expiresAt };
+}
+
+function textOf(status: Record<string, unknown>, field: string): string | undefined {
+  const value = status[field];
+  if (!isAbsentOr(isString, value)) throw new Error(`its ${field} is not a text`);
+  // As client-go has it: empty is absent.
+  return value || undefined;
+}
+
+function checkPair(certificate: string, key: string | undefined): void {
+  try {
+    createSecureContext({ cert: certificate, key });
+  } catch {
+    // Not the cause's message: OpenSSL quotes parts of what it could not read.
+    throw new Error('its certificate and key are no PEM pair');
+  }
+}

@@ -1,0 +1,45 @@
+export { AccessReviews, type TokenUser } from './access-reviews.ts';
+export { type ApiCall, type ApiName, callApi, kubeVersion, unlessNotFound } from './client.ts';
+export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
+export {
+  CLUSTER_TERMINATION_POLICIES,
+  type CustomKind,
+  type CustomObject,
+  type CustomObjects,
+  customResource,
+  DISCOVERY_CONSUMERS,
+  followCustomResources,
+  TERMINATION_POLICIES,
+} from './custom-resources.ts';
+export {
+  type EndpointScope,
+  EndpointWatch,
+  type EndpointWatchHandlers,
+  namespaceExists,
+  tryScope,
+} from './endpoint-watch.ts';
+export {
+  asFailure,
+  asObjectFailure,
+  KubeFailure,
+  ObjectFailure,
+  type ObjectFailureReason,
+  type RestartReason,
+  WatchFailure,
+} from './failure.ts';
+export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
+export { listAll } from './list.ts';
+export { namespacesResource } from './namespaces.ts';
+export { nodesResource } from './nodes.ts';
+export { type LabelledPod, PodLabels } from './pod-labels.ts';
+export { type WatchOptions, watchResource } from './reflector.ts';
+export { ask, http, newAgent, readText } from './request.ts';
+export {
+  type RawObject,
+  type Resource,
+  type ResourceEvent,
+  WATCH_LIMITS,
+  type WatchStats,
+} from './resource.ts';
+export { projectService, servicesResource } from './services.ts';
+export { registerWatchMetrics } from './watch-metrics.ts';

@@ -1,0 +1,51 @@
+import {
+  ANNOTATION_PREFIX,
+  type Labels,
+  type NamespaceRecord,
+  NO_LABELS,
+  namespaceRecord,
+} from '../api/index.ts';
+import type { World } from '../decision/index.ts';
+import type { RawObject, Resource } from './resource.ts';
+import { sameLabels } from './services.ts';
+
+export function namespacesResource(): Resource<NamespaceRecord> {
+  return { path: '/api/v1/namespaces', metadataOnly: true, project: projectNamespace };
+}
+
+export function projectNamespace({ metadata }: RawObject): NamespaceRecord {
+  const { name, labels = NO_LABELS, annotations = NO_LABELS } = metadata;
+  return namespaceRecord(name, labels, ours(annotations));
+}
+
+/** Only what a decision reads is kept: the others' may be as long as kubectl's last-applied-configuration. */
+function ours(annotations: Labels): Labels {
+  const entries = Object.entries(annotations).filter(([key]) => key.startsWith(ANNOTATION_PREFIX));
+  return entries.length === 0 ? NO_LABELS : Object.fromEntries(entries);
+}
+
+/** The cluster's Namespaces as they change one by one, and an immutable map of them whenever one is asked for. */
+export class NamespaceTable {
+  readonly #namespaces = new Map<string, NamespaceRecord>();
+
+  /** @returns whether it says anything new */
+  put(namespace: NamespaceRecord): boolean {
+    const before = this.#namespaces.get(namespace.name);
+    if (before !== undefined && saysTheSame(before, namespace)) return false;
+    this.#namespaces.set(namespace.name, namespace);
+    return true;
+  }
+
+  /** @returns whether it was here */
+  delete(name: string): boolean {
+    return this.#namespaces.delete(name);
+  }
+
+  all(): World['namespaces'] {
+    return new Map(this.#namespaces);
+  }
+}
+
+function saysTheSame(a: NamespaceRecord, b: NamespaceRecord): boolean {
+  return sameLabels(a.labels, b.labels) && sameLabels(a.annotations, b.annotations);
+}

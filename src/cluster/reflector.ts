@@ -1,0 +1,661 @@
+import type { Agent, IncomingMessage } from 'node:http';
+import { asError, isRecord, isString } from '../api/index.ts';
+import { Backoff, pause } from '../timing/index.ts';
+import type { KubeConnection } from './connection.ts';
+import { asFailure, failureOfEvent, type RestartReason, WatchFailure } from './failure.ts';
+import { listAll, Pages, SparingParser } from './list.ts';
+import { ask, newAgent, readChunks } from './request.ts';
+import {
+  acceptOf,
+  type GrowingStats,
+  newStats,
+  type ObjectIdentity,
+  pathOf,
+  type RawObject,
+  type Resource,
+  type StreamChange,
+  WATCH_LIMITS,
+  type WatchHandlers,
+  type WatchLimits,
+  type WatchStats,
+} from './resource.ts';
+
+/**
+ * The longest line. etcd takes objects of 1.5 MiB (--max-request-bytes), in protobuf; the same as JSON is a few times
+ * as long. 16 MiB is beyond any object there can be.
+ */
+export const LONGEST_LINE = 16 * 1024 * 1024;
+
+const LINE_FEED = 10;
+
+/** Cuts what arrives into lines, holding at most one that is incomplete. */
+export class LineReader {
+  readonly #longest: number;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+
+  constructor(longest = LONGEST_LINE) {
+    this.#longest = longest;
+  }
+
+  /**
+   * The lines that this chunk completes, without their ends; empty ones are left out. They may be views of the chunk.
+   * @throws WatchFailure `Malformed` for a line that is too long
+   */
+  *push(chunk: Buffer): Generator<Buffer> {
+    let start = 0;
+    for (;;) {
+      const end = chunk.indexOf(LINE_FEED, start);
+      if (end < 0) break;
+      const line = this.#complete(chunk, start, end);
+      start = end + 1;
+      if (line.length > 0) yield line;
+    }
+    if (start < chunk.length) this.#hold(chunk.subarray(start));
+  }
+
+  /** Whether a line was begun and not ended. */
+  get incomplete(): boolean {
+    return this.#heldBytes > 0;
+  }
+
+  #complete(chunk: Buffer, start: number, end: number): Buffer {
+    const last = chunk.subarray(start, end);
+    if (this.#heldBytes === 0) return last;
+    this.#hold(last);
+    const line = Buffer.concat(this.#held, this.#heldBytes);
+    this.#held = [];
+    this.#heldBytes = 0;
+    return line;
+  }
+
+  #hold(part: Buffer): void {
+    this.#held.push(part);
+    this.#heldBytes += part.length;
+    if (this.#heldBytes > this.#longest) {
+      throw new WatchFailure('Malformed', `a line of more than ${this.#longest} bytes`);
+    }
+  }
+}
+
+/** How far a watch has come. */
+export interface StreamPosition {
+  /** The resourceVersion that it has reached. */
+  readonly resourceVersion: string;
+  /** When something last came. */
+  readonly heardAt: number;
+}
+
+export interface CurrentOptions {
+  readonly position: () => StreamPosition;
+  /** The resourceVersion that the collection has now, by a consistent read. */
+  readonly latest: () => Promise<string>;
+  readonly limits: Pick<WatchLimits, 'currentWithinMs' | 'currentRetryMs'>;
+  /** For requests that failed. */
+  readonly backoff: Backoff;
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** For a server whose versions are no numbers: there, only silence says that nothing is outstanding. */
+const BEYOND_REACH = 2n ** 128n;
+
+/** How often to look; two or three looks are usual. */
+const LOOK_MS = 25;
+
+/**
+ * Waits until a watch that has just been opened brings events when they happen, and not what had piled up before.
+ * The protocol has no mark for that, so the server is asked for the latest resourceVersion: a watch that reaches it
+ * within `currentWithinMs` of the answer is behind by no more than that and the time of one request. Where nothing
+ * changes it is never reached; there, as long a silence says that nothing is outstanding.
+ *
+ * Comparing resourceVersions as numbers is what they are made for since KEP-5504, and has always worked with etcd.
+ * @returns false once the signal has aborted, `rolledBack` when the server's history is older than what the watch
+ *   has seen (etcd was restored): such a watch would stay silent until the numbers have grown past it again
+ */
+export async function untilCurrent(options: CurrentOptions): Promise<boolean | 'rolledBack'> {
+  const { latest, limits, backoff, signal, position } = options;
+  while (!signal.aborted) {
+    const seen = numberOf(position().resourceVersion);
+    let target: bigint;
+    try {
+      target = numberOf(await latest()) ?? BEYOND_REACH;
+    } catch (thrown) {
+      // A failed request says nothing, and neither does the silence of a server that is in trouble.
+      await pause(backoff.next(asFailure(thrown).retryAfterMs), signal);
+      continue;
+    }
+    backoff.reset();
+    if (signal.aborted) break;
+    if (seen !== undefined && target < seen) return 'rolledBack';
+    if (await reaches(target, options)) return true;
+    await pause(limits.currentRetryMs, signal);
+  }
+  return false;
+}
+
+/** Whether the stream reaches the target in time, or has nothing more to say. */
+async function reaches(
+  target: bigint,
+  { position, limits, clock, signal }: CurrentOptions,
+): Promise<boolean> {
+  const answeredAt = clock();
+  const { currentWithinMs } = limits;
+  for (;;) {
+    const { resourceVersion, heardAt } = position();
+    const now = clock();
+    const reached = (numberOf(resourceVersion) ?? -1n) >= target;
+    if (reached) return now - answeredAt <= currentWithinMs;
+    if (now - Math.max(answeredAt, heardAt) >= currentWithinMs) return true;
+    if (!(await pause(LOOK_MS, signal))) return false;
+  }
+}
+
+function numberOf(resourceVersion: string): bigint | undefined {
+  return /^\d+$/.test(resourceVersion) ? BigInt(resourceVersion) : undefined;
+}
+
+export interface Placed {
+  /** The object was here before, under this name and uid. */
+  readonly known: boolean;
+  /** The uid of another object that had this name, and is therefore gone. */
+  readonly replaced: string | undefined;
+}
+
+type Names = Map<string, Map<string, string>>;
+
+/**
+ * Which objects exist: their names and uids, and nothing else. That is enough to notice at the next list which are gone;
+ * consumers of the events keep what they need of an object, so it is not kept a second time here. Names are grouped by
+ * namespace, so that no combined key has to be made and held: about 150 bytes each.
+ */
+export class Inventory {
+  #names: Names = new Map();
+  /** While a list is read: those of before that it has not named yet. */
+  #unnamed: Names | undefined;
+  #size = 0;
+  #unnamedSize = 0;
+
+  get size(): number {
+    return this.#size + this.#unnamedSize;
+  }
+
+  put({ namespace, name, uid }: ObjectIdentity): Placed {
+    let names = this.#names.get(namespace);
+    if (names === undefined) {
+      names = new Map();
+      this.#names.set(namespace, names);
+    }
+    const before = names.get(name) ?? this.#takeUnnamed(namespace, name);
+    if (!names.has(name)) this.#size += 1;
+    names.set(name, uid);
+    return { known: before === uid, replaced: before === undefined || before === uid ? undefined : before };
+  }
+
+  /** Only the object of this uid: another of the same name may already be here. */
+  remove({ namespace, name, uid }: ObjectIdentity): void {
+    const names = this.#names.get(namespace);
+    if (names?.get(name) !== uid) return;
+    names.delete(name);
+    this.#size -= 1;
+    if (names.size === 0) this.#names.delete(namespace);
+  }
+
+  /** From here on every object is named again with {@link put}. A list that was begun and not ended starts over. */
+  beginList(): void {
+    const unnamed = this.#unnamed ?? new Map<string, Map<string, string>>();
+    for (const [namespace, names] of this.#names) {
+      const into = unnamed.get(namespace);
+      if (into === undefined) unnamed.set(namespace, names);
+      else for (const [name, uid] of names) into.set(name, uid);
+    }
+    this.#unnamedSize += this.#size;
+    this.#unnamed = unnamed;
+    this.#names = new Map();
+    this.#size = 0;
+  }
+
+  /** Forgets those that the list has not named. @returns them */
+  endList(): readonly ObjectIdentity[] {
+    const gone = [...(this.#unnamed ?? [])].flatMap(([namespace, names]) =>
+      [...names].map(([name, uid]) => ({ namespace, name, uid })),
+    );
+    this.#unnamed = undefined;
+    this.#unnamedSize = 0;
+    return gone;
+  }
+
+  #takeUnnamed(namespace: string, name: string): string | undefined {
+    const names = this.#unnamed?.get(namespace);
+    const uid = names?.get(name);
+    if (uid === undefined) return undefined;
+    names?.delete(name);
+    this.#unnamedSize -= 1;
+    return uid;
+  }
+}
+
+/** Turns what lists and watches bring into events, and knows which objects exist. */
+export class Reception<T> {
+  readonly #project: Resource<T>['project'];
+  readonly #parser: SparingParser;
+  readonly #handlers: WatchHandlers<T>;
+  readonly #stats: GrowingStats;
+  readonly #inventory = new Inventory();
+  #broken = true;
+  /** Since when the watch before had brought nothing, until it is clear that nothing had happened. */
+  #silentSince: number | undefined;
+
+  constructor(
+    project: Resource<T>['project'],
+    parser: SparingParser,
+    handlers: WatchHandlers<T>,
+    stats: GrowingStats,
+  ) {
+    this.#project = project;
+    this.#parser = parser;
+    this.#handlers = handlers;
+    this.#stats = stats;
+  }
+
+  beginList(at: number): void {
+    this.#inventory.beginList();
+    this.#broken = true;
+    this.#silentSince = undefined;
+    this.#tell({ type: 'ListBegins', at });
+  }
+
+  listed(raw: RawObject, at: number): void {
+    this.#state(raw, at, true);
+  }
+
+  endList(at: number): void {
+    for (const identity of this.#inventory.endList()) this.#vanished(identity, at);
+    this.#stats.objects = this.#inventory.size;
+    this.#tell({ type: 'ListEnds', at });
+  }
+
+  /**
+   * Takes in a line of a watch.
+   * @returns the resourceVersion that the watch has reached by it
+   * @throws WatchFailure for an ERROR event, or when the line is not an event
+   */
+  line(line: Buffer, at: number): string {
+    const { type, object } = this.#eventOf(line);
+    if (type === 'ERROR') throw failureOfEvent(object);
+    const { resourceVersion } = metadataOf(object, type);
+    this.#stats.lastEventAt = at;
+    if (type === 'BOOKMARK') {
+      this.#stats.bookmarks += 1;
+      return resourceVersion;
+    }
+    this.#stats.events += 1;
+    if (this.#silentSince !== undefined) {
+      this.#stats.stalls += 1;
+      this.broken(at);
+    }
+    if (type === 'DELETED') this.#deleted(object as RawObject, at);
+    else this.#state(object as RawObject, at, false);
+    this.#stats.objects = this.#inventory.size;
+    return resourceVersion;
+  }
+
+  /** Events may be late from this instant on, or from the last sign of life if that was followed by silence. */
+  broken(at: number): void {
+    const since = this.#silentSince ?? at;
+    this.#silentSince = undefined;
+    if (this.#broken) return;
+    this.#broken = true;
+    this.#stats.current = false;
+    this.#tell({ type: 'StreamBroken', at: since });
+  }
+
+  /**
+   * The watch was given up because nothing had come since `heardAt`. The next one shows whether it was dead or nothing
+   * happened: a dead one has withheld events.
+   */
+  silent(heardAt: number, at: number): void {
+    this.#silentSince ??= heardAt;
+    this.rotated(at);
+  }
+
+  /** The watch was closed in good order. A stream that was not current yet stays what it is. */
+  rotated(at: number): void {
+    if (!this.#stats.current) return;
+    this.#stats.current = false;
+    this.#tell({ type: 'StreamRotated', at });
+  }
+
+  current(at: number): void {
+    this.#broken = false;
+    this.#silentSince = undefined;
+    this.#stats.current = true;
+    this.#tell({ type: 'StreamCurrent', at });
+  }
+
+  failed(failure: WatchFailure, pauseMs: number): void {
+    this.#guarded(() => this.#handlers.onFailure?.(failure, pauseMs));
+  }
+
+  #state(raw: RawObject, at: number, listed: boolean): void {
+    const identity = identityOf(raw);
+    const { known, replaced } = this.#inventory.put(identity);
+    if (replaced !== undefined) this.#vanished({ ...identity, uid: replaced }, at);
+    this.#guarded(() => {
+      const object = this.#project(raw);
+      this.#handlers.onEvent({ type: known ? 'modified' : 'added', identity, object, at, listed });
+    });
+  }
+
+  #deleted(raw: RawObject, at: number): void {
+    const identity = identityOf(raw);
+    this.#inventory.remove(identity);
+    this.#guarded(() => {
+      this.#handlers.onEvent({
+        type: 'deleted',
+        identity,
+        object: this.#project(raw),
+        at,
+        relist: false,
+      });
+    });
+  }
+
+  #vanished(identity: ObjectIdentity, at: number): void {
+    this.#guarded(() => this.#handlers.onEvent({ type: 'deleted', identity, at, relist: true }));
+  }
+
+  #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
+    let event: unknown;
+    try {
+      event = this.#parser.parse(line, 'event');
+    } catch {
+      throw new WatchFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
+    }
+    const { type, object } = isRecord(event) ? event : {};
+    if (!isString(type) || !EVENT_TYPES.has(type)) {
+      throw new WatchFailure('Malformed', `expected a watch event, got type ${String(type)}`);
+    }
+    return { type, object };
+  }
+
+  #tell(change: StreamChange): void {
+    if (change.type === 'ListBegins') this.#stats.current = false;
+    this.#guarded(() => this.#handlers.onStream(change));
+  }
+
+  #guarded(call: () => void): void {
+    try {
+      call();
+    } catch (error) {
+      this.#stats.handlerErrors += 1;
+      try {
+        this.#handlers.onHandlerError?.(asError(error));
+      } catch {
+        // It is counted, and there is no other place to report it.
+      }
+    }
+  }
+}
+
+/** Source: k8s.io/apimachinery pkg/watch (EventType). */
+const EVENT_TYPES: ReadonlySet<string> = new Set(['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR']);
+
+function metadataOf(object: unknown, type: string): RawObject['metadata'] {
+  const metadata = isRecord(object) ? object.metadata : undefined;
+  if (isRecord(metadata) && isString(metadata.resourceVersion)) {
+    return metadata as unknown as RawObject['metadata'];
+  }
+  throw new WatchFailure('Malformed', `a ${type} event without a resourceVersion`);
+}
+
+function identityOf({ metadata }: RawObject): ObjectIdentity {
+  const { namespace = '', name, uid } = metadata;
+  if (isString(name) && isString(uid)) return { namespace, name, uid };
+  throw new WatchFailure('Malformed', 'an object without a name or uid');
+}
+
+export interface WatchOptions {
+  readonly signal: AbortSignal;
+  /** Monotonic milliseconds, such as `performance.now`. */
+  readonly clock: () => number;
+  /** In [0, 1). */
+  readonly random: () => number;
+  /** Default: {@link WATCH_LIMITS}. */
+  readonly limits?: Partial<WatchLimits>;
+}
+
+/** A running list-watch. */
+export interface ResourceWatch {
+  /** Resolves once the signal has aborted and every connection is closed. Never rejects. */
+  readonly ended: Promise<void>;
+  /** Grows as the watch goes on. */
+  readonly stats: WatchStats;
+}
+
+/**
+ * Follows a collection until the signal aborts: lists it, watches it from there, and begins again, with a pause,
+ * after whatever ends that. A watch is resumed where it stopped; only when the server no longer remembers that, or
+ * what came cannot be trusted, is everything listed again.
+ */
+export function watchResource<T>(
+  resource: Resource<T>,
+  connection: KubeConnection,
+  handlers: WatchHandlers<T>,
+  options: WatchOptions,
+): ResourceWatch {
+  const stats = newStats();
+  const listWatch = new ListWatch(resource, connection, handlers, options, stats);
+  return { ended: listWatch.run(), stats };
+}
+
+/** After these, the place where the watch stopped is of no use. */
+const RELIST: ReadonlySet<RestartReason> = new Set([
+  'Expired',
+  'Malformed',
+  'NotServed',
+  'Refused',
+  'Internal',
+]);
+
+class ListWatch<T> {
+  readonly #resource: Resource<T>;
+  readonly #connection: KubeConnection;
+  readonly #options: WatchOptions;
+  readonly #limits: WatchLimits;
+  readonly #stats: GrowingStats;
+  readonly #reception: Reception<T>;
+  readonly #backoff: Backoff;
+  /** Where to go on; undefined: with a list. */
+  #resourceVersion: string | undefined;
+  #heardAt = 0;
+  /** Whether the watch has brought nothing but ERROR events since the one before. */
+  #errorsOnly = false;
+
+  constructor(
+    resource: Resource<T>,
+    connection: KubeConnection,
+    handlers: WatchHandlers<T>,
+    options: WatchOptions,
+    stats: GrowingStats,
+  ) {
+    this.#resource = resource;
+    this.#connection = connection;
+    this.#options = options;
+    this.#limits = { ...WATCH_LIMITS, ...options.limits };
+    this.#stats = stats;
+    this.#reception = new Reception(resource.project, new SparingParser(resource), handlers, stats);
+    this.#backoff = new Backoff(this.#limits, options.random);
+  }
+
+  async run(): Promise<void> {
+    const { signal } = this.#options;
+    while (!signal.aborted) {
+      try {
+        this.#resourceVersion ??= await this.#list();
+        await this.#watch(this.#resourceVersion);
+      } catch (thrown) {
+        if (signal.aborted) break;
+        await this.#recover(thrown);
+      }
+    }
+    this.#stats.state = 'ended';
+  }
+
+  async #list(): Promise<string> {
+    const { clock, signal } = this.#options;
+    const begun = clock();
+    const resourceVersion = await listAll(this.#resource, this.#connection, {
+      limits: this.#limits,
+      signal,
+      backoff: new Backoff(this.#limits, this.#options.random),
+      onBegin: () => {
+        this.#stats.state = 'listing';
+        this.#reception.beginList(clock());
+      },
+      onItems: (items, bytes) => {
+        const at = clock();
+        this.#stats.bytes += bytes;
+        for (const item of items) this.#reception.listed(item, at);
+      },
+      pause: (failure, pauseMs) => this.#pause(failure, pauseMs),
+    });
+    this.#stats.lists += 1;
+    this.#stats.lastListMs = clock() - begun;
+    this.#stats.version = resourceVersion;
+    this.#reception.endList(clock());
+    return resourceVersion;
+  }
+
+  /** One watch, on a connection of its own. Returns when it ended, or was silent, and can be resumed. */
+  async #watch(from: string): Promise<void> {
+    const { clock, signal } = this.#options;
+    const agent = newAgent(this.#connection);
+    const leaving = new AbortController();
+    const leave = () => leaving.abort(signal.reason);
+    signal.addEventListener('abort', leave, { once: true });
+    try {
+      signal.throwIfAborted();
+      const response = await this.#open(from, agent, leaving.signal);
+      const openedAt = clock();
+      this.#heardAt = openedAt;
+      const becoming = this.#becomeCurrent(leaving.signal).catch((error: unknown) => {
+        response.destroy(asFailure(error));
+      });
+      let ended: 'Ended' | 'Silent';
+      try {
+        ended = await this.#read(response);
+      } finally {
+        leaving.abort();
+        await becoming;
+        if (clock() - openedAt >= this.#limits.healthyMs) this.#backoff.reset();
+      }
+      await this.#rewatch(ended, clock() - openedAt);
+    } finally {
+      signal.removeEventListener('abort', leave);
+      agent.destroy();
+    }
+  }
+
+  async #open(from: string, agent: Agent, signal: AbortSignal): Promise<IncomingMessage> {
+    const [least, most] = this.#limits.watchSeconds;
+    const parameters = {
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      resourceVersion: from,
+      timeoutSeconds: String(Math.round(least + (most - least) * this.#options.random())),
+    };
+    this.#stats.state = 'connecting';
+    const response = await ask(this.#connection, {
+      path: pathOf(this.#resource, parameters),
+      accept: acceptOf(this.#resource, 'watch'),
+      agent,
+      signal,
+      answerMs: this.#limits.answerMs,
+    });
+    this.#stats.state = 'watching';
+    return response;
+  }
+
+  /** Reads a watch to its end: `Ended` in good order by the server, or given up because it was `Silent`. */
+  async #read(response: IncomingMessage): Promise<'Ended' | 'Silent'> {
+    const { clock } = this.#options;
+    const lines = new LineReader();
+    let silent = false;
+    const take = (chunk: Buffer) => {
+      const at = clock();
+      this.#heardAt = at;
+      this.#stats.bytes += chunk.length;
+      for (const line of lines.push(chunk)) {
+        this.#resourceVersion = this.#reception.line(line, at);
+        this.#stats.version = this.#resourceVersion;
+        this.#errorsOnly = false;
+      }
+    };
+    try {
+      await readChunks(response, this.#limits.silenceMs, take, () => {
+        silent = true;
+      });
+    } catch (thrown) {
+      if (silent) return 'Silent';
+      throw thrown;
+    } finally {
+      response.destroy();
+    }
+    if (lines.incomplete) throw new WatchFailure('Cut', 'the answer ended in the middle of a line');
+    return 'Ended';
+  }
+
+  /** @throws WatchFailure `Expired` when the server has gone back in time: the watch would wait for nothing. */
+  async #becomeCurrent(signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options;
+    const pages = new Pages(this.#resource, this.#connection);
+    try {
+      const answer = await untilCurrent({
+        position: () => ({ resourceVersion: this.#resourceVersion ?? '', heardAt: this.#heardAt }),
+        latest: async () => {
+          const { answerMs } = this.#limits;
+          return (await pages.page(undefined, { limit: 1, signal, answerMs })).resourceVersion;
+        },
+        limits: this.#limits,
+        backoff: new Backoff(this.#limits, random),
+        clock,
+        signal,
+      });
+      if (answer === 'rolledBack') throw new WatchFailure('Expired', "the server's history was rolled back");
+      if (answer && !signal.aborted) this.#reception.current(clock());
+    } finally {
+      pages.close();
+    }
+  }
+
+  /** A watch that was closed too soon, though in good order, counts as a failure: or a server could make us hammer. */
+  async #rewatch(ended: 'Ended' | 'Silent', livedMs: number): Promise<void> {
+    const { clock, random, signal } = this.#options;
+    if (ended === 'Silent') this.#reception.silent(this.#heardAt, clock());
+    else this.#reception.rotated(clock());
+    this.#stats.restarts[ended] += 1;
+    const well = livedMs >= this.#limits.healthyMs;
+    const pauseMs = well ? this.#limits.rewatchMs * random() : this.#backoff.next();
+    this.#stats.state = 'pausing';
+    await pause(pauseMs, signal);
+  }
+
+  async #recover(thrown: unknown): Promise<void> {
+    const failure = asFailure(thrown);
+    const { reason } = failure;
+    // A connection that broke may have been dead for some time.
+    this.#reception.broken(reason === 'Cut' ? this.#heardAt : this.#options.clock());
+    const stuck = reason === 'ErrorEvent' && this.#errorsOnly;
+    this.#errorsOnly = reason === 'ErrorEvent';
+    if (stuck || RELIST.has(reason)) this.#resourceVersion = undefined;
+    await this.#pause(failure, this.#backoff.next(failure.retryAfterMs));
+  }
+
+  async #pause(failure: WatchFailure, pauseMs: number): Promise<void> {
+    this.#stats.restarts[failure.reason] += 1;
+    this.#stats.state = 'pausing';
+    this.#reception.failed(failure, pauseMs);
+    await pause(pauseMs, this.#options.signal);
+  }
+}

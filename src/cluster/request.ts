@@ -1,0 +1,201 @@
+import type { Agent, IncomingMessage } from 'node:http';
+import https from 'node:https';
+import { pipeline, type Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import type { Credentials, KubeConnection } from './connection.ts';
+import { failureOfStatus, WatchFailure } from './failure.ts';
+
+/** node:http, without the 9 MB that an `import` of it costs; see webhook/server.ts, which is not loaded with this. */
+export const http = process.getBuiltinModule('node:http');
+
+export interface KubeRequest {
+  /** Default: GET. */
+  readonly method?: string;
+  /** Path and query, such as `/api/v1/pods?limit=500`. */
+  readonly path: string;
+  readonly body?: { readonly contentType: string; readonly text: string };
+  readonly accept?: string;
+  /** Whether the answer may come compressed. Default: false. */
+  readonly compressed?: boolean | undefined;
+  readonly agent: Agent;
+  readonly signal: AbortSignal;
+  /** How long the answer may take to begin. Milliseconds. */
+  readonly answerMs: number;
+}
+
+/** The message of a Status is a line; a proxy's error page may be anything. */
+export const LONGEST_REFUSAL = 64 * 1024;
+
+/** After this idle time the kernel probes whether the other side still exists; it gives up 10 s (10 probes) later. */
+const KEEP_ALIVE_MS = 30_000;
+
+/**
+ * Connections for one purpose, closed with `destroy()`. They speak HTTP/1.1, as node:https does: there, a new connection
+ * is the only way to reach another API server, since GOAWAY exists in HTTP/2 only.
+ * @param most how many at a time
+ */
+export function newAgent({ server }: KubeConnection, most = 1): Agent {
+  const options = { keepAlive: true, maxSockets: most };
+  return server.protocol === 'http:' ? new http.Agent(options) : new https.Agent(options);
+}
+
+/**
+ * Sends a request; resolves once an answer of status 200 has begun. The caller reads it or destroys it.
+ * @throws WatchFailure for any other status, or when no answer comes; the signal's reason once that has aborted
+ */
+export async function ask(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
+  const response = await exchange(connection, request);
+  const { statusCode = 0, headers } = response;
+  if (statusCode === 200) return response;
+  const body = await readText(response, LONGEST_REFUSAL, request.answerMs).catch(() => '');
+  request.signal.throwIfAborted();
+  throw failureOfStatus(statusCode, body, headers['retry-after']);
+}
+
+/**
+ * Sends a request; resolves once an answer of any status has begun. The caller reads it or destroys it.
+ * @throws WatchFailure when no answer comes; the signal's reason once that has aborted
+ */
+export async function exchange(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
+  const credentials = await readCredentials(connection, request.signal);
+  const response = await answerTo(connection, credentials, request);
+  if (response.statusCode === 401) connection.refused?.(credentials);
+  return response;
+}
+
+/**
+ * The whole of an answer.
+ * @param stallMs how long it may pause
+ * @throws WatchFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early
+ */
+export async function readText(response: IncomingMessage, most: number, stallMs: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  await readChunks(response, stallMs, (chunk) => {
+    bytes += chunk.length;
+    if (bytes > most) throw new WatchFailure('Malformed', `an answer of more than ${most} bytes`);
+    chunks.push(chunk);
+  });
+  return Buffer.concat(chunks, bytes).toString('utf8');
+}
+
+/**
+ * An answer as it arrives, uncompressed.
+ * @param stallMs how long it may pause
+ * @param onChunk what it throws ends the answer, and is thrown
+ * @param onStall called when it has paused for that long, before it is given up
+ * @throws WatchFailure `Cut` when it ends early; the failure that the response was destroyed with
+ */
+export async function readChunks(
+  response: IncomingMessage,
+  stallMs: number,
+  onChunk: (chunk: Buffer) => void,
+  onStall: () => void = () => undefined,
+): Promise<void> {
+  let bytes = 0;
+  const stalled = () => {
+    onStall();
+    response.destroy(new Error(`nothing came for ${stallMs} ms`));
+  };
+  const timer = setTimeout(stalled, stallMs).unref();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const cut = (why: string) =>
+    reject(new WatchFailure('Cut', `the answer broke off after ${bytes} bytes: ${why}`));
+  const body = uncompressed(response);
+  body.on('data', (chunk: Buffer) => {
+    timer.refresh();
+    bytes += chunk.length;
+    try {
+      onChunk(chunk);
+    } catch (error) {
+      reject(error);
+      response.destroy();
+    }
+  });
+  body.on('end', resolve);
+  body.on('error', (error) => (error instanceof WatchFailure ? reject(error) : cut(messageOf(error))));
+  body.on('close', () => cut('the connection was closed'));
+  try {
+    await promise;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Larger than zlib's own 16 KiB: an item of a list is looked for in each chunk. */
+const UNCOMPRESSED_CHUNK = 64 * 1024;
+
+function uncompressed(response: IncomingMessage): Readable {
+  if (response.headers['content-encoding'] !== 'gzip') return response;
+  const gunzip = createGunzip({ chunkSize: UNCOMPRESSED_CHUNK });
+  // What goes wrong with either is an error of both.
+  pipeline(response, gunzip, () => undefined);
+  return gunzip;
+}
+
+/** A credential plugin or a login server may take longer than the request has time. */
+async function readCredentials(connection: KubeConnection, signal: AbortSignal): Promise<Credentials> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    signal.throwIfAborted();
+    const credentials = await Promise.race([connection.credentials(), aborted]);
+    signal.throwIfAborted();
+    return credentials;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw new WatchFailure('Unauthorized', `no credentials: ${messageOf(error)}`);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+function answerTo(
+  connection: KubeConnection,
+  credentials: Credentials,
+  {
+    method = 'GET',
+    path,
+    body,
+    accept = 'application/json',
+    compressed,
+    agent,
+    signal,
+    answerMs,
+  }: KubeRequest,
+): Promise<IncomingMessage> {
+  const { server } = connection;
+  const { headers: authorization, agent: proxied = agent, ...tls } = credentials;
+  const prefix = server.pathname.replace(/\/$/, '');
+  const content = body === undefined ? {} : { 'content-type': body.contentType };
+  const encoding = compressed === true ? { 'accept-encoding': 'gzip' } : {};
+  const headers = { accept, ...encoding, ...authorization, ...content, 'user-agent': 'linger' };
+  const options = { ...tls, method, agent: proxied, signal, headers };
+  const target = new URL(prefix + path, server);
+  return new Promise((resolve, reject) => {
+    const request =
+      server.protocol === 'http:' ? http.request(target, options) : https.request(target, options);
+    request.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
+    // A timer of our own: those of sockets run only once there is a connection.
+    const late = () => request.destroy(new Error(`no answer within ${answerMs} ms`));
+    const timer = setTimeout(late, answerMs).unref();
+    request.on('response', (response) => {
+      clearTimeout(timer);
+      resolve(response);
+    });
+    request.on('error', (error) => {
+      clearTimeout(timer);
+      if (signal.aborted) reject(signal.reason);
+      else reject(new WatchFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
+    });
+    // Given whole, so that its length is in the headers.
+    request.end(body?.text);
+  });
+}
+
+/** A failed connection to several addresses is an AggregateError without a message of its own. */
+function messageOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}

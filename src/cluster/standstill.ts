@@ -1,0 +1,137 @@
+import type { Stream } from '../lag/index.ts';
+import { pause } from '../timing/index.ts';
+import type { ResourceWatch } from './reflector.ts';
+import type { StreamChange, WatchHandlers } from './resource.ts';
+
+/** So much a busy machine, or a page of a list, may take; a lag can be wrong by as much. */
+const TOLERATED_MS = 1_000;
+
+/** Reading what has piled up takes milliseconds: beyond a few hundred events a server ends the watch instead. */
+const RECOVERY_MS = 2_000;
+
+/**
+ * Looks must come more often than what is tolerated, also where nothing happens; and a standstill seems longer by up to
+ * this than it was.
+ */
+const LOOK_EVERY_MS = 100;
+
+/**
+ * Notices that this process stood still: it was stopped (Ctrl-Z), its node or virtual machine slept, its processor
+ * was taken away, or a reader of its output let it wait. What has come in meanwhile is only read now, and the instants
+ * that it is given are wrong. Look before each event, and not on a timer alone: after a standstill
+ * the event loop brings what has piled up first.
+ */
+export class Standstill {
+  readonly #toleratedMs: number;
+  readonly #recoveryMs: number;
+  #lookedAt: number | undefined;
+  /** When what has piled up will have been read. */
+  #recoversAt: number | undefined;
+
+  /**
+   * @param toleratedMs how far apart two looks may be
+   * @param recoveryMs how long after a standstill instants are still wrong
+   */
+  constructor(toleratedMs: number = TOLERATED_MS, recoveryMs: number = RECOVERY_MS) {
+    this.#toleratedMs = toleratedMs;
+    this.#recoveryMs = recoveryMs;
+  }
+
+  /**
+   * @param now milliseconds of a monotonic clock
+   * @returns what has changed: instants are wrong from `since` on, or right again
+   */
+  look(now: number): { readonly since: number } | 'recovered' | undefined {
+    const since = this.#lookedAt ?? now;
+    this.#lookedAt = now;
+    if (now - since > this.#toleratedMs) {
+      this.#recoversAt = now + this.#recoveryMs;
+      return { since };
+    }
+    if (this.#recoversAt === undefined || now < this.#recoversAt) return undefined;
+    this.#recoversAt = undefined;
+    return 'recovered';
+  }
+}
+
+/** A stream's own change, or the guard's, because this process stood still. */
+export interface GuardedChange extends StreamChange {
+  readonly stream: Stream;
+  /** The guard's: not the stream has changed, but what this process makes of its instants. */
+  readonly stoodStill: boolean;
+}
+
+/** The handlers of a list-watch whose stream changes go through the guard. */
+type GuardedHandlers<T> = Omit<WatchHandlers<T>, 'onStream'> & Partial<Pick<WatchHandlers<T>, 'onStream'>>;
+
+interface GuardOptions {
+  readonly signal: AbortSignal;
+  /** Monotonic milliseconds; that of the list-watches. */
+  readonly clock: () => number;
+}
+
+/**
+ * Keeps what comes late because this process stood still from becoming a lag: all its streams are reported as broken from
+ * the last instant on at which it was awake, before the first event after it, and as current again, those that are,
+ * when what has piled up will have been read.
+ */
+export class StandstillGuard {
+  readonly #standstill = new Standstill();
+  readonly #watches = new Map<Stream, ResourceWatch>();
+  readonly #onChange: (change: GuardedChange) => void;
+  readonly #looking: Promise<void>;
+  #distrusted = false;
+
+  /** @param onChange is called with the changes of all streams, in order */
+  constructor(onChange: (change: GuardedChange) => void, options: GuardOptions) {
+    this.#onChange = onChange;
+    this.#looking = this.#lookUntilAborted(options);
+  }
+
+  /**
+   * Follows a stream.
+   * @param handlers `onStream`, where it is given, gets the stream's own changes only, after `onChange`
+   * @param start begins the list-watch, with the handlers that it is given in their place
+   */
+  follow<T>(
+    stream: Stream,
+    handlers: GuardedHandlers<T>,
+    start: (handlers: WatchHandlers<T>) => ResourceWatch,
+  ): ResourceWatch {
+    const watch = start({
+      ...handlers,
+      onEvent: (event) => {
+        this.look(event.at);
+        handlers.onEvent(event);
+      },
+      onStream: (change) => {
+        const withheld = this.#distrusted && change.type === 'StreamCurrent';
+        if (!withheld) this.#onChange({ ...change, stream, stoodStill: false });
+        handlers.onStream?.(change);
+      },
+    });
+    this.#watches.set(stream, watch);
+    return watch;
+  }
+
+  /** @param now an instant at which this process is awake */
+  look(now: number): void {
+    const changed = this.#standstill.look(now);
+    if (changed === undefined) return;
+    const recovered = changed === 'recovered';
+    this.#distrusted = !recovered;
+    for (const [stream, { stats }] of this.#watches) {
+      if (!recovered) this.#onChange({ type: 'StreamBroken', at: changed.since, stream, stoodStill: true });
+      else if (stats.current) this.#onChange({ type: 'StreamCurrent', at: now, stream, stoodStill: true });
+    }
+  }
+
+  /** Resolves once the signal has aborted and every connection is closed. */
+  async ended(): Promise<void> {
+    await Promise.all([this.#looking, ...[...this.#watches.values()].map(({ ended }) => ended)]);
+  }
+
+  async #lookUntilAborted({ clock, signal }: GuardOptions): Promise<void> {
+    while (await pause(LOOK_EVERY_MS, signal)) this.look(clock());
+  }
+}

@@ -1,0 +1,114 @@
+import { type LifecycleHandler, plainSleep } from '../api/index.ts';
+import { type Container, type Pod, probeGraceOf } from './pod.ts';
+import type { EffectivePolicy } from './policy.ts';
+import { type Note, note } from './reasons.ts';
+
+/** What can be done with one container's preStop. */
+type State =
+  | { readonly kind: 'free' }
+  /** Its author's plain sleep of this many seconds, which the policy lets us lengthen. */
+  | { readonly kind: 'extendable'; readonly seconds: number }
+  | { readonly kind: 'kept' };
+
+export interface Target {
+  readonly container: Container;
+  readonly state: State;
+}
+
+/** By container that already carries Linger's hook: the seconds of its author's own sleep, where that was lengthened. */
+export type Carriers = ReadonlyMap<string, number | undefined>;
+
+/**
+ * The ordinary containers that the policy names (all, where it names none) and that do not carry Linger's hook yet,
+ * with what can be done to each. Native sidecars are init containers and so never among them: the kubelet sends
+ * their SIGTERM only when the ordinary ones have ended. Source: KEP-753.
+ */
+export function targetsOf(pod: Pod, policy: EffectivePolicy, carriers: Carriers): readonly Target[] {
+  const named = new Set(policy.containers.value);
+  return pod.spec.containers
+    .filter(({ name }) => (named.size === 0 || named.has(name)) && !carriers.has(name))
+    .map((container) => ({ container, state: stateOf(container, policy) }));
+}
+
+export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefined {
+  return lifecycle?.preStop ?? undefined;
+}
+
+function stateOf(container: Container, policy: EffectivePolicy): State {
+  const handler = preStopOf(container);
+  if (handler === undefined) return { kind: 'free' };
+  const sleep = policy.existingHook.value === 'Extend' ? plainSleep(handler) : undefined;
+  return sleep === undefined ? { kind: 'kept' } : { kind: 'extendable', seconds: sleep.seconds };
+}
+
+/** The targets that a wait this long changes something for. */
+export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
+  return targets.filter(
+    ({ state }) => state.kind === 'free' || (state.kind === 'extendable' && state.seconds < wait),
+  );
+}
+
+/** Whether each hook is its author's, to be left as it is: not ours to touch, or as long as this wait already. */
+export function isAllKept(targets: readonly Target[], wait: number): boolean {
+  return targets.every(
+    ({ state }) => state.kind === 'kept' || (state.kind === 'extendable' && state.seconds >= wait),
+  );
+}
+
+/** What to say about the containers whatever is decided: names that are none, hooks that stay. */
+export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly Target[]): readonly Note[] {
+  const { value: named, origin } = policy.containers;
+  const present = new Set(named.length === 0 ? [] : pod.spec.containers.map(({ name }) => name));
+  const unknown = named.filter((name) => !present.has(name));
+  const kept = targets.filter(({ state }) => state.kind === 'kept');
+  return [
+    ...(unknown.length === 0
+      ? []
+      : [note('UnknownContainer', `${origin} names ${listed(unknown)}, which the pod does not have`)]),
+    ...kept.map(({ container: { name } }) =>
+      note('ExistingHookKept', `container ${quoted(name)} keeps its own preStop hook`),
+    ),
+  ];
+}
+
+/** What to say about the containers that get the wait. */
+export function changeNotes(changed: readonly Target[], wait: number): readonly Note[] {
+  return changed.flatMap(({ container, state }) => {
+    const subject = `container ${quoted(container.name)}`;
+    const notes: Note[] = [];
+    if (state.kind === 'extendable')
+      notes.push(note('HookExtended', `${subject}: its sleep of ${state.seconds}s becomes ${wait}s`));
+    const probeGrace = probeGraceOf(container);
+    if (probeGrace !== undefined && probeGrace < wait) {
+      const text = `${subject}: a failing probe gives it ${probeGrace}s, less than the wait of ${wait}s`;
+      notes.push(note('ProbeGraceShort', text));
+    }
+    return notes;
+  });
+}
+
+/** Says which ordinary containers get SIGTERM before the wait is over, as far as their hooks tell. */
+export function partialWaitNotes(pod: Pod, waiting: ReadonlySet<string>, wait: number): readonly Note[] {
+  const sooner = pod.spec.containers.filter((container) => {
+    const handler = preStopOf(container);
+    const own = handler === undefined ? 0 : (plainSleep(handler)?.seconds ?? 0);
+    return !waiting.has(container.name) && own < wait;
+  });
+  if (sooner.length === 0) return [];
+  const names = listed(sooner.map(({ name }) => name));
+  return [note('PartialWait', `${names}: no wait of ${wait}s; SIGTERM may come sooner than in the others`)];
+}
+
+const MOST_LISTED = 3;
+const LONGEST_NAME = 63;
+
+/** `container "a"`, `containers "a", "b" and 5 more`: an annotation may name thousands. */
+export function listed(names: readonly string[]): string {
+  const shown = names.slice(0, MOST_LISTED).map(quoted).join(', ');
+  const more = names.length > MOST_LISTED ? ` and ${names.length - MOST_LISTED} more` : '';
+  return `${names.length === 1 ? 'container' : 'containers'} ${shown}${more}`;
+}
+
+function quoted(name: string): string {
+  return `"${name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME)}...` : name}"`;
+}

@@ -1,0 +1,425 @@
+import {
+  type ExcludableKind,
+  HOOK_NAMES,
+  HOOKS,
+  type HookChoice,
+  type HookName,
+  labelOf,
+  MIRROR_POD_ANNOTATION,
+  type NamespaceRecord,
+  selectsNamespace,
+  servicesSelecting,
+  unseenNamespace,
+} from '../api/index.ts';
+import { type Consumer, findsByItself, type PlannedLag, sendsTo } from '../lag/index.ts';
+import {
+  type Carriers,
+  changedBy,
+  changeNotes,
+  isAllKept,
+  partialWaitNotes,
+  type Target,
+  targetNotes,
+  targetsOf,
+} from './containers.ts';
+import { type Fleet, supportsNativeSleep } from './fleet.ts';
+import { type Decision, type EarlierPass, earlierPass, fitGrace, type Plan, type Skip } from './plan.ts';
+import {
+  annotationsOf,
+  controllerOf,
+  graceOf,
+  isTooLarge,
+  isWindows,
+  labelsOf,
+  type Pod,
+  problemOf,
+  servingContainers,
+} from './pod.ts';
+import { type EffectivePolicy, effectivePolicy } from './policy.ts';
+import { type Note, note, type SkipReason } from './reasons.ts';
+import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, type WaitEstimate } from './wait.ts';
+import type { World } from './world.ts';
+
+/** What is asked: shall this pod, about to be created, wait, and how long? */
+export interface PodRequest {
+  /** `CREATE` and so on, as in an AdmissionReview. */
+  readonly operation: string;
+  readonly resource: { readonly group: string; readonly resource: string };
+  readonly subResource: string | undefined;
+  /** The request's namespace: a controller's pod may not name its own. */
+  readonly namespace: string;
+  /** The request's object, unchecked. */
+  readonly object: unknown;
+  /** The kind that will own the pod, where the object cannot say so itself (a template in a manifest). */
+  readonly ownerKind?: string;
+}
+
+/**
+ * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. A pure
+ * function: the same request and world give the same decision. In mode Audit the decision is that of Enforce, and the
+ * caller leaves the pod unchanged.
+ */
+export function decide(request: PodRequest, world: World): Decision {
+  const screened = screen(request);
+  if (screened !== undefined) return screened;
+  const pod = request.object as Pod;
+  const namespace = world.namespaces.get(request.namespace) ?? unseenNamespace(request.namespace);
+  const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
+  const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const decision = decideUnder(policy, pod, namespace, request.ownerKind, world);
+  return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
+}
+
+/** The reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */
+export function screen(request: PodRequest): Skip | undefined {
+  if (!isPodCreate(request)) return skip('NotPodCreate');
+  const problem = problemOf(request.object);
+  if (problem !== undefined) {
+    return skip('InvalidPod', [
+      note('UnreadablePod', `the pod passes unchanged: it cannot be read: ${problem}`),
+    ]);
+  }
+  const pod = request.object as Pod;
+  if (isTooLarge(pod)) return skip('TooLarge');
+  if (labelOf(annotationsOf(pod), MIRROR_POD_ANNOTATION) !== undefined) return skip('MirrorPod');
+  return undefined;
+}
+
+function isPodCreate({ operation, resource, subResource }: PodRequest): boolean {
+  return operation === 'CREATE' && resource.group === '' && resource.resource === 'pods' && !subResource;
+}
+
+function decideUnder(
+  policy: EffectivePolicy,
+  pod: Pod,
+  namespace: NamespaceRecord,
+  ownerKind: string | undefined,
+  world: World,
+): Decision {
+  if (policy.inject.value === false) return skip('OptedOut', [], policy);
+  if (policy.mode.value === 'Off') return skip('ModeOff', [], policy);
+
+  const earlier = earlierPass(pod, policy['ceiling.wait'].value);
+  if (earlier.plan !== undefined && earlier.carriers.size > 0) {
+    return decideAgain(pod, { ...earlier, plan: earlier.plan }, policy);
+  }
+  const notes = [...earlier.notes];
+  const selecting = servicesSelecting(world.services, namespace.name, labelsOf(pod));
+  const serving = servingOf(pod, namespace, selecting, world.consumers);
+  const candidate = { pod, policy, ownerKind, serving };
+  const exclusion = exclusionOf(candidate);
+  if (exclusion === 'DaemonSet' && serving.selected === true)
+    notes.push(note('DaemonSetServing', DAEMON_SET));
+  if (exclusion !== undefined) return skip(exclusion, notes, policy);
+  if (servesByDefault(candidate)) {
+    const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
+    notes.push(note('ServicesUnknown', text));
+  }
+  const sending = sendersTo(pod, namespace, selecting, world.consumers);
+  notes.push(...sending.notes);
+  const lag = world.lags.planned(namespace.name, sending.consumers, enoughOf(policy));
+  return planFor(pod, policy, { lag, fleet: world.fleet, earlier: earlier.plan, notes });
+}
+
+const DAEMON_SET =
+  'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
+
+interface Circumstances {
+  readonly lag: PlannedLag;
+  readonly fleet: Fleet | undefined;
+  /** Of an earlier pass of which no hook is left. */
+  readonly earlier: Plan | undefined;
+  readonly notes: readonly Note[];
+}
+
+/** Decides for a pod that carries no hook of Linger's. */
+function planFor(pod: Pod, policy: EffectivePolicy, { lag, fleet, earlier, notes }: Circumstances): Decision {
+  const choice = chooseWait(policy, lag);
+  const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
+  const grace = graceOf(pod);
+  const fit = fitGrace(choice.seconds, Math.min(baseGrace, grace), maxGrace, grace);
+  const targets = targetsOf(pod, policy, NO_CARRIERS);
+  const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
+
+  if (targets.length === 0) return skip('NoContainer', said, policy);
+  if (isAllKept(targets, choice.seconds)) return skip('ExistingHook', said, policy);
+  const hook = chooseHook(policy.hook.value, fleet, pod);
+  if (hook === undefined) {
+    const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
+    return skip('NoHook', [...said, note('HookUnsupported', text)], policy);
+  }
+  if (choice.seconds < 1) return skip('NoWait', said, policy);
+  if (fit.wait < 1) return skip('NoRoom', said, policy);
+  if (isAllKept(targets, fit.wait)) return skip('ExistingHook', said, policy);
+
+  const changed = changedBy(targets, fit.wait);
+  const estimate = estimateOfWait(policy, lag, fit.wait);
+  const plan: Plan = {
+    ...fit,
+    baseGrace,
+    hook,
+    containers: changed.map(({ container }) => container.name),
+    ...originOf(choice, estimate),
+    ...extendedIn(new Map(), changed),
+  };
+  if (earlier?.wait === 0) {
+    said.push(
+      note('StalePlan', 'the pod’s linger.dev/plan says that there is no room for a wait, and there is'),
+    );
+  }
+  said.push(...planNotes(pod, plan, changed));
+  if (fit.wait < choice.seconds) {
+    const { value, origin } = policy['grace.max'];
+    const limit = `grace.max is ${value}s (${origin}) and the pod's own grace is ${baseGrace}s`;
+    said.push(
+      waitShrunk(plan.wait, choice.seconds, cutFrom === undefined ? limit : cutInWords(cutFrom, grace)),
+    );
+  }
+  const injection = { outcome: 'inject', plan, policy, notes: said } as const;
+  return estimate === undefined ? injection : { ...injection, estimate };
+}
+
+/** What the grace of a pod is to be worked out from. */
+interface Room {
+  /** The grace that the author asked for. */
+  readonly baseGrace: number;
+  /** What the grace is raised to at most. */
+  readonly maxGrace: number;
+  /** The earlier pass after which another webhook has cut the grace: it is not raised again. */
+  readonly cutFrom?: Plan;
+}
+
+/**
+ * A grace that an earlier pass has raised must not be raised again, or each pass would add a wait. A larger grace than
+ * the recorded one is a new wish of its author's; a smaller one has been cut, unless it is the recorded base: then the
+ * annotation has been copied, or the pod's spec put back to what it was.
+ */
+function roomIn(pod: Pod, policy: EffectivePolicy, earlier: Plan | undefined): Room {
+  const grace = graceOf(pod);
+  const maxGrace = policy['grace.max'].value;
+  if (earlier === undefined || grace > earlier.grace) return { baseGrace: grace, maxGrace };
+  const { baseGrace } = earlier;
+  const cutBefore = earlier.wait === 0 || baseGrace > earlier.grace;
+  const cut = grace < earlier.grace ? grace !== baseGrace : cutBefore;
+  return cut ? { baseGrace, maxGrace: grace, cutFrom: earlier } : { baseGrace, maxGrace };
+}
+
+/**
+ * Decides for a pod that carries hooks of Linger's (the API server asks again when a later webhook has changed the
+ * pod, and manifests may come out of `linger inject`). The recorded wait is reused, so the answer does not depend on
+ * what has been learned meanwhile; a container without a hook gets one; where another webhook has cut the grace, the
+ * wait shrinks with it, and goes when nothing is left: the API server would reject the pod otherwise.
+ */
+function decideAgain(
+  pod: Pod,
+  { plan: recorded, carriers, notes }: Again,
+  policy: EffectivePolicy,
+): Decision {
+  const grace = graceOf(pod);
+  const cut = grace < recorded.grace;
+  const base = Math.min(recorded.baseGrace, grace);
+  const wait = cut ? fitGrace(recorded.wait, base, grace).wait : recorded.wait;
+  const added = changedBy(targetsOf(pod, policy, carriers), wait);
+  const kept = new Map([...carriers].filter(([, authors = 0]) => authors < wait));
+  const waiting = new Set([...kept.keys(), ...added.map(({ container }) => container.name)]);
+  if (wait < 1 || waiting.size === 0) return withdrawal(pod, { plan: recorded, carriers, notes }, policy);
+  const isWhole = carriers.size === recorded.containers.length && notes.length === 0;
+  if (wait === recorded.wait && added.length === 0 && isWhole)
+    return { ...skip('AlreadyInjected', notes, policy), standing: recorded };
+
+  const { extended: _, ...unextended } = wait === recorded.wait ? recorded : withoutMeasurement(recorded);
+  const plan: Plan = {
+    ...unextended,
+    wait,
+    grace,
+    containers: pod.spec.containers.map(({ name }) => name).filter((name) => waiting.has(name)),
+    ...extendedIn(kept, added),
+  };
+  const said = [...notes, ...planNotes(pod, plan, added)];
+  if (wait === recorded.wait) return { outcome: 'inject', plan, policy, notes: said };
+  const released = new Map([...carriers].filter(([name]) => !kept.has(name)));
+  said.push(waitShrunk(wait, recorded.wait, cutInWords(recorded, grace)));
+  return { outcome: 'inject', plan, policy, notes: said, released };
+}
+
+/** Every hook of Linger's goes, and an annotation says so: another pass must not put it back. */
+function withdrawal(pod: Pod, { plan, carriers, notes }: Again, policy: EffectivePolicy): Decision {
+  const grace = graceOf(pod);
+  const { extended: _, ...rest } = withoutMeasurement(plan);
+  const effect =
+    policy.mode.value === 'Audit'
+      ? 'Enforce would take the hook back (mode Audit: the pod is left as it is)'
+      : 'the hook is taken back';
+  const text = `${cutInWords(plan, grace)}, which leaves no room for a wait; ${effect}`;
+  return {
+    outcome: 'skip',
+    reason: grace === 0 ? 'ZeroGrace' : 'NoRoom',
+    policy,
+    notes: [...notes, note('HookWithdrawn', text)],
+    withdrawn: { ...rest, wait: 0, grace, containers: [] },
+    released: carriers,
+  };
+}
+
+/** A pod with hooks of an earlier pass. */
+type Again = EarlierPass & { readonly plan: Plan };
+
+/** What the recorded wait covered says nothing of a shorter one. */
+function withoutMeasurement({ coverage: _coverage, samples: _samples, ...plan }: Plan): Plan {
+  return plan;
+}
+
+function cutInWords(recorded: Plan, grace: number): string {
+  return `terminationGracePeriodSeconds was cut from ${recorded.grace} to ${grace} after injection`;
+}
+
+function waitShrunk(wait: number, wanted: number, why: string): Note {
+  return note('WaitShrunk', `the wait is ${wait}s instead of ${wanted}s: ${why}`);
+}
+
+/** What to say about a plan, whatever it comes from. */
+function planNotes(pod: Pod, plan: Plan, changed: readonly Target[]): readonly Note[] {
+  const { wait, grace, baseGrace, containers } = plan;
+  const own = Math.min(baseGrace, grace);
+  const left = grace - wait;
+  const text = `the application has ${left}s of its ${own}s left after the wait: the grace is ${grace}s`;
+  return [
+    ...changeNotes(changed, wait),
+    ...partialWaitNotes(pod, new Set(containers), wait),
+    ...(left < own ? [note('ShutdownShortened', text)] : []),
+  ];
+}
+
+/** By container: the author's own seconds, where a sleep is lengthened. */
+function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 'extended'> {
+  const before = [...carriers].filter(([, authors]) => authors !== undefined);
+  const now = changed.flatMap(({ container, state }) =>
+    state.kind === 'extendable' ? [[container.name, state.seconds] as const] : [],
+  );
+  const entries = [...before, ...now];
+  return entries.length === 0 ? {} : { extended: Object.fromEntries(entries) as Record<string, number> };
+}
+
+/** The part of a plan that says where its wait comes from. */
+function originOf(
+  { why, origin }: WaitChoice,
+  estimate: WaitEstimate | undefined,
+): Pick<Plan, 'policy' | 'why' | 'coverage' | 'samples'> {
+  return {
+    policy: origin,
+    why,
+    ...(typeof estimate?.coverage === 'number'
+      ? { coverage: estimate.coverage, samples: estimate.samples }
+      : {}),
+  };
+}
+
+/** The hook that a policy's choice comes to on this fleet, or undefined when none of those allowed works. */
+function chooseHook(choice: HookChoice, fleet: Fleet | undefined, pod: Pod): HookName | undefined {
+  const nodes = { nativeSleep: supportsNativeSleep(fleet), windows: isWindows(pod) };
+  const candidates = choice === 'Auto' ? HOOK_NAMES.filter((name) => HOOKS[name].auto) : [choice];
+  return candidates.find((name) => HOOKS[name].supports(nodes));
+}
+
+/** The Services that select the pod; unknown while the namespace's are. */
+type SelectingServices = ReturnType<typeof servicesSelecting>;
+
+/** What is known of who sends traffic to a pod. */
+interface Serving {
+  /** A Service or a consumer selects it; unknown while the namespace's Services are. */
+  readonly selected: boolean | 'unknown';
+  /** It declares a port or a readiness probe, which says the same of a pod whose Service is applied a moment later. */
+  readonly declared: boolean;
+}
+
+function servingOf(
+  pod: Pod,
+  namespace: NamespaceRecord,
+  selecting: SelectingServices,
+  consumers: readonly Consumer[],
+): Serving {
+  const labels = labelsOf(pod);
+  const declared = servingContainers(pod).some(
+    ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
+  );
+  const found = consumers.some(
+    (consumer) =>
+      findsByItself(consumer, labels) && selectsNamespace(consumer.namespaceSelector, namespace) !== false,
+  );
+  if (found) return { selected: true, declared };
+  return { selected: selecting === 'unknown' ? selecting : selecting.length > 0, declared };
+}
+
+/** What the exclusions look at. */
+interface Candidate {
+  readonly pod: Pod;
+  readonly policy: EffectivePolicy;
+  /** The kind of the workload that owns the pod, where the caller knows better than the pod's ownerReferences. */
+  readonly ownerKind: string | undefined;
+  readonly serving: Serving;
+}
+
+/**
+ * The reasons that come from what the pod is, in catalogue order. `linger.dev/inject: "true"` overrides DaemonSet
+ * and NotServing and nothing else: the others would break the pod or do nothing at all.
+ */
+function exclusionOf(candidate: Candidate): SkipReason | undefined {
+  const { pod, policy } = candidate;
+  const wanted = policy.inject.value === true;
+  const kind = candidate.ownerKind ?? controllerOf(pod)?.kind;
+  const excluded = policy.exclude.value.find((each) => each === kind);
+  if (excluded === 'Job') return 'Job';
+  if ((pod.spec.restartPolicy ?? 'Always') !== 'Always') return 'RestartPolicy';
+  if (excluded !== undefined && !(excluded === 'DaemonSet' && wanted)) return REASON_OF_KIND[excluded];
+  if (graceOf(pod) === 0) return 'ZeroGrace';
+  if (!wanted && !servesEnough(candidate)) return 'NotServing';
+  return undefined;
+}
+
+const REASON_OF_KIND: Readonly<Record<ExcludableKind, SkipReason>> = {
+  Job: 'Job',
+  DaemonSet: 'DaemonSet',
+  StatefulSet: 'ExcludedKind',
+  ReplicaSet: 'ExcludedKind',
+};
+
+function servesEnough({ policy, serving }: Candidate): boolean {
+  if (policy.pods.value === 'All') return true;
+  const { selected, declared } = serving;
+  // A Service that is not known yet may select the pod: an unneeded wait is the cheaper mistake.
+  return selected !== false || (policy.pods.value === 'Serving' && declared);
+}
+
+/** Whether the pod counts as serving only because its namespace's Services are not known. */
+function servesByDefault({ policy, serving }: Candidate): boolean {
+  if (policy.pods.value === 'All' || policy.inject.value === true) return false;
+  const { selected, declared } = serving;
+  return selected === 'unknown' && !(policy.pods.value === 'Serving' && declared);
+}
+
+/** The consumers that send traffic to the pod, and a note on those that are only taken to. */
+function sendersTo(
+  pod: Pod,
+  namespace: NamespaceRecord,
+  selecting: SelectingServices,
+  all: readonly Consumer[],
+): { readonly consumers: readonly Consumer[]; readonly notes: readonly Note[] } {
+  const labels = labelsOf(pod);
+  const assumed: string[] = [];
+  const consumers = all.filter((consumer) => {
+    const sends = sendsTo(consumer, namespace, labels, selecting);
+    if (sends === 'assumed' && !consumer.builtIn) assumed.push(consumer.name);
+    return sends !== false;
+  });
+  if (assumed.length === 0) return { consumers, notes: [] };
+  const text = `the Service of this pod, or its Namespace, has not been seen yet: ${assumed.join(', ')} may send traffic to it and is taken into account`;
+  return { consumers, notes: [note('ConsumerAssumed', text)] };
+}
+
+const NO_CARRIERS: Carriers = new Map();
+
+function skip(reason: SkipReason, notes: readonly Note[] = [], policy?: EffectivePolicy): Skip {
+  return policy === undefined
+    ? { outcome: 'skip', reason, notes }
+    : { outcome: 'skip', reason, policy, notes };
+}

@@ -1,0 +1,239 @@
+import {
+  ANNOTATION,
+  HOOKS,
+  type HookName,
+  isHookName,
+  isRecord,
+  isString,
+  jsonIn,
+  labelOf,
+  plainSleep,
+} from '../api/index.ts';
+import { type Carriers, listed, preStopOf } from './containers.ts';
+import { annotationsOf, type Container, POD_LIMITS, type Pod } from './pod.ts';
+import type { EffectivePolicy, Origin } from './policy.ts';
+import { type Note, note, type SkipReason } from './reasons.ts';
+import type { WaitEstimate, WaitReason } from './wait.ts';
+
+/** What is to be done to one pod. All times are whole seconds. */
+export interface Plan {
+  readonly wait: number;
+  readonly grace: number;
+  /** The grace that the author asked for. */
+  readonly baseGrace: number;
+  readonly hook: HookName;
+  /** Names of the containers that carry our wait, in the pod's order. */
+  readonly containers: readonly string[];
+  /** Who decided the wait. */
+  readonly policy: Origin;
+  readonly why: WaitReason;
+  /** Share of measured removals covered, 0 to 1. */
+  readonly coverage?: number;
+  readonly samples?: number;
+  /** By container: the seconds of its author's own sleep, where that was lengthened. */
+  readonly extended?: Readonly<Record<string, number>>;
+}
+
+export interface Injection {
+  readonly outcome: 'inject';
+  readonly plan: Plan;
+  /** What the wait was taken from; absent where it is fixed, recorded by an earlier pass, or nothing is known. */
+  readonly estimate?: WaitEstimate;
+  readonly policy: EffectivePolicy;
+  readonly notes: readonly Note[];
+  /** Containers that lose Linger's hook: their author's seconds are put back; where there are none, the hook goes. */
+  readonly released?: Carriers;
+}
+
+export interface Skip {
+  readonly outcome: 'skip';
+  readonly reason: SkipReason;
+  /** Absent where the pod was skipped before policies were looked at. */
+  readonly policy?: EffectivePolicy;
+  readonly notes: readonly Note[];
+  /** With `AlreadyInjected`: the plan that the pod carries. */
+  readonly standing?: Plan;
+  /** An earlier pass's plan without its hooks, with which the API server would reject the pod. */
+  readonly withdrawn?: Plan;
+  readonly released?: Carriers;
+}
+
+export type Decision = Injection | Skip;
+
+/** Whether the pod is left as it is, whatever has been decided. */
+export function isAudit({ policy }: Decision): boolean {
+  return policy?.mode.value === 'Audit';
+}
+
+/** Wait and grace of one pod, in whole seconds. */
+interface Fit {
+  readonly wait: number;
+  readonly grace: number;
+}
+
+/**
+ * What of `grace.max` the application keeps at least for its own shutdown, when the pod's grace is large already:
+ * nine tenths, so that a long-running shutdown pays a tenth for the wait and not its last second.
+ */
+const KEPT_SHARE = 0.9;
+
+/**
+ * Raises the grace by the wait, up to `maxGrace`, and shortens the wait where that leaves too little:
+ *
+ *     grace' = max(grace, min(grace + wait, max))     keep = min(grace, 0.9 × max)     wait' = min(wait, grace' − keep)
+ *
+ * The author's own time to shut down (grace) is kept up to `keep`, and wait' ≤ grace' always: the API server
+ * rejects a pod whose sleep is longer than its grace (KEP-3960). A wait' under 1 means that there is no room.
+ * @param grace the author's grace, > 0
+ * @param current the grace that the pod has, where an earlier pass has raised it; it is never lowered
+ */
+export function fitGrace(wait: number, grace: number, maxGrace: number, current = grace): Fit {
+  const max = Math.floor(maxGrace);
+  const raised = Math.max(current, Math.min(grace + wait, max));
+  const keep = Math.min(grace, KEPT_SHARE * max);
+  return { wait: Math.max(0, Math.floor(Math.min(wait, raised - keep))), grace: raised };
+}
+
+/** The version of the plan annotation's text. */
+const PLAN_VERSION = 1;
+
+/**
+ * Renders the linger.dev/plan annotation: compact JSON with a fixed order of members and no time stamp, so that
+ * the pods of one ReplicaSet carry the same text.
+ */
+export function renderPlan(plan: Plan): string {
+  const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = plan;
+  return JSON.stringify({
+    v: PLAN_VERSION,
+    wait,
+    grace,
+    baseGrace,
+    hook,
+    containers,
+    policy,
+    why,
+    // Four digits are a hundredth of a per cent; more would differ between replicas for no reader's benefit.
+    ...(coverage === undefined ? {} : { coverage: Math.round(coverage * 10_000) / 10_000 }),
+    ...(samples === undefined ? {} : { samples }),
+    ...(extended === undefined ? {} : { extended }),
+  });
+}
+
+/** As many containers as a pod may have, with names of 63 characters. A longer text takes too long to parse. */
+const PLAN_MAX_LENGTH = 72 * 1024;
+
+const REASONS: ReadonlySet<string> = new Set<WaitReason>([
+  'fixed',
+  'initial',
+  'declared',
+  'measured',
+  'storm',
+]);
+
+/** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
+export function parsePlan(text: string): Plan | undefined {
+  if (text.length > PLAN_MAX_LENGTH) return undefined;
+  const value = jsonIn(text);
+  if (!isRecord(value)) return undefined;
+  const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = value;
+  if (v !== PLAN_VERSION || !isSeconds(wait) || !isSeconds(grace) || !isSeconds(baseGrace)) return undefined;
+  if (wait > grace || baseGrace === 0) return undefined;
+  if (!isHookName(hook)) return undefined;
+  if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
+  if (extended !== undefined && !isExtension(extended, containers, wait)) return undefined;
+  if (typeof policy !== 'string' || typeof why !== 'string' || !REASONS.has(why)) return undefined;
+  return {
+    wait,
+    grace,
+    baseGrace,
+    hook,
+    containers,
+    policy,
+    why: why as WaitReason,
+    ...(typeof coverage === 'number' ? { coverage } : {}),
+    ...(typeof samples === 'number' ? { samples } : {}),
+    ...(extended === undefined ? {} : { extended }),
+  };
+}
+
+/** What an earlier pass has left on a pod. */
+export interface EarlierPass {
+  /** Absent where there is no annotation, or none that can be read. */
+  readonly plan?: Plan;
+  /** The containers that still carry the plan's hook. */
+  readonly carriers: Carriers;
+  readonly notes: readonly Note[];
+}
+
+/**
+ * Reads the plan annotation, and judges it container by container: a hook that it claims and that is really there is
+ * Linger's; any other hook is its author's, or else anybody could order a wait by writing the annotation.
+ */
+export function earlierPass(pod: Pod, longestWait: number): EarlierPass {
+  const text = labelOf(annotationsOf(pod), ANNOTATION.plan);
+  if (text === undefined) return { carriers: new Map(), notes: [] };
+  const plan = parsePlan(text);
+  if (plan === undefined || plan.wait > longestWait) {
+    return {
+      carriers: new Map(),
+      notes: [note('StalePlan', 'the pod’s linger.dev/plan is none that can be in force; it is ignored')],
+    };
+  }
+  const carriers = carriersOf(plan, pod);
+  const missing = plan.containers.filter((name) => !carriers.has(name));
+  if (missing.length === 0) return { plan, carriers, notes: [] };
+  const stale = `the pod’s linger.dev/plan claims a hook of ${plan.wait}s that is not there: ${listed(missing)}`;
+  return { plan, carriers, notes: [note('StalePlan', stale)] };
+}
+
+/**
+ * A container that another webhook has renamed keeps its hook under a name that the plan does not know: where the plan
+ * claims names that are gone, such a hook is Linger's as well.
+ */
+function carriersOf(plan: Plan, pod: Pod): Carriers {
+  const { containers } = pod.spec;
+  const claimed = new Set(plan.containers);
+  const present = new Set(containers.map(({ name }) => name));
+  const gone = plan.containers.filter((name) => !present.has(name));
+  const isOwn = (name: string) => authorsSeconds(plan, name) === undefined;
+  const renamed = [gone.find(isOwn), gone.find((name) => !isOwn(name))].filter((name) => name !== undefined);
+  const carriers = new Map<string, number | undefined>();
+  for (const container of containers) {
+    const claims = claimed.has(container.name) ? [container.name] : renamed;
+    const claim = claims.find((name) => carries(container, plan, authorsSeconds(plan, name)));
+    if (claim !== undefined) carriers.set(container.name, authorsSeconds(plan, claim));
+  }
+  return carriers;
+}
+
+/** The seconds that the container's own sleep had before it was lengthened; undefined for a hook of Linger's. */
+function authorsSeconds({ extended = {} }: Plan, name: string): number | undefined {
+  return Object.hasOwn(extended, name) ? extended[name] : undefined;
+}
+
+function carries(container: Container, { hook, wait }: Plan, authors: number | undefined): boolean {
+  const handler = preStopOf(container);
+  if (handler === undefined || wait === 0) return false;
+  return authors === undefined ? HOOKS[hook].recognise(handler, wait) : plainSleep(handler)?.seconds === wait;
+}
+
+function isSeconds(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+/** Seconds by container, each of a sleep that this wait lengthens: no other could have been written down. */
+function isExtension(
+  value: unknown,
+  containers: readonly string[],
+  wait: number,
+): value is Readonly<Record<string, number>> {
+  if (!isRecord(value)) return false;
+  const names = new Set(containers);
+  return Object.entries(value).every(
+    ([name, seconds]) => names.has(name) && isSeconds(seconds) && seconds > 0 && seconds < wait,
+  );
+}
+
+function isNameList(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.length <= POD_LIMITS.containers && value.every(isString);
+}

@@ -1,0 +1,176 @@
+/**
+ * Every reason for which a pod is left alone, in the order in which they are tried: the first that holds is
+ * the one reported. The sentences are what people read in `explain`, in audit annotations and in the docs.
+ */
+export const SKIP_REASONS = {
+  NotPodCreate: 'The request is not the creation of a Pod.',
+  InvalidPod: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
+  TooLarge:
+    'The pod has more than 1,000 containers, 1,000 labels or 256 KiB of annotations, or takes too long to read.',
+  MirrorPod: 'The pod is the mirror of a static pod: the kubelet runs its own copy of the manifest.',
+  OptedOut: 'linger.dev/inject is "false" on the pod or its namespace.',
+  ModeOff: 'The mode is Off for this pod.',
+  AlreadyInjected: 'The pod already carries its plan and the hooks for it.',
+  Job: 'Pods of Jobs are excluded: nobody routes traffic to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
+  RestartPolicy:
+    'The restart policy is not Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
+  DaemonSet:
+    'Pods of DaemonSets are excluded: their rollout is serial and would take wait × nodes ÷ maxUnavailable longer.',
+  ExcludedKind: 'The kind of workload that owns the pod is in the policy’s exclude list.',
+  ZeroGrace: 'terminationGracePeriodSeconds is 0: the kubelet kills such a pod at once and runs no hook.',
+  NotServing:
+    'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
+  NoContainer: 'The policy names containers, and the pod has none of them.',
+  ExistingHook: 'Every container that would wait has a preStop hook of its own, which is kept.',
+  NoHook: 'The hook that the policy asks for does not work on this pod’s nodes.',
+  NoWait: 'The wait is 0 seconds.',
+  NoRoom:
+    'The grace period leaves less than one second for a wait: grace.max is too small, or the grace was cut.',
+  InternalError: 'Linger failed on this pod and let it pass unchanged; the log has the error.',
+} as const satisfies Record<string, string>;
+
+export type SkipReason = keyof typeof SKIP_REASONS;
+
+export const SKIP_REASON_NAMES = Object.keys(SKIP_REASONS) as readonly SkipReason[];
+
+/**
+ * What a decision says beside its outcome. `warns` marks the few that also reach the creator of the pod, as an
+ * admission warning: a value that was ignored because it does not parse, and a wait that was shrunk.
+ */
+export const NOTES = {
+  UnreadablePod: { warns: true, summary: 'The object in the review is not a Pod that can be read.' },
+  InvalidAnnotation: {
+    warns: true,
+    summary:
+      'A linger.dev annotation or label does not parse. It is ignored; an unreadable mode or inject holds the pod in Audit.',
+  },
+  UnknownAnnotation: { warns: false, summary: 'Linger has no annotation of this name; it is ignored.' },
+  WaitShrunk: {
+    warns: true,
+    summary: 'The grace period has no room for the whole wait, so the wait is shorter.',
+  },
+  ShutdownShortened: {
+    warns: false,
+    summary:
+      'The grace could not rise by the whole wait, so the application has less time for its own shutdown than before.',
+  },
+  PartialWait: {
+    warns: false,
+    summary: 'Some containers do not wait as long as the plan says, so they may get SIGTERM sooner.',
+  },
+  CeilingApplied: { warns: false, summary: 'A ceiling lowered the wait or the mode.' },
+  OverrideIgnored: {
+    warns: false,
+    summary: 'A layer was ignored because a cluster policy does not let it override.',
+  },
+  NamespaceUnknown: {
+    warns: false,
+    summary:
+      'Linger has not seen the Namespace, and a policy that may select it says Audit or Off, so nothing is enforced.',
+  },
+  StormNotCovered: {
+    warns: false,
+    summary:
+      'The lag’s tail lies beyond wait.max and a longer wait would gain almost nothing: a rare storm is not covered. Faster controllers, or Hold, are the cures.',
+  },
+  ConsumerNotMeasured: {
+    warns: false,
+    summary:
+      'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known asks for.',
+  },
+  ConsumerAssumed: {
+    warns: false,
+    summary:
+      'A consumer is taken to send traffic to the pod because the Service or the Namespace that would tell has not been seen yet.',
+  },
+  Episode: {
+    warns: false,
+    summary:
+      'One short time with many long lags (a storm, a bad release) lifts the wait; the note names its span, its share of the removals and the wait without it.',
+  },
+  ProbeGraceShort: {
+    warns: false,
+    summary:
+      'A liveness or startup probe has a terminationGracePeriodSeconds shorter than the wait; a failing probe kills the container before its wait is over.',
+  },
+  ExistingHookKept: { warns: false, summary: 'A container has a preStop hook of its own, which is kept.' },
+  HookExtended: {
+    warns: false,
+    summary: 'A container’s own sleep hook was shorter than the wait and is lengthened.',
+  },
+  UnknownContainer: { warns: false, summary: 'The policy names a container that the pod does not have.' },
+  HookUnsupported: { warns: false, summary: 'The hook asked for does not work on this pod’s nodes.' },
+  DaemonSetServing: {
+    warns: false,
+    summary: 'A Service selects this pod of a DaemonSet, which is excluded all the same.',
+  },
+  StalePlan: {
+    warns: false,
+    summary:
+      'The linger.dev/plan annotation claims hooks that the pod does not have (copied, forged, or removed by another webhook); these claims are ignored.',
+  },
+  HookWithdrawn: {
+    warns: true,
+    summary: 'The grace was cut after injection so far that no wait is left; the hook is removed.',
+  },
+  ServicesUnknown: {
+    warns: false,
+    summary: 'The namespace’s Services are not known (yet), so the pod counts as serving.',
+  },
+} as const satisfies Record<string, { warns: boolean; summary: string }>;
+
+export type NoteCode = keyof typeof NOTES;
+
+/** One remark on a decision. `text` is a full sentence about this very pod. */
+export interface Note {
+  readonly code: NoteCode;
+  readonly text: string;
+  /** For InvalidAnnotation: the annotation's key, so that a metric can count it without parsing the text. */
+  readonly subject?: string;
+}
+
+export function note(code: NoteCode, text: string, subject?: string): Note {
+  return subject === undefined ? { code, text } : { code, text, subject };
+}
+
+/**
+ * kubectl and client-go print warnings as they come; the API server truncates all of a response's warnings
+ * beyond 4 KiB and drops a header that is not valid text, so ours are one short line of ASCII.
+ * Source: k8s.io/apiserver pkg/endpoints/filters/warning.go.
+ */
+const WARNING_MAX_BYTES = 256;
+const PREFIX = 'linger: ';
+const ELLIPSIS = '...';
+
+/** An admission warning: ASCII, at most 256 bytes, one line, prefixed `linger: `. */
+export function warning(text: string): string {
+  const line = PREFIX + toAscii(text);
+  return line.length <= WARNING_MAX_BYTES
+    ? line
+    : line.slice(0, WARNING_MAX_BYTES - ELLIPSIS.length) + ELLIPSIS;
+}
+
+/** The warnings that a decision's notes give rise to, in their order. */
+export function warningsOf(notes: readonly Note[]): string[] {
+  const warnings: string[] = [];
+  for (const each of notes) {
+    if (NOTES[each.code].warns) warnings.push(warning(each.text));
+  }
+  return warnings;
+}
+
+const TYPOGRAPHY: Readonly<Record<string, string>> = {
+  '’': "'",
+  '“': '"',
+  '”': '"',
+  '×': 'x',
+  '÷': '/',
+  '…': '...',
+  '→': '->',
+  '≤': '<=',
+  '≥': '>=',
+};
+
+function toAscii(text: string): string {
+  return text.replace(/[^\x20-\x7e]/gu, (char) => TYPOGRAPHY[char] ?? (/\s/u.test(char) ? ' ' : '?'));
+}

@@ -1,0 +1,346 @@
+import { NO_LABELS, type ServiceRecord, unseenNamespace } from '../api/index.ts';
+import {
+  CONTROL_PLANE,
+  type Enough,
+  type LagPart,
+  type LagScope,
+  type Lags,
+  type PlannedLag,
+  sendsTo,
+} from '../lag/index.ts';
+import type { EffectivePolicy, Origin } from './policy.ts';
+import { effectivePolicy } from './policy.ts';
+import { type Note, note } from './reasons.ts';
+import type { World } from './world.ts';
+
+/** How the wait came about; stands in the plan annotation as `why`. */
+export type WaitReason = 'fixed' | 'initial' | 'declared' | 'measured' | 'storm';
+
+/** The wait that the policy comes to, before the grace has its say. */
+export interface WaitChoice {
+  /** Whole seconds. */
+  readonly seconds: number;
+  readonly why: WaitReason;
+  /** Who decided it. */
+  readonly origin: Origin;
+  readonly notes: readonly Note[];
+}
+
+/** Measured waits are multiples of this: the pods of one workload do not differ by a second's noise. */
+export const STEP_SECONDS = 5;
+
+/** How much coverage a storm-bound wait may give away against `max`: half a point. */
+const NEGLIGIBLE_COVERAGE = 0.005;
+
+/** What the policy takes for enough history. */
+export function enoughOf(policy: EffectivePolicy): Enough {
+  return { minSamples: policy['wait.minSamples'].value, minHistory: policy['wait.minHistory'].value };
+}
+
+/** Chooses the wait from policy and measurement. */
+export function chooseWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
+  const choice = uncappedWait(policy, lag);
+  const ceiling = policy['ceiling.wait'];
+  // A ceiling rounds down, or the result would be above it.
+  const capped = Math.min(choice.seconds, Math.floor(ceiling.value));
+  if (capped === choice.seconds) return choice;
+  const text = `the wait of ${choice.seconds}s (${choice.origin}) is lowered to ${capped}s by ceiling.wait (${ceiling.origin})`;
+  return { ...choice, seconds: capped, notes: [...choice.notes, note('CeilingApplied', text)] };
+}
+
+function uncappedWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
+  const fixed = policy['wait.fixed'];
+  if (isFixed(policy) && fixed.value !== undefined) {
+    // The operator's own number: no factor, no margin, no step, no min or max.
+    return { seconds: wholeSeconds(fixed.value), why: 'fixed', origin: fixed.origin, notes: [] };
+  }
+  const { known } = lag;
+  return known !== undefined && lag.coverage !== undefined
+    ? measuredWait(policy, lag, known, lag.coverage)
+    : cautiousWait(policy, lag);
+}
+
+function isFixed(policy: EffectivePolicy): boolean {
+  return policy['wait.from'].value === 'Fixed' && policy['wait.fixed'].value !== undefined;
+}
+
+/** Unknown never shortens: where a part is not known enough, `initial`, or what the known parts ask for if that is longer. */
+function cautiousWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
+  const { value, origin } = policy['wait.initial'];
+  const notes = unknownNotes(lag);
+  const initial = bounded(wholeSeconds(value), policy);
+  const known = lag.known === undefined ? 0 : waitFrom(policy, lag.known);
+  if (known <= initial) return { seconds: initial, why: 'initial', origin, notes };
+  const measured = lag.parts.some(({ source, enough }) => source === 'measured' && enough);
+  const why = measured ? 'measured' : 'declared';
+  return { seconds: known, why, origin: policy['wait.from'].origin, notes };
+}
+
+/** Built-in consumers are worth a note only where they alone are not known: nothing is, at first. */
+function unknownNotes({ parts }: PlannedLag): readonly Note[] {
+  const plane = parts.find(({ name }) => name === CONTROL_PLANE);
+  const names = parts
+    .filter((part) => !part.enough && part !== plane && (plane?.enough === true || !part.builtIn))
+    .map(({ name }) => name);
+  if (names.length === 0) return [];
+  const text = `too little is known of the lag of ${names.join(', ')}: the wait is not shorter than wait.initial, and its coverage is not known`;
+  return [note('ConsumerNotMeasured', text)];
+}
+
+function measuredWait(
+  policy: EffectivePolicy,
+  lag: PlannedLag,
+  known: Lags,
+  coverage: (seconds: number) => number,
+): WaitChoice {
+  const seconds = waitFrom(policy, known);
+  const origin = policy['wait.from'].origin;
+  const notes: Note[] = [];
+  const protectedLag = protectedLagOf(policy, known);
+  const max = policy['wait.max'].value;
+  if (protectedLag > max) {
+    const text =
+      `p${policy['wait.percentile'].value} of the lag times the safety factor is ${Math.round(protectedLag)}s, ` +
+      `beyond wait.max ${max}s; ${seconds}s covers ${coveredInWords(coverage(seconds))}`;
+    notes.push(note('StormNotCovered', text));
+  }
+  notes.push(...episodeNotes(policy, lag, seconds));
+  return { seconds, why: protectedLag > max ? 'storm' : 'measured', origin, notes };
+}
+
+/** The wait that a lag asks for: with the safety factor and margin, in steps, within min and max. */
+function waitFrom(policy: EffectivePolicy, lag: Lags): number {
+  const protectedLag = protectedLagOf(policy, lag);
+  return protectedLag > policy['wait.max'].value
+    ? bounded(stormWait(policy, lag), policy)
+    : bounded(ceilToStep(protectedLag + policy['wait.margin'].value), policy);
+}
+
+function protectedLagOf(policy: EffectivePolicy, lag: Lags): number {
+  return policy['wait.safetyFactor'].value * lag.quantile(policy['wait.percentile'].value);
+}
+
+function episodeNotes(policy: EffectivePolicy, { episode }: PlannedLag, seconds: number): readonly Note[] {
+  if (episode === undefined) return [];
+  const without = waitFrom(policy, episode.without());
+  if (without >= seconds) return [];
+  const { from, to, share } = episode;
+  const span = `${instantInWords(from)} to ${instantInWords(to)} UTC`;
+  const text =
+    `one episode (${span}, ${(share * 100).toFixed(1)} % of the removals) lifts the wait to ${seconds}s; ` +
+    `without it, the wait would be ${without}s`;
+  return [note('Episode', text)];
+}
+
+/** `2026-11-22 07:15`, in UTC, by the proleptic Gregorian calendar; Date is a clock, which this room does without. */
+function instantInWords(epochSeconds: number): string {
+  const days = Math.floor(epochSeconds / 86_400);
+  // Counted from 0000-03-01, so that a leap day is the last day of its year. 146,097 days are 400 years.
+  const shifted = days + 719_468;
+  const era = Math.floor(shifted / 146_097);
+  const day = shifted - era * 146_097;
+  const year = Math.floor(
+    (day - Math.floor(day / 1_460) + Math.floor(day / 36_524) - Math.floor(day / 146_096)) / 365,
+  );
+  const ofYear = day - (365 * year + Math.floor(year / 4) - Math.floor(year / 100));
+  const month = Math.floor((5 * ofYear + 2) / 153);
+  const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
+  const calendarMonth = month < 10 ? month + 3 : month - 9;
+  const calendarYear = year + era * 400 + (calendarMonth <= 2 ? 1 : 0);
+  const seconds = epochSeconds - days * 86_400;
+  return `${calendarYear}-${two(calendarMonth)}-${two(ofYear - Math.floor((153 * month + 2) / 5) + 1)} ${two(seconds / 3_600)}:${two((seconds / 60) % 60)}`;
+}
+
+function coveredInWords(coverage: number): string {
+  const percent = (coverage * 100).toFixed(1);
+  return percent === '100.0'
+    ? 'the removals measured, but without the whole safety factor'
+    : `${percent} % of the removals measured, and the rest is not covered; faster controllers are the cure`;
+}
+
+/**
+ * The smallest step whose coverage is within half a point of what `max` covers: where the tail lies beyond `max`,
+ * waiting longer costs every rollout and saves almost nothing. Coverage is taken with the safety factor
+ * (factor × lag ≤ wait), so a cluster that is slow throughout, where the factor itself carries the lag beyond
+ * `max`, gets `max`, and one with two modes stays short.
+ */
+function stormWait(policy: EffectivePolicy, lag: Lags): number {
+  const max = policy['wait.max'].value;
+  const factor = policy['wait.safetyFactor'].value;
+  const covered = (seconds: number) => lag.coverage(seconds / factor);
+  const enough = covered(max) - NEGLIGIBLE_COVERAGE;
+  // Nothing within max is covered, so there is no short mode to stay short for.
+  if (enough <= 0) return max;
+  for (let seconds = STEP_SECONDS; seconds < max; seconds += STEP_SECONDS) {
+    if (covered(seconds) >= enough) return seconds;
+  }
+  return max;
+}
+
+/** min and max, in whole seconds that do not leave them; max wins over min. */
+function bounded(seconds: number, policy: EffectivePolicy): number {
+  return Math.min(
+    Math.max(seconds, Math.ceil(policy['wait.min'].value)),
+    Math.floor(policy['wait.max'].value),
+  );
+}
+
+/** Fractions round up; a nanosecond, the finest that a duration can say, is above what sums of fractions leave. */
+function wholeSeconds(seconds: number): number {
+  return Math.ceil(Math.round(seconds * 1e9) / 1e9);
+}
+
+function ceilToStep(seconds: number): number {
+  return wholeSeconds(seconds / STEP_SECONDS) * STEP_SECONDS;
+}
+
+/** No pod can be in it: a namespace's name has at least one character. */
+const NOWHERE = unseenNamespace('');
+
+/** What most Services are: with a ClusterIP, and nothing special about them. */
+const PLAIN_SERVICE: ServiceRecord = {
+  namespace: NOWHERE.name,
+  name: '',
+  labels: NO_LABELS,
+  selector: NO_LABELS,
+  headless: false,
+  externalName: false,
+};
+
+/** A wait with the share of removals that it covers; undefined where a part of the lag is not known. */
+export interface DefaultWait extends WaitChoice {
+  readonly coverage: number | undefined;
+}
+
+/**
+ * The wait that the cluster as a whole comes to: of a pod without labels or annotations behind a plain Service, in a
+ * namespace of which nothing is known. For gauges: what pods get is decided for each.
+ */
+export function defaultWait({ policies, lags, consumers, modeLimit }: World): DefaultWait {
+  const subject = { namespace: NOWHERE, labels: NO_LABELS, annotations: NO_LABELS };
+  const { policy } = effectivePolicy(policies, subject, modeLimit);
+  const everywhere = consumers.filter((each) => sendsTo(each, NOWHERE, NO_LABELS, [PLAIN_SERVICE]) === true);
+  const lag = lags.planned(NOWHERE.name, everywhere, enoughOf(policy));
+  const choice = chooseWait(policy, lag);
+  const coverage = choice.why === 'fixed' ? undefined : lag.coverage?.(choice.seconds);
+  return { ...choice, coverage };
+}
+
+/** What has been measured and what a policy makes of it, for one wait. In seconds; coverage is a share, 0 to 1. */
+export interface WaitEstimate {
+  readonly percentile: number;
+  /** The lag that `percentile` per cent of the removals did not exceed. */
+  readonly lagSeconds: number;
+  readonly samples: number;
+  readonly historySeconds: number;
+  readonly scope: LagScope;
+  readonly safetyFactor: number;
+  readonly marginSeconds: number;
+  readonly maxSeconds: number;
+  /** Until these have been reached once, the wait is not shorter than `initial`. */
+  readonly minSamples: number;
+  readonly minHistorySeconds: number;
+  /** Whether they have been, for the control plane and every consumer that applies. */
+  readonly enough: boolean;
+  /** The share of the removals that the planned wait covers; null while not enough is known. */
+  readonly coverage: number | null;
+  /** What the lag is made of, where consumers apply. */
+  readonly parts?: readonly EstimatePart[];
+}
+
+/** The control plane, or one consumer. */
+export interface EstimatePart {
+  /** `control plane`, or the consumer's name. */
+  readonly name: string;
+  readonly source: LagPart['source'];
+  /** Its own percentile, in seconds; null where nothing is known. Percentiles of parts do not add up to the whole's. */
+  readonly lagSeconds: number | null;
+  readonly samples: number;
+  readonly historySeconds: number;
+}
+
+/**
+ * The estimate behind a wait.
+ * @param wait whole seconds, as planned
+ * @returns undefined where the wait is fixed, or nothing is known
+ */
+export function estimateOfWait(
+  policy: EffectivePolicy,
+  lag: PlannedLag,
+  wait: number,
+): WaitEstimate | undefined {
+  const { seen, parts } = lag;
+  if (seen === undefined || isFixed(policy)) return undefined;
+  const percentile = policy['wait.percentile'].value;
+  const shown = parts.map(({ name, source, lags, samples, historySeconds }): EstimatePart => {
+    return { name, source, lagSeconds: lags?.quantile(percentile) ?? null, samples, historySeconds };
+  });
+  return {
+    percentile,
+    lagSeconds: seen.quantile(percentile),
+    samples: lag.samples,
+    historySeconds: lag.historySeconds,
+    scope: lag.scope,
+    safetyFactor: policy['wait.safetyFactor'].value,
+    marginSeconds: policy['wait.margin'].value,
+    maxSeconds: policy['wait.max'].value,
+    minSamples: policy['wait.minSamples'].value,
+    minHistorySeconds: policy['wait.minHistory'].value,
+    enough: lag.coverage !== undefined,
+    coverage: lag.coverage?.(wait) ?? null,
+    ...(shown.length === 1 ? {} : { parts: shown }),
+  };
+}
+
+/**
+ * `p99 4.2s of 812 samples over 5 d, ×1.5 → 10s, covers 99.4 %`; with consumers, what their parts are follows the first
+ * number in brackets.
+ */
+export function estimateInWords(estimate: WaitEstimate, wait: number): string {
+  const { percentile, lagSeconds, samples, historySeconds, scope, coverage } = estimate;
+  const whose = scope === 'namespace' ? ' of this namespace' : '';
+  const parts = [
+    `p${percentile} ${lagInWords(lagSeconds)}${partsInWords(estimate.parts)} of ${samples} samples${whose} over ${spanInWords(historySeconds)}`,
+    `${stepInWords(estimate)} → ${wait}s`,
+    // Rounded down: a rare removal that is not covered must not read as 100 %.
+    ...(coverage === null ? [] : [`covers ${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`]),
+  ];
+  return parts.join(', ');
+}
+
+function partsInWords(parts: WaitEstimate['parts']): string {
+  if (parts === undefined) return '';
+  const each = parts.map(({ name, source, lagSeconds }) => {
+    const lag = lagSeconds === null ? 'unknown' : lagInWords(lagSeconds);
+    return source === 'declared' ? `${name} ${lag} declared` : `${name} ${lag}`;
+  });
+  return ` (${each.join(', ')})`;
+}
+
+/** What leads from the percentile to the wait. */
+function stepInWords(estimate: WaitEstimate): string {
+  const { enough, minSamples, minHistorySeconds, safetyFactor, marginSeconds, maxSeconds } = estimate;
+  if (estimate.parts?.some(({ source }) => source === 'unknown')) return 'not all of them known';
+  if (!enough) return `not yet ${minSamples} over ${spanInWords(minHistorySeconds)}: initial`;
+  const protectedLag = safetyFactor * estimate.lagSeconds;
+  if (protectedLag > maxSeconds)
+    return `×${safetyFactor} = ${lagInWords(protectedLag)} is beyond max ${maxSeconds}s`;
+  return marginSeconds === 0 ? `×${safetyFactor}` : `×${safetyFactor} + ${marginSeconds}s`;
+}
+
+function lagInWords(seconds: number): string {
+  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
+  return seconds < 100 ? `${seconds.toFixed(1)}s` : `${Math.round(seconds)}s`;
+}
+
+const UNITS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+] as const;
+
+/** In the largest unit of which there is one, rounded down: `5 d`, `3 h`, `12 min`, `8 s`. */
+function spanInWords(seconds: number): string {
+  const [unit, size] = UNITS.find(([, each]) => seconds >= each) ?? (['s', 1] as const);
+  return `${Math.floor(seconds / size)} ${unit}`;
+}

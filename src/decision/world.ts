@@ -1,0 +1,213 @@
+import {
+  type ClusterTerminationPolicy,
+  type DiscoveryConsumer,
+  type Mode,
+  type NamespaceRecord,
+  NO_SERVICES,
+  type ServiceIndex,
+  type ServiceRecord,
+  serviceIndex,
+  type TerminationPolicy,
+} from '../api/index.ts';
+import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS } from '../lag/index.ts';
+import type { Fleet } from './fleet.ts';
+import { NO_POLICIES, type PolicySet, policySet } from './policy.ts';
+
+/** All that a decision knows beside the pod: one immutable value, replaced as a whole. */
+export interface World {
+  readonly policies: PolicySet;
+  readonly namespaces: ReadonlyMap<string, NamespaceRecord>;
+  readonly services: ServiceIndex;
+  /** The built-in ones as well. */
+  readonly consumers: readonly Consumer[];
+  /** undefined: no cluster to ask; taken for a current one. */
+  readonly fleet: Fleet | undefined;
+  readonly lags: LagSource;
+  /** The operator's cap on every layer's mode. */
+  readonly modeLimit: Mode;
+}
+
+/** What is known before anything has been read. */
+export const EMPTY_WORLD: World = {
+  policies: NO_POLICIES,
+  namespaces: new Map(),
+  services: NO_SERVICES,
+  consumers: STANDARD_CONSUMERS,
+  fleet: undefined,
+  lags: NONE_YET,
+  modeLimit: 'Enforce',
+};
+
+/** An object of a file, and where it stands: `base.yaml document 2`. */
+export interface LocatedObject {
+  readonly value: unknown;
+  readonly where: string;
+}
+
+/** Everything that Linger reads from files, sorted by kind. */
+export interface Documents {
+  readonly clusterPolicies: readonly ClusterTerminationPolicy[];
+  readonly policies: readonly TerminationPolicy[];
+  readonly consumers: readonly DiscoveryConsumer[];
+  readonly namespaces: readonly NamespaceRecord[];
+  readonly services: readonly ServiceRecord[];
+}
+
+export const NO_DOCUMENTS: Documents = {
+  clusterPolicies: [],
+  policies: [],
+  consumers: [],
+  namespaces: [],
+  services: [],
+};
+
+/** What the API server says; a member is undefined until it has been read. */
+export interface ClusterView {
+  readonly namespaces?: ReadonlyMap<string, NamespaceRecord>;
+  readonly services?: ServiceIndex;
+  readonly clusterPolicies?: readonly ClusterTerminationPolicy[];
+  readonly policies?: readonly TerminationPolicy[];
+  readonly consumers?: readonly Consumer[];
+  readonly fleet?: Fleet;
+}
+
+/** What a World is made of. */
+export interface Sources {
+  readonly modeLimit: Mode;
+  /** Policy files. */
+  readonly files: Documents;
+  readonly cluster: ClusterView;
+  /** The manifests that are being decided: their Namespaces and Services are about to replace those of the cluster. */
+  readonly applied: Documents;
+  readonly lags: LagSource;
+}
+
+export const NO_SOURCES: Sources = {
+  modeLimit: EMPTY_WORLD.modeLimit,
+  files: NO_DOCUMENTS,
+  cluster: {},
+  applied: NO_DOCUMENTS,
+  lags: NONE_YET,
+};
+
+/** A change of one source. */
+export type WorldEvent =
+  | { readonly kind: 'documents'; readonly documents: Documents }
+  | { readonly kind: 'namespaces'; readonly namespaces: World['namespaces'] }
+  | { readonly kind: 'services'; readonly services: ServiceIndex }
+  | { readonly kind: 'clusterPolicies'; readonly clusterPolicies: readonly ClusterTerminationPolicy[] }
+  | { readonly kind: 'policies'; readonly policies: readonly TerminationPolicy[] }
+  | { readonly kind: 'consumers'; readonly consumers: readonly Consumer[] }
+  | { readonly kind: 'fleet'; readonly fleet: Fleet }
+  | { readonly kind: 'lags'; readonly lags: LagSource };
+
+export function changedBy(sources: Sources, { kind, ...change }: WorldEvent): Sources {
+  if ('documents' in change) return { ...sources, files: change.documents };
+  if ('lags' in change) return { ...sources, lags: change.lags };
+  return { ...sources, cluster: { ...sources.cluster, ...change } };
+}
+
+/**
+ * The World that follows from its sources; the one place that says which of them wins:
+ * - Namespaces and Services: those being applied, then the cluster's. Those of files count until the cluster's have been
+ *   read, since files can only say what their author once believed of the cluster.
+ * - policies and consumers: those of files and of the cluster stand side by side; of one kind and name, the cluster's.
+ * @param before a World and its sources, whose unchanged parts are shared: making one costs what has changed
+ */
+export function worldOf(
+  sources: Sources,
+  before?: { readonly sources: Sources; readonly world: World },
+): World {
+  const { modeLimit, files, cluster, applied, lags } = sources;
+  const from = before?.sources;
+  const sameFiles = from?.files === files;
+  const sameBase = sameFiles && from.applied === applied;
+  const same = (member: keyof ClusterView) => from?.cluster[member] === cluster[member];
+  return {
+    policies:
+      before && sameFiles && same('clusterPolicies') && same('policies')
+        ? before.world.policies
+        : policiesOf(sources),
+    namespaces: before && sameBase && same('namespaces') ? before.world.namespaces : namespacesOf(sources),
+    services: before && sameBase && same('services') ? before.world.services : servicesOf(sources),
+    consumers:
+      before && sameFiles && same('consumers')
+        ? before.world.consumers
+        : registeredConsumers(consumersIn(files), cluster.consumers ?? []),
+    fleet: cluster.fleet,
+    lags,
+    modeLimit,
+  };
+}
+
+function policiesOf({ files, cluster }: Sources): PolicySet {
+  return policySet(
+    unlessIn(cluster.clusterPolicies ?? [], files.clusterPolicies),
+    unlessIn(cluster.policies ?? [], files.policies),
+  );
+}
+
+/** The cluster's, and those of files that are not among them. */
+function unlessIn<
+  T extends { readonly metadata: { readonly name: string; readonly namespace?: string | undefined } },
+>(cluster: readonly T[], files: readonly T[]): readonly T[] {
+  const keyOf = ({ metadata }: T) => `${metadata.namespace ?? ''}/${metadata.name}`;
+  const keys = new Set(cluster.map(keyOf));
+  return [...files.filter((each) => !keys.has(keyOf(each))), ...cluster];
+}
+
+function namespacesOf({ files, cluster, applied }: Sources): World['namespaces'] {
+  if (cluster.namespaces !== undefined && applied.namespaces.length === 0) return cluster.namespaces;
+  const base = cluster.namespaces?.values() ?? files.namespaces;
+  return new Map([...base, ...applied.namespaces].map((each) => [each.name, each]));
+}
+
+function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
+  // Files say what they say; that a namespace has no Service in them does not mean that it has none.
+  const base = cluster.services ?? serviceIndex(files.services, false);
+  if (applied.services.length === 0) return base;
+  const byNamespace = new Map(base.byNamespace);
+  for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace)) {
+    const all = [...(byNamespace.get(namespace) ?? []), ...services];
+    byNamespace.set(namespace, [...new Map(all.map((each) => [each.name, each])).values()]);
+  }
+  return { complete: base.complete, byNamespace };
+}
+
+/** The built-in ones, those of files, and those of the cluster; of one name, the latter. */
+function registeredConsumers(files: readonly Consumer[], cluster: readonly Consumer[]): readonly Consumer[] {
+  return [
+    ...new Map([...STANDARD_CONSUMERS, ...files, ...cluster].map((each) => [each.name, each])).values(),
+  ];
+}
+
+function consumersIn({ consumers }: Documents): readonly Consumer[] {
+  return consumers.map(({ metadata, spec }) => consumerOf(metadata.name, spec));
+}
+
+/** The world in force. */
+export interface WorldHolder {
+  /** The current world: a value that never changes under its reader. */
+  current(): World;
+  apply(event: WorldEvent): void;
+  /** The consumers of files that do not count, because the cluster has others of their names. */
+  shadowed(): readonly string[];
+}
+
+/** The single writer: an event comes in, and a new immutable world is swapped in as a whole. */
+export function holdWorld(modeLimit: Mode): WorldHolder {
+  let sources: Sources = { ...NO_SOURCES, modeLimit };
+  let world = worldOf(sources);
+  return {
+    current: () => world,
+    apply: (event) => {
+      const next = changedBy(sources, event);
+      world = worldOf(next, { sources, world });
+      sources = next;
+    },
+    shadowed: () => {
+      const names = new Set(sources.cluster.consumers?.map(({ name }) => name));
+      return sources.files.consumers.map(({ metadata }) => metadata.name).filter((name) => names.has(name));
+    },
+  };
+}

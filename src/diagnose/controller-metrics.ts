@@ -1,0 +1,530 @@
+import { parseDuration } from '../api/index.ts';
+
+/*
+ * What there is of the Prometheus text format, as far as a diagnosis reads it. The client library that Linger exposes
+ * its own metrics with only writes the format, and a further dependency for 60 lines is worth neither its weight nor
+ * its trust. Strict where it matters: a line that is wanted and cannot be read is an error and never a missing value.
+ *
+ * Source: prometheus.io/docs/instrumenting/exposition_formats (0.0.4), and of OpenMetrics 1.0 what differs: exemplars,
+ * fractions in time stamps, `# EOF`.
+ */
+
+/** One series at one instant. NaN and the infinities are values like others. */
+export interface MetricSample {
+  readonly labels: ReadonlyMap<string, string>;
+  readonly value: number;
+}
+
+/** Samples by the name that stands in front of them: `workqueue_queue_duration_seconds_bucket`. */
+export type Exposition = ReadonlyMap<string, readonly MetricSample[]>;
+
+/** The text is no exposition. The message begins with `line N:`. */
+export class MalformedExposition extends Error {
+  override readonly name = 'MalformedExposition';
+
+  constructor(line: number, problem: string, text: string) {
+    const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
+    super(`line ${line}: ${problem}: ${shown}`);
+  }
+}
+
+const NAME = /[a-zA-Z_:][a-zA-Z0-9_:]*/y;
+/** Unrolled, so that a label of many megabytes takes no stack. */
+const LABEL = /[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*(?:,|(?=\}))/y;
+const END_OF_LABELS = /[ \t]*\}/y;
+/** A value, a time stamp and an exemplar; the last two are of no use here. */
+const VALUE = /[ \t]*([^ \t#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$/y;
+const NUMBER = /^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+
+/**
+ * Reads the samples of the names that are wanted. Of other lines only the name is looked at: a busy API server's
+ * scrape has tens of megabytes.
+ * @throws MalformedExposition
+ */
+export function parseExposition(text: string, wanted: ReadonlySet<string>): Exposition {
+  const found = new Map<string, MetricSample[]>();
+  let number = 0;
+  let begin = 0;
+  while (begin < text.length) {
+    const newline = text.indexOf('\n', begin);
+    const end = newline < 0 ? text.length : newline;
+    const line = text.slice(begin, end).trim();
+    begin = end + 1;
+    number += 1;
+    // Prometheus 3 writes names outside the old alphabet in quotes, inside the braces: none of them is wanted.
+    if (line === '' || line.startsWith('#') || line.startsWith('{"')) continue;
+    const name = matchAt(NAME, line, 0)?.[0];
+    if (name === undefined) throw new MalformedExposition(number, 'expected the name of a metric', line);
+    if (!wanted.has(name)) continue;
+    const sample = sampleOf(line, name.length, number);
+    const samples = found.get(name);
+    if (samples === undefined) found.set(name, [sample]);
+    else samples.push(sample);
+  }
+  return found;
+}
+
+function sampleOf(line: string, from: number, number: number): MetricSample {
+  const { labels, end } = labelsOf(line, from, number);
+  const text = matchAt(VALUE, line, end)?.[1];
+  const value = text === undefined ? undefined : numberOf(text);
+  // Without braces, the value would otherwise run into the name.
+  if (value === undefined || (end === from && !/[ \t]/.test(line[from] ?? ''))) {
+    throw new MalformedExposition(number, 'expected a value', line);
+  }
+  return { labels, value };
+}
+
+function labelsOf(line: string, from: number, number: number): { labels: Map<string, string>; end: number } {
+  const labels = new Map<string, string>();
+  const open = /[ \t]*\{/y;
+  const opening = matchAt(open, line, from);
+  if (opening === null) return { labels, end: from };
+  let at = from + opening[0].length;
+  for (let label = matchAt(LABEL, line, at); label !== null; label = matchAt(LABEL, line, at)) {
+    const [whole, name = '', value = ''] = label;
+    labels.set(name, unescaped(value));
+    at += whole.length;
+  }
+  const closing = matchAt(END_OF_LABELS, line, at);
+  if (closing === null) throw new MalformedExposition(number, 'expected labels such as {name="value"}', line);
+  return { labels, end: at + closing[0].length };
+}
+
+function matchAt(expression: RegExp, line: string, at: number): RegExpExecArray | null {
+  expression.lastIndex = at;
+  return expression.exec(line);
+}
+
+/** Any other escape is kept as it is, as Prometheus does. */
+function unescaped(value: string): string {
+  if (!value.includes('\\')) return value;
+  return value.replace(/\\([\\"n])/g, (_, escaped: string) => (escaped === 'n' ? '\n' : escaped));
+}
+
+/** As Go reads a float, without its hexadecimal and underscored forms, which exporters do not write. */
+function numberOf(text: string): number | undefined {
+  if (NUMBER.test(text)) return Number(text);
+  const word = text.toLowerCase();
+  if (/^[-+]?nan$/.test(word)) return Number.NaN;
+  const infinite = /^([-+]?)inf(?:inity)?$/.exec(word);
+  if (infinite === null) return undefined;
+  return infinite[1] === '-' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+}
+
+/** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
+export interface ControllerFlags {
+  /** Requests a second, for each controller's client; infinite: no limit. */
+  readonly qps: number;
+  readonly burst: number;
+  /** How many Services each controller works on at a time. */
+  readonly workers: Readonly<Record<QueueName, number>>;
+  /** How long each waits on purpose, in seconds, for more changes to come. */
+  readonly batchSeconds: Readonly<Record<QueueName, number>>;
+  /** Whether they were read; if not, they are the defaults. */
+  readonly known: boolean;
+}
+
+/** The work queues on the way, by the `name` label that they carry in the metrics (read in 1.36.3). */
+export const QUEUES = ['endpoint_slice', 'endpoint', 'endpoint_slice_mirroring'] as const;
+export type QueueName = (typeof QUEUES)[number];
+
+/** What the controller behind a queue writes. */
+export const WRITTEN_BY: Readonly<Record<QueueName, string>> = {
+  endpoint_slice: 'EndpointSlices',
+  endpoint: 'Endpoints',
+  endpoint_slice_mirroring: 'mirrored EndpointSlices',
+};
+
+export const WORKER_FLAGS: Readonly<Record<QueueName, string>> = {
+  endpoint_slice: '--concurrent-service-endpoint-syncs',
+  endpoint: '--concurrent-endpoint-syncs',
+  endpoint_slice_mirroring: '--mirroring-concurrent-service-endpoint-syncs',
+};
+
+export const BATCH_FLAGS: Readonly<Record<QueueName, string>> = {
+  endpoint_slice: '--endpointslice-updates-batch-period',
+  endpoint: '--endpoint-updates-batch-period',
+  endpoint_slice_mirroring: '--mirroring-endpointslice-updates-batch-period',
+};
+
+/** Of the slices' controllers (options/endpointslicecontroller.go); the other has no limit, and needs no more either. */
+export const MOST_WORKERS = 50;
+
+/**
+ * Source: Kubernetes 1.36, RecommendedDefaultGenericControllerManagerConfiguration and those of the three controllers;
+ * they have not changed since slices exist.
+ */
+export const DEFAULT_FLAGS: ControllerFlags = {
+  qps: 20,
+  burst: 30,
+  workers: { endpoint_slice: 5, endpoint: 5, endpoint_slice_mirroring: 5 },
+  batchSeconds: { endpoint_slice: 0, endpoint: 0, endpoint_slice_mirroring: 0 },
+  known: false,
+};
+
+/**
+ * Reads the words of a kube-controller-manager's command line; the last of two equal flags counts, as for it.
+ * @param words the program itself may be among them; `--flag=value` and `--flag value` both do
+ */
+export function controllerFlags(words: readonly string[]): ControllerFlags {
+  // A shell's -c has them all in one word.
+  const given = givenFlags(words.flatMap((word) => word.trim().split(/\s+/)));
+  const number = (flag: string, otherwise: number) => numberOr(given.get(flag), otherwise);
+  const ofQueues = (read: (queue: QueueName) => number) => ({
+    endpoint_slice: read('endpoint_slice'),
+    endpoint: read('endpoint'),
+    endpoint_slice_mirroring: read('endpoint_slice_mirroring'),
+  });
+  return {
+    // client-go takes a negative rate for no limit (kubernetes/clientset.go); 0 is the default.
+    qps:
+      Number(given.get('--kube-api-qps')) < 0
+        ? Number.POSITIVE_INFINITY
+        : number('--kube-api-qps', DEFAULT_FLAGS.qps),
+    burst: number('--kube-api-burst', DEFAULT_FLAGS.burst),
+    workers: ofQueues((queue) => number(WORKER_FLAGS[queue], DEFAULT_FLAGS.workers[queue])),
+    batchSeconds: ofQueues((queue) => parseDuration(given.get(BATCH_FLAGS[queue]) ?? '') ?? 0),
+    known: true,
+  };
+}
+
+function givenFlags(words: readonly string[]): ReadonlyMap<string, string> {
+  const given = new Map<string, string>();
+  for (const [index, word] of words.entries()) {
+    if (!word.startsWith('-')) continue;
+    const equals = word.indexOf('=');
+    const name = equals < 0 ? word : word.slice(0, equals);
+    const value = equals < 0 ? (words[index + 1] ?? '') : word.slice(equals + 1);
+    given.set(name.replace(/^--?/, '--'), value);
+  }
+  return given;
+}
+
+/** What cannot be a value of these flags would have kept the controller-manager from starting. */
+function numberOr(text: string | undefined, otherwise: number): number {
+  const number = Number(text);
+  return text === undefined || text.trim() === '' || !(number > 0) ? otherwise : number;
+}
+
+/** A histogram, as far as it is read here. Spans in seconds. */
+export interface Tally {
+  readonly count: number;
+  readonly sum: number;
+  /** How many were longer than a second, or than the next bucket's edge above it. */
+  readonly overSecond: number;
+}
+
+/**
+ * A work queue of the controller-manager. Its workqueue_retries_total is of no use: the endpoint controllers add
+ * Services with AddAfter, which counts each as a retry (client-go, delaying_queue.go).
+ */
+interface QueueScrape {
+  /** Services that wait. */
+  readonly depth: number;
+  readonly adds: number;
+  /** Of the work that is under way: the longest, and all of it together. */
+  readonly longestSeconds: number;
+  readonly unfinishedSeconds: number;
+  /** From being added to being taken up. */
+  readonly wait: Tally;
+  readonly work: Tally;
+}
+
+/** Answers to all requests of the controller-manager. */
+export interface Answers {
+  readonly total: number;
+  /** 429. */
+  readonly tooMany: number;
+  /** 5xx. */
+  readonly serverErrors: number;
+  /** No answer at all. */
+  readonly unanswered: number;
+}
+
+/** What one scrape says. Undefined: this version or this provider does not export it. */
+export interface ControllerScrape {
+  readonly version: string | undefined;
+  /** Seconds since the epoch. */
+  readonly startedAt: number | undefined;
+  /** False where another instance is the leader: this one then has no queues. */
+  readonly leading: boolean | undefined;
+  readonly queues: ReadonlyMap<QueueName, QueueScrape>;
+  /** Writes: how long they waited for the client's own rate limiter. */
+  readonly limiter: Tally | undefined;
+  /** Writes, from beginning to end: client-go counts the wait for the limiter in (rest/request.go). */
+  readonly requests: Tally | undefined;
+  readonly answers: Answers | undefined;
+  /** Syncs of EndpointSlices that failed or found its cache stale, and are tried again. */
+  readonly failedSyncs: number | undefined;
+  /** EndpointSlices written. */
+  readonly changes: number | undefined;
+}
+
+const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'PATCH', 'DELETE']);
+
+/** `…_changes` was renamed to `…_changes_total`; both are read. */
+const CHANGES = ['endpoint_slice_controller_changes', 'endpoint_slice_controller_changes_total'];
+const SYNCS = ['endpoint_slice_controller_syncs', 'endpoint_slice_controller_syncs_total'];
+
+const histogram = (name: string) => [`${name}_bucket`, `${name}_sum`, `${name}_count`];
+const LIMITER = 'rest_client_rate_limiter_duration_seconds';
+const REQUESTS = 'rest_client_request_duration_seconds';
+const WAIT = 'workqueue_queue_duration_seconds';
+const WORK = 'workqueue_work_duration_seconds';
+
+const WANTED: ReadonlySet<string> = new Set([
+  ...[LIMITER, REQUESTS, WAIT, WORK].flatMap(histogram),
+  ...CHANGES,
+  ...SYNCS,
+  'rest_client_requests_total',
+  'workqueue_depth',
+  'workqueue_adds_total',
+  'workqueue_longest_running_processor_seconds',
+  'workqueue_unfinished_work_seconds',
+  'process_start_time_seconds',
+  'kubernetes_build_info',
+  'leader_election_master_status',
+]);
+
+/**
+ * Reads what /metrics of a kube-controller-manager says.
+ * @throws MalformedExposition
+ */
+export function readControllerScrape(text: string): ControllerScrape {
+  const exposition = parseExposition(text, WANTED);
+  const present = QUEUES.flatMap((name) => {
+    const queue = queueOf(exposition, name);
+    return queue === undefined ? [] : [[name, queue] as const];
+  });
+  const written = (labels: MetricSample['labels']) => WRITES.has(labels.get('verb') ?? '');
+  const [start] = finite(exposition, 'process_start_time_seconds');
+  const [build] = exposition.get('kubernetes_build_info') ?? [];
+  return {
+    version: build?.labels.get('git_version'),
+    startedAt: start?.value,
+    leading: leadingOf(exposition),
+    queues: new Map(present),
+    limiter: tallyOf(exposition, LIMITER, written),
+    requests: tallyOf(exposition, REQUESTS, written),
+    answers: answersOf(exposition),
+    failedSyncs: sumOf(exposition, SYNCS, (labels) => labels.get('result') !== 'success'),
+    changes: sumOf(exposition, CHANGES, () => true),
+  };
+}
+
+type Choice = (labels: MetricSample['labels']) => boolean;
+
+/** NaN is what a gauge says that has nothing to say, and would make everything that it is added to NaN. */
+function finite(exposition: Exposition, name: string): readonly MetricSample[] {
+  return (exposition.get(name) ?? []).filter(({ value }) => Number.isFinite(value));
+}
+
+/** @returns undefined when there is no series of these names; 0 when there are, but none that is chosen */
+function sumOf(exposition: Exposition, names: readonly string[], choice: Choice): number | undefined {
+  const samples = names.flatMap((name) => finite(exposition, name));
+  if (samples.length === 0) return undefined;
+  return samples.reduce((sum, { labels, value }) => (choice(labels) ? sum + value : sum), 0);
+}
+
+function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | undefined {
+  const count = sumOf(exposition, [`${name}_count`], choice);
+  if (count === undefined) return undefined;
+  return {
+    count,
+    sum: sumOf(exposition, [`${name}_sum`], choice) ?? 0,
+    overSecond: Math.max(0, count - withinSecond(exposition, `${name}_bucket`, choice, count)),
+  };
+}
+
+/** How many took a second at most. Where no bucket ends at a second, the next one above: it may only understate. */
+function withinSecond(exposition: Exposition, name: string, choice: Choice, otherwise: number): number {
+  const within = new Map<number, number>();
+  for (const { labels, value } of finite(exposition, name)) {
+    if (!choice(labels)) continue;
+    const edge = Number(labels.get('le'));
+    if (edge >= 1) within.set(edge, (within.get(edge) ?? 0) + value);
+  }
+  return within.get(Math.min(...within.keys())) ?? otherwise;
+}
+
+function queueOf(exposition: Exposition, name: QueueName): QueueScrape | undefined {
+  const mine: Choice = (labels) => labels.get('name') === name;
+  const gauge = (metric: string) => sumOf(exposition, [metric], mine) ?? 0;
+  const series = ['workqueue_depth', `${WORK}_count`].flatMap((metric) => exposition.get(metric) ?? []);
+  if (!series.some(({ labels }) => mine(labels))) return undefined;
+  const none: Tally = { count: 0, sum: 0, overSecond: 0 };
+  return {
+    depth: gauge('workqueue_depth'),
+    adds: gauge('workqueue_adds_total'),
+    longestSeconds: gauge('workqueue_longest_running_processor_seconds'),
+    unfinishedSeconds: gauge('workqueue_unfinished_work_seconds'),
+    wait: tallyOf(exposition, WAIT, mine) ?? none,
+    work: tallyOf(exposition, WORK, mine) ?? none,
+  };
+}
+
+function answersOf(exposition: Exposition): Answers | undefined {
+  const ofCode = (is: (code: string) => boolean) =>
+    sumOf(exposition, ['rest_client_requests_total'], (labels) => is(labels.get('code') ?? ''));
+  const total = ofCode(() => true);
+  if (total === undefined) return undefined;
+  return {
+    total,
+    tooMany: ofCode((code) => code === '429') ?? 0,
+    serverErrors: ofCode((code) => code.startsWith('5')) ?? 0,
+    unanswered: ofCode((code) => code === '<error>') ?? 0,
+  };
+}
+
+function leadingOf(exposition: Exposition): boolean | undefined {
+  const election: Choice = (labels) => labels.get('name') === 'kube-controller-manager';
+  const status = finite(exposition, 'leader_election_master_status').filter(({ labels }) => election(labels));
+  return status.length === 0 ? undefined : status.some(({ value }) => value > 0);
+}
+
+/** A scrape, and when it was taken. */
+export interface TakenScrape {
+  readonly scrape: ControllerScrape;
+  /** Seconds of any clock that both scrapes share. */
+  readonly at: number;
+  /** Seconds since the epoch; undefined for a file, which does not say. */
+  readonly epochSeconds?: number | undefined;
+}
+
+/** A work queue over a while. */
+export interface QueueActivity {
+  readonly name: QueueName;
+  /** At the end, and at the beginning where there was a scrape. */
+  readonly depth: number;
+  readonly depthBefore: number | undefined;
+  readonly longestSeconds: number;
+  readonly adds: number;
+  readonly done: number;
+  /** Of the items taken up; undefined when there was none. */
+  readonly meanWaitSeconds: number | undefined;
+  /** Of the items finished. */
+  readonly meanWorkSeconds: number | undefined;
+  /** How many were worked on at a time, on average; undefined without two scrapes. */
+  readonly busyWorkers: number | undefined;
+  /** Since the controller-manager's start: items taken up, and how many of them had waited for more than a second. */
+  readonly life: { readonly taken: number; readonly overSecond: number };
+}
+
+/** What the controller-manager did, between two scrapes or (with one) since its start. */
+export interface ControllerActivity {
+  /** Between the scrapes; undefined: there was only one that counts, and there are no rates. */
+  readonly seconds: number | undefined;
+  /** It was started anew between the scrapes, or another instance answered. */
+  readonly restarted: boolean;
+  /** Since the process was started, at the end; undefined where it is not known. */
+  readonly ageSeconds: number | undefined;
+  readonly version: string | undefined;
+  readonly leading: boolean | undefined;
+  readonly queues: readonly QueueActivity[];
+  /** Writes and their waits for the client's own limiter. */
+  readonly limiter: Tally | undefined;
+  readonly limiterLife: Tally | undefined;
+  /**
+   * Writes and the API server's time for them, without the wait for the limiter. `overSecond` is 0 where they waited for
+   * that: there the two cannot be separated.
+   */
+  readonly server: Tally | undefined;
+  readonly answers: Answers | undefined;
+  readonly failedSyncs: number | undefined;
+  readonly changes: number | undefined;
+}
+
+/** @param first undefined when there is but one scrape */
+export function activityOf(first: TakenScrape | undefined, last: TakenScrape): ControllerActivity {
+  const after = last.scrape;
+  const elapsed = first === undefined ? 0 : last.at - first.at;
+  const restarted = first !== undefined && isAnotherLife(first.scrape, after);
+  const before = restarted || elapsed <= 0 ? undefined : first?.scrape;
+  const seconds = before === undefined ? undefined : elapsed;
+  const limiter = growth(before?.limiter, after.limiter);
+  return {
+    seconds,
+    restarted,
+    ageSeconds:
+      after.startedAt === undefined || last.epochSeconds === undefined
+        ? undefined
+        : Math.max(0, last.epochSeconds - after.startedAt),
+    version: after.version,
+    leading: after.leading,
+    queues: QUEUES.flatMap((name) => {
+      const queue = after.queues.get(name);
+      return queue === undefined ? [] : [queueActivity(name, before?.queues.get(name), queue, seconds)];
+    }),
+    limiter,
+    limiterLife: after.limiter,
+    server: withoutLimiter(growth(before?.requests, after.requests), limiter),
+    answers: growth(before?.answers, after.answers),
+    failedSyncs: after.failedSyncs === undefined ? undefined : after.failedSyncs - (before?.failedSyncs ?? 0),
+    changes: after.changes === undefined ? undefined : after.changes - (before?.changes ?? 0),
+  };
+}
+
+/** The mean of a tally. @returns undefined when nothing was counted */
+export function meanOf(tally: Tally | undefined): number | undefined {
+  return tally === undefined || tally.count <= 0 ? undefined : tally.sum / tally.count;
+}
+
+/** Counters only grow; one that does not has begun anew. */
+function isAnotherLife(before: ControllerScrape, after: ControllerScrape): boolean {
+  if (before.startedAt !== undefined && after.startedAt !== undefined) {
+    // To the second: the kernel's clock that it is worked out from is slewed.
+    if (Math.abs(before.startedAt - after.startedAt) > 1) return true;
+  }
+  return QUEUES.some((name) => {
+    const [old, now] = [before.queues.get(name), after.queues.get(name)];
+    return old !== undefined && (now === undefined || now.adds < old.adds || now.work.count < old.work.count);
+  });
+}
+
+/** What was not there before was 0: client-go's series begin with their first value. */
+function growth<Counters extends Tally | Answers>(
+  before: Counters | undefined,
+  after: Counters | undefined,
+): Counters | undefined {
+  if (after === undefined) return undefined;
+  const old = new Map<string, number>(Object.entries(before ?? {}));
+  const grown = Object.entries(after).map(([key, now]) => [key, Math.max(0, now - (old.get(key) ?? 0))]);
+  return Object.fromEntries(grown) as Counters;
+}
+
+/** From here on, a request of over a second may be the limiter's as well as the API server's. */
+const LIMITER_MATTERS_SECONDS = 0.01;
+
+function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined): Tally | undefined {
+  if (requests === undefined) return undefined;
+  const matters = (meanOf(limiter) ?? 0) >= LIMITER_MATTERS_SECONDS;
+  return {
+    count: requests.count,
+    sum: Math.max(0, requests.sum - (limiter?.sum ?? 0)),
+    overSecond: matters ? 0 : requests.overSecond,
+  };
+}
+
+function queueActivity(
+  name: QueueName,
+  before: QueueScrape | undefined,
+  after: QueueScrape,
+  seconds: number | undefined,
+): QueueActivity {
+  const work = growth(before?.work, after.work);
+  const unfinished = after.unfinishedSeconds - (before?.unfinishedSeconds ?? 0);
+  return {
+    name,
+    depth: after.depth,
+    depthBefore: seconds === undefined ? undefined : (before?.depth ?? 0),
+    longestSeconds: after.longestSeconds,
+    adds: after.adds - (before?.adds ?? 0),
+    done: work?.count ?? 0,
+    meanWaitSeconds: meanOf(growth(before?.wait, after.wait)),
+    meanWorkSeconds: meanOf(work),
+    // Work that was finished counts in full when it ends, so what of it lies before the beginning is taken off again.
+    busyWorkers: seconds === undefined ? undefined : Math.max(0, (work?.sum ?? 0) + unfinished) / seconds,
+    life: { taken: after.wait.count, overSecond: after.wait.overSecond },
+  };
+}

@@ -1,0 +1,482 @@
+import { readFile } from 'node:fs/promises';
+import { text as readAll } from 'node:stream/consumers';
+import { isRecord, isString, jsonIn, LingerError } from '../api/index.ts';
+import {
+  asFailure,
+  ask,
+  type Credentials,
+  type KubeConnection,
+  newAgent,
+  readText,
+  WatchFailure,
+} from '../cluster/index.ts';
+import { span } from './amounts.ts';
+import {
+  activityOf,
+  type ControllerActivity,
+  type ControllerFlags,
+  type ControllerScrape,
+  controllerFlags,
+  MalformedExposition,
+  readControllerScrape,
+  type TakenScrape,
+} from './controller-metrics.ts';
+import { CONTROLLER_METRICS, type LeaderFacts, type Look } from './facts.ts';
+
+/** For an answer to begin, and for each pause in it. The API server itself waits this long for a pod that it proxies. */
+const ANSWER_MS = 30_000;
+
+/** A controller-manager's scrape has half a megabyte, a busy API server's some tens. */
+const LONGEST_ANSWER = 256 * 1024 * 1024;
+
+/** Reads from a server over one connection. */
+export class ApiReader {
+  readonly #connection: KubeConnection;
+  readonly #agent: ReturnType<typeof newAgent>;
+  readonly #signal: AbortSignal;
+
+  constructor(connection: KubeConnection, signal: AbortSignal) {
+    this.#connection = connection;
+    this.#agent = newAgent(connection);
+    this.#signal = signal;
+  }
+
+  /** @throws WatchFailure for anything but an answer of status 200; the signal's reason once that has aborted */
+  async text(path: string, accept = '*/*'): Promise<string> {
+    const request = { path, accept, agent: this.#agent, signal: this.#signal, answerMs: ANSWER_MS };
+    return readText(await ask(this.#connection, request), LONGEST_ANSWER, ANSWER_MS);
+  }
+
+  /** @throws WatchFailure */
+  async json(path: string): Promise<Readonly<Record<string, unknown>>> {
+    const text = await this.text(path, 'application/json');
+    const value: unknown = jsonIn(text);
+    if (isRecord(value)) return value;
+    throw new WatchFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+/** What went wrong, as one line. @throws the signal's reason once that has aborted */
+export function messageOf(thrown: unknown, signal: AbortSignal): string {
+  signal.throwIfAborted();
+  return oneLine(asFailure(thrown).message);
+}
+
+/** Servers end their words with a newline, and proxies answer with pages. */
+export function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').trim();
+}
+
+export interface Observed<T> {
+  /** Undefined: there was nothing to be seen; the looks say why. */
+  readonly facts: T | undefined;
+  readonly looks: readonly Look[];
+}
+
+/** Something that has been looked at once, and is looked at again after a while. */
+export interface Observation<T> {
+  /** Whether it is worth waiting for: a file does not change. */
+  readonly live: boolean;
+  /**
+   * @param again whether to look a second time
+   * @throws the signal's reason once that has aborted
+   */
+  end(again: boolean): Promise<Observed<T>>;
+}
+
+/** An observation that was over before it began. */
+export function settled<T>(observed: Observed<T>): Observation<T> {
+  return { live: false, end: () => Promise.resolve(observed) };
+}
+
+/** Nothing was there to be observed. */
+export function unseen(looks: readonly Look[] = []): Observation<never> {
+  return settled<never>({ facts: undefined, looks });
+}
+
+export interface Clocks {
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  readonly epochSeconds: () => number;
+}
+
+/** A kube-controller-manager that runs as a pod. */
+export interface ControllerPod {
+  readonly name: string;
+  readonly node: string | undefined;
+  readonly flags: ControllerFlags;
+  /** Where it serves its metrics. */
+  readonly port: number;
+}
+
+const PODS = '/api/v1/namespaces/kube-system/pods';
+const LEASE = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
+
+/** kubeadm, and what follows it; kops. By label, since a large cluster has thousands of pods in kube-system. */
+const LABELS = ['component=kube-controller-manager', 'k8s-app=kube-controller-manager'];
+
+/** --secure-port */
+const DEFAULT_PORT = 10_257;
+
+/** @throws WatchFailure */
+export async function controllerPods(api: ApiReader): Promise<readonly ControllerPod[]> {
+  for (const label of LABELS) {
+    const { items } = await api.json(`${PODS}?labelSelector=${encodeURIComponent(label)}`);
+    const pods = Array.isArray(items) ? items.flatMap(podOf) : [];
+    if (pods.length > 0) return pods;
+  }
+  return [];
+}
+
+/**
+ * Who leads, and since when.
+ * @param epochSeconds now
+ * @throws WatchFailure
+ */
+export async function controllerLeader(
+  api: ApiReader,
+  epochSeconds: number,
+): Promise<LeaderFacts | undefined> {
+  const { spec } = await api.json(LEASE);
+  if (!isRecord(spec) || !isString(spec.holderIdentity)) return undefined;
+  const acquired = isString(spec.acquireTime) ? Date.parse(spec.acquireTime) / 1000 : Number.NaN;
+  if (Number.isNaN(acquired)) return undefined;
+  return {
+    holder: spec.holderIdentity,
+    ageSeconds: Math.max(0, epochSeconds - acquired),
+    transitions: typeof spec.leaseTransitions === 'number' ? spec.leaseTransitions : 0,
+  };
+}
+
+/** The leader first: its identity is its host's name and a UUID (controllermanager.go), and it runs on the host. */
+export function leaderFirst(
+  pods: readonly ControllerPod[],
+  leader: LeaderFacts | undefined,
+): readonly ControllerPod[] {
+  const host = leader?.holder.split('_')[0];
+  return pods.toSorted((a, b) => Number(b.node === host) - Number(a.node === host));
+}
+
+function metricsPathOf({ name, port }: ControllerPod): string {
+  return `${PODS}/https:${name}:${port}/proxy/metrics`;
+}
+
+function podOf(item: unknown): readonly ControllerPod[] {
+  const { metadata, spec } = isRecord(item) ? item : {};
+  if (!isRecord(metadata) || !isString(metadata.name) || !isRecord(spec)) return [];
+  const containers = Array.isArray(spec.containers) ? spec.containers.filter(isRecord) : [];
+  const words = containers.flatMap(({ command, args }) => [...wordsOf(command), ...wordsOf(args)]);
+  const port = words.map((word) => /^--secure-port=(\d+)$/.exec(word)?.[1]).findLast(isString);
+  return [
+    {
+      name: metadata.name,
+      node: isString(spec.nodeName) ? spec.nodeName : undefined,
+      flags: controllerFlags(words),
+      port: port === undefined ? DEFAULT_PORT : Number(port),
+    },
+  ];
+}
+
+function wordsOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter(isString) : [];
+}
+
+/** Metrics that are named on the command line: an address, or a saved scrape. */
+export interface MetricsInput {
+  /** A URL, a file, or `-`: standard input. */
+  readonly from: string;
+  /** PEM file of who may vouch for the server. */
+  readonly caFile?: string | undefined;
+  readonly tokenFile?: string | undefined;
+  /** Whether to accept a certificate of an unknown CA. On this machine's own addresses it is always accepted. */
+  readonly insecure?: boolean;
+  /**
+   * Whose client certificate to show where there is no token. Showing it gives nothing away, as its key stays here; a
+   * token of theirs is never sent.
+   */
+  readonly identity?: () => Promise<Credentials>;
+}
+
+export function isAddress(from: string): boolean {
+  return /^https?:\/\//i.test(from);
+}
+
+/** @throws LingerError `metrics-unreadable` */
+export function readMetricsFile(from: string, stdin: NodeJS.ReadableStream): Promise<string> {
+  return from === '-' ? readAll(stdin) : fileOf(from);
+}
+
+/**
+ * Reads the address once.
+ * @throws LingerError `metrics-unreadable`, `settings-invalid`; the signal's reason once that has aborted
+ */
+export async function readMetricsAddress(input: MetricsInput, signal: AbortSignal): Promise<string> {
+  const url = addressOf(input.from);
+  const insecure = isUnverified(url, input);
+  const credentials = await credentialsOf(input);
+  // The rest of the address is the request's path: what asks puts it behind the server's own.
+  const server = new URL(url.origin);
+  const given = { ...credentials, rejectUnauthorized: !insecure };
+  const reader = new ApiReader({ server, credentials: () => Promise.resolve(given) }, signal);
+  try {
+    return await reader.text(`${url.pathname}${url.search}`);
+  } catch (thrown) {
+    const message = explained(messageOf(thrown, signal), credentials);
+    throw new LingerError('metrics-unreadable', `${input.from}: ${message}`);
+  } finally {
+    reader.close();
+  }
+}
+
+function addressOf(from: string): URL {
+  if (URL.canParse(from)) return new URL(from);
+  throw new LingerError(
+    'metrics-unreadable',
+    `${from}: expected an address such as https://127.0.0.1:10257/metrics`,
+  );
+}
+
+/**
+ * Whether the server need not prove who it is. On this machine's own addresses it never need: the controller-manager's
+ * certificate is self-signed by default.
+ */
+function isUnverified(url: URL, { from, caFile, tokenFile, insecure = false }: MetricsInput): boolean {
+  const local = isLoopback(url.hostname);
+  const unverified = url.protocol === 'http:' || (caFile === undefined && (local || insecure));
+  if (tokenFile !== undefined && unverified && !local) {
+    throw new LingerError(
+      'settings-invalid',
+      `${from}: expected an https:// address and the CA of its certificate, to send a token there; give --controller-metrics-ca`,
+    );
+  }
+  return unverified;
+}
+
+async function credentialsOf({ caFile, tokenFile, identity }: MetricsInput): Promise<Credentials> {
+  const ca = caFile === undefined ? undefined : await fileOf(caFile);
+  if (tokenFile !== undefined) {
+    return { ca, headers: { authorization: `Bearer ${(await fileOf(tokenFile)).trim()}` } };
+  }
+  const { cert, key } = (await identity?.()) ?? {};
+  return { ca, cert, key };
+}
+
+/** @throws LingerError `metrics-unreadable` */
+async function fileOf(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    const why = (error as NodeJS.ErrnoException).code ?? 'unknown';
+    throw new LingerError('metrics-unreadable', `${file}: cannot be read (${why})`);
+  }
+}
+
+/** What the server said, and what would help. */
+function explained(message: string, { headers, cert }: Credentials): string {
+  if (!/^40[13]:/.test(message)) return message;
+  const shown =
+    headers !== undefined ? 'the token' : cert !== undefined ? 'the client certificate' : 'nobody';
+  return `${message}; it was asked as ${shown}. It takes a client certificate of the cluster’s CA, or a token, whose user may get the nonResourceURL /metrics: --kubeconfig, --controller-metrics-token-file`;
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '[::1]' || /^127(\.\d+){3}$/.test(host);
+}
+
+/** A way to the metrics that has worked once. */
+interface MetricsWay {
+  readonly from: string;
+  /** What it gave. */
+  readonly first: string;
+  readonly again: () => Promise<string>;
+}
+
+interface SoughtMetrics {
+  readonly way: MetricsWay | undefined;
+  /** Where it was looked, in vain. */
+  readonly looks: readonly Look[];
+}
+
+/** Amazon EKS serves the controller-manager's metrics in an API of its own (user guide, "control plane raw metrics"). */
+const EKS_PATH = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
+
+/**
+ * Looks for the metrics of the controller-manager by what the API server itself can reach.
+ * @param pods undefined: which there are could not be learnt
+ */
+export async function seekMetrics(
+  api: ApiReader,
+  pods: readonly ControllerPod[] | undefined,
+  signal: AbortSignal,
+): Promise<SoughtMetrics> {
+  const looks: Look[] = [];
+  for (const [path, remedyOf] of waysTo(pods)) {
+    const again = () => api.text(path);
+    try {
+      return { way: { from: path, first: await again(), again }, looks };
+    } catch (thrown) {
+      const message = messageOf(thrown, signal);
+      const text = `${path}: ${message}`;
+      looks.push({ what: CONTROLLER_METRICS, seen: false, text, remedy: remedyOf(message) });
+    }
+  }
+  return { way: undefined, looks };
+}
+
+type Way = readonly [path: string, remedyOf: (message: string) => string];
+
+function waysTo(pods: readonly ControllerPod[] | undefined): readonly Way[] {
+  if (pods === undefined) return [[EKS_PATH, unlistedRemedy]];
+  if (pods.length === 0) return [[EKS_PATH, managedRemedy]];
+  return pods.map((pod) => [metricsPathOf(pod), (message) => podRemedy(pod, message)]);
+}
+
+/**
+ * Why a proxied request fails, by the words of Kubernetes: the API server drops the caller's credentials from what it
+ * proxies (WithAuthentication), and kubeadm has the controller-manager listen on 127.0.0.1 only.
+ */
+function podRemedy({ name, port }: ControllerPod, message: string): string {
+  const why = message.includes('system:anonymous')
+    ? 'The API server does not pass credentials on, so the request reached the controller-manager as anonymous. '
+    : /refused|unreachable|timed? ?out/i.test(message)
+      ? 'It listens on 127.0.0.1 of its node only (--bind-address), as kubeadm sets it up. '
+      : message.startsWith('403')
+        ? 'It takes the right to get pods/proxy in kube-system. '
+        : '';
+  return `${why}Forward its port, and name it: kubectl --namespace kube-system port-forward pod/${name} ${port} and linger diagnose --controller-metrics https://127.0.0.1:${port}/metrics`;
+}
+
+function managedRemedy(message: string): string {
+  const why = message.startsWith('403')
+    ? 'On Amazon EKS it takes the right to get kcm/metrics of metrics.eks.amazonaws.com. '
+    : '';
+  return `${why}No pod of kube-system is labelled component=kube-controller-manager: the provider runs it, or it is a process of a node. Give a scrape: --controller-metrics with its address on that node, or a file that your Prometheus or provider gives`;
+}
+
+function unlistedRemedy(): string {
+  return 'It takes the right to list pods in kube-system to find the controller-manager; or give its metrics: --controller-metrics';
+}
+
+/**
+ * One or two saved scrapes, the older first.
+ * @throws LingerError `metrics-invalid`
+ */
+export function observeSaved(
+  scrapes: readonly { readonly from: string; readonly text: string }[],
+  apartSeconds: number,
+): Observation<ControllerActivity> {
+  const taken = scrapes.map(({ from, text }, index) => ({
+    scrape: scrapeOf(text, from),
+    at: index * apartSeconds,
+  }));
+  const last = taken.at(-1);
+  const facts = last && activityOf(taken.length > 1 ? taken[0] : undefined, last);
+  const names = scrapes.map(({ from }) => from).join(' and ');
+  const text =
+    taken.length > 1 ? `${names}, said to be ${span(apartSeconds)} apart` : `${names}: one scrape, no rates`;
+  return settled({ facts, looks: [{ what: CONTROLLER_METRICS, seen: true, text }] });
+}
+
+/**
+ * The address that is named on the command line.
+ * @throws LingerError `metrics-unreadable`, `metrics-invalid`, `settings-invalid`
+ */
+export async function observeAddress(
+  input: MetricsInput,
+  clocks: Clocks,
+  signal: AbortSignal,
+): Promise<Observation<ControllerActivity>> {
+  const read = () => readMetricsAddress(input, signal);
+  return observeLive(input.from, await read(), read, clocks, { signal, looks: [] });
+}
+
+/** What the API server could reach, if anything. */
+export function observeSought(
+  { way, looks }: SoughtMetrics,
+  clocks: Clocks,
+  signal: AbortSignal,
+): Observation<ControllerActivity> {
+  if (way === undefined) return unseen(looks);
+  return observeLive(way.from, way.first, way.again, clocks, { signal, looks });
+}
+
+function observeLive(
+  from: string,
+  firstText: string,
+  read: () => Promise<string>,
+  clocks: Clocks,
+  { signal, looks }: { readonly signal: AbortSignal; readonly looks: readonly Look[] },
+): Observation<ControllerActivity> {
+  const take = (text: string): TakenScrape => ({
+    scrape: scrapeOf(text, from),
+    at: clocks.clock() / 1000,
+    epochSeconds: clocks.epochSeconds(),
+  });
+  const look = (text: string): Look => ({ what: CONTROLLER_METRICS, seen: true, text: `${from}${text}` });
+  return observeTwice(
+    take(firstText),
+    async () => take(await read()),
+    signal,
+    (first, last, failure) => {
+      const text =
+        first === undefined ? `: one scrape, no rates${failure}` : `, twice in ${span(last.at - first.at)}`;
+      return { facts: activityOf(first, last), looks: [...looks, look(text)] };
+    },
+  );
+}
+
+/**
+ * Something that was read once and is read again at the end.
+ * @param observed of the first (undefined: there is only one) and the last; `failure`: why the second could not be read
+ */
+export function observeTwice<Scrape, Facts>(
+  first: Scrape,
+  read: () => Promise<Scrape>,
+  signal: AbortSignal,
+  observed: (first: Scrape | undefined, last: Scrape, failure: string) => Observed<Facts>,
+): Observation<Facts> {
+  const end = async (again: boolean) => {
+    if (!again) return observed(undefined, first, '');
+    try {
+      return observed(first, await read(), '');
+    } catch (thrown) {
+      return observed(undefined, first, `, since the second failed: ${messageOf(thrown, signal)}`);
+    }
+  };
+  return { live: true, end };
+}
+
+function scrapeOf(text: string, from: string): ControllerScrape {
+  const expected = 'a kube-controller-manager, with workqueue_depth{name="endpoint_slice"}';
+  return metricsIn(text, from, expected, (exposition) => {
+    const scrape = readControllerScrape(exposition);
+    // One that stands by for the leader has not made its controllers, and so has no queues.
+    return scrape.queues.size > 0 || scrape.leading === false ? scrape : undefined;
+  });
+}
+
+/**
+ * Reads metrics that were named.
+ * @param expected whose they should be @param read returns undefined for those of something else
+ * @throws LingerError `metrics-invalid`
+ */
+export function metricsIn<T>(
+  text: string,
+  from: string,
+  expected: string,
+  read: (text: string) => T | undefined,
+): T {
+  let metrics: T | undefined;
+  try {
+    metrics = read(text);
+  } catch (error) {
+    if (!(error instanceof MalformedExposition)) throw error;
+    throw new LingerError('metrics-invalid', `${from}: ${error.message}`);
+  }
+  if (metrics !== undefined) return metrics;
+  throw new LingerError('metrics-invalid', `${from}: expected the metrics of ${expected}, got others`);
+}

@@ -1,0 +1,231 @@
+import { LAG_STAGES, type LagStage, type StageSample } from '../lag/index.ts';
+import {
+  type ControllerActivity,
+  type ControllerFlags,
+  type Exposition,
+  type MetricSample,
+  parseExposition,
+} from './controller-metrics.ts';
+
+/** Removals of one stage, as they were measured. Seconds. */
+export interface StageFacts {
+  readonly stage: LagStage;
+  readonly samples: number;
+  readonly p50: number | undefined;
+  readonly p99: number | undefined;
+  /** Removals that have begun and not ended, and the age of the oldest. */
+  readonly waiting: number;
+  readonly oldestSeconds: number | undefined;
+}
+
+export interface LagFacts {
+  /** Where they come from, for people: `linger at http://…`, `watched for 10 s`. */
+  readonly from: string;
+  /** Over the interval. */
+  readonly stages: readonly StageFacts[];
+  /** Since a running Linger was started; empty where it was not asked. */
+  readonly life: readonly StageFacts[];
+}
+
+/** Undefined: could not be read. */
+export interface ClusterFacts {
+  readonly services: number | undefined;
+  readonly endpointSlices: number | undefined;
+  readonly pods: number | undefined;
+  readonly nodes: number | undefined;
+  /** Services that publish not-ready addresses, and a few of their names. */
+  readonly neverWithdrawn: { readonly services: number; readonly examples: readonly string[] } | undefined;
+}
+
+/** The Lease of the controller-manager. */
+export interface LeaderFacts {
+  readonly holder: string;
+  /** Since it took over. */
+  readonly ageSeconds: number;
+  readonly transitions: number;
+}
+
+/** The priority level that the API server puts the controller-manager's requests into, over the interval. */
+export interface PriorityFacts {
+  readonly level: string;
+  /** Requests that wait for a seat, at the end. */
+  readonly waiting: number;
+  readonly rejected: number;
+  readonly timedOut: number;
+}
+
+/** The looks for the controller-manager's metrics. */
+export const CONTROLLER_METRICS = 'controller-manager metrics';
+
+/** One place that was looked at, or could not be. */
+export interface Look {
+  readonly what: string;
+  readonly seen: boolean;
+  /** What was seen, or why not. */
+  readonly text: string;
+  /** Where it was not: the command or the right that would help. */
+  readonly remedy?: string | undefined;
+}
+
+/** Everything that is known about a cluster. What is undefined could not be learnt; rules then say less, never more. */
+export interface Facts {
+  readonly controller: ControllerActivity | undefined;
+  readonly flags: ControllerFlags;
+  readonly leader: LeaderFacts | undefined;
+  readonly priority: PriorityFacts | undefined;
+  readonly lag: LagFacts | undefined;
+  readonly cluster: ClusterFacts | undefined;
+  readonly looks: readonly Look[];
+}
+
+/** Where Kubernetes puts the controller-manager's requests by default (flowcontrol bootstrap). */
+const LEVEL = 'workload-high';
+
+const COLUMNS = ['PriorityLevelName', 'WaitingRequests', 'RejectedRequests', 'TimedoutRequests'] as const;
+type Column = (typeof COLUMNS)[number];
+
+/**
+ * Reads two of `/debug/api_priority_and_fairness/dump_priority_levels`: a table with commas (apf_controller_debug.go).
+ * Its counts are of the one API server that answered.
+ * @returns undefined when it is none, or the level is not there
+ */
+export function priorityFacts(before: string, after: string): PriorityFacts | undefined {
+  const [first, last] = [levelIn(before), levelIn(after)];
+  if (first === undefined || last === undefined) return undefined;
+  // Another API server may have answered the second time.
+  const since = (column: Column) => Math.max(0, (last.get(column) ?? 0) - (first.get(column) ?? 0));
+  return {
+    level: LEVEL,
+    waiting: last.get('WaitingRequests') ?? 0,
+    rejected: since('RejectedRequests'),
+    timedOut: since('TimedoutRequests'),
+  };
+}
+
+function levelIn(table: string): ReadonlyMap<Column, number> | undefined {
+  const [head = [], ...rows] = table.split('\n').map((line) => line.split(',').map((cell) => cell.trim()));
+  const row = rows.find((cells) => cells[head.indexOf('PriorityLevelName')] === LEVEL);
+  if (row === undefined) return undefined;
+  return new Map(
+    COLUMNS.map((column) => [column, Number(row[head.indexOf(column)])] as const).filter(([, value]) =>
+      Number.isFinite(value),
+    ),
+  );
+}
+
+/** Removals that have begun and not ended. */
+export interface Waiting {
+  readonly count: number;
+  readonly oldestSeconds: number;
+}
+
+/** What a watch of one's own has seen. */
+export function watchedLag(
+  from: string,
+  samples: readonly Pick<StageSample, 'stage' | 'lag'>[],
+  waiting: Readonly<Record<LagStage, Waiting>>,
+): LagFacts {
+  const stages = LAG_STAGES.map((stage): StageFacts => {
+    const lags = samples.filter((sample) => sample.stage === stage).map(({ lag }) => lag);
+    const sorted = lags.toSorted((a, b) => a - b);
+    // The nearest rank: with few samples the p99 is the longest.
+    const quantile = (share: number) => sorted[Math.ceil(share * sorted.length) - 1];
+    return {
+      stage,
+      samples: lags.length,
+      p50: quantile(0.5),
+      p99: quantile(0.99),
+      ...waitingOf(waiting[stage]),
+    };
+  });
+  return { from, stages, life: [] };
+}
+
+/** What /metrics of a running Linger says, as far as it is read here. */
+export interface LagScrape {
+  readonly stages: Readonly<Record<LagStage, StageScrape>>;
+}
+
+interface StageScrape {
+  /** Removals that took at most so many seconds, by ascending edge. */
+  readonly within: ReadonlyMap<number, number>;
+  readonly waiting: Waiting;
+}
+
+const BUCKETS = 'linger_removal_lag_seconds_bucket';
+const UNRESOLVED = 'linger_removals_unresolved';
+const OLDEST = 'linger_removals_oldest_unresolved_seconds';
+
+/**
+ * Reads what /metrics of a Linger says of lags.
+ * @returns undefined when there is nothing of it: another program's, or a Linger that measures nothing
+ * @throws MalformedExposition
+ */
+export function readLagScrape(text: string): LagScrape | undefined {
+  const exposition = parseExposition(text, new Set([BUCKETS, UNRESOLVED, OLDEST]));
+  if (!exposition.has(BUCKETS)) return undefined;
+  const [slices, endpoints] = LAG_STAGES.map((stage) => stageOf(exposition, stage));
+  if (slices === undefined || endpoints === undefined) return undefined;
+  return { stages: { EndpointSlice: slices, Endpoints: endpoints } };
+}
+
+/** @param first undefined when there is but one scrape: then nothing is known of now but what is waiting */
+export function scrapedLag(from: string, first: LagScrape | undefined, last: LagScrape): LagFacts {
+  const between = (stage: LagStage): ReadonlyMap<number, number> => {
+    const after = last.stages[stage].within;
+    const before = first?.stages[stage].within;
+    const since = new Map([...after].map(([edge, count]) => [edge, count - (before?.get(edge) ?? 0)]));
+    // A Linger that was started anew in between counts from 0 again.
+    return [...since.values()].some((count) => count < 0) ? after : since;
+  };
+  const facts = (stage: LagStage, within: ReadonlyMap<number, number>): StageFacts => ({
+    stage,
+    samples: within.get(Number.POSITIVE_INFINITY) ?? 0,
+    p50: quantileOf(within, 0.5),
+    p99: quantileOf(within, 0.99),
+    ...waitingOf(last.stages[stage].waiting),
+  });
+  return {
+    from,
+    stages: LAG_STAGES.map((stage) => facts(stage, first === undefined ? new Map() : between(stage))),
+    life: LAG_STAGES.map((stage) => facts(stage, last.stages[stage].within)),
+  };
+}
+
+function stageOf(exposition: Exposition, stage: LagStage): StageScrape {
+  const mine = (name: string): readonly MetricSample[] =>
+    (exposition.get(name) ?? []).filter(
+      ({ labels, value }) => labels.get('stage') === stage && Number.isFinite(value),
+    );
+  const edges = new Map<number, number>();
+  for (const { labels, value } of mine(BUCKETS)) {
+    const edge = (labels.get('le') ?? '').replace(/^\+Inf$/, 'Infinity');
+    edges.set(Number(edge), (edges.get(Number(edge)) ?? 0) + value);
+  }
+  // Several replicas' scrapes in one file: each sees every removal, so the most that one says.
+  const most = (name: string) => Math.max(0, ...mine(name).map(({ value }) => value));
+  return {
+    within: new Map([...edges].toSorted(([a], [b]) => a - b)),
+    waiting: { count: most(UNRESOLVED), oldestSeconds: most(OLDEST) },
+  };
+}
+
+/** Interpolated within its bucket, as Prometheus' histogram_quantile does. @returns undefined without samples */
+function quantileOf(within: ReadonlyMap<number, number>, share: number): number | undefined {
+  const total = within.get(Number.POSITIVE_INFINITY) ?? 0;
+  if (total <= 0) return undefined;
+  const rank = share * total;
+  let [lower, below] = [0, 0];
+  for (const [edge, count] of within) {
+    if (count >= rank) {
+      if (edge === Number.POSITIVE_INFINITY) return lower;
+      return lower + ((edge - lower) * (rank - below)) / (count - below);
+    }
+    [lower, below] = [edge, count];
+  }
+  return lower;
+}
+
+function waitingOf({ count, oldestSeconds }: Waiting) {
+  return { waiting: count, oldestSeconds: count > 0 ? oldestSeconds : undefined };
+}

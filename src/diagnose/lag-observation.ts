@@ -1,0 +1,171 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type EndpointScope,
+  EndpointWatch,
+  type EndpointWatchHandlers,
+  type KubeConnection,
+  type RestartReason,
+} from '../cluster/index.ts';
+import { LAG_STAGES, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
+import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
+import { count, span } from './amounts.ts';
+import {
+  isAddress,
+  metricsIn,
+  type Observation,
+  observeTwice,
+  oneLine,
+  readMetricsAddress,
+  readMetricsFile,
+  settled,
+  unseen,
+} from './controller-observation.ts';
+import { type LagFacts, type LagScrape, type Look, readLagScrape, scrapedLag, watchedLag } from './facts.ts';
+
+interface LagWatchOptions {
+  readonly signal: AbortSignal;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  /** In [0, 1). */
+  readonly random: () => number;
+}
+
+const REFUSED: ReadonlySet<RestartReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
+
+type LagSample = Pick<StageSample, 'stage' | 'lag'>;
+
+const EVERYTHING: EndpointScope = {
+  namespace: undefined,
+  services: undefined,
+  sources: LAG_STAGES,
+  selector: undefined,
+};
+
+/** Removals as they happen, for as long as a diagnosis takes. */
+export class LagWatch {
+  readonly #watch: EndpointWatch;
+  readonly #clock: () => number;
+  readonly #samples: LagSample[] = [];
+  readonly #late = new Set<Stream>(STREAMS);
+  readonly #failures = new Map<Stream, string>();
+  readonly #current = Promise.withResolvers<boolean>();
+
+  constructor(connection: KubeConnection, options: LagWatchOptions) {
+    this.#clock = options.clock;
+    const handlers: EndpointWatchHandlers = {
+      onStartFailure: (stream, { reason, message }) => {
+        this.#failures.set(stream, oneLine(message));
+        if (REFUSED.has(reason)) this.#current.resolve(false);
+      },
+      onCurrent: (stream) => {
+        this.#late.delete(stream);
+        if (this.#late.size === 0) this.#current.resolve(true);
+      },
+    };
+    this.#watch = new EndpointWatch(EVERYTHING, connection, handlers, { ...options, initial: false });
+  }
+
+  /** Resolves once the signal has aborted and every connection is closed. */
+  ended(): Promise<void> {
+    return this.#watch.ended();
+  }
+
+  /**
+   * Resolves with true once every watch brings events when they happen, with false once one is refused: rights do not
+   * come by themselves. It may do neither for long.
+   */
+  get current(): Promise<boolean> {
+    return this.#current.promise;
+  }
+
+  /** The watches that have never been current, each with its last failure, where there was one. */
+  get late(): ReadonlyMap<Stream, string | undefined> {
+    return new Map([...this.#late].map((stream) => [stream, this.#failures.get(stream)]));
+  }
+
+  /** Begins to count: what came before is forgotten. */
+  begin(): void {
+    this.#watch.observer.takeAll();
+    this.#samples.length = 0;
+  }
+
+  get samples(): readonly LagSample[] {
+    for (const { source, lag } of this.#watch.observer.takeAll())
+      if (lag !== undefined) this.#samples.push({ stage: source, lag });
+    return this.#samples;
+  }
+
+  /** Removals that have begun and not ended. */
+  waiting(): WaitingByStage {
+    return waitingByStage(this.#watch.observer.unresolved(), this.#clock());
+  }
+}
+
+const WHAT = 'measured lag';
+
+/** 150,000 pods take a list-watch some 10 s; a cluster that takes longer than this is better asked by its Linger. */
+const CURRENT_MS = 60_000;
+
+/**
+ * The metrics of a running Linger.
+ * @param from a URL, a file or `-`
+ * @throws LingerError `metrics-unreadable`, `metrics-invalid`
+ */
+export async function observeLinger(
+  from: string,
+  stdin: NodeJS.ReadableStream,
+  signal: AbortSignal,
+): Promise<Observation<LagFacts>> {
+  const look = (text: string): Look => ({ what: WHAT, seen: true, text: `Linger at ${from}, ${text}` });
+  if (!isAddress(from)) {
+    const saved = scrapeOf(await readMetricsFile(from, stdin), from);
+    return settled({ facts: scrapedLag(from, undefined, saved), looks: [look('one scrape')] });
+  }
+  const take = async () => scrapeOf(await readMetricsAddress({ from }, signal), from);
+  return observeTwice(await take(), take, signal, (first, last, failure) => {
+    const text = first === undefined ? `one scrape${failure}` : 'twice';
+    return { facts: scrapedLag(from, first, last), looks: [look(text)] };
+  });
+}
+
+/** Removals that happen meanwhile, seen by a watch of our own. Resolves when that is current, is refused, or takes too long. */
+export async function observeRemovals(
+  connection: KubeConnection,
+  options: LagWatchOptions,
+): Promise<Observation<LagFacts>> {
+  const { signal, clock } = options;
+  const watch = new LagWatch(connection, options);
+  const waiting = new AbortController();
+  const late = sleep(CURRENT_MS, false, { signal: AbortSignal.any([signal, waiting.signal]) });
+  const isCurrent = await Promise.race([watch.current, late.catch(() => false)]);
+  waiting.abort();
+  signal.throwIfAborted();
+  if (!isCurrent) return unseen([lateLook(watch)]);
+  watch.begin();
+  const begun = clock();
+  const end = () => {
+    const from = `watched for ${span((clock() - begun) / 1000)}`;
+    const facts = watchedLag(from, watch.samples, watch.waiting());
+    const removals = facts.stages.reduce((sum, { samples }) => sum + samples, 0);
+    const look = { what: WHAT, seen: true, text: `${from}, ${count(removals, 'removal')}` };
+    return Promise.resolve({ facts, looks: [look] });
+  };
+  return { live: true, end };
+}
+
+function lateLook({ late }: LagWatch): Look {
+  const why = [...late].map(
+    ([stream, message]) => `${stream}${message === undefined ? '' : ` (${message})`}`,
+  );
+  return {
+    what: WHAT,
+    seen: false,
+    text: `removals cannot be watched, or not within ${span(CURRENT_MS / 1000)}: ${why.join(', ')}`,
+    remedy:
+      'It takes the right to list and watch pods, services, endpoints and endpointslices; or give the metrics of a running Linger: --linger',
+  };
+}
+
+function scrapeOf(text: string, from: string): LagScrape {
+  return metricsIn(text, from, 'a Linger that measures, with linger_removal_lag_seconds', readLagScrape);
+}

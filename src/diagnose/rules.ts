@@ -1,0 +1,630 @@
+import { count, percent, rate, span, thousands } from './amounts.ts';
+import {
+  BATCH_FLAGS,
+  MOST_WORKERS,
+  meanOf,
+  QUEUES,
+  type QueueActivity,
+  type QueueName,
+  WORKER_FLAGS,
+  WRITTEN_BY,
+} from './controller-metrics.ts';
+import { CONTROLLER_METRICS, type Facts, type StageFacts } from './facts.ts';
+import { FINDINGS, type Finding, type FindingCode, finding } from './findings.ts';
+
+// Where a finding begins: each threshold is a limit of Kubernetes' own, or the least that waits of whole seconds tell apart.
+
+/** Waits are whole seconds, and a lag under one hides in any of them. */
+const SLOW_SECONDS = 1;
+
+/** A backlog that drains within this is over before the next scrape of anybody's. */
+const SHORT_DRAIN_SECONDS = 1;
+
+/** At both ends of the interval; twice the default number of workers. */
+const LASTING_BACKLOG = 10;
+
+/** With one scrape there is no rate: at the default 20 writes a second, 50 Services take 2.5 s. */
+const BACKLOG_WITHOUT_RATE = 50;
+
+/** client-go calls a wait for the limiter long from 50 ms on (longThrottleLatency); twice that is no jitter. */
+const THROTTLED_SECONDS = 0.1;
+
+/** Kubernetes' own objective for writes is a p99 within 1 s (SIG Scalability, API call latency). */
+const SLOW_SHARE = 0.01;
+
+/** A mean this long lets 5 workers write no more than the default 20 a second. */
+const SLOW_MEAN_SECONDS = 0.25;
+
+/** With fewer, a single slow request would be more than a hundredth. */
+const FEWEST_REQUESTS = 20;
+
+/** --request-timeout of the API server: nothing that is well takes longer. */
+const STUCK_SECONDS = 60;
+
+/** A Service in five, and no fewer than a hundred: 5 s of the default 20 writes a second. */
+const STORM_SHARE = 0.2;
+const STORM_SERVICES = 100;
+
+/** After a takeover every Service is synced once: 13,000 of them (S1), at the default 20 a second, take 11 minutes. */
+const SETTLED_SECONDS = 15 * 60;
+
+/**
+ * What holds a queue up. `limiter`: the client waits for its own rate limiter; `limiter?`: its metrics are not there,
+ * but its rate is just the limit; `workers`: a queue hands out as soon as a worker is free, so where Services wait, and
+ * not for the limiter, all workers were busy meanwhile; `stuck`: one of them does not come back; `unknown`: nothing came
+ * out of the queue, or there is but one scrape.
+ */
+type Bottleneck = 'limiter' | 'limiter?' | 'stuck' | 'workers' | 'unknown';
+
+/** @returns undefined when nothing is held up */
+function bottleneckOf(queue: QueueActivity, facts: Facts): Bottleneck | undefined {
+  if (queue.longestSeconds >= STUCK_SECONDS && !limiterHolds(facts)) return 'stuck';
+  if (!isBehind(queue, facts)) return undefined;
+  if (limiterHolds(facts)) return 'limiter';
+  if (facts.controller?.limiter === undefined && goesAtTheLimit(queue, facts)) return 'limiter?';
+  return facts.controller?.seconds !== undefined && queue.done > 0 ? 'workers' : 'unknown';
+}
+
+/** The queues that are held up in this way. */
+function heldUpBy(facts: Facts, ...ways: readonly Bottleneck[]): readonly QueueActivity[] {
+  const queues = facts.controller?.queues ?? [];
+  return queues.filter((queue) => {
+    const way = bottleneckOf(queue, facts);
+    return way !== undefined && ways.includes(way);
+  });
+}
+
+/** How long the last Service in the queue will wait; undefined without a rate. */
+function drainSeconds(queue: QueueActivity, facts: Facts): number | undefined {
+  const seconds = facts.controller?.seconds;
+  if (seconds === undefined) return undefined;
+  return queue.depth === 0 ? 0 : (queue.depth * seconds) / queue.done;
+}
+
+/**
+ * Whether Services wait for long in the queue now. Without a rate only the depth says so: means since the start of the
+ * process are the past. With one, a queue that was filled just before its end is not behind yet: what it did in the
+ * calm before says nothing of what it can do.
+ */
+function isBehind(queue: QueueActivity, facts: Facts): boolean {
+  const drain = drainSeconds(queue, facts);
+  if (drain === undefined) return queue.depth >= BACKLOG_WITHOUT_RATE;
+  if ((queue.meanWaitSeconds ?? 0) >= SLOW_SECONDS) return true;
+  const lasting = Math.min(queue.depthBefore ?? 0, queue.depth) >= LASTING_BACKLOG;
+  return lasting && drain >= SHORT_DRAIN_SECONDS;
+}
+
+/** Writes wait for the limiter, and longer than for the API server. */
+function limiterHolds({ controller }: Facts): boolean {
+  const waits = meanOf(controller?.limiter) ?? 0;
+  return waits >= THROTTLED_SECONDS && waits >= (meanOf(controller?.server) ?? 0);
+}
+
+/** Every sync of a Service that has changed is a write. */
+function goesAtTheLimit(queue: QueueActivity, { controller, flags }: Facts): boolean {
+  if (controller?.seconds === undefined) return false;
+  const rate = queue.done / controller.seconds;
+  return rate >= 0.8 * flags.qps && rate <= 1.2 * flags.qps;
+}
+
+/** What cured S0: 30 s to 2 min became milliseconds. */
+const CURED_QPS = 300;
+const CURED_BURST = 325;
+
+/** A burst a little over a second of the rate, as in both field reports (325 for 300, 120 for 100). */
+const BURST_PER_QPS = CURED_BURST / CURED_QPS;
+
+/** Half of what is worth a finding. */
+const WAIT_WANTED_SECONDS = SLOW_SECONDS / 2;
+
+/** The flags that lift the client's limit: S0's, or the double of what is set where that is no less already. */
+function limiterCure({ flags, controller }: Facts, queues: readonly QueueName[]): readonly string[] {
+  const qps = flags.qps < CURED_QPS ? CURED_QPS : 2 * flags.qps;
+  const burst = Math.ceil(qps * BURST_PER_QPS);
+  const server = meanOf(controller?.server) ?? 0;
+  // Little's law: to keep `qps` writes of this length going, that many workers are writing at a time.
+  const workers = Math.min(MOST_WORKERS, Math.ceil(qps * server));
+  const more = queues.filter((queue) => workers > flags.workers[queue]);
+  return [
+    `--kube-api-qps=${qps}`,
+    `--kube-api-burst=${burst}`,
+    ...more.map((queue) => `${WORKER_FLAGS[queue]}=${workers}`),
+  ];
+}
+
+/**
+ * The flag that gives a queue enough workers for what comes in, with the client's limits where they would be next.
+ *
+ * In a burst of so many Services, the mean wait is inversely proportional to the workers: this many bring it down to
+ * half a second. In a steady flow, as many are busy as come in a second times the seconds of each.
+ */
+function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
+  const { flags, controller } = facts;
+  const { name, adds, meanWorkSeconds = 0, meanWaitSeconds = 0 } = queue;
+  const present = flags.workers[name];
+  if (present >= MOST_WORKERS) return [];
+  const forBurst = (present * meanWaitSeconds) / WAIT_WANTED_SECONDS;
+  const forFlow = (adds / (controller?.seconds ?? Number.POSITIVE_INFINITY)) * meanWorkSeconds;
+  const workers = Math.min(MOST_WORKERS, Math.ceil(Math.max(2 * present, forBurst, forFlow)));
+  const limits = workers / meanWorkSeconds > flags.qps ? limiterCure(facts, []) : [];
+  return [`${WORKER_FLAGS[name]}=${workers}`, ...limits];
+}
+
+/** `Endpoints and EndpointSlices` */
+export function written(queues: readonly QueueActivity[]): string {
+  const kinds = queues.map(({ name }) => WRITTEN_BY[name]);
+  return kinds.length < 2 ? kinds.join('') : `${kinds.slice(0, -1).join(', ')} and ${kinds.at(-1)}`;
+}
+
+/** The lines that there are. */
+function lines(...all: readonly (string | false | undefined)[]): readonly string[] {
+  return all.filter((line) => line !== undefined && line !== false);
+}
+
+function queueEvidence(queue: QueueActivity, { controller, flags }: Facts): readonly string[] {
+  const { name, depth, depthBefore, meanWaitSeconds, meanWorkSeconds, busyWorkers, longestSeconds } = queue;
+  const label = `{name="${name}"}`;
+  const seconds = controller?.seconds;
+  const over = seconds === undefined ? ' since its start' : '';
+  const workers = `${flags.workers[name]} workers busy (${WORKER_FLAGS[name]}${flags.known ? '' : ', default'})`;
+  const busy = busyWorkers === undefined ? '' : `: ${busyWorkers.toFixed(1)} of ${workers}`;
+  return lines(
+    seconds === undefined || depthBefore === undefined
+      ? `workqueue_depth${label} ${thousands(depth)}`
+      : `workqueue_depth${label} ${thousands(depthBefore)} → ${thousands(depth)} in ${span(seconds)}; ${rate(queue.adds / seconds)} added, ${rate(queue.done / seconds)} done`,
+    meanWaitSeconds !== undefined &&
+      `workqueue_queue_duration_seconds${label} mean ${span(meanWaitSeconds)}${over}`,
+    meanWorkSeconds !== undefined &&
+      `workqueue_work_duration_seconds${label} mean ${span(meanWorkSeconds)}${over}${busy}`,
+    longestSeconds >= 1 && `workqueue_longest_running_processor_seconds${label} ${span(longestSeconds)}`,
+  );
+}
+
+function limiterEvidence({ controller }: Facts): readonly string[] {
+  const { limiter, server, seconds } = controller ?? {};
+  const over = seconds === undefined ? ' since its start' : ` in ${span(seconds)}`;
+  const waits = meanOf(limiter);
+  const answers = meanOf(server);
+  return lines(
+    waits !== undefined &&
+      `rest_client_rate_limiter_duration_seconds mean ${span(waits)} over ${count(limiter?.count ?? 0, 'write')}${over}`,
+    answers !== undefined &&
+      `rest_client_request_duration_seconds without that: mean ${span(answers)}${over}`,
+  );
+}
+
+/** Rules about how much there is to do, and who does it. */
+
+function writeStorm(facts: Facts, found: readonly Finding[]): Finding | undefined {
+  const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
+  if (stormy.length === 0) return undefined;
+  const names = stormy.map(({ name }) => name);
+  return finding(
+    'WriteStorm',
+    `A storm: ${stormInWords(stormy, facts)} Every pod that is deleted meanwhile stands behind them.`,
+    stormy.flatMap((queue) => queueEvidence(queue, facts).slice(0, 1)),
+    [
+      // What holds the queue up was found before this, and its cure with it.
+      ...(found.length > 0 ? [] : limiterCure(facts, names)),
+      'Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe that depends on one thing, a restart of the controller-manager.',
+      'Rare storms are not worth a longer wait for every pod: faster controllers are the cure.',
+    ],
+  );
+}
+
+function isStormy(queue: QueueActivity, { controller, cluster, flags }: Facts): boolean {
+  if (deepestOf(queue) >= Math.max(STORM_SERVICES, STORM_SHARE * (cluster?.services ?? 0))) return true;
+  const { name, adds } = queue;
+  // Whatever is written to Endpoints comes by in the mirroring queue, and is mostly none of its business.
+  if (controller?.seconds === undefined || name === 'endpoint_slice_mirroring') return false;
+  return adds >= STORM_SERVICES && adds / controller.seconds > flags.qps;
+}
+
+function stormInWords(stormy: readonly QueueActivity[], { controller, cluster, flags }: Facts): string {
+  const deepest = Math.max(...stormy.map(deepestOf));
+  const limit = `${count(flags.qps, 'write')} a second${flags.known ? '' : ' (if the default)'}`;
+  if (deepest < STORM_SERVICES) {
+    const arriving = Math.max(...stormy.map(({ adds }) => adds)) / (controller?.seconds ?? 1);
+    return `${rate(arriving)} Services come in to be written as ${written(stormy)}, and the limit is ${limit}.`;
+  }
+  const services = cluster?.services === undefined ? '' : ` of ${thousands(cluster.services)}`;
+  return `up to ${thousands(deepest)}${services} Services wait at once to be written as ${written(stormy)}. At ${limit} that many take ${span(deepest / flags.qps)}.`;
+}
+
+function deepestOf({ depth, depthBefore = 0 }: QueueActivity): number {
+  return Math.max(depth, depthBefore);
+}
+
+function batchPeriod({ flags }: Facts): Finding | undefined {
+  const delayed = QUEUES.filter((queue) => flags.batchSeconds[queue] > 0);
+  if (delayed.length === 0) return undefined;
+  const delays = delayed.map((queue) => `${WRITTEN_BY[queue]} by ${span(flags.batchSeconds[queue])}`);
+  return finding(
+    'BatchPeriod',
+    `The controller-manager is configured to delay ${delays.join(' and ')}, to join changes. Every withdrawal takes that much longer, in calm times too.`,
+    delayed.map((queue) => `${BATCH_FLAGS[queue]}=${flags.batchSeconds[queue]}s`),
+    [
+      ...delayed.map((queue) => `${BATCH_FLAGS[queue]}=0s`),
+      'Where it is there to spare the API server, raise the client’s limits instead, or count the delay into the wait.',
+    ],
+  );
+}
+
+function leaderChanged({ controller, leader }: Facts): Finding | undefined {
+  const { restarted, ageSeconds = SETTLED_SECONDS, leading } = controller ?? {};
+  const evidence = lines(
+    restarted && 'its counters began anew, or process_start_time_seconds changed, between the scrapes',
+    leading !== false &&
+      ageSeconds < SETTLED_SECONDS &&
+      `process_start_time_seconds: started ${span(ageSeconds)} ago`,
+    leader !== undefined &&
+      leader.ageSeconds < SETTLED_SECONDS &&
+      `Lease kube-system/kube-controller-manager: ${leader.holder} took over ${span(leader.ageSeconds)} ago, transition ${leader.transitions}`,
+  );
+  if (evidence.length === 0) return undefined;
+  return finding(
+    'LeaderChanged',
+    'The controller-manager has just started or taken over. It lists everything first and then syncs every Service once: withdrawals wait behind that, and what was measured meanwhile says little about calm times.',
+    evidence,
+    [
+      'Look again in a quarter of an hour. If it happens often, find out why it restarts: lost leases are a sign of a slow API server or etcd.',
+    ],
+  );
+}
+
+function notLeading({ controller }: Facts): Finding | undefined {
+  if (controller?.leading !== false) return undefined;
+  return finding(
+    'NotLeading',
+    'These are the metrics of an instance of the controller-manager that stands by for the leader. It runs no controllers, whatever happens.',
+    ['leader_election_master_status{name="kube-controller-manager"} 0'],
+    [
+      'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: give its metrics.',
+    ],
+  );
+}
+
+export function neverWithdrawn({ cluster }: Facts): Finding | undefined {
+  const never = cluster?.neverWithdrawn;
+  if (never === undefined || never.services === 0) return undefined;
+  const share = cluster?.services ? ` (${percent(never.services / cluster.services)})` : '';
+  const more = never.services > never.examples.length ? ', …' : '';
+  return finding(
+    'NeverWithdrawn',
+    `${count(never.services, 'Service')}${share} with publishNotReadyAddresses: a terminating pod stays ready in their endpoints until it is gone. No controller setting changes that, and no wait is long enough.`,
+    [`spec.publishNotReadyAddresses: ${never.examples.join(', ')}${more}`],
+    [
+      'That is right for peers that find each other (a StatefulSet’s headless Service). Clients should use a second Service without it.',
+    ],
+  );
+}
+
+/** Rules about what was measured, and about what was not seen. */
+
+function slowWithdrawals(facts: Facts): Finding | undefined {
+  const slow = slowStages(facts);
+  if (slow.length === 0) return undefined;
+  return finding(
+    'SlowWithdrawals',
+    `Endpoints are withdrawn late: ${slow.map(summaryOf).join('; ')}.`,
+    slow.map(evidenceOf).map((text) => `${facts.lag?.from}: ${text}`),
+  );
+}
+
+function slowBefore(facts: Facts): Finding | undefined {
+  if (slowStages(facts).length > 0) return undefined;
+  const slow = (facts.lag?.life ?? []).filter(({ p99 = 0 }) => p99 >= SLOW_SECONDS);
+  if (slow.length === 0) return undefined;
+  const said = slow.map(({ stage, samples, p50 = 0, p99 = 0 }) => {
+    return `${stage}: p99 ${span(p99)}, p50 ${span(p50)} of ${count(samples, 'removal')}`;
+  });
+  return finding(
+    'SlowBefore',
+    'Not now, but since this Linger was started endpoints have been withdrawn late. Waits follow that.',
+    said.map((text) => `${facts.lag?.from}: ${text}`),
+    ['Run this again while linger_removals_oldest_unresolved_seconds is high.'],
+  );
+}
+
+/** @param causes what else was found, and would explain it */
+function lagUnexplained(facts: Facts, causes: readonly Finding[]): Finding | undefined {
+  const slow = slowStages(facts);
+  const explained = causes.some(({ code, severity }) => severity !== 'info' && code !== 'SlowWithdrawals');
+  // Without the metrics nothing can be said of the controllers, and ControllerNotSeen says that.
+  if (slow.length === 0 || explained || facts.controller?.seconds === undefined) return undefined;
+  const batch = facts.flags.known
+    ? []
+    : [
+        'Look at the flags: --endpoint-updates-batch-period and --endpointslice-updates-batch-period delay on purpose.',
+      ];
+  return finding(
+    'LagUnexplained',
+    'Endpoints are withdrawn late, but the queues of the controllers are short, their client is not throttled and their workers are not busy. What is slow lies before the queues or behind the write.',
+    slow.map(evidenceOf),
+    [
+      ...batch,
+      'Before the queues: the controller-manager’s own watch (its log, "watch of *v1.Pod closed"; its CPU), and its pod stage, which matches each pod against all Services of its namespace and has no metric.',
+      'Behind the write: the watch that measured. Its API server may be behind (apiserver_watch_cache_read_wait_seconds, CPU).',
+      'Run it again while it happens.',
+    ],
+  );
+}
+
+function controllerNotSeen(facts: Facts): Finding | undefined {
+  if (facts.controller !== undefined) return undefined;
+  const failed = facts.looks.filter(({ what, seen }) => what === CONTROLLER_METRICS && !seen);
+  return finding(
+    'ControllerNotSeen',
+    'The controller-manager’s metrics could not be read, so a throttled client, long queues and busy workers cannot be told apart.',
+    failed.map(({ text }) => text),
+    [...new Set(failed.flatMap(({ remedy }) => (remedy === undefined ? [] : [remedy])))],
+  );
+}
+
+/** @param found everything that the other rules say */
+function nothingWrong(facts: Facts, found: readonly Finding[]): Finding | undefined {
+  const measured = (facts.lag?.stages ?? []).some(({ samples }) => samples > 0);
+  if (found.some(({ severity }) => severity !== 'info')) return undefined;
+  if (facts.controller === undefined && !measured) return undefined;
+  const lags = (facts.lag?.stages ?? []).filter(({ samples }) => samples > 0).map(summaryOf);
+  const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ' No removal was measured meanwhile.';
+  return finding(
+    'NothingWrong',
+    `Nothing that delays withdrawals was seen.${said}`,
+    facts.looks.filter(({ seen }) => seen).map(({ what, text }) => `${what}: ${text}`),
+    ['If endpoints are late at times, run this again while they are.'],
+  );
+}
+
+/** Late now: of what ended meanwhile, or of what still waits. */
+function slowStages({ lag }: Facts): readonly StageFacts[] {
+  return (lag?.stages ?? []).filter(
+    ({ p99 = 0, oldestSeconds = 0 }) => p99 >= SLOW_SECONDS || oldestSeconds >= SLOW_SECONDS,
+  );
+}
+
+function summaryOf({ stage, samples, p99, waiting, oldestSeconds }: StageFacts): string {
+  const ended =
+    p99 === undefined ? 'no removal has ended' : `p99 ${span(p99)} of ${count(samples, 'removal')}`;
+  const open =
+    waiting === 0
+      ? ''
+      : `, ${waiting} still waiting${oldestSeconds === undefined ? '' : `, the oldest for ${span(oldestSeconds)}`}`;
+  return `${stage}: ${ended}${open}`;
+}
+
+function evidenceOf(facts: StageFacts): string {
+  const { p50 } = facts;
+  return p50 === undefined ? summaryOf(facts) : `${summaryOf(facts)}, p50 ${span(p50)}`;
+}
+
+/** Rules about the queues of the endpoint controllers, and what holds them up. */
+
+function clientThrottled(facts: Facts): Finding | undefined {
+  const held = heldUpBy(facts, 'limiter', 'limiter?');
+  if (held.length === 0) return undefined;
+  const { controller, flags } = facts;
+  const limit = `${thousands(flags.qps)} requests a second${flags.known ? '' : ' if the default'}`;
+  const waits = meanOf(controller?.limiter);
+  const how =
+    waits === undefined
+      ? `they come out at just the rate that its limit allows (${limit}); its own metric of the wait is not there`
+      : `each write waits ${span(waits)} for the controller-manager’s own limit (${limit}), and ${span(meanOf(controller?.server) ?? 0)} for the API server`;
+  return finding(
+    'ClientThrottled',
+    `${written(held)} are withdrawn late because ${how}. ${waitOfNext(held, facts)}More workers alone do not help: they share the limit.`,
+    [...limiterEvidence(facts), ...held.flatMap((queue) => queueEvidence(queue, facts))],
+    [
+      ...limiterCure(
+        facts,
+        held.map(({ name }) => name),
+      ),
+      'The limit counts for each controller’s client by itself; after raising it, watch the API server’s own latency.',
+    ],
+  );
+}
+
+function tooFewWorkers(facts: Facts): Finding | undefined {
+  const held = heldUpBy(facts, 'workers');
+  if (held.length === 0) return undefined;
+  const { flags } = facts;
+  const busy = held.map(({ name, meanWorkSeconds = 0 }) => {
+    const workers = `${count(flags.workers[name], 'worker')}${flags.known ? '' : ' (if the default)'}`;
+    return `${workers} for ${WRITTEN_BY[name]} with ${span(meanWorkSeconds)} for each Service`;
+  });
+  return finding(
+    'TooFewWorkers',
+    `${written(held)} are withdrawn late because all workers are busy: ${busy.join(', ')}. They do not wait for a rate limit. ${waitOfNext(held, facts)}`.trimEnd(),
+    [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
+    [...new Set(held.flatMap((queue) => workerCure(queue, facts)))],
+  );
+}
+
+function stuckWorker(facts: Facts): Finding | undefined {
+  const held = heldUpBy(facts, 'stuck');
+  if (held.length === 0) return undefined;
+  const longest = Math.max(...held.map(({ longestSeconds }) => longestSeconds));
+  return finding(
+    'StuckWorker',
+    `A worker that writes ${written(held)} has been at one Service for ${span(longest)}; the API server gives up after 60 s by default. That Service’s endpoints do not change until it comes back.`,
+    held.flatMap((queue) => queueEvidence(queue, facts)),
+    [
+      'Look into the controller-manager’s log for that time, and whether its connection to the API server is alive (a load balancer that drops idle connections?).',
+      'Restarting the controller-manager frees the worker; every Service is then synced once.',
+    ],
+  );
+}
+
+function queueBacklog(facts: Facts): Finding | undefined {
+  const held = heldUpBy(facts, 'unknown');
+  if (held.length === 0) return undefined;
+  const why =
+    facts.controller?.seconds === undefined
+      ? 'One scrape has no rates, so what holds them up cannot be told: give two, or let them be taken.'
+      : 'Nothing was finished meanwhile: the controller does not run, or waits for something that has no metric.';
+  return finding(
+    'QueueBacklog',
+    `${written(held)}: Services wait to be written. ${waitOfNext(held, facts)}${why}`,
+    [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
+    [
+      'Look at the controller-manager’s log and its CPU (process_cpu_seconds_total), and whether it reaches the API server.',
+    ],
+  );
+}
+
+function throttledBefore(facts: Facts): Finding | undefined {
+  const life = facts.controller?.limiterLife;
+  if (life === undefined || heldUpBy(facts, 'limiter').length > 0) return undefined;
+  if (life.count < FEWEST_REQUESTS || life.overSecond < SLOW_SHARE * life.count) return undefined;
+  return finding(
+    'ThrottledBefore',
+    `Not now, but since it was started ${thousands(life.overSecond)} of ${count(life.count, 'write')} (${percent(life.overSecond / life.count)}) waited for more than a second for the controller-manager’s own rate limit. The next storm will bring that back.`,
+    [
+      `rest_client_rate_limiter_duration_seconds{verb=~"PUT|POST|PATCH|DELETE"}: ${thousands(life.overSecond)} of ${thousands(life.count)} over 1 s, mean ${span(meanOf(life) ?? 0)}`,
+    ],
+    limiterCure(facts, []),
+  );
+}
+
+function backlogBefore(facts: Facts): Finding | undefined {
+  const queues = facts.controller?.queues ?? [];
+  const held = new Set(heldUpBy(facts, 'limiter', 'limiter?', 'workers', 'stuck', 'unknown'));
+  const past = queues.filter(
+    (queue) =>
+      !held.has(queue) &&
+      queue.life.taken >= FEWEST_REQUESTS &&
+      queue.life.overSecond >= SLOW_SHARE * queue.life.taken,
+  );
+  if (past.length === 0) return undefined;
+  return finding(
+    'BacklogBefore',
+    `Not now, but since the controller-manager was started Services have waited for more than a second in the queue of ${written(past)}.`,
+    past.map(
+      ({ name, life }) =>
+        `workqueue_queue_duration_seconds{name="${name}"}: ${thousands(life.overSecond)} of ${thousands(life.taken)} (${percent(life.overSecond / life.taken)}) over 1 s`,
+    ),
+    [
+      'Run this again while it happens. An alert on workqueue_depth{name=~"endpoint|endpoint_slice"} says when.',
+    ],
+  );
+}
+
+/** What the backlog means for a pod. */
+function waitOfNext(held: readonly QueueActivity[], facts: Facts): string {
+  const drains = held.map((queue) => drainSeconds(queue, facts) ?? 0);
+  const longest = Math.max(0, ...drains);
+  if (longest < 1) return '';
+  if (!Number.isFinite(longest)) return 'Nothing has come out of the queue meanwhile. ';
+  return `A pod that is deleted now is withdrawn about ${span(longest)} later. `;
+}
+
+/** Rules about the API server, as its client sees it, and about writes that fail. */
+
+function apiServerSlow({ controller }: Facts): Finding | undefined {
+  const server = controller?.server;
+  const mean = meanOf(server) ?? 0;
+  if (controller?.seconds === undefined || server === undefined || server.count < FEWEST_REQUESTS) return;
+  const slowShare = server.overSecond / server.count;
+  if (mean < SLOW_MEAN_SECONDS && slowShare < SLOW_SHARE) return undefined;
+  return finding(
+    'ApiServerSlow',
+    `The API server took ${span(mean)} for a write of the controller-manager, on average, and over a second for ${percent(slowShare)} of them.`,
+    [
+      `rest_client_request_duration_seconds, without the wait for the client’s own limiter: mean ${span(mean)} over ${count(server.count, 'write')} in ${span(controller.seconds)}; ${thousands(server.overSecond)} over 1 s`,
+    ],
+    [
+      'Look at the API server and etcd: etcd_disk_wal_fsync_duration_seconds, apiserver_request_duration_seconds, apiserver_admission_webhook_admission_duration_seconds for webhooks on endpoints.',
+      'More workers hide it for as long as the API server can take them.',
+    ],
+  );
+}
+
+function apiServerRejects({ controller, priority }: Facts): Finding | undefined {
+  const evidence = [...answerEvidence(controller), ...priorityEvidence(priority)];
+  if (evidence.length === 0) return undefined;
+  return finding(
+    'ApiServerRejects',
+    'The API server turns requests of the controller-manager away, fails, or lets them wait for a seat; client-go comes back after the Retry-After that it is told, 1 s as a rule.',
+    evidence,
+    [
+      'kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which priority level is full, dump_requests who fills it.',
+      'kubectl get events --all-namespaces and the API server’s log say more of 5xx answers.',
+    ],
+  );
+}
+
+function answerEvidence(controller: Facts['controller']): readonly string[] {
+  const { answers, seconds } = controller ?? {};
+  if (answers === undefined || seconds === undefined) return [];
+  const bad = answers.tooMany + answers.serverErrors + answers.unanswered;
+  // One 5xx may be anybody's: a webhook's, a deleted namespace's.
+  if (answers.tooMany === 0 && (bad < 2 || bad < SLOW_SHARE * answers.total)) return [];
+  return [
+    `rest_client_requests_total in ${span(seconds)}: ${thousands(answers.tooMany)} with code 429, ${thousands(answers.serverErrors)} with 5xx, ${thousands(answers.unanswered)} without an answer, of ${thousands(answers.total)}`,
+  ];
+}
+
+function priorityEvidence(priority: Facts['priority']): readonly string[] {
+  if (priority === undefined) return [];
+  const { level, waiting, rejected, timedOut } = priority;
+  if (waiting + rejected + timedOut === 0) return [];
+  return [
+    `priority level ${level}: ${count(waiting, 'request')} waiting now, ${thousands(rejected)} rejected and ${thousands(timedOut)} timed out meanwhile`,
+  ];
+}
+
+function syncErrors({ controller }: Facts): Finding | undefined {
+  const { failedSyncs, seconds, queues = [] } = controller ?? {};
+  if (failedSyncs === undefined || seconds === undefined) return undefined;
+  const done = queues.find(({ name }) => name === 'endpoint_slice')?.done ?? 0;
+  if (failedSyncs < 2 || failedSyncs < SLOW_SHARE * done) return undefined;
+  return finding(
+    'SyncErrors',
+    `${count(failedSyncs, 'sync')} of EndpointSlices failed, or found the controller’s cache behind, and are tried again: a second later, then twice as long each time.`,
+    [
+      `endpoint_slice_controller_syncs{result!="success"} +${thousands(failedSyncs)} in ${span(seconds)}, with ${count(done, 'sync')} done`,
+    ],
+    [
+      'The controller-manager’s log names the Services and the errors ("Error syncing endpoint slices for service").',
+      'kubectl get events --all-namespaces --field-selector reason=FailedToUpdateEndpointSlices',
+    ],
+  );
+}
+
+/** What a rule sees, and what the rules before it have found. */
+type Rule = (facts: Facts, found: readonly Finding[]) => Finding | undefined;
+
+const RULES: Readonly<Record<FindingCode, Rule>> = {
+  ClientThrottled: clientThrottled,
+  StuckWorker: stuckWorker,
+  TooFewWorkers: tooFewWorkers,
+  QueueBacklog: queueBacklog,
+  WriteStorm: writeStorm,
+  ApiServerSlow: apiServerSlow,
+  ApiServerRejects: apiServerRejects,
+  SyncErrors: syncErrors,
+  BatchPeriod: batchPeriod,
+  SlowWithdrawals: slowWithdrawals,
+  LeaderChanged: leaderChanged,
+  NotLeading: notLeading,
+  LagUnexplained: lagUnexplained,
+  ThrottledBefore: throttledBefore,
+  BacklogBefore: backlogBefore,
+  SlowBefore: slowBefore,
+  NeverWithdrawn: neverWithdrawn,
+  ControllerNotSeen: controllerNotSeen,
+  NothingWrong: nothingWrong,
+};
+
+/**
+ * Why endpoints are withdrawn late in this cluster, and what to do about it. Each code at most once, in the order of
+ * the catalogue: the worst first. Never empty.
+ */
+export function diagnose(facts: Facts): readonly Finding[] {
+  const found: Finding[] = [];
+  for (const code of Object.keys(FINDINGS) as FindingCode[]) {
+    const said = RULES[code](facts, found);
+    if (said !== undefined) found.push(said);
+  }
+  return found;
+}

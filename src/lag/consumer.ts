@@ -1,0 +1,213 @@
+import {
+  BUILT_IN_CONSUMERS,
+  type DiscoveryConsumerSpec,
+  EVERYTHING,
+  type LabelSelector,
+  type Labels,
+  type NamespaceRecord,
+  type ServiceRecord,
+  selects,
+  selectsNamespace,
+} from '../api/index.ts';
+import { type Density, exactly, type Lags, lagsOf, uniformUpTo } from './distribution.ts';
+import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+
+/** Whatever finds endpoints and sends traffic to them: kube-proxy, a gateway, DNS clients, another cluster. */
+export interface Consumer {
+  readonly name: string;
+  /** The same for two that are known to lag alike: what is computed of one holds for the other. */
+  readonly lagKey: string;
+  /** The lag that its DiscoveryConsumer declares; undefined: it is measured. */
+  readonly declared: Density | undefined;
+  readonly builtIn: boolean;
+  readonly namespaceSelector: LabelSelector;
+  /** The Services that it sends traffic to; undefined: none, it finds its pods by itself. */
+  readonly serviceSelector: LabelSelector | undefined;
+  /** Pods that it finds without any Service; undefined: it goes by Services only. */
+  readonly podSelector: LabelSelector | undefined;
+  /** Which of those Services: all, those with a ClusterIP, or those without. */
+  readonly services: 'all' | 'clusterIp' | 'headless';
+  readonly measure: Measure;
+}
+
+/** How a consumer's lag is known. */
+export type Measure =
+  | { readonly kind: 'declared' }
+  | { readonly kind: 'reports' }
+  /** Seconds. */
+  | { readonly kind: 'probe'; readonly url: string; readonly every: number | undefined }
+  /** The canary's own. */
+  | { readonly kind: 'clusterIp' | 'clusterDns' };
+
+export type MeasureKind = Measure['kind'];
+
+/** kube-proxy, or what takes its place: it programs the ClusterIP of every Service on every node. */
+export const CLUSTER_IP: Consumer = builtIn(BUILT_IN_CONSUMERS.clusterIp, 'clusterIp', 'clusterIp');
+
+/** The clients of headless Services, which keep what cluster DNS has answered for as long as its TTL says. */
+export const CLUSTER_DNS: Consumer = builtIn(BUILT_IN_CONSUMERS.clusterDns, 'headless', 'clusterDns');
+
+function builtIn(name: string, services: Consumer['services'], kind: 'clusterIp' | 'clusterDns'): Consumer {
+  return {
+    name,
+    lagKey: name,
+    declared: undefined,
+    builtIn: true,
+    namespaceSelector: EVERYTHING,
+    serviceSelector: EVERYTHING,
+    podSelector: undefined,
+    services,
+    measure: { kind },
+  };
+}
+
+/** The consumers of every cluster. */
+export const STANDARD_CONSUMERS: readonly Consumer[] = [CLUSTER_IP, CLUSTER_DNS];
+
+/** The consumer that a DiscoveryConsumer declares. */
+export function consumerOf(name: string, { appliesTo = {}, measure }: DiscoveryConsumerSpec): Consumer {
+  const { namespaceSelector = EVERYTHING, serviceSelector, podSelector } = appliesTo;
+  const declared = measure.declared && declaredLag(measure.declared);
+  return {
+    name,
+    // A declaration that is changed is another lag; a measured one follows the published table by its name.
+    lagKey: measure.declared === undefined ? name : `${name}=${JSON.stringify(measure.declared)}`,
+    declared,
+    builtIn: false,
+    namespaceSelector,
+    // Whoever names pods and no Services has a discovery of its own.
+    serviceSelector: serviceSelector ?? (podSelector === undefined ? EVERYTHING : undefined),
+    podSelector,
+    // One that takes a built-in's place goes by the same Services.
+    services: STANDARD_CONSUMERS.find((each) => each.name === name)?.services ?? 'all',
+    measure: measureOf(measure),
+  };
+}
+
+function declaredLag({
+  syncInterval,
+  lag = 0,
+}: NonNullable<DiscoveryConsumerSpec['measure']['declared']>): Density {
+  return syncInterval === undefined ? exactly(lag) : uniformUpTo(syncInterval);
+}
+
+function measureOf({ reports, probe }: DiscoveryConsumerSpec['measure']): Measure {
+  if (probe !== undefined) return { kind: 'probe', url: probe.url, every: probe.every };
+  return reports === undefined ? { kind: 'declared' } : { kind: 'reports' };
+}
+
+/**
+ * Whether it sends traffic to a pod with these labels; `assumed`: it might, and is taken to, since too long a wait is
+ * the cheaper mistake.
+ * @param services those that select the pod; `unknown`, or none (yet: a Deployment may be applied before its Service):
+ *   a consumer that goes by Services might go by the one to come
+ */
+export function sendsTo(
+  consumer: Consumer,
+  namespace: NamespaceRecord,
+  labels: Labels,
+  services: readonly ServiceRecord[] | 'unknown',
+): boolean | 'assumed' {
+  const here = selectsNamespace(consumer.namespaceSelector, namespace);
+  if (here === false) return false;
+  const sure = here === 'unknown' ? 'assumed' : true;
+  if (findsByItself(consumer, labels)) return sure;
+  const { serviceSelector, services: which } = consumer;
+  if (serviceSelector === undefined) return false;
+  if (services === 'unknown' || services.length === 0) {
+    return sure === true && which === 'all' && selects(serviceSelector, {}) ? true : 'assumed';
+  }
+  const found = services.some(
+    ({ headless, labels: ofService }) =>
+      (which === 'all' || headless === (which === 'headless')) && selects(serviceSelector, ofService),
+  );
+  return found && sure;
+}
+
+/** Whether it finds the pod without any Service. */
+export function findsByItself({ podSelector }: Consumer, labels: Labels): boolean {
+  return podSelector !== undefined && selects(podSelector, labels);
+}
+
+/** What a consumer does with an endpoint: it stops sending to a removed one, and begins with an added one. */
+export const DIRECTIONS = ['removal', 'addition'] as const;
+export type Direction = (typeof DIRECTIONS)[number];
+
+type Histories = Record<Direction, LagHistory>;
+
+/** What has been measured of one consumer in one direction over the last 7 days: for people. */
+export interface ConsumerLag extends Pick<Lags, 'quantile'> {
+  readonly samples: number;
+  /** When the newest sample ended, in seconds since the epoch. */
+  readonly latest: number;
+}
+
+/**
+ * How long each consumer takes from when the control plane has withdrawn an endpoint until it has followed. It has no
+ * clock: `epochSeconds` is the caller's wall clock.
+ */
+export class ConsumerEstimator {
+  readonly #consumers = new Map<string, Histories>();
+  #complete = false;
+
+  /**
+   * The consumers that there are and that are measured.
+   * @param all whether there are no others: then what is known of others is forgotten
+   */
+  keep(names: ReadonlySet<string>, all = true): void {
+    this.#complete ||= all;
+    if (all) for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
+    for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, newHistories());
+  }
+
+  /** A sample of a consumer that is not kept is left out. @throws RangeError for a negative lag or NaN */
+  record(name: string, direction: Direction, lagSeconds: number, epochSeconds: number): void {
+    this.#consumers.get(name)?.[direction].record(lagSeconds, epochSeconds);
+  }
+
+  /** What published waits follow. @returns undefined until it is known which consumers there are */
+  get removals(): ReadonlyMap<string, LagHistory> | undefined {
+    if (!this.#complete) return undefined;
+    return new Map([...this.#consumers].map(([name, { removal }]) => [name, removal]));
+  }
+
+  /** @returns undefined where there is no sample */
+  measured(name: string, direction: Direction, epochSeconds: number): ConsumerLag | undefined {
+    const history = this.#consumers.get(name)?.[direction];
+    const week = history?.window(epochSeconds, 0);
+    if (history === undefined || week === undefined) return undefined;
+    return { samples: week.samples, latest: history.latest, quantile: lagsOf(week.counts).quantile };
+  }
+
+  *parts(now: number): Generator<HistoryPart> {
+    for (const [name, histories] of this.#consumers)
+      for (const direction of DIRECTIONS)
+        yield* histories[direction].parts(`consumer/${name}/${direction}`, now);
+  }
+
+  /** Merges a part in, unless its consumer is known not to exist. @returns false for what is no part of consumers */
+  restorePart(json: unknown): boolean {
+    const part = LagHistory.readPart(json);
+    const [kind, name, direction] = part?.key.split('/') ?? [];
+    if (part === undefined || kind !== 'consumer' || name === undefined) return false;
+    if (direction !== 'removal' && direction !== 'addition') return false;
+    if (!this.#consumers.has(name)) {
+      if (this.#complete) return true;
+      this.#consumers.set(name, newHistories());
+    }
+    this.#consumers.get(name)?.[direction].merge(part.history);
+    return true;
+  }
+
+  /** @returns how many samples there were */
+  forget(name: string, { from, to }: Span): number {
+    const histories = this.#consumers.get(name);
+    return histories === undefined
+      ? 0
+      : histories.removal.forget(from, to) + histories.addition.forget(from, to);
+  }
+}
+
+function newHistories(): Histories {
+  return { removal: new LagHistory(), addition: new LagHistory() };
+}

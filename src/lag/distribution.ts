@@ -1,0 +1,167 @@
+import type { LagStage } from './events.ts';
+import { CELLS, cellOf, lastCellWithin, secondsOf, sumCell } from './grid.ts';
+
+/**
+ * A distribution of lags: weights ≥ 0 by cell of the grid, of whatever total. Percentiles cannot be added; these can
+ * be summed, maximised and mixed, and asked for percentiles afterwards.
+ */
+export type Density = Float64Array;
+
+export function totalOf(density: Density): number {
+  let total = 0;
+  for (const weight of density) total += weight;
+  return total;
+}
+
+/** Adds `factor` × the one to the other, in place. */
+export function addScaled(target: Density, density: Density, factor: number): void {
+  for (let cell = 0; cell < CELLS; cell += 1) {
+    target[cell] = (target[cell] ?? 0) + factor * (density[cell] ?? 0);
+  }
+}
+
+/**
+ * The lag of two things one after the other: the convolution, of total 1. They are taken for independent.
+ * @throws RangeError when one of them is empty
+ */
+export function sumOf(a: Density, b: Density): Density {
+  const scale = 1 / (someTotal(a) * someTotal(b));
+  const sum = new Float64Array(CELLS);
+  const addends = occupiedCells(b);
+  for (const cell of occupiedCells(a)) {
+    const weight = (a[cell] ?? 0) * scale;
+    for (const other of addends) {
+      const at = sumCell(cell, other);
+      sum[at] = (sum[at] ?? 0) + weight * (b[other] ?? 0);
+    }
+  }
+  return sum;
+}
+
+/**
+ * The lag of the slower of several things that start together: the product of their cumulative shares, of total 1.
+ * Exact where they are independent; where they are slow together (a throttled controller-manager is) it errs
+ * towards the longer lag, because then P(A ≤ x and B ≤ x) ≥ P(A ≤ x) × P(B ≤ x).
+ * @throws RangeError when there is none, or one of them is empty
+ */
+export function maxOf(densities: readonly Density[]): Density {
+  if (densities.length === 0) throw new RangeError('expected at least one distribution');
+  const shares = densities.map((density) => ({ density, total: someTotal(density), upTo: 0 }));
+  const slowest = new Float64Array(CELLS);
+  let before = 0;
+  for (let cell = 0; cell < CELLS; cell += 1) {
+    let product = 1;
+    for (const share of shares) {
+      share.upTo += share.density[cell] ?? 0;
+      product *= share.upTo / share.total;
+    }
+    slowest[cell] = Math.max(0, product - before);
+    before = Math.max(product, before);
+  }
+  return slowest;
+}
+
+/** What is always this long, of total 1. */
+export function exactly(seconds: number): Density {
+  const density = new Float64Array(CELLS);
+  density[cellOf(seconds)] = 1;
+  return density;
+}
+
+/** Uniform from 0 to this many seconds, of total 1: the lag of a consumer that polls at this interval. */
+export function uniformUpTo(seconds: number): Density {
+  if (seconds === 0) return exactly(0);
+  const density = new Float64Array(CELLS);
+  let before = 0;
+  for (let cell = 1; cell <= cellOf(seconds); cell += 1) {
+    // Between two cells' values, whatever is nearer to the lower one belongs to it.
+    const end = Math.min(seconds, (secondsOf(cell) + secondsOf(cell + 1)) / 2);
+    density[cell] = (end - before) / seconds;
+    before = end;
+  }
+  const last = cellOf(seconds);
+  density[last] = (density[last] ?? 0) + (seconds - before) / seconds;
+  return density;
+}
+
+/** Shares are sums of doubles; this much (of the total) is their dust and not a lag. */
+const DUST = 1e-9;
+
+/**
+ * The shortest lag, in seconds, that `percentile` per cent (0 to 100) do not exceed.
+ * @throws RangeError when the distribution is empty
+ */
+export function quantileOf(density: Density, percentile: number): number {
+  const total = someTotal(density);
+  const enough = (percentile / 100 - DUST) * total;
+  let upTo = 0;
+  let last = 0;
+  for (let cell = 0; cell < CELLS; cell += 1) {
+    const weight = density[cell] ?? 0;
+    if (weight === 0) continue;
+    upTo += weight;
+    last = cell;
+    if (upTo >= enough) break;
+  }
+  return secondsOf(last);
+}
+
+/**
+ * The share (0 to 1) of lags that are at most this long.
+ * @throws RangeError when the distribution is empty
+ */
+export function coverageOf(density: Density, seconds: number): number {
+  const total = someTotal(density);
+  let beyond = 0;
+  // From the far end: the shares that matter are close to 1, and small numbers add up without loss.
+  for (let cell = CELLS - 1; cell > lastCellWithin(seconds); cell -= 1) beyond += density[cell] ?? 0;
+  return Math.max(0, 1 - beyond / total);
+}
+
+function someTotal(density: Density): number {
+  const total = totalOf(density);
+  if (!(total > 0)) throw new RangeError('expected a distribution with some weight, got an empty one');
+  return total;
+}
+
+function occupiedCells(density: Density): number[] {
+  const cells: number[] = [];
+  density.forEach((weight, cell) => {
+    if (weight > 0) cells.push(cell);
+  });
+  return cells;
+}
+
+/** What is asked of a distribution. Lags are in seconds; a coverage is a share of removals, from 0 to 1. */
+export interface Lags {
+  /** The lag that `percentile` per cent of the removals do not exceed, e.g. 99. */
+  quantile(percentile: number): number;
+  /** The share of removals whose lag is at most this long. */
+  coverage(seconds: number): number;
+}
+
+export function lagsOf(density: Density): Lags {
+  return {
+    quantile: (percentile) => quantileOf(density, percentile),
+    coverage: (seconds) => coverageOf(density, seconds),
+  };
+}
+
+/** Whose removals a lag is taken from. */
+export type LagScope = 'cluster' | 'namespace';
+
+/** A lag as it was measured, for any percentile to be taken. */
+export interface MeasuredLag {
+  readonly scope: LagScope;
+  /** The number of removals. */
+  readonly samples: number;
+  /** How far back they reach. */
+  readonly historySeconds: number;
+  readonly density: Density;
+  /** The stages side by side, for diagnosis; empty where only the whole is known. */
+  readonly stages: readonly {
+    readonly stage: LagStage;
+    readonly samples: number;
+    readonly density: Density;
+  }[];
+}

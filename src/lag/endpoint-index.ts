@@ -1,0 +1,345 @@
+import type { EndpointsAddress, EndpointsState, LagStage, SliceState } from './events.ts';
+
+/** How a group lists an endpoint. Ready wins: with publishNotReadyAddresses it is ready and terminating at once. */
+export type EndpointState = 'ready' | 'notReady' | 'terminating';
+
+/**
+ * The unit that consumers read: an Endpoints object, or all slices of a Service and address family, since the controller
+ * may move an endpoint from slice to slice.
+ */
+export interface EndpointGroup {
+  readonly stage: LagStage;
+  readonly namespace: string;
+  /** Empty: a slice without a Service. */
+  readonly service: string;
+  /** Slices that are copied from hand-made Endpoints. */
+  readonly mirrored: boolean;
+  /** An Endpoints object that is truncated: a pod missing from it may still be an endpoint. */
+  readonly overCapacity: boolean;
+}
+
+interface EndpointAddress {
+  readonly pod: string | undefined;
+  readonly ip: string;
+}
+
+/** The state of an endpoint in its group has changed; undefined: not listed. */
+export interface EndpointChange {
+  /** Of the pod; of an address without a pod, `/` and the address. */
+  readonly uid: string;
+  readonly group: EndpointGroup;
+  readonly before: EndpointState | undefined;
+  readonly after: EndpointState | undefined;
+  /** Only of an index that keeps addresses. */
+  readonly address: EndpointAddress | undefined;
+}
+
+interface Group extends EndpointGroup {
+  overCapacity: boolean;
+  readonly key: string;
+  objects: readonly ListingObject[];
+}
+
+interface ListingObject {
+  readonly key: string;
+  readonly group: Group;
+  pods: ListedPod[];
+  /** Of each pod, bits: {@link READY}, {@link TERMINATING}. */
+  states: number[];
+  addresses: readonly EndpointAddress[] | undefined;
+}
+
+interface ListedPod {
+  readonly uid: string;
+  /** The objects that list it, in whatever state. Replaced, never grown; see {@link without}. */
+  objects: readonly ListingObject[];
+  /** Scratch of {@link EndpointIndex.#put}: places in the old and the new list, from 1; 0 in between. */
+  oldPlace: number;
+  newPlace: number;
+}
+
+interface Entries {
+  readonly uids: string[];
+  readonly states: number[];
+  readonly addresses: EndpointAddress[] | undefined;
+}
+
+const READY = 1;
+const TERMINATING = 2;
+
+const NONE: Entries = { uids: [], states: [], addresses: undefined };
+const NO_CHANGES: readonly EndpointChange[] = [];
+const NO_OBJECTS: readonly ListingObject[] = [];
+
+/** Source: k8s.io/kubernetes pkg/controller/endpointslicemirroring (controllerName). */
+const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';
+
+/**
+ * Which Services list which endpoints, by object and by pod, and what each new state of an object changes. A change costs
+ * time in proportion to the object that changed.
+ */
+export class EndpointIndex {
+  readonly #addresses: boolean;
+  readonly #pods = new Map<string, ListedPod>();
+  readonly #objects = new Map<string, ListingObject>();
+  readonly #groups = new Map<string, Group>();
+
+  /**
+   * @param options.addresses whether to keep addresses, those without a pod and mirrored slices, too. Measuring needs
+   *   none of them: mirrored slices copy foreign targetRefs, and their writer follows Endpoints and not pods
+   */
+  constructor({ addresses = false }: { readonly addresses?: boolean } = {}) {
+    this.#addresses = addresses;
+  }
+
+  slice(slice: SliceState): readonly EndpointChange[] {
+    const { namespace, name, serviceName = '', managedBy } = slice;
+    const key = `EndpointSlice/${namespace}/${name}`;
+    const mirrored = managedBy === MIRRORING_CONTROLLER;
+    if (mirrored && !this.#addresses) return this.#remove(key);
+    const groupKey = sliceGroupKey(slice);
+    // A slice that is relabelled is taken from one Service and given to another.
+    const moved = this.#objects.get(key)?.group.key !== groupKey ? this.#remove(key) : NO_CHANGES;
+    const group = { stage: 'EndpointSlice', namespace, service: serviceName, mirrored } as const;
+    const changes = this.#put(this.#object(key, groupKey, group), this.#entriesOfSlice(slice));
+    return moved.length === 0 ? changes : [...moved, ...changes];
+  }
+
+  endpoints(endpoints: EndpointsState): readonly EndpointChange[] {
+    const { namespace, name } = endpoints;
+    const key = endpointsKey(namespace, name);
+    const group = { stage: 'Endpoints', namespace, service: name, mirrored: false } as const;
+    const object = this.#object(key, key, group);
+    object.group.overCapacity = endpoints.overCapacity;
+    return this.#put(object, this.#entriesOfEndpoints(endpoints));
+  }
+
+  remove(stage: LagStage, namespace: string, name: string): readonly EndpointChange[] {
+    return this.#remove(`${stage}/${namespace}/${name}`);
+  }
+
+  /** The groups that list the pod as ready, each once. */
+  readyGroups(uid: string): readonly EndpointGroup[] {
+    const pod = this.#pods.get(uid);
+    if (pod === undefined) return [];
+    const groups = pod.objects
+      .filter((object) => (stateIn(object, pod) & READY) !== 0)
+      .map(({ group }) => group);
+    return groups.length < 2 ? groups : [...new Set(groups)];
+  }
+
+  isListed(uid: string): boolean {
+    return this.#pods.has(uid);
+  }
+
+  /** The groups of a Service. FQDN slices list no pods. */
+  groupsOf(namespace: string, service: string): readonly EndpointGroup[] {
+    const slices = `EndpointSlice/${namespace}/${service}`;
+    const keys = [`${slices}/IPv4`, `${slices}/IPv6`, endpointsKey(namespace, service)];
+    return keys.map((key) => this.#groups.get(key)).filter((group) => group !== undefined);
+  }
+
+  get pods(): number {
+    return this.#pods.size;
+  }
+
+  get objects(): number {
+    return this.#objects.size;
+  }
+
+  #object(
+    key: string,
+    groupKey: string,
+    newGroup: Pick<EndpointGroup, 'stage' | 'namespace' | 'service' | 'mirrored'>,
+  ): ListingObject {
+    const present = this.#objects.get(key);
+    if (present !== undefined) return present;
+    const group = this.#groups.get(groupKey) ?? {
+      ...newGroup,
+      overCapacity: false,
+      key: groupKey,
+      objects: NO_OBJECTS,
+    };
+    this.#groups.set(groupKey, group);
+    const object: ListingObject = { key, group, pods: [], states: [], addresses: undefined };
+    group.objects = group.objects.concat(object);
+    this.#objects.set(key, object);
+    return object;
+  }
+
+  #remove(key: string): readonly EndpointChange[] {
+    const object = this.#objects.get(key);
+    if (object === undefined) return NO_CHANGES;
+    const changes = this.#put(object, NONE);
+    const { group } = object;
+    this.#objects.delete(key);
+    group.objects = without(group.objects, object);
+    if (group.objects.length === 0) this.#groups.delete(group.key);
+    return changes;
+  }
+
+  #put(object: ListingObject, next: Entries): readonly EndpointChange[] {
+    const { pods: oldPods, states: oldStates, addresses: oldAddresses } = object;
+    oldPods.forEach((pod, index) => {
+      pod.oldPlace = index + 1;
+    });
+    const { pods, states, addresses } = this.#merged(oldPods, next);
+    const changes: EndpointChange[] = [];
+    oldPods.forEach((pod, index) => {
+      if (pod.newPlace !== 0) return;
+      pod.objects = without(pod.objects, object);
+      noteChange(changes, object, pod, oldStates[index], undefined, oldAddresses?.[index]);
+      if (pod.objects.length === 0) this.#pods.delete(pod.uid);
+    });
+    pods.forEach((pod, index) => {
+      const before = pod.oldPlace === 0 ? undefined : oldStates[pod.oldPlace - 1];
+      if (pod.oldPlace === 0) pod.objects = pod.objects.concat(object);
+      noteChange(changes, object, pod, before, states[index], addresses?.[index]);
+    });
+    for (const pod of oldPods) pod.oldPlace = 0;
+    for (const pod of pods) pod.newPlace = 0;
+    object.pods = replaced(oldPods, pods);
+    object.states = replaced(oldStates, states);
+    object.addresses = addresses;
+    return changes;
+  }
+
+  /** Each pod once, with its place noted in it. */
+  #merged(old: readonly ListedPod[], next: Entries) {
+    const pods: ListedPod[] = [];
+    const states: number[] = [];
+    const addresses: EndpointAddress[] | undefined = next.addresses && [];
+    // Lists mostly keep their order, and comparing a uid with the one expected is cheaper than looking it up.
+    let expected = 0;
+    next.uids.forEach((uid, index) => {
+      if (old[expected]?.uid !== uid && old[expected + 1]?.uid === uid) expected += 1;
+      const hint = old[expected];
+      const pod = hint?.uid === uid ? hint : this.#pod(uid);
+      if (pod === hint) expected += 1;
+      const state = next.states[index] ?? 0;
+      if (pod.newPlace === 0) {
+        pods.push(pod);
+        states.push(state);
+        const address = next.addresses?.[index];
+        if (address !== undefined) addresses?.push(address);
+        pod.newPlace = pods.length;
+        return;
+      }
+      // Listed twice, in several subsets or with several addresses: usable where one of them is.
+      const place = pod.newPlace - 1;
+      states[place] = (states[place] ?? 0) | state;
+    });
+    return { pods, states, addresses };
+  }
+
+  #pod(uid: string): ListedPod {
+    let pod = this.#pods.get(uid);
+    if (pod === undefined) {
+      pod = { uid, objects: NO_OBJECTS, oldPlace: 0, newPlace: 0 };
+      this.#pods.set(uid, pod);
+    }
+    return pod;
+  }
+
+  #entriesOfSlice({ endpoints }: SliceState): Entries {
+    const entries = this.#noEntries();
+    for (const { targetUid, targetName, addresses, ready, terminating } of endpoints) {
+      const state = (ready ? READY : 0) | (terminating === true ? TERMINATING : 0);
+      // Further addresses mean the same endpoint (discovery/v1), and kube-proxy reads the first.
+      this.#add(entries, { targetUid, targetName, ip: addresses?.[0] ?? '' }, state);
+    }
+    return entries;
+  }
+
+  #entriesOfEndpoints({ ready, notReady }: EndpointsState): Entries {
+    const entries = this.#noEntries();
+    for (const address of ready) this.#add(entries, address, READY);
+    for (const address of notReady) this.#add(entries, address, 0);
+    return entries;
+  }
+
+  #noEntries(): Entries {
+    return { uids: [], states: [], addresses: this.#addresses ? [] : undefined };
+  }
+
+  #add(
+    { uids, states, addresses }: Entries,
+    { targetUid, targetName, ip = '' }: EndpointsAddress,
+    state: number,
+  ) {
+    if (targetUid === undefined && addresses === undefined) return;
+    uids.push(targetUid ?? `/${ip}`);
+    states.push(state);
+    addresses?.push({ pod: targetName, ip });
+  }
+}
+
+/** The slices of one Service and address family belong together; one without a Service stands alone. */
+function sliceGroupKey({ namespace, name, serviceName, addressType }: SliceState): string {
+  return serviceName === undefined
+    ? `EndpointSlice/${namespace}//${addressType}/${name}`
+    : `EndpointSlice/${namespace}/${serviceName}/${addressType}`;
+}
+
+function endpointsKey(namespace: string, name: string): string {
+  return `Endpoints/${namespace}/${name}`;
+}
+
+// Arrays that live are made by concat and slice, as long as they need to be. Those that push, spread syntax or filter
+// made keep room for 17 and more: 128 bytes, for each of 150,000 pods.
+
+function without<T>(all: readonly T[], one: T): readonly T[] {
+  return all.filter((each) => each !== one).slice();
+}
+
+/**
+ * The array that is held, with the next elements in it where it has the room: most changes are to the state of a pod,
+ * and arrays that live until the next change would be what most of the garbage consists of.
+ */
+function replaced<T>(held: T[], next: readonly T[]): T[] {
+  if (next.length > held.length) return next.slice();
+  next.forEach((element, index) => {
+    held[index] = element;
+  });
+  held.length = next.length;
+  return held;
+}
+
+function stateIn(object: ListingObject, pod: ListedPod): number {
+  return object.states[object.pods.indexOf(pod)] ?? 0;
+}
+
+function stateOf(bits: number | undefined): EndpointState | undefined {
+  if (bits === undefined) return undefined;
+  if ((bits & READY) !== 0) return 'ready';
+  return (bits & TERMINATING) !== 0 ? 'terminating' : 'notReady';
+}
+
+/** Consumers read the union of a group's objects, so a move from one slice to another is no change. */
+function noteChange(
+  changes: EndpointChange[],
+  object: ListingObject,
+  pod: ListedPod,
+  before: number | undefined,
+  after: number | undefined,
+  address: EndpointAddress | undefined,
+): void {
+  if (before === after) return;
+  const { group } = object;
+  const elsewhere = group.objects.length > 1 ? stateElsewhere(object, pod) : undefined;
+  const was = stateOf(union(before, elsewhere));
+  const is = stateOf(union(after, elsewhere));
+  if (was !== is) changes.push({ uid: pod.uid, group, before: was, after: is, address });
+}
+
+function stateElsewhere(object: ListingObject, pod: ListedPod): number | undefined {
+  let state: number | undefined;
+  for (const other of pod.objects) {
+    if (other !== object && other.group === object.group) state = union(state, stateIn(other, pod));
+  }
+  return state;
+}
+
+function union(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : a | b;
+}

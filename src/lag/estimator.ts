@@ -1,0 +1,374 @@
+import { type Density, type MeasuredLag, totalOf } from './distribution.ts';
+import { LAG_STAGES, type LagStage } from './events.ts';
+import { CELLS, cellOf } from './grid.ts';
+import { Histogram } from './histogram.ts';
+import { type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+import { OWN_SAMPLES } from './planned.ts';
+
+interface Activity {
+  /** Lags counted, halved every day. At most this many. */
+  atMost: number;
+  /** How many of them may have been another name's, whose place this one took. */
+  inherited: number;
+}
+
+/** Names are counted for this many times as many as are kept: who is rising has to be seen before it is let in. */
+const CANDIDATES_PER_PLACE = 8;
+
+/** A newcomer must be a quarter busier than whom it displaces, or two of the same size would take turns. */
+const CLEARLY_BUSIER = 1.25;
+
+const DAY_SECONDS = 86_400;
+
+/**
+ * Which names are the busiest, in bounded memory however many there are: the Space-Saving counters (Metwally,
+ * Agrawal and El Abbadi, 2005), halved every day so that last month's rush does not hold a place for ever.
+ */
+export class Busiest {
+  readonly #places: number;
+  readonly #counted = new Map<string, Activity>();
+  readonly #kept = new Set<string>();
+  #halvedAt: number | undefined;
+
+  constructor(places: number) {
+    this.#places = places;
+  }
+
+  get kept(): ReadonlySet<string> {
+    return this.#kept;
+  }
+
+  /** Counts one lag. @returns whether the name is kept, and whom it displaced */
+  count(name: string, at: number, times = 1): { readonly kept: boolean; readonly displaced?: string } {
+    this.#halve(at);
+    const activity = this.#counted.get(name) ?? this.#admit(name);
+    if (activity === undefined) return { kept: false };
+    activity.atMost += times;
+    if (this.#kept.has(name)) return { kept: true };
+    if (this.#kept.size < this.#places) {
+      this.#kept.add(name);
+      return { kept: true };
+    }
+    const quietest = this.#quietest(this.#kept);
+    if (quietest === undefined) return { kept: false };
+    const threshold = CLEARLY_BUSIER * (this.#counted.get(quietest)?.atMost ?? 0);
+    if (activity.atMost - activity.inherited <= threshold) return { kept: false };
+    this.#kept.delete(quietest);
+    this.#kept.add(name);
+    return { kept: true, displaced: quietest };
+  }
+
+  #admit(name: string): Activity | undefined {
+    let inherited = 0;
+    if (this.#counted.size >= this.#places * (CANDIDATES_PER_PLACE + 1)) {
+      const others = [...this.#counted.keys()].filter((each) => !this.#kept.has(each));
+      const quietest = this.#quietest(others);
+      if (quietest === undefined) return undefined;
+      inherited = this.#counted.get(quietest)?.atMost ?? 0;
+      this.#counted.delete(quietest);
+    }
+    const activity = { atMost: inherited, inherited };
+    this.#counted.set(name, activity);
+    return activity;
+  }
+
+  #quietest(names: Iterable<string>): string | undefined {
+    let quietest: string | undefined;
+    let least = Number.POSITIVE_INFINITY;
+    for (const name of names) {
+      const { atMost } = this.#counted.get(name) ?? { atMost: 0 };
+      if (atMost >= least) continue;
+      quietest = name;
+      least = atMost;
+    }
+    return quietest;
+  }
+
+  #halve(at: number): void {
+    this.#halvedAt ??= at;
+    if (at - this.#halvedAt < DAY_SECONDS) return;
+    this.#halvedAt = at;
+    for (const activity of this.#counted.values()) {
+      activity.atMost /= 2;
+      activity.inherited /= 2;
+    }
+  }
+}
+
+const MINUTE_SECONDS = 60;
+
+/** The last minutes: long enough for a rollout's removals to be many, short enough that a storm shows and passes. */
+const MINUTES = 5;
+
+/**
+ * The lags that ended in the last 4 to 5 minutes, by the minute. Minutes are those of the wall clock, so that all
+ * replicas forget the same lags at the same time: by clocks of their own, one would tell of a storm for up to a minute
+ * longer than another. Instants are seconds since the epoch.
+ */
+export class RecentLags {
+  static readonly windowSeconds: number = MINUTES * MINUTE_SECONDS;
+
+  readonly #minutes = new Map<number, Histogram>();
+
+  record(lagSeconds: number, epochSeconds: number): void {
+    const minute = Math.floor(epochSeconds / MINUTE_SECONDS);
+    let histogram = this.#minutes.get(minute);
+    if (histogram === undefined) {
+      this.#forget(minute);
+      histogram = new Histogram();
+      this.#minutes.set(minute, histogram);
+    }
+    histogram.record(lagSeconds);
+  }
+
+  /** By cell; all zeros when nothing ended lately. */
+  counts(epochSeconds: number): Density {
+    this.#forget(Math.floor(epochSeconds / MINUTE_SECONDS));
+    const all = new Histogram();
+    for (const histogram of this.#minutes.values()) all.merge(histogram);
+    return all.counts;
+  }
+
+  get bytes(): number {
+    return this.#minutes.size * CELLS * Float64Array.BYTES_PER_ELEMENT;
+  }
+
+  /**
+   * A clock that was set back leaves minutes that are yet to come: they would stay, and with them memory would grow. The
+   * next one may be there because the clock was only corrected a little.
+   */
+  #forget(current: number): void {
+    for (const minute of this.#minutes.keys()) {
+      if (minute <= current - MINUTES || minute > current + 1) this.#minutes.delete(minute);
+    }
+  }
+}
+
+/**
+ * The distribution of lags where some have not ended yet: the product-limit estimator (Kaplan and Meier, 1958).
+ *
+ * `ended[cell]` lags ended in that cell; `waiting[cell]` have reached it and still wait, so all that is known is that
+ * they are longer. The rule: each one that waits shares its weight among what ended later than its age (it takes
+ * as long as those that were as old as it is now); of equal age, the ended count first. Where nothing ended later,
+ * the weight stands at the longest age of all: an age is the least that its lag can come to, and what all of the
+ * waiting have in common is that no younger one has been seen to end (Efron's rule for the tail).
+ *
+ * @returns a distribution of total 1, or undefined when there is neither an ended nor a waiting lag
+ */
+export function withWaiting(ended: Density, waiting: Density): Density | undefined {
+  let atRisk = 0;
+  let longest = -1;
+  for (let cell = 0; cell < CELLS; cell += 1) {
+    const here = (ended[cell] ?? 0) + (waiting[cell] ?? 0);
+    if (here === 0) continue;
+    atRisk += here;
+    longest = cell;
+  }
+  if (longest < 0) return undefined;
+
+  const density = new Float64Array(CELLS);
+  let surviving = 1;
+  for (let cell = 0; cell <= longest; cell += 1) {
+    const ends = ended[cell] ?? 0;
+    if (ends > 0) {
+      const share = surviving * Math.min(1, ends / atRisk);
+      density[cell] = share;
+      surviving -= share;
+    }
+    atRisk -= ends + (waiting[cell] ?? 0);
+  }
+  density[longest] = (density[longest] ?? 0) + Math.max(0, surviving);
+  return density;
+}
+
+/** Namespaces with a history of their own: the busiest. What memory and the stored history cost grows with them. */
+export const NAMESPACES_KEPT = 50;
+
+/** A withdrawal that a terminating pod still waits for. `since`: milliseconds of the monotonic clock. */
+export interface WaitingRemoval {
+  readonly stage: LagStage;
+  readonly namespace: string;
+  /** Of the pod. */
+  readonly uid: string;
+  readonly since: number;
+}
+
+/** The same moment by both clocks. */
+export interface Now {
+  /** Milliseconds of the monotonic clock. */
+  readonly instant: number;
+  readonly epochSeconds: number;
+}
+
+/** What is measured of one namespace, or of the cluster. */
+class Scope {
+  readonly history = new LagHistory();
+  /** Of pods, from deletion until the last slice or Endpoints that listed one has withdrawn it. */
+  readonly recent = new RecentLags();
+  readonly stages: Readonly<Record<LagStage, RecentLags>> = {
+    EndpointSlice: new RecentLags(),
+    Endpoints: new RecentLags(),
+  };
+
+  get bytes(): number {
+    const recent = [this.recent, ...LAG_STAGES.map((stage) => this.stages[stage])];
+    return recent.reduce((sum, { bytes }) => sum + bytes, this.history.bytes);
+  }
+}
+
+/**
+ * The control plane's lag, of the cluster and of its busiest namespaces: one sample for each removed pod. It has no
+ * clock: `epochSeconds` is the caller's wall clock, `instant` its monotonic milliseconds.
+ */
+export class LagEstimator {
+  readonly #cluster = new Scope();
+  readonly #namespaces = new Map<string, Scope>();
+  readonly #busiest: Busiest;
+
+  constructor(namespacesKept: number = NAMESPACES_KEPT) {
+    this.#busiest = new Busiest(namespacesKept);
+  }
+
+  /** A pod was removed: how long until the last of those that listed it had withdrawn it. */
+  record(
+    { namespace, lag }: { readonly namespace: string; readonly lag: number },
+    epochSeconds: number,
+  ): void {
+    for (const { history, recent } of [this.#cluster, this.#scopeOf(namespace, epochSeconds)].filter(
+      isScope,
+    )) {
+      history.record(lag, epochSeconds);
+      recent.record(lag, epochSeconds);
+    }
+  }
+
+  /** One stage withdrew a pod: for the lag of the last minutes by stage only. */
+  recordStage(
+    { stage, namespace, lag }: { readonly stage: LagStage; readonly namespace: string; readonly lag: number },
+    epochSeconds: number,
+  ): void {
+    this.#cluster.stages[stage].record(lag, epochSeconds);
+    this.#namespaces.get(namespace)?.stages[stage].record(lag, epochSeconds);
+  }
+
+  /** The cluster's history, which published waits follow. */
+  get cluster(): LagHistory {
+    return this.#cluster.history;
+  }
+
+  /** Those of the namespaces that are kept. */
+  get namespaces(): ReadonlyMap<string, LagHistory> {
+    return new Map([...this.#namespaces].map(([name, { history }]) => [name, history]));
+  }
+
+  /**
+   * The lag of the last 7 days as measured: the namespace's own from {@link OWN_SAMPLES} on, else the cluster's.
+   * @returns undefined when nothing was measured
+   */
+  measured(namespace: string | undefined, epochSeconds: number): MeasuredLag | undefined {
+    const own = namespace === undefined ? undefined : this.#namespaces.get(namespace);
+    const week = own?.history.window(epochSeconds, 0);
+    if (week !== undefined && week.samples >= OWN_SAMPLES)
+      return { ...week, scope: 'namespace', density: week.counts, stages: [] };
+    const ofCluster = this.#cluster.history.window(epochSeconds, 0);
+    return ofCluster && { ...ofCluster, scope: 'cluster', density: ofCluster.counts, stages: [] };
+  }
+
+  /**
+   * The lag of the last minutes, of one namespace or (undefined) of the cluster, with the removals that still wait
+   * counted by their age; see `withWaiting` for the rule.
+   * @returns undefined when nothing ended lately and nothing waits
+   */
+  now(
+    namespace: string | undefined,
+    { instant, epochSeconds }: Now,
+    waiting: Iterable<WaitingRemoval>,
+  ): MeasuredLag | undefined {
+    const scope = namespace === undefined ? this.#cluster : this.#namespaces.get(namespace);
+    const ages = { EndpointSlice: new Float64Array(CELLS), Endpoints: new Float64Array(CELLS) };
+    const pods = new Map<string, number>();
+    for (const removal of waiting) {
+      if (namespace !== undefined && removal.namespace !== namespace) continue;
+      const age = Math.max(0, (instant - removal.since) / 1000);
+      count(ages[removal.stage], age);
+      pods.set(removal.uid, Math.max(age, pods.get(removal.uid) ?? 0));
+    }
+    const podAges = new Float64Array(CELLS);
+    for (const age of pods.values()) count(podAges, age);
+    const lagOf = (recent: RecentLags | undefined, waitingAges: Density) => {
+      const ended = recent?.counts(epochSeconds) ?? new Float64Array(CELLS);
+      const density = withWaiting(ended, waitingAges);
+      return density && { samples: totalOf(ended) + totalOf(waitingAges), density };
+    };
+    const whole = lagOf(scope?.recent, podAges);
+    if (whole === undefined) return undefined;
+    const stages = LAG_STAGES.flatMap((stage) => {
+      const lag = lagOf(scope?.stages[stage], ages[stage]);
+      return lag === undefined ? [] : [{ stage, ...lag }];
+    });
+    const historySeconds = Math.max(RecentLags.windowSeconds, ...pods.values());
+    return { scope: namespace === undefined ? 'cluster' : 'namespace', historySeconds, stages, ...whole };
+  }
+
+  /** Bytes of lag data held. */
+  get bytes(): number {
+    return [...this.#namespaces.values()].reduce((sum, { bytes }) => sum + bytes, this.#cluster.bytes);
+  }
+
+  /** The histories to store, most important first: the cluster's, then the busiest namespaces'. */
+  *parts(now: number): Generator<HistoryPart> {
+    yield* this.cluster.parts(CLUSTER_KEY, now);
+    const namespaces = [...this.#namespaces].map(([name, { history }]) => ({ name, history }));
+    namespaces.sort((a, b) => b.history.samples - a.history.samples);
+    for (const { name, history } of namespaces) yield* history.parts(`${NAMESPACE_KEY}${name}`, now);
+  }
+
+  /** Merges a part in that an earlier life or another replica has stored. @returns false for what is no part of these */
+  restorePart(json: unknown, now: number): boolean {
+    const part = LagHistory.readPart(json);
+    if (part === undefined) return false;
+    if (part.key === CLUSTER_KEY) {
+      this.cluster.merge(part.history);
+      return true;
+    }
+    if (!part.key.startsWith(NAMESPACE_KEY)) return false;
+    const name = part.key.slice(NAMESPACE_KEY.length);
+    const known = this.#namespaces.get(name);
+    (known ?? this.#scopeOf(name, now, part.history.samples))?.history.merge(part.history);
+    return true;
+  }
+
+  /** The storms and bad releases of one namespace, or (undefined) of the cluster. */
+  episodes(namespace: string | undefined, now: number): readonly Episode[] {
+    const history = namespace === undefined ? this.cluster : this.#namespaces.get(namespace)?.history;
+    return history?.episodes(now, 0) ?? [];
+  }
+
+  /** Takes a span out of a namespace's history, or (undefined) of all. @returns how many removals of the scope were in it */
+  forget(namespace: string | undefined, { from, to }: Span): number {
+    if (namespace !== undefined) return this.#namespaces.get(namespace)?.history.forget(from, to) ?? 0;
+    for (const { history } of this.#namespaces.values()) history.forget(from, to);
+    return this.cluster.forget(from, to);
+  }
+
+  #scopeOf(namespace: string, epochSeconds: number, times = 1): Scope | undefined {
+    const { kept, displaced } = this.#busiest.count(namespace, epochSeconds, times);
+    if (displaced !== undefined) this.#namespaces.delete(displaced);
+    if (!kept) return undefined;
+    const scope = this.#namespaces.get(namespace) ?? new Scope();
+    this.#namespaces.set(namespace, scope);
+    return scope;
+  }
+}
+
+const CLUSTER_KEY = 'cluster';
+const NAMESPACE_KEY = 'namespace/';
+
+function isScope(scope: Scope | undefined): scope is Scope {
+  return scope !== undefined;
+}
+
+function count(counts: Density, age: number): void {
+  const cell = cellOf(age);
+  counts[cell] = (counts[cell] ?? 0) + 1;
+}

@@ -1,0 +1,166 @@
+/**
+ * The stages of the control plane. Slices and Endpoints are written by different controllers with separate rate limits,
+ * so they are measured apart.
+ */
+export const LAG_STAGES = ['EndpointSlice', 'Endpoints'] as const;
+export type LagStage = (typeof LAG_STAGES)[number];
+
+/** One withdrawal: the slices of a Service, or its Endpoints, stopped listing a terminating pod as ready. */
+export interface StageSample {
+  readonly stage: LagStage;
+  readonly namespace: string;
+  /** The Service. */
+  readonly name: string;
+  /** Of the pod. */
+  readonly uid: string;
+  /** Seconds from the start of the termination until the withdrawal showed. */
+  readonly lag: number;
+  /** When the withdrawal showed: milliseconds of the caller's monotonic clock. */
+  readonly at: number;
+  /** The resourceVersion of the object that withdrew it; undefined where the object vanished unseen. */
+  readonly version: string | undefined;
+}
+
+/** One removed pod: its lag ends when the last of what listed it as ready at its termination has withdrawn it. */
+export interface RemovalSample {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly uid: string;
+  /** Seconds: the longest of the withdrawals'. */
+  readonly lag: number;
+  /** When the last withdrawal showed. */
+  readonly at: number;
+  /** Never empty. */
+  readonly withdrawals: readonly StageSample[];
+}
+
+/** The watches, each of them in order by itself and independent of the others. */
+export const STREAMS = ['pods', 'services', 'EndpointSlice', 'Endpoints'] as const satisfies readonly (
+  | LagStage
+  | 'pods'
+  | 'services'
+)[];
+export type Stream = (typeof STREAMS)[number];
+
+/** The streams that a removal is measured by. */
+export const STAMPED_STREAMS = ['pods', 'EndpointSlice', 'Endpoints'] as const satisfies readonly Stream[];
+export type StampedStream = (typeof STAMPED_STREAMS)[number];
+
+export interface TerminatingPod {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+}
+
+/** The fields of an EndpointSlice that the index reads. */
+export interface SliceState {
+  readonly namespace: string;
+  readonly name: string;
+  readonly version?: string | undefined;
+  /** Label kubernetes.io/service-name. */
+  readonly serviceName?: string | undefined;
+  /** Label endpointslice.kubernetes.io/managed-by. */
+  readonly managedBy?: string | undefined;
+  readonly addressType: string;
+  readonly endpoints: readonly {
+    /** targetRef.uid and name, where the target is a Pod. */
+    readonly targetUid?: string | undefined;
+    readonly targetName?: string | undefined;
+    readonly addresses?: readonly string[];
+    /** conditions.ready; absent in the object means true (discovery/v1). */
+    readonly ready: boolean;
+    readonly terminating?: boolean | undefined;
+  }[];
+}
+
+export interface EndpointsAddress {
+  readonly targetUid?: string | undefined;
+  readonly targetName?: string | undefined;
+  readonly ip?: string;
+}
+
+/** The fields of an Endpoints object that the index reads, its subsets taken together. */
+export interface EndpointsState {
+  readonly namespace: string;
+  readonly name: string;
+  readonly version?: string | undefined;
+  /** Annotation endpoints.kubernetes.io/over-capacity is `truncated`. */
+  readonly overCapacity: boolean;
+  readonly ready: readonly EndpointsAddress[];
+  readonly notReady: readonly EndpointsAddress[];
+}
+
+export interface ServiceState {
+  readonly namespace: string;
+  readonly name: string;
+  /** spec.publishNotReadyAddresses, or the annotation that it replaced. */
+  readonly publishNotReadyAddresses: boolean;
+  readonly selector?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface Acknowledged {
+  readonly number: number;
+  readonly at: number;
+}
+
+/** A write of a replica of ours, which shows how late each stream is; see `Punctuality`. */
+export interface Stamp {
+  /** Of the replica that wrote it: numbers and instants of different writers cannot be compared. */
+  readonly life: string;
+  /** Counts the stamps of one stream. */
+  readonly number: number;
+  /** When it was sent: milliseconds of its monotonic clock. */
+  readonly sentAt: number;
+  /** The latest stamp of each stream that the API server had acknowledged, and when, by the same clock; 0: none yet. */
+  readonly acknowledged: Readonly<Record<StampedStream, Acknowledged>>;
+}
+
+interface ObjectDeleted {
+  readonly namespace: string;
+  readonly name: string;
+  readonly version?: string | undefined;
+}
+
+/**
+ * The input of the recorder, in the order in which this process learns it. `at`: milliseconds of one monotonic clock.
+ *
+ * - `PodTerminating`: an event or list item that shows a deletionTimestamp; repeating it is harmless.
+ * - `PodDeleted`: a DELETED event, whether or not a termination was seen before.
+ * - `Slice`, `Endpoints`, `Service`: the object's state, from a list or a watch alike.
+ * - `ListBegins` … `ListEnds`: every object of the stream is named in between; for each that has vanished comes a
+ *   deletion before `ListEnds`.
+ * - `StreamBroken`: the watch ended in any way but the next. `at` is the instant from which on events may be late: that
+ *   of the last event, where the connection died silently.
+ * - `StreamRotated`: the watch ended in good order, by the server's timeout or given up after a silence, and is resumed
+ *   from the last resourceVersion at once.
+ * - `StreamCurrent`: the list and what had piled up behind it have been read: from here on, an event's instant is when
+ *   the thing happened.
+ * - `Stamp`: a stamp arrived by this stream.
+ */
+export type ClusterEvent =
+  | { readonly type: 'PodTerminating' | 'PodDeleted'; readonly at: number; readonly pod: TerminatingPod }
+  | { readonly type: 'Slice'; readonly at: number; readonly slice: SliceState }
+  | { readonly type: 'Endpoints'; readonly at: number; readonly endpoints: EndpointsState }
+  | { readonly type: 'Service'; readonly at: number; readonly service: ServiceState }
+  | ({
+      readonly type: 'SliceDeleted' | 'EndpointsDeleted' | 'ServiceDeleted';
+      readonly at: number;
+    } & ObjectDeleted)
+  | { readonly type: 'Stamp'; readonly at: number; readonly from: StampedStream; readonly stamp: Stamp }
+  | {
+      readonly type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent';
+      readonly at: number;
+      readonly stream: Stream;
+    };
+
+/**
+ * The order of two resourceVersions of one resource (KEP-5504: decimal integers).
+ * @returns negative, 0 or positive; undefined where one of them is no decimal integer
+ */
+export function compareVersions(a: string, b: string): number | undefined {
+  if (!DECIMAL.test(a) || !DECIMAL.test(b)) return undefined;
+  return a.length - b.length || (a < b ? -1 : Number(a > b));
+}
+
+const DECIMAL = /^(0|[1-9]\d*)$/;

@@ -1,0 +1,508 @@
+import { isRecord, isString } from '../api/index.ts';
+import { type Density, quantileOf, totalOf } from './distribution.ts';
+import { CELLS, cellOf } from './grid.ts';
+import { CellsWriter, Histogram, isCount, isInstant, readCells } from './histogram.ts';
+
+/** 15 minutes: a storm of S1's kind (10 to 12 minutes) fills one or two slices. */
+export const SLICE_SECONDS = 900;
+
+const HOUR_SECONDS = 3_600;
+const DAY_SECONDS = 86_400;
+
+/** Every weekday's releases and nights are in a week once. */
+const WINDOW_DAYS = 7;
+
+/** A quiet cluster looks back this far to find samples enough. */
+const MOST_DAYS = 28;
+
+/**
+ * A week and the day before it, which the hourly curves reach into, have 768 slices. So many are kept whatever the
+ * clock says: a clock that is set ahead, and back again, finds its week where it was.
+ */
+const SLOTS_KEPT = 800;
+
+/** Beyond those, older slices are kept while there are fewer samples than any policy is likely to ask for. */
+const SAMPLES_KEPT = 10_000;
+
+/** The widths, in slices, of the slots that a text may have: a slice, an hour, 6 hours, a day; each divides the next. */
+const WIDTHS = [1, 4, 24, 96] as const;
+
+/** Entries are `cell × 2^22 + times`: 800 cells need 10 bits; a cell with more lags than that takes several entries. */
+const TIMES_BITS = 22;
+const MOST_TIMES = 2 ** TIMES_BITS - 1;
+
+/** So many entries are written in a millisecond, and read in two. */
+const MOST_ENTRIES = 5_000;
+
+/** A stored cell with more lags than any day of any cluster was made up, and would take memory. */
+const MOST_OF_A_CELL = 16 * MOST_TIMES;
+
+/** The lags that ended in one slice of time, or in a block of slices that a text merged to save room. */
+interface Slot {
+  /** The number of its first slice, counted from the epoch. */
+  readonly first: number;
+  /** How many slices it spans. */
+  readonly width: number;
+  readonly samples: number;
+  /** Occupied cells only: hardly any slice has over 300. */
+  readonly entries: Uint32Array;
+}
+
+const endOf = ({ first, width }: Slot) => (first + width) * SLICE_SECONDS;
+const dayOf = ({ first }: Slot) => Math.floor(first / 96);
+const byEnd = (a: Slot, b: Slot) => endOf(a) - endOf(b) || a.first - b.first;
+
+function slotOf(first: number, width: number, counts: Density): Slot {
+  const entries: number[] = [];
+  for (let cell = 0; cell < counts.length; cell += 1) pushEntries(entries, cell, counts[cell] ?? 0);
+  return { first, width, samples: totalOf(counts), entries: Uint32Array.from(entries) };
+}
+
+function pushEntries(entries: number[], cell: number, times: number): void {
+  for (let left = times; left > 0; left -= MOST_TIMES) {
+    entries.push(cell * 2 ** TIMES_BITS + Math.min(left, MOST_TIMES));
+  }
+}
+
+function slotToText({ entries }: Slot): string {
+  const writer = new CellsWriter();
+  let [cell, times] = [0, 0];
+  for (const entry of entries) {
+    const next = entry >>> TIMES_BITS;
+    if (next !== cell) {
+      writer.add(cell, times);
+      [cell, times] = [next, 0];
+    }
+    times += entry & MOST_TIMES;
+  }
+  writer.add(cell, times);
+  return writer.text;
+}
+
+/** Adds the slots' lags, each `factor` times. */
+function addSlots(target: Density, slots: readonly Slot[], factor = 1): Density {
+  for (const { entries } of slots) {
+    for (const entry of entries) {
+      const cell = entry >>> TIMES_BITS;
+      target[cell] = (target[cell] ?? 0) + factor * (entry & MOST_TIMES);
+    }
+  }
+  return target;
+}
+
+/** Blocks of `width` slices; slots that are wider already stay. */
+function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
+  const blocks = Map.groupBy(slots, (slot) => {
+    const wide = Math.max(width, slot.width);
+    return `${Math.floor(slot.first / wide) * wide}/${wide}`;
+  });
+  return [...blocks].map(([block, inBlock]) => {
+    const [first = 0, wide = 0] = block.split('/').map(Number);
+    return slotOf(first, wide, addSlots(new Float64Array(CELLS), inBlock));
+  });
+}
+
+/** How much history there has ever been. It only grows: enough once is enough for good. */
+export interface Reached {
+  readonly samples: number;
+  /** From the first lag on. */
+  readonly seconds: number;
+}
+
+/** What a policy asks for before it takes a wait from what was measured. */
+export interface Enough {
+  readonly minSamples: number;
+  /** Seconds. */
+  readonly minHistory: number;
+}
+
+export function isEnough({ samples, seconds }: Reached, { minSamples, minHistory }: Enough): boolean {
+  return samples >= minSamples && seconds >= minHistory;
+}
+
+/** The lags of a window of days as of one instant. */
+export interface WindowLags {
+  /** That instant. */
+  readonly at: number;
+  readonly samples: number;
+  /** From the window's first lag until that instant. */
+  readonly historySeconds: number;
+  /** Lags by cell. */
+  readonly counts: Density;
+}
+
+/** A span of time: seconds since the epoch. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** One scope's history, or some days of it, to be stored. */
+export interface HistoryPart {
+  /** `cluster`, `namespace/NAME` or `consumer/NAME/removal|addition`; with `/1` and so on where it is not the first. */
+  readonly key: string;
+  /** JSON without a line break, of at most this scope's characters where a slot for each day fits into that. */
+  readonly text: (characters: number) => string;
+}
+
+/** A short time with most of the long lags: a storm, a bad release. */
+export interface Episode extends Span {
+  /** The removals that ended in it. */
+  readonly removals: number;
+  /** Their share of all in the window, 0 to 1. */
+  readonly share: number;
+  readonly p99Seconds: number;
+  /** Of the window without it. */
+  readonly p99WithoutSeconds: number;
+}
+
+/** Lags of more than this share of the window's p99 are long: they are what it is made of. */
+const LONG_SHARE = 0.5;
+
+/** A run of slices is an episode from this share of all long lags on. */
+const EPISODE_SHARE = 0.1;
+
+/** With fewer lags besides, there is nothing that an episode would stand out from. */
+const LEAST_REST = 100;
+
+const VERSION = 2;
+
+/**
+ * The lags of one scope in slices of 15 minutes, each counted once and none weighed. Times are seconds since the epoch
+ * by the caller's clock; lags may come in any order of time. Memory is bounded by the number of slices.
+ */
+export class LagHistory {
+  /** By their ends. Neither slots nor arrays of them ever change. */
+  #closed: readonly Slot[] = [];
+  #open: Histogram | undefined;
+  #openSlice = 0;
+  #since = Number.POSITIVE_INFINITY;
+  #latest = Number.NEGATIVE_INFINITY;
+  #reached: Reached = { samples: 0, seconds: 0 };
+  /** The hourly windows, which stay as they are until the next hour. */
+  #hours:
+    | { readonly hour: number; readonly minSamples: number; readonly windows: readonly WindowLags[] }
+    | undefined;
+
+  /** When the newest lag ended; −Infinity where there is none. */
+  get latest(): number {
+    return this.#latest;
+  }
+
+  /** All lags that are held. */
+  get samples(): number {
+    return this.#closed.reduce((sum, slot) => sum + slot.samples, this.#open?.total ?? 0);
+  }
+
+  /** Bytes of lag data held. */
+  get bytes(): number {
+    return this.#closed.reduce(
+      (sum, slot) => sum + slot.entries.byteLength,
+      this.#open?.counts.byteLength ?? 0,
+    );
+  }
+
+  /** @throws RangeError for a negative lag or NaN */
+  record(lagSeconds: number, at: number): void {
+    const slice = Math.floor(at / SLICE_SECONDS);
+    if (this.#open !== undefined && slice !== this.#openSlice) this.#close();
+    this.#open ??= new Histogram();
+    this.#openSlice = slice;
+    this.#open.record(lagSeconds);
+    if (this.#hours !== undefined && at < this.#hours.hour) this.#hours = undefined;
+    this.#since = Math.min(this.#since, at);
+    this.#latest = Math.max(this.#latest, at);
+  }
+
+  /** How much history there is at this instant, or has been at any before. */
+  reached(now: number): Reached {
+    const samples = Math.max(this.#reached.samples, this.samples);
+    const seconds = Math.max(this.#reached.seconds, now - this.#since);
+    if (samples > this.#reached.samples || seconds > this.#reached.seconds) {
+      this.#reached = { samples, seconds };
+    }
+    return this.#reached;
+  }
+
+  /**
+   * The lags of the last 7 days, or of as many (up to 28) as it takes to hold `minSamples`: now, and as they were at each
+   * full hour of the last 24 hours, the latest first. An hour that had hardly any lags to go by is left out.
+   * @returns none where there is no lag
+   */
+  windows(now: number, minSamples: number): readonly WindowLags[] {
+    const current = this.window(now, minSamples);
+    if (current === undefined) return [];
+    const least = Math.min(minSamples, current.samples / 2);
+    return [current, ...this.#hourly(now, minSamples).filter(({ samples }) => samples >= least)];
+  }
+
+  #hourly(now: number, minSamples: number): readonly WindowLags[] {
+    const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
+    if (this.#hours?.hour === hour && this.#hours.minSamples === minSamples) return this.#hours.windows;
+    const slots = this.#slots();
+    const counts = new Float64Array(CELLS);
+    const windows: WindowLags[] = [];
+    // The part of `slots` that is in `counts`; each window differs from the one before by a few slots at its ends.
+    let [from, to, end] = [slots.length, slots.length, slots.length];
+    for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
+      while (to > 0 && endOf(slots[to - 1] as Slot) > at) to -= 1;
+      const { first, samples } = windowOf(slots, to, at, minSamples);
+      if (samples === 0) break;
+      if (windows.length === 0) [from, end] = [to, to];
+      addSlots(counts, slots.slice(first, from));
+      addSlots(counts, slots.slice(from, first), -1);
+      addSlots(counts, slots.slice(to, end), -1);
+      [from, end] = [first, to];
+      windows.push({ at, samples, historySeconds: this.#spanOf(slots[first], at), counts: counts.slice() });
+    }
+    this.#hours = { hour, minSamples, windows };
+    return windows;
+  }
+
+  /** The first of {@link windows}. */
+  window(now: number, minSamples: number): WindowLags | undefined {
+    const slots = this.#slots();
+    const { first, samples } = windowOf(slots, slots.length, now, minSamples);
+    if (samples === 0) return undefined;
+    const counts = addSlots(new Float64Array(CELLS), slots.slice(first));
+    return { at: now, samples, historySeconds: this.#spanOf(slots[first], now), counts };
+  }
+
+  /** The episodes of the window at this instant: those with the most long lags first. */
+  episodes(now: number, minSamples: number): readonly Episode[] {
+    const whole = this.window(now, minSamples);
+    if (whole === undefined) return [];
+    const slots = this.#slots();
+    const { first } = windowOf(slots, slots.length, now, minSamples);
+    const p99Seconds = quantileOf(whole.counts, 99);
+    const long = cellOf(p99Seconds * LONG_SHARE);
+    const runs: { from: number; to: number; removals: number; long: number; counts: Density }[] = [];
+    let allLong = 0;
+    for (const slot of slots.slice(first)) {
+      const count = longLags(slot, long);
+      if (count === 0) continue;
+      allLong += count;
+      const from = slot.first * SLICE_SECONDS;
+      let run = runs.at(-1);
+      if (run === undefined || from - run.to > HOUR_SECONDS) {
+        run = { from, to: from, removals: 0, long: 0, counts: new Float64Array(CELLS) };
+        runs.push(run);
+      }
+      run.from = Math.min(run.from, from);
+      run.to = endOf(slot);
+      run.removals += slot.samples;
+      run.long += count;
+      addSlots(run.counts, [slot]);
+    }
+    return runs
+      .filter((run) => run.to - run.from <= DAY_SECONDS && run.long >= EPISODE_SHARE * allLong)
+      .sort((a, b) => b.long - a.long)
+      .flatMap(({ from, to, removals, counts }) => {
+        const rest = this.without(from, to).window(now, minSamples);
+        if (rest === undefined || rest.samples < LEAST_REST) return [];
+        const share = removals / whole.samples;
+        const p99WithoutSeconds = quantileOf(rest.counts, 99);
+        return [{ from, to, removals, share, p99Seconds: quantileOf(counts, 99), p99WithoutSeconds }];
+      });
+  }
+
+  /** Takes the slices out that overlap with this span of time. @returns how many lags were in them */
+  forget(from: number, to: number): number {
+    const before = this.samples;
+    this.#closed = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
+    this.#open = undefined;
+    this.#hours = undefined;
+    return before - this.samples;
+  }
+
+  /** The history that {@link forget} would leave. */
+  without(from: number, to: number): LagHistory {
+    const copy = new LagHistory();
+    copy.#closed = this.#slots();
+    copy.#since = this.#since;
+    copy.forget(from, to);
+    return copy;
+  }
+
+  /**
+   * Takes in another's slots: where both have some of the same time, those with more lags. So nothing is counted twice,
+   * however often and in whatever order texts of an earlier life and of other replicas are read.
+   */
+  merge(other: LagHistory): void {
+    this.#closed = groupsOf(this.#slots(), other.#slots()).flatMap(({ own, others }) => {
+      const count = (slots: readonly Slot[]) => slots.reduce((sum, slot) => sum + slot.samples, 0);
+      return count(others) > count(own) ? others : own;
+    });
+    this.#open = undefined;
+    this.#hours = undefined;
+    this.#since = Math.min(this.#since, other.#since);
+    this.#latest = Math.max(this.#latest, other.#latest);
+    this.#reached = {
+      samples: Math.max(this.#reached.samples, other.#reached.samples),
+      seconds: Math.max(this.#reached.seconds, other.#reached.seconds),
+    };
+    this.#trim();
+  }
+
+  /**
+   * For {@link readPart}, in slots as narrow as there is room for. A busy scope's are several of whole days, so that none
+   * takes long to write or to read; they may be merged again one by one.
+   */
+  parts(key: string, now: number): readonly HistoryPart[] {
+    const groups: Slot[][] = [[]];
+    let entries = 0;
+    for (const slot of this.#slots()) {
+      const last = groups.at(-1)?.at(-1);
+      if (entries > MOST_ENTRIES && last !== undefined && dayOf(last) !== dayOf(slot)) {
+        groups.push([]);
+        entries = 0;
+      }
+      groups.at(-1)?.push(slot);
+      entries += slot.entries.length;
+    }
+    return groups.map((slots, index) => ({
+      key: index === 0 ? key : `${key}/${index}`,
+      text: (characters) => this.#toText(key, characters / groups.length, now, slots),
+    }));
+  }
+
+  #toText(key: string, characters: number, now: number, all: readonly Slot[]): string {
+    const reached = this.reached(now);
+    const [since, latest] = [this.#since, this.#latest].map((at) => (Number.isFinite(at) ? at : null));
+    let slots = all;
+    let text = '';
+    for (const width of WIDTHS) {
+      if (width > 1) slots = coarsened(slots, width);
+      const entries = slots.reduce((sum, slot) => sum + slot.entries.length, 0);
+      // An entry takes three characters or more: what clearly does not fit is not written.
+      if (width < 96 && 3 * entries > characters) continue;
+      const rows = slots.map((slot) => [slot.first, slot.width, slotToText(slot)]);
+      text = JSON.stringify({ v: VERSION, key, since, latest, reached, slots: rows });
+      if (text.length <= characters) break;
+    }
+    return text;
+  }
+
+  /** Reads what one of the {@link parts} wrote, parsed. @returns undefined when it is something else, or of another version */
+  static readPart(json: unknown): { readonly key: string; readonly history: LagHistory } | undefined {
+    if (!isRecord(json) || json.v !== VERSION || !isString(json.key)) return undefined;
+    if (!Array.isArray(json.slots) || !isRecord(json.reached)) return undefined;
+    const { samples, seconds } = json.reached;
+    if (!isCount(samples) || !isInstant(seconds) || json.slots.length > MOST_DAYS * 96 * 2) return undefined;
+    const slots = (json.slots as unknown[]).map(slotFromJson);
+    if (!slots.every((slot) => slot !== undefined)) return undefined;
+    const history = new LagHistory();
+    history.#closed = slots.toSorted(byEnd);
+    if (slots.length > 0) {
+      if (!isInstant(json.since) || !isInstant(json.latest)) return undefined;
+      [history.#since, history.#latest] = [json.since, json.latest];
+    }
+    history.#reached = { samples, seconds };
+    return { key: json.key, history };
+  }
+
+  #slots(): readonly Slot[] {
+    if (this.#open === undefined) return this.#closed;
+    const open = slotOf(this.#openSlice, 1, this.#open.counts);
+    const same = this.#closed.findLastIndex(({ first, width }) => first === open.first && width === 1);
+    const part = this.#closed[same];
+    const last = this.#closed.at(-1);
+    if (part === undefined && (last === undefined || endOf(last) <= endOf(open)))
+      return [...this.#closed, open];
+    if (part === undefined) return [...this.#closed, open].sort(byEnd);
+    const counts = addSlots(new Float64Array(CELLS), [part, open]);
+    return this.#closed.with(same, slotOf(open.first, 1, counts));
+  }
+
+  /** From the first lag of a window until its end. */
+  #spanOf(first: Slot | undefined, at: number): number {
+    return Math.max(0, at - Math.max(this.#since, (first?.first ?? 0) * SLICE_SECONDS));
+  }
+
+  #close(): void {
+    this.reached(this.#latest);
+    this.#closed = this.#slots();
+    this.#open = undefined;
+    this.#trim();
+  }
+
+  #trim(): void {
+    const slots = this.#closed;
+    const newest = slots.at(-1);
+    if (newest === undefined) return;
+    let first = slots.length;
+    let samples = 0;
+    while (first > 0) {
+      const slot = slots[first - 1] as Slot;
+      const isOld = endOf(newest) - endOf(slot) >= MOST_DAYS * DAY_SECONDS;
+      if (isOld || (slots.length - first >= SLOTS_KEPT && samples >= SAMPLES_KEPT)) break;
+      samples += slot.samples;
+      first -= 1;
+    }
+    if (first > 0) this.#closed = slots.slice(first);
+  }
+}
+
+/** How many of the slot's lags fell into this cell or a later one. */
+function longLags({ entries }: Slot, cell: number): number {
+  let count = 0;
+  for (const entry of entries) if (entry >>> TIMES_BITS >= cell) count += entry & MOST_TIMES;
+  return count;
+}
+
+/** Where the window begins that ends at this instant with the slot before `end`. */
+function windowOf(
+  slots: readonly Slot[],
+  end: number,
+  at: number,
+  minSamples: number,
+): { readonly first: number; readonly samples: number } {
+  let days = WINDOW_DAYS;
+  let samples = 0;
+  let first = end;
+  while (first > 0) {
+    const slot = slots[first - 1] as Slot;
+    const age = at - endOf(slot);
+    while (age >= days * DAY_SECONDS && days < MOST_DAYS && samples < minSamples) days += 1;
+    if (age >= days * DAY_SECONDS) break;
+    samples += slot.samples;
+    first -= 1;
+  }
+  return { first, samples };
+}
+
+/** Two histories' slots by the stretches of time in which slots overlap, in order. */
+function groupsOf(
+  own: readonly Slot[],
+  others: readonly Slot[],
+): readonly { readonly own: readonly Slot[]; readonly others: readonly Slot[] }[] {
+  const all = [
+    ...own.map((slot) => ({ slot, mine: true })),
+    ...others.map((slot) => ({ slot, mine: false })),
+  ];
+  all.sort((a, b) => a.slot.first - b.slot.first || b.slot.width - a.slot.width);
+  const groups: { own: Slot[]; others: Slot[] }[] = [];
+  let end = Number.NEGATIVE_INFINITY;
+  for (const { slot, mine } of all) {
+    if (slot.first >= end) groups.push({ own: [], others: [] });
+    end = Math.max(end, slot.first + slot.width);
+    groups.at(-1)?.[mine ? 'own' : 'others'].push(slot);
+  }
+  return groups.map((group) => ({ own: group.own.sort(byEnd), others: group.others.sort(byEnd) }));
+}
+
+function slotFromJson(json: unknown): Slot | undefined {
+  if (!Array.isArray(json)) return undefined;
+  const [first, width, text] = json as unknown[];
+  if (!isCount(first) || !isCount(width) || !WIDTHS.some((each) => each === width)) return undefined;
+  const entries: number[] = [];
+  let samples = 0;
+  let most = 0;
+  const isWhole = readCells(text, (cell, times) => {
+    if (times <= MOST_OF_A_CELL) pushEntries(entries, cell, times);
+    most = Math.max(most, times);
+    samples += times;
+  });
+  if (first % width !== 0 || !isWhole || samples === 0 || most > MOST_OF_A_CELL) return undefined;
+  return { first, width, samples, entries: Uint32Array.from(entries) };
+}

@@ -1,0 +1,577 @@
+import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
+import {
+  type ClusterEvent,
+  type EndpointsState,
+  type LagStage,
+  type RemovalSample,
+  type ServiceState,
+  STREAMS,
+  type StageSample,
+  type Stream,
+  type TerminatingPod,
+} from './events.ts';
+import { Punctuality } from './punctuality.ts';
+
+/** Why a removal gave no sample. Each withdrawal is counted under one reason at most. */
+export const DISCARDS = {
+  Reconnect:
+    'The watch of the pods, of the object or of the Services was interrupted while the removal was under way.',
+  Late: 'A watch was behind when it brought the termination or the withdrawal: the lag would have been wrong by more than 250 ms and 2 %.',
+  Inversion: 'The withdrawal showed more than 250 ms before the termination did.',
+  NeverWithdrawn: 'The Service has publishNotReadyAddresses: it lists a terminating pod until it is gone.',
+  OverCapacity: 'The Endpoints object is truncated at 1,000 addresses, so a missing pod says nothing.',
+  NoService:
+    'The Service is not known, or was deleted meanwhile, so whether it withdraws pods is not, either.',
+  Expired: 'Two hours passed without a withdrawal.',
+  TooMany: 'More removals were open at once than are followed.',
+  Relisted: 'A terminating pod was listed as ready again: the sample taken of it was too short.',
+} as const satisfies Record<string, string>;
+
+export type DiscardReason = keyof typeof DISCARDS;
+export type DiscardCounts = Readonly<Record<DiscardReason, number>>;
+
+/** These say that a group is not measured; the pod's lag is that of the other groups. All others spoil the pod's lag. */
+const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set(['NeverWithdrawn', 'OverCapacity', 'NoService']);
+
+/**
+ * How far the instants of a stream's events can be trusted.
+ *
+ * - `current`: an event comes when the thing happens.
+ * - `rotating`: the server closed the watch at its timeout and it is being resumed: nothing is lost, and what happened
+ *   in the gap comes late. What began before the gap and shows its end after it was caught up has true instants on
+ *   both sides, so it is not discarded; a lag of minutes could otherwise never be measured, because watches live 4 to 5.
+ * - `broken`: anything else, from the start of the process on; what spans it gives no sample.
+ */
+type StreamState = 'current' | 'rotating' | 'broken';
+
+/** Beyond the longest lag of the grid nothing is learned by waiting on, and what is never withdrawn must not pile up. */
+export const EXPIRY_MS = 7_200_000;
+
+/** More than a node failure or a rollout of everything opens at once; some 10 MB when full. */
+export const MOST_OPEN = 50_000;
+
+/** Streams that are healthy differ by milliseconds; what comes this much too early still counts as a lag of 0. */
+export const INVERSION_MS = 250;
+
+/** How late a stream may be: two streams in time differ by as much, and the histograms' cells are as wide. */
+const LATE_MS = INVERSION_MS;
+const LATE_SHARE = 0.02;
+
+/** The leader stamps once a removal has been open for this long. */
+const STAMPED_AFTER_MS = 1_000;
+
+/** By then a replica whose removals are open there alone has stamped twice; where no stamp comes, samples are taken as they are. */
+const STAMPS_WITHIN_MS = 10_000;
+
+/** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
+const REMEMBERED_MS = 10_000;
+
+/** 1,600 withdrawals a second for all of that time; some 2 MB when full. Beyond, the oldest is forgotten. */
+const MOST_REMEMBERED = 16_384;
+
+/** The end of a pod, from the first sign of it until nothing lists the pod any more. */
+interface Termination {
+  readonly pod: TerminatingPod;
+  readonly since: number;
+  /** The DELETED event has come. */
+  gone: boolean;
+  /** The groups that listed it as ready and have not withdrawn it. */
+  open: Removal[];
+  /** What has withdrawn it, among them what is {@link LagRecorder.#unverified} still. */
+  withdrawals: { readonly group: EndpointGroup; readonly sample: StageSample }[];
+  unverified: number;
+  /** How late the pods' stream was, in milliseconds; undefined: no stamp has shown it yet. */
+  lateness: number | undefined;
+  /** Its lag is not known, or has been reported. */
+  closed: boolean;
+}
+
+/** A group that still lists a terminating pod as ready. */
+interface Removal {
+  readonly termination: Termination;
+  readonly group: EndpointGroup;
+  /** It gives no sample any more and has been counted as discarded; that it is open is true all the same. */
+  spoiled: boolean;
+}
+
+/** A withdrawal that waits for the stamps that show whether its streams were in time. */
+interface Unverified {
+  readonly termination: Termination;
+  readonly sample: StageSample;
+}
+
+/** A withdrawal that showed before the termination did: the streams are independent. */
+interface EarlyEnd {
+  readonly uid: string;
+  readonly group: EndpointGroup;
+  readonly at: number;
+  readonly version: string | undefined;
+}
+
+/** The withdrawals of the last seconds that may turn out to have been terminations. */
+class EarlyEnds {
+  /** Oldest first. */
+  readonly #all = new Set<EarlyEnd>();
+  readonly #byPod = new Map<string, EarlyEnd[]>();
+
+  remember(early: EarlyEnd): void {
+    this.#all.add(early);
+    this.#byPod.set(early.uid, [...(this.#byPod.get(early.uid) ?? []), early]);
+    const [oldest] = this.#all;
+    if (this.#all.size > MOST_REMEMBERED && oldest !== undefined) this.#forget(oldest);
+  }
+
+  has(uid: string): boolean {
+    return this.#byPod.has(uid);
+  }
+
+  /** The pod's, which are forgotten by that. */
+  take(uid: string): readonly EarlyEnd[] {
+    const taken = this.#byPod.get(uid) ?? [];
+    for (const early of taken) this.#forget(early);
+    return taken;
+  }
+
+  /** The group lists it again. */
+  undo(uid: string, group: EndpointGroup): void {
+    for (const early of this.#byPod.get(uid) ?? []) if (early.group === group) this.#forget(early);
+  }
+
+  /** Forgets those of a stage; undefined: all. */
+  clear(stage: LagStage | undefined): void {
+    for (const early of this.#all)
+      if (stage === undefined || early.group.stage === stage) this.#forget(early);
+  }
+
+  expire(now: number): void {
+    for (const early of this.#all) {
+      if (now - early.at < REMEMBERED_MS) return;
+      this.#forget(early);
+    }
+  }
+
+  #forget(early: EarlyEnd): void {
+    this.#all.delete(early);
+    const left = (this.#byPod.get(early.uid) ?? []).filter((each) => each !== early);
+    if (left.length > 0) this.#byPod.set(early.uid, left);
+    else this.#byPod.delete(early.uid);
+  }
+}
+
+/** A removal that has begun and whose end has not shown. */
+export interface UnresolvedRemoval {
+  readonly stage: LagStage;
+  readonly namespace: string;
+  /** The Service. */
+  readonly name: string;
+  readonly pod: string;
+  /** Of the pod. */
+  readonly uid: string;
+  /** Milliseconds of the monotonic clock: its age is the caller's now less this. */
+  readonly since: number;
+}
+
+/** What an event led to. */
+export interface Recorded {
+  readonly stages: readonly StageSample[];
+  readonly removals: readonly RemovalSample[];
+  readonly changes: readonly EndpointChange[];
+}
+
+interface RecorderOptions {
+  /** Whether to keep addresses for {@link Recorded.changes}; see {@link EndpointIndex}. */
+  readonly addresses?: boolean;
+  /** Whether a leader stamps, so that samples wait to be verified. */
+  readonly stamps?: boolean;
+}
+
+const NONE: readonly never[] = [];
+
+/**
+ * Makes samples of what the watches bring: from the event that first shows a pod's deletionTimestamp (or a bare
+ * DELETED) until the slices of a Service and address family, or its Endpoints, no longer list the pod as ready, for
+ * each of them that listed it as ready at that instant; and one for the pod, when the last of them has withdrawn it.
+ * What it must not sample it counts; see {@link DISCARDS}. Memory follows what is listed and terminating now; an event
+ * costs time in proportion to the object it is about.
+ */
+export class LagRecorder {
+  readonly #index: EndpointIndex;
+  readonly #streams = new Map<Stream, StreamState>(STREAMS.map((stream) => [stream, 'broken']));
+  readonly #services = new Map<string, ServiceState>();
+  readonly #terminations = new Map<string, Termination>();
+  /** Oldest first. */
+  readonly #open = new Set<Removal>();
+  readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
+  readonly #early = new EarlyEnds();
+  readonly #punctuality: Punctuality | undefined;
+  /** Those whose beginning no stamp has verified yet. Oldest first. */
+  readonly #unverifiedBeginnings = new Set<Termination>();
+  /** Oldest first. */
+  readonly #unverified = new Set<Unverified>();
+  readonly #discarded: Record<DiscardReason, number>;
+  /** What the event in hand has led to. */
+  #stages: StageSample[] = [];
+  #removals: RemovalSample[] = [];
+
+  constructor({ addresses = false, stamps = false }: RecorderOptions = {}) {
+    this.#index = new EndpointIndex({ addresses });
+    this.#punctuality = stamps ? new Punctuality() : undefined;
+    const none = Object.keys(DISCARDS).map((reason) => [reason, 0] as const);
+    this.#discarded = Object.fromEntries(none) as Record<DiscardReason, number>;
+  }
+
+  /** Takes in the next event. @returns the removals that ended, as far as they are verified, and the changes it brought */
+  apply(event: ClusterEvent): Recorded {
+    this.#stages = [];
+    this.#removals = [];
+    this.#expire(event.at);
+    const changes = this.#take(event);
+    return { stages: this.#stages, removals: this.#removals, changes };
+  }
+
+  /** Oldest first. Without those of a stage whose stream is broken: whether they are still open is not known. */
+  *unresolved(): Generator<UnresolvedRemoval> {
+    for (const { group, termination } of this.#open) {
+      if (this.#streams.get(group.stage) === 'broken') continue;
+      const { pod, since } = termination;
+      const { stage, namespace, service } = group;
+      yield { stage, namespace, name: service, pod: pod.name, uid: pod.uid, since };
+    }
+  }
+
+  /**
+   * Whether this replica is to stamp: a removal has been open for more than a second, or a sample waits to be verified.
+   * @param life of its own stamps
+   * @param silentMs only when it has been so for this long without a stamp of another replica
+   */
+  wantsStamp(now: number, life: string, silentMs = 0): boolean {
+    const before = now - silentMs;
+    if (this.#punctuality === undefined || this.#punctuality.stampedAt(life) > before) return false;
+    const [oldest] = this.#unverified;
+    if (oldest !== undefined && oldest.sample.at <= before) return true;
+    for (const { spoiled, termination } of this.#open)
+      if (!spoiled) return before - termination.since > STAMPED_AFTER_MS;
+    return false;
+  }
+
+  /** Whether the slices or the Endpoints of a Service list the pod as ready. */
+  isReady(
+    uid: string,
+    { stage, namespace, service }: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>,
+  ) {
+    const groups = this.#index.readyGroups(uid);
+    return groups.some(
+      (each) => each.stage === stage && each.namespace === namespace && each.service === service,
+    );
+  }
+
+  /** How many removals gave no sample, by reason, since the beginning. */
+  get discarded(): DiscardCounts {
+    return this.#discarded;
+  }
+
+  /** How much is held, for gauges. */
+  get size(): { readonly pods: number; readonly objects: number; readonly open: number } {
+    const unlisted = [...this.#terminations.keys()].filter((uid) => !this.#index.isListed(uid)).length;
+    return { pods: this.#index.pods + unlisted, objects: this.#index.objects, open: this.#open.size };
+  }
+
+  #take(event: ClusterEvent): readonly EndpointChange[] {
+    switch (event.type) {
+      case 'PodTerminating':
+      case 'PodDeleted':
+        this.#podEnds(event.pod, event.type === 'PodDeleted', event.at);
+        return NONE;
+      case 'Slice':
+        return this.#changed(this.#index.slice(event.slice), event.at, event.slice.version);
+      case 'Endpoints':
+        return this.#endpoints(event.endpoints, event.at);
+      case 'SliceDeleted':
+      case 'EndpointsDeleted': {
+        const stage = event.type === 'SliceDeleted' ? 'EndpointSlice' : 'Endpoints';
+        const changes = this.#index.remove(stage, event.namespace, event.name);
+        return this.#changed(changes, event.at, event.version);
+      }
+      case 'Service': {
+        const { namespace, name, publishNotReadyAddresses, selector } = event.service;
+        this.#services.set(`${namespace}/${name}`, { namespace, name, publishNotReadyAddresses, selector });
+        if (publishNotReadyAddresses) this.#giveUpService(namespace, name, 'NeverWithdrawn');
+        return NONE;
+      }
+      case 'ServiceDeleted':
+        this.#services.delete(`${event.namespace}/${event.name}`);
+        this.#giveUpService(event.namespace, event.name, 'NoService');
+        return NONE;
+      case 'Stamp': {
+        const current = this.#streams.get(event.from) === 'current';
+        this.#punctuality?.stamp(event.from, event.stamp, event.at, current);
+        this.#verifyAll(event.at);
+        return NONE;
+      }
+      default:
+        this.#stream(event.type, event.stream);
+        return NONE;
+    }
+  }
+
+  #podEnds(pod: TerminatingPod, gone: boolean, at: number): void {
+    const { uid } = pod;
+    let termination = this.#terminations.get(uid);
+    if (termination === undefined) {
+      // A terminating pod that nothing lists must be known: a slice that lags behind may list it yet.
+      if (gone && !this.#index.isListed(uid) && !this.#early.has(uid)) return;
+      termination = this.#begin(pod, at);
+    }
+    termination.gone ||= gone;
+    this.#settle(uid);
+  }
+
+  /** The termination shows: opens a removal for each group that lists the pod as ready at this instant. */
+  #begin(pod: TerminatingPod, at: number): Termination {
+    const early = this.#early.take(pod.uid);
+    const groups = this.#index.readyGroups(pod.uid).filter(({ mirrored }) => !mirrored);
+    const termination: Termination = {
+      pod,
+      since: at,
+      gone: false,
+      open: [],
+      withdrawals: [],
+      // Not before all of what follows is known.
+      unverified: 1,
+      lateness: this.#punctuality === undefined ? 0 : undefined,
+      closed: false,
+    };
+    this.#terminations.set(pod.uid, termination);
+    if (this.#streams.get('pods') !== 'current') {
+      for (const _ of groups) this.#discard('Reconnect', termination);
+      return termination;
+    }
+    for (const group of groups) this.#openRemoval(termination, group);
+    for (const { group, at: endedAt, version } of early) {
+      if (this.#deselects(group, pod.labels)) continue;
+      const exclusion = this.#exclusionOf(group);
+      if (exclusion !== undefined) this.#discard(exclusion, termination);
+      else if (at - endedAt > INVERSION_MS) this.#discard('Inversion', termination);
+      else this.#sample(termination, group, at, version);
+    }
+    if (termination.open.length > 0 && this.#punctuality !== undefined)
+      this.#unverifiedBeginnings.add(termination);
+    termination.unverified -= 1;
+    this.#report(termination);
+    return termination;
+  }
+
+  #openRemoval(termination: Termination, group: EndpointGroup): void {
+    const exclusion = this.#exclusionOf(group);
+    if (exclusion !== undefined) this.#discard(exclusion, termination);
+    else if (this.#open.size >= MOST_OPEN) this.#discard('TooMany', termination);
+    else {
+      const spoiled = this.#streams.get(group.stage) === 'broken';
+      const removal = { termination, group, spoiled };
+      this.#open.add(removal);
+      const ofGroup = this.#openOf.get(group) ?? new Set();
+      this.#openOf.set(group, ofGroup.add(removal));
+      termination.open.push(removal);
+      if (spoiled) this.#discard('Reconnect', termination);
+    }
+  }
+
+  #endpoints(endpoints: EndpointsState, at: number): readonly EndpointChange[] {
+    const { namespace, name, overCapacity, version } = endpoints;
+    const isGroup = ({ stage }: EndpointGroup) => stage === 'Endpoints';
+    const group = this.#index.groupsOf(namespace, name).find(isGroup);
+    // Truncated before or after: either way the difference says nothing about a pod.
+    const truncated = overCapacity || group?.overCapacity === true;
+    if (truncated && group !== undefined) this.#giveUp(group, 'OverCapacity');
+    return this.#changed(this.#index.endpoints(endpoints), at, version, truncated);
+  }
+
+  #changed(
+    changes: readonly EndpointChange[],
+    at: number,
+    version: string | undefined,
+    truncated = false,
+  ): readonly EndpointChange[] {
+    for (const change of changes) {
+      if (change.group.mirrored) continue;
+      if (change.after === 'ready') this.#listedAsReady(change);
+      else if (change.before === 'ready' && !truncated) this.#withdrawn(change, at, version);
+      if (change.after === undefined) this.#settle(change.uid);
+    }
+    return changes;
+  }
+
+  #listedAsReady({ uid, group }: EndpointChange): void {
+    this.#early.undo(uid, group);
+    const termination = this.#terminations.get(uid);
+    if (termination?.withdrawals.some((each) => each.group === group) === true)
+      this.#discard('Relisted', termination);
+  }
+
+  #withdrawn({ uid, group, after }: EndpointChange, at: number, version: string | undefined): void {
+    const current = this.#streams.get(group.stage) === 'current';
+    const termination = this.#terminations.get(uid);
+    const removal = termination?.open.find((each) => each.group === group);
+    if (termination === undefined || removal === undefined) {
+      // `notReady` is a readiness flip. The others may be a termination that the pods' stream has yet to show.
+      const maybeTermination = after !== 'notReady' && termination === undefined;
+      if (maybeTermination && current) this.#early.remember({ uid, group, at, version });
+      return;
+    }
+    this.#end(removal);
+    if (removal.spoiled) return;
+    if (current) this.#sample(termination, group, at, version);
+    else this.#discard('Reconnect', termination);
+    this.#report(termination);
+  }
+
+  #sample(termination: Termination, group: EndpointGroup, at: number, version: string | undefined): void {
+    const { stage, namespace, service: name } = group;
+    const { pod, since } = termination;
+    const lag = Math.max(0, at - since) / 1000;
+    const sample = { stage, namespace, name, uid: pod.uid, lag, at, version };
+    termination.withdrawals.push({ group, sample });
+    const unverified = { termination, sample };
+    termination.unverified += 1;
+    this.#unverified.add(unverified);
+    this.#verify(unverified, at);
+  }
+
+  #verifyAll(now: number): void {
+    for (const termination of this.#unverifiedBeginnings) {
+      termination.lateness = this.#punctuality?.lateness('pods', termination.since);
+      if (termination.lateness !== undefined) this.#unverifiedBeginnings.delete(termination);
+    }
+    for (const each of this.#unverified) this.#verify(each, now);
+  }
+
+  /** Takes or discards the sample as soon as it is known whether both its streams were in time. */
+  #verify(unverified: Unverified, now: number): void {
+    const { termination, sample } = unverified;
+    const late = this.#isLate(termination, sample, now);
+    if (late === undefined) return;
+    this.#unverified.delete(unverified);
+    termination.unverified -= 1;
+    if (late) this.#discard('Late', termination);
+    else this.#stages.push(sample);
+    this.#report(termination);
+  }
+
+  /** @returns undefined: that may still show */
+  #isLate({ lateness: beginning, since }: Termination, { stage, at, lag }: StageSample, now: number) {
+    const punctuality = this.#punctuality;
+    if (punctuality === undefined) return false;
+    const tolerated = Math.max(LATE_MS, LATE_SHARE * 1000 * lag);
+    const first = beginning ?? punctuality.lateness('pods', since);
+    const last = punctuality.lateness(stage, at);
+    // A stream that owes a stamp of before the event has brought the event late, too.
+    const owed = Math.max(
+      first === undefined ? punctuality.behind('pods', now) : first,
+      last === undefined ? punctuality.behind(stage, now) : last,
+    );
+    if (owed > tolerated) return true;
+    if (first !== undefined && last !== undefined) return false;
+    const stamped = lag * 1000 > STAMPED_AFTER_MS && now - at < STAMPS_WITHIN_MS;
+    return stamped ? undefined : false;
+  }
+
+  /** Gives the pod's sample once all that listed it has withdrawn it. */
+  #report(termination: Termination): void {
+    const { closed, open, unverified, withdrawals, pod } = termination;
+    if (closed || open.length > 0 || unverified > 0 || withdrawals.length === 0) return;
+    termination.closed = true;
+    const samples = withdrawals.map(({ sample }) => sample);
+    const last = samples.reduce((latest, each) => (each.lag > latest.lag ? each : latest));
+    const { namespace, name, uid } = pod;
+    const removal = { namespace, pod: name, uid, lag: last.lag, at: last.at, withdrawals: samples };
+    this.#removals.push(removal);
+  }
+
+  /** It is open no more, for whatever reason. */
+  #end(removal: Removal): void {
+    const { termination, group } = removal;
+    this.#open.delete(removal);
+    const ofGroup = this.#openOf.get(group);
+    ofGroup?.delete(removal);
+    if (ofGroup?.size === 0) this.#openOf.delete(group);
+    termination.open = termination.open.filter((each) => each !== removal);
+    if (termination.open.length === 0 && termination.unverified === 0)
+      this.#unverifiedBeginnings.delete(termination);
+  }
+
+  #giveUpService(namespace: string, name: string, reason: DiscardReason): void {
+    for (const group of this.#index.groupsOf(namespace, name)) this.#giveUp(group, reason);
+  }
+
+  #giveUp(group: EndpointGroup, reason: DiscardReason): void {
+    for (const removal of [...(this.#openOf.get(group) ?? [])]) this.#drop(removal, reason);
+  }
+
+  #drop(removal: Removal, reason: DiscardReason): void {
+    this.#end(removal);
+    if (!removal.spoiled) this.#discard(reason, removal.termination);
+    this.#report(removal.termination);
+  }
+
+  #expire(now: number): void {
+    this.#early.expire(now);
+    for (const removal of this.#open) {
+      if (now - removal.termination.since < EXPIRY_MS) break;
+      this.#drop(removal, 'Expired');
+    }
+    for (const unverified of this.#unverified) {
+      if (now - unverified.sample.at < STAMPS_WITHIN_MS) break;
+      this.#verify(unverified, now);
+    }
+  }
+
+  /** Forgets the pod once nothing can become known of it any more. */
+  #settle(uid: string): void {
+    if (this.#terminations.get(uid)?.gone !== true || this.#index.isListed(uid)) return;
+    this.#terminations.delete(uid);
+  }
+
+  /** Why the removals of this group are not measured; undefined when they are. */
+  #exclusionOf({ namespace, service, overCapacity }: EndpointGroup): DiscardReason | undefined {
+    const known = this.#services.get(`${namespace}/${service}`);
+    if (known === undefined) return 'NoService';
+    if (known.publishNotReadyAddresses) return 'NeverWithdrawn';
+    return overCapacity ? 'OverCapacity' : undefined;
+  }
+
+  /** Whether the pod's labels are known not to match the Service any more: a change of labels withdrew it, not its end. */
+  #deselects({ namespace, service }: EndpointGroup, labels: TerminatingPod['labels']): boolean {
+    const selector = this.#services.get(`${namespace}/${service}`)?.selector;
+    if (selector === undefined || labels === undefined) return false;
+    return Object.entries(selector).some(([key, value]) => labels[key] !== value);
+  }
+
+  #stream(
+    type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent',
+    stream: Stream,
+  ): void {
+    if (type === 'ListEnds') return;
+    if (stream !== 'services') this.#punctuality?.forget(stream);
+    if (type === 'StreamCurrent') this.#streams.set(stream, 'current');
+    else if (type !== 'StreamRotated') this.#interrupt(stream);
+    else if (this.#streams.get(stream) === 'current') this.#streams.set(stream, 'rotating');
+  }
+
+  /** What is open gives no sample any more, but still waits. */
+  #interrupt(stream: Stream): void {
+    this.#streams.set(stream, 'broken');
+    if (stream === 'services') return;
+    const stage = stream === 'pods' ? undefined : stream;
+    for (const removal of this.#open) {
+      if (removal.spoiled || (stage !== undefined && removal.group.stage !== stage)) continue;
+      removal.spoiled = true;
+      this.#discard('Reconnect', removal.termination);
+    }
+    this.#early.clear(stage);
+  }
+
+  #discard(reason: DiscardReason, termination: Termination): void {
+    this.#discarded[reason] += 1;
+    if (!EXCLUSIONS.has(reason)) termination.closed = true;
+  }
+}

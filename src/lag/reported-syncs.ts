@@ -1,0 +1,412 @@
+import type { ReportResult } from '../api/index.ts';
+import { compareVersions, LAG_STAGES, type LagStage } from './events.ts';
+
+/**
+ * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied. Empty: not
+ * known. A kind that an instance does not read is absent from what it has applied.
+ */
+export type StageVersions = Readonly<Partial<Record<LagStage, string>>>;
+
+/** Whether one resourceVersion is at least as new as another; those that cannot be compared count as older. */
+function isAtLeast(version: string, other: string): boolean {
+  return (compareVersions(version, other) ?? -1) >= 0;
+}
+
+/** For each kind the newer of the two. */
+function newestOf(a: StageVersions, b: StageVersions): StageVersions {
+  return { ...a, ...pick(b, (stage, version) => !a[stage] || isAtLeast(version, a[stage])) };
+}
+
+function pick(versions: StageVersions, wanted: (stage: LagStage, version: string) => boolean): StageVersions {
+  const chosen: Partial<Record<LagStage, string>> = {};
+  for (const stage of LAG_STAGES) {
+    const version = versions[stage];
+    if (version !== undefined && wanted(stage, version)) chosen[stage] = version;
+  }
+  return chosen;
+}
+
+/** Whether everything up to `wanted` has been applied, of the kinds that `applied` names. */
+function covers(applied: StageVersions, wanted: StageVersions): boolean {
+  return LAG_STAGES.every((stage) => {
+    const [has, needs] = [applied[stage], wanted[stage]];
+    return has === undefined || needs === undefined || isAtLeast(has, needs);
+  });
+}
+
+/** One long pause is forgotten after this many syncs. */
+const LATEST_INTERVALS = 8;
+/** Silence of this many of the longest intervals is more than jitter and a missed sync or two. */
+const INTERVALS_OF_SILENCE = 3;
+/** An instance that syncs every second may still be restarted or wait for a slow discovery. Milliseconds. */
+const LEAST_PATIENCE = 30_000;
+/** How long one instance can hold up what the others have done. Milliseconds. */
+const MOST_PATIENCE = 900_000;
+
+/**
+ * How long after its last sync an instance is taken to be gone.
+ * @param longest its own longest recent interval or, before its second sync, that of the others
+ */
+function patienceFor(longest: number | undefined): number {
+  if (longest === undefined) return MOST_PATIENCE;
+  return Math.min(MOST_PATIENCE, Math.max(LEAST_PATIENCE, INTERVALS_OF_SILENCE * longest));
+}
+
+/** Instances that report once after each sync are up to two intervals late. Milliseconds. */
+const LONGEST_LAG = 2 * MOST_PATIENCE;
+
+/** Milliseconds. */
+const APART = 1_000;
+
+/**
+ * One instant in each second, at a different fraction of it each time. The fractions are a hash of the second's number: a
+ * regular sequence would be in step with the intervals of some consumers, and see only some of their phases.
+ * Milliseconds, ascending.
+ */
+export function instantOf(index: number): number {
+  return (index + hashed(index)) * APART;
+}
+
+/** In [0, 1). The finaliser of MurmurHash3, by Austin Appleby, in the public domain. */
+function hashed(index: number): number {
+  let bits = index | 0;
+  bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);
+  return ((bits ^ (bits >>> 16)) >>> 0) / 2 ** 32;
+}
+
+/** The first one later than this. */
+export function firstIndexAfter(at: number): number {
+  const index = Math.floor(at / APART);
+  return instantOf(index) > at ? index : index + 1;
+}
+
+/** An instant that some live instances have not applied yet. */
+interface Pending {
+  readonly at: number;
+  /** Where newer versions were seen: those; undefined: the clock alone made it an instant. */
+  readonly versions: StageVersions | undefined;
+  /** How many instances have not applied it yet. */
+  waiting: number;
+  /** One of them fell silent: when it would have applied it is unknown. */
+  lost: boolean;
+}
+
+/** Called with each instant that no instance has to apply any more. @param lost its lag is not known */
+type OnDone = (at: number, lost: boolean) => void;
+
+class PendingInstants {
+  /** Ascending. Those in the middle may be done with. */
+  #pending: Pending[] = [];
+
+  get last(): number {
+    return this.#pending.at(-1)?.at ?? Number.NEGATIVE_INFINITY;
+  }
+
+  /** @param at later than all before */
+  open(at: number, versions: StageVersions | undefined, waiting: number): void {
+    this.#pending.push({ at, versions, waiting, lost: false });
+  }
+
+  /** One instance has applied what was removed after one instant and up to another. */
+  apply(after: number, upTo: number, onDone: OnDone): void {
+    for (let index = this.#firstAfter(after); index < this.#pending.length; index++) {
+      const pending = this.#pending[index];
+      if (pending === undefined || pending.at > upTo) break;
+      pending.waiting -= 1;
+      if (pending.waiting === 0) onDone(pending.at, pending.lost);
+    }
+    const first = this.#pending.findIndex(({ waiting }) => waiting > 0);
+    if (first !== 0) this.#pending = first < 0 ? [] : this.#pending.slice(first);
+  }
+
+  /** One instance will not say when it has applied what was removed after an instant. */
+  lose(after: number, onDone: OnDone): void {
+    for (const pending of this.#pending.slice(this.#firstAfter(after))) pending.lost = true;
+    this.apply(after, Number.POSITIVE_INFINITY, onDone);
+  }
+
+  /** Instants that old are given up: reports arrive, and never one that applies them. */
+  expire(before: number, onDone: OnDone): void {
+    const kept = this.#firstAfter(before);
+    for (const { at, waiting } of this.#pending.slice(0, kept)) if (waiting > 0) onDone(at, true);
+    if (kept > 0) this.#pending = this.#pending.slice(kept);
+  }
+
+  /** The last instant at which nothing newer than these versions was seen. */
+  appliedBy(applied: StageVersions): number {
+    const pending = this.#pending.findLast(({ versions }) => versions && covers(applied, versions));
+    return pending?.at ?? Number.NEGATIVE_INFINITY;
+  }
+
+  #firstAfter(instant: number): number {
+    let [low, high] = [0, this.#pending.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#pending[middle]?.at ?? 0) <= instant) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+/** What an instance says of a sync that is complete. */
+export type SyncClaim =
+  /** The sync began after it had been given a cursor. */
+  | {
+      readonly by: 'cursor';
+      /** What Linger had seen when it gave the cursor. */
+      readonly versions: StageVersions;
+      /** When that was, in milliseconds of the clock of this lead; undefined: an earlier leader gave it. */
+      readonly givenAt: number | undefined;
+    }
+  /** It reads the API itself, and has applied everything up to these. */
+  | { readonly by: 'versions'; readonly versions: StageVersions };
+
+/** An instance of a consumer. */
+export interface InstanceName {
+  /** No two instances share it: the uid of a pod. */
+  readonly key: string;
+  /** For people: the name of the pod. */
+  readonly name: string;
+}
+
+/**
+ * One instance of a consumer that reports. It is *live* from the end of the first sync that it reports (what was in its
+ * table before is not known) until it falls silent.
+ */
+class ReportingInstance {
+  readonly name: string;
+  /** When it was last heard of, whatever it said. */
+  heardAt: number;
+  /** Everything that was removed until then is out of its table. */
+  appliedUntil = Number.NEGATIVE_INFINITY;
+  acknowledged: StageVersions = {};
+  /** It reports what it has read of the API, not cursors. */
+  readsVersions = false;
+  /** When it is taken to be gone, if it reports no sync until then. */
+  silentAt = Number.POSITIVE_INFINITY;
+  syncedAt: number | undefined;
+  /** When the newest cursor that it has sent back had been given. */
+  cursorAt = Number.NEGATIVE_INFINITY;
+  #intervals: readonly number[] = [];
+
+  constructor(name: string, now: number) {
+    this.name = name;
+    this.heardAt = now;
+  }
+
+  /** Of the latest intervals between two syncs. @returns undefined before the second sync */
+  get longest(): number | undefined {
+    return this.#intervals.length === 0 ? undefined : Math.max(...this.#intervals);
+  }
+
+  /** The median, which jitter and missed syncs hardly move. @returns undefined before the second sync */
+  get typical(): number | undefined {
+    return this.#intervals.toSorted((a, b) => a - b)[this.#intervals.length >> 1];
+  }
+
+  /** @param othersLongest the longest interval of others: what is expected of one that has none yet */
+  synced(now: number, othersLongest: () => number | undefined): void {
+    if (this.syncedAt !== undefined)
+      this.#intervals = [...this.#intervals, now - this.syncedAt].slice(-LATEST_INTERVALS);
+    this.syncedAt = now;
+    this.silentAt = now + patienceFor(this.longest ?? othersLongest());
+  }
+}
+
+/** As many are kept of each consumer. */
+export const MOST_INSTANCES = 1_000;
+/** How long an instance that is not live is remembered. Milliseconds. */
+const SILENT_INSTANCE_KEPT_MS = 3_600_000;
+
+export type SyncResult = Extract<ReportResult, 'Asked' | 'Synced' | 'UsedCursor' | 'TooManyInstances'>;
+
+/** How the instances of a consumer stand. */
+export interface InstancesState {
+  readonly live: number;
+  /** Names of those that have fallen silent and are still remembered. */
+  readonly silent: readonly string[];
+  /** Seconds between two syncs: the median over live instances, and the longest of all. undefined: not known yet. */
+  readonly interval: { readonly typical: number; readonly longest: number } | undefined;
+}
+
+/**
+ * What the instances of one consumer report of their syncs, and the lag that follows from it.
+ *
+ * The lag is taken at one instant in each second: had an endpoint been removed just then, how long until the last live
+ * instance had completed a sync that began later? So how instances are staggered counts as it is, no removal need
+ * really happen, and each second has the same weight. An instance that reports the resourceVersions that it has applied
+ * says nothing while nothing changes; while one is live, the lag is taken instead each time that newer versions are seen.
+ *
+ * When a report arrives proves nothing but that the sync is over by then: a sync began after its cursor was given, and a
+ * report that travels for long makes the lag longer, never shorter. Where an instance falls silent before it has applied
+ * an instant, when it stopped sending is unknown: the instant is given up, and counted.
+ *
+ * It has no clock: `now` is the caller's, in milliseconds that never go back.
+ */
+export class ReportedSyncs {
+  readonly #onLag: (seconds: number) => void;
+  readonly #instances = new Map<string, ReportingInstance>();
+  readonly #live = new Set<ReportingInstance>();
+  readonly #pending = new PendingInstants();
+  #nextIndex: number;
+  #seen: { readonly at: number; readonly versions: StageVersions };
+  /** No live instance falls silent before. */
+  #nextSilence = Number.POSITIVE_INFINITY;
+  #lost = 0;
+
+  /** @param onLag called with each lag in seconds */
+  constructor(now: number, versions: StageVersions, onLag: (seconds: number) => void) {
+    this.#onLag = onLag;
+    this.#nextIndex = firstIndexAfter(now);
+    this.#seen = { at: now, versions };
+  }
+
+  /** Instants that were given up because an instance did not apply them. */
+  get lost(): number {
+    return this.#lost;
+  }
+
+  /**
+   * Takes a report.
+   * @param claim undefined: the instance only asks for a cursor
+   * @param versions the newest that Linger has seen
+   */
+  report(
+    { key, name }: InstanceName,
+    claim: SyncClaim | undefined,
+    now: number,
+    versions: StageVersions,
+  ): SyncResult {
+    this.advance(now, versions);
+    const instance = this.#instances.get(key) ?? this.#admit(key, name, now);
+    if (instance === undefined) return 'TooManyInstances';
+    instance.heardAt = now;
+    if (claim === undefined) return 'Asked';
+    if (claim.by === 'cursor' && claim.givenAt !== undefined) {
+      if (claim.givenAt <= instance.cursorAt) return 'UsedCursor';
+      instance.cursorAt = claim.givenAt;
+    }
+    this.#synced(instance, claim, now);
+    return 'Synced';
+  }
+
+  /** Lets time pass. @param versions the newest that Linger has seen */
+  advance(now: number, versions: StageVersions): void {
+    while (this.#nextSilence <= now) {
+      this.#openUntil(this.#nextSilence);
+      this.#silence(this.#nextSilence);
+    }
+    this.#openUntil(now);
+    this.#openForChange(versions);
+    this.#seen = { at: now, versions };
+    this.#pending.expire(now - LONGEST_LAG, this.#done(now));
+  }
+
+  /**
+   * The names of the live instances that have not acknowledged these versions: those of a removal's withdrawal.
+   * @returns undefined where no instance is live
+   */
+  waitingFor(versions: StageVersions): readonly string[] | undefined {
+    if (this.#live.size === 0) return undefined;
+    const late = [...this.#live].filter(({ acknowledged }) => !covers(acknowledged, versions));
+    return late.map(({ name }) => name);
+  }
+
+  state(now: number): InstancesState {
+    for (const [key, instance] of this.#instances)
+      if (!this.#live.has(instance) && instance.heardAt < now - SILENT_INSTANCE_KEPT_MS)
+        this.#instances.delete(key);
+    const gone = (each: ReportingInstance) => !this.#live.has(each) && each.syncedAt !== undefined;
+    const silent = [...this.#instances.values()].filter(gone).map(({ name }) => name);
+    return { live: this.#live.size, silent, interval: intervalOf([...this.#live]) };
+  }
+
+  #synced(instance: ReportingInstance, claim: SyncClaim, now: number): void {
+    instance.synced(now, () => longestOf([...this.#live]));
+    instance.acknowledged = newestOf(instance.acknowledged, claim.versions);
+    instance.readsVersions = claim.by === 'versions';
+    this.#nextSilence = Math.min(this.#nextSilence, instance.silentAt);
+    if (!this.#live.has(instance)) {
+      this.#live.add(instance);
+      instance.appliedUntil = now;
+      return;
+    }
+    const before = instance.appliedUntil;
+    const applied = claim.by === 'versions' ? this.#pending.appliedBy(instance.acknowledged) : claim.givenAt;
+    instance.appliedUntil = Math.max(before, applied ?? before);
+    this.#pending.apply(before, instance.appliedUntil, this.#done(now));
+  }
+
+  #done(now: number): OnDone {
+    return (at, lost) => {
+      if (lost) this.#lost += 1;
+      else this.#onLag((now - at) / 1000);
+    };
+  }
+
+  #openUntil(now: number): void {
+    if (this.#live.size === 0 || [...this.#live].some(({ readsVersions }) => readsVersions)) {
+      this.#nextIndex = Math.max(this.#nextIndex, firstIndexAfter(now));
+    }
+    for (let at = instantOf(this.#nextIndex); at <= now; at = instantOf(this.#nextIndex)) {
+      this.#pending.open(at, undefined, this.#live.size);
+      this.#nextIndex += 1;
+    }
+  }
+
+  /** When exactly newer versions were seen is not known: no earlier than when the older ones still were the newest. */
+  #openForChange(versions: StageVersions): void {
+    const { at, versions: before } = this.#seen;
+    const changed = pick(versions, (stage, version) => !isAtLeast(before[stage] ?? '', version));
+    const reads = ({ acknowledged, readsVersions }: ReportingInstance) =>
+      readsVersions && LAG_STAGES.some((stage) => stage in changed && stage in acknowledged);
+    const waiting = [...this.#live].filter((each) => each.appliedUntil < at);
+    if (at <= this.#pending.last || !waiting.some(reads)) return;
+    for (const each of waiting)
+      if (each.readsVersions && covers(each.acknowledged, versions)) each.appliedUntil = at;
+    const late = waiting.filter((each) => each.appliedUntil < at);
+    if (late.length === 0) this.#onLag(0);
+    else this.#pending.open(at, versions, late.length);
+  }
+
+  #silence(now: number): void {
+    this.#nextSilence = Number.POSITIVE_INFINITY;
+    for (const instance of this.#live) {
+      const { silentAt, appliedUntil } = instance;
+      if (silentAt > now) this.#nextSilence = Math.min(this.#nextSilence, silentAt);
+      else {
+        this.#live.delete(instance);
+        this.#pending.lose(appliedUntil, this.#done(now));
+      }
+    }
+  }
+
+  #admit(key: string, name: string, now: number): ReportingInstance | undefined {
+    if (this.#instances.size >= MOST_INSTANCES && !this.#forgetLeastHeard()) return undefined;
+    const instance = new ReportingInstance(name, now);
+    this.#instances.set(key, instance);
+    return instance;
+  }
+
+  /** @returns false when all are live */
+  #forgetLeastHeard(): boolean {
+    const silent = [...this.#instances].filter(([, instance]) => !this.#live.has(instance));
+    const [least] = silent.toSorted(([, a], [, b]) => a.heardAt - b.heardAt);
+    return least !== undefined && this.#instances.delete(least[0]);
+  }
+}
+
+function longestOf(instances: readonly ReportingInstance[]): number | undefined {
+  const known = instances.flatMap(({ longest }) => longest ?? []);
+  return known.length === 0 ? undefined : Math.max(...known);
+}
+
+function intervalOf(instances: readonly ReportingInstance[]): InstancesState['interval'] {
+  const longest = longestOf(instances);
+  const all = instances.flatMap(({ typical }) => typical ?? []).toSorted((a, b) => a - b);
+  const typical = all[all.length >> 1];
+  if (longest === undefined || typical === undefined) return undefined;
+  return { typical: typical / 1000, longest: longest / 1000 };
+}

@@ -1,0 +1,282 @@
+import { createHash } from 'node:crypto';
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
+import { GROUP, isRecord, isString, isStringMap } from '../api/index.ts';
+import {
+  type PlannedTable,
+  plannedFromJson,
+  plannedToText,
+  type ToldConsumers,
+  toldFromJson,
+  toldToText,
+} from '../lag/index.ts';
+
+/** The ConfigMaps that replicas share, in Linger's own namespace. */
+export const SHARED_NAMES = {
+  planned: 'linger-planned',
+  history: 'linger-history',
+  consumers: 'linger-consumers',
+} as const;
+export type SharedObject = keyof typeof SHARED_NAMES;
+
+/** The history goes on in these where one ConfigMap is too small. A fixed list, because RBAC goes by names. */
+export const HISTORY_NAMES: readonly string[] = [
+  SHARED_NAMES.history,
+  ...[2, 3, 4, 5, 6, 7, 8].map((number) => `${SHARED_NAMES.history}-${number}`),
+];
+
+export const PLANNED_KEY = 'planned.json';
+export const CONSUMERS_KEY = 'consumers.json';
+/** Every key of a history, one for each part: `namespace.shop.json.gz`. */
+const PART_SUFFIX = '.json.gz';
+
+/** Raised when a version that knows only the lower one could not read, or would damage, what is written. */
+const FORMAT = 2;
+
+export const SHARED_ANNOTATIONS = {
+  format: `${GROUP}/format`,
+  /** The transitions of the writer's Lease: an older term must not write over a newer one. */
+  term: `${GROUP}/term`,
+  writer: `${GROUP}/writer`,
+  writtenAt: `${GROUP}/written-at`,
+  /**
+   * Of `linger-planned`: what `linger history forget` has taken out of the history. Of the ConfigMaps of the history: what
+   * is not in them any more.
+   */
+  forgotten: `${GROUP}/forgotten`,
+} as const;
+
+/** Why a shared ConfigMap is not used. A metric's label. */
+export const REFUSALS = {
+  Newer: 'A newer version of Linger wrote it. It is left alone.',
+  Foreign: 'Something other than Linger wrote it. It is left alone.',
+  Corrupt: 'It is not what this version of Linger writes. The leader writes it anew.',
+  Future: 'It was written by a clock that is ahead of this one by more than an hour. It is left alone.',
+} as const satisfies Record<string, string>;
+export type Refusal = keyof typeof REFUSALS;
+
+/** Refusals of objects that may be worth a week of measuring to their owner: they are not written over. */
+export const LEFT_ALONE: ReadonlySet<Refusal> = new Set(['Newer', 'Foreign', 'Future']);
+
+/** As much of a ConfigMap as is read and written here. */
+export interface ConfigMap {
+  readonly metadata?: {
+    readonly name?: string;
+    readonly resourceVersion?: string;
+    readonly labels?: Record<string, string>;
+    readonly annotations?: Record<string, string>;
+  };
+  readonly data?: Record<string, string>;
+  /** Base64. */
+  readonly binaryData?: Record<string, string>;
+}
+
+export interface Content extends Pick<ConfigMap, 'data' | 'binaryData'> {
+  /** Besides the stamp. */
+  readonly annotations?: Record<string, string>;
+}
+
+/** Which replica wrote a ConfigMap, and when. */
+export interface Stamp {
+  readonly writer: string;
+  readonly term: number;
+  /** Seconds since the epoch, by the writer's clock; NaN where the ConfigMap does not say. */
+  readonly writtenAt: number;
+}
+
+export type Shared<T> =
+  | { readonly outcome: 'read'; readonly value: T; readonly stamp: Stamp; readonly bytes: number }
+  | { readonly outcome: 'refused'; readonly refusal: Refusal; readonly problem: string }
+  /** There is no ConfigMap, or one without contents. */
+  | { readonly outcome: 'empty' };
+
+/** Why a ConfigMap must not be written over; undefined: it is Linger's own. */
+export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
+  const { annotations, data, binaryData } = partsOf(object);
+  const format = annotations[SHARED_ANNOTATIONS.format];
+  if (format !== undefined) {
+    if (!/^\d{1,9}$/.test(format)) return 'Foreign';
+    return Number(format) > FORMAT ? 'Newer' : undefined;
+  }
+  // Without a mark it may have been restored by hand from a backup.
+  const ours = (key: string) => key === PLANNED_KEY || key === CONSUMERS_KEY || key.endsWith(PART_SUFFIX);
+  if (!Object.keys({ ...data, ...binaryData }).every(ours)) return 'Foreign';
+  const planned = parsed(data[PLANNED_KEY] ?? '{}');
+  return isRecord(planned) && Number(planned.v) > FORMAT ? 'Newer' : undefined;
+}
+
+export function stampOf(object: unknown): Stamp {
+  const { annotations } = partsOf(object);
+  const term = annotations[SHARED_ANNOTATIONS.term] ?? '';
+  return {
+    writer: annotations[SHARED_ANNOTATIONS.writer] ?? '',
+    term: /^\d{1,9}$/.test(term) ? Number(term) : 0,
+    writtenAt: Date.parse(annotations[SHARED_ANNOTATIONS.writtenAt] ?? '') / 1000,
+  };
+}
+
+export function stampAnnotations({ writer, term, writtenAt }: Stamp): Record<string, string> {
+  return {
+    [SHARED_ANNOTATIONS.format]: String(FORMAT),
+    [SHARED_ANNOTATIONS.term]: String(term),
+    [SHARED_ANNOTATIONS.writer]: writer,
+    [SHARED_ANNOTATIONS.writtenAt]: new Date(writtenAt * 1000).toISOString(),
+  };
+}
+
+/** Reads the published curves. However old they are, they stay in force until there are newer ones. */
+export function readPlanned(object: unknown): Shared<PlannedTable> {
+  return readText(object, PLANNED_KEY, plannedFromJson);
+}
+
+export function plannedContent(table: PlannedTable): Content {
+  return { data: { [PLANNED_KEY]: plannedToText(table) } };
+}
+
+export function readConsumers(object: unknown): Shared<ToldConsumers> {
+  return readText(object, CONSUMERS_KEY, toldFromJson);
+}
+
+export function consumersContent(consumers: ToldConsumers): Content {
+  return { data: { [CONSUMERS_KEY]: toldToText(consumers) } };
+}
+
+/** @param parse returns undefined for what Linger does not write */
+function readText<T>(object: unknown, key: string, parse: (json: unknown) => T | undefined): Shared<T> {
+  const left = notOurs(object);
+  if (left !== undefined) return refused(left);
+  const { data } = partsOf(object);
+  const text = data[key];
+  if (text === undefined) return { outcome: 'empty' };
+  const value = parse(parsed(text));
+  if (value === undefined) return refused('Corrupt', key);
+  return { outcome: 'read', value, stamp: stampOf(object), bytes: bytesOf({ data }) };
+}
+
+/** Clocks that differ by more are set wrong: what was measured in the future would never expire. */
+const AHEAD_SECONDS = 3_600;
+
+/** The packed parts of a history, see {@link unpackPart}. @param now seconds since the epoch */
+export function readHistory(object: unknown, now: number): Shared<readonly string[]> {
+  const left = notOurs(object);
+  if (left !== undefined) return refused(left);
+  const { binaryData } = partsOf(object);
+  const value = Object.values(binaryData);
+  if (value.length === 0) return { outcome: 'empty' };
+  const stamp = stampOf(object);
+  if (stamp.writtenAt > now + AHEAD_SECONDS) return refused('Future');
+  return { outcome: 'read', value, stamp, bytes: bytesOf({ binaryData }) };
+}
+
+/** The most that a part may unfold to: several times what is ever written. 1 MiB of gzip could hold a gigabyte. */
+const LONGEST_PART = 1024 * 1024;
+
+const compress = promisify<Uint8Array, Buffer>(gzip);
+const decompress = promisify<Buffer, { maxOutputLength: number }, Buffer>(gunzip);
+
+/** @returns base64 of gzip, made outside of the event loop */
+export async function packPart(text: string): Promise<string> {
+  return (await compress(Buffer.from(text))).toString('base64');
+}
+
+/** @returns with the size of the text; `json` is undefined for what `packPart` has not made, or not of JSON */
+export async function unpackPart(
+  packed: string,
+): Promise<{ readonly json: unknown; readonly bytes: number }> {
+  try {
+    const text = await decompress(Buffer.from(packed, 'base64'), { maxOutputLength: LONGEST_PART });
+    return { json: parsed(text.toString('utf8')), bytes: text.length };
+  } catch {
+    return { json: undefined, bytes: LONGEST_PART };
+  }
+}
+
+/** The key of a part under which a ConfigMap may hold it: at most 253 of these characters. */
+export function partKey(key: string): string {
+  const name = key.replaceAll('/', '.');
+  const fits = name.length + PART_SUFFIX.length <= 253 && /^[-._a-zA-Z0-9]+$/.test(name);
+  return (fits ? name : createHash('sha256').update(key).digest('hex')) + PART_SUFFIX;
+}
+
+/** V8 takes a second for a number of 256 KiB of digits. No number of ours has more than 20. */
+const ABSURD_NUMBER = /\d{40}/;
+
+/** @returns undefined for what is no JSON, or would take long to parse */
+function parsed(text: string): unknown {
+  try {
+    return ABSURD_NUMBER.test(text) ? undefined : JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Bytes that count against a ConfigMap's 1 MiB: binaryData counts as what it stands for. */
+export function bytesOf({ data = {}, binaryData = {} }: Content): number {
+  const texts = Object.values(data).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  return Object.values(binaryData).reduce((sum, text) => sum + Buffer.byteLength(text, 'base64'), texts);
+}
+
+export function sameContent(
+  object: unknown,
+  { data = {}, binaryData = {}, annotations = {} }: Content,
+): boolean {
+  const present = partsOf(object);
+  const noted = Object.entries(annotations).every(([key, text]) => present.annotations[key] === text);
+  return noted && sameTexts(present.data, data) && sameTexts(present.binaryData, binaryData);
+}
+
+function sameTexts(a: Readonly<Record<string, string>>, b: Readonly<Record<string, string>>): boolean {
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => a[key] === b[key]);
+}
+
+/** A span that is taken out of the history. Seconds since the epoch. */
+export interface Forgotten {
+  readonly from: number;
+  readonly to: number;
+  /** Only of this namespace, or of this consumer; neither: of everything. */
+  readonly namespace?: string;
+  readonly consumer?: string;
+}
+
+/** Entries that do not parse are left out. */
+export function readForgotten(object: unknown): readonly Forgotten[] {
+  const list = parsed(partsOf(object).annotations[SHARED_ANNOTATIONS.forgotten] ?? '[]');
+  return Array.isArray(list) ? list.flatMap(forgottenOf) : [];
+}
+
+export function forgottenText(forgotten: readonly Forgotten[]): string {
+  const time = (seconds: number) => new Date(seconds * 1000).toISOString();
+  return JSON.stringify(forgotten.map((each) => ({ ...each, from: time(each.from), to: time(each.to) })));
+}
+
+export function isSame(a: Forgotten, b: Forgotten): boolean {
+  return a.from === b.from && a.to === b.to && a.namespace === b.namespace && a.consumer === b.consumer;
+}
+
+function forgottenOf(json: unknown): readonly Forgotten[] {
+  if (!isRecord(json) || !isString(json.from) || !isString(json.to)) return [];
+  const { namespace, consumer } = json;
+  const [from, to] = [Date.parse(json.from) / 1000, Date.parse(json.to) / 1000];
+  if (!(from < to)) return [];
+  // An entry for one scope must not be taken for one of everything.
+  if (![namespace, consumer].every((each) => each === undefined || isString(each))) return [];
+  return [
+    { from, to, ...(isString(namespace) ? { namespace } : {}), ...(isString(consumer) ? { consumer } : {}) },
+  ];
+}
+
+function refused(refusal: Refusal, where?: string): Shared<never> {
+  const problem = where === undefined ? REFUSALS[refusal] : `${where}: ${REFUSALS[refusal]}`;
+  return { outcome: 'refused', refusal, problem };
+}
+
+function partsOf(object: unknown) {
+  const { metadata, data, binaryData } = isRecord(object) ? object : {};
+  const annotations = isRecord(metadata) ? metadata.annotations : undefined;
+  return { annotations: textsOf(annotations), data: textsOf(data), binaryData: textsOf(binaryData) };
+}
+
+function textsOf(value: unknown): Readonly<Record<string, string>> {
+  return isStringMap(value) ? value : {};
+}

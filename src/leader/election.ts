@@ -1,0 +1,413 @@
+import { asObjectFailure, type ObjectFailure } from '../cluster/index.ts';
+import { Backoff } from '../timing/index.ts';
+import { type LeaseRecord, type LeaseStore, type StoredLease, sameRecord } from './lease.ts';
+
+/** The time and the randomness of an election. */
+export interface ElectionClock {
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  /** Microseconds since the epoch: for people who read the Lease. */
+  readonly wallMicroseconds: () => number;
+  /** In [0, 1). */
+  readonly random: () => number;
+  /** Resolves after so many milliseconds, or with false as soon as the signal has aborted. */
+  readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
+}
+
+/** A term as the leader, for code that does what only a leader may do. */
+export interface Lead {
+  /** Aborts when the term is over. */
+  readonly signal: AbortSignal;
+  /** To be asked right before anything that only a leader may do: a paused process learns late that its term is over. */
+  holds(): boolean;
+}
+
+/** A term as the leader. It is over for good once {@link Leadership.signal} has aborted. */
+export class Leadership implements Lead {
+  readonly #time: Pick<ElectionClock, 'clock' | 'pause'>;
+  readonly #ending = new AbortController();
+  #until: number;
+  #term: number;
+  #leastTerm = 0;
+
+  /** @param until milliseconds of the monotonic clock */
+  constructor(until: number, term: number, time: Pick<ElectionClock, 'clock' | 'pause'>) {
+    this.#time = time;
+    this.#until = until;
+    this.#term = term;
+    void this.#lapse();
+  }
+
+  /** Aborts when the lease is lost, released or not renewed in time. */
+  get signal(): AbortSignal {
+    return this.#ending.signal;
+  }
+
+  holds(): boolean {
+    return !this.signal.aborted && this.#time.clock() < this.#until;
+  }
+
+  /** The lease's number of transitions: higher than that of every leader before. */
+  get term(): number {
+    return this.#term;
+  }
+
+  get until(): number {
+    return this.#until;
+  }
+
+  get leastTerm(): number {
+    return this.#leastTerm;
+  }
+
+  /**
+   * A ConfigMap bears a higher term than this one: the Lease was deleted and counts anew, or we are deposed and do not
+   * know it yet. The next renewal either raises the term or fails.
+   */
+  outgrow(term: number): void {
+    this.#leastTerm = Math.max(this.#leastTerm, term + 1);
+  }
+
+  /** @returns false when it is too late */
+  extend(until: number, term: number): boolean {
+    if (!this.holds()) return false;
+    this.#until = until;
+    this.#term = term;
+    return true;
+  }
+
+  end(): void {
+    this.#ending.abort();
+  }
+
+  async #lapse(): Promise<void> {
+    while (this.holds()) await this.#time.pause(this.#until - this.#time.clock(), this.signal);
+    this.end();
+  }
+}
+
+/**
+ * Milliseconds. The first three are client-go's own defaults, which the cluster's controllers use (leaderelection.go). A
+ * follower sees a renewal no sooner than it was sent, so there is never a second leader unless clocks run at rates that
+ * differ by more than 15 ÷ 10.
+ */
+export const ELECTION_LIMITS = {
+  /** How long a lease lasts, counted by a follower from when it first saw the last renewal. */
+  durationMs: 15_000,
+  /** How long a leader leads after it *sent* its last successful renewal. */
+  leadMs: 10_000,
+  renewEveryMs: 2_000,
+  /** Between two reads by a follower, so a released lease is taken within 2 s. client-go looks every 2 to 4.4 s. */
+  lookEveryMs: [1_000, 2_000] as readonly [least: number, most: number],
+  /** Two requests fit into the time that is left to a leader. */
+  requestMs: 4_000,
+  firstPauseMs: 500,
+  longestPauseMs: 2_000,
+  longestRetryAfterMs: 30_000,
+};
+export type ElectionLimits = Readonly<typeof ELECTION_LIMITS>;
+
+/** A longer duration was not written by anything that renews the lease, and would keep all replicas waiting. */
+const LONGEST_DURATION_MS = 60_000;
+
+/** The duration in a released lease: the least that the API server accepts. */
+const RELEASED_SECONDS = 1;
+
+export interface ObservedLease {
+  /** undefined: there is none. */
+  readonly record: LeaseRecord | undefined;
+  /** When it was first seen as it is. Milliseconds of our monotonic clock: clocks of other hosts are not comparable. */
+  readonly since: number;
+}
+
+/** A change that leaves the record as it is (a label, say) is no renewal. */
+export function observeLease(
+  before: ObservedLease | undefined,
+  record: LeaseRecord | undefined,
+  now: number,
+): ObservedLease {
+  return before !== undefined && sameRecord(before.record, record) ? before : { record, since: now };
+}
+
+/**
+ * - `prepare`: there is no lease; create one without a holder.
+ * - `create`: the one that we held has vanished; create it again.
+ * - `take`: there is no leader.
+ * - `renew`: we hold it.
+ * - `follow`: another replica leads, or may still do so; `holder` is empty where it is not known.
+ */
+export type LeaseStep = { readonly do: WritingStep } | { readonly do: 'follow'; readonly holder: string };
+export type WritingStep = 'prepare' | 'create' | 'take' | 'renew';
+
+export interface Candidate {
+  /** Of this life of this process only: a lease that bears it was written by us. */
+  readonly identity: string;
+  /** Whether our last renewal still counts. */
+  readonly leading: boolean;
+  /** When we acquired the lease that we last held; it may have lapsed since. */
+  readonly acquiredAt: number | undefined;
+}
+
+/**
+ * What to do about the lease; pure.
+ *
+ * - The holder of a deleted lease may not know it yet, and still believe that it leads. A lease that does not exist has no
+ *   resourceVersion that would show whether another replica led in between. So one without a holder is created first, and
+ *   taken only after it has lasted for the usual time. Only a released one (duration 1 s) is taken at once.
+ * - A lease that bears our name though we do not lead (a write that we had given up arrived late) counts as another's.
+ */
+export function nextLeaseStep(
+  { record, since }: ObservedLease,
+  now: number,
+  { identity, leading, acquiredAt }: Candidate,
+  { durationMs }: Pick<ElectionLimits, 'durationMs'>,
+): LeaseStep {
+  if (record === undefined) return { do: leading ? 'create' : 'prepare' };
+  const { holder, durationSeconds } = record;
+  if (holder === identity && record.acquiredAt === acquiredAt) return { do: 'renew' };
+  if (holder === '' && (leading || durationSeconds <= RELEASED_SECONDS)) return { do: 'take' };
+  const theirs = Math.min(durationSeconds * 1000, LONGEST_DURATION_MS);
+  return now - since >= Math.max(durationMs, theirs) ? { do: 'take' } : { do: 'follow', holder };
+}
+
+export interface LeaseWriter {
+  readonly identity: string;
+  /** The lowest number of transitions to write; see the fencing of ConfigMaps. */
+  readonly leastTransitions: number;
+  /** Microseconds since the epoch. */
+  readonly wallMicroseconds: number;
+  readonly durationMs: number;
+}
+
+/** The record of a step that writes. @param last the last record that was there, even if it has vanished since */
+export function recordAfter(
+  step: WritingStep,
+  last: LeaseRecord | undefined,
+  writer: LeaseWriter,
+): LeaseRecord {
+  const { identity, leastTransitions, wallMicroseconds, durationMs } = writer;
+  const renewedAt = renewalAfter(last, wallMicroseconds);
+  const transitions = (last?.transitions ?? 0) + (step === 'take' ? 1 : 0);
+  return {
+    holder: step === 'prepare' ? '' : identity,
+    durationSeconds: Math.max(RELEASED_SECONDS + 1, Math.round(durationMs / 1000)),
+    transitions: Math.max(transitions, leastTransitions),
+    acquiredAt: step === 'renew' ? last?.acquiredAt : renewedAt,
+    renewedAt,
+  };
+}
+
+/** What a leader that stops leaves behind: any replica may take it at once. As client-go's ReleaseOnCancel does it. */
+export function releasedRecord(record: LeaseRecord, wallMicroseconds: number): LeaseRecord {
+  const renewedAt = renewalAfter(record, wallMicroseconds);
+  return { ...record, holder: '', durationSeconds: RELEASED_SECONDS, acquiredAt: renewedAt, renewedAt };
+}
+
+const DAY_MICROSECONDS = 86_400_000_000;
+
+/** Followers see a renewal by its difference from the one before, so it must differ even where the clock was set back. */
+function renewalAfter(last: LeaseRecord | undefined, wall: number): number {
+  const before = last?.renewedAt ?? 0;
+  // One that lies further ahead differs anyway, and 1 more may not be representable.
+  return before >= wall && before - wall < DAY_MICROSECONDS ? before + 1 : wall;
+}
+
+/** Calls are synchronous unless they say otherwise. */
+export interface ElectionEvents {
+  /** We lead. No other replica does until {@link Leadership.signal} has aborted, or by the clock should have. */
+  onLeading(leadership: Leadership): void;
+  /** We do not lead. Called when the holder changes. @param holder the leader; empty where it is not known */
+  onFollowing(holder: string): void;
+  /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
+  onHandOver(leadership: Leadership): Promise<void>;
+  /** A request has succeeded. @param record the lease as it is @param tookMs how long the request took */
+  onRequest(record: LeaseRecord | undefined, tookMs: number): void;
+  onFailure(failure: ObjectFailure, pauseMs: number): void;
+}
+
+export interface ElectionOptions {
+  readonly identity: string;
+  readonly store: LeaseStore;
+  readonly limits: ElectionLimits;
+  readonly time: ElectionClock;
+  readonly events: ElectionEvents;
+  /** Aborts when the process is to end: the lease is handed over and released. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Takes part in an election until the signal aborts.
+ * @returns once the lease is released, or cannot be; never rejects
+ */
+export function campaign(options: ElectionOptions): Promise<void> {
+  return new Campaign(options).run();
+}
+
+/** Another replica was quicker, which is no failure of the server's. */
+const OVERTAKEN: ReadonlySet<string> = new Set(['Conflict', 'AlreadyExists', 'NotFound']);
+
+class Campaign {
+  readonly #options: ElectionOptions;
+  #observed: ObservedLease | undefined;
+  /** What the next write replaces; undefined: it has to be read first. */
+  #stored: StoredLease | undefined;
+  /** The last record that was there, even if it has vanished since. */
+  #last: LeaseRecord | undefined;
+  #leadership: Leadership | undefined;
+  #acquiredAt: number | undefined;
+  #following: string | undefined;
+  readonly #backoff: Backoff;
+  #writing = false;
+
+  constructor(options: ElectionOptions) {
+    this.#options = options;
+    this.#backoff = new Backoff(options.limits, options.time.random);
+  }
+
+  async run(): Promise<void> {
+    const { time, signal } = this.#options;
+    while (!signal.aborted) {
+      const round = this.#round();
+      await this.#settledOrStopped(round);
+      // A read may stay unanswered; a write could still make us the leader.
+      if (signal.aborted && !this.#writing && !this.#leads) break;
+      const pauseMs = await round;
+      if (!signal.aborted) await time.pause(pauseMs, signal);
+    }
+    await this.#leave();
+  }
+
+  /** Not Promise.race: against a promise that lives for months it would keep something of every round. */
+  #settledOrStopped(round: Promise<unknown>): Promise<void> {
+    const { signal } = this.#options;
+    return new Promise((resolve) => {
+      const settle = () => {
+        signal.removeEventListener('abort', settle);
+        resolve();
+      };
+      signal.addEventListener('abort', settle, { once: true });
+      void round.then(settle);
+    });
+  }
+
+  /** @returns how long to pause before the next; never rejects */
+  async #round(): Promise<number> {
+    const { limits, time } = this.#options;
+    try {
+      if (!this.#leads || this.#stored === undefined) await this.#read();
+      if (this.#options.signal.aborted) return 0;
+      const step = this.#nextStep();
+      if (step.do === 'follow') this.#follow(step.holder);
+      else await this.#write(step.do);
+      this.#backoff.reset();
+      if (this.#leads) return limits.renewEveryMs;
+      const [least, most] = limits.lookEveryMs;
+      return least + (most - least) * time.random();
+    } catch (thrown) {
+      return this.#failed(thrown);
+    }
+  }
+
+  get #leads(): boolean {
+    return this.#leadership?.holds() ?? false;
+  }
+
+  async #read(): Promise<void> {
+    const { store, time, events } = this.#options;
+    const askedAt = time.clock();
+    const stored = await store.read();
+    const now = time.clock();
+    events.onRequest(stored?.record, now - askedAt);
+    this.#saw(stored, now);
+  }
+
+  #saw(stored: StoredLease | undefined, now: number): void {
+    this.#stored = stored;
+    this.#last = stored?.record ?? this.#last;
+    this.#observed = observeLease(this.#observed, stored?.record, now);
+  }
+
+  #nextStep(): LeaseStep {
+    const { identity, limits, time } = this.#options;
+    const now = time.clock();
+    const observed = this.#observed ?? { record: undefined, since: now };
+    const candidate = { identity, leading: this.#leads, acquiredAt: this.#acquiredAt };
+    return nextLeaseStep(observed, now, candidate, limits);
+  }
+
+  async #write(step: WritingStep): Promise<void> {
+    const { identity, limits, store, time, events } = this.#options;
+    const record = recordAfter(step, this.#last, {
+      identity,
+      leastTransitions: this.#leadership?.leastTerm ?? 0,
+      wallMicroseconds: time.wallMicroseconds(),
+      durationMs: limits.durationMs,
+    });
+    const sentAt = time.clock();
+    this.#writing = true;
+    const stored = await store.write(record, this.#stored).finally(() => {
+      this.#writing = false;
+    });
+    const now = time.clock();
+    events.onRequest(stored.record, now - sentAt);
+    this.#saw(stored, now);
+    if (step === 'prepare') return this.#follow('');
+    this.#acquiredAt = stored.record.acquiredAt;
+    this.#lead(sentAt + limits.leadMs, stored.record.transitions);
+  }
+
+  #lead(until: number, term: number): void {
+    const { time, events } = this.#options;
+    if (this.#leadership?.extend(until, term) === true) return;
+    // The answer may have come too late.
+    if (time.clock() >= until) return;
+    // A process that was paused may not have noticed the end of its term yet.
+    this.#leadership?.end();
+    const leadership = new Leadership(until, term, time);
+    this.#leadership = leadership;
+    this.#following = undefined;
+    const ended = () => this.#leadership === leadership && this.#follow('');
+    leadership.signal.addEventListener('abort', ended, { once: true });
+    events.onLeading(leadership);
+  }
+
+  #follow(holder: string): void {
+    const leadership = this.#leadership;
+    this.#leadership = undefined;
+    leadership?.end();
+    if (this.#following === holder) return;
+    this.#following = holder;
+    this.#options.events.onFollowing(holder);
+  }
+
+  #failed(thrown: unknown): number {
+    const failure = asObjectFailure(thrown);
+    this.#stored = undefined;
+    const pauseMs = this.#backoff.next(failure.retryAfterMs);
+    if (!OVERTAKEN.has(failure.reason)) this.#options.events.onFailure(failure, pauseMs);
+    return pauseMs;
+  }
+
+  /** Hands over and releases the lease. If that fails, the next leader has to wait until it has expired. */
+  async #leave(): Promise<void> {
+    const { events, time } = this.#options;
+    const leadership = this.#leadership;
+    if (leadership === undefined || !leadership.holds()) return this.#follow('');
+    const left = new AbortController();
+    await Promise.race([
+      events.onHandOver(leadership).catch(() => undefined),
+      time.pause(leadership.until - time.clock(), left.signal),
+    ]);
+    left.abort();
+    // We stop leading before any other replica can take the lease.
+    this.#follow('');
+    await this.#release().catch(() => undefined);
+  }
+
+  async #release(): Promise<void> {
+    const { identity, store, time } = this.#options;
+    const stored = this.#stored ?? (await store.read());
+    if (stored?.record.holder !== identity) return;
+    await store.write(releasedRecord(stored.record, time.wallMicroseconds()), stored);
+  }
+}

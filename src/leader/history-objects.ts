@@ -1,0 +1,210 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import type { KubeConnection } from '../cluster/index.ts';
+import type { HistoryPart } from '../lag/index.ts';
+import {
+  type Content,
+  type Forgotten,
+  forgottenText,
+  HISTORY_NAMES,
+  isSame,
+  LEFT_ALONE,
+  packPart,
+  partKey,
+  REFUSALS,
+  type Refusal,
+  readForgotten,
+  readHistory,
+  SHARED_ANNOTATIONS,
+  type Stamp,
+  unpackPart,
+} from './codec.ts';
+import type { Leadership } from './election.ts';
+import { type ReadCall, readConfigMap, type SharedStore, type WriteOutcome } from './store.ts';
+
+/** The history that a replica has measured, in parts: one for each scope. Calls take some milliseconds. */
+export interface StoredHistory {
+  /** The most important first. A part's text is made when it is asked for. */
+  parts(epochSeconds: number): Iterable<HistoryPart>;
+  /**
+   * Merges a part: restoring one twice changes nothing, and older data never replace newer.
+   * @returns false, and nothing is changed, for what is no part
+   */
+  restorePart(json: unknown, epochSeconds: number): boolean;
+}
+
+/**
+ * The most characters of a part before gzip, by the kind of its scope. With 200 consumers (in two directions) and 50
+ * namespaces these are 10 MB; gzip leaves at most two thirds of such text, and a quarter of what is really measured.
+ */
+const PART_CHARACTERS: Readonly<Record<string, number>> = {
+  cluster: 400_000,
+  consumer: 14_000,
+  namespace: 60_000,
+};
+const OTHER_CHARACTERS = 14_000;
+/** A part's coarsest form is smaller than this whatever is in it. */
+const LEAST_CHARACTERS = 4_000;
+
+/** Of each ConfigMap, which may hold 1 MiB. */
+const OBJECT_BYTES = 900_000;
+
+/** Several times more text than is ever written: what exceeds it was made up, and would keep a replica busy. */
+const MOST_TEXT = 64 * 1024 * 1024;
+
+/** The parts of a history as the contents of ConfigMaps, one after the other; at most one is held in memory. */
+export async function* historyContents(
+  history: Pick<StoredHistory, 'parts'>,
+  epochSeconds: number,
+  share = 1,
+): AsyncGenerator<Content> {
+  let binaryData: Record<string, string> = {};
+  let bytes = 0;
+  for (const part of history.parts(epochSeconds)) {
+    const [kind = ''] = part.key.split('/', 1);
+    const most = Math.max(LEAST_CHARACTERS, (PART_CHARACTERS[kind] ?? OTHER_CHARACTERS) * share);
+    const packed = await packPart(part.text(most));
+    const key = partKey(part.key);
+    const size = key.length + Buffer.byteLength(packed, 'base64');
+    if (bytes + size > OBJECT_BYTES * share && bytes > 0) {
+      yield { binaryData };
+      binaryData = {};
+      bytes = 0;
+    }
+    binaryData[key] = packed;
+    bytes += size;
+  }
+  yield { binaryData };
+}
+
+export interface RestoredHistory {
+  /** Of the ConfigMap written last; undefined: there is no history. */
+  readonly stamp: Stamp | undefined;
+  readonly bytes: number;
+  /** How many ConfigMaps have contents. */
+  readonly objects: number;
+  /** What is in none of them any more. */
+  readonly forgotten: readonly Forgotten[];
+  /** The gravest one. */
+  readonly refused: { readonly refusal: Refusal; readonly problem: string } | undefined;
+}
+
+/**
+ * Reads every ConfigMap of the history and takes in each part, one at a time. A part that cannot be read costs no more
+ * than itself.
+ * @param read what a ConfigMap of this name holds
+ */
+export async function restoreHistory(
+  read: (name: string) => Promise<unknown>,
+  history: Pick<StoredHistory, 'restorePart'>,
+  epochSeconds: number,
+): Promise<RestoredHistory> {
+  let [stamp, bytes, objects, text]: [Stamp | undefined, number, number, number] = [undefined, 0, 0, 0];
+  let refused: RestoredHistory['refused'];
+  let forgotten: readonly Forgotten[] | undefined;
+  for (const [index, name] of HISTORY_NAMES.entries()) {
+    const object = await read(name);
+    const present = readHistory(object, epochSeconds);
+    if (present.outcome === 'empty') continue;
+    objects = index + 1;
+    if (present.outcome === 'refused') {
+      if (refused === undefined || LEFT_ALONE.has(present.refusal)) refused = present;
+      continue;
+    }
+    bytes += present.bytes;
+    const known = readForgotten(object);
+    forgotten = forgotten?.filter((each) => known.some((other) => isSame(each, other))) ?? known;
+    if (!((stamp?.writtenAt ?? Number.NEGATIVE_INFINITY) > present.stamp.writtenAt)) stamp = present.stamp;
+    let unreadable = 0;
+    for (const packed of present.value) {
+      const part = text > MOST_TEXT ? undefined : await unpackPart(packed);
+      text += part?.bytes ?? 0;
+      // What waits has its turn between two steps that take some milliseconds each.
+      await turn();
+      if (part?.json === undefined || !history.restorePart(part.json, epochSeconds)) unreadable += 1;
+    }
+    if (unreadable > 0)
+      refused ??= {
+        refusal: 'Corrupt',
+        problem: `${name}: ${unreadable} of ${present.value.length} parts: ${REFUSALS.Corrupt}`,
+      };
+  }
+  return { stamp, bytes, objects, forgotten: forgotten ?? [], refused };
+}
+
+/** The history between its ConfigMaps and a replica's memory. */
+export class HistoryObjects {
+  readonly #store: SharedStore;
+  readonly #history: StoredHistory;
+  /** Whether every ConfigMap has been read, and none must be left alone: until then none is written over. */
+  #settled = false;
+  /** How many ConfigMaps have contents. */
+  #objects = 0;
+  /** Of the usual budget. */
+  #share = 1;
+
+  constructor(store: SharedStore, history: StoredHistory) {
+    this.#store = store;
+    this.#history = history;
+  }
+
+  get settled(): boolean {
+    return this.#settled;
+  }
+
+  /** Takes in what is stored. @throws ObjectFailure */
+  async restore(epochSeconds: number, signal: AbortSignal): Promise<RestoredHistory> {
+    const read = (name: string) => this.#store.read(name, signal);
+    const restored = await restoreHistory(read, this.#history, epochSeconds);
+    const { refused } = restored;
+    this.#settled = refused === undefined || !LEFT_ALONE.has(refused.refusal);
+    this.#objects = restored.objects;
+    return restored;
+  }
+
+  /**
+   * Writes what is measured now.
+   * @returns `Full`: the least important parts found no room, and all others are written
+   * @throws ObjectFailure
+   */
+  async write(
+    leadership: Leadership,
+    options: { readonly epochSeconds: number; readonly signal: AbortSignal },
+    forgotten: readonly Forgotten[],
+    onWritten: (content: Content, outcome: WriteOutcome) => void,
+  ): Promise<WriteOutcome | 'Full'> {
+    let index = 0;
+    for await (const content of historyContents(this.#history, options.epochSeconds, this.#share)) {
+      const name = HISTORY_NAMES[index];
+      if (name === undefined) return 'Full';
+      const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText(forgotten) };
+      const outcome = await this.#store.write(name, { ...content, annotations }, leadership, options);
+      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
+      onWritten(content, outcome);
+      index += 1;
+    }
+    // What an earlier, longer history has left would be restored again.
+    for (let rest = index; rest < this.#objects; rest += 1) {
+      const outcome = await this.#store.write(HISTORY_NAMES[rest] ?? '', {}, leadership, options);
+      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
+    }
+    this.#objects = index;
+    return 'written';
+  }
+
+  /** The server did not take it: less the next time, whatever it was that was too much. */
+  shrink(): void {
+    this.#share = Math.max(1 / 16, this.#share / 2);
+  }
+}
+
+/** Reads the history of the replicas in a namespace, for people. @throws ObjectFailure */
+export function readStoredHistory(
+  connection: KubeConnection,
+  namespace: string,
+  history: Pick<StoredHistory, 'restorePart'>,
+  epochSeconds: number,
+  call: ReadCall,
+): Promise<RestoredHistory> {
+  const read = (name: string) => readConfigMap(connection, namespace, name, call);
+  return restoreHistory(read, history, epochSeconds);
+}

@@ -1,0 +1,15 @@
+export {
+  type Forgotten,
+  readConsumers,
+  readForgotten,
+  readPlanned,
+  SHARED_NAMES,
+} from './codec.ts';
+export type { PublishedConsumers } from './consumer-statuses.ts';
+export type { Lead } from './election.ts';
+export { readStoredHistory } from './history-objects.ts';
+export { labelLeader } from './leader-label.ts';
+export type { Place } from './lease.ts';
+export { registerPublishMetrics } from './publish-status.ts';
+export { startPublishing } from './publishing.ts';
+export { followPublished, readConfigMap, recordForgotten } from './store.ts';

@@ -1,0 +1,85 @@
+import type { KubeFailure, PodLabels } from '../cluster/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { Schedule } from '../timing/index.ts';
+import type { Lead } from './election.ts';
+
+/** On the pod that leads: the Service `linger-reports` selects it. */
+export const LEADER_LABEL = 'linger.dev/leader';
+const LEADS = 'true';
+/** All replicas, as deploy/ labels them. */
+const REPLICAS = 'app.kubernetes.io/name=linger';
+
+export interface LeaderLabelOptions {
+  readonly pods: Pick<PodLabels, 'list' | 'change'>;
+  /** This replica's pod. */
+  readonly identity: string;
+  readonly logger: Logger;
+  readonly clock: () => number;
+  readonly random: () => number;
+  /** Resolves with false once the signal has aborted. */
+  readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
+}
+
+/** People can move the label, so it is checked once a minute; nothing is written while it is right. */
+const PACE = { everyMs: 60_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
+const TICK_MS = 500;
+/** A replica that ends has some seconds left. */
+const TAKE_OFF_WITHIN_MS = 3_000;
+
+/**
+ * Keeps the label on this replica's pod, and off all others, while it leads; takes it off at the end. Where that fails,
+ * the next leader takes it off; until then this replica answers reports with the news that it does not lead.
+ * @returns resolves once the term is over and the label is off; never rejects
+ */
+export async function labelLeader(lead: Lead, options: LeaderLabelOptions): Promise<void> {
+  const { identity, logger, clock, random, pause } = options;
+  const schedule = new Schedule(PACE, clock(), random);
+  const once = new LogOnce(logger);
+  do {
+    if (!lead.holds() || !schedule.due(clock())) continue;
+    try {
+      const found = await settle(options, lead.signal);
+      schedule.done(clock());
+      if (found) once.over(LEADER_LABEL, { label: LEADER_LABEL }, 'the leader’s pod is labelled again');
+      else
+        once.info(
+          LEADER_LABEL,
+          { identity },
+          'no pod of that name: the Service linger-reports does not lead here',
+        );
+    } catch (thrown) {
+      if (lead.signal.aborted) break;
+      const pauseMs = Math.round(schedule.failed(clock(), (thrown as KubeFailure<string>).retryAfterMs));
+      once.warn(
+        LEADER_LABEL,
+        { label: LEADER_LABEL, problem: String(thrown), pauseMs },
+        'the leader’s pod cannot be labelled for now: reports may not find it',
+      );
+    }
+  } while (await pause(TICK_MS, lead.signal));
+  await takeOff(options);
+}
+
+/** @returns whether this replica is among the pods */
+async function settle({ pods, identity }: LeaderLabelOptions, signal: AbortSignal): Promise<boolean> {
+  const replicas = await pods.list(REPLICAS, signal);
+  const own = replicas.find(({ name }) => name === identity);
+  for (const pod of replicas) {
+    const from = pod.labels[LEADER_LABEL];
+    const to = pod === own ? LEADS : undefined;
+    if (from !== to) await pods.change({ pod, label: LEADER_LABEL, from, to }, signal);
+  }
+  return own !== undefined;
+}
+
+async function takeOff({ pods, identity }: LeaderLabelOptions): Promise<void> {
+  const signal = AbortSignal.timeout(TAKE_OFF_WITHIN_MS);
+  try {
+    const labelled = await pods.list(`${LEADER_LABEL}=${LEADS}`, signal);
+    const own = labelled.find(({ name }) => name === identity);
+    if (own !== undefined)
+      await pods.change({ pod: own, label: LEADER_LABEL, from: LEADS, to: undefined }, signal);
+  } catch {
+    // The next leader does it.
+  }
+}

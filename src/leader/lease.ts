@@ -1,0 +1,154 @@
+import type { V1Lease, V1MicroTime } from '@kubernetes/client-node';
+import { callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
+
+/** Where replicas share what they measure, and the name of this one. */
+export interface Place {
+  /** Linger's own. */
+  readonly namespace: string;
+  readonly identity: string;
+}
+
+/**
+ * Microseconds since the Unix epoch as metav1.MicroTime, which the API server reads only with exactly six fractional
+ * digits. Source: k8s.io/apimachinery meta/v1 RFC3339Micro, `2006-01-02T15:04:05.000000Z07:00`.
+ */
+export function microTimeText(microseconds: number): string {
+  const whole = Math.floor(microseconds / 1_000_000);
+  const fraction = String(microseconds - whole * 1_000_000).padStart(6, '0');
+  return new Date(whole * 1000).toISOString().replace(/\.000Z$/, `.${fraction}Z`);
+}
+
+const MICRO_TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/;
+
+/** @returns undefined for what the API server does not write */
+export function microTimeOf(text: unknown): number | undefined {
+  const [, seconds, fraction] = typeof text === 'string' ? (MICRO_TIME.exec(text) ?? []) : [];
+  const milliseconds = Date.parse(`${seconds}Z`);
+  return Number.isNaN(milliseconds) ? undefined : milliseconds * 1000 + Number(fraction);
+}
+
+/** What a coordination.k8s.io/v1 Lease says about the leader. */
+export interface LeaseRecord {
+  /** Empty: the lease is released. */
+  readonly holder: string;
+  readonly durationSeconds: number;
+  /** Grows with every change of holder. It numbers the terms, so that what a deposed leader writes can be refused. */
+  readonly transitions: number;
+  /** Microseconds since the epoch, by the holder's clock: for people, and to tell one renewal from the next. */
+  readonly acquiredAt: number | undefined;
+  readonly renewedAt: number | undefined;
+}
+
+/** `spec.leaseTransitions` is an int32. A number beyond half of that was forged, and counts as none. */
+const MOST_TRANSITIONS = 2 ** 30;
+
+export function leaseRecordOf({ spec = {} }: V1Lease): LeaseRecord {
+  const { holderIdentity, leaseDurationSeconds, leaseTransitions = 0, acquireTime, renewTime } = spec;
+  return {
+    holder: holderIdentity ?? '',
+    durationSeconds: leaseDurationSeconds ?? 0,
+    transitions: leaseTransitions > MOST_TRANSITIONS ? 0 : leaseTransitions,
+    acquiredAt: microTimeOf(acquireTime),
+    renewedAt: microTimeOf(renewTime),
+  };
+}
+
+/** The Lease to write; `over`: the one that it replaces, whose other members stay. */
+export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | undefined): V1Lease {
+  return {
+    apiVersion: 'coordination.k8s.io/v1',
+    kind: 'Lease',
+    metadata: over?.metadata ?? { name },
+    spec: {
+      ...over?.spec,
+      holderIdentity: record.holder,
+      leaseDurationSeconds: record.durationSeconds,
+      leaseTransitions: record.transitions,
+      ...timeOf('acquireTime', record.acquiredAt),
+      ...timeOf('renewTime', record.renewedAt),
+    },
+  };
+}
+
+/** client-node passes MicroTimes as the text of the wire, both ways; its Dates would lose the microseconds. */
+function timeOf(member: 'acquireTime' | 'renewTime', microseconds: number | undefined) {
+  if (microseconds === undefined) return {};
+  return { [member]: microTimeText(microseconds) as unknown as V1MicroTime };
+}
+
+export function sameRecord(a: LeaseRecord | undefined, b: LeaseRecord | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return (
+    a.holder === b.holder &&
+    a.renewedAt === b.renewedAt &&
+    a.transitions === b.transitions &&
+    a.acquiredAt === b.acquiredAt &&
+    a.durationSeconds === b.durationSeconds
+  );
+}
+
+/** A Lease as it was read or written. */
+export interface StoredLease {
+  readonly record: LeaseRecord;
+  /** To be written over: with its resourceVersion, so that of two writers over the same one fails. */
+  readonly object: V1Lease;
+}
+
+/** Where the Lease is kept. Both throw ObjectFailure. */
+export interface LeaseStore {
+  /** @returns undefined when there is none */
+  read(): Promise<StoredLease | undefined>;
+  /** @param over what it replaces; undefined: there was none */
+  write(record: LeaseRecord, over: StoredLease | undefined): Promise<StoredLease>;
+}
+
+export interface LeaseLocation {
+  readonly connection: KubeConnection;
+  readonly namespace: string;
+  readonly name: string;
+  /** Milliseconds for each request. */
+  readonly requestMs: number;
+}
+
+/** The Lease of an API server. */
+export class ApiLeaseStore implements LeaseStore {
+  readonly #location: LeaseLocation;
+  readonly #closing = new AbortController();
+
+  constructor(location: LeaseLocation) {
+    this.#location = location;
+  }
+
+  async read(): Promise<StoredLease | undefined> {
+    const { connection, namespace, name } = this.#location;
+    const object = await unlessNotFound(
+      callApi(connection, 'CoordinationV1Api', this.#call, (api) =>
+        api.readNamespacedLease({ namespace, name }),
+      ),
+    );
+    return object && storedLease(object);
+  }
+
+  async write(record: LeaseRecord, over: StoredLease | undefined): Promise<StoredLease> {
+    const { connection, namespace, name } = this.#location;
+    const body = leaseObject(name, record, over?.object);
+    const written = await callApi(connection, 'CoordinationV1Api', this.#call, (api) =>
+      over === undefined
+        ? api.createNamespacedLease({ namespace, body })
+        : api.replaceNamespacedLease({ namespace, name, body }),
+    );
+    return storedLease(written);
+  }
+
+  close(): void {
+    this.#closing.abort();
+  }
+
+  get #call() {
+    return { signal: this.#closing.signal, withinMs: this.#location.requestMs };
+  }
+}
+
+function storedLease(object: V1Lease): StoredLease {
+  return { record: leaseRecordOf(object), object };
+}

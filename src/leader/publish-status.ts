@@ -1,0 +1,214 @@
+import type { Registry } from '@prometheus-io/client';
+import { asObjectFailure, type ObjectFailure, type ObjectFailureReason } from '../cluster/index.ts';
+import {
+  counterAtScrape,
+  gaugeAtScrape,
+  type Logger,
+  LogOnce,
+  numberAtScrape,
+  samplesBy,
+} from '../telemetry/index.ts';
+import { type Refusal, SHARED_NAMES, type SharedObject } from './codec.ts';
+import { ELECTION_LIMITS } from './election.ts';
+
+/** Milliseconds unless they say otherwise. */
+export const PUBLISH_LIMITS = {
+  election: ELECTION_LIMITS,
+  /** How often the leader looks whether something is to be done. */
+  tickMs: 1_000,
+  /** Between two computations of the curves: they are published at most every ten minutes, so this adds little. */
+  stepMs: 30_000,
+  /** As much of the week is lost when a leader dies. */
+  historyEveryMs: 600_000,
+  /** From the beginning of a term. */
+  firstHistoryMs: 60_000,
+  /** The least time between two writes of the consumers' ConfigMap, or of one status. */
+  consumersEveryMs: 60_000,
+  /** With nothing new the ConfigMap is written this often, and a status if there are new samples. */
+  consumersAgainMs: 300_000,
+  statusAgainMs: 600_000,
+  /** From the beginning of a term: until then measuring has only begun. */
+  firstConsumersMs: 15_000,
+  /** After failures. */
+  firstPauseMs: 2_000,
+  longestPauseMs: 300_000,
+  /** How long a request for a ConfigMap may take. */
+  requestMs: 10_000,
+  /**
+   * While requests for the Lease fail or take longer than this, and for a while after, the history is not written: the API
+   * server's own objective is 1 s at the 99th percentile.
+   */
+  slowMs: 1_000,
+  calmAfterMs: 60_000,
+  /** How long a leader that leaves may go on writing: well under the drain of 15 s and what is left of the lease. */
+  handOverMs: 4_000,
+  /** Characters of the published curves: the cluster, 50 namespaces and 200 consumers take 250 kB. */
+  plannedCharacters: 900_000,
+};
+export type PublishLimits = Readonly<typeof PUBLISH_LIMITS>;
+
+/** What the leader asks the API server for. A metric's label. */
+export type PublishTarget = 'lease' | SharedObject | 'status';
+
+/** What this replica knows of one kind of ConfigMaps, or of the statuses of DiscoveryConsumers. */
+export interface PublishedState {
+  /** When what is in use was written, by its writer's clock. Seconds since the epoch. */
+  writtenAt: number | undefined;
+  /** Of its contents. */
+  bytes: number | undefined;
+  /** By this replica. */
+  writes: number;
+  /** Why what is there now is not used; undefined: it is used, or there is nothing. */
+  refusal: Refusal | undefined;
+}
+
+/** How publishing stands; changes as it goes on. */
+export interface PublishStatus {
+  leading: boolean;
+  /** The identity of the leader; empty where it is not known. */
+  holder: string;
+  /** The Lease's transitions, as last seen. */
+  term: number | undefined;
+  readonly failures: Record<PublishTarget, Partial<Record<ObjectFailureReason, number>>>;
+  readonly published: Readonly<Record<Exclude<PublishTarget, 'lease'>, PublishedState>>;
+}
+
+export function newStatus(): PublishStatus {
+  const nothing = () => ({ writtenAt: undefined, bytes: undefined, writes: 0, refusal: undefined });
+  return {
+    leading: false,
+    holder: '',
+    term: undefined,
+    failures: { lease: {}, planned: {}, history: {}, consumers: {}, status: {} },
+    published: { planned: nothing(), history: nothing(), consumers: nothing(), status: nothing() },
+  };
+}
+
+/** Brings the status up to date, and logs trouble once. */
+export class Reporting {
+  readonly status: PublishStatus;
+  readonly #logger: Logger;
+  readonly #once: LogOnce;
+
+  constructor(logger: Logger, status: PublishStatus) {
+    this.#logger = logger;
+    this.#once = new LogOnce(logger);
+    this.status = status;
+  }
+
+  /** @param pauseAfter the pause until the next attempt, in milliseconds, given what the server asked for */
+  failed(
+    target: PublishTarget,
+    thrown: unknown,
+    pauseAfter: (retryAfterMs: number | undefined) => number,
+  ): ObjectFailure {
+    const failure = asObjectFailure(thrown);
+    const { reason, message } = failure;
+    const counts = this.status.failures[target];
+    counts[reason] = (counts[reason] ?? 0) + 1;
+    const pauseMs = Math.round(pauseAfter(failure.retryAfterMs));
+    const members = { object: nameOf(target), reason, problem: message, pauseMs };
+    this.#once.warn(target, members, 'publishing fails for now; what is known stays in force');
+    return failure;
+  }
+
+  succeeded(target: PublishTarget): void {
+    this.#once.over(target, { object: nameOf(target) }, 'publishing works again');
+  }
+
+  /** @param bytes of all its ConfigMaps; undefined: of what is no ConfigMap */
+  written(target: Exclude<PublishTarget, 'lease'>, epochSeconds: number, bytes?: number, writes = 1): void {
+    const state = this.status.published[target];
+    state.refusal = undefined;
+    state.writtenAt = epochSeconds;
+    state.bytes = bytes;
+    state.writes += writes;
+  }
+
+  /** What is stored cannot be used. */
+  refused(object: SharedObject, refusal: Refusal, problem: string): void {
+    const state = this.status.published[object];
+    if (state.refusal === refusal) return;
+    state.refusal = refusal;
+    this.#logger.error(
+      { object: nameOf(object), reason: refusal, problem },
+      'what is published cannot be used',
+    );
+  }
+
+  /** The history has more scopes than its ConfigMaps have room for. */
+  historyFull(full: boolean): void {
+    const members = { object: SHARED_NAMES.history };
+    if (full)
+      this.#once.warn(
+        'room',
+        members,
+        'the history does not fit into its ConfigMaps: the quietest scopes are not stored',
+      );
+    else this.#once.over('room', members, 'the history fits into its ConfigMaps again');
+  }
+
+  broke(err: Error): void {
+    this.#logger.error({ err }, 'publishing failed: a mistake in Linger');
+  }
+}
+
+function nameOf(target: PublishTarget): string {
+  if (target === 'lease') return 'linger';
+  return target === 'status' ? 'discoveryconsumers/status' : SHARED_NAMES[target];
+}
+
+/** Registers the metrics of publishing. */
+export function registerPublishMetrics(registry: Registry, status: PublishStatus): void {
+  const { published } = status;
+  const each = (value: (state: PublishedState) => number | undefined) =>
+    samplesBy('object', published, value);
+  numberAtScrape(registry, {
+    name: 'linger_leader',
+    help: '1 on the replica that leads and publishes, 0 on the others.',
+    read: () => Number(status.leading),
+  });
+  numberAtScrape(registry, {
+    name: 'linger_lease_transitions',
+    help: 'How often the leader has changed, as the Lease says; 0 until it has been read.',
+    read: () => status.term ?? 0,
+  });
+  counterAtScrape(registry, {
+    name: 'linger_publish_failures_total',
+    help: 'Requests for the Lease, ConfigMaps (planned, history, consumers) and statuses that failed, by reason.',
+    labelNames: ['object', 'reason'],
+    read: () =>
+      Object.entries(status.failures).flatMap(([object, counts]) =>
+        Object.entries(counts).map(([reason, count]) => [{ object, reason }, count] as const),
+      ),
+  });
+  counterAtScrape(registry, {
+    name: 'linger_publish_writes_total',
+    help: 'How often this replica has written a ConfigMap, or the status of a DiscoveryConsumer.',
+    labelNames: ['object'],
+    read: () => each(({ writes }) => writes),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_published_timestamp_seconds',
+    help: 'When what is in use was written, by its writer’s clock.',
+    labelNames: ['object'],
+    read: () => each(({ writtenAt }) => (Number.isNaN(writtenAt) ? undefined : writtenAt)),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_published_bytes',
+    help: 'Bytes of the contents. A ConfigMap may have 1 MiB; the history uses up to eight.',
+    labelNames: ['object'],
+    read: () => each(({ bytes }) => bytes),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_published_refused',
+    help: '1 while what a ConfigMap holds cannot be used, by reason.',
+    labelNames: ['object', 'reason'],
+    read: () =>
+      Object.entries(published).flatMap(([object, { refusal }]) => {
+        // A follower reads the history only once, and would not see that it has been written anew.
+        const known = object !== 'history' || status.leading;
+        return known && refusal !== undefined ? [[{ object, reason: refusal }, 1] as const] : [];
+      }),
+  });
+}

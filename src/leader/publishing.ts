@@ -1,0 +1,430 @@
+import { randomUUID } from 'node:crypto';
+import { asError } from '../api/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
+import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../lag/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { Backoff, Schedule } from '../timing/index.ts';
+import {
+  bytesOf,
+  type Forgotten,
+  isSame,
+  plannedContent,
+  REFUSALS,
+  readForgotten,
+  readPlanned,
+  SHARED_NAMES,
+  type SharedObject,
+} from './codec.ts';
+import { ConsumerPublisher, type PublishedConsumers } from './consumer-statuses.ts';
+import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
+import { HistoryObjects, type StoredHistory } from './history-objects.ts';
+import { ApiLeaseStore } from './lease.ts';
+import {
+  newStatus,
+  PUBLISH_LIMITS,
+  type PublishLimits,
+  type PublishStatus,
+  Reporting,
+} from './publish-status.ts';
+import { type PublishedPlanned, SharedStore, type WriteOutcome } from './store.ts';
+
+/** What replicas share of what they measure. Calls are synchronous unless they say otherwise. */
+export interface SharedMeasurement extends StoredHistory {
+  /** The curves in force here. */
+  readonly table: PlannedTable;
+  /** The curves to publish after these; the same object as long as there is nothing to publish. */
+  next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable>;
+  /** From now on waits come from these curves. */
+  adopt(table: PlannedTable): void;
+  /** Takes a span out of the history. Doing it twice changes nothing. */
+  forget(span: Pick<Forgotten, 'from' | 'to'>, scope: Pick<Forgotten, 'namespace' | 'consumer'>): unknown;
+}
+
+export interface PublishingOptions {
+  readonly connection: KubeConnection;
+  /** Linger's own. */
+  readonly namespace: string;
+  /** Which replica this is, such as the pod's name; made unique for each life of the process. */
+  readonly identity: string;
+  readonly measurement: SharedMeasurement;
+  readonly logger: Logger;
+  readonly time: ElectionClock;
+  readonly epochSeconds: () => number;
+  /** What to publish of consumers; absent: nothing. */
+  readonly consumers?: PublishedConsumers | undefined;
+  /** Called whenever this replica leads and has taken over what the leader before has written. */
+  readonly onLeading: (lead: Lead) => void;
+  /** Default: {@link PUBLISH_LIMITS}. */
+  readonly limits?: PublishLimits;
+  /** Aborts when the process is to end: a leader writes once more and releases the lease. */
+  readonly signal: AbortSignal;
+}
+
+/** A replica's share in publishing. */
+export interface Publishing {
+  /** Changes as it goes on. */
+  readonly status: PublishStatus;
+  /** To be called with the ConfigMap of the published curves, whenever it has changed. */
+  readonly saw: (published: PublishedPlanned) => void;
+  /** Resolves once the stored history has been taken in, or there is none. It may never, without a server. */
+  readonly restored: Promise<void>;
+  /** Resolves once the signal has aborted and the lease is released, or cannot be: within 15 s. Never rejects. */
+  readonly ended: Promise<void>;
+}
+
+/** The Lease by which replicas elect their leader, in their own namespace. */
+export const LEASE_NAME = 'linger';
+
+/**
+ * Takes part in publishing until the signal aborts: one replica leads, by a Lease, and writes the curves and the history
+ * into ConfigMaps. All replicas take their waits from there, and begin with the history that they find.
+ */
+export function startPublishing(options: PublishingOptions): Publishing {
+  return new Replica(options).start();
+}
+
+class Replica {
+  readonly options: PublishingOptions;
+  readonly limits: PublishLimits;
+  readonly reporting: Reporting;
+  readonly store: SharedStore;
+  readonly history: HistoryObjects;
+  readonly #identity: string;
+  #term: LeaderTerm | undefined;
+  /** The published curves as they were seen last: what is in force wherever this replica does not lead. */
+  #seen: PlannedTable | undefined;
+  #forgotten: readonly Forgotten[] = [];
+  #troubleAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: PublishingOptions) {
+    const { connection, namespace, logger, measurement, limits = PUBLISH_LIMITS } = options;
+    this.options = options;
+    this.limits = limits;
+    // A container that is restarted has its pod's name, too; its earlier life might still be writing.
+    this.#identity = `${options.identity}_${randomUUID().slice(0, 8)}`;
+    const { requestMs } = limits;
+    this.store = new SharedStore({ connection, namespace, identity: this.#identity, requestMs });
+    this.reporting = new Reporting(logger, newStatus());
+    this.history = new HistoryObjects(this.store, measurement);
+  }
+
+  /** Whether the API server answers as usual. */
+  get calm(): boolean {
+    return this.options.time.clock() - this.#troubleAt >= this.limits.calmAfterMs;
+  }
+
+  /** What has been taken out of the history. */
+  get forgotten(): readonly Forgotten[] {
+    return this.#forgotten;
+  }
+
+  start(): Publishing {
+    const { connection, namespace, time, signal } = this.options;
+    const { limits, reporting } = this;
+    const { requestMs } = limits.election;
+    const leases = new ApiLeaseStore({ connection, namespace, name: LEASE_NAME, requestMs });
+    // What is measured meanwhile is not lost: the stored history is merged into it.
+    const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
+    const campaigned = campaign({
+      identity: this.#identity,
+      store: leases,
+      limits: limits.election,
+      time,
+      events: this.#events(),
+      signal,
+    });
+    const ended = Promise.all([campaigned, restored]).then(() => leases.close());
+    return { status: reporting.status, saw: (published) => this.#saw(published), restored, ended };
+  }
+
+  #events(): ElectionEvents {
+    const { reporting, limits } = this;
+    const { clock } = this.options.time;
+    return {
+      onLeading: (leadership) => this.#lead(leadership),
+      onFollowing: (holder) => this.#follow(holder),
+      onHandOver: async () => this.#term?.finish(),
+      onRequest: (record, tookMs) => {
+        reporting.status.term = record?.transitions;
+        reporting.succeeded('lease');
+        if (tookMs > limits.slowMs) this.#troubleAt = clock();
+      },
+      onFailure: (failure, pauseMs) => {
+        this.#troubleAt = clock();
+        reporting.failed('lease', failure, () => pauseMs);
+      },
+    };
+  }
+
+  #lead(leadership: Leadership): void {
+    Object.assign(this.reporting.status, { leading: true, holder: this.#identity });
+    const { logger } = this.options;
+    logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
+    this.#term = new LeaderTerm(leadership, this);
+    this.#term.start();
+  }
+
+  #follow(holder: string): void {
+    const { measurement, logger } = this.options;
+    const led = this.#term !== undefined;
+    this.#term = undefined;
+    Object.assign(this.reporting.status, { leading: false, holder });
+    if (led) logger.info({ identity: this.#identity }, 'this replica leads no more');
+    if (holder !== '') logger.info({ holder }, 'another replica leads');
+    if (led && this.#seen !== undefined) measurement.adopt(this.#seen);
+  }
+
+  #saw({ planned, forgotten }: PublishedPlanned): void {
+    const { status } = this.reporting;
+    if (planned.outcome === 'refused') this.reporting.refused('planned', planned.refusal, planned.problem);
+    else status.published.planned.refusal = undefined;
+    const table = planned.outcome === 'read' ? planned.value : undefined;
+    this.#seen = table ?? this.#seen;
+    const forgets = this.forget(forgotten);
+    if (this.#term !== undefined) this.#term.saw(table, forgets);
+    else if (planned.outcome === 'read') {
+      const { bytes, stamp } = planned;
+      Object.assign(status.published.planned, { bytes, writtenAt: stamp.writtenAt });
+      this.options.measurement.adopt(planned.value);
+    }
+  }
+
+  /** Takes what has been forgotten out of the history. @returns whether any of it is new */
+  forget(forgotten: readonly Forgotten[]): boolean {
+    const added = forgotten.filter((each) => !this.#forgotten.some((known) => isSame(each, known)));
+    this.#forgotten = [...this.#forgotten, ...added];
+    for (const each of added) {
+      this.options.measurement.forget(each, each);
+      const span = { from: new Date(each.from * 1000), to: new Date(each.to * 1000) };
+      this.options.logger.info({ ...each, ...span }, 'a span has been taken out of the history');
+    }
+    return added.length > 0;
+  }
+
+  /** Takes the stored history in. @throws ObjectFailure */
+  async restore(signal: AbortSignal): Promise<void> {
+    const { measurement, epochSeconds, logger } = this.options;
+    const { history, reporting } = this;
+    const { stamp, bytes, refused, forgotten } = await history.restore(epochSeconds(), signal);
+    // The leader that wrote it may not have known all.
+    for (const each of this.#forgotten)
+      if (!forgotten.some((known) => isSame(each, known))) measurement.forget(each, each);
+    const state = reporting.status.published.history;
+    if (refused === undefined) state.refusal = undefined;
+    else reporting.refused('history', refused.refusal, refused.problem);
+    if (stamp === undefined) return;
+    Object.assign(state, { writtenAt: stamp.writtenAt, bytes });
+    const ageSeconds = Math.round(epochSeconds() - stamp.writtenAt);
+    logger.info({ writer: stamp.writer, ageSeconds }, 'history restored');
+  }
+
+  /** @returns whether it succeeded before the signal aborted */
+  async retry(object: SharedObject, signal: AbortSignal, work: () => Promise<void>): Promise<boolean> {
+    const { limits, reporting, options } = this;
+    const backoff = new Backoff(limits, options.time.random);
+    while (!signal.aborted) {
+      try {
+        await work();
+        reporting.succeeded(object);
+        return true;
+      } catch (thrown) {
+        if (signal.aborted) break;
+        let pauseMs = 0;
+        reporting.failed(object, thrown, (after) => {
+          pauseMs = backoff.next(after);
+          return pauseMs;
+        });
+        await options.time.pause(pauseMs, signal);
+      }
+    }
+    return false;
+  }
+}
+
+/**
+ * A leader's work, from the beginning of a term to its end: computes the curves, and publishes them and the history.
+ *
+ * Waits come from what is published, the leader's own included: curves are in force only once they have been written, so
+ * that all replicas give one number, and a leader that cannot write leaves the last ones as they are.
+ */
+class LeaderTerm {
+  readonly #leadership: Leadership;
+  readonly #replica: Replica;
+  readonly #consumers: ConsumerPublisher | undefined;
+  readonly #stopping = new AbortController();
+  readonly #planned: Schedule;
+  readonly #history: Schedule;
+  #working: PlannedTable = NOTHING_PLANNED;
+  /** The working curves that have been published; undefined: others may see something else. */
+  #published: PlannedTable | undefined;
+  #publishedText = '';
+  #tookOver = false;
+  #nextStep = Number.NEGATIVE_INFINITY;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(leadership: Leadership, replica: Replica) {
+    const { limits, options } = replica;
+    const { time, consumers } = options;
+    const now = time.clock();
+    this.#leadership = leadership;
+    this.#replica = replica;
+    this.#planned = new Schedule({ ...limits, everyMs: 0 }, now, time.random);
+    const firstHistory = now + limits.firstHistoryMs;
+    this.#history = new Schedule({ ...limits, everyMs: limits.historyEveryMs }, firstHistory, time.random);
+    const { store, reporting } = replica;
+    const shared = { ...options, limits, store, reporting };
+    this.#consumers = consumers && new ConsumerPublisher(leadership, { ...shared, consumers });
+  }
+
+  start(): void {
+    this.#running = this.#run().catch((error: unknown) => {
+      this.#replica.reporting.broke(asError(error));
+      // Begins anew with the next renewal.
+      this.#leadership.end();
+    });
+  }
+
+  /**
+   * @param table what other replicas see; undefined: nothing. If it is not what this leader has written, it is written
+   *   again
+   * @param forgets whether something has been taken out of the history
+   */
+  saw(table: PlannedTable | undefined, forgets: boolean): void {
+    if (table === undefined || plannedToText(table) !== this.#publishedText) this.#published = undefined;
+    if (!forgets) return;
+    // Not in ten minutes, as by chance.
+    this.#working = { ...this.#working, at: Number.NEGATIVE_INFINITY };
+    this.#nextStep = Number.NEGATIVE_INFINITY;
+    this.#history.hasten();
+  }
+
+  /** Writes once more before the lease is released. */
+  async finish(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+    if (!this.#tookOver) return;
+    const within = AbortSignal.timeout(this.#replica.limits.handOverMs);
+    const signal = AbortSignal.any([within, this.#leadership.signal]);
+    await this.#step(this.#replica.options.time.clock());
+    if (this.#working !== this.#published) await this.#publishPlanned(signal);
+    if (this.#hasHistory) await this.#publishHistory(signal);
+  }
+
+  async #run(): Promise<void> {
+    const { limits, options } = this.#replica;
+    const signal = AbortSignal.any([this.#leadership.signal, this.#stopping.signal]);
+    if (!(await this.#takeOver(signal))) return;
+    this.#tookOver = true;
+    options.onLeading(this.#leadership);
+    do await this.#tick(signal);
+    while (await options.time.pause(limits.tickMs, signal));
+  }
+
+  /** Nothing is written before what is there has been read: it would be lost. */
+  async #takeOver(signal: AbortSignal): Promise<boolean> {
+    const replica = this.#replica;
+    return (
+      (await replica.retry('planned', signal, () => this.#readPlanned(signal))) &&
+      (await replica.retry('history', signal, () => replica.restore(signal)))
+    );
+  }
+
+  async #readPlanned(signal: AbortSignal): Promise<void> {
+    const { store, reporting, options } = this.#replica;
+    const present = await store.read(SHARED_NAMES.planned, signal);
+    this.#replica.forget(readForgotten(present));
+    const planned = readPlanned(present);
+    if (planned.outcome === 'refused') reporting.refused('planned', planned.refusal, planned.problem);
+    // Where it is missing or unreadable, the curves in force here are those that replicas have seen last.
+    this.#working = options.measurement.table;
+    if (planned.outcome !== 'read') return;
+    this.#working = planned.value;
+    this.#published = planned.value;
+    this.#publishedText = plannedToText(planned.value);
+  }
+
+  async #tick(signal: AbortSignal): Promise<void> {
+    const { options } = this.#replica;
+    const now = options.time.clock();
+    if (now >= this.#nextStep) await this.#step(now);
+    if (this.#working !== this.#published && this.#planned.due(now)) await this.#publishPlanned(signal);
+    if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
+    await this.#consumers?.tick(signal);
+  }
+
+  async #step(now: number): Promise<void> {
+    const { options, limits } = this.#replica;
+    this.#working = await options.measurement.next(this.#working, options.epochSeconds());
+    this.#nextStep = now + limits.stepMs;
+  }
+
+  get #hasHistory(): boolean {
+    return this.#working !== NOTHING_PLANNED;
+  }
+
+  async #publishPlanned(signal: AbortSignal): Promise<void> {
+    const { store, reporting, limits, options } = this.#replica;
+    const working = this.#working;
+    if (working === NOTHING_PLANNED) return;
+    const table = shrunkTable(working, limits.plannedCharacters);
+    const epochSeconds = options.epochSeconds();
+    await this.#attempt('planned', this.#planned, signal, async () => {
+      const content = plannedContent(table);
+      const write = { epochSeconds, signal };
+      const outcome = await store.write(SHARED_NAMES.planned, content, this.#leadership, write);
+      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
+      reporting.written('planned', epochSeconds, bytesOf(content), outcome === 'written' ? 1 : 0);
+      this.#published = working;
+      this.#publishedText = plannedToText(table);
+      options.measurement.adopt(table);
+      return outcome;
+    });
+  }
+
+  async #publishHistory(signal: AbortSignal): Promise<void> {
+    const { history, reporting, options } = this.#replica;
+    await this.#attempt('history', this.#history, signal, async () => {
+      // Refused at takeover; its owner may have removed it since.
+      if (!history.settled) await this.#replica.restore(signal);
+      if (!history.settled) return 'unsettled';
+      const epochSeconds = options.epochSeconds();
+      let [bytes, writes] = [0, 0];
+      const outcome = await history.write(
+        this.#leadership,
+        { epochSeconds, signal },
+        this.#replica.forgotten,
+        (content, written) => {
+          bytes += bytesOf(content);
+          writes += Number(written === 'written');
+        },
+      );
+      if (outcome === 'written' || outcome === 'Full') {
+        reporting.written('history', epochSeconds, bytes, writes);
+        reporting.historyFull(outcome === 'Full');
+      }
+      return outcome;
+    });
+  }
+
+  async #attempt(
+    object: SharedObject,
+    schedule: Schedule,
+    signal: AbortSignal,
+    write: () => Promise<WriteOutcome | 'Full' | 'unsettled'>,
+  ): Promise<void> {
+    const { reporting, history, limits, options } = this.#replica;
+    const { clock } = options.time;
+    try {
+      const outcome = await write();
+      reporting.succeeded(object);
+      // The next renewal raises our term, or ends it.
+      if (outcome === 'outgrown') schedule.failed(clock(), limits.election.renewEveryMs);
+      else schedule.done(clock());
+      if (outcome === 'Newer' || outcome === 'Foreign') reporting.refused(object, outcome, REFUSALS[outcome]);
+    } catch (thrown) {
+      if (signal.aborted) return;
+      const failure = reporting.failed(object, thrown, (after) => schedule.failed(clock(), after));
+      if (object === 'history' && failure.reason === 'Refused') history.shrink();
+    }
+  }
+}

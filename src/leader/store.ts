@@ -1,0 +1,230 @@
+import {
+  callApi,
+  type KubeConnection,
+  ObjectFailure,
+  type Resource,
+  unlessNotFound,
+  type WatchFailure,
+  type WatchOptions,
+  type WatchStats,
+  watchResource,
+} from '../cluster/index.ts';
+import type { PlannedTable } from '../lag/index.ts';
+import {
+  type ConfigMap,
+  type Content,
+  type Forgotten,
+  forgottenText,
+  notOurs,
+  readForgotten,
+  readPlanned,
+  SHARED_ANNOTATIONS,
+  SHARED_NAMES,
+  type Shared,
+  sameContent,
+  stampAnnotations,
+  stampOf,
+} from './codec.ts';
+import type { Leadership } from './election.ts';
+
+/**
+ * - `written`, `unchanged`: the content is there now.
+ * - `deposed`: this replica does not lead any more.
+ * - `outgrown`: the ConfigMap bears a higher term than ours; the next renewal shows whether another replica leads.
+ * - `Newer`, `Foreign`: it must not be written over.
+ */
+export type WriteOutcome = 'written' | 'unchanged' | 'deposed' | 'outgrown' | 'Newer' | 'Foreign';
+
+export interface StoreOptions {
+  readonly connection: KubeConnection;
+  readonly namespace: string;
+  /** The writer. */
+  readonly identity: string;
+  /** Milliseconds for each request. */
+  readonly requestMs: number;
+}
+
+/** The ConfigMaps that replicas share. */
+export class SharedStore {
+  readonly #options: StoreOptions;
+
+  constructor(options: StoreOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @returns undefined when there is none
+   * @throws ObjectFailure
+   */
+  read(name: string, signal: AbortSignal): Promise<ConfigMap | undefined> {
+    const { connection, namespace, requestMs } = this.#options;
+    return readConfigMap(connection, namespace, name, { signal, withinMs: requestMs });
+  }
+
+  /**
+   * Writes content of the leader's. The ConfigMap is read first and written with the resourceVersion that was read: of
+   * two writers that both believe that they lead, one fails, and a deposed leader fails even before it knows.
+   * @param epochSeconds when this is written
+   * @throws ObjectFailure; `Conflict` when another writer was quicker
+   */
+  async write(
+    name: string,
+    content: Content,
+    leadership: Leadership,
+    { epochSeconds, signal }: { readonly epochSeconds: number; readonly signal: AbortSignal },
+  ): Promise<WriteOutcome> {
+    const present = await this.read(name, signal);
+    const left = notOurs(present);
+    if (left !== undefined) return left;
+    const { connection, namespace, identity, requestMs } = this.#options;
+    const { term, writer } = stampOf(present);
+    if (term > leadership.term || (term === leadership.term && writer !== identity && writer !== '')) {
+      leadership.outgrow(term);
+      return 'outgrown';
+    }
+    if (present !== undefined && sameContent(present, content)) return 'unchanged';
+    if (!leadership.holds()) return 'deposed';
+    const stamp = stampAnnotations({ writer: identity, term: leadership.term, writtenAt: epochSeconds });
+    const body = configMapOf(name, content, stamp, present);
+    await callApi(connection, 'CoreV1Api', { signal, withinMs: requestMs }, (api) =>
+      present === undefined
+        ? api.createNamespacedConfigMap({ namespace, body })
+        : api.replaceNamespacedConfigMap({ namespace, name, body }),
+    );
+    return 'written';
+  }
+}
+
+/** `withinMs`: milliseconds for the whole answer. */
+export type ReadCall = Parameters<typeof callApi>[2];
+
+/**
+ * @returns undefined when there is none
+ * @throws ObjectFailure
+ */
+export function readConfigMap(
+  connection: KubeConnection,
+  namespace: string,
+  name: string,
+  call: ReadCall,
+): Promise<ConfigMap | undefined> {
+  return unlessNotFound(
+    callApi(connection, 'CoreV1Api', call, (api) => api.readNamespacedConfigMap({ namespace, name })),
+  );
+}
+
+/** Longer than any history. */
+const FORGOTTEN_KEPT_SECONDS = 30 * 86_400;
+const MOST_ATTEMPTS = 5;
+
+/**
+ * Records in `linger-planned` that a span is to be forgotten. Every replica watches that ConfigMap and takes the span out
+ * of what it has measured; the record makes replicas do the same that start later, or restore an older history.
+ * @throws ObjectFailure `NotFound` where nothing has been published yet
+ */
+export async function recordForgotten(
+  connection: KubeConnection,
+  namespace: string,
+  forgotten: Forgotten,
+  epochSeconds: number,
+  call: ReadCall,
+): Promise<void> {
+  const name = SHARED_NAMES.planned;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const present = await callApi(connection, 'CoreV1Api', call, (api) =>
+        api.readNamespacedConfigMap({ namespace, name }),
+      );
+      const kept = readForgotten(present).filter(({ to }) => to > epochSeconds - FORGOTTEN_KEPT_SECONDS);
+      const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText([...kept, forgotten]) };
+      // With the version that was read, because the leader and other people write it, too.
+      const body = { metadata: { resourceVersion: present.metadata?.resourceVersion, annotations } };
+      await callApi(connection, 'CoreV1Api', { ...call, patch: 'merge-patch' }, (api) =>
+        api.patchNamespacedConfigMap({ namespace, name, body }),
+      );
+      return;
+    } catch (thrown) {
+      const conflict = thrown instanceof ObjectFailure && thrown.reason === 'Conflict';
+      if (!conflict || attempt === MOST_ATTEMPTS) throw thrown;
+    }
+  }
+}
+
+/** What others have put there besides (labels, owners) stays. */
+function configMapOf(
+  name: string,
+  { data = {}, binaryData = {}, annotations: besides }: Content,
+  stamp: Record<string, string>,
+  present: ConfigMap | undefined,
+) {
+  const labels = present?.metadata?.labels ?? { 'app.kubernetes.io/name': 'linger' };
+  const annotations = { ...present?.metadata?.annotations, ...besides, ...stamp };
+  return { metadata: { name, ...present?.metadata, labels, annotations }, data, binaryData };
+}
+
+/** The ConfigMap of the published curves, as the watch of every replica sees it. */
+export interface PublishedPlanned {
+  readonly planned: Shared<PlannedTable>;
+  readonly forgotten: readonly Forgotten[];
+}
+
+/** Calls are synchronous. */
+export interface PublishedHandlers {
+  /** At the beginning, and whenever the ConfigMap has changed. */
+  onPublished(published: PublishedPlanned): void;
+  onFailure(failure: WatchFailure, pauseMs: number): void;
+  onCurrent(): void;
+  /** Called with what a handler threw. */
+  onHandlerError(error: Error): void;
+}
+
+export interface PublishedSource {
+  /** Resolves once it has been read for the first time. It may never. */
+  readonly read: Promise<void>;
+  readonly stats: WatchStats;
+  /** Resolves once the signal has aborted and every connection is closed. */
+  readonly ended: Promise<void>;
+}
+
+const NOTHING: PublishedPlanned = { planned: { outcome: 'empty' }, forgotten: [] };
+
+/**
+ * Follows what the leader publishes. Watched and not polled, so that replicas differ for milliseconds after a change:
+ * pods of one ReplicaSet reach all of them, seconds apart, and should get one number. A watch of one name needs no right
+ * to read any other ConfigMap.
+ */
+export function followPublished(
+  connection: KubeConnection,
+  namespace: string,
+  handlers: PublishedHandlers,
+  options: WatchOptions,
+): PublishedSource {
+  const read = Promise.withResolvers<void>();
+  const resource: Resource<PublishedPlanned> = {
+    path: `/api/v1/namespaces/${namespace}/configmaps`,
+    query: { fieldSelector: `metadata.name=${SHARED_NAMES.planned}` },
+    project: (object) => ({ planned: readPlanned(object), forgotten: readForgotten(object) }),
+  };
+  let present = false;
+  const watch = watchResource(
+    resource,
+    connection,
+    {
+      onEvent: (event) => {
+        present = event.type !== 'deleted';
+        handlers.onPublished(event.type === 'deleted' ? NOTHING : event.object);
+      },
+      onStream: ({ type }) => {
+        if (type === 'ListEnds') {
+          if (!present) handlers.onPublished(NOTHING);
+          read.resolve();
+        }
+        if (type === 'StreamCurrent') handlers.onCurrent();
+      },
+      onFailure: handlers.onFailure,
+      onHandlerError: handlers.onHandlerError,
+    },
+    options,
+  );
+  return { read: read.promise, ...watch };
+}

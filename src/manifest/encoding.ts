@@ -1,0 +1,61 @@
+import { isUtf8 } from 'node:buffer';
+import { ManifestError } from './manifest-error.ts';
+
+/** How the characters of a file are written. Windows' shells write UTF-16, and kubectl reads it. */
+export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be';
+
+export interface DecodedText {
+  /** With its byte order mark, if it has one. */
+  readonly text: string;
+  readonly encoding: Encoding;
+}
+
+/** V8 refuses strings of 512 MiB; a manifest takes some times its size while it is read. */
+const MAX_BYTES = 256 * 1024 * 1024;
+
+/**
+ * The text of a manifest's bytes.
+ * @throws ManifestError for what is no text, with the line and column
+ */
+export function decodeText(bytes: Uint8Array, name: string): DecodedText {
+  if (bytes.length > MAX_BYTES) {
+    const problem = `${bytes.length} bytes long, more than ${MAX_BYTES}`;
+    throw new ManifestError(`${name}: is ${problem}: split it into several files`);
+  }
+  const encoding = encodingOf(bytes);
+  try {
+    return { text: new TextDecoder(encoding, { fatal: true, ignoreBOM: true }).decode(bytes), encoding };
+  } catch {
+    const { line, column } = encoding === 'utf-8' ? firstInvalid(bytes) : { line: 1, column: 1 };
+    const label = encoding.toUpperCase();
+    throw new ManifestError(`${name}:${line}:${column}: this is not ${label}: save the file as UTF-8`);
+  }
+}
+
+export function encodeText(text: string, encoding: Encoding): Uint8Array {
+  if (encoding === 'utf-8') return Buffer.from(text);
+  const bytes = Buffer.from(text, 'utf16le');
+  return encoding === 'utf-16be' ? bytes.swap16() : bytes;
+}
+
+function encodingOf(bytes: Uint8Array): Encoding {
+  if (bytes[0] === 0xff && bytes[1] === 0xfe) return 'utf-16le';
+  return bytes[0] === 0xfe && bytes[1] === 0xff ? 'utf-16be' : 'utf-8';
+}
+
+const LINE_FEED = 10;
+
+function firstInvalid(bytes: Uint8Array): { readonly line: number; readonly column: number } {
+  let line = 1;
+  let start = 0;
+  for (;;) {
+    const found = bytes.indexOf(LINE_FEED, start);
+    const end = found === -1 ? bytes.length : found;
+    const part = bytes.subarray(start, end);
+    if (!isUtf8(part) || found === -1) {
+      return { line, column: new TextDecoder().decode(part).indexOf('\uFFFD') + 1 };
+    }
+    line++;
+    start = end + 1;
+  }
+}

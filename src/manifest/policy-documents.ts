@@ -1,0 +1,140 @@
+import {
+  isLingerObject,
+  isRecord,
+  isStringMap,
+  LingerError,
+  NO_LABELS,
+  namespaceRecord,
+  parseDocument,
+} from '../api/index.ts';
+import type { Documents, LocatedObject } from '../decision/index.ts';
+import type { ManifestError } from './manifest-error.ts';
+import {
+  documentsOf,
+  joined,
+  type PolicyEntry,
+  type PolicyFile,
+  type PolicyProblem,
+  type PolicyReading,
+  readPolicyFiles,
+} from './policy-files.ts';
+import { readManifests } from './read.ts';
+
+/**
+ * Reads each object by itself; kinds that are neither ours nor Services nor Namespaces are passed over.
+ * @param defaultNamespace the namespace of Services that name none
+ * @param seen where each key was defined before, for all files of a set
+ */
+function readObjects(
+  objects: readonly (LocatedObject & { readonly duplicateKey?: ManifestError | undefined })[],
+  file: string,
+  seen: Map<string, string>,
+  defaultNamespace = 'default',
+): PolicyReading {
+  const entries: PolicyEntry[] = [];
+  const problems: PolicyProblem[] = [];
+  for (const { value, where, duplicateKey } of objects) {
+    if (!isRecord(value)) continue;
+    if (!isLingerObject(value)) {
+      const entry = clusterEntry(value, file, defaultNamespace);
+      if (entry !== undefined) entries.push(entry);
+      continue;
+    }
+    const key = keyOf(value);
+    if (duplicateKey !== undefined) {
+      problems.push(problemIn(file, duplicateKey.message, key));
+      continue;
+    }
+    try {
+      const document = parseDocument(value, where);
+      const earlier = seen.get(key ?? '');
+      if (earlier !== undefined) {
+        const message = `${where}: ${key} is already defined in ${earlier}; rename or remove one`;
+        throw new LingerError('policy-duplicate', message);
+      }
+      seen.set(key ?? '', where);
+      entries.push({ kind: 'linger.dev', value: document, key: key ?? '', file });
+    } catch (error) {
+      if (!(error instanceof LingerError)) throw error;
+      problems.push({ code: error.code, message: error.message, file, key });
+    }
+  }
+  return { entries, problems };
+}
+
+function keyOf({ kind, metadata }: Record<string, unknown>): string | undefined {
+  if (typeof kind !== 'string' || !isRecord(metadata) || typeof metadata.name !== 'string') return undefined;
+  const namespace = typeof metadata.namespace === 'string' ? `${metadata.namespace}/` : '';
+  return `${kind}/${namespace}${metadata.name}`;
+}
+
+function clusterEntry(
+  { apiVersion, kind, metadata, spec }: Record<string, unknown>,
+  file: string,
+  defaultNamespace: string,
+): PolicyEntry | undefined {
+  if (apiVersion !== 'v1' || !isRecord(metadata) || typeof metadata.name !== 'string') return undefined;
+  const { name } = metadata;
+  const labels = isStringMap(metadata.labels) ? metadata.labels : NO_LABELS;
+  const annotations = isStringMap(metadata.annotations) ? metadata.annotations : NO_LABELS;
+  if (kind === 'Namespace')
+    return { kind, value: namespaceRecord(name, labels, annotations), key: `Namespace/${name}`, file };
+  if (kind !== 'Service' || !isRecord(spec)) return undefined;
+  // The API server takes an empty one for none.
+  const own = typeof metadata.namespace === 'string' ? metadata.namespace : '';
+  const namespace = own === '' ? defaultNamespace : own;
+  const value = {
+    namespace,
+    name,
+    labels,
+    selector: isStringMap(spec.selector) ? spec.selector : undefined,
+    externalName: spec.type === 'ExternalName',
+    headless: spec.clusterIP === 'None',
+  };
+  return { kind, value, key: `Service/${namespace}/${name}`, file };
+}
+
+/**
+ * The Services and Namespaces, and whatever else of {@link Documents}, among objects.
+ * @throws LingerError for the first that cannot be used
+ */
+export function sortDocuments(objects: readonly LocatedObject[], defaultNamespace?: string): Documents {
+  return usable(readObjects(objects, '', new Map(), defaultNamespace));
+}
+
+function usable({ entries, problems: [problem] }: PolicyReading): Documents {
+  if (problem !== undefined) throw new LingerError(problem.code, problem.message);
+  return documentsOf(entries);
+}
+
+function problemIn(file: string, message: string, key?: string): PolicyProblem {
+  return { code: 'policy-syntax', message, file, key };
+}
+
+/** The files of a snapshot, one after the other. */
+export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
+  const seen = new Map<string, string>();
+  for (const { name, text } of files) {
+    const { objects, problems } = readManifests(text, name);
+    const unreadable = problems.map(({ message }) => problemIn(name, message));
+    yield joined([{ entries: [], problems: unreadable }, readObjects(objects, name, seen)]);
+  }
+}
+
+/**
+ * Reads a policy path once, and everything in it or nothing.
+ * @throws LingerError for the first file or document that cannot be used
+ */
+export async function readPolicies(path: string): Promise<Documents> {
+  const { files, problems } = await readPolicyFiles(path);
+  return usable(joined([{ entries: [], problems }, ...parsePolicyFiles(files)]));
+}
+
+/** Everything in a policy path that cannot be used, and how many documents can. */
+export async function problemsIn(
+  path: string,
+): Promise<{ readonly problems: readonly PolicyProblem[]; readonly documents: number }> {
+  const { files, problems } = await readPolicyFiles(path);
+  const reading = joined([{ entries: [], problems }, ...parsePolicyFiles(files)]);
+  return { problems: reading.problems, documents: reading.entries.length };
+}

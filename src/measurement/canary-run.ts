@@ -1,0 +1,237 @@
+import { Counter, type Registry } from '@prometheus-io/client';
+import type { CustomObjects, KubeConnection } from '../cluster/index.ts';
+import type { WorldHolder } from '../decision/index.ts';
+import type { Consumer } from '../lag/index.ts';
+import type { Lead } from '../leader/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { pause } from '../timing/index.ts';
+import { type Flipped, isTimed, limitsOf, runCanary } from './canary.ts';
+import type { ConsumerViews } from './consumer-views.ts';
+import { clusterDns } from './dns.ts';
+import { CanaryEndpoints } from './flip.ts';
+import type { ConsumerMetrics } from './lag-metrics.ts';
+import type { ConsumerMeasurement, Measurement, MeasurementState } from './measurement.ts';
+import { FLIP_RESULTS, type FlipResult } from './probe.ts';
+
+/** What metrics show of a flip. */
+export interface FlipReading {
+  readonly result: FlipResult;
+  /** New connections that it took. */
+  readonly attempts: number;
+}
+
+/** Registers the metrics of the canary. @returns what to call with each flip */
+export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) => void {
+  const registers = [registry];
+  const flips = new Counter({
+    name: 'linger_canary_flips_total',
+    help: 'Flips of the canary that this replica has led, by how they ended.',
+    labelNames: ['result'] as const,
+    registers,
+  });
+  const connections = new Counter({
+    name: 'linger_canary_connections_total',
+    help: 'Connections that they took, through ClusterIPs and probe URLs.',
+    registers,
+  });
+  for (const result of Object.keys(FLIP_RESULTS) as FlipResult[]) flips.inc({ result }, 0);
+  return ({ result, attempts }) => {
+    flips.inc({ result });
+    connections.inc(attempts);
+  };
+}
+
+/** What replicas agree on about the canary, and who this one is. */
+export interface CanarySettings {
+  /** Where this replica listens, and all others. */
+  readonly port: number;
+  readonly identity: string;
+  /** How often to flip for the built-in consumers. Seconds. */
+  readonly every: number;
+  /** Probe URLs may lead to link-local addresses and those of cloud metadata. */
+  readonly allowLinkLocal: boolean;
+}
+
+export interface CanaryRunContext extends CanarySettings {
+  readonly connection: KubeConnection;
+  /** Linger's own. */
+  readonly namespace: string;
+  /** All that there are now. */
+  readonly present: () => readonly Consumer[];
+  readonly measurement: Pick<Measurement, 'isReady' | 'onChange' | 'consumers'>;
+  readonly logger: Logger;
+  readonly count: (flip: FlipReading) => void;
+  readonly clock: () => number;
+}
+
+/** The canary of a replica: it follows endpoints always, and flips while it leads. */
+export interface RunningCanary {
+  readonly observe: CanaryEndpoints['observe'];
+  /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
+  readonly lead: (lead: Lead) => Promise<void>;
+}
+
+export function startCanary(context: CanaryRunContext): RunningCanary {
+  const { namespace, every, present, measurement, logger } = context;
+  const endpoints = new CanaryEndpoints(measurement, namespace);
+  const observe = endpoints.observe.bind(endpoints);
+  const lead = async (lead: Lead) => {
+    const onFlip = flipReporter({ ...context, consumers: measurement.consumers }, lead);
+    try {
+      const dns = await clusterDns();
+      const each = { endpoints, dns, everyMs: every * 1000, consumers: present, random: Math.random };
+      const running = { ...context, ...each };
+      await runCanary({ ...running, onFlip }, { signal: lead.signal, holds: () => lead.holds() });
+    } catch (err) {
+      logger.error({ err }, 'the canary has ended: a mistake in Linger');
+    }
+  };
+  return { observe, lead };
+}
+
+interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger' | 'count'> {
+  readonly consumers: ConsumerMeasurement;
+}
+
+/**
+ * Samples go to the measurement; a trouble is logged once, and once when it is over.
+ * @returns what to call with each flip of this lead
+ */
+export function flipReporter(
+  { consumers, present, logger, count }: FlipReporterContext,
+  { signal }: Pick<Lead, 'signal'>,
+): (flipped: Flipped) => void {
+  const once = new LogOnce(logger);
+  /** Until its first flip nothing is known of a consumer but that it is measured. */
+  const introduce = () => {
+    for (const each of present().filter(isTimed)) {
+      if (consumers.state(each.name) !== undefined) continue;
+      consumers.report(each.name, { trouble: undefined, limits: limitsOf(each, false) });
+    }
+  };
+  introduce();
+  return (flipped: Flipped) => {
+    const { result, pod, attempts, problem } = flipped;
+    count(flipped);
+    const lags = Object.fromEntries(flipped.consumers);
+    logger.debug({ result, pod, attempts, problem, consumers: lags }, 'canary flip');
+    if (signal.aborted) return;
+    introduce();
+    const names = new Set(present().map(({ name }) => name));
+    for (const [consumer, limits] of flipped.asked) {
+      // It may have been deleted while it was measured.
+      if (!names.has(consumer)) continue;
+      const { removal, addition, trouble } = flipped.consumers.get(consumer) ?? {};
+      if (removal !== undefined) consumers.record({ consumer, direction: 'removal', lag: removal });
+      if (addition !== undefined) consumers.record({ consumer, direction: 'addition', lag: addition });
+      const now = removal === undefined ? (trouble ?? stateAfter(flipped, consumers, consumer)) : undefined;
+      consumers.report(consumer, { trouble: now, limits });
+      if (now === undefined) once.over(consumer, { consumer }, 'the canary sees this consumer again');
+      else {
+        const { reason, message } = now;
+        once.warn(
+          consumer,
+          { consumer, reason, problem: message },
+          'the canary cannot measure this consumer',
+        );
+      }
+    }
+  };
+}
+
+/** A flip that the API did not allow is a trouble of all; one that came to nothing by chance changes no state. */
+function stateAfter(
+  { result, problem }: Flipped,
+  consumers: ConsumerMeasurement,
+  consumer: string,
+): MeasurementState['trouble'] {
+  if (result !== 'Refused') return consumers.state(consumer)?.trouble;
+  const message = `The API server does not let Linger take its canary out of the Service: ${problem ?? 'no answer'}.`;
+  return { reason: 'NotMeasuring', message };
+}
+
+export interface MeasuredConsumersContext {
+  readonly world: WorldHolder;
+  readonly measurement: Pick<Measurement, 'consumers'>;
+  /** What the cluster declares. */
+  readonly declared: Pick<CustomObjects<unknown>, 'known' | 'objects'>;
+  /** What is shown of them, brought up to date while this replica leads. */
+  readonly views: ConsumerViews;
+  /** What measures by flips; undefined: nothing does. */
+  readonly canary: RunningCanary | undefined;
+  readonly metrics: ConsumerMetrics;
+  readonly logger: Logger;
+  readonly epochSeconds: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** What the leader measures of consumers. */
+export interface MeasuredConsumers {
+  /** To be called whenever this replica leads. */
+  readonly lead: (lead: Lead) => void;
+  /** Resolves once what this replica changed while it led has been put back: within 15 s. */
+  readonly left: () => Promise<unknown>;
+  /** Resolves once the signal has aborted and nothing goes on any more. */
+  readonly ended: Promise<unknown>;
+}
+
+/** How soon a consumer that is added or taken away counts. */
+const LOOK_EVERY_MS = 1_000;
+
+/** Keeps the measured consumers those that there are, and while this replica leads, what is shown of them up to date. */
+export function measureConsumers(context: MeasuredConsumersContext): MeasuredConsumers {
+  const { world, measurement, declared, views, canary, epochSeconds, signal } = context;
+  const keep = keeping(context);
+  let current: Lead | undefined;
+  const follow = async () => {
+    do {
+      keep();
+      if (current === undefined) continue;
+      const problems = declared
+        .objects()
+        .flatMap(({ name, problem }) => (problem ? [[name, problem] as const] : []));
+      views.look(world.current().consumers, new Map(problems), epochSeconds());
+    } while (await pause(LOOK_EVERY_MS, signal));
+  };
+  let left: Promise<unknown> = Promise.resolve();
+  return {
+    lead: (lead) => {
+      current = lead;
+      left = Promise.all([left, canary?.lead(lead)]);
+      const over = () => {
+        if (current === lead) current = undefined;
+        measurement.consumers.idle();
+        views.forget();
+      };
+      lead.signal.addEventListener('abort', over, { once: true });
+    },
+    left: () => left,
+    ended: follow().then(() => left),
+  };
+}
+
+/**
+ * Until it is certain that these are all consumers, nothing that was measured of others is forgotten: a leader that has
+ * just started may not have read them yet.
+ */
+function keeping({ world, measurement, declared, metrics, logger }: MeasuredConsumersContext): () => void {
+  const once = new LogOnce(logger);
+  let kept: readonly Consumer[] | undefined;
+  let all = false;
+  return () => {
+    const present = world.current().consumers;
+    const known = declared.known();
+    if (present === kept && known === all) return;
+    measurement.consumers.keep(present, known);
+    if (known) metrics.present(present);
+    kept = present;
+    all = known;
+    const hidden = world.shadowed().join(', ');
+    if (hidden !== '')
+      once.warn(
+        hidden,
+        { consumers: hidden },
+        'the cluster declares consumers of the same names as files do; its count',
+      );
+  };
+}

@@ -1,0 +1,516 @@
+import { asError } from '../api/index.ts';
+import {
+  callApi,
+  type KubeConnection,
+  type LabelledPod,
+  ObjectFailure,
+  PodLabels,
+  unlessNotFound,
+} from '../cluster/index.ts';
+import type { Consumer, Measure } from '../lag/index.ts';
+import { pause } from '../timing/index.ts';
+import { askDns, type ClusterDns } from './dns.ts';
+import {
+  type CanaryEndpoints,
+  type ConsumerOutcome,
+  FLIP_LIMITS,
+  type FlipLimits,
+  type FlipOutcome,
+  flip,
+  type TimedConsumer,
+} from './flip.ts';
+import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
+
+/** A random number in [0, 2), 1 on average, and seldom near either end: the sum of two throws. */
+export type Throw = () => number;
+
+/** @param random in [0, 1) */
+export function throwOf(random: () => number): Throw {
+  return () => random() + random();
+}
+
+/** How many of the last flips say how long consumers take. */
+const REMEMBERED = 8;
+
+/** Even where consumers follow at once, flips are no closer together than this. Milliseconds. */
+const SHORTEST_REST_MS = 500;
+
+/**
+ * When flips begin. A gateway that polls every 10 s is timed without bias only if removals fall evenly on its intervals. So
+ * they must not be in step with it, nor begin when the last flip ended, which is just after it has polled: the spans are
+ * random, from the last flip's beginning and from its end; the latter as long as consumers take to follow, on average.
+ */
+export class FlipSchedule {
+  readonly #throw: Throw;
+  #lags: readonly number[] = [];
+
+  constructor(thrown: Throw) {
+    this.#throw = thrown;
+  }
+
+  /** How long the slowest consumer of a flip took, or was waited for. */
+  followed(lagMs: number): void {
+    this.#lags = [...this.#lags, lagMs].slice(-REMEMBERED);
+  }
+
+  /**
+   * When the next flip begins. Instants and spans: milliseconds.
+   * @param began the last one's beginning; @param ended its end
+   * @param everyMs how far beginnings are to be apart on average
+   */
+  next({ began, ended, everyMs }: { began: number; ended: number; everyMs: number }): number {
+    const rest = Math.max(SHORTEST_REST_MS, ...this.#lags);
+    return Math.max(began + (everyMs * (1 + this.#throw())) / 2, ended + rest * this.#throw());
+  }
+}
+
+/** A consumer that flips are for, and when one was last tried. Milliseconds. */
+export interface FlipTurn {
+  readonly everyMs: number;
+  /** undefined: never. */
+  readonly triedAt: number | undefined;
+}
+
+/**
+ * The consumers that take part in a flip now: flips are shared, so each that has waited for half of its time does. Those
+ * that have waited for the largest share of it come first.
+ */
+export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number, most: number): readonly T[] {
+  const waited = ({ triedAt, everyMs }: FlipTurn) =>
+    triedAt === undefined ? Number.POSITIVE_INFINITY : (now - triedAt) / everyMs;
+  return turns
+    .filter((turn) => waited(turn) >= 0.5)
+    .toSorted((a, b) => (waited(a) === waited(b) ? 0 : waited(b) - waited(a)))
+    .slice(0, most);
+}
+
+export const CANARY_SERVICE = 'linger-canary';
+/** The same pods by a headless Service: DNS answers with their addresses. */
+export const CANARY_DNS_SERVICE = 'linger-canary-dns';
+
+/** Where connections to the Service go. */
+export interface ServiceAddress {
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * @returns undefined when there is no such Service, or none with a ClusterIP and a port
+ * @throws ObjectFailure; the signal's reason once that has aborted
+ */
+async function canaryService(
+  connection: KubeConnection,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<ServiceAddress | undefined> {
+  const call = { signal, withinMs: REQUEST_MS };
+  const read = callApi(connection, 'CoreV1Api', call, (core) =>
+    core.readNamespacedService({ name: CANARY_SERVICE, namespace }),
+  );
+  const { clusterIP: address, ports } = (await unlessNotFound(read))?.spec ?? {};
+  const port = ports?.[0]?.port;
+  return address === undefined || address === 'None' || port === undefined ? undefined : { address, port };
+}
+
+/**
+ * The label that the Service `linger-canary` selects: `in`. A pod without it takes no part. (Not `on`: YAML 1.1 reads
+ * that as true.)
+ */
+export const CANARY_LABEL = 'linger.dev/canary';
+export const IN_SERVICE = 'in';
+/** Not removed but changed, so that the next leader finds the replica and puts it back. */
+export const OUT_OF_SERVICE = 'out';
+
+/** A replica that can be removed. */
+export interface KnownReplica {
+  readonly pod: LabelledPod;
+  readonly address: string;
+  /** What its canary server answers with. */
+  readonly identity: string;
+}
+
+export interface ReplicasContext {
+  readonly labels: PodLabels;
+  readonly endpoints: CanaryEndpoints;
+  /** Of every replica's canary server. */
+  readonly port: number;
+  /** Milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Puts back the replicas that a leader that vanished has left outside.
+ * @throws ObjectFailure
+ */
+export async function putBackForgotten(labels: PodLabels, signal: AbortSignal): Promise<void> {
+  const forgotten = await labels.list(`${CANARY_LABEL}=${OUT_OF_SERVICE}`, signal);
+  for (const pod of forgotten) await putBack(labels, pod, signal);
+}
+
+/**
+ * The replicas that are in the Service and answer. Those that are outside are put back, and counted next time.
+ * @throws ObjectFailure
+ */
+export async function knownReplicas(
+  { labels, endpoints, port, timeoutMs }: ReplicasContext,
+  signal: AbortSignal,
+): Promise<readonly KnownReplica[]> {
+  const pods = await labels.list(CANARY_LABEL, signal);
+  for (const pod of pods) if (pod.labels[CANARY_LABEL] === OUT_OF_SERVICE) await putBack(labels, pod, signal);
+  const present = pods.filter((pod) => pod.ready && endpoints.isReady(pod.uid, CANARY_SERVICE));
+  const known = await Promise.all(
+    present.map(async (pod): Promise<KnownReplica | undefined> => {
+      const { address } = pod;
+      if (address === undefined) return undefined;
+      const url = canaryUrl(address, port);
+      const { identity } = await attempt({ url, address, timeoutMs });
+      return identity === undefined ? undefined : { pod, address, identity };
+    }),
+  );
+  return known.filter((each) => each !== undefined);
+}
+
+/**
+ * The replica to remove: each of the others in turn, or this one where it is alone. Rather not this one: what a pod sends to
+ * a Service that leads back to it takes another way through the node than all other traffic (hairpin).
+ * @param turn how many flips there have been
+ */
+export function chooseCanary(
+  replicas: readonly KnownReplica[],
+  own: string,
+  turn: number,
+): KnownReplica | undefined {
+  const others = replicas.filter(({ identity }) => identity !== own);
+  const candidates = others.length === 0 ? replicas : others;
+  const inOrder = candidates.toSorted((a, b) => (a.pod.name < b.pod.name ? -1 : 1));
+  return inOrder[turn % inOrder.length];
+}
+
+/** As long as a drain takes; the next leader tries again. */
+const RESTORE_WITHIN_MS = 12_000;
+const RESTORE_PAUSE_MS = 500;
+
+/**
+ * Puts a replica back into the Service. Not ended by the lead's end: what has been taken out must go back.
+ * @throws Error when that cannot be done in time
+ */
+export async function restore(labels: PodLabels, pod: LabelledPod): Promise<void> {
+  const signal = AbortSignal.timeout(RESTORE_WITHIN_MS);
+  let failure: Error | undefined;
+  do {
+    try {
+      return await putBack(labels, pod, signal);
+    } catch (error) {
+      failure = signal.aborted ? (failure ?? asError(error)) : asError(error);
+    }
+  } while (await pause(RESTORE_PAUSE_MS, signal));
+  throw failure;
+}
+
+async function putBack(labels: PodLabels, pod: LabelledPod, signal: AbortSignal): Promise<void> {
+  try {
+    await labels.change({ pod, label: CANARY_LABEL, from: OUT_OF_SERVICE, to: IN_SERVICE }, signal);
+  } catch (error) {
+    // Gone, or back already: then nothing is left to do.
+    const reason = error instanceof ObjectFailure ? error.reason : undefined;
+    if (reason !== 'NotFound' && reason !== 'Refused') throw error;
+  }
+}
+
+const TIMED = ['probe', 'clusterIp', 'clusterDns'] as const;
+type TimedKind = (typeof TIMED)[number];
+
+/** Consumers that the canary measures. */
+export type Timed = Consumer & { readonly measure: Extract<Measure, { readonly kind: TimedKind }> };
+
+export function isTimed(consumer: Consumer): consumer is Timed {
+  return (TIMED as readonly string[]).includes(consumer.measure.kind);
+}
+
+/** One kube-proxy stands behind a ClusterIP, seen from one node: a second of others' answers is enough. */
+const CLUSTER_IP_MISSES = 40;
+/** Behind a URL, and behind the address of DNS, there may be several instances, the last of them met seldom: 3 s. */
+const SHARED_MISSES = 120;
+
+/** How often a probe is flipped for where its author does not say. */
+const PROBE_EVERY_MS = 30_000;
+
+/** What the canary cannot see: shown beside its numbers. */
+const A_LABEL = 'The canary is removed by its label: what a consumer does only at a termination is not seen.';
+const LIMITS: Readonly<Record<TimedKind, readonly string[]>> = {
+  clusterIp: [
+    'It sees the kube-proxy of the node where the leader runs; those of other nodes may take longer.',
+    A_LABEL,
+  ],
+  clusterDns: [
+    'It sees the DNS servers that the leader’s pod asks, and counts the TTL of their answers; clients that keep an answer for longer than its TTL are not seen.',
+    A_LABEL,
+  ],
+  probe: [
+    'It sees the instances that the URL leads to from where the leader runs. Up to 3 of them are timed to 0.1 s on average; of 20 the slowest is timed 0.7 s short.',
+    A_LABEL,
+  ],
+};
+
+export function limitsOf({ measure }: Timed, alone: boolean): readonly string[] {
+  const limits = LIMITS[measure.kind];
+  if (!alone) return limits;
+  return [...limits, 'Linger has one replica, which calls itself: that takes another way through the node.'];
+}
+
+/** @param clusterEveryMs how often a built-in consumer is flipped for */
+export function everyMsOf({ measure }: Timed, clusterEveryMs: number): number {
+  if (measure.kind !== 'probe') return clusterEveryMs;
+  return measure.every === undefined ? PROBE_EVERY_MS : measure.every * 1000;
+}
+
+/** What the attempts of one flip go through. */
+interface Ways {
+  readonly service: ServiceAddress;
+  readonly canary: KnownReplica;
+  readonly fellows: readonly KnownReplica[];
+  readonly namespace: string;
+  readonly dns: ClusterDns;
+  readonly allowLinkLocal: boolean;
+  readonly attemptMs: number;
+  readonly signal: AbortSignal;
+}
+
+async function timedConsumer(consumer: Timed, ways: Ways): Promise<TimedConsumer> {
+  const { name, measure } = consumer;
+  const { service, canary, fellows, namespace, attemptMs: timeoutMs } = ways;
+  if (measure.kind === 'probe') {
+    const url = new URL(measure.url);
+    return {
+      name,
+      service: CANARY_SERVICE,
+      subject: 'The probe',
+      leastMisses: SHARED_MISSES,
+      ask: asking(url, await resolve(url, ways), timeoutMs),
+    };
+  }
+  if (measure.kind === 'clusterIp') {
+    const { address, port } = service;
+    return {
+      name,
+      service: CANARY_SERVICE,
+      subject: 'A connection to the ClusterIP of linger-canary',
+      leastMisses: CLUSTER_IP_MISSES,
+      ask: () => attempt({ url: canaryUrl(address, port), address, timeoutMs }),
+    };
+  }
+  const asked = `${CANARY_DNS_SERVICE}.${namespace}.${ways.dns.domain}`;
+  return {
+    name,
+    service: CANARY_DNS_SERVICE,
+    subject: `The DNS name ${asked}`,
+    leastMisses: SHARED_MISSES,
+    ask: () => askDns(ways.dns, { name: asked, canary, fellows, timeoutMs }),
+  };
+}
+
+/** Each address in turn. */
+function asking(
+  url: URL,
+  resolved: { readonly addresses: readonly string[] } | Problem,
+  timeoutMs: number,
+): () => Promise<Answer> {
+  if (!('addresses' in resolved)) return () => Promise.resolve(resolved);
+  const { addresses } = resolved;
+  let turn = 0;
+  return () => {
+    const address = addresses[turn++ % addresses.length] as string;
+    return attempt({ url, address, timeoutMs });
+  };
+}
+
+/** One flip, with which consumers it was for. */
+export interface Flipped extends FlipOutcome {
+  /** The pod that was removed and added; undefined: none. */
+  readonly pod: string | undefined;
+  /** Those that it was for, with what each cannot see. */
+  readonly asked: ReadonlyMap<string, readonly string[]>;
+}
+
+export interface CanaryContext {
+  readonly connection: KubeConnection;
+  /** Linger's own. */
+  readonly namespace: string;
+  /** Of the canary server, the same in all replicas. */
+  readonly port: number;
+  /** What this replica's canary server answers with. */
+  readonly identity: string;
+  readonly endpoints: CanaryEndpoints;
+  readonly dns: ClusterDns;
+  /** Probe URLs may lead to link-local addresses and those of cloud metadata. */
+  readonly allowLinkLocal: boolean;
+  /** All that there are now. */
+  readonly consumers: () => readonly Consumer[];
+  /** How often a built-in consumer is flipped for. Milliseconds. */
+  readonly everyMs: number;
+  readonly onFlip: (flipped: Flipped) => void;
+  /** Monotonic milliseconds: the watch's. */
+  readonly clock: () => number;
+  /** In [0, 1). */
+  readonly random: () => number;
+  readonly limits?: Partial<FlipLimits>;
+}
+
+/** A lead, as far as the canary needs one. */
+export interface CanaryLead {
+  readonly signal: AbortSignal;
+  readonly holds: () => boolean;
+}
+
+/** A consumer that cannot be seen makes every flip that it takes part in 5 s longer for the others. */
+const TROUBLED_EVERY_MS = 60_000;
+
+/** Each is 40 connections a second while a flip is on. */
+const MOST_CONSUMERS = 4;
+const REQUEST_MS = 5_000;
+
+/**
+ * Flips one replica at a time, for as long as the lead lasts. Resolves once the last one is back in the Service, or
+ * cannot be put there: within 20 s of the lead's end.
+ */
+export function runCanary(context: CanaryContext, lead: CanaryLead): Promise<void> {
+  return new Canary(context, lead).run();
+}
+
+class Canary {
+  readonly #context: CanaryContext;
+  readonly #lead: CanaryLead;
+  readonly #limits: FlipLimits;
+  readonly #labels: PodLabels;
+  readonly #schedule: FlipSchedule;
+  readonly #triedAt = new Map<string, number>();
+  /** Those that the last flip could not time. */
+  readonly #troubled = new Set<string>();
+  #turn = 0;
+
+  constructor(context: CanaryContext, lead: CanaryLead) {
+    const { connection, namespace, random } = context;
+    this.#context = context;
+    this.#lead = lead;
+    this.#limits = { ...FLIP_LIMITS, ...context.limits };
+    this.#labels = new PodLabels({ connection, namespace, requestMs: REQUEST_MS });
+    this.#schedule = new FlipSchedule(throwOf(random));
+  }
+
+  async run(): Promise<void> {
+    const { clock, onFlip } = this.#context;
+    const { signal } = this.#lead;
+    // Where that fails, the first flip tries again, and says so.
+    await putBackForgotten(this.#labels, signal).catch(() => undefined);
+    let next = this.#next(clock(), clock());
+    while (await pause(Math.max(0, next - clock()), signal)) {
+      const began = clock();
+      const consumers = this.#takingPart(began);
+      for (const { name } of consumers) this.#triedAt.set(name, began);
+      if (consumers.length > 0) {
+        const flipped = await this.#flipFor(consumers);
+        for (const { name } of consumers) {
+          if (flipped.consumers.get(name)?.trouble === undefined) this.#troubled.delete(name);
+          else this.#troubled.add(name);
+        }
+        onFlip(flipped);
+      }
+      next = this.#next(began, clock());
+    }
+  }
+
+  #next(began: number, ended: number): number {
+    const everyMs = Math.min(...this.#turns().map((turn) => turn.everyMs), this.#context.everyMs);
+    return this.#schedule.next({ began, ended, everyMs });
+  }
+
+  #takingPart(now: number): readonly Timed[] {
+    const turns = this.#turns();
+    const names = new Set(turns.map(({ consumer }) => consumer.name));
+    for (const name of this.#triedAt.keys()) if (!names.has(name)) this.#triedAt.delete(name);
+    return takingPart(turns, now, MOST_CONSUMERS).map(({ consumer }) => consumer);
+  }
+
+  #turns() {
+    const timed = this.#context.consumers().filter(isTimed);
+    return timed.map((consumer) => ({
+      consumer,
+      everyMs: Math.max(
+        everyMsOf(consumer, this.#context.everyMs),
+        this.#troubled.has(consumer.name) ? TROUBLED_EVERY_MS : 0,
+      ),
+      triedAt: this.#triedAt.get(consumer.name),
+    }));
+  }
+
+  async #flipFor(consumers: readonly Timed[]): Promise<Flipped> {
+    const { signal } = this.#lead;
+    const { connection, namespace, identity } = this.#context;
+    const asked = (alone: boolean) =>
+      new Map(consumers.map((consumer) => [consumer.name, limitsOf(consumer, alone)]));
+    try {
+      const service = await canaryService(connection, namespace, signal);
+      if (service === undefined) return untried('NoService', asked(false), NO_SERVICE);
+      const replicas = await this.#replicas();
+      const canary = chooseCanary(replicas, identity, this.#turn++);
+      if (canary === undefined) return untried('NoReplica', asked(false), NO_REPLICA);
+      const fellows = replicas.filter((each) => each !== canary);
+      const outcome = await this.#flip({ service, canary, fellows }, consumers);
+      return { ...outcome, pod: canary.pod.name, asked: asked(fellows.length === 0) };
+    } catch (error) {
+      if (signal.aborted) return { ...NOTHING, result: 'Ended', asked: asked(false) };
+      return { ...NOTHING, result: 'Refused', asked: asked(false), problem: asError(error).message };
+    }
+  }
+
+  #replicas(): Promise<readonly KnownReplica[]> {
+    const { endpoints, port } = this.#context;
+    const timeoutMs = this.#limits.attemptMs;
+    return knownReplicas({ labels: this.#labels, endpoints, port, timeoutMs }, this.#lead.signal);
+  }
+
+  async #flip(
+    met: Pick<Ways, 'service' | 'canary' | 'fellows'>,
+    consumers: readonly Timed[],
+  ): Promise<FlipOutcome> {
+    const { endpoints, clock, namespace, dns, allowLinkLocal } = this.#context;
+    const { signal, holds } = this.#lead;
+    const { pod, identity } = met.canary;
+    const ways = { ...met, namespace, dns, allowLinkLocal, attemptMs: this.#limits.attemptMs, signal };
+    const timed = await Promise.all(consumers.map((each) => timedConsumer(each, ways)));
+    const listed = timed.filter(({ service }) => endpoints.isReady(pod.uid, service));
+    const remove = { pod, label: CANARY_LABEL, from: IN_SERVICE, to: OUT_OF_SERVICE };
+    const outcome = await flip({
+      uid: pod.uid,
+      replicas: { canary: identity, fellows: new Set(met.fellows.map((each) => each.identity)) },
+      consumers: listed,
+      endpoints,
+      label: {
+        remove: () => this.#labels.change(remove, signal),
+        restore: () => restore(this.#labels, pod),
+      },
+      holds,
+      time: { clock, pause },
+      signal,
+      limits: this.#limits,
+    });
+    const lags = [...outcome.consumers.values()].map(({ removal = 0 }) => removal * 1000);
+    this.#schedule.followed(Math.max(0, ...lags));
+    const unlisted = timed.filter((each) => !listed.includes(each)).map(({ name }) => name);
+    return { ...outcome, consumers: new Map([...outcome.consumers, ...troubleOf(unlisted, NO_DNS_SERVICE)]) };
+  }
+}
+
+const NOTHING = { pod: undefined, consumers: new Map(), attempts: 0 } as const;
+
+const NO_SERVICE = `There is no Service ${CANARY_SERVICE} with a ClusterIP in Linger's namespace: apply deploy/service-canary.yaml.`;
+const NO_DNS_SERVICE = `No headless Service ${CANARY_DNS_SERVICE} in Linger's namespace lists the replica: apply deploy/service-canary.yaml.`;
+const NO_REPLICA = `No replica of Linger is ready, bears the label ${CANARY_LABEL}, is listed by the Service ${CANARY_SERVICE} and answers on its canary port.`;
+
+function troubleOf(names: Iterable<string>, message: string): Map<string, ConsumerOutcome> {
+  return new Map([...names].map((name) => [name, { trouble: { reason: 'Unreachable', message } }]));
+}
+
+function untried(result: FlipResult, asked: Flipped['asked'], message: string): Flipped {
+  return { ...NOTHING, result, asked, consumers: troubleOf(asked.keys(), message) };
+}

@@ -1,0 +1,100 @@
+import {
+  type Consumer,
+  type ConsumerLag,
+  type ConsumerView,
+  consumerView,
+  unreadableView,
+} from '../lag/index.ts';
+import type { ConsumerMeasurement } from './measurement.ts';
+
+interface Known {
+  readonly removals: ConsumerLag | undefined;
+  readonly additions: ConsumerLag | undefined;
+}
+
+/** Percentiles of a week take some milliseconds each: no look blocks for longer than this many of them take. */
+const MOST_MEASURED_A_LOOK = 8;
+
+/** Without new samples a lag changes only as slices of 15 minutes leave the week. */
+const ANEW_SECONDS = 900;
+
+/** What the replica that measures consumers shows of them: computed now and then, and read by all that show it. */
+export class ConsumerViews {
+  readonly #measurement: ConsumerMeasurement;
+  readonly #known = new Map<string, Known>();
+  /** Which of them have samples that are not in what is known. */
+  readonly #outdated = new Set<string>();
+  #views = new Map<string, ConsumerView>();
+  #anewAt = Number.NEGATIVE_INFINITY;
+
+  constructor(measurement: ConsumerMeasurement) {
+    this.#measurement = measurement;
+    measurement.onSample(({ consumer }) => void this.#outdated.add(consumer));
+  }
+
+  /** As of the last look, in the order of the consumers; none where this replica measures none. */
+  get all(): readonly ConsumerView[] {
+    return [...this.#views.values()];
+  }
+
+  /**
+   * Brings them up to date.
+   * @param problems why the specs of some cannot be read
+   * @param now seconds since the epoch
+   */
+  look(consumers: readonly Consumer[], problems: ReadonlyMap<string, string>, now: number): void {
+    if (now >= this.#anewAt) {
+      for (const { name } of consumers) this.#outdated.add(name);
+      this.#anewAt = now + ANEW_SECONDS;
+    }
+    this.#measure(consumers);
+    const views = consumers.map((consumer) => {
+      const { name } = consumer;
+      const { removals, additions } = this.#known.get(name) ?? NOTHING;
+      const state = this.#measurement.state(name);
+      const facts = { consumer, removals, additions, state, problem: problems.get(name) };
+      return [name, consumerView(facts, now, this.#views.get(name))] as const;
+    });
+    const present = new Set(consumers.map(({ name }) => name));
+    const unreadable = [...problems].flatMap(([name, problem]) =>
+      present.has(name) ? [] : [[name, unreadableView(name, problem, now, this.#views.get(name))] as const],
+    );
+    this.#views = new Map([...views, ...unreadable]);
+    for (const name of this.#known.keys()) if (!this.#views.has(name)) this.#known.delete(name);
+  }
+
+  /** Takes over from an earlier leader's views since when each condition has lasted, where it has not changed. */
+  since(earlier: readonly ConsumerView[]): void {
+    for (const { name, condition } of earlier) {
+      const view = this.#views.get(name);
+      if (view === undefined || view.condition.status !== condition.status) continue;
+      const since = Math.min(view.condition.since, condition.since);
+      this.#views.set(name, { ...view, condition: { ...view.condition, since } });
+    }
+  }
+
+  /** This replica no longer measures. */
+  forget(): void {
+    this.#views.clear();
+    this.#known.clear();
+    this.#outdated.clear();
+    this.#anewAt = Number.NEGATIVE_INFINITY;
+  }
+
+  #measure(consumers: readonly Consumer[]): void {
+    const present = new Map(consumers.map((consumer) => [consumer.name, consumer]));
+    let left = MOST_MEASURED_A_LOOK;
+    for (const name of this.#outdated) {
+      if (left === 0) return;
+      this.#outdated.delete(name);
+      if (present.get(name)?.declared !== undefined || !present.has(name)) continue;
+      this.#known.set(name, {
+        removals: this.#measurement.measured(name, 'removal'),
+        additions: this.#measurement.measured(name, 'addition'),
+      });
+      left -= 1;
+    }
+  }
+}
+
+const NOTHING: Known = { removals: undefined, additions: undefined };

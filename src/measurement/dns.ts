@@ -1,0 +1,67 @@
+import { Resolver } from 'node:dns/promises';
+import { readFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import type { Answer, Problem } from './probe.ts';
+
+/** Where the cluster's DNS is asked, and for what. */
+export interface ClusterDns {
+  /** The domain of Services, such as `svc.cluster.local`. */
+  readonly domain: string;
+  /** undefined: those of /etc/resolv.conf. */
+  readonly servers?: readonly string[];
+}
+
+const DEFAULT_DOMAIN = 'svc.cluster.local';
+
+/** As the kubelet has told this pod: its search list has `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`. */
+export async function clusterDns(resolvConf = '/etc/resolv.conf'): Promise<ClusterDns> {
+  const text = await readFile(resolvConf, 'utf8').catch(() => '');
+  const [, search = ''] = /^search\s+(.+)$/m.exec(text) ?? [];
+  return { domain: search.split(/\s+/).find((each) => each.startsWith('svc.')) ?? DEFAULT_DOMAIN };
+}
+
+/** A replica as DNS knows it. */
+export interface NamedReplica {
+  readonly address: string;
+  readonly identity: string;
+}
+
+export interface DnsQuestion {
+  /** Of a headless Service. */
+  readonly name: string;
+  /** Of the kind of address that is asked for. */
+  readonly canary: NamedReplica;
+  readonly fellows: readonly NamedReplica[];
+  readonly timeoutMs: number;
+}
+
+/**
+ * Asks once which replicas the name stands for: the canary where it is among them, another one where it is not. A new
+ * resolver for each question has a port of its own, and so may reach another of the DNS servers behind one address.
+ * Never throws.
+ */
+export async function askDns({ servers }: ClusterDns, question: DnsQuestion): Promise<Answer> {
+  const { name, canary, fellows, timeoutMs } = question;
+  const resolver = new Resolver({ timeout: timeoutMs, tries: 1 });
+  if (servers !== undefined) resolver.setServers(servers);
+  try {
+    const records = await (isIP(canary.address) === 6
+      ? resolver.resolve6(name, { ttl: true })
+      : resolver.resolve4(name, { ttl: true }));
+    const own = records.find(({ address }) => address === canary.address);
+    if (own !== undefined) return { identity: canary.identity, heldMs: own.ttl * 1000 };
+    const addresses = new Set(records.map(({ address }) => address));
+    const fellow = fellows.find(({ address }) => addresses.has(address));
+    if (fellow !== undefined) return { identity: fellow.identity };
+    return problem('SomebodyElse', `brings other addresses than those of Linger's replicas`, false);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
+    // A headless Service without a ready pod has no records.
+    const none = code === 'ENOTFOUND' || code === 'ENODATA';
+    return problem('Unreachable', none ? 'brings no address' : `fails (${code})`, none);
+  }
+}
+
+function problem(reason: Problem['reason'], message: string, turnedAway: boolean): Problem {
+  return { reason, message, turnedAway };
+}

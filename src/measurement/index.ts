@@ -1,0 +1,18 @@
+export {
+  type CanarySettings,
+  measureConsumers,
+  type RunningCanary,
+  registerCanaryMetrics,
+  startCanary,
+} from './canary-run.ts';
+export { ConsumerViews } from './consumer-views.ts';
+export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
+export {
+  ConsumerMeasurement,
+  Measurement,
+  type Waiting,
+  type WaitingByStage,
+  waitingByStage,
+} from './measurement.ts';
+export { ConsumerReports, type Report, type ReportAnswer, versionsOf } from './reports.ts';
+export { stampStreams } from './stamper.ts';

@@ -1,0 +1,225 @@
+import { Histogram, type Registry } from '@prometheus-io/client';
+import type { DefaultWait } from '../decision/index.ts';
+import {
+  type ConsumerView,
+  type Density,
+  type DiscardCounts,
+  LAG_STAGES,
+  type LagStage,
+  type MeasuredLag,
+  type PlannedTable,
+  quantileOf,
+  type StageSample,
+} from '../lag/index.ts';
+import { counterAtScrape, gaugeAtScrape, numberAtScrape } from '../telemetry/index.ts';
+
+/** What the metrics of the measurement are read from, at each scrape. */
+export interface LagReadings {
+  unresolved(): Readonly<Record<LagStage, { readonly count: number; readonly oldestSeconds: number }>>;
+  now(): MeasuredLag | undefined;
+  readonly table: PlannedTable;
+  readonly discarded: DiscardCounts;
+  readonly size: Readonly<Record<'pods' | 'objects' | 'open', number>>;
+  readonly estimatorBytes: number;
+}
+
+/**
+ * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
+ * 10 ms to 10 min in steps of 2 to 2.5.
+ */
+export const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
+
+const PERCENTILES = [50, 90, 99];
+
+/**
+ * Registers the metrics of the measurement.
+ * @param defaultWait the wait that the cluster as a whole comes to
+ * @returns what to call with each sample
+ */
+export function registerLagMetrics(
+  registry: Registry,
+  readings: LagReadings,
+  defaultWait: () => DefaultWait,
+): (sample: Pick<StageSample, 'stage' | 'lag'>) => void {
+  const lags = new Histogram({
+    name: 'linger_removal_lag_seconds',
+    help: 'From a pod’s termination showing until its endpoint was withdrawn, by what withdrew it.',
+    labelNames: ['stage'] as const,
+    buckets: LAG_SECONDS,
+    registers: [registry],
+  });
+  // From the start, so that the first sample is an increase.
+  for (const stage of LAG_STAGES) lags.zero({ stage });
+  registerUnresolved(registry, readings);
+  registerPlanned(registry, readings);
+  registerDefaultWait(registry, defaultWait);
+  registerMemory(registry, readings);
+  return ({ stage, lag }) => lags.observe({ stage }, lag);
+}
+
+function registerUnresolved(registry: Registry, readings: LagReadings): void {
+  gaugeAtScrape(registry, {
+    name: 'linger_removals_unresolved',
+    help: 'Terminating pods whose endpoint has not been withdrawn yet.',
+    labelNames: ['stage'],
+    read: () => byStage(readings, ({ count }) => count),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_removals_oldest_unresolved_seconds',
+    help: 'How long the oldest of them has been waiting; 0 where none waits.',
+    labelNames: ['stage'],
+    read: () => byStage(readings, ({ oldestSeconds }) => oldestSeconds),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_lag_now_seconds',
+    help: 'Percentiles of the lag of the last minutes, with what is unresolved; absent when there is neither.',
+    labelNames: ['quantile'],
+    read: () => quantilesOf(readings.now()?.density),
+  });
+  counterAtScrape(registry, {
+    name: 'linger_removals_discarded_total',
+    help: 'Removals that gave no sample, by reason.',
+    labelNames: ['reason'],
+    read: () => Object.entries(readings.discarded).map(([reason, count]) => [{ reason }, count]),
+  });
+}
+
+function registerPlanned(registry: Registry, readings: LagReadings): void {
+  const cluster = () => readings.table.cluster;
+  gaugeAtScrape(registry, {
+    name: 'linger_lag_planned_seconds',
+    help: 'Percentiles of the lag that waits are planned with, of the cluster; absent while nothing is measured.',
+    labelNames: ['quantile'],
+    read: () => quantilesOf(cluster()?.slow),
+  });
+  numberAtScrape(registry, {
+    name: 'linger_lag_planned_samples',
+    help: 'Removals behind the planned lag of the cluster.',
+    read: () => cluster()?.samples ?? 0,
+  });
+  numberAtScrape(registry, {
+    name: 'linger_lag_planned_history_seconds',
+    help: 'How far back they reach.',
+    read: () => cluster()?.historySeconds ?? 0,
+  });
+}
+
+function registerDefaultWait(registry: Registry, defaultWait: () => DefaultWait): void {
+  gaugeAtScrape(registry, {
+    name: 'linger_default_wait_seconds',
+    help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, declared, measured or storm.',
+    labelNames: ['why'],
+    read: () => {
+      const { why, seconds } = defaultWait();
+      return [[{ why }, seconds]];
+    },
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_default_wait_coverage',
+    help: 'The share of the planned lags that this wait covers, 0 to 1; absent where it is not measured.',
+    labelNames: ['why'],
+    read: () => {
+      const { why, coverage } = defaultWait();
+      return coverage === undefined ? [] : [[{ why }, coverage]];
+    },
+  });
+}
+
+function registerMemory(registry: Registry, readings: LagReadings): void {
+  gaugeAtScrape(registry, {
+    name: 'linger_recorder_entries',
+    help: 'What the recorder holds: pods that are listed or terminating, slices and Endpoints, open removals.',
+    labelNames: ['kind'],
+    read: () => Object.entries(readings.size).map(([kind, count]) => [{ kind }, count]),
+  });
+  numberAtScrape(registry, {
+    name: 'linger_estimator_bytes',
+    help: 'Memory of the estimate’s histograms.',
+    read: () => readings.estimatorBytes,
+  });
+}
+
+type Unresolved = ReturnType<LagReadings['unresolved']>[LagStage];
+
+function byStage(readings: LagReadings, value: (of: Unresolved) => number) {
+  const unresolved = readings.unresolved();
+  return LAG_STAGES.map((stage) => [{ stage }, value(unresolved[stage])] as const);
+}
+
+function quantilesOf(lag: Density | undefined) {
+  if (lag === undefined) return [];
+  return PERCENTILES.map(
+    (percentile) => [{ quantile: String(percentile / 100) }, quantileOf(lag, percentile)] as const,
+  );
+}
+
+/** What the metrics of consumers are read from, at each scrape. */
+export interface ConsumerReadings {
+  /** As far as this replica measures them. */
+  views(): readonly ConsumerView[];
+  /** Seconds since the epoch. */
+  readonly epochSeconds: () => number;
+}
+
+/** What is counted as it happens. */
+export interface ConsumerMetrics {
+  /** How long a consumer has taken to stop sending to a removed endpoint. Seconds. */
+  readonly removal: (consumer: string, lag: number) => void;
+  /** Those that there are: the others' series end. */
+  readonly present: (consumers: readonly { readonly name: string }[]) => void;
+}
+
+/** Registers the metrics of consumers. Their names are the label: there are at most some hundreds. */
+export function registerConsumerMetrics(registry: Registry, readings: ConsumerReadings): ConsumerMetrics {
+  const lags = new Histogram({
+    name: 'linger_consumer_lag_seconds',
+    help: 'From an endpoint’s withdrawal until the consumer had stopped sending to it.',
+    labelNames: ['consumer'] as const,
+    buckets: LAG_SECONDS,
+    registers: [registry],
+  });
+  const seen = new Set<string>();
+  registerViews(registry, readings);
+  return {
+    removal: (consumer, lag) => {
+      seen.add(consumer);
+      lags.observe({ consumer }, lag);
+    },
+    present: (consumers) => {
+      const names = new Set(consumers.map(({ name }) => name));
+      for (const consumer of seen) {
+        if (names.has(consumer)) continue;
+        seen.delete(consumer);
+        lags.remove({ consumer });
+      }
+    },
+  };
+}
+
+function registerViews(registry: Registry, { views, epochSeconds }: ConsumerReadings): void {
+  gaugeAtScrape(registry, {
+    name: 'linger_consumer_measured',
+    help: '1 where a consumer’s lag can be relied on, 0 where not or not yet; the reason is that of its condition.',
+    labelNames: ['consumer', 'reason'],
+    read: () =>
+      views().map(({ name, condition: { status, reason } }) => [
+        { consumer: name, reason },
+        Number(status === 'True'),
+      ]),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_consumer_samples',
+    help: 'How often a consumer’s lag was timed in the last 7 days.',
+    labelNames: ['consumer'],
+    read: () => views().map(({ name, removals }) => [{ consumer: name }, removals?.samples ?? 0]),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_consumer_last_sample_age_seconds',
+    help: 'How long ago it was timed last; absent before the first time.',
+    labelNames: ['consumer'],
+    read: () =>
+      views().flatMap(({ name, lastSample }) =>
+        lastSample === null ? [] : [[{ consumer: name }, epochSeconds() - lastSample] as const],
+      ),
+  });
+}

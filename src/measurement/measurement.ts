@@ -1,0 +1,366 @@
+import {
+  BUILT_IN_ENOUGH,
+  type ClusterEvent,
+  type Consumer,
+  ConsumerEstimator,
+  type ConsumerLag,
+  type Direction,
+  type DiscardCounts,
+  type EndpointChange,
+  type EndpointGroup,
+  type Enough,
+  type Episode,
+  type HistoryPart,
+  LAG_STAGES,
+  LagEstimator,
+  type LagHistory,
+  LagRecorder,
+  type LagSource,
+  type LagStage,
+  type MeasuredLag,
+  type MeasurementState,
+  NONE_YET,
+  NOTHING_PLANNED,
+  nextPlanned,
+  type PlannedTable,
+  plannedLags,
+  type RemovalSample,
+  type Span,
+  type StageSample,
+  type UnresolvedRemoval,
+} from '../lag/index.ts';
+import { inPieces } from '../timing/index.ts';
+
+/** Removals that have begun and not ended. */
+export interface Waiting {
+  readonly count: number;
+  /** 0 where none waits. */
+  readonly oldestSeconds: number;
+}
+
+export type WaitingByStage = Readonly<Record<LagStage, Waiting>>;
+
+export interface WaitingService extends Waiting {
+  readonly stage: LagStage;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** @param now milliseconds of the clock that the removals' instants are of */
+export function waitingByStage(removals: Iterable<UnresolvedRemoval>, now: number): WaitingByStage {
+  const waiting = new Map(LAG_STAGES.map((stage) => [stage, { count: 0, oldestSeconds: 0 }]));
+  for (const { stage, since } of removals) add(waiting.get(stage), now - since);
+  return Object.fromEntries(waiting) as unknown as WaitingByStage;
+}
+
+/** The Services with the oldest waiting removals first. */
+export function waitingByService(
+  removals: Iterable<UnresolvedRemoval>,
+  now: number,
+  most: number,
+): readonly WaitingService[] {
+  const services = new Map<string, WaitingService & { count: number; oldestSeconds: number }>();
+  for (const { stage, namespace, name, since } of removals) {
+    const key = `${stage}/${namespace}/${name}`;
+    const known = services.get(key) ?? { stage, namespace, name, count: 0, oldestSeconds: 0 };
+    services.set(key, known);
+    add(known, now - since);
+  }
+  return [...services.values()].toSorted((a, b) => b.oldestSeconds - a.oldestSeconds).slice(0, most);
+}
+
+function add(waiting: { count: number; oldestSeconds: number } | undefined, ageMs: number): void {
+  if (waiting === undefined) return;
+  waiting.count += 1;
+  waiting.oldestSeconds = Math.max(waiting.oldestSeconds, ageMs / 1000);
+}
+
+export type { MeasurementState };
+
+/** How long a consumer took to follow one change. */
+export interface ConsumerSample {
+  readonly consumer: string;
+  readonly direction: Direction;
+  /** Seconds from when the control plane had said so until the consumer followed. */
+  readonly lag: number;
+}
+
+/**
+ * What is measured of consumers, by the one replica that leads; the others follow what it publishes. Whoever measures
+ * (canary, reports) brings samples and says how it goes.
+ */
+export class ConsumerMeasurement {
+  readonly #epochSeconds: () => number;
+  readonly #estimator = new ConsumerEstimator();
+  readonly #states = new Map<string, MeasurementState>();
+  readonly #listeners = new Set<(sample: ConsumerSample) => void>();
+
+  constructor(epochSeconds: () => number) {
+    this.#epochSeconds = epochSeconds;
+  }
+
+  /**
+   * The consumers that there are now.
+   * @param all whether it is certain that there are no others: then what was measured of those is forgotten. Until that
+   *   has been said once, nothing that is published of consumers changes
+   */
+  keep(consumers: readonly Consumer[], all = true): void {
+    const measured = new Set(
+      consumers.filter(({ declared }) => declared === undefined).map(({ name }) => name),
+    );
+    this.#estimator.keep(measured, all);
+    if (all) for (const name of this.#states.keys()) if (!measured.has(name)) this.#states.delete(name);
+  }
+
+  /** @throws RangeError for a negative lag or NaN */
+  record(sample: ConsumerSample): void {
+    const { consumer, direction, lag } = sample;
+    this.#estimator.record(consumer, direction, lag, this.#epochSeconds());
+    for (const listener of this.#listeners) listener(sample);
+  }
+
+  /** @returns what to call to hear no more */
+  onSample(listener: (sample: ConsumerSample) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** How the measuring of a consumer goes from now on. */
+  report(consumer: string, state: MeasurementState): void {
+    this.#states.set(consumer, state);
+  }
+
+  /** Nobody measures here any more: another replica does, or none. */
+  idle(): void {
+    this.#states.clear();
+  }
+
+  /** undefined: nobody measures it here. */
+  state(consumer: string): MeasurementState | undefined {
+    return this.#states.get(consumer);
+  }
+
+  /** The week's lag before smoothing. @returns undefined when there is no sample */
+  measured(consumer: string, direction: Direction): ConsumerLag | undefined {
+    return this.#estimator.measured(consumer, direction, this.#epochSeconds());
+  }
+
+  /** What published waits follow. @returns undefined until it is known which consumers there are */
+  get removals(): ReadonlyMap<string, LagHistory> | undefined {
+    return this.#estimator.removals;
+  }
+
+  parts(now: number): Iterable<HistoryPart> {
+    return this.#estimator.parts(now);
+  }
+
+  /** @returns false for what is no part of consumers */
+  restorePart(json: unknown): boolean {
+    return this.#estimator.restorePart(json);
+  }
+
+  /** @returns how many samples there were */
+  forget(consumer: string, span: Span): number {
+    return this.#estimator.forget(consumer, span);
+  }
+}
+
+export interface MeasurementClocks {
+  /** Monotonic milliseconds: the clock of the events' instants. */
+  readonly clock: () => number;
+  /** Seconds since the Unix epoch: slices of several replicas and lives must be the same. */
+  readonly epochSeconds: () => number;
+}
+
+/**
+ * Everything that is measured: events of the watches go in; samples, estimates and the planned lags come out. It is
+ * the only one to change them, and does so synchronously.
+ */
+export class Measurement {
+  readonly #clocks: MeasurementClocks;
+  readonly #asked: () => readonly Enough[];
+  readonly #recorder: LagRecorder;
+  readonly #estimator = new LagEstimator();
+  readonly #listeners = new Set<(sample: StageSample) => void>();
+  readonly #removalListeners = new Set<(sample: RemovalSample) => void>();
+  readonly #changeListeners = new Set<(change: EndpointChange, at: number) => void>();
+  #table: PlannedTable = NOTHING_PLANNED;
+  #lags: LagSource = NONE_YET;
+  /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
+  #servicesInDoubt = true;
+  #inDoubt = 0;
+
+  /** What is measured of consumers, by the replica that leads. */
+  readonly consumers: ConsumerMeasurement;
+
+  /**
+   * @param options.stamps whether a leader stamps objects, so that late streams show
+   * @param options.asked what the policies in force take for enough history
+   */
+  constructor(
+    clocks: MeasurementClocks,
+    {
+      stamps = false,
+      asked = () => [BUILT_IN_ENOUGH],
+    }: { readonly stamps?: boolean; readonly asked?: () => readonly Enough[] } = {},
+  ) {
+    this.#recorder = new LagRecorder({ stamps });
+    this.#clocks = clocks;
+    this.#asked = asked;
+    this.consumers = new ConsumerMeasurement(clocks.epochSeconds);
+  }
+
+  /** Takes in an event of a watch, and passes on the changes and the samples that it led to. */
+  apply(event: ClusterEvent): void {
+    if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
+    const { stages, removals, changes } = this.#recorder.apply(event);
+    for (const change of changes) for (const listener of this.#changeListeners) listener(change, event.at);
+    if (stages.length === 0 && removals.length === 0) return;
+    if (this.#servicesInDoubt) {
+      this.#inDoubt += stages.length;
+      return;
+    }
+    // A sample may come some seconds after its instant.
+    const { clock, epochSeconds } = this.#clocks;
+    const epochAt = (at: number) => epochSeconds() - Math.max(0, clock() - at) / 1000;
+    for (const sample of stages) {
+      this.#estimator.recordStage(sample, epochAt(sample.at));
+      for (const listener of this.#listeners) listener(sample);
+    }
+    for (const sample of removals) {
+      this.#estimator.record(sample, epochAt(sample.at));
+      for (const listener of this.#removalListeners) listener(sample);
+    }
+  }
+
+  /** One sample for each withdrawal. @returns what to call to hear no more */
+  onSample(listener: (sample: StageSample) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** One sample for each removed pod. @returns what to call to hear no more */
+  onRemoval(listener: (sample: RemovalSample) => void): () => void {
+    this.#removalListeners.add(listener);
+    return () => void this.#removalListeners.delete(listener);
+  }
+
+  /** Every change of an endpoint's state, with its instant. @returns what to call to hear no more */
+  onChange(listener: (change: EndpointChange, at: number) => void): () => void {
+    this.#changeListeners.add(listener);
+    return () => void this.#changeListeners.delete(listener);
+  }
+
+  /** Whether the slices or the Endpoints of a Service list the pod as ready. */
+  isReady(uid: string, group: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>): boolean {
+    return this.#recorder.isReady(uid, group);
+  }
+
+  /** Whether this replica is to stamp now; see the recorder. */
+  wantsStamp(life: string, silentMs: number): boolean {
+    return this.#recorder.wantsStamp(this.#clocks.clock(), life, silentMs);
+  }
+
+  unresolved(): WaitingByStage {
+    return waitingByStage(this.#recorder.unresolved(), this.#clocks.clock());
+  }
+
+  unresolvedServices(most: number): readonly WaitingService[] {
+    return waitingByService(this.#recorder.unresolved(), this.#clocks.clock(), most);
+  }
+
+  /** The lag of the last minutes with what is unresolved, of a namespace or (undefined) of the cluster. */
+  now(namespace?: string): MeasuredLag | undefined {
+    const { clock, epochSeconds } = this.#clocks;
+    const now = { instant: clock(), epochSeconds: epochSeconds() };
+    return this.#estimator.now(namespace, now, this.#recorder.unresolved());
+  }
+
+  /** The week's lag before smoothing, by stage. Takes some milliseconds. */
+  week(namespace?: string): MeasuredLag | undefined {
+    return this.#estimator.measured(namespace, this.#clocks.epochSeconds());
+  }
+
+  /** The planned lags in force. */
+  get table(): PlannedTable {
+    return this.#table;
+  }
+
+  /** What decisions read: the planned lags. Another one after each change of the table. */
+  lags(): LagSource {
+    return this.#lags;
+  }
+
+  /** The published table after this one; the same where nothing is to be published. Nothing is put in force. */
+  async next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
+    const { cluster, namespaces } = this.#estimator;
+    const measured = { cluster, namespaces, consumers: this.consumers.removals };
+    return inPieces(nextPlanned(table, measured, epochSeconds, this.#asked()), this.#clocks.clock);
+  }
+
+  /** The step of a replica that is alone: the lags in force follow what it has measured. */
+  async replan(epochSeconds: number): Promise<PlannedTable> {
+    this.adopt(await this.next(this.#table, epochSeconds));
+    return this.#table;
+  }
+
+  /** From now on waits come from this table. */
+  adopt(table: PlannedTable): void {
+    if (table === this.#table) return;
+    this.#table = table;
+    this.#lags = plannedLags(table);
+  }
+
+  /** The histories to store, most important first. */
+  *parts(now: number): Generator<HistoryPart> {
+    let consumers: Iterable<HistoryPart> = this.consumers.parts(now);
+    for (const part of this.#estimator.parts(now)) {
+      if (part.key.startsWith('namespace/')) {
+        yield* consumers;
+        consumers = [];
+      }
+      yield part;
+    }
+    yield* consumers;
+  }
+
+  /** Merges a stored part in; doing so again changes nothing. @returns false for what is none */
+  restorePart(json: unknown, now: number): boolean {
+    return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json);
+  }
+
+  /** The storms and bad releases in the history of a namespace or (undefined) the cluster. */
+  episodes(namespace: string | undefined, now: number): readonly Episode[] {
+    return this.#estimator.episodes(namespace, now);
+  }
+
+  /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
+  forget(
+    span: Span,
+    { namespace, consumer }: { readonly namespace?: string; readonly consumer?: string } = {},
+  ): number {
+    return consumer === undefined
+      ? this.#estimator.forget(namespace, span)
+      : this.consumers.forget(consumer, span);
+  }
+
+  /** How many removals gave no sample, by reason. */
+  get discarded(): DiscardCounts {
+    const { discarded } = this.#recorder;
+    return { ...discarded, Reconnect: discarded.Reconnect + this.#inDoubt };
+  }
+
+  /** How much is held, for gauges. */
+  get size(): LagRecorder['size'] {
+    return this.#recorder.size;
+  }
+
+  get estimatorBytes(): number {
+    return this.#estimator.bytes;
+  }
+
+  #trustServices(change: ClusterEvent['type']): void {
+    if (change === 'StreamBroken' || change === 'ListBegins') this.#servicesInDoubt = true;
+    if (change === 'StreamCurrent') this.#servicesInDoubt = false;
+  }
+}

@@ -1,0 +1,341 @@
+import { lookup } from 'node:dns/promises';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import https from 'node:https';
+import { BlockList, isIP } from 'node:net';
+import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
+import { http } from '../cluster/index.ts';
+import type { Attempt, ConditionReason } from '../lag/index.ts';
+import { pause } from '../timing/index.ts';
+
+/** How a flip of the canary ends: the label `result` of linger_canary_flips_total. */
+export const FLIP_RESULTS = {
+  Measured: 'The replica was removed and added again, and at least one consumer was timed.',
+  NotSeen:
+    'No consumer could be timed: their conditions say why. Where none led to the replica, it was left alone.',
+  NoReplica: 'No replica could be removed: none is ready, bears the label, and answers on its canary port.',
+  NoService: 'There is no Service linger-canary with a ClusterIP.',
+  Refused: 'The API server did not take the change of the label, or did not answer.',
+  Late: 'The EndpointSlice did not follow the label within 30 s: the control plane is slow.',
+  Interrupted: 'The watch was interrupted, or this process stood still: instants could not be relied on.',
+  Ended: 'The lead was lost, or the process ended; the label was put back.',
+} as const satisfies Record<string, string>;
+
+export type FlipResult = keyof typeof FLIP_RESULTS;
+
+const BODY = new RegExp(`^${CANARY_IDENTITY_HEADER} ([0-9a-f]{32})\\s*$`);
+const IDENTITY = /^[0-9a-f]{32}$/;
+/** Linger's own answer has 47 bytes; a longer one comes from something else, and is not read further. */
+const LONGEST_BODY = 128;
+
+/** What an attempt met: a replica, by the name that it gave itself, or what kept it from meeting one. */
+export type Answer =
+  | {
+      readonly identity: string;
+      /** How long a client may keep this answer and go on connecting to that replica; absent: not at all. */
+      readonly heldMs?: number;
+    }
+  | Problem;
+
+export interface Problem {
+  readonly identity?: undefined;
+  readonly reason: Extract<ConditionReason, 'Unreachable' | 'BadAnswer' | 'SomebodyElse'>;
+  /** What happened, to follow the words `the probe`; nothing of what was answered is in it. */
+  readonly message: string;
+  /** It was turned away at once, as happens where there is no endpoint behind. */
+  readonly turnedAway: boolean;
+}
+
+export interface AttemptOptions {
+  readonly url: URL;
+  /** The address that the URL's host was resolved to. */
+  readonly address: string;
+  /** For everything together. Milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Asks once, over a connection of its own, to the address as it is: no name is resolved, no redirect followed, no proxy
+ * used, no credential sent. Never throws. Resolves within the timeout.
+ */
+export function attempt(options: AttemptOptions): Promise<Answer> {
+  const { timeoutMs } = options;
+  return new Promise((resolve) => {
+    const request = newRequest(options);
+    const settle = (answer: Answer) => {
+      clearTimeout(timer);
+      resolve(answer);
+      request.destroy();
+    };
+    const timer = setTimeout(() => settle(noAnswer(timeoutMs)), timeoutMs).unref();
+    request.on('error', (error) => settle(problemOf(error)));
+    request.on('response', (response) => read(response, settle));
+    request.end();
+  });
+}
+
+function newRequest({ url, address, timeoutMs }: AttemptOptions): ClientRequest {
+  const hostname = hostOf(url);
+  const tls = url.protocol === 'https:';
+  const options = {
+    host: address,
+    port: url.port === '' ? (tls ? 443 : 80) : Number(url.port),
+    path: url.pathname + url.search,
+    // A new connection, and none of an agent that reads proxies from the environment.
+    agent: false as const,
+    timeout: timeoutMs,
+    headers: {
+      host: url.host,
+      'user-agent': 'linger-canary',
+      accept: 'text/plain, */*;q=0.1',
+      'cache-control': 'no-cache',
+      connection: 'close',
+    },
+  };
+  if (!tls) return http.request(options);
+  return https.request({ ...options, ...(isIP(hostname) === 0 ? { servername: hostname } : {}) });
+}
+
+function read(response: IncomingMessage, settle: (answer: Answer) => void): void {
+  const { statusCode = 0, headers } = response;
+  const named = headers[CANARY_IDENTITY_HEADER];
+  response.on('error', (error) => settle(problemOf(error)));
+  if (statusCode < 200 || statusCode > 299) settle(refusal(statusCode));
+  else if (typeof named === 'string' && IDENTITY.test(named)) settle({ identity: named });
+  else readBody(response, (body) => settle(answerIn(body, statusCode)));
+}
+
+/** Ends with undefined as soon as there is too much of it. */
+function readBody(response: IncomingMessage, onBody: (body: string | undefined) => void): void {
+  let body = '';
+  response.setEncoding('latin1');
+  response.on('data', (chunk: string) => {
+    body += chunk;
+    if (body.length > LONGEST_BODY) onBody(undefined);
+  });
+  response.on('end', () => onBody(body));
+}
+
+function answerIn(body: string | undefined, status: number): Answer {
+  const identity = BODY.exec(body ?? '')?.[1];
+  return identity === undefined ? stranger(status) : { identity };
+}
+
+function refusal(status: number): Problem {
+  if (status >= 300 && status < 400) {
+    const message = `is redirected (${status}), which is not followed: name the URL that it is to end at`;
+    return { reason: 'BadAnswer', message, turnedAway: false };
+  }
+  // 5xx is what gateways say for want of an endpoint.
+  return { reason: 'BadAnswer', message: `is answered with status ${status}`, turnedAway: status >= 500 };
+}
+
+function stranger(status: number): Problem {
+  const message = `is answered with ${status} by something that is not Linger: the URL must lead to the Service linger-canary`;
+  return { reason: 'SomebodyElse', message, turnedAway: false };
+}
+
+function noAnswer(timeoutMs: number): Problem {
+  const message = `gets no answer within ${timeoutMs / 1000} s`;
+  return { reason: 'Unreachable', message, turnedAway: false };
+}
+
+const KNOWN: Readonly<Record<string, Omit<Problem, 'identity' | 'reason'>>> = {
+  ECONNREFUSED: { message: 'is refused a connection', turnedAway: true },
+  ECONNRESET: { message: 'has its connection closed without a whole answer', turnedAway: true },
+  EPIPE: { message: 'has its connection closed without a whole answer', turnedAway: true },
+  EHOSTUNREACH: { message: 'finds no way to the address', turnedAway: true },
+  ENETUNREACH: { message: 'finds no way to the address', turnedAway: true },
+  ETIMEDOUT: { message: 'gets no connection in time', turnedAway: false },
+};
+
+/** Of node:tls, and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
+const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
+
+function problemOf(error: Error & { readonly code?: unknown }): Problem {
+  const code = typeof error.code === 'string' ? error.code : error.name;
+  const known = KNOWN[code];
+  if (known !== undefined) return { reason: 'Unreachable', ...known };
+  if (code.startsWith('HPE_')) {
+    const message = `is answered with what is no HTTP, or too much of it (${code})`;
+    return { reason: 'BadAnswer', message, turnedAway: false };
+  }
+  if (CERTIFICATE.test(code)) {
+    const message = `does not trust the certificate (${code}): NODE_EXTRA_CA_CERTS names further authorities`;
+    return { reason: 'Unreachable', message, turnedAway: false };
+  }
+  if (/SSL|TLS|EPROTO/.test(code)) {
+    return { reason: 'Unreachable', message: `cannot agree on TLS (${code})`, turnedAway: false };
+  }
+  return { reason: 'Unreachable', message: `fails (${code})`, turnedAway: false };
+}
+
+/** A name or an address, an IPv6 one without its brackets. */
+export function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, '');
+}
+
+/** Of a replica's canary server, or of what leads to one. */
+export function canaryUrl(address: string, port: number): URL {
+  return new URL(`http://${address.includes(':') ? `[${address}]` : address}:${port}/canary`);
+}
+
+/** DNS clients ask again after 5 s; a server that does not answer the second time is away. */
+const WITHIN_MS = 8_000;
+
+/** Where clouds serve credentials to every process of a node; no gateway that serves pods has such an address. */
+const METADATA = {
+  // Link-local (RFC 3927), Alibaba, Azure's wire server, Oracle.
+  ipv4: ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
+  // Link-local, AWS, Google, Scaleway; Teredo and the NAT64 prefix for local use may lead to any IPv4 address.
+  ipv6: ['fe80::/10', 'fd00:ec2::/32', 'fd20:ce::/32', 'fd00:42::42/128', '2001::/32', '64:ff9b:1::/48'],
+};
+
+/** A BlockList finds IPv4 addresses that are mapped into IPv6 (`::ffff:a.b.c.d`) by itself, and no other form. */
+const FORBIDDEN = new BlockList();
+for (const subnet of METADATA.ipv6) {
+  const [address = '', length] = subnet.split('/');
+  FORBIDDEN.addSubnet(address, Number(length), 'ipv6');
+}
+for (const subnet of METADATA.ipv4) {
+  const [address = '', length] = subnet.split('/');
+  FORBIDDEN.addSubnet(address, Number(length), 'ipv4');
+  const [a = 0, b = 0, c = 0, d = 0] = address.split('.').map(Number);
+  const hex = `${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
+  // IPv4-compatible, IPv4-translated (RFC 2765), NAT64 (RFC 6052), 6to4 (RFC 3056).
+  for (const prefix of ['::', '::ffff:0:', '64:ff9b::'])
+    FORBIDDEN.addSubnet(`${prefix}${hex}`, 96 + Number(length), 'ipv6');
+  FORBIDDEN.addSubnet(`2002:${hex}::`, 16 + Number(length), 'ipv6');
+}
+
+function isForbidden(address: string): boolean {
+  const [plain = ''] = address.split('%');
+  return FORBIDDEN.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4');
+}
+
+/**
+ * The addresses of a URL's host that may be called. Asked for once in a flip, and each attempt connects to what was
+ * checked: a name that is resolved again could lead elsewhere, and would wait for the few threads that resolve names.
+ * @param allowLinkLocal also link-local addresses and those where clouds serve metadata
+ */
+export async function resolve(
+  url: URL,
+  { signal, allowLinkLocal }: { readonly signal: AbortSignal; readonly allowLinkLocal: boolean },
+): Promise<{ readonly addresses: readonly string[] } | Problem> {
+  const host = hostOf(url);
+  const addresses = isIP(host) === 0 ? await lookUp(host, signal) : [host];
+  if (typeof addresses === 'string') return unreachable(`cannot resolve its host (${addresses})`);
+  const allowed = allowLinkLocal ? addresses : addresses.filter((address) => !isForbidden(address));
+  if (allowed.length > 0) return { addresses: allowed };
+  return unreachable(
+    'is not sent to link-local addresses and those of cloud metadata; --probe-allow-link-local allows it',
+  );
+}
+
+async function lookUp(host: string, signal: AbortSignal): Promise<readonly string[] | string> {
+  const found = lookup(host, { all: true }).then(
+    (all) => all.map(({ address }) => address),
+    (error: NodeJS.ErrnoException) => error.code ?? error.name,
+  );
+  const late = pause(WITHIN_MS, signal).then(() => 'no answer in time');
+  return Promise.race([found, late]);
+}
+
+function unreachable(message: string): Problem {
+  return { reason: 'Unreachable', message, turnedAway: false };
+}
+
+/** Attempts through one consumer that go on at the same time; beyond that, some are left out. */
+const MOST_AT_ONCE = 32;
+
+/** Who may answer an attempt. */
+export interface Replicas {
+  /** The identity of the one that is removed and added. */
+  readonly canary: string;
+  /** Those of all others. */
+  readonly fellows: ReadonlySet<string>;
+}
+
+export interface AttemptsOptions {
+  readonly replicas: Replicas;
+  readonly ask: () => Promise<Answer>;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+}
+
+const STRANGE: Problem = {
+  reason: 'SomebodyElse',
+  message: 'is answered by a Linger that is none of these replicas: another installation, or a cache',
+  turnedAway: false,
+};
+
+/** Attempts through one consumer, and what kept them from meeting a replica. */
+export class Attempts {
+  readonly #options: AttemptsOptions;
+  #under: Promise<void>[] = [];
+  #problems = new Map<string, { readonly problem: Problem; times: number }>();
+  #made = 0;
+  /** Called with each attempt that ends. */
+  onAttempt: ((attempt: Attempt) => void) | undefined;
+
+  constructor(options: AttemptsOptions) {
+    this.#options = options;
+  }
+
+  get made(): number {
+    return this.#made;
+  }
+
+  get underWay(): number {
+    return this.#under.length;
+  }
+
+  /** One more, unless too many are under way. */
+  begin(): void {
+    if (this.#under.length >= MOST_AT_ONCE) return;
+    this.#made += 1;
+    const attempt = this.#attempt().finally(() => {
+      this.#under = this.#under.filter((each) => each !== attempt);
+    });
+    this.#under.push(attempt);
+  }
+
+  /** What has gone wrong most often since it was asked last. */
+  takeProblem(): Problem | undefined {
+    const problems = [...this.#problems.values()].toSorted((a, b) => b.times - a.times);
+    this.#problems = new Map();
+    return problems[0]?.problem;
+  }
+
+  /** Resolves once none is under way; that takes no longer than an attempt may. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#under);
+  }
+
+  async #attempt(): Promise<void> {
+    const { ask, clock } = this.#options;
+    const began = clock();
+    const answer = await ask();
+    const ended = clock();
+    const heldMs = answer.identity === undefined ? undefined : answer.heldMs;
+    this.onAttempt?.({ began, ended, met: this.#metBy(answer), ...(heldMs === undefined ? {} : { heldMs }) });
+  }
+
+  #metBy(answer: Answer): Attempt['met'] {
+    if (answer.identity === undefined) {
+      this.#count(answer);
+      return answer.turnedAway ? 'none' : 'unclear';
+    }
+    const { canary, fellows } = this.#options.replicas;
+    if (answer.identity === canary) return 'canary';
+    if (fellows.has(answer.identity)) return 'fellow';
+    this.#count(STRANGE);
+    return 'unclear';
+  }
+
+  #count(problem: Problem): void {
+    const { message } = problem;
+    const counted = this.#problems.get(message);
+    if (counted === undefined) this.#problems.set(message, { problem, times: 1 });
+    else counted.times += 1;
+  }
+}

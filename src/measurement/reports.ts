@@ -1,0 +1,255 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { REPORT_RESULTS, type ReportResult } from '../api/index.ts';
+import {
+  type InstanceName,
+  type InstancesState,
+  type MeasurementState,
+  ReportedSyncs,
+  type StageVersions,
+  type SyncClaim,
+  type SyncResult,
+} from '../lag/index.ts';
+
+/** Lead, when it was given, versions of EndpointSlices and of Endpoints, proof. */
+const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})$/;
+const PROOF_BYTES = 16;
+
+/** What a cursor says, as {@link SyncClaim} has it. */
+export type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
+
+/**
+ * Cursors as instances get to see them: what Linger had seen of the cluster and when it gave the cursor, with a proof
+ * that it gave it to this instance of this consumer. The key outlives the lead, so that what an earlier leader gave still
+ * acknowledges versions; its instants are of another clock, and are not read.
+ */
+export class ReportCursors {
+  readonly #key: Buffer;
+  readonly #lead = randomBytes(6).toString('base64url');
+
+  constructor(key: Buffer) {
+    this.#key = key;
+  }
+
+  /** @param now milliseconds of this lead's clock */
+  write(consumer: string, instance: string, now: number, versions: StageVersions): string {
+    const { EndpointSlice: slices, Endpoints: endpoints } = versions;
+    // Whole microseconds, rounded down: a cursor is never taken for a later one than it is.
+    const said = [this.#lead, Math.floor(now * 1000).toString(36), decimal(slices), decimal(endpoints)].join(
+      '.',
+    );
+    return `${said}.${this.#proof(consumer, instance, said).toString('base64url')}`;
+  }
+
+  /** @returns undefined for what this instance was never given */
+  read(consumer: string, instance: string, text: string): CursorClaim | undefined {
+    const [, lead, given = '', slices, endpoints, proof = ''] = FORM.exec(text) ?? [];
+    if (lead === undefined) return undefined;
+    const expected = this.#proof(consumer, instance, text.slice(0, text.lastIndexOf('.')));
+    if (!timingSafeEqual(expected, Buffer.from(proof, 'base64url'))) return undefined;
+    return {
+      by: 'cursor',
+      givenAt: lead === this.#lead ? Number.parseInt(given, 36) / 1000 : undefined,
+      // A gateway with a cursor may read either: what Linger had not seen, it has not acknowledged.
+      versions: { EndpointSlice: slices ?? '', Endpoints: endpoints ?? '' },
+    };
+  }
+
+  #proof(consumer: string, instance: string, said: string): Buffer {
+    // None of the three may hold a line break, or two could be mistaken for two others.
+    const hmac = createHmac('sha256', this.#key).update(`${consumer}\n${instance}\n${said}`);
+    return hmac.digest().subarray(0, PROOF_BYTES);
+  }
+}
+
+/** What cannot be compared is not worth carrying. */
+function decimal(version: string | undefined): string {
+  return version !== undefined && /^\d{1,20}$/.test(version) ? version : '';
+}
+
+/** @param slices empty or undefined: not known, or not read */
+export function versionsOf(slices: string | undefined, endpoints: string | undefined): StageVersions {
+  return {
+    ...(slices ? { EndpointSlice: slices } : {}),
+    ...(endpoints ? { Endpoints: endpoints } : {}),
+  };
+}
+
+/** The latest report that was refused for what it was or who sent it. */
+interface Refused {
+  readonly result: ReportResult;
+  /** Milliseconds of the clock of {@link ReportsStanding.now}. */
+  readonly at: number;
+}
+
+/** How the reports of a consumer stand. */
+export interface ReportsStanding {
+  readonly instances: InstancesState;
+  readonly refused: Refused | undefined;
+  /** When a lag was last known. */
+  readonly lagAt: number | undefined;
+  readonly now: number;
+}
+
+/** How long a refusal is worth showing. Milliseconds. */
+const RECENT = 600_000;
+/** Instances that report once a quarter of an hour are still expected. Milliseconds. */
+const STALE_AFTER = 2_700_000;
+const NAMES_SHOWN = 3;
+
+const ALWAYS = [
+  'Only instances that report are seen, and only what they report: one that says it has synced and has not is believed.',
+  'A report that does not arrive looks like a sync that was missed: the lag is then too long, never too short.',
+  'Where a gateway reads a discovery service of its own, that service’s lag is not seen: it comes on top.',
+];
+
+/** How reports go, in the words of the condition. */
+export function stateOf(standing: ReportsStanding): MeasurementState {
+  const { live, silent } = standing.instances;
+  const gone =
+    silent.length === 0
+      ? []
+      : [
+          `Fallen silent within the last hour: ${namesOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`,
+        ];
+  return { instances: live, trouble: troubleOf(standing), limits: [...ALWAYS, ...gone] };
+}
+
+function troubleOf({ instances, refused, lagAt, now }: ReportsStanding): MeasurementState['trouble'] {
+  const { live, silent } = instances;
+  const refusal = refused !== undefined && now - refused.at < RECENT ? refused.result : undefined;
+  if (live === 0 && refusal !== undefined) {
+    const { status, summary } = REPORT_RESULTS[refusal];
+    const reason = status === 401 || status === 403 ? 'Unauthorized' : 'NoInstances';
+    return { reason, message: `reports are refused: ${summary}` };
+  }
+  if (live === 0) {
+    const message =
+      silent.length === 0
+        ? 'no instance has completed a sync and reported it'
+        : `all instances have fallen silent: ${namesOf(silent)}`;
+    return { reason: 'NoInstances', message };
+  }
+  if (lagAt === undefined)
+    return { reason: 'Waiting', message: 'every instance has to report a second sync first' };
+  if (now - lagAt > STALE_AFTER) {
+    const message = 'instances report, but none of their syncs follows what has been removed since';
+    return { reason: 'Stale', message };
+  }
+  return undefined;
+}
+
+function namesOf(names: readonly string[]): string {
+  const more = names.length - NAMES_SHOWN;
+  return `${names.slice(0, NAMES_SHOWN).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+/** What an instance of a consumer says after a sync, or before it. */
+export interface Report {
+  readonly instance: InstanceName;
+  /** As it was given; undefined: one is asked for. */
+  readonly cursor?: string | undefined;
+  /** Instead of a cursor: what it has read of the API and applied. */
+  readonly applied?: StageVersions | undefined;
+}
+
+export interface ReportAnswer {
+  readonly result: SyncResult | 'ForeignCursor';
+  /** undefined: none can be given. */
+  readonly cursor: string | undefined;
+}
+
+export interface ConsumerReportsOptions {
+  /** What cursors are signed with, in this lead and others. */
+  readonly key: Buffer;
+  /** The newest that Linger has seen. */
+  readonly newest: () => StageVersions;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  /** Called with each lag, in seconds. */
+  readonly onLag: (consumer: string, seconds: number) => void;
+}
+
+interface Reported {
+  readonly syncs: ReportedSyncs;
+  refused: Refused | undefined;
+  /** When the latest lag was known; undefined: never yet. */
+  lagAt: number | undefined;
+}
+
+/** All reports of one lead, by consumer. */
+export class ConsumerReports {
+  readonly #options: ConsumerReportsOptions;
+  readonly #cursors: ReportCursors;
+  readonly #consumers = new Map<string, Reported>();
+
+  constructor(options: ConsumerReportsOptions) {
+    this.#options = options;
+    this.#cursors = new ReportCursors(options.key);
+  }
+
+  /** The consumers that are measured by reports. What others have reported is forgotten. */
+  keep(names: ReadonlySet<string>): void {
+    for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
+    for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, this.#begin(name));
+  }
+
+  /** @returns undefined where the consumer is not kept */
+  report(consumer: string, { instance, cursor, applied }: Report): ReportAnswer | undefined {
+    const reported = this.#consumers.get(consumer);
+    if (reported === undefined) return undefined;
+    const { clock, newest } = this.#options;
+    const [now, versions] = [clock(), newest()];
+    const next = this.#cursors.write(consumer, instance.key, now, versions);
+    let claim: SyncClaim | undefined = applied && { by: 'versions', versions: applied };
+    if (cursor !== undefined) {
+      claim = this.#cursors.read(consumer, instance.key, cursor);
+      if (claim === undefined) return { result: 'ForeignCursor', cursor: next };
+    }
+    const result = reported.syncs.report(instance, claim, now, versions);
+    return { result, cursor: result === 'TooManyInstances' ? undefined : next };
+  }
+
+  /** A report was refused for what it was or who sent it. */
+  refused(consumer: string, result: ReportResult): void {
+    const reported = this.#consumers.get(consumer);
+    if (reported !== undefined) reported.refused = { result, at: this.#options.clock() };
+  }
+
+  /** Lets time pass. @returns how the measuring of each consumer goes */
+  states(): ReadonlyMap<string, MeasurementState> {
+    const { clock, newest } = this.#options;
+    const now = clock();
+    const state = ({ syncs, refused, lagAt }: Reported) => {
+      syncs.advance(now, newest());
+      return stateOf({ instances: syncs.state(now), refused, lagAt, now });
+    };
+    return new Map([...this.#consumers].map(([name, reported]) => [name, state(reported)]));
+  }
+
+  /** Its instances, for metrics. */
+  *instances(): Iterable<readonly [consumer: string, state: InstancesState, lost: number]> {
+    for (const [name, { syncs }] of this.#consumers)
+      yield [name, syncs.state(this.#options.clock()), syncs.lost];
+  }
+
+  /**
+   * Which live instances have not acknowledged these versions, those of a removal's withdrawal: no estimate, but what
+   * they have said. @returns undefined where no instance is live
+   */
+  waitingFor(consumer: string, versions: StageVersions): readonly string[] | undefined {
+    return this.#consumers.get(consumer)?.syncs.waitingFor(versions);
+  }
+
+  #begin(name: string): Reported {
+    const { clock, onLag, newest } = this.#options;
+    const reported: Reported = {
+      refused: undefined,
+      lagAt: undefined,
+      syncs: new ReportedSyncs(clock(), newest(), (seconds) => {
+        reported.lagAt = clock();
+        onLag(name, seconds);
+      }),
+    };
+    return reported;
+  }
+}

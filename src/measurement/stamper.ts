@@ -1,0 +1,128 @@
+import { randomBytes } from 'node:crypto';
+import { callApi, type KubeConnection, ObjectFailure } from '../cluster/index.ts';
+import {
+  type Acknowledged,
+  STAMP_ANNOTATION,
+  STAMPED_STREAMS,
+  type StampedStream,
+  stampText,
+} from '../lag/index.ts';
+import type { Place } from '../leader/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { Schedule } from '../timing/index.ts';
+
+export interface StamperOptions {
+  readonly connection: KubeConnection;
+  readonly place: Place;
+  /** Whether this replica leads. */
+  readonly leads: () => boolean;
+  /** See `LagRecorder.wantsStamp`. */
+  readonly wanted: (life: string, silentMs: number) => boolean;
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  /** In [0, 1). */
+  readonly random: () => number;
+  /** Resolves with false once the signal has aborted. */
+  readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
+}
+
+/** The EndpointSlice and the Endpoints that are stamped. deploy/role-publish.yaml allows writing these and no others. */
+const STAMPED_OBJECT = 'linger-stamp';
+
+/** A stamp a second on each stream at most; later after failures, which may be the storm that is being measured. */
+const PACE = { everyMs: 1_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
+const TICK_MS = 250;
+const WRITTEN_WITHIN_MS = 5_000;
+
+/** What this replica knows, others with later streams have yet to learn: two more stamps. */
+const LONGER_MS = 2_000;
+
+/**
+ * A replica that follows stamps when the leader has not for so long: removals that are open here alone mean that the
+ * streams of one of the two are late.
+ */
+const SILENT_MS = 2_500;
+
+/**
+ * Stamps objects of our own while this replica's recorder wants it, so that every replica sees how late its streams are:
+ * this replica's pod, an EndpointSlice and an Endpoints without addresses, one after the other.
+ * @returns resolves once the signal has aborted; never rejects
+ */
+export async function stampStreams(options: StamperOptions): Promise<void> {
+  const { leads, wanted, signal, logger, clock, random, pause } = options;
+  const once = new LogOnce(logger);
+  const life = randomBytes(6).toString('base64url');
+  const numbers: Record<StampedStream, number> = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
+  const none = { number: 0, at: 0 };
+  const acknowledged: Record<StampedStream, Acknowledged> = {
+    pods: none,
+    EndpointSlice: none,
+    Endpoints: none,
+  };
+  const schedules = new Map(STAMPED_STREAMS.map((stream) => [stream, new Schedule(PACE, clock(), random)]));
+  let until = Number.NEGATIVE_INFINITY;
+  while (await pause(TICK_MS, signal)) {
+    for (const [stream, schedule] of schedules) {
+      if (wanted(life, leads() ? 0 : SILENT_MS)) until = clock() + LONGER_MS;
+      if (clock() >= until || !schedule.due(clock())) continue;
+      numbers[stream] += 1;
+      const sentAt = clock();
+      const text = stampText({ life, number: numbers[stream], sentAt, acknowledged });
+      try {
+        await write(stream, text, options);
+        acknowledged[stream] = { number: numbers[stream], at: clock() };
+        schedule.done(sentAt);
+        once.over(stream, { stream }, 'the stream is stamped again');
+      } catch (thrown) {
+        if (signal.aborted) return;
+        const { reason, retryAfterMs } = thrown instanceof ObjectFailure ? thrown : {};
+        const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
+        const members = { stream, problem: String(thrown), pauseMs, ...(reason && { reason }) };
+        once.warn(stream, members, 'a stream cannot be stamped: a watch that is behind would go unnoticed');
+      }
+    }
+  }
+}
+
+/** Server-side apply makes the object where it is missing: controllers delete Endpoints that belong to no Service. */
+async function write(
+  stream: StampedStream,
+  text: string,
+  { connection, place: { namespace, identity }, signal }: StamperOptions,
+): Promise<unknown> {
+  const call = { signal, withinMs: WRITTEN_WITHIN_MS };
+  const annotations = { [STAMP_ANNOTATION]: text };
+  if (stream === 'pods') {
+    const patched = { name: identity, namespace, body: { metadata: { annotations } } };
+    return callApi(connection, 'CoreV1Api', { ...call, patch: 'merge-patch' }, (core) =>
+      core.patchNamespacedPod(patched),
+    );
+  }
+  const target = { name: STAMPED_OBJECT, namespace, fieldManager: 'linger-stamp', force: true };
+  const applied = { ...call, patch: 'apply-patch' } as const;
+  if (stream === 'EndpointSlice') {
+    // Kube-proxies leave headless slices out of their watch: a stamp is not sent to every node.
+    const labels = {
+      'endpointslice.kubernetes.io/managed-by': 'linger.dev',
+      'service.kubernetes.io/headless': '',
+    };
+    const slice = {
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name: STAMPED_OBJECT, labels, annotations },
+      addressType: 'IPv4',
+      endpoints: [],
+    };
+    return callApi(connection, 'DiscoveryV1Api', applied, (discovery) =>
+      discovery.patchNamespacedEndpointSlice({ ...target, body: slice }),
+    );
+  }
+  const labels = { 'endpointslice.kubernetes.io/skip-mirror': 'true' };
+  const metadata = { name: STAMPED_OBJECT, labels, annotations };
+  const endpoints = { apiVersion: 'v1', kind: 'Endpoints', metadata };
+  return callApi(connection, 'CoreV1Api', applied, (core) =>
+    core.patchNamespacedEndpoints({ ...target, body: endpoints }),
+  );
+}

@@ -1,0 +1,11 @@
+export { LogOnce } from './log-once.ts';
+export { createLogger, LOG_LEVELS, type Logger } from './logs.ts';
+export {
+  counterAtScrape,
+  createMetrics,
+  gaugeAtScrape,
+  type Metrics,
+  numberAtScrape,
+  type ReadAtScrape,
+  samplesBy,
+} from './registry.ts';

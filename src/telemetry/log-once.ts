@@ -1,0 +1,40 @@
+import type { Logger } from 'pino';
+
+type Members = Readonly<Record<string, unknown>> & { readonly reason?: string };
+
+/**
+ * Logs the trouble of a subject (a kind of objects, a consumer) once for each message and `reason`, and once more when it
+ * is over: an outage is two lines and not a line a second.
+ */
+export class LogOnce {
+  readonly #logger: Logger;
+  readonly #troubles = new Map<string, string>();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  info(subject: string, members: Members, message: string): void {
+    if (this.#isNew(subject, members, message)) this.#logger.info(members, message);
+  }
+
+  warn(subject: string, members: Members, message: string): void {
+    if (this.#isNew(subject, members, message)) this.#logger.warn(members, message);
+  }
+
+  error(subject: string, members: Members, message: string): void {
+    if (this.#isNew(subject, members, message)) this.#logger.error(members, message);
+  }
+
+  /** The subject's trouble is over, if it had any. */
+  over(subject: string, members: Members, message: string): void {
+    if (this.#troubles.delete(subject)) this.#logger.info(members, message);
+  }
+
+  #isNew(subject: string, { reason = '' }: Members, message: string): boolean {
+    const trouble = `${reason} ${message}`;
+    if (this.#troubles.get(subject) === trouble) return false;
+    this.#troubles.set(subject, trouble);
+    return true;
+  }
+}

@@ -1,0 +1,122 @@
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { Backoff, type BackoffLimits } from './backoff.ts';
+
+/**
+ * Waits, without keeping the process alive: what goes on in the background is never what a process waits for.
+ * @returns false once the signal has aborted
+ */
+export async function pause(milliseconds: number, signal: AbortSignal): Promise<boolean> {
+  try {
+    await sleep(Math.max(0, milliseconds), undefined, { signal, ref: false });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Makes one call out of many requests: soon after the first, then at most once in `everyMs` as long as there are more.
+ * So a single change is passed on in a millisecond or two, and a storm costs no more than a tick's work for each tick.
+ * @returns what to call to ask for one
+ */
+export function atMostEvery(
+  everyMs: number,
+  call: () => void,
+  { clock, signal }: { readonly clock: () => number; readonly signal: AbortSignal },
+): () => void {
+  let last = Number.NEGATIVE_INFINITY;
+  let timer: NodeJS.Timeout | undefined;
+  signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
+  return () => {
+    if (timer !== undefined || signal.aborted) return;
+    const run = () => {
+      timer = undefined;
+      last = clock();
+      call();
+    };
+    timer = setTimeout(run, Math.max(0, last + everyMs - clock())).unref();
+  };
+}
+
+/** Well under what a review may take, and so long that handing over costs little. */
+const PIECE_MS = 5;
+
+/**
+ * Takes the steps of a long computation to their end, and lets everything else that waits have its turn every few
+ * milliseconds. What the steps read must bear that.
+ * @param clock monotonic milliseconds
+ */
+export async function inPieces<T>(steps: Generator<unknown, T>, clock: () => number): Promise<T> {
+  for (;;) {
+    const until = clock() + PIECE_MS;
+    do {
+      const step = steps.next();
+      if (step.done === true) return step.value;
+    } while (clock() < until);
+    await turn();
+  }
+}
+
+/**
+ * Does work that is given up after so many milliseconds, or when a signal aborts: by the signal that it gets.
+ * Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.
+ */
+export async function withDeadline<T>(
+  withinMs: number,
+  outer: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const giving = new AbortController();
+  const giveUp = () => giving.abort();
+  const timer = setTimeout(giveUp, withinMs).unref();
+  outer.addEventListener('abort', giveUp, { once: true });
+  try {
+    return await work(giving.signal);
+  } finally {
+    clearTimeout(timer);
+    outer.removeEventListener('abort', giveUp);
+  }
+}
+
+/** Milliseconds. */
+export interface Pace extends BackoffLimits {
+  /** Between two times, when all is well. */
+  readonly everyMs: number;
+}
+
+/** When something is to be done again: at its interval, or sooner when asked for; later after failures. */
+export class Schedule {
+  readonly #pace: Pace;
+  readonly #backoff: Backoff;
+  #at: number;
+  #notBefore = Number.NEGATIVE_INFINITY;
+
+  /** @param firstAt milliseconds of the caller's clock @param random in [0, 1) */
+  constructor(pace: Pace, firstAt: number, random: () => number) {
+    this.#pace = pace;
+    this.#at = firstAt;
+    this.#backoff = new Backoff(pace, random);
+  }
+
+  due(now: number): boolean {
+    return now >= Math.max(this.#at, this.#notBefore);
+  }
+
+  /** As soon as failures allow. */
+  hasten(): void {
+    this.#at = Number.NEGATIVE_INFINITY;
+  }
+
+  done(now: number): void {
+    this.#at = now + this.#pace.everyMs;
+    this.#notBefore = Number.NEGATIVE_INFINITY;
+    this.#backoff.reset();
+  }
+
+  /** @returns the pause until it is tried again @param retryAfterMs what the server asked for */
+  failed(now: number, retryAfterMs = 0): number {
+    const pauseMs = this.#backoff.next(retryAfterMs);
+    this.#notBefore = now + pauseMs;
+    return pauseMs;
+  }
+}

@@ -1,0 +1,197 @@
+import type { RequestListener, ServerResponse } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+import express, { type ErrorRequestHandler, type Express } from 'express';
+import { asError } from '../api/index.ts';
+import { type Decision, decide, type Note, type World } from '../decision/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { besides, OffLoop } from '../timing/index.ts';
+import type { AdmissionMetrics } from './admission-metrics.ts';
+import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
+import { BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
+import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtStart } from './review.ts';
+
+/**
+ * The longest review that is read. The API server takes request bodies of up to 3 MiB (limits.MaxRequestBodyBytes,
+ * k8s.io/apiserver pkg/server/config.go), a review may carry two such objects (object and oldObject), and the rest
+ * of the review (user, options) gets 1 MiB.
+ */
+export const MAX_BODY_BYTES = 7 * 1024 * 1024;
+
+export interface AdmissionOptions {
+  /** The world in force at the moment of the call. */
+  readonly world: () => World;
+  readonly auditWarnings: boolean;
+  /** Whether reviews are taken only from clients whose certificate the server has verified. */
+  readonly clientCertificates: boolean;
+  /** Whether the connection of this answer is to be closed. */
+  readonly closesConnection: () => boolean;
+  /** Answers what comes to `/v1`; undefined: nothing does. */
+  readonly reports?: RequestListener | undefined;
+  readonly metrics: AdmissionMetrics;
+  readonly logger: Logger;
+}
+
+/**
+ * A large review is read in a thread of its own: V8 takes a second and 200 MB for some texts of 7 MiB, and a second for
+ * 256 KB of texts of digits (their hashes are their values, so they can be made to collide). The API server waits for
+ * 2 s (deploy/webhook.yaml) by default, and an honest review may take as long on a busy machine.
+ */
+const LARGE_REVIEWS = { timeoutMs: 3_000, heapMb: 128 };
+
+/**
+ * `POST /mutate`: reviews in, answers out. Makes no call and reads no file. Reports go to `reports`, and what is neither
+ * to express, for its 404 and 405. The one request that comes with every pod goes around express: its layers cost as
+ * much as the decision (see bench/).
+ */
+export function admissionApp(options: AdmissionOptions): RequestListener {
+  const mutate = reviewListener(options);
+  const { reports } = options;
+  const app = expressApp(mutate, options);
+  return (request, response) => {
+    const { method, url = '' } = request;
+    // The API server appends ?timeout=2s.
+    const isReview = method === 'POST' && (url === '/mutate' || url.startsWith('/mutate?'));
+    if (isReview) mutate(request, response);
+    // Reports have metrics of their own.
+    else if (reports !== undefined && url.startsWith('/v1/')) reports(request, response);
+    else app(request, response);
+  };
+}
+
+function expressApp(mutate: RequestListener, { metrics, logger }: AdmissionOptions): Express {
+  const app = express();
+  app.disable('x-powered-by').disable('etag').enable('strict routing').enable('case sensitive routing');
+  app
+    .route('/mutate')
+    .post(mutate)
+    .all((_request, response) => {
+      refuse(response.setHeader('Allow', 'POST'), 405, 'only POST is served here', metrics);
+    });
+  app.use((_request, response) => refuse(response, 404, 'not found; reviews go to POST /mutate', metrics));
+  const failed: ErrorRequestHandler = (error: unknown, _request, response, next) => {
+    if (response.headersSent) return next(error);
+    logger.error({ err: error }, 'request failed');
+    refuse(response, 500, 'internal error', metrics);
+  };
+  return app.use(failed);
+}
+
+function reviewListener(options: AdmissionOptions): RequestListener {
+  const { metrics, logger } = options;
+  const bodies = new LargeBodies();
+  const screener = new OffLoop<Uint8Array, Screened>(
+    besides(import.meta.url, 'review-worker'),
+    LARGE_REVIEWS,
+  );
+
+  const answerLarge = async (response: ServerResponse, body: Buffer, started: number) => {
+    // The thread takes the body with it.
+    const bytes = body.length;
+    const unread = tooLargeAtStart(body);
+    try {
+      const [screened = unread] = await screener.run(body, [body.buffer as ArrayBuffer]);
+      answerReview(response, () => screened, started, options);
+    } catch (error) {
+      logger.warn({ bytes, problem: asError(error).message }, 'review not read');
+      answerReview(response, () => unread, started, options);
+    }
+  };
+  return (request, response) => {
+    if (options.clientCertificates && !(request.socket as TLSSocket).authorized) {
+      refuse(response, 403, 'reviews are taken from clients with a certificate of --client-ca', metrics);
+      return;
+    }
+    // The Content-Type is not looked at: a body is judged by itself.
+    readBody(
+      request,
+      MAX_BODY_BYTES,
+      (body) => {
+        const started = performance.now();
+        if (body instanceof BodyError) return refuse(response, body.status, body.message, metrics);
+        if (body.length > SMALL_BODY_BYTES) return answerLarge(response, body, started);
+        answerReview(response, () => readReview(body), started, options);
+      },
+      bodies,
+    );
+  };
+}
+
+function answerReview(
+  response: ServerResponse,
+  read: () => Screened,
+  started: number,
+  options: AdmissionOptions,
+): void {
+  const { metrics, logger } = options;
+  try {
+    const screened = read();
+    if ('refused' in screened) {
+      refuse(response, 400, screened.refused, metrics);
+      return;
+    }
+    const answered = render(respond(screened, options));
+    // Asked now and not when the request began: a drain may have begun meanwhile.
+    if (options.closesConnection()) response.setHeader('Connection', 'close');
+    send(response, 200, answered);
+    metrics.answered(200, (performance.now() - started) / 1000);
+  } catch (error) {
+    logger.error({ err: error }, 'request failed');
+    refuse(response, 500, 'internal error', metrics);
+  }
+}
+
+/** Whatever fails from here on is ours, and must not cost the pod its creation. */
+function respond({ review, skip }: Review, options: AdmissionOptions): AdmissionResponse {
+  try {
+    const decision = skip ?? decide(review, options.world());
+    const response = answer(review.uid, review.object, decision, options);
+    record(review, decision, options);
+    return response;
+  } catch (error) {
+    options.logger.error({ uid: review.uid, namespace: review.namespace, err: error }, 'decision failed');
+    if (!review.dryRun) options.metrics.decided({ outcome: 'skip', reason: 'InternalError', notes: [] });
+    return internalErrorAnswer(review.uid);
+  }
+}
+
+function record(review: ReviewRequest, decision: Decision, { metrics, logger }: AdmissionOptions): void {
+  const outcome = outcomeOf(decision);
+  const reason = decision.outcome === 'skip' ? decision.reason : '';
+  const { uid, namespace, dryRun } = review;
+  if (logger.isLevelEnabled('debug')) {
+    const plan = decision.outcome === 'inject' ? decision.plan : undefined;
+    logger.debug({ uid, namespace, dryRun, outcome, reason, plan, notes: codes(decision.notes) }, 'decision');
+  }
+  // A dry run leaves no trace.
+  if (dryRun) return;
+  const { notes } = decision;
+  const wait = decision.outcome === 'inject' ? { wait: decision.plan.wait } : {};
+  metrics.decided({ outcome, reason, notes, ...wait });
+}
+
+function codes(notes: readonly Note[]): readonly string[] {
+  return notes.map(({ code }) => code);
+}
+
+const REVIEW = '{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":';
+
+/** The AdmissionReview. A patch is most of it, and base64 has nothing to escape, so it is not looked through for that. */
+function render({ patch, ...response }: AdmissionResponse): string {
+  const text = JSON.stringify(response);
+  return patch === undefined ? `${REVIEW}${text}}` : `${REVIEW}${text.slice(0, -1)},"patch":"${patch}"}}`;
+}
+
+function refuse(response: ServerResponse, status: number, message: string, metrics: AdmissionMetrics): void {
+  // The rest of a body that was not read would be taken for the next request.
+  response.setHeader('Connection', 'close');
+  send(response, status, JSON.stringify({ error: message }));
+  metrics.answered(status);
+}
+
+function send(response: ServerResponse, status: number, body: string): void {
+  response.writeHead(status, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(body),
+  });
+  response.end(body);
+}

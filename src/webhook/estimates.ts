@@ -1,0 +1,123 @@
+import { isRecord } from '../api/index.ts';
+import type { DefaultWait } from '../decision/index.ts';
+import {
+  type ConsumerView,
+  type Density,
+  type MeasuredLag,
+  type PlannedRow,
+  quantileOf,
+} from '../lag/index.ts';
+import type { Measurement } from '../measurement/index.ts';
+
+/** One list-watch, as far as the page shows it. Instants are milliseconds of a monotonic clock. */
+export interface ShownWatch {
+  readonly state: string;
+  readonly current: boolean;
+  readonly objects: number;
+  readonly lists: number;
+  readonly lastEventAt: number | undefined;
+  readonly restarts: Readonly<Record<string, number>>;
+  readonly stalls: number;
+  readonly handlerErrors: number;
+}
+
+export interface EstimatesSource {
+  readonly measurement: Measurement;
+  /** As far as this replica measures them: where it leads. */
+  readonly consumers: readonly ConsumerView[];
+  readonly watches: Readonly<Record<string, ShownWatch>>;
+  readonly synced: boolean;
+  readonly defaultWait: DefaultWait;
+  /** Of the watches' instants. */
+  readonly clock: () => number;
+}
+
+/** Enough to see which team to call. */
+const SERVICES_SHOWN = 10;
+
+const PERCENTILES = [50, 90, 99] as const;
+
+/**
+ * Everything about the measurement on one page, for people: what waits are planned with, what the lag is now, what has
+ * not been withdrawn yet, and whether the watches are well. Seconds throughout; null where nothing is known.
+ */
+export function estimatesPage(source: EstimatesSource): unknown {
+  const { measurement, consumers, synced, watches, defaultWait, clock } = source;
+  const { table } = measurement;
+  const { seconds, why, origin, coverage } = defaultWait;
+  return forPeople({
+    synced,
+    defaultWait: { seconds, why, origin, coverage },
+    planned: {
+      cluster: table.cluster && shownRow(table.cluster),
+      namespaces: shownEach(table.namespaces, shownRow),
+      consumers: shownEach(table.consumers, shownRow),
+    },
+    now: shownLag(measurement.now()),
+    week: shownLag(measurement.week()),
+    unresolved: {
+      byStage: measurement.unresolved(),
+      oldest: measurement.unresolvedServices(SERVICES_SHOWN),
+    },
+    discarded: measurement.discarded,
+    consumers: shownEach(
+      consumers.map((view) => [view.name, view] as const),
+      shownConsumer,
+    ),
+    watches: shownEach(Object.entries(watches), (watch) => shownWatch(watch, clock())),
+  });
+}
+
+function shownEach<T>(all: Iterable<readonly [string, T]>, shown: (each: T) => unknown): unknown {
+  return Object.fromEntries([...all].map(([name, each]) => [name, shown(each)]));
+}
+
+function shownConsumer({ name: _, condition, lastSample, ...view }: ConsumerView): unknown {
+  return {
+    ...view,
+    lastSample: lastSample === null ? null : instantOf(lastSample),
+    measured: { ...condition, since: instantOf(condition.since) },
+  };
+}
+
+function instantOf(epochSeconds: number): string {
+  return new Date(epochSeconds * 1000).toISOString();
+}
+
+function shownRow({ samples, historySeconds, reached, slow }: PlannedRow): unknown {
+  return { samples, historySeconds, reached, ...percentilesOf(slow) };
+}
+
+function shownLag(lag: MeasuredLag | undefined): unknown {
+  if (lag === undefined) return undefined;
+  const { samples, historySeconds, density, stages } = lag;
+  const byStage = stages.map((each) => [each.stage, each] as const);
+  return {
+    samples,
+    historySeconds,
+    ...percentilesOf(density),
+    stages: shownEach(byStage, (each) => ({ samples: each.samples, ...percentilesOf(each.density) })),
+  };
+}
+
+function percentilesOf(lag: Density): Readonly<Record<string, number>> {
+  return Object.fromEntries(PERCENTILES.map((percentile) => [`p${percentile}`, quantileOf(lag, percentile)]));
+}
+
+function shownWatch({ lastEventAt, restarts, ...watch }: ShownWatch, now: number): unknown {
+  const { state, current, objects, lists, stalls, handlerErrors } = watch;
+  return {
+    ...{ state, current, objects, lists, stalls, handlerErrors },
+    lastEventAgeSeconds: lastEventAt === undefined ? null : (now - lastEventAt) / 1000,
+    restarts: Object.fromEntries(Object.entries(restarts).filter(([, count]) => count > 0)),
+  };
+}
+
+/** Numbers in three digits: histograms are that good, and people read no more. null for what is undefined. */
+function forPeople(value: unknown): unknown {
+  if (value === undefined) return null;
+  if (typeof value === 'number') return value < 100 ? Number(value.toPrecision(3)) : Math.round(value);
+  if (Array.isArray(value)) return value.map(forPeople);
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, forPeople(each)]));
+}

@@ -1,0 +1,7 @@
+export { adminApp } from './admin.ts';
+export { admissionApp } from './admission.ts';
+export { AdmissionMetrics } from './admission-metrics.ts';
+export { canaryServer } from './canary-endpoint.ts';
+export { estimatesPage } from './estimates.ts';
+export { takeReports } from './report-taking.ts';
+export { adminServer, close, listen, tlsOptions, webhookServer } from './server.ts';

@@ -1,0 +1,254 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import express, { type ErrorRequestHandler } from 'express';
+import {
+  CURSOR_HEADER,
+  jsonIn,
+  REPORT_RESULTS,
+  type ReportRequest,
+  type ReportResult,
+  reportRequest,
+  reportsOpenApi,
+} from '../api/index.ts';
+import type { InstanceName } from '../lag/index.ts';
+import { type Report, type ReportAnswer, versionsOf } from '../measurement/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { BodyError, readBody } from './body.ts';
+import type { Judge } from './report-access.ts';
+
+/** Everything that is answered with another status than 200. */
+export type Refusal = Exclude<ReportResult, 'Asked' | 'Synced'>;
+
+/** When to come back, where it is too early or the wrong place. Seconds. */
+const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
+  TooManyReports: 1,
+  TooManyInstances: 60,
+  NotLeader: 2,
+  NoVerdict: 2,
+};
+
+/** Refusals that a client could provoke as fast as it can: each connection is held up. */
+const COSTLY: ReadonlySet<Refusal> = new Set<Refusal>([
+  'InvalidReport',
+  'NoToken',
+  'TokenRefused',
+  'NotAllowed',
+  'NoSuchConsumer',
+  'NotByReports',
+  'TooManyReports',
+  'TooManyInstances',
+]);
+
+/** So many answers are held back at a time; the rest go out at once. */
+const MOST_HELD_BACK = 1_000;
+/** An answer that is held back for this long keeps its connection from asking again. Milliseconds. */
+export const HELD_BACK_MS = 1_000;
+
+/** A report takes a tenth of that. */
+export const MAX_REPORT_BYTES = 4_096;
+
+/** A sync a second, asked before and reported after, with room for what was held up. */
+const RATE = { perSecond: 3, burst: 12 };
+const MOST_INSTANCES = 10_000;
+
+/** How often each instance reports. What is known of those that were not heard for longest is forgotten. */
+class Rates {
+  readonly #buckets = new Map<string, { left: number; at: number }>();
+
+  /** @param now milliseconds of a monotonic clock @returns false: too often; that costs nothing further */
+  allows(instance: string, now: number): boolean {
+    const bucket = this.#buckets.get(instance) ?? { left: RATE.burst, at: now };
+    bucket.left = Math.min(RATE.burst, bucket.left + ((now - bucket.at) / 1000) * RATE.perSecond);
+    bucket.at = now;
+    // Put last: a Map's order is that of insertion.
+    this.#buckets.delete(instance);
+    const [first] = this.#buckets.size >= MOST_INSTANCES ? this.#buckets.keys() : [];
+    if (first !== undefined) this.#buckets.delete(first);
+    this.#buckets.set(instance, bucket);
+    if (bucket.left < 1) return false;
+    bucket.left -= 1;
+    return true;
+  }
+}
+
+/** What takes reports while this replica leads. */
+export interface ReportTaker {
+  /** @returns undefined where the consumer is not known yet */
+  report(consumer: string, report: Report): ReportAnswer | undefined;
+  refused(consumer: string, result: ReportResult): void;
+}
+
+export interface ReportsOptions {
+  /** undefined: this replica does not lead. */
+  readonly taker: () => ReportTaker | undefined;
+  /** How a consumer is measured; undefined: there is none. */
+  readonly measureOf: (consumer: string) => string | undefined;
+  readonly judge: Judge;
+  /** Called for each report. @param consumer empty where there is none of that name */
+  readonly count: (consumer: string, result: ReportResult) => void;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  readonly logger: Logger;
+  /** Default: {@link HELD_BACK_MS}. */
+  readonly heldBackMs?: number;
+}
+
+interface Refused {
+  readonly reason: Refusal;
+  /** Instead of the catalogue's summary. */
+  readonly exactly?: string;
+  readonly cursor?: string | undefined;
+}
+
+/** `POST /v1/consumers/NAME/reports` and `GET /v1/openapi.json`; paths are from `/v1` on. */
+export function reportsApp(options: ReportsOptions): RequestListener {
+  const desk = new ReportDesk(options);
+  const app = express();
+  app.disable('x-powered-by').disable('etag').enable('strict routing').enable('case sensitive routing');
+  app
+    .route('/v1/consumers/:name/reports')
+    .post((request, response) => desk.take(request, response, request.params.name))
+    .all((_request, response) =>
+      notHere(response.setHeader('Allow', 'POST'), 405, 'only POST is served here'),
+    );
+  app.get('/v1/openapi.json', (_request, response) => void response.json(reportsOpenApi()));
+  app.use((_request, response) =>
+    notHere(response, 404, 'not found; reports go to POST /v1/consumers/NAME/reports'),
+  );
+  const failed: ErrorRequestHandler = (error: unknown, _request, response, next) => {
+    if (response.headersSent) return next(error);
+    // A path that cannot be decoded.
+    if (error instanceof URIError) return notHere(response, 404, 'the path cannot be decoded');
+    options.logger.error({ err: error }, 'report failed');
+    notHere(response, 500, 'internal error');
+  };
+  return app.use(failed);
+}
+
+function notHere(response: ServerResponse, status: number, message: string): void {
+  // A body may follow that is not read.
+  response.writeHead(status, { 'Content-Type': 'application/json', Connection: 'close' });
+  response.end(`${JSON.stringify({ message })}\n`);
+}
+
+class ReportDesk {
+  readonly #options: ReportsOptions;
+  readonly #rates = new Rates();
+  /** Connections with a report that is not answered yet: one that pipelines gets no more than others. */
+  readonly #busy = new WeakSet<Socket>();
+  #heldBack = 0;
+
+  constructor(options: ReportsOptions) {
+    this.#options = options;
+  }
+
+  /** Whatever can be refused without a body and without the API server is refused first. */
+  take(request: IncomingMessage, response: ServerResponse, consumer: string): Promise<void> | void {
+    const { taker, measureOf } = this.#options;
+    const { socket } = request;
+    const refuse = (reason: Refusal, exactly?: string) =>
+      this.#refuse(response, consumer, exactly === undefined ? { reason } : { reason, exactly });
+    if (this.#busy.has(socket)) {
+      response.setHeader('Connection', 'close');
+      return refuse('TooManyReports');
+    }
+    this.#busy.add(socket);
+    response.once('close', () => this.#busy.delete(socket));
+    if (taker() === undefined) return refuse('NotLeader');
+    const measure = measureOf(consumer);
+    if (measure === undefined) return refuse('NoSuchConsumer');
+    if (measure !== 'reports') return refuse('NotByReports', `${consumer} is measured by ${measure}`);
+    const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+    if (token === undefined) return refuse('NoToken');
+    return new Promise((resolve, reject) => {
+      readBody(request, MAX_REPORT_BYTES, (body) => {
+        this.#answer(request, response, { consumer, token, body }).then(resolve, reject);
+      });
+      // Where it is cut short there is no client to answer.
+      request.on('close', resolve);
+    });
+  }
+
+  async #answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { consumer, token, body }: { consumer: string; token: string; body: Buffer | BodyError },
+  ): Promise<void> {
+    if (body instanceof BodyError) {
+      const reason = body.status === 413 ? 'TooLarge' : 'Compressed';
+      return this.#refuse(response, consumer, { reason, exactly: body.message });
+    }
+    const source = request.socket.remoteAddress ?? '';
+    const verdict = await this.#options.judge.verdict(token, consumer, source);
+    const outcome = typeof verdict === 'string' ? { reason: verdict } : this.#take(consumer, verdict, body);
+    if ('reason' in outcome) return this.#refuse(response, consumer, outcome);
+    this.#options.count(consumer, outcome.result);
+    send(response, outcome.result, { cursor: outcome.cursor });
+  }
+
+  #take(consumer: string, instance: InstanceName, body: Buffer): Refused | ReportAnswer {
+    const { taker, clock } = this.#options;
+    if (!this.#rates.allows(`${consumer}\n${instance.key}`, clock())) {
+      const exactly = `${instance.name} reports more often than ${RATE.perSecond} times a second`;
+      return { reason: 'TooManyReports', exactly };
+    }
+    const report = readReport(body);
+    if ('reason' in report) return report;
+    // Asked now and not when the request began: the lead may have ended meanwhile.
+    const leading = taker();
+    if (leading === undefined) return { reason: 'NotLeader' };
+    const { cursor = '', resourceVersions: read } = report;
+    const answer = leading.report(consumer, {
+      instance,
+      cursor: cursor === '' ? undefined : cursor,
+      applied: read && versionsOf(read.endpointSlices, read.endpoints),
+    });
+    if (answer === undefined) return { reason: 'NoSuchConsumer' };
+    const { result } = answer;
+    return result === 'Asked' || result === 'Synced' ? answer : { reason: result, cursor: answer.cursor };
+  }
+
+  #refuse(response: ServerResponse, consumer: string, { reason, exactly, cursor }: Refused): void {
+    const { taker, count, measureOf, heldBackMs = HELD_BACK_MS } = this.#options;
+    count(measureOf(consumer) === undefined ? '' : consumer, reason);
+    taker()?.refused(consumer, reason);
+    const { summary, way } = REPORT_RESULTS[reason];
+    const message = `${exactly ?? summary.replace(/\.$/, '')}; ${way}`;
+    const answer = () => send(response, reason, { reason, message, cursor });
+    if (COSTLY.has(reason) && this.#heldBack < MOST_HELD_BACK) {
+      this.#heldBack += 1;
+      setTimeout(() => {
+        this.#heldBack -= 1;
+        answer();
+      }, heldBackMs);
+    } else answer();
+  }
+}
+
+function readReport(body: Buffer): ReportRequest | Refused {
+  const parsed = reportRequest.safeParse(jsonIn(body.toString('utf8')));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const field = issue?.path.join('.') ?? '';
+  const exactly = field === '' ? `the body is no report: ${issue?.message}` : `${field}: ${issue?.message}`;
+  return { reason: 'InvalidReport', exactly };
+}
+
+/** After these nothing more is read from the connection, or it leads to the wrong replica. */
+const CLOSING: ReadonlySet<ReportResult> = new Set(['TooLarge', 'Compressed', 'NotLeader']);
+
+function send(
+  response: ServerResponse,
+  result: ReportResult,
+  body: { readonly reason?: Refusal; readonly message?: string; readonly cursor: string | undefined },
+): void {
+  const { status } = REPORT_RESULTS[result];
+  const after = RETRY_AFTER[result];
+  if (after !== undefined) response.setHeader('Retry-After', String(after));
+  if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer');
+  if (CLOSING.has(result)) response.setHeader('Connection', 'close');
+  if (body.cursor !== undefined) response.setHeader(CURSOR_HEADER, body.cursor);
+  response.statusCode = status;
+  response.setHeader('Content-Type', 'application/json');
+  response.end(`${JSON.stringify(body)}\n`);
+}

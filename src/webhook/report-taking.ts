@@ -1,0 +1,175 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { Counter, type Registry } from '@prometheus-io/client';
+import type { ReportResult } from '../api/index.ts';
+import { AccessReviews, type KubeConnection, PodLabels } from '../cluster/index.ts';
+import type { Consumer, InstancesState, StageVersions } from '../lag/index.ts';
+import { type Lead, labelLeader, type Place } from '../leader/index.ts';
+import { type ConsumerMeasurement, ConsumerReports } from '../measurement/index.ts';
+import { counterAtScrape, gaugeAtScrape, type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
+import { pause } from '../timing/index.ts';
+import { ReviewingJudge } from './report-access.ts';
+import type { ReportsOptions } from './report-endpoint.ts';
+
+/**
+ * Registers the metrics of reports.
+ * @param readings by consumer; empty on a replica that does not lead
+ * @returns what counts a report
+ */
+export function registerReportMetrics(
+  registry: Registry,
+  readings: () => readonly (readonly [consumer: string, state: InstancesState, lost: number])[],
+): (consumer: string, result: ReportResult) => void {
+  const reports = new Counter({
+    name: 'linger_reports_total',
+    help: 'Reports of consumers’ instances, by what became of them; without a consumer where there is none of that name.',
+    labelNames: ['consumer', 'result'] as const,
+    registers: [registry],
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_report_instances',
+    help: 'Instances that report and have not fallen silent; only on the leader.',
+    labelNames: ['consumer'],
+    read: () => readings().map(([consumer, { live }]) => [{ consumer }, live] as const),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_report_interval_seconds',
+    help: 'Between two syncs of an instance, as reported: the median, and the longest of the last eight.',
+    labelNames: ['consumer', 'which'],
+    read: () =>
+      readings().flatMap(([consumer, { interval }]) =>
+        interval === undefined
+          ? []
+          : [
+              [{ consumer, which: 'typical' }, interval.typical] as const,
+              [{ consumer, which: 'longest' }, interval.longest] as const,
+            ],
+      ),
+  });
+  counterAtScrape(registry, {
+    name: 'linger_report_instants_lost_total',
+    help: 'Instants for which there is no lag because an instance did not apply them; only on the leader, since it leads.',
+    labelNames: ['consumer'],
+    read: () => readings().map(([consumer, , lost]) => [{ consumer }, lost] as const),
+  });
+  return (consumer, result) => reports.inc({ consumer, result });
+}
+
+export interface ReportTakingContext {
+  readonly connection: KubeConnection;
+  /** undefined: this replica is alone, and has no pod to be found by. */
+  readonly place: Place | undefined;
+  readonly consumers: () => readonly Consumer[];
+  readonly measurement: ConsumerMeasurement;
+  /** What tokens must have been made for. */
+  readonly audience: string;
+  /** What cursors are signed with: the same in all replicas. */
+  readonly key: Buffer;
+  /** The newest resourceVersions that this replica has seen. */
+  readonly newest: () => StageVersions;
+  readonly logger: Logger;
+  readonly metrics: Pick<Metrics, 'registry'>;
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** Takes the reports of consumers' instances while this replica leads. */
+export interface ReportTaking {
+  /** To be called whenever this replica leads. */
+  readonly lead: (lead: Lead) => void;
+  /** Answers everything under `/v1`. */
+  readonly listener: RequestListener;
+  /** Resolves once the signal has aborted and nothing goes on any more. */
+  readonly ended: () => Promise<unknown>;
+}
+
+/** How soon a silence shows. */
+const TICK_MS = 1_000;
+/** A review takes milliseconds; a gateway's client gives up after seconds. */
+const REVIEW_MS = 3_000;
+const REVIEW_CONNECTIONS = 4;
+const LABEL_REQUEST_MS = 5_000;
+
+export function takeReports(context: ReportTakingContext): ReportTaking {
+  const { connection, place, consumers, measurement, key, newest, logger, metrics, clock, signal } = context;
+  let taken: { readonly reports: ConsumerReports; readonly lead: Lead } | undefined;
+  const count = registerReportMetrics(metrics.registry, () => [...(taken?.reports.instances() ?? [])]);
+  const listener = lazily({
+    taker: () => (taken?.lead.holds() ? taken.reports : undefined),
+    measureOf: (wanted) => consumers().find(({ name }) => name === wanted)?.measure.kind,
+    judge: judge(context),
+    count,
+    clock,
+    logger,
+  });
+
+  const take = async (lead: Lead) => {
+    const onLag = (consumer: string, lag: number) =>
+      measurement.record({ consumer, direction: 'removal', lag });
+    const reports = new ConsumerReports({ key, newest, clock, onLag });
+    taken = { reports, lead };
+    do {
+      const reported = consumers().filter(({ measure }) => measure.kind === 'reports');
+      reports.keep(new Set(reported.map(({ name }) => name)));
+      for (const [name, state] of reports.states()) measurement.report(name, state);
+    } while (await pause(TICK_MS, lead.signal));
+    if (taken.reports === reports) taken = undefined;
+  };
+
+  const label = async (lead: Lead) => {
+    if (place === undefined) return;
+    const { namespace, identity } = place;
+    const pods = new PodLabels({ connection, namespace, requestMs: LABEL_REQUEST_MS });
+    await labelLeader(lead, { pods, identity, logger, clock, random: Math.random, pause });
+  };
+  let ended: Promise<unknown> = Promise.resolve();
+  return {
+    // One lead after the other: the end of one must not undo what the next has begun.
+    lead: (lead) => {
+      ended = Promise.all([ended.then(() => label(lead)), take(lead)]);
+    },
+    listener,
+    ended: async () => {
+      if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      await ended;
+    },
+  };
+}
+
+function judge({ connection, audience, clock, logger, signal }: ReportTakingContext): ReviewingJudge {
+  const connections = REVIEW_CONNECTIONS;
+  const reviews = new AccessReviews({ connection, requestMs: REVIEW_MS, connections, signal });
+  const once = new LogOnce(logger);
+  const succeeding = <T>(value: T): T => {
+    once.over('reports', {}, 'reports are checked again');
+    return value;
+  };
+  return new ReviewingJudge({
+    reviews: {
+      userOf: async (token, whom) => succeeding(await reviews.userOf(token, whom)),
+      isAllowed: async (user, access) => succeeding(await reviews.isAllowed(user, access)),
+    },
+    audience,
+    clock,
+    onFailure: (thrown) =>
+      once.warn(
+        'reports',
+        { problem: String(thrown) },
+        'reports cannot be checked for now, and are not taken',
+      ),
+  });
+}
+
+/** What answers reports takes a schema library, which a server without such gateways does without. */
+function lazily(options: ReportsOptions): RequestListener {
+  let app: Promise<RequestListener> | undefined;
+  return (request: IncomingMessage, response: ServerResponse) => {
+    app ??= import('./report-endpoint.ts').then(({ reportsApp }) => reportsApp(options));
+    app.then(
+      (answer) => answer(request, response),
+      (error: unknown) => {
+        options.logger.error({ err: error }, 'report failed');
+        response.writeHead(500, { Connection: 'close' }).end();
+      },
+    );
+  };
+}

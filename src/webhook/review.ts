@@ -1,0 +1,93 @@
+import { isAscii, isUtf8 } from 'node:buffer';
+import { isRecord } from '../api/index.ts';
+import { essentialsOf, type Pod, type PodRequest, type Skip, screen } from '../decision/index.ts';
+
+/** The request of an AdmissionReview, as far as it is read. */
+export interface ReviewRequest extends PodRequest {
+  readonly uid: string;
+  readonly dryRun: boolean;
+}
+
+/** A review that has been read. `skip`: the decision, where its object alone already brings it about. */
+export interface Review {
+  readonly review: ReviewRequest;
+  readonly skip?: Skip;
+}
+
+/** A review, or why the body is none: answered with 400 and this message. */
+export type Screened = Review | { readonly refused: string };
+
+/** A uid is 36 characters; whatever is much longer is not one, and it is echoed into the answer. */
+const MAX_UID_LENGTH = 256;
+
+/**
+ * Reads an `admission.k8s.io/v1` AdmissionReview. Unknown and missing members of the request are no errors: the
+ * decision says what it makes of them, so that whatever has a uid gets an answer.
+ */
+export function readReview(body: Buffer): Screened {
+  // Decoding would replace invalid bytes silently, and a pod must not be judged by other bytes than its own.
+  if (!isUtf8(body)) return { refused: 'the body is not valid UTF-8' };
+  let review: unknown;
+  try {
+    // Nearly every review is ASCII, which needs no decoding.
+    review = JSON.parse(body.toString(isAscii(body) ? 'latin1' : 'utf8'));
+  } catch {
+    // V8's message quotes the text around the error, which may be anything, a Secret too.
+    return { refused: 'the body is not valid JSON' };
+  }
+  if (!isRecord(review) || review.kind !== 'AdmissionReview')
+    return { refused: 'kind: expected AdmissionReview' };
+  if (review.apiVersion !== 'admission.k8s.io/v1')
+    return { refused: 'apiVersion: expected admission.k8s.io/v1' };
+  const { request } = review;
+  if (!isRecord(request)) return { refused: 'request: expected an object' };
+  const { uid } = request;
+  if (typeof uid !== 'string' || uid === '' || uid.length > MAX_UID_LENGTH) {
+    return { refused: 'request.uid: expected the uid of the review' };
+  }
+  return { review: readRequest(uid, request) };
+}
+
+/** The same, with no more of the object than a decision needs: little, however large the body. */
+export function screenReview(body: Buffer): Screened {
+  const read = readReview(body);
+  if ('refused' in read) return read;
+  const { review } = read;
+  const skip = screen(review);
+  if (skip !== undefined) return { review: { ...review, object: undefined }, skip };
+  return { review: { ...review, object: essentialsOf(review.object as Pod) } };
+}
+
+/** The API server's own way to begin a review (k8s.io/apiserver writes members in the order of the Go structs). */
+const START =
+  /^\{"kind":"AdmissionReview","apiVersion":"admission\.k8s\.io\/v1","request":\{"uid":"([\w-]{1,256})"/;
+
+/** What is answered to a review that takes too long to read. */
+export function tooLargeAtStart(body: Buffer): Screened {
+  const [, uid] = START.exec(body.toString('latin1', 0, 2 * MAX_UID_LENGTH)) ?? [];
+  if (uid === undefined) return { refused: 'the body takes too long to read' };
+  return { review: readRequest(uid, {}), skip: { outcome: 'skip', reason: 'TooLarge', notes: [] } };
+}
+
+function readRequest(uid: string, request: Record<string, unknown>): ReviewRequest {
+  const resource = isRecord(request.resource) ? request.resource : {};
+  return {
+    uid,
+    dryRun: request.dryRun === true,
+    operation: text(request.operation),
+    resource: { group: text(resource.group), resource: text(resource.resource) },
+    subResource: text(request.subResource),
+    namespace: namespaceOf(request),
+    object: request.object,
+  };
+}
+
+function namespaceOf({ namespace, object }: Record<string, unknown>): string {
+  if (typeof namespace === 'string' && namespace !== '') return namespace;
+  const metadata = isRecord(object) && isRecord(object.metadata) ? object.metadata : {};
+  return typeof metadata.namespace === 'string' && metadata.namespace !== '' ? metadata.namespace : 'default';
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}

@@ -1,0 +1,189 @@
+import type { JsonObject } from '../decision/sample-pod.ts';
+import type { SpecCase } from './spec-case.ts';
+
+const DECLARED = { declared: { syncInterval: '10s' } };
+const measured = (measure: unknown): JsonObject => ({ measure });
+const applying = (appliesTo: unknown): JsonObject => ({ appliesTo, measure: DECLARED });
+const selecting = (podSelector: unknown): JsonObject => applying({ podSelector });
+const labelled = (matchLabels: unknown): JsonObject => selecting({ matchLabels });
+const required = (expression: unknown): JsonObject => selecting({ matchExpressions: [expression] });
+const interval = (syncInterval: unknown): JsonObject => measured({ declared: { syncInterval } });
+const probing = (url: unknown): JsonObject => measured({ probe: { url } });
+const labels = (count: number) =>
+  Object.fromEntries(Array.from({ length: count }, (_, index) => [`label-${index}`, 'x']));
+
+const DURATION = /expected a duration such as 30s or 1m30s, from 1ms to 168h/;
+const EVERY = /expected a duration such as 30s or 1m30s, from 1s to 168h/;
+const URL_HINT = /expected an http:\/\/ or https:\/\/ URL/;
+const ONE_WAY = /expected exactly one of declared, reports and probe/;
+const EITHER = /expected exactly one of syncInterval and lag/;
+const KEY = /expected a label key/;
+const VALUE = /expected a label value/;
+const VALUES = /expected values with In and NotIn/;
+const UNKNOWN_FIELD = /unknown field/;
+/** Of types and sizes both have messages of their own. */
+const ANYHOW = /./;
+
+const taken = (cases: Readonly<Record<string, JsonObject>>): SpecCase[] =>
+  Object.entries(cases).map(([name, spec]) => ({ name, spec }));
+const refused = (refusal: RegExp, cases: Readonly<Record<string, JsonObject>>): SpecCase[] =>
+  Object.entries(cases).map(([name, spec]) => ({ name, spec, refused: refusal }));
+
+/** What every validation of a DiscoveryConsumer must say to these. */
+export const CONSUMER_SPECS: readonly SpecCase[] = [
+  ...taken({
+    'a sync interval': measured(DECLARED),
+    'a lag': measured({ declared: { lag: '40s' } }),
+    reports: measured({ reports: {} }),
+    'a probe': probing('https://edge.example/linger'),
+    'a probe at a pace of its own': measured({ probe: { url: 'http://edge', every: '1s' } }),
+    'no selectors': applying({}),
+    'empty selectors': applying({ namespaceSelector: {}, serviceSelector: {}, podSelector: {} }),
+    'labels of all shapes': labelled({ a: '', 'app.kubernetes.io/name': 'web-1', 'x/y': 'A.b_c' }),
+    'as many labels as there may be': labelled(labels(32)),
+    'a label key with the longest prefix': labelled({ [`${'a'.repeat(253)}/b`]: 'c' }),
+    'no labels': selecting({ matchLabels: {}, matchExpressions: [] }),
+    In: required({ key: 'a', operator: 'In', values: ['b', ''] }),
+    NotIn: required({ key: 'a', operator: 'NotIn', values: ['b'] }),
+    Exists: required({ key: 'a', operator: 'Exists' }),
+    'Exists with no values': required({ key: 'a', operator: 'Exists', values: [] }),
+    DoesNotExist: required({ key: 'a', operator: 'DoesNotExist' }),
+    ...Object.fromEntries(
+      ['1ms', '0.001s', '.5s', '1.s', '1000us', '1000µs', '1000μs', '1000000ns', '1h30m', '168h', '1m1m'].map(
+        (text) => [`the duration ${text}`, interval(text)],
+      ),
+    ),
+    ...Object.fromEntries(
+      [
+        'http://a',
+        'http://edge.example:8080',
+        'https://edge.example./?x=1&y=%20',
+        'http://10.0.0.1/path/to/it',
+        'http://[::1]:80/',
+        'http://[2001:db8::1]',
+        'http://under_score.example',
+        'http://xn--bcher-kva.example/',
+        'http://1.example',
+        'http://a:65535',
+        'http://a/@:"<>|',
+        `http://a/${'x'.repeat(2039)}`,
+      ].map((url) => [`the URL ${url.slice(0, 40)}`, probing(url)]),
+    ),
+  }),
+  ...refused(ONE_WAY, {
+    'no way of measuring': measured({}),
+    'two ways': measured({ ...DECLARED, reports: {} }),
+    'three ways': measured({ ...DECLARED, reports: {}, probe: { url: 'http://a' } }),
+  }),
+  ...refused(EITHER, {
+    'declared, and nothing in it': measured({ declared: {} }),
+    'declared, and both': measured({ declared: { syncInterval: '1s', lag: '1s' } }),
+  }),
+  ...refused(
+    DURATION,
+    Object.fromEntries(
+      [
+        '',
+        '0',
+        '0s',
+        '0.5ms',
+        '-1s',
+        '+1s',
+        '10',
+        '1 s',
+        '1d',
+        's',
+        '168h0m1s',
+        '169h',
+        ' 1s',
+        '1s\n',
+        '1S',
+      ].map((text) => [`the duration ${JSON.stringify(text)}`, interval(text)]),
+    ),
+  ),
+  ...refused(EVERY, { 'a probe too often': measured({ probe: { url: 'http://a', every: '999ms' } }) }),
+  ...refused(
+    URL_HINT,
+    Object.fromEntries(
+      [
+        '',
+        'edge.example',
+        'ftp://edge.example',
+        'HTTP://edge.example',
+        'http:edge.example',
+        'http://',
+        'http:///path',
+        'http://user:password@edge.example',
+        'http://edge.example/#fragment',
+        'http://edge.example:0',
+        'http://edge.example:65536',
+        'http://edge.example:port',
+        'http://10.0.0.256',
+        'http://10.0.0.010',
+        'http://[::1',
+        'http://[1::2::3]',
+        'http://-edge.example',
+        'http://edge..example',
+        'http://edge.example/a b',
+        'http://bücher.example',
+        'http://edge.example/é',
+        ' http://edge.example',
+      ].map((url) => [`the URL ${JSON.stringify(url)}`, probing(url)]),
+    ),
+  ),
+  ...refused(ANYHOW, {
+    'a URL that is too long': probing(`http://a/${'x'.repeat(2040)}`),
+    'a duration that is too long a text': interval(`${'0'.repeat(63)}1s`),
+    'a duration that is a number': interval(10),
+    'a URL that is none': probing({}),
+    'no URL': measured({ probe: {} }),
+    'reports that are a switch': measured({ reports: true }),
+    'a selector that is a text': selecting('app=web'),
+    'a label value that is a number': labelled({ a: 1 }),
+    'a label value that is a boolean': labelled({ a: true }),
+    'labels that are a list': labelled(['a']),
+    'more labels than there may be': labelled(labels(33)),
+    'more requirements than there may be': selecting({
+      matchExpressions: Array.from({ length: 17 }, () => ({ key: 'a', operator: 'Exists' })),
+    }),
+    'more values than there may be': required({
+      key: 'a',
+      operator: 'In',
+      values: Array.from({ length: 65 }, (_, index) => `v${index}`),
+    }),
+    'an unknown operator': required({ key: 'a', operator: 'Equals', values: ['b'] }),
+    'a requirement without a key': required({ operator: 'Exists' }),
+    'no measure': { appliesTo: {} },
+    nothing: {},
+  }),
+  ...refused(KEY, {
+    'a label key with a space': labelled({ 'a b': 'c' }),
+    'an empty label key': labelled({ '': 'c' }),
+    'a label key with an upper-case prefix': labelled({ 'Example.com/a': 'c' }),
+    'a label key with an empty prefix': labelled({ '/a': 'c' }),
+    'a label key with two prefixes': labelled({ 'a/b/c': 'd' }),
+    'a label key with a prefix that is too long': labelled({ [`${'a'.repeat(254)}/b`]: 'c' }),
+    'a label key that is too long': labelled({ ['a'.repeat(64)]: 'c' }),
+    'a requirement of a key that is none': required({ key: '-a', operator: 'Exists' }),
+  }),
+  ...refused(VALUE, {
+    'a label value with a space': labelled({ a: 'b c' }),
+    'a label value that ends in a dash': labelled({ a: 'b-' }),
+    'a required value that is none': required({ key: 'a', operator: 'In', values: ['b/c'] }),
+  }),
+  ...refused(ANYHOW, { 'a label value that is too long': labelled({ a: 'b'.repeat(64) }) }),
+  ...refused(VALUES, {
+    'In without values': required({ key: 'a', operator: 'In' }),
+    'NotIn with no value': required({ key: 'a', operator: 'NotIn', values: [] }),
+    'Exists with values': required({ key: 'a', operator: 'Exists', values: ['b'] }),
+    'DoesNotExist with values': required({ key: 'a', operator: 'DoesNotExist', values: ['b'] }),
+  }),
+  // The API server by itself drops them and warns; kubectl has it refuse them.
+  ...refused(UNKNOWN_FIELD, {
+    'an unknown field': { ...measured(DECLARED), applies: {} },
+    'a deeper one': measured({ declared: { syncIntervall: '1s', lag: '1s' } }),
+    'one in reports': measured({ reports: { token: 'x' } }),
+    'a way of measuring to come': measured({ ...DECLARED, http: {} }),
+    'an unknown selector': applying({ nodeSelector: {} }),
+  }),
+];

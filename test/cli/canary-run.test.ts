@@ -1,0 +1,122 @@
+import { expect, it } from 'vitest';
+import { CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/consumer.ts';
+import type { Flipped } from '../../src/measurement/canary.ts';
+import { flipReporter } from '../../src/measurement/canary-run.ts';
+import { ConsumerMeasurement } from '../../src/measurement/measurement.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
+
+const EDGE = consumerOf('edge', { measure: { probe: { url: 'http://edge.example/' } } });
+const TROUBLE = { reason: 'Unreachable', message: 'The probe is refused a connection.' } as const;
+const LIMITS = ['It sees one node.'];
+
+function open() {
+  const measurement = new ConsumerMeasurement(() => 1_000);
+  const present: Consumer[] = [CLUSTER_IP, EDGE];
+  measurement.keep(present);
+  const lines: { readonly level: string; readonly msg: string }[] = [];
+  const lead = new AbortController();
+  const counted: string[] = [];
+  const tell = flipReporter(
+    {
+      consumers: measurement,
+      present: () => present,
+      logger: createLogger('info', { write: (line) => void lines.push(JSON.parse(line)) }),
+      count: ({ result }) => counted.push(result),
+    },
+    lead,
+  );
+  const samples = () =>
+    [CLUSTER_IP, EDGE].map(({ name }) => [
+      measurement.measured(name, 'removal')?.samples ?? 0,
+      measurement.measured(name, 'addition')?.samples ?? 0,
+    ]);
+  const said = () => lines.map(({ level, msg }) => `${level}: ${msg}`);
+  return { measurement, present, lead, counted, tell, samples, said };
+}
+
+function flipped(change: Partial<Flipped> = {}): Flipped {
+  return {
+    result: 'Measured',
+    pod: 'linger-1',
+    attempts: 80,
+    consumers: new Map([
+      ['cluster-ip', { removal: 0.1, addition: 0.2 }],
+      ['edge', { trouble: TROUBLE }],
+    ]),
+    asked: new Map([
+      ['cluster-ip', LIMITS],
+      ['edge', LIMITS],
+    ]),
+    ...change,
+  };
+}
+
+it('before its first flip a consumer is measured, and its limits are known', () => {
+  const { measurement } = open();
+  for (const { name } of [CLUSTER_IP, EDGE]) {
+    expect(measurement.state(name)).toMatchObject({ trouble: undefined });
+    expect(measurement.state(name)!.limits.length).toBeGreaterThan(0);
+  }
+});
+
+it('samples are recorded, troubles shown; each is logged once, and its end', () => {
+  const { measurement, tell, samples, said, counted } = open();
+  tell(flipped());
+  tell(flipped());
+  expect(samples()).toEqual([
+    [2, 2],
+    [0, 0],
+  ]);
+  expect(measurement.state('cluster-ip')).toEqual({ trouble: undefined, limits: LIMITS });
+  expect(measurement.state('edge')).toEqual({ trouble: TROUBLE, limits: LIMITS });
+  tell(flipped({ consumers: new Map([['edge', { removal: 1 }]]) }));
+  expect(measurement.state('edge')).toEqual({ trouble: undefined, limits: LIMITS });
+  expect(said()).toEqual([
+    'warn: the canary cannot measure this consumer',
+    'info: the canary sees this consumer again',
+  ]);
+  expect(counted).toEqual(['Measured', 'Measured', 'Measured']);
+});
+
+it('a flip that came to nothing by chance leaves states as they are', () => {
+  const { measurement, tell } = open();
+  tell(flipped());
+  tell(flipped({ result: 'Interrupted', consumers: new Map() }));
+  expect(measurement.state('edge')).toMatchObject({ trouble: TROUBLE });
+  expect(measurement.state('cluster-ip')).toMatchObject({ trouble: undefined });
+});
+
+it('one that the API server refused is a trouble of all, in its words', () => {
+  const { measurement, tell } = open();
+  tell(flipped({ result: 'Refused', consumers: new Map(), problem: '403: forbidden' }));
+  for (const { name } of [CLUSTER_IP, EDGE]) {
+    expect(measurement.state(name)?.trouble).toEqual({
+      reason: 'NotMeasuring',
+      message: expect.stringContaining('403: forbidden'),
+    });
+  }
+});
+
+it('a consumer that was deleted while it was measured leaves nothing behind', () => {
+  const { measurement, tell, present } = open();
+  present.pop();
+  measurement.keep(present);
+  tell(flipped({ consumers: new Map([['edge', { removal: 3 }]]) }));
+  expect(measurement.state('edge')).toBeUndefined();
+  present.push(EDGE);
+  measurement.keep(present);
+  expect(measurement.measured('edge', 'removal')).toBeUndefined();
+});
+
+it('what ends after the lead is counted, and not taken', () => {
+  const { measurement, tell, lead, samples, counted } = open();
+  lead.abort();
+  measurement.idle();
+  tell(flipped());
+  expect(samples()).toEqual([
+    [0, 0],
+    [0, 0],
+  ]);
+  expect(measurement.state('edge')).toBeUndefined();
+  expect(counted).toEqual(['Measured']);
+});

@@ -1,0 +1,219 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { LingerError } from '../../src/api/errors.ts';
+import { type Environment, readCommandLine } from '../../src/cli/command-line.ts';
+import { VERBS } from '../../src/cli/commands.ts';
+import { variableName } from '../../src/cli/flags.ts';
+import { COMMANDS, rows } from './flag-table.ts';
+
+function settingsOf(argv: readonly string[], environment: Environment = {}): Record<string, unknown> {
+  const invocation = readCommandLine(argv, environment, '1.2.3');
+  if (invocation.command === 'none')
+    throw new Error(`${argv.join(' ')} was refused with ${invocation.exitCode}`);
+  return invocation.settings as unknown as Record<string, unknown>;
+}
+
+function refusalOf(argv: readonly string[], environment: Environment = {}): LingerError {
+  try {
+    const settings = settingsOf(argv, environment);
+    throw new Error(`not refused: ${JSON.stringify(settings)}`);
+  } catch (error) {
+    if (error instanceof LingerError) return error;
+    throw error;
+  }
+}
+
+const written = rows.flatMap((row) => row.reads.map(([text, value]) => ({ ...row, text, value })));
+const refused = rows.flatMap((row) => row.refuses.map((text) => ({ ...row, text })));
+const ofServe = <T extends { command: string }>(all: readonly T[]) =>
+  all.filter(({ command }) => command === 'serve');
+
+describe('every flag', () => {
+  it.each(Object.entries(VERBS))('of %s has its row here', (command, { flags }) => {
+    expect(Object.keys(COMMANDS[command] ?? {}).toSorted()).toEqual(Object.keys(flags).toSorted());
+  });
+
+  it.each(rows)('$command $flag has its default', ({ command, key, byDefault }) => {
+    expect(settingsOf([command])[key]).toEqual(byDefault);
+  });
+
+  it.each(written)('$command $flag "$text" is read', ({ command, key, flag, text, value }) => {
+    expect(settingsOf([command, flag, text])[key]).toEqual(value);
+    expect(settingsOf([command, `${flag}=${text}`])[key]).toEqual(value);
+  });
+
+  it.each(refused)('$command $flag "$text" is refused by name', ({ command, flag, text }) => {
+    const { code, message } = refusalOf([command, `${flag}=${text}`]);
+    expect(code).toBe('settings-invalid');
+    expect(message).toMatch(new RegExp(`^${flag}: expected .+, got "`));
+    expect(message).toContain(`got "${text}"`);
+  });
+
+  it('is refused without a value', () => {
+    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    onTestFinished(() => said.mockRestore());
+    for (const { command, flag, reads } of rows) {
+      if (reads.length > 0) expect(readCommandLine([command, flag], {}, '1').command).toBe('none');
+    }
+  });
+});
+
+describe('every flag of serve is also a variable', () => {
+  it('with this name', () => {
+    expect(Object.keys(VERBS.serve.flags).map(variableName)).toEqual([
+      'LINGER_PORT',
+      'LINGER_ADMIN_PORT',
+      'LINGER_HOST',
+      'LINGER_POLICIES',
+      'LINGER_STRICT',
+      'LINGER_CERTS',
+      'LINGER_CERT_NAMES',
+      'LINGER_CLIENT_CA',
+      'LINGER_MODE_LIMIT',
+      'LINGER_AUDIT_WARNINGS',
+      'LINGER_LOG_LEVEL',
+      'LINGER_DRAIN',
+      'LINGER_CONNECTION_CLOSE_PROBABILITY',
+      'LINGER_CLUSTER',
+      'LINGER_KUBECONFIG',
+      'LINGER_CONTEXT',
+      'LINGER_SYNC_TIMEOUT',
+      'LINGER_NAMESPACE',
+      'LINGER_IDENTITY',
+      'LINGER_CANARY_PORT',
+      'LINGER_CANARY_EVERY',
+      'LINGER_PROBE_ALLOW_LINK_LOCAL',
+      'LINGER_REPORTS_AUDIENCE',
+    ]);
+  });
+
+  it.each(ofServe(written))('$key "$text" is read', ({ key, text, value }) => {
+    expect(settingsOf(['serve'], { [variableName(key)]: text })[key]).toEqual(value);
+  });
+
+  it.each(ofServe(refused).filter(({ text }) => text !== ''))(
+    '$key "$text" is refused by name',
+    ({ key, text }) => {
+      const { message } = refusalOf(['serve'], { [variableName(key)]: text });
+      expect(message).toMatch(new RegExp(`^${variableName(key)}: expected .+, got "`));
+    },
+  );
+
+  it.each(ofServe(rows))('$key set to nothing is not set', ({ key }) => {
+    expect(settingsOf(['serve'], { [variableName(key)]: '' })).toEqual(settingsOf(['serve']));
+  });
+
+  it.each(ofServe(rows).filter(({ reads }) => reads.length > 1))(
+    '$flag wins over it',
+    ({ key, flag, reads, refuses }) => {
+      const [[first], [second, value]] = reads as [[string, unknown], [string, unknown]];
+      expect(settingsOf(['serve', flag, second], { [variableName(key)]: first })[key]).toEqual(value);
+      // What is not used is not judged.
+      expect(settingsOf(['serve', flag, second], { [variableName(key)]: refuses[1] })[key]).toEqual(value);
+    },
+  );
+
+  it.each(['inject', 'explain', 'certs', 'watch', 'diagnose', 'consumers'])(
+    'and %s has none: people see what they type',
+    (command) => {
+      const environment = Object.fromEntries(rows.map(({ key }) => [variableName(key), 'anything']));
+      expect(settingsOf([command], environment)).toEqual(settingsOf([command]));
+    },
+  );
+
+  it.each(['tcp://10.96.31.7:443', 'udp://[fd00::7]:443'])(
+    'LINGER_PORT=%s is what Kubernetes sets for a Service named linger, and means nothing',
+    (port) => {
+      expect(settingsOf(['serve'], { LINGER_PORT: port, LINGER_ADMIN_PORT: port })).toEqual(
+        settingsOf(['serve']),
+      );
+    },
+  );
+});
+
+describe('--audit-warnings', () => {
+  it('is a switch', () => {
+    expect(settingsOf(['serve', '--audit-warnings']).auditWarnings).toBe(true);
+  });
+
+  it.each([
+    ['true', true],
+    ['1', true],
+    ['Yes', true],
+    ['on', true],
+    ['false', false],
+    ['0', false],
+    ['no', false],
+    ['OFF', false],
+  ] as const)('LINGER_AUDIT_WARNINGS=%s', (text, value) => {
+    expect(settingsOf(['serve'], { LINGER_AUDIT_WARNINGS: text }).auditWarnings).toBe(value);
+  });
+
+  it.each(['maybe', '2', ' '])('LINGER_AUDIT_WARNINGS="%s" is refused by name', (text) => {
+    expect(refusalOf(['serve'], { LINGER_AUDIT_WARNINGS: text }).message).toMatch(
+      /^LINGER_AUDIT_WARNINGS: expected true or false/,
+    );
+  });
+
+  it('wins over the variable', () => {
+    expect(settingsOf(['serve', '--audit-warnings'], { LINGER_AUDIT_WARNINGS: 'false' }).auditWarnings).toBe(
+      true,
+    );
+  });
+});
+
+describe('several values', () => {
+  it.each([
+    ['certs', 'dns', ['--dns', 'a', 'b', '--dns', 'c,d'], ['a', 'b', 'c', 'd']],
+    ['serve', 'certNames', ['--cert-names', 'a', 'b'], ['a', 'b']],
+    ['explain', 'failOn', ['--fail-on', 'Job,skip'], ['Job', 'skip']],
+  ])('%s %s', (command, key, argv, value) => {
+    expect(settingsOf([command, ...argv])[key]).toEqual(value);
+  });
+
+  it('--fail-on takes one word, so that a file may follow it', () => {
+    expect(settingsOf(['explain', '--fail-on', 'Job', 'web.yaml'])).toMatchObject({
+      failOn: ['Job'],
+      operands: ['web.yaml'],
+    });
+  });
+
+  it('-n is --namespace, as in kubectl', () => {
+    expect(settingsOf(['watch', '-n', 'a', 'b', '-n', 'c']).namespace).toEqual(['a', 'b', 'c']);
+  });
+
+  it('of a flag that has one: the last counts', () => {
+    expect(settingsOf(['serve', '--port', '1', '--port', '2']).port).toBe(2);
+  });
+});
+
+describe('manifests', () => {
+  it.each(['inject', 'explain'])('%s takes them as words', (command) => {
+    expect(settingsOf([command]).operands).toEqual([]);
+    expect(settingsOf([command, 'a.yaml', '-', 'b.yaml']).operands).toEqual(['a.yaml', '-', 'b.yaml']);
+  });
+});
+
+describe('where a cluster is found', () => {
+  it.each([
+    [{}, { kubeconfigs: [], homeKubeconfig: undefined, service: { host: undefined, port: undefined } }],
+    [{ HOME: '/home/me' }, { homeKubeconfig: '/home/me/.kube/config' }],
+    [{ KUBECONFIG: '/a:/b::' }, { kubeconfigs: ['/a', '/b'] }],
+    [
+      { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
+      { service: { host: '10.96.0.1', port: '443' } },
+    ],
+    [{ TOKEN_FOR_PLUGINS: 'x' }, { variables: { TOKEN_FOR_PLUGINS: 'x' } }],
+  ])('%j', (environment, kube) => {
+    for (const command of ['serve', 'watch']) {
+      expect(readCommandLine([command], environment, '1')).toMatchObject({ command, kube });
+    }
+  });
+
+  it.each([
+    [{}, true],
+    [{ NO_COLOR: '' }, true],
+    [{ NO_COLOR: '1' }, false],
+  ])('colours are welcome with %j: %s', (environment, colour) => {
+    expect(readCommandLine(['watch'], environment, '1')).toMatchObject({ command: 'watch', colour });
+  });
+});

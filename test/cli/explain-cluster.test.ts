@@ -1,0 +1,183 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Explanation } from '../../src/decision/explanation.ts';
+import { plannedContent } from '../../src/leader/codec.ts';
+import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';
+import { historyOf, tableOf } from '../lag/sample-table.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+import { emptyDirectory, linger } from './linger.ts';
+import { DEPLOYMENT, POLICY } from './manifests.ts';
+
+const atEnd = atEndOfFile();
+const DAY = 86_400;
+
+/** Without a port or probe: only a Service makes it serve. */
+const QUIET = DEPLOYMENT.replace(/ {10}ports:\n.*\n/, '');
+const SERVICE = `---\n${JSON.stringify({ apiVersion: 'v1', kind: 'Service', ...serviceObject('shop', 'web') })}\n`;
+
+async function cluster(): Promise<ModelCluster> {
+  const model = await ModelCluster.start(atEnd);
+  model.put('namespaces', namespaceObject('shop'));
+  model.put('nodes', nodeObject('node-1', 'v1.36.3'));
+  return model;
+}
+
+/** As the leader publishes it, with lags of 4.2 s. */
+function publish(model: ModelCluster, namespace = 'linger'): void {
+  const now = 20_000 * DAY;
+  const measured = {
+    cluster: historyOf([4.2], 812, now, 5 * DAY),
+    consumers: new Map(
+      ['cluster-ip', 'cluster-dns'].map((name) => [name, historyOf([0.01], 812, now, 5 * DAY)]),
+    ),
+  };
+  const metadata = {
+    name: 'linger-planned',
+    namespace,
+    resourceVersion: '7',
+    annotations: { 'linger.dev/format': '1' },
+  };
+  const path = `/api/v1/namespaces/${namespace}/configmaps/linger-planned`;
+  model.single.set(path, {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata,
+    ...plannedContent(tableOf(measured, now)),
+  });
+  putPolicies(model, namespace, {});
+}
+
+/** The policies that Linger's replicas follow. */
+function putPolicies(model: ModelCluster, namespace: string, data: Readonly<Record<string, string>>): void {
+  const metadata = { name: 'linger-policies', namespace, resourceVersion: '8' };
+  const path = `/api/v1/namespaces/${namespace}/configmaps/linger-policies`;
+  model.single.set(path, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
+}
+
+async function kubeconfigOf({ kubeconfig }: ModelCluster): Promise<string> {
+  const file = join(await emptyDirectory(atEnd), 'config');
+  await writeFile(file, kubeconfig);
+  return file;
+}
+
+async function explain(model: ModelCluster, stdin: string, ...args: string[]) {
+  return linger(['explain', '--kubeconfig', await kubeconfigOf(model), ...args], { stdin });
+}
+
+async function planOf(
+  model: ModelCluster,
+  stdin: string,
+  ...args: string[]
+): Promise<Explanation | undefined> {
+  const { stdout } = await explain(model, stdin, '--output', 'json', ...args);
+  return (JSON.parse(stdout) as { plans: Explanation[] }).plans[0];
+}
+
+describe.concurrent('linger explain with a cluster', () => {
+  it('says which estimate stands behind the wait', async () => {
+    const model = await cluster();
+    publish(model);
+    const { stdout, stderr } = await explain(model, DEPLOYMENT);
+    expect(stderr).toBe('');
+    expect(stdout).toContain('  wait      10s (measured)\n');
+    expect(stdout).toMatch(
+      /^ {2}estimate {2}p99 4\.\ds \(control plane 4\.\ds, cluster-ip 10ms, cluster-dns 10ms\) of 812 samples over 5 d, ×1\.5 → 10s, covers 100\.0 %$/m,
+    );
+    expect(await planOf(model, DEPLOYMENT)).toMatchObject({
+      waitSeconds: 10,
+      why: 'measured',
+      estimate: { percentile: 99, samples: 812, enough: true, text: expect.stringContaining('→ 10s') },
+    });
+  });
+
+  it('finds it where Linger runs', async () => {
+    const model = await cluster();
+    publish(model, 'platform');
+    expect(await planOf(model, DEPLOYMENT)).toMatchObject({ why: 'initial', estimate: null });
+    expect(await planOf(model, DEPLOYMENT, '--linger-namespace', 'platform')).toMatchObject({
+      why: 'measured',
+    });
+  });
+
+  it.each([
+    ['is missing', undefined, 'there is no ConfigMap linger/linger-planned'],
+    [
+      'is no such thing',
+      { data: { 'planned.json': '[]' } },
+      'ConfigMap linger/linger-planned: planned.json: ',
+    ],
+    ['is empty', {}, 'ConfigMap linger/linger-planned is empty'],
+  ])('goes without where it %s, and says so', async (_what, object, why) => {
+    const model = await cluster();
+    const metadata = { name: 'linger-planned', resourceVersion: '1' };
+    const path = '/api/v1/namespaces/linger/configmaps/linger-planned';
+    if (object !== undefined) model.single.set(path, { metadata, ...object });
+    const { code, stdout, stderr } = await explain(model, DEPLOYMENT);
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`no planned lags: ${why}`)]);
+    expect(stdout).toContain('30s (initial: not enough has been measured yet)');
+  });
+
+  it('takes the cluster’s Services for all that there are, and those of the manifests for applied', async () => {
+    const model = await cluster();
+    expect(await planOf(model, QUIET)).toMatchObject({ outcome: 'skip', reason: 'NotServing' });
+    expect(await planOf(model, QUIET + SERVICE)).toMatchObject({ outcome: 'inject' });
+    model.put('services', serviceObject('shop', 'web'));
+    expect(await planOf(model, QUIET)).toMatchObject({ outcome: 'inject' });
+  });
+
+  it('takes Namespaces and versions from the cluster', async () => {
+    const model = await cluster();
+    model.put('namespaces', namespaceObject('shop', { annotations: { 'linger.dev/mode': 'Audit' } }));
+    model.put('nodes', nodeObject('node-2', 'v1.29.0'));
+    expect(await planOf(model, DEPLOYMENT)).toMatchObject({ mode: 'Audit', hook: 'Exec' });
+  });
+
+  it('takes the policies that are objects of the cluster, and names one that cannot be read', async () => {
+    const model = await cluster();
+    model.refuse = () => undefined;
+    publish(model);
+    const policy = (name: string, spec: object, namespace?: string) => ({
+      metadata: { name, uid: `uid-of-${name}`, ...(namespace === undefined ? {} : { namespace }) },
+      spec,
+    });
+    model.put('clusterterminationpolicies', policy('all', { mode: 'Audit' }));
+    model.put('clusterterminationpolicies', policy('later', { modes: 'Off' }));
+    model.put('terminationpolicies', policy('shop', { wait: { from: 'Fixed', fixed: '17s' } }, 'shop'));
+    const { stdout, stderr } = await explain(model, DEPLOYMENT, '--output', 'json');
+    expect(JSON.parse(stdout).plans).toMatchObject([{ mode: 'Audit', waitSeconds: 17 }]);
+    expect(stderr).toMatch(/ClusterTerminationPolicy later: spec\.modes: unknown field.*; it is left out/);
+  });
+
+  it('takes the policies in force, unless others are given', async () => {
+    const model = await cluster();
+    putPolicies(model, 'linger', { 'base.yaml': POLICY.replace('spec:', 'spec:\n  mode: Audit') });
+    expect(await planOf(model, DEPLOYMENT)).toMatchObject({ mode: 'Audit', waitSeconds: 45 });
+    const given = join(await emptyDirectory(atEnd), 'mine.yaml');
+    await writeFile(given, POLICY.replace('45s', '20s'));
+    expect(await planOf(model, DEPLOYMENT, '--policies', given)).toMatchObject({
+      mode: 'Enforce',
+      waitSeconds: 20,
+    });
+  });
+
+  it.each([
+    ['are none', undefined, /no policies in force: there is no ConfigMap linger\/linger-policies/],
+    ['cannot be read', { 'a.yaml': 'a: [' }, /linger-policies a\.yaml:1:4: .*; it is left out/],
+  ])('says so where policies in force %s', async (_what, data, message) => {
+    const model = await cluster();
+    if (data !== undefined) putPolicies(model, 'linger', data);
+    const { code, stderr } = await explain(model, DEPLOYMENT);
+    expect([code, stderr]).toEqual([0, expect.stringMatching(message)]);
+  });
+
+  it.each([
+    ['refuses', 403, /^linger: .*"model".* \[cluster-denied\]\n$/],
+    ['fails', 500, /^linger: .*"model".* cannot be asked: .* \[cluster-unreachable\]\n$/],
+  ])('fails where the cluster %s', async (_what, status, message) => {
+    const model = await cluster();
+    model.refuse = () => status;
+    const { code, stdout, stderr } = await explain(model, DEPLOYMENT);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(message)]);
+  });
+});

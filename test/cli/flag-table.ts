@@ -1,0 +1,323 @@
+import type { CommandName, VERBS } from '../../src/cli/commands.ts';
+import { flagName } from '../../src/cli/flags.ts';
+
+/** One flag: what it is worth by default, some ways to write it, and what is refused. */
+export interface Row {
+  readonly byDefault: unknown;
+  /** Written → read. */
+  readonly reads: readonly (readonly [written: string, value: unknown])[];
+  readonly refuses: readonly string[];
+}
+
+/** One for each flag. */
+type Rows<C extends CommandName> = Readonly<Record<keyof (typeof VERBS)[C]['flags'], Row>>;
+
+const DEVELOPMENT_NAMES = ['localhost', '127.0.0.1', '::1'];
+const PORTS: Omit<Row, 'byDefault'> = {
+  reads: [
+    ['0', 0],
+    ['1', 1],
+    ['65535', 65_535],
+    ['08080', 8080],
+  ],
+  refuses: ['', 'http', '-1', '65536', '80.5', '1e3', '0x50', ' 80', '80 ', '٣', '99999999999999999999'],
+};
+const MODES: Row = {
+  byDefault: 'Enforce',
+  reads: [
+    ['Enforce', 'Enforce'],
+    ['audit', 'Audit'],
+    ['OFF', 'Off'],
+  ],
+  refuses: ['', 'None', 'Enforced', 'Audit,Off', 'constructor'],
+};
+const TEXT = (byDefault: unknown): Row => ({
+  byDefault,
+  reads: [['some/where', 'some/where']],
+  refuses: ['', '  '],
+});
+
+const NAMES: Row = {
+  byDefault: DEVELOPMENT_NAMES,
+  reads: [
+    ['a.example', ['a.example']],
+    ['a.example, 10.0.0.1,::1', ['a.example', '10.0.0.1', '::1']],
+    ['a,,b,', ['a', 'b']],
+  ],
+  refuses: ['', ',', ' , '],
+};
+
+const SERVE: Rows<'serve'> = {
+  port: { byDefault: 8443, ...PORTS },
+  adminPort: { byDefault: 8080, ...PORTS },
+  host: {
+    byDefault: '127.0.0.1',
+    reads: [
+      ['::', '::'],
+      ['0.0.0.0', '0.0.0.0'],
+    ],
+    refuses: ['', ' '],
+  },
+  policies: TEXT(undefined),
+  strict: { byDefault: false, reads: [], refuses: [] },
+  certs: TEXT('certs'),
+  certNames: NAMES,
+  clientCa: TEXT(undefined),
+  modeLimit: MODES,
+  auditWarnings: { byDefault: false, reads: [], refuses: [] },
+  logLevel: {
+    byDefault: 'info',
+    reads: ['trace', 'debug', 'info', 'warn', 'error', 'silent'].map((level) => [level.toUpperCase(), level]),
+    refuses: ['', 'verbose', 'fatal', '30'],
+  },
+  drain: {
+    byDefault: 15,
+    reads: [
+      ['0', 0],
+      ['0s', 0],
+      ['1m30s', 90],
+      ['250ms', 0.25],
+      ['168h', 604_800],
+    ],
+    refuses: ['', '15', '-1s', '1d', '1s ', 'soon', '168h1s'],
+  },
+  connectionCloseProbability: {
+    byDefault: 0.001,
+    reads: [
+      ['0', 0],
+      ['1', 1],
+      ['0.5', 0.5],
+      ['1e-3', 0.001],
+    ],
+    refuses: ['', ' ', '-0.1', '1.1', '50%', 'NaN', 'Infinity', '0,5'],
+  },
+  cluster: {
+    byDefault: 'auto',
+    reads: [
+      ['required', 'required'],
+      ['OFF', 'off'],
+    ],
+    refuses: ['', 'on', 'true', 'https://10.96.0.1'],
+  },
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  syncTimeout: {
+    byDefault: 30,
+    reads: [
+      ['0s', 0],
+      ['2m', 120],
+    ],
+    refuses: ['', '30', 'never'],
+  },
+  namespace: TEXT(undefined),
+  identity: TEXT(undefined),
+  canaryPort: { byDefault: 8081, ...PORTS },
+  canaryEvery: {
+    byDefault: 60,
+    reads: [
+      ['0', 0],
+      ['1m30s', 90],
+    ],
+    refuses: ['', '60', '-1s', 'never'],
+  },
+  probeAllowLinkLocal: { byDefault: false, reads: [], refuses: [] },
+  reportsAudience: TEXT('linger.dev/reports'),
+};
+const SWITCH: Row = { byDefault: false, reads: [], refuses: [] };
+const OUTPUT: Row = {
+  byDefault: 'table',
+  reads: [
+    ['json', 'json'],
+    ['YAML', 'yaml'],
+    ['Table', 'table'],
+    ['wide', 'wide'],
+  ],
+  refuses: ['', 'xml'],
+};
+const CHECK: Rows<'check'> = { policies: TEXT(undefined) };
+
+const SELECTOR: Row = {
+  byDefault: undefined,
+  reads: [
+    ['app=web', { matchExpressions: [{ key: 'app', operator: 'In', values: ['web'] }] }],
+    ['!job', { matchExpressions: [{ key: 'job', operator: 'DoesNotExist' }] }],
+  ],
+  refuses: ['', ' ', 'app=web tier=front', 'replicas>3', 'app in ()'],
+};
+const MANIFESTS = {
+  filename: {
+    byDefault: undefined,
+    reads: [
+      ['a.yaml', ['a.yaml']],
+      ['a.yaml,-', ['a.yaml', '-']],
+    ],
+    refuses: ['', ','],
+  },
+  recursive: SWITCH,
+  namespace: TEXT('default'),
+  selector: SELECTOR,
+} as const satisfies Readonly<Record<string, Row>>;
+const UNINJECT: Rows<'uninject'> = { ...MANIFESTS, inPlace: SWITCH, diff: SWITCH };
+const INJECT: Rows<'inject'> = { ...UNINJECT, policies: TEXT(undefined), refresh: SWITCH };
+const EXPLAIN: Rows<'explain'> = {
+  ...MANIFESTS,
+  policies: TEXT(undefined),
+  modeLimit: MODES,
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT('linger'),
+  output: OUTPUT,
+  failOn: {
+    byDefault: undefined,
+    reads: [
+      ['Job', ['Job']],
+      ['Job,NotServing', ['Job', 'NotServing']],
+    ],
+    refuses: ['', ','],
+  },
+};
+const SIMULATE: Rows<'simulate'> = {
+  policies: TEXT(undefined),
+  namespace: TEXT('default'),
+  output: {
+    byDefault: 'table',
+    reads: [['JSON', 'json']],
+    refuses: ['', 'yaml'],
+  },
+};
+const CERTS: Rows<'certs'> = { dns: NAMES, out: TEXT('certs') };
+
+const DURATION: Row = {
+  byDefault: undefined,
+  reads: [
+    ['0s', 0],
+    ['1m30s', 90],
+    ['250ms', 0.25],
+  ],
+  refuses: ['', '15', '-1s', 'soon'],
+};
+const SOME_NAMES: Row = { ...NAMES, byDefault: undefined };
+const WATCH: Rows<'watch'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  namespace: SOME_NAMES,
+  service: SOME_NAMES,
+  pod: TEXT(undefined),
+  allNamespaces: SWITCH,
+  selector: SELECTOR,
+  source: {
+    byDefault: ['EndpointSlice', 'Endpoints'],
+    reads: [
+      ['endpoints', ['Endpoints']],
+      ['Endpoints, EndpointSlice', ['Endpoints', 'EndpointSlice']],
+    ],
+    refuses: ['', ',', 'Pods', 'Endpoints Pods'],
+  },
+  change: {
+    byDefault: ['added', 'ready', 'notReady', 'terminating', 'removed'],
+    reads: [
+      ['removed', ['removed']],
+      ['NOTREADY,removed', ['notReady', 'removed']],
+    ],
+    refuses: ['', ',', 'deleted', 'removed,gone'],
+  },
+  minLag: DURATION,
+  initial: SWITCH,
+  output: OUTPUT,
+  for: DURATION,
+  failOnLag: DURATION,
+  quiet: SWITCH,
+};
+
+const DIAGNOSE: Rows<'diagnose'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  controllerMetrics: {
+    byDefault: undefined,
+    reads: [
+      ['-', ['-']],
+      ['a.prom, b.prom', ['a.prom', 'b.prom']],
+      ['https://127.0.0.1:10257/metrics', ['https://127.0.0.1:10257/metrics']],
+      ['HTTP://p/federate?match[]={a="b",c="d"}', ['HTTP://p/federate?match[]={a="b",c="d"}']],
+    ],
+    refuses: ['', ',', ' '],
+  },
+  controllerMetricsCa: TEXT(undefined),
+  controllerMetricsTokenFile: TEXT(undefined),
+  controllerMetricsInsecure: SWITCH,
+  controllerFlags: TEXT(undefined),
+  linger: TEXT(undefined),
+  lag: {
+    byDefault: 'watch',
+    reads: [
+      ['watch', 'watch'],
+      ['OFF', 'off'],
+    ],
+    refuses: ['', 'on', '10s'],
+  },
+  interval: { ...DURATION, byDefault: 10 },
+  output: EXPLAIN.output,
+  failOn: {
+    byDefault: undefined,
+    reads: [
+      ['any', ['any']],
+      ['ClientThrottled,WriteStorm', ['ClientThrottled', 'WriteStorm']],
+    ],
+    refuses: ['', ','],
+  },
+};
+
+const CONSUMERS: Rows<'consumers'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT('linger'),
+  output: EXPLAIN.output,
+  failOn: {
+    byDefault: undefined,
+    reads: [
+      ['any', ['any']],
+      ['Stale,Unreachable', ['Stale', 'Unreachable']],
+    ],
+    refuses: ['', ','],
+  },
+};
+
+const TIME: Row = {
+  byDefault: undefined,
+  reads: [
+    ['2026-11-21T17:35:00Z', 1_795_282_500],
+    ['2026-11-21T18:35+01:00', 1_795_282_500],
+  ],
+  refuses: ['', 'yesterday', '17:35', '2026-11-21', '2026-11-21T17:35:00', '2026-13-21T17:35:00Z'],
+};
+
+const HISTORY: Rows<'history'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT('linger'),
+  from: TIME,
+  to: TIME,
+  namespace: TEXT(undefined),
+  consumer: TEXT(undefined),
+  output: EXPLAIN.output,
+};
+
+/** Every flag of every command. */
+export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
+  serve: SERVE,
+  inject: INJECT,
+  uninject: UNINJECT,
+  explain: EXPLAIN,
+  check: CHECK,
+  simulate: SIMULATE,
+  certs: CERTS,
+  watch: WATCH,
+  diagnose: DIAGNOSE,
+  consumers: CONSUMERS,
+  history: HISTORY,
+  completion: {},
+};
+
+export const rows = Object.entries(COMMANDS).flatMap(([command, flags]) =>
+  Object.entries(flags).map(([key, row]) => ({ command, key, flag: `--${flagName(key)}`, ...row })),
+);

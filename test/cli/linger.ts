@@ -1,0 +1,168 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { text as readAll } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished, vi } from 'vitest';
+import type { AtEnd } from '../webhook/connection.ts';
+
+// A process takes a third of a second to start; on a machine that is busy with other things, many times that.
+vi.setConfig({ testTimeout: 90_000 });
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+export const MAIN = join(ROOT, 'src/main.ts');
+
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  readonly stdin?: string | Uint8Array;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  /** Default: the sources. */
+  readonly main?: string;
+  /** Flags of Node itself. */
+  readonly nodeFlags?: readonly string[];
+  /** Where the process's end is registered; default: the test's own end. */
+  readonly atEnd?: AtEnd;
+}
+
+/** The environment of this process without anything that is Linger's business, and with `more`. */
+function environment(more: Readonly<Record<string, string>> = {}): Record<string, string | undefined> {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !name.startsWith('LINGER_') && name !== 'KUBERNETES_SERVICE_HOST',
+  );
+  return { ...Object.fromEntries(kept), ...more };
+}
+
+/** Runs a command of the real program to its end. */
+export function linger(args: readonly string[], options: RunOptions = {}): Promise<Finished> {
+  return run(process.execPath, [MAIN, ...args], options);
+}
+
+export async function run(
+  program: string,
+  args: readonly string[],
+  { stdin = '', env, cwd = ROOT }: RunOptions = {},
+): Promise<Finished> {
+  const child = spawn(program, args, { cwd, env: environment(env), stdio: 'pipe' });
+  // A command that reads nothing may have ended before anything could be written to it.
+  child.stdin.on('error', () => undefined).end(stdin);
+  const exited = once(child, 'exit') as Promise<[number | null]>;
+  const [stdout, stderr, [code]] = await Promise.all([readAll(child.stdout), readAll(child.stderr), exited]);
+  return { code, stdout, stderr };
+}
+
+/** A new empty directory, removed after the test. */
+export async function emptyDirectory(atEnd: AtEnd = onTestFinished as AtEnd): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'linger-test-'));
+  atEnd(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** Writes a file in one step: on a busy machine it would otherwise stand there empty for a while, which is a change too. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.new`);
+  await writeFile(temporary, text);
+  await rename(temporary, path);
+}
+
+export type LogLine = Readonly<Record<string, unknown>>;
+
+/** A `linger serve` that runs. */
+export interface Serving {
+  readonly pid: number;
+  readonly host: string;
+  readonly port: number;
+  readonly adminPort: number;
+  /** PEM of the authority that vouches for it. */
+  readonly ca: string;
+  /** All that has been printed so far. */
+  readonly stdout: () => string;
+  readonly logs: () => readonly LogLine[];
+  readonly kill: (signal: 'SIGTERM' | 'SIGINT' | 'SIGUSR2') => void;
+  /** Resolves with the exit code when the process has ended. */
+  readonly exited: Promise<number | null>;
+  readonly get: (path: string) => Promise<{ status: number; text: string }>;
+  /** A sample of /metrics; 0 where there is none. */
+  readonly count: (series: string) => Promise<number>;
+}
+
+/** Starts the real process on free ports and waits until it listens. */
+export async function serving(
+  certs: string,
+  args: readonly string[] = [],
+  options: RunOptions = {},
+): Promise<Serving> {
+  const main = [...(options.nodeFlags ?? []), options.main ?? MAIN];
+  const all = [...main, 'serve', '--port', '0', '--admin-port', '0', '--certs', certs, ...args];
+  const child = spawn(process.execPath, all, { cwd: options.cwd ?? ROOT, env: environment(options.env) });
+  const atEnd = options.atEnd ?? (onTestFinished as AtEnd);
+  atEnd(() => stop(child));
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => (stdout += chunk));
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => (stderr += chunk));
+  const exited = once(child, 'exit').then(([code]) => code as number | null);
+  const logs = () =>
+    stdout
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as LogLine);
+
+  const listening = until(async () => {
+    if (child.exitCode !== null) throw new Error(`serve ended with ${child.exitCode}: ${stderr}`);
+    return stdout.endsWith('\n') ? logs().find(({ msg }) => msg === 'listening') : undefined;
+  });
+  const { host, port, adminPort } = (await listening) as {
+    host: string;
+    port: number;
+    adminPort: number;
+  } & LogLine;
+  const ca = await readFile(join(certs, 'ca.crt'), 'utf8').catch(() => '');
+  const get = async (path: string) => {
+    const response = await fetch(`http://${host}:${adminPort}${path}`, {
+      headers: { connection: 'close' },
+    });
+    return { status: response.status, text: await response.text() };
+  };
+  const count = async (series: string) => {
+    const line = (await get('/metrics')).text.split('\n').find((each) => each.startsWith(`${series} `));
+    return line === undefined ? 0 : Number(line.slice(series.length + 1));
+  };
+  return {
+    pid: child.pid ?? 0,
+    host,
+    port,
+    adminPort,
+    ca,
+    stdout: () => stdout,
+    logs,
+    kill: (signal) => child.kill(signal),
+    exited,
+    get,
+    count,
+  };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}
+
+/** Tries until there is something other than undefined and false; a loaded machine is given its time. */
+export async function until<T>(attempt: () => Promise<T | undefined | false>, seconds = 60): Promise<T> {
+  const deadline = Date.now() + seconds * 1000;
+  for (;;) {
+    const found = await attempt();
+    if (found !== undefined && found !== false) return found;
+    if (Date.now() > deadline) throw new Error(`nothing after ${seconds} s of trying: ${attempt}`);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+}

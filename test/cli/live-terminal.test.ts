@@ -1,0 +1,77 @@
+import { describe, expect, it } from 'vitest';
+import { LiveTerminal, type LiveTerminalOptions } from '../../src/cli/watch.ts';
+
+/** What the last line of a terminal shows after these writes, and what stands above it. */
+function screen(use: (terminal: LiveTerminal) => void, options: Partial<LiveTerminalOptions> = {}): string {
+  let written = '';
+  const write = (text: string) => {
+    written += text;
+  };
+  use(new LiveTerminal({ print: write, warn: write }, { columns: () => 80, quiet: false, ...options }));
+  // As a terminal does it: back to the beginning of the line, and the rest of it cleared.
+  return written
+    .split('\n')
+    .map((line) => line.split('\r\u001b[K').at(-1))
+    .join('\n');
+}
+
+describe('the status', () => {
+  it('is the last line, is written over, and goes', () => {
+    expect(screen((terminal) => terminal.status('1 waits'))).toBe('1 waits');
+    expect(
+      screen((terminal) => {
+        terminal.status('12 wait');
+        terminal.status('9 wait');
+      }),
+    ).toBe('9 wait');
+    expect(
+      screen((terminal) => {
+        terminal.status('1 waits');
+        terminal.status('');
+      }),
+    ).toBe('');
+  });
+
+  it('stays below what is printed and noted meanwhile', () => {
+    const shown = screen((terminal) => {
+      terminal.status('1 waits');
+      terminal.print('a\n');
+      terminal.note('b');
+    });
+    expect(shown).toBe('a\nb\n1 waits');
+  });
+
+  it('is written once, as long as it is the same', () => {
+    let writes = 0;
+    const count = () => {
+      writes += 1;
+    };
+    const terminal = new LiveTerminal({ print: count, warn: count }, { columns: () => 80, quiet: false });
+    terminal.status('1 waits');
+    terminal.status('1 waits');
+    terminal.print('');
+    expect(writes).toBe(1);
+  });
+
+  it('is cut to the width of the terminal: a second line could not be taken back', () => {
+    expect(screen((terminal) => terminal.status('123456'), { columns: () => 5 })).toBe('1234');
+  });
+
+  it.each([
+    ['there is no terminal', { columns: () => undefined }],
+    ['nobody wants it', { quiet: true }],
+  ])('is not there where %s', (_why, options) => {
+    expect(screen((terminal) => terminal.status('1 waits'), options)).toBe('');
+  });
+});
+
+it('notes are not there where nobody wants them, and results are', () => {
+  const shown = screen(
+    (terminal) => {
+      terminal.note('a');
+      terminal.print('b\n');
+    },
+    { quiet: true },
+  );
+  expect(shown).toBe('b\n');
+});

@@ -1,0 +1,66 @@
+import { describe, expect, it } from 'vitest';
+import { variableName } from '../../src/cli/flags.ts';
+import { COMMANDS, rows } from './flag-table.ts';
+import { linger } from './linger.ts';
+
+/** What a help says about a flag, as one line; it is wrapped to the width of the terminal. */
+function entryOf(flag: string, help: string): string {
+  const entries = help.split(/\n(?= {2}-)/).map((entry) => entry.replace(/\s+/g, ' ').trim());
+  return (
+    entries.map((entry) => entry.replace(/^-\w, /, '')).find((entry) => entry.startsWith(`${flag} `)) ?? ''
+  );
+}
+
+describe.concurrent('what is printed, by the real program', () => {
+  it('--version', async () => {
+    expect(await linger(['--version'])).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
+      stderr: '',
+    });
+  });
+
+  it('--help names every command', async () => {
+    const { code, stdout } = await linger(['--help']);
+    expect(code).toBe(0);
+    for (const command of Object.keys(COMMANDS)) expect(stdout).toMatch(new RegExp(`^ {2}${command} `, 'm'));
+  });
+
+  it.each(Object.keys(COMMANDS))(
+    '%s --help lists every flag with its default and its variable',
+    async (command) => {
+      const { code, stdout, stderr } = await linger([command, '--help']);
+      expect([code, stderr]).toEqual([0, '']);
+      for (const { key, flag, byDefault } of rows.filter((row) => row.command === command)) {
+        const entry = entryOf(flag, stdout);
+        expect(entry).not.toBe('');
+        if (byDefault !== undefined && byDefault !== false) expect(entry).toContain('(default: ');
+        if (command === 'serve') expect(entry).toContain(`[${variableName(key)}]`);
+        else expect(entry).not.toContain('[LINGER_');
+      }
+    },
+  );
+
+  it.each([
+    ['no command', [], /Usage: linger/],
+    ['an unknown command', ['frobnicate'], /frobnicate/],
+    ['an unknown flag', ['serve', '--prot', '1'], /--prot/],
+    ['an unknown flag of inject', ['inject', '--mode-limit', 'Off'], /--mode-limit/],
+    ['a flag without its value', ['serve', '--port'], /--port/],
+    ['a stray word', ['serve', 'now'], /too many arguments/],
+    ['a value that cannot be used', ['serve', '--port', 'http'], /^linger: --port: expected a port/],
+  ])('%s: exit 2 and a word about it on standard error', async (_what, args, message) => {
+    const { code, stdout, stderr } = await linger(args);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(message);
+    expect(stderr).not.toMatch(/^ +at /m);
+  });
+
+  it('a variable that cannot be used: exit 2, by its name', async () => {
+    const { code, stderr } = await linger(['serve'], { env: { LINGER_DRAIN: 'soon' } });
+    expect([code, stderr]).toEqual([
+      2,
+      'linger: LINGER_DRAIN: expected a duration such as 30s or 1m30s, got "soon" [settings-invalid]\n',
+    ]);
+  });
+});

@@ -1,0 +1,247 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import {
+  ModelCluster,
+  type ModelResource,
+  namespaceObject,
+  nodeObject,
+  podObject,
+  type Refusal,
+  serviceObject,
+  sliceObject,
+} from '../cluster/model-cluster.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+import { sharedCertificates } from './certificates.ts';
+import { emptyDirectory, linger, type Serving, serving, until } from './linger.ts';
+import { reasonNow, waitNow } from './reviewing.ts';
+
+const certs = sharedCertificates();
+const atEnd = atEndOfFile();
+
+/** A model that has what an ordinary cluster has. */
+async function cluster(
+  refuse: (what: ModelResource | 'version') => Refusal | undefined = () => undefined,
+): Promise<ModelCluster> {
+  const model = await ModelCluster.start(atEnd);
+  model.refuse = refuse;
+  model.put('namespaces', namespaceObject('shop'));
+  model.put('nodes', nodeObject('node-1', 'v1.35.1'));
+  return model;
+}
+
+async function kubeconfigOf({ kubeconfig }: ModelCluster): Promise<string> {
+  const file = join(await emptyDirectory(atEnd), 'config');
+  await writeFile(file, kubeconfig);
+  return file;
+}
+
+async function following(model: ModelCluster, ...flags: string[]): Promise<Serving> {
+  return serving(certs(), ['--kubeconfig', await kubeconfigOf(model), ...flags], { atEnd });
+}
+
+const messages = (server: Serving) => server.logs().map(({ msg }) => msg);
+const ready = async (server: Serving) => (await server.get('/readyz')).status === 200;
+
+describe.concurrent('a server that follows a cluster', () => {
+  it('is ready once it has read what decisions read, and not before', async () => {
+    let refusal: Refusal | undefined = 503;
+    const model = await cluster((what) => (what === 'services' ? refusal : undefined));
+    const server = await following(model, '--sync-timeout', '10m');
+    await until(async () => (await server.count('linger_watch_current{resource="pods"}')) === 1);
+    expect(await server.get('/readyz')).toEqual({ status: 503, text: 'the cluster is being read\n' });
+    expect(await server.count('linger_cluster_synced')).toBe(0);
+    refusal = undefined;
+    await until(() => ready(server));
+    expect(await server.count('linger_cluster_synced')).toBe(1);
+    await until(async () => messages(server).includes('the cluster has been read'));
+  });
+
+  it('does without the CRDs: no trouble, and no watch that should be current', async () => {
+    const server = await following(
+      await cluster((what) => (/consumers|policies/.test(what) ? 404 : undefined)),
+    );
+    await until(() => ready(server));
+    const absent = 'a kind is not served here: objects of files count, until its CRD is installed';
+    expect(messages(server).filter((message) => message === absent)).toHaveLength(3);
+    const levels = server.logs().map(({ level }) => level);
+    expect(levels).not.toContain('warn');
+    expect(levels).not.toContain('error');
+    const { text } = await server.get('/metrics');
+    expect(text).toContain('linger_watch_current{resource="pods"}');
+    expect(text).not.toMatch(/resource="(discoveryconsumers|.*policies)"/);
+  });
+
+  it('takes policies of the cluster: by name before those of files; of a bad one the last good spec', async () => {
+    const model = await cluster();
+    const directory = await emptyDirectory(atEnd);
+    const fixed = (name: string, wait: string, priority: number) => ({
+      apiVersion: 'linger.dev/v1alpha1',
+      kind: 'ClusterTerminationPolicy',
+      metadata: { name },
+      spec: { priority, wait: { from: 'Fixed', fixed: wait } },
+    });
+    const files = [fixed('base', '11s', 0), fixed('other', '12s', -1)];
+    await writeFile(
+      join(directory, 'policies.yaml'),
+      files.map((each) => JSON.stringify(each)).join('\n---\n'),
+    );
+    const server = await following(model, '--policies', directory);
+    await until(() => ready(server));
+    expect(await waitNow(server, atEnd)).toBe(11);
+    const kinds = ['clusterterminationpolicies', 'terminationpolicies'] as const;
+    await until(async () => kinds.every((kind) => model.isWatched(kind)));
+
+    model.put('clusterterminationpolicies', fixed('base', '21s', 0));
+    const begun = performance.now();
+    await until(async () => (await waitNow(server, atEnd)) === 21);
+    // Within 2 s on an idle machine; other tests run beside this one.
+    expect(performance.now() - begun).toBeLessThan(5_000);
+
+    const own = { metadata: { name: 'own', namespace: 'shop' } };
+    model.put('terminationpolicies', { ...own, spec: { wait: { from: 'Fixed', fixed: '22s' } } });
+    await until(async () => (await waitNow(server, atEnd)) === 22);
+
+    model.put('terminationpolicies', { ...own, spec: { wait: { from: 'Fixed', fixed: 'soon' } } });
+    const refused = () =>
+      server.logs().find(({ msg }) => msg === 'an object cannot be used; its last good spec stays in force');
+    await until(async () => refused());
+    expect(refused()).toMatchObject({
+      kind: 'TerminationPolicy',
+      name: 'shop/own',
+      problem: expect.stringContaining('spec.wait.fixed: expected a duration'),
+    });
+    expect(await waitNow(server, atEnd)).toBe(22);
+
+    model.remove('terminationpolicies', own);
+    await until(async () => (await waitNow(server, atEnd)) === 21);
+    model.remove('clusterterminationpolicies', { metadata: { name: 'base' } });
+    await until(async () => (await waitNow(server, atEnd)) === 11);
+  });
+
+  it('is not ready before the policies of the cluster have been read: one of them may say Audit', async () => {
+    let refusal: Refusal | undefined = 503;
+    const model = await cluster((what) => (what === 'clusterterminationpolicies' ? refusal : undefined));
+    const server = await following(model, '--sync-timeout', '10m');
+    await until(async () => (await server.count('linger_watch_current{resource="services"}')) === 1);
+    expect((await server.get('/readyz')).status).toBe(503);
+    refusal = undefined;
+    await until(() => ready(server));
+  });
+
+  it('does not wait for what only measuring needs', async () => {
+    const model = await cluster((what) => (what === 'pods' ? 'silence' : undefined));
+    const server = await following(model, '--sync-timeout', '10m');
+    await until(() => ready(server));
+    expect(await server.count('linger_watch_current{resource="pods"}')).toBe(0);
+  });
+
+  it('is ready after --sync-timeout with what is known, and goes on trying', async () => {
+    let refusal: Refusal | undefined = 503;
+    const model = await cluster(() => refusal);
+    const server = await following(model, '--sync-timeout', '300ms');
+    await until(() => ready(server));
+    const late = 'ready without having read the cluster; it goes on being tried';
+    await until(async () => messages(server).includes(late));
+    expect(await server.count('linger_cluster_synced')).toBe(0);
+    expect(await reasonNow(server, atEnd)).toBe('Injected');
+    refusal = undefined;
+    await until(async () => (await server.count('linger_cluster_synced')) === 1);
+    await until(async () => messages(server).includes('the cluster is followed again'));
+  });
+
+  it('stays ready and answers from memory when the API server goes away', async () => {
+    const model = await cluster();
+    const server = await following(model);
+    await until(() => ready(server));
+    await model.stop();
+    const failures = 'linger_watch_restarts_total{resource="pods",reason="Unreachable"}';
+    await until(async () => (await server.count(failures)) > 0);
+    expect([await ready(server), await reasonNow(server, atEnd)]).toEqual([true, 'Injected']);
+    const said = messages(server).filter(
+      (msg) => msg === 'the cluster cannot be followed for now; what is known stays in force',
+    );
+    // Once for each of nine kinds and reason, however often it is tried.
+    expect(said.length).toBeLessThanOrEqual(18);
+  });
+
+  it('shows the backlog in the next scrape, and what was measured', async () => {
+    const model = await cluster();
+    model.put('services', serviceObject('shop', 'web'));
+    model.put('pods', podObject('shop', 'a'));
+    model.put('endpointslices', sliceObject('shop', 'web', 'a'));
+    const server = await following(model);
+    const current = async (resource: string) =>
+      (await server.count(`linger_watch_current{resource="${resource}"}`)) === 1;
+    for (const resource of ['pods', 'services', 'endpointslices']) await until(() => current(resource));
+    model.put('pods', podObject('shop', 'a', true));
+    await until(async () => (await server.count('linger_removals_unresolved{stage="EndpointSlice"}')) === 1);
+    const { status, text } = await server.get('/estimates');
+    expect(status).toBe(200);
+    expect(JSON.parse(text)).toMatchObject({
+      synced: true,
+      defaultWait: { seconds: 30, why: 'initial' },
+      planned: { cluster: null },
+      unresolved: {
+        byStage: { EndpointSlice: { count: 1 } },
+        oldest: [{ namespace: 'shop', name: 'web', count: 1 }],
+      },
+      watches: { pods: { current: true, objects: 1 } },
+    });
+    model.put('endpointslices', sliceObject('shop', 'web'));
+    await until(
+      async () => (await server.count('linger_removal_lag_seconds_count{stage="EndpointSlice"}')) === 1,
+    );
+    await until(async () => (await server.count('linger_lag_planned_samples')) === 1);
+    expect(JSON.parse((await server.get('/estimates')).text)).toMatchObject({
+      planned: { cluster: { samples: 1 } },
+      week: { samples: 1 },
+      now: { samples: 1, stages: { EndpointSlice: { samples: 1 } } },
+    });
+  });
+
+  it('ends when it is told to', async () => {
+    const server = await following(await cluster(), '--drain', '0s');
+    await until(() => ready(server));
+    server.kill('SIGTERM');
+    expect(await server.exited).toBe(0);
+  });
+});
+
+describe.concurrent('which cluster', () => {
+  const IN_POD = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
+  const start = (args: readonly string[], env: Readonly<Record<string, string>> = {}) =>
+    linger(['serve', '--port', '0', '--admin-port', '0', '--certs', certs(), ...args], { env });
+
+  it('none outside of a pod, without a word; and nothing is measured', async () => {
+    const server = await serving(certs(), [], { atEnd });
+    expect(messages(server)).toEqual(['listening']);
+    expect(await server.get('/estimates')).toMatchObject({ status: 404 });
+    expect((await server.get('/metrics')).text).not.toContain('linger_watch_');
+  });
+
+  it('none in a pod without a token, which is said', async () => {
+    const server = await serving(certs(), [], { atEnd, env: IN_POD });
+    expect(server.logs()).toContainEqual(
+      expect.objectContaining({
+        msg: 'no cluster: nothing is read from it, and nothing measured',
+        why: expect.stringContaining('/var/run/secrets/kubernetes.io/serviceaccount'),
+      }),
+    );
+    expect(await ready(server)).toBe(true);
+  });
+
+  it('none with --cluster off, whatever else is given', async () => {
+    const server = await serving(certs(), ['--cluster', 'off', '--kubeconfig', '/nonexistent'], { atEnd });
+    expect(await ready(server)).toBe(true);
+  });
+
+  it.each([
+    ['--cluster required without credentials', ['--cluster', 'required'], 1, /\[NotInCluster\]$/],
+    ['a kubeconfig that is not there', ['--kubeconfig', '/nonexistent'], 1, /\[KubeconfigUnreadable\]$/],
+    ['--context without --kubeconfig', ['--context', 'a'], 2, /--context: .* \[settings-invalid\]$/],
+  ])('%s: refuses to start', async (_what, args, exitCode, message) => {
+    const { code, stderr } = await start(args);
+    expect([code, stderr.trim()]).toEqual([exitCode, expect.stringMatching(message)]);
+  });
+});

@@ -1,0 +1,131 @@
+import { describe, expect, it } from 'vitest';
+import { atEndOfFile, connect, connectSilently, requestBytes } from '../webhook/connection.ts';
+import { bodyOf, UID } from '../webhook/reviews.ts';
+import { responseOf } from '../webhook/webhook.ts';
+import { sharedCertificates } from './certificates.ts';
+import { type Serving, serving, until } from './linger.ts';
+
+const certs = sharedCertificates();
+const atEnd = atEndOfFile();
+const start = (...args: string[]) => serving(certs(), args, { atEnd });
+
+async function isDraining(server: Serving): Promise<boolean> {
+  return (await server.get('/readyz')).status === 503;
+}
+
+describe.concurrent('SIGTERM', () => {
+  it('unready, still answering but closing each connection, then over with 0', {
+    timeout: 40_000,
+  }, async () => {
+    const server = await start('--drain', '5s', '--connection-close-probability', '0');
+    const established = await connect(server, atEnd);
+    established.write(requestBytes(bodyOf()));
+    expect((await established.answer()).headers.get('connection')).toBe('keep-alive');
+
+    const started = Date.now();
+    server.kill('SIGTERM');
+    await until(() => isDraining(server));
+    expect(await server.get('/readyz')).toEqual({ status: 503, text: 'draining\n' });
+    expect((await server.get('/healthz')).status).toBe(200);
+    expect(await server.count('linger_draining')).toBe(1);
+
+    const fresh = await connect(server, atEnd);
+    for (const connection of [established, fresh]) {
+      connection.write(requestBytes(bodyOf()));
+      const answer = await connection.answer();
+      expect([responseOf(answer).uid, answer.headers.get('connection')]).toEqual([UID, 'close']);
+      await connection.closed;
+    }
+    expect(await server.exited).toBe(0);
+    expect(Date.now() - started).toBeGreaterThanOrEqual(5_000);
+    expect(server.logs().map(({ msg }) => msg)).toEqual([
+      'listening',
+      expect.stringMatching(/^draining/),
+      'stopped',
+    ]);
+  });
+
+  it('a review that is being sent when the drain ends is answered', async () => {
+    const server = await start('--drain', '300ms');
+    const connection = await connect(server, atEnd);
+    const bytes = requestBytes(bodyOf());
+    connection.write(bytes.subarray(0, bytes.length - 10));
+    server.kill('SIGTERM');
+    // No listener any more: the drain is over.
+    await until(
+      async () =>
+        !(await server.get('/readyz').then(
+          () => true,
+          () => false,
+        )),
+    );
+    connection.write(bytes.subarray(bytes.length - 10));
+
+    const answer = await connection.answer();
+    expect([responseOf(answer).uid, answer.headers.get('connection')]).toEqual([UID, 'close']);
+    expect(await server.exited).toBe(0);
+  });
+
+  it('a request that stalls at the end of the drain holds it for less than 5 s', {
+    timeout: 40_000,
+  }, async () => {
+    const server = await start('--drain', '1s');
+    const stalled = await connect(server, atEnd);
+    stalled.write(requestBytes(bodyOf()).subarray(0, 200));
+    const silent = await connectSilently(server, atEnd);
+    const started = Date.now();
+    server.kill('SIGTERM');
+    expect(await server.exited).toBe(0);
+    expect(Date.now() - started).toBeLessThan(6_000);
+    await stalled.closed;
+    silent.destroy();
+  });
+
+  it('idle connections do not hold it', async () => {
+    const server = await start('--drain', '0s');
+    const connection = await connect(server, atEnd);
+    connection.write(requestBytes(bodyOf()));
+    await connection.answer();
+    server.kill('SIGTERM');
+    expect(await server.exited).toBe(0);
+  });
+
+  it('neither do connections that never said anything, as Go’s transport keeps them in reserve', {
+    timeout: 40_000,
+  }, async () => {
+    const server = await start('--drain', '0s');
+    const connection = await connect(server, atEnd);
+    // The server must have seen the end of the handshake as well.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    server.kill('SIGTERM');
+    const tooLate = new Promise((resolve) => setTimeout(resolve, 20_000, 'still running after 20 s'));
+    expect(await Promise.race([server.exited, tooLate])).toBe(0);
+    await connection.closed;
+  });
+});
+
+describe.concurrent('ending at once', () => {
+  it('SIGINT: 130, whatever is going on', async () => {
+    const server = await start('--drain', '168h');
+    const connection = await connect(server, atEnd);
+    connection.write(requestBytes(bodyOf()).subarray(0, 100));
+    server.kill('SIGINT');
+    expect(await server.exited).toBe(130);
+  });
+
+  it('SIGINT while draining: 130', async () => {
+    const server = await start('--drain', '168h');
+    server.kill('SIGTERM');
+    await until(() => isDraining(server));
+    server.kill('SIGINT');
+    expect(await server.exited).toBe(130);
+  });
+
+  it('a second SIGTERM: 143', async () => {
+    const server = await start('--drain', '168h');
+    server.kill('SIGTERM');
+    await until(() => isDraining(server));
+    server.kill('SIGTERM');
+    expect(await server.exited).toBe(143);
+  });
+});

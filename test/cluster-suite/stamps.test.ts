@@ -1,0 +1,129 @@
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { callApi } from '../../src/cluster/client.ts';
+import { type KubeConnection, readKubeconfig } from '../../src/cluster/connection.ts';
+import { followCluster } from '../../src/cluster/follow.ts';
+import { type ClusterEvent, STAMPED_STREAMS, type StampedStream } from '../../src/lag/events.ts';
+import { Punctuality } from '../../src/lag/punctuality.ts';
+import { stampStreams } from '../../src/measurement/stamper.ts';
+import { pause } from '../../src/timing/pacing.ts';
+import { bearer } from '../cluster/bearer.ts';
+import {
+  type Cluster,
+  type KubernetesObject,
+  type NewObject,
+  openCluster,
+  waitUntil,
+} from '../testbed/cluster.ts';
+import { placeToPublish } from './support/replicas.ts';
+
+let cluster: Cluster;
+let admin: KubeConnection;
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  admin = await readKubeconfig(cluster.kubeconfig);
+});
+afterAll(() => cluster?.close());
+
+it('with the rights of deploy/, stamps reach every stream in time, and disturb no Service', async () => {
+  const { namespace, token } = await placeToPublish(cluster, 'role-publish.yaml', 'role-pods.yaml');
+  const containers = [{ name: 'linger', image: 'linger' }];
+  const spec = { nodeSelector: { 'linger.test/no': 'node' }, containers };
+  await cluster.create({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { namespace, name: 'linger-0' },
+    spec,
+  } as NewObject);
+  const linger: KubeConnection = {
+    ...admin,
+    credentials: async () => ({
+      ...(await admin.credentials()),
+      cert: undefined,
+      key: undefined,
+      ...bearer(token),
+    }),
+  };
+
+  const ending = new AbortController();
+  const { signal } = ending;
+  const clock = () => performance.now();
+  const punctuality = new Punctuality();
+  const stamps: Extract<ClusterEvent, { type: 'Stamp' }>[] = [];
+  const source = followCluster(
+    admin,
+    {
+      onWorld: () => undefined,
+      onEvent: (event) => {
+        if (event.type !== 'Stamp') return;
+        stamps.push(event);
+        punctuality.stamp(event.from, event.stamp, event.at, true);
+      },
+      onFailure: () => undefined,
+      onCurrent: () => undefined,
+      onHandlerError: (_, error) => {
+        throw error;
+      },
+    },
+    { signal, clock, random: Math.random, namespace },
+  );
+  await waitUntil('all watches to be current', () =>
+    Object.values(source.watches).every(({ current }) => current),
+  );
+
+  const lines: string[] = [];
+  const logger = pino({}, { write: (line: string) => void lines.push(line) });
+  const place = { namespace, identity: 'linger-0' };
+  const stamping = stampStreams({
+    connection: linger,
+    place,
+    leads: () => true,
+    wanted: () => true,
+    signal,
+    logger,
+    clock,
+    random: Math.random,
+    pause,
+  });
+  const of = (stream: StampedStream) => stamps.filter(({ from }) => from === stream);
+  await waitUntil('five stamps on each stream', () =>
+    STAMPED_STREAMS.every((stream) => of(stream).length >= 5),
+  );
+  // Tests share the machine: it is the machine that may be slow here, not the streams.
+  const lateness = STAMPED_STREAMS.map((stream) => punctuality.lateness(stream, of(stream)[1]!.at));
+  console.log(
+    `lateness of ${STAMPED_STREAMS.join(', ')} in ms: ${lateness.map((ms) => Math.round(ms ?? -1)).join(', ')}`,
+  );
+  for (const ms of lateness) expect(ms).toBeLessThan(1_000);
+  expect(lines).toEqual([]);
+
+  const slices = await cluster.list<KubernetesObject>({
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    namespace,
+  });
+  expect(slices.map(({ metadata }) => metadata.name)).toEqual(['linger-stamp']);
+
+  const body = { apiVersion: 'v1', kind: 'Endpoints', metadata: { name: 'other' } };
+  const other = callApi(linger, 'CoreV1Api', { signal, withinMs: 5_000, patch: 'apply-patch' }, (core) =>
+    core.patchNamespacedEndpoints({
+      name: 'other',
+      namespace,
+      body,
+      fieldManager: 'linger-stamp',
+      force: true,
+    }),
+  );
+  await expect(other).rejects.toMatchObject({ reason: 'Forbidden' });
+
+  // Endpoints without a Service are deleted when the controller-manager starts: they come back with the next stamp.
+  const reference = { apiVersion: 'v1', kind: 'Endpoints', metadata: { namespace, name: 'linger-stamp' } };
+  await cluster.delete(reference);
+  await waitUntil(
+    'the Endpoints to be there again',
+    async () => (await cluster.get(reference)) !== undefined,
+  );
+  ending.abort();
+  await Promise.all([stamping, source.ended]);
+}, 60_000);

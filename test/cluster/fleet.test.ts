@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest';
+import { FleetVersions } from '../../src/cluster/nodes.ts';
+import { FLEET_SETTLE_SECONDS, supportsNativeSleep } from '../../src/decision/fleet.ts';
+
+const node = (kubeletVersion: string, virtual = false) => ({ kubeletVersion, virtual });
+
+/** A cluster whose nodes and API server are known. */
+function known(apiServer: string, ...kubelets: string[]): FleetVersions {
+  const fleet = new FleetVersions();
+  for (const [index, version] of kubelets.entries()) fleet.putNode(`node-${index}`, node(version));
+  fleet.nodesListed();
+  fleet.apiServerIs(apiServer);
+  return fleet;
+}
+
+describe('the versions of a cluster', () => {
+  it('are no answer before both have been read', () => {
+    const fleet = new FleetVersions();
+    fleet.putNode('a', node('v1.28.0'));
+    expect(fleet.observe(0)).toBeUndefined();
+    fleet.nodesListed();
+    expect(fleet.observe(0)).toBeUndefined();
+    fleet.apiServerIs('v1.36.3');
+    expect(fleet.observe(0)).toEqual({
+      apiServer: { major: 1, minor: 36 },
+      oldestKubelet: { major: 1, minor: 28 },
+    });
+  });
+
+  it('that nobody can read do not count', () => {
+    const fleet = known('', 'v1.36.3');
+    expect(fleet.observe(0)).toEqual({ apiServer: undefined, oldestKubelet: { major: 1, minor: 36 } });
+  });
+
+  it('answer otherwise only when that has held for ten minutes', () => {
+    const fleet = known('v1.36.3', 'v1.36.3');
+    const native = (seconds: number) => supportsNativeSleep(fleet.observe(seconds));
+    expect(native(0)).toBe(true);
+    fleet.putNode('old', node('v1.28.0'));
+    expect([native(10), native(10 + FLEET_SETTLE_SECONDS - 1)]).toEqual([true, true]);
+    expect(native(10 + FLEET_SETTLE_SECONDS)).toBe(false);
+  });
+
+  it('of a node that came and went in between change nothing', () => {
+    const fleet = known('v1.36.3', 'v1.36.3');
+    const native = (seconds: number) => supportsNativeSleep(fleet.observe(seconds));
+    fleet.observe(0);
+    fleet.putNode('old', node('v1.28.0'));
+    fleet.observe(10);
+    expect(fleet.deleteNode('old')).toBe(true);
+    fleet.observe(300);
+    fleet.putNode('old', node('v1.28.0'));
+    expect(native(10 + FLEET_SETTLE_SECONDS)).toBe(true);
+  });
+
+  it.each([
+    ['the same', node('v1.36.3'), false],
+    ['another version', node('v1.36.4'), true],
+    ['a virtual one', node('v1.36.3', true), true],
+  ])('say whether a node says anything new: %s', (_what, next, isNew) => {
+    const fleet = new FleetVersions();
+    expect(fleet.putNode('a', node('v1.36.3'))).toBe(true);
+    expect(fleet.putNode('a', next)).toBe(isNew);
+  });
+});

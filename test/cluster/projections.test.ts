@@ -1,0 +1,203 @@
+import { describe, expect, it } from 'vitest';
+import { projectEndpoints, projectSlice } from '../../src/cluster/endpoints.ts';
+import { projectNamespace } from '../../src/cluster/namespaces.ts';
+import { projectNode } from '../../src/cluster/nodes.ts';
+import { projectPod } from '../../src/cluster/pods.ts';
+import type { RawObject } from '../../src/cluster/resource.ts';
+import { projectService } from '../../src/cluster/services.ts';
+
+const metadata = { name: 'web', namespace: 'shop', uid: 'u-1', resourceVersion: '7' };
+const raw = (more: object, meta: object = {}) =>
+  ({ metadata: { ...metadata, ...meta }, ...more }) as RawObject;
+const pod = (uid: string) => ({ kind: 'Pod', namespace: 'shop', name: `web-${uid}`, uid });
+
+describe('a pod', () => {
+  it.each([
+    { name: 'that runs', meta: { labels: { app: 'web' } }, expected: { labels: { app: 'web' } } },
+    {
+      name: 'that terminates',
+      meta: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
+      expected: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
+    },
+  ])('$name', ({ meta, expected }) => {
+    const projected = projectPod(raw({ status: { phase: 'Running' } }, meta));
+    expect(JSON.parse(JSON.stringify(projected))).toEqual({
+      uid: 'u-1',
+      namespace: 'shop',
+      name: 'web',
+      ...expected,
+    });
+  });
+});
+
+describe('a Service', () => {
+  const plain = {
+    namespace: 'shop',
+    name: 'web',
+    labels: {},
+    selector: { app: 'web' },
+    externalName: false,
+    headless: false,
+    clusterIp: '10.96.0.10',
+    publishNotReadyAddresses: false,
+  };
+  const spec = { selector: { app: 'web' }, clusterIP: '10.96.0.10', type: 'ClusterIP' };
+  it.each<{ name: string; spec?: object; meta?: object; expected: object }>([
+    { name: 'with a ClusterIP', expected: {} },
+    { name: 'with labels', meta: { labels: { team: 'a' } }, expected: { labels: { team: 'a' } } },
+    { name: 'headless', spec: { clusterIP: 'None' }, expected: { clusterIp: undefined, headless: true } },
+    { name: 'without a selector', spec: { selector: undefined }, expected: { selector: undefined } },
+    {
+      name: 'of type ExternalName',
+      spec: { type: 'ExternalName', clusterIP: undefined },
+      expected: { externalName: true, clusterIp: undefined },
+    },
+    {
+      name: 'that publishes what is not ready',
+      spec: { publishNotReadyAddresses: true },
+      expected: { publishNotReadyAddresses: true },
+    },
+    {
+      name: 'that says so in the old way',
+      meta: { annotations: { 'service.alpha.kubernetes.io/tolerate-unready-endpoints': 'true' } },
+      expected: { publishNotReadyAddresses: true },
+    },
+  ])('$name', ({ spec: more = {}, meta = {}, expected }) => {
+    expect(projectService(raw({ spec: { ...spec, ...more } }, meta))).toEqual({ ...plain, ...expected });
+  });
+});
+
+describe('a Namespace', () => {
+  it('has its name as a label, as the API server gives it', () => {
+    const object = raw(
+      {},
+      { namespace: undefined, labels: { team: 'a' }, annotations: { 'linger.dev/mode': 'Off' } },
+    );
+    expect(projectNamespace(object)).toEqual({
+      name: 'web',
+      labels: { team: 'a', 'kubernetes.io/metadata.name': 'web' },
+      annotations: { 'linger.dev/mode': 'Off' },
+    });
+  });
+});
+
+describe('a Node', () => {
+  const nodeInfo = { kubeletVersion: 'v1.36.3' };
+  it.each<{ name: string; meta?: object; more?: object; virtual: boolean }>([
+    { name: 'of a real kubelet', virtual: false },
+    { name: 'of another type', meta: { labels: { type: 'spot' } }, virtual: false },
+    { name: 'of virtual-kubelet', meta: { labels: { type: 'virtual-kubelet' } }, virtual: true },
+    { name: 'of KWOK', meta: { labels: { type: 'kwok' } }, virtual: true },
+    { name: 'of Liqo', meta: { labels: { 'liqo.io/type': 'virtual-node' } }, virtual: true },
+    {
+      name: "with virtual-kubelet's taint",
+      more: {
+        spec: { taints: [{ key: 'virtual-kubelet.io/provider', value: 'azure', effect: 'NoSchedule' }] },
+      },
+      virtual: true,
+    },
+  ])('$name', ({ meta = {}, more = {}, virtual }) => {
+    expect(projectNode(raw({ status: { nodeInfo }, ...more }, meta))).toEqual({
+      name: 'web',
+      kubeletVersion: 'v1.36.3',
+      virtual,
+    });
+  });
+
+  it('that has not reported yet has no version', () => {
+    expect(projectNode(raw({})).kubeletVersion).toBe('');
+  });
+});
+
+describe('an EndpointSlice', () => {
+  const labels = {
+    'kubernetes.io/service-name': 'web',
+    'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+  };
+  const project = (endpoints: unknown) => projectSlice(raw({ addressType: 'IPv4', endpoints }, { labels }));
+
+  it('says whose it is', () => {
+    expect(project([])).toEqual({
+      namespace: 'shop',
+      name: 'web',
+      version: '7',
+      serviceName: 'web',
+      managedBy: 'endpointslice-controller.k8s.io',
+      addressType: 'IPv4',
+      endpoints: [],
+    });
+    expect(project(null).endpoints).toEqual([]);
+  });
+
+  it.each<{ name: string; endpoint: object; expected: object }>([
+    {
+      name: 'ready',
+      endpoint: { conditions: { ready: true, serving: true, terminating: false } },
+      expected: {},
+    },
+    {
+      name: 'terminating',
+      endpoint: { conditions: { ready: false, serving: true, terminating: true } },
+      expected: { ready: false, terminating: true },
+    },
+    {
+      name: 'not ready, in a slice that sets only that',
+      endpoint: { conditions: { ready: false } },
+      expected: { ready: false, serving: false },
+    },
+    { name: 'of unknown conditions, which count as ready', endpoint: {}, expected: {} },
+    {
+      name: 'that is no pod',
+      endpoint: { targetRef: { kind: 'Node', uid: 'n-1', name: 'n' } },
+      expected: { targetUid: undefined, targetName: undefined },
+    },
+    {
+      name: 'without a target',
+      endpoint: { targetRef: undefined },
+      expected: { targetUid: undefined, targetName: undefined },
+    },
+  ])('with an endpoint $name', ({ endpoint, expected }) => {
+    expect(project([{ addresses: ['10.1.0.1'], targetRef: pod('1'), ...endpoint }]).endpoints).toEqual([
+      {
+        targetUid: '1',
+        targetName: 'web-1',
+        addresses: ['10.1.0.1'],
+        ready: true,
+        serving: true,
+        terminating: false,
+        ...expected,
+      },
+    ]);
+  });
+});
+
+describe('an Endpoints object', () => {
+  it('takes its subsets together', () => {
+    const subsets = [
+      {
+        addresses: [{ ip: '10.1.0.1', targetRef: pod('1') }],
+        notReadyAddresses: [{ ip: '10.1.0.2', targetRef: pod('2') }],
+      },
+      { addresses: [{ ip: '10.1.0.3' }] },
+    ];
+    expect(projectEndpoints(raw({ subsets }))).toEqual({
+      namespace: 'shop',
+      name: 'web',
+      version: '7',
+      overCapacity: false,
+      ready: [
+        { targetUid: '1', targetName: 'web-1', ip: '10.1.0.1' },
+        { targetUid: undefined, targetName: undefined, ip: '10.1.0.3' },
+      ],
+      notReady: [{ targetUid: '2', targetName: 'web-2', ip: '10.1.0.2' }],
+    });
+  });
+
+  it.each([
+    ['truncated', true],
+    ['warning', false],
+  ])('over capacity: %s', (value, overCapacity) => {
+    const annotations = { 'endpoints.kubernetes.io/over-capacity': value };
+    expect(projectEndpoints(raw({}, { annotations })).overCapacity).toBe(overCapacity);
+  });
+});

@@ -1,0 +1,184 @@
+import fc, { type Arbitrary } from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { fitGrace, parsePlan } from '../../src/decision/plan.ts';
+import { runs } from '../property/runs.ts';
+import { arbitraryPod } from './arbitrary-pod.ts';
+import { arbitraryWorld } from './arbitrary-policy.ts';
+import { pass } from './sample-pass.ts';
+import { samplePlan } from './sample-plan.ts';
+import {
+  type ContainerObject,
+  container,
+  exec,
+  type JsonObject,
+  type PodObject,
+  preStop,
+} from './sample-pod.ts';
+
+const PLAN = 'linger.dev/plan';
+
+/** What the author of the pod, or another webhook, is answerable for. Everything else is Linger's. */
+interface Model {
+  pod: PodObject;
+  /** The longest grace that the author or another webhook has asked for. */
+  grace: number;
+  /** Hooks of the author or of another webhook, as they wrote them. */
+  readonly foreign: Map<ContainerObject, string>;
+}
+
+/** A change by another webhook. */
+interface Change {
+  readonly what: string;
+  apply(model: Model): void;
+}
+
+const graceOf = ({ spec }: PodObject) => Number(spec.terminationGracePeriodSeconds ?? 30);
+const hookOf = (each: ContainerObject) => (each.lifecycle as { preStop?: JsonObject } | undefined)?.preStop;
+const annotationsOf = ({ metadata }: PodObject) => (metadata.annotations ?? {}) as Record<string, string>;
+const textOf = (each: ContainerObject) => JSON.stringify(hookOf(each) ?? null);
+
+/** Whoever writes or removes the annotation takes over what stands in the pod then. */
+function takeOver(model: Model): void {
+  model.grace = Math.max(model.grace, graceOf(model.pod));
+  for (const each of model.pod.spec.containers) model.foreign.set(each, textOf(each));
+}
+
+const at = <T>(list: readonly T[], index: number): T | undefined => list[index % Math.max(1, list.length)];
+
+const HANDLERS = fc.constantFrom(exec('/drain'), exec('sleep', '7'), { httpGet: { path: '/', port: 80 } });
+const INDEX = fc.nat(5);
+
+const CHANGES: Arbitrary<Change> = fc.oneof(
+  fc.integer({ min: 0, max: 700 }).map((grace) => ({
+    what: `grace ${grace}`,
+    apply: (model: Model) => {
+      // A clamp is no wish for more time; a raise is.
+      if (grace > graceOf(model.pod)) model.grace = Math.max(model.grace, grace);
+      model.pod.spec.terminationGracePeriodSeconds = grace;
+    },
+  })),
+  INDEX.map((index) => ({
+    what: `strip ${index}`,
+    apply: ({ pod, foreign }: Model) => {
+      const target = at(pod.spec.containers, index);
+      if (target === undefined) return;
+      delete target.lifecycle;
+      foreign.set(target, textOf(target));
+    },
+  })),
+  fc.tuple(INDEX, HANDLERS).map(([index, handler]) => ({
+    what: `replace ${index}`,
+    apply: ({ pod, foreign }: Model) => {
+      const target = at(pod.spec.containers, index);
+      if (target === undefined) return;
+      Object.assign(target, preStop(handler));
+      foreign.set(target, textOf(target));
+    },
+  })),
+  fc.tuple(INDEX, fc.boolean()).map(([index, hooked]) => ({
+    what: `add ${index}`,
+    apply: ({ pod, foreign }: Model) => {
+      const taken = new Set(pod.spec.containers.map(({ name }) => name));
+      const name = `added-${index}`;
+      if (taken.has(name)) return;
+      const added = container(name, hooked ? preStop(exec('/drain')) : {});
+      pod.spec.containers.splice(index % (pod.spec.containers.length + 1), 0, added);
+      foreign.set(added, textOf(added));
+    },
+  })),
+  INDEX.map((index) => ({
+    what: `remove ${index}`,
+    apply: ({ pod }: Model) => {
+      if (pod.spec.containers.length > 1) pod.spec.containers.splice(index % pod.spec.containers.length, 1);
+    },
+  })),
+  INDEX.map((index) => ({
+    what: `rename ${index}`,
+    apply: ({ pod }: Model) => {
+      const target = at(pod.spec.containers, index);
+      const name = `renamed-${index}`;
+      if (target !== undefined && pod.spec.containers.every((each) => each.name !== name)) target.name = name;
+    },
+  })),
+  fc.constant({
+    what: 'delete the annotation',
+    apply: (model: Model) => {
+      takeOver(model);
+      delete annotationsOf(model.pod)[PLAN];
+    },
+  }),
+  fc
+    .record({
+      wait: fc.integer({ min: 0, max: 400 }),
+      grace: fc.integer({ min: 0, max: 700 }),
+      baseGrace: fc.integer({ min: 0, max: 700 }),
+      containers: fc.subarray(['app', 'proxy', 'log', 'renamed-1', 'nowhere']),
+    })
+    .map((forged) => ({
+      what: `forge ${JSON.stringify(forged)}`,
+      apply: (model: Model) => {
+        takeOver(model);
+        model.grace = Math.max(model.grace, forged.baseGrace);
+        model.pod.metadata.annotations = { ...annotationsOf(model.pod), [PLAN]: samplePlan(forged) };
+      },
+    })),
+);
+
+const SEQUENCES = fc.array(fc.array(CHANGES, { minLength: 1, maxLength: 3 }), { minLength: 1, maxLength: 4 });
+
+/** Pods without forged annotations: those are among the changes. */
+const PODS = arbitraryPod.map((object) => {
+  delete annotationsOf(object)[PLAN];
+  return object;
+});
+
+/** Linger's pass over the model's pod; what is foreign stays with its container. */
+function admitted(model: Model, world: Parameters<typeof pass>[1]): ReturnType<typeof pass> {
+  const before = model.pod;
+  const outcome = pass(before, world);
+  outcome.result.spec.containers.forEach((each, index) => {
+    const foreign = model.foreign.get(before.spec.containers[index] as ContainerObject);
+    if (foreign !== undefined) model.foreign.set(each, foreign);
+  });
+  model.pod = outcome.result;
+  return outcome;
+}
+
+/** The seconds of a native sleep that Linger wrote. */
+function lingersSleep(model: Model, each: ContainerObject): number {
+  if (model.foreign.get(each) === textOf(each)) return 0;
+  const handler = hookOf(each);
+  return Number((handler?.sleep as { seconds?: number } | undefined)?.seconds ?? 0);
+}
+
+describe('whatever other webhooks do between the passes', () => {
+  it('no sleep of Linger’s is longer than the grace, the grace is raised once, and a second pass changes nothing', () => {
+    fc.assert(
+      fc.property(PODS, arbitraryWorld, SEQUENCES, (object, world, sequence) => {
+        const pod = structuredClone(object);
+        const model: Model = {
+          pod,
+          grace: Math.max(1, graceOf(pod)),
+          foreign: new Map(pod.spec.containers.map((each) => [each, textOf(each)])),
+        };
+        for (const changes of [[], ...sequence]) {
+          for (const change of changes) change.apply(model);
+          const before = graceOf(model.pod);
+          const { decision } = admitted(model, world);
+          const after = graceOf(model.pod);
+
+          const sleeps = model.pod.spec.containers.map((each) => lingersSleep(model, each));
+          expect(Math.max(0, ...sleeps)).toBeLessThanOrEqual(after);
+          if (after !== before) {
+            if (decision.policy === undefined) throw new Error('no policy was asked');
+            const { wait = 0 } = parsePlan(annotationsOf(model.pod)[PLAN] ?? '') ?? {};
+            const fit = fitGrace(wait, model.grace, decision.policy['grace.max'].value);
+            expect(after).toBeLessThanOrEqual(Math.max(model.grace, fit.grace));
+          }
+          expect(pass(model.pod, world).operations).toEqual([]);
+        }
+      }),
+      runs(2000),
+    );
+  });
+});

@@ -1,0 +1,106 @@
+import fc from 'fast-check';
+import { describe, expect, it, test } from 'vitest';
+import {
+  HOOK_CHOICES,
+  HOOK_NAMES,
+  HOOKS,
+  type HookKind,
+  type HookName,
+  plainSleep,
+} from '../../src/api/hooks.ts';
+import { terminationPolicySpec } from '../../src/api/termination-policy.ts';
+import { decide } from '../../src/decision/decide.ts';
+import { patchFor } from '../../src/decision/patch.ts';
+import { parsePlan } from '../../src/decision/plan.ts';
+import type { Pod } from '../../src/decision/pod.ts';
+import { codesOf, tableUnder } from '../docs/markdown.ts';
+import { pass } from './sample-pass.ts';
+import { samplePlan } from './sample-plan.ts';
+import { annotated, creationOf, pod, preStop, server } from './sample-pod.ts';
+import { clusterPolicy, worldOf } from './sample-world.ts';
+
+const SECONDS = fc.integer({ min: 1, max: 600 });
+
+/** Nothing but `HOOKS` lists kinds: what follows holds for each of them, and for each that is added. */
+describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const))('%s', (name, kind) => {
+  const world = worldOf([clusterPolicy({ hook: name })]);
+
+  it('recognises and parses what it renders, and nothing of another kind', () => {
+    fc.assert(
+      fc.property(SECONDS, (seconds) => {
+        const handler = kind.render(seconds);
+        expect(kind.recognise(handler, seconds)).toBe(true);
+        expect(kind.recognise(handler, seconds + 1)).toBe(false);
+        expect(kind.parse(handler)?.seconds).toBe(seconds);
+        for (const other of HOOK_NAMES) {
+          if (other !== name) expect(HOOKS[other].recognise(handler, seconds)).toBe(false);
+        }
+      }),
+    );
+  });
+
+  it('is a word of policies and, in any case, of annotations', () => {
+    expect(terminationPolicySpec.parse({ hook: name })).toEqual({ hook: name });
+    for (const text of [name, name.toLowerCase(), name.toUpperCase()]) {
+      const { policy, notes } = decide(creationOf(annotated({ 'linger.dev/hook': text })), worldOf([]));
+      expect(policy?.hook.value).toBe(name);
+      expect(notes).toEqual([]);
+    }
+  });
+
+  it('is written to the pod and its plan, and read back from there', () => {
+    const { result, decision } = pass(pod(), world);
+    expect(result.spec.containers).toEqual([server('app', preStop(kind.render(30)))]);
+    expect(decision).toMatchObject({ outcome: 'inject', plan: { hook: name } });
+    expect(parsePlan(samplePlan({ hook: name }))?.hook).toBe(name);
+    expect(pass(result, world)).toMatchObject({ decision: { reason: 'AlreadyInjected' }, operations: [] });
+  });
+
+  it('shrinks with a grace that was cut, and goes with it', () => {
+    const { result } = pass(pod(), world);
+    result.spec.terminationGracePeriodSeconds = 50;
+    expect(pass(result, world).result.spec.containers).toEqual([server('app', preStop(kind.render(20)))]);
+    result.spec.terminationGracePeriodSeconds = 5;
+    expect(pass(result, world).result.spec.containers).toEqual([server('app', { lifecycle: {} })]);
+  });
+
+  it('of an author is lengthened under Extend', () => {
+    const object = pod({ containers: [server('app', preStop(kind.render(4)))] });
+    const extend = worldOf([clusterPolicy({ existingHook: 'Extend', hook: name })]);
+    const operations = patchFor(object as unknown as Pod, decide(creationOf(object), extend));
+    expect(operations[0]?.path).toBe(
+      `/spec/containers/0/lifecycle/preStop${plainSleep(kind.render(4))?.pointer}`,
+    );
+    expect(pass(object, extend).result.spec.containers).toEqual([server('app', preStop(kind.render(30)))]);
+  });
+});
+
+describe('the docs name exactly the kinds', () => {
+  const rowOf = (heading: string, table: number, column: string, named: string) =>
+    tableUnder('docs/reference.md', heading, table).find((row) => codesOf(row[column])[0] === named);
+
+  test('in the policy fields', () => {
+    expect(codesOf(rowOf('Fields', 0, 'field', 'hook')?.values)).toEqual([...HOOK_CHOICES]);
+  });
+
+  test('in the annotations', () => {
+    expect(codesOf(rowOf('Read by Linger', 0, 'annotation', 'linger.dev/hook')?.values)).toEqual([
+      ...HOOK_CHOICES,
+    ]);
+  });
+
+  test('in the plan', () => {
+    expect(codesOf(rowOf('Written by Linger', 1, 'member', 'hook')?.value)).toEqual([...HOOK_NAMES]);
+  });
+});
+
+test('Auto takes the first kind that is supported, of those that it may choose', () => {
+  const auto = (nativeSleep: boolean, windows: boolean): HookName | undefined =>
+    HOOK_NAMES.find((name) => HOOKS[name].auto && HOOKS[name].supports({ nativeSleep, windows }));
+  expect([auto(true, false), auto(false, false), auto(true, true), auto(false, true)]).toEqual([
+    'Sleep',
+    'Exec',
+    'Sleep',
+    undefined,
+  ]);
+});

@@ -1,0 +1,274 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Mode } from '../../src/api/choices.ts';
+import { decide } from '../../src/decision/decide.ts';
+import { type Operation, patchFor, pointer } from '../../src/decision/patch.ts';
+import { type Decision, parsePlan } from '../../src/decision/plan.ts';
+import { type Pod, readPod } from '../../src/decision/pod.ts';
+import type { World } from '../../src/decision/world.ts';
+import { runs } from '../property/runs.ts';
+import { pathsOf, withReplaced } from './arbitrary-json.ts';
+import { arbitraryPod, generatedPods } from './arbitrary-pod.ts';
+import {
+  arbitraryCircumstances,
+  arbitraryClusterPolicy,
+  arbitraryPolicy,
+  arbitraryWishes,
+  arbitraryWorld,
+} from './arbitrary-policy.ts';
+import { container, creationOf, type JsonObject, type PodObject, patched, pod } from './sample-pod.ts';
+import { namespace, worldOf } from './sample-world.ts';
+
+const RUNS = runs(400);
+
+const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
+
+function operationsFor(object: PodObject, decision: Decision): readonly Operation[] {
+  return patchFor(object as unknown as Pod, decision);
+}
+
+function decideAndPatch(object: PodObject, world: World) {
+  const decision = decide(creationOf(object), world);
+  const operations = operationsFor(object, decision);
+  return { decision, operations, result: patched(object, operations) };
+}
+
+describe('for every pod in every world', () => {
+  it('the patch is valid, and applying it twice equals once', () => {
+    fc.assert(
+      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+        const { result } = decideAndPatch(object, world);
+        expect(decideAndPatch(result, world).operations).toEqual([]);
+      }),
+      RUNS,
+    );
+  });
+
+  it('the patch removes and reorders nothing that the author wrote', () => {
+    fc.assert(
+      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+        const { operations, result } = decideAndPatch(object, world);
+        expect(operations.map(({ op }) => op)).not.toContain('remove');
+        const replaced = new Set(operations.map(({ path }) => path));
+        expect(lost(object, result, '', replaced)).toEqual([]);
+      }),
+      RUNS,
+    );
+  });
+
+  it('the patch touches the preStop of ordinary containers, the grace and our annotation, and nothing else', () => {
+    const ours =
+      /^(\/spec\/containers\/\d+\/lifecycle(\/preStop(\/sleep\/seconds|\/exec\/command\/[12])?)?|\/spec\/terminationGracePeriodSeconds|\/metadata\/annotations(\/linger\.dev~1plan)?)$/;
+    fc.assert(
+      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+        const { operations } = decideAndPatch(object, world);
+        expect(operations.map(({ path }) => path).filter((path) => !ours.test(path))).toEqual([]);
+      }),
+      RUNS,
+    );
+  });
+
+  it('the wait is whole seconds, at least one, and exceeds neither grace nor ceiling; the grace is never lowered', () => {
+    fc.assert(
+      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+        const { decision, result } = decideAndPatch(object, world);
+        if (decision.outcome === 'skip') return;
+        const { wait, grace, baseGrace } = decision.plan;
+        expect(Number.isInteger(wait) && Number.isInteger(grace)).toBe(true);
+        expect(wait).toBeGreaterThanOrEqual(1);
+        expect(wait).toBeLessThanOrEqual(grace);
+        expect(wait).toBeLessThanOrEqual(decision.policy['ceiling.wait'].value);
+        expect(grace).toBeGreaterThanOrEqual(baseGrace);
+        expect(result.spec.terminationGracePeriodSeconds).toBe(grace);
+      }),
+      RUNS,
+    );
+  });
+
+  it('a pod that is skipped stays byte for byte as it was', () => {
+    fc.assert(
+      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+        const { decision, operations, result } = decideAndPatch(object, world);
+        if (decision.outcome === 'inject') return;
+        expect(operations).toEqual([]);
+        expect(JSON.stringify(result)).toBe(JSON.stringify(object));
+      }),
+      RUNS,
+    );
+  });
+
+  it('the decision is the same each time, and changes nothing that it was given', () => {
+    fc.assert(
+      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+        const before = JSON.stringify(object);
+        const first = decideAndPatch(object, world);
+        const second = decideAndPatch(structuredClone(object), world);
+        expect(JSON.stringify(second)).toBe(JSON.stringify(first));
+        expect(JSON.stringify(object)).toBe(before);
+      }),
+      RUNS,
+    );
+  });
+});
+
+describe('for everything that another webhook then does to the grace and the containers', () => {
+  const disturbed = fc
+    .tuple(arbitraryPod, arbitraryWorld, fc.option(fc.integer({ min: 0, max: 700 })), fc.boolean())
+    .map(([object, world, grace, addsContainer]) => {
+      const { result } = decideAndPatch(object, world);
+      if (grace !== null) result.spec.terminationGracePeriodSeconds = grace;
+      if (addsContainer) result.spec.containers.push(container('added-later'));
+      return { object: result, world };
+    });
+
+  it('the recorded wait fits the grace after the next pass', () => {
+    fc.assert(
+      fc.property(disturbed, ({ object, world }) => {
+        const { result, decision } = decideAndPatch(object, world);
+        if (decision.outcome === 'skip') return;
+        const annotations = result.metadata.annotations as Record<string, string>;
+        const plan = parsePlan(annotations['linger.dev/plan'] ?? '');
+        expect(plan?.wait).toBeLessThanOrEqual(Number(result.spec.terminationGracePeriodSeconds));
+      }),
+      RUNS,
+    );
+  });
+
+  it('the pass after the next changes nothing', () => {
+    fc.assert(
+      fc.property(disturbed, ({ object, world }) => {
+        const { result } = decideAndPatch(object, world);
+        expect(decideAndPatch(result, world).operations).toEqual([]);
+      }),
+      RUNS,
+    );
+  });
+});
+
+describe('for every layer that namespaces and pods add', () => {
+  const layers = fc.tuple(
+    fc.array(arbitraryClusterPolicy, { maxLength: 3 }),
+    arbitraryCircumstances,
+    fc.array(arbitraryPolicy, { maxLength: 3 }),
+    arbitraryWishes,
+    arbitraryWishes,
+  );
+
+  it('wait and mode never exceed the ceiling of the cluster policies, nor the mode the operator’s limit', () => {
+    fc.assert(
+      fc.property(layers, ([cluster, circumstances, namespaced, ofNamespace, ofPod]) => {
+        const bare = worldOf([namespace(), ...cluster], circumstances);
+        const object = pod({}, { annotations: ofPod });
+        const limits = decide(creationOf(pod()), bare).policy;
+        const decision = decide(
+          creationOf(object),
+          worldOf([namespace(ofNamespace), ...cluster, ...namespaced], circumstances),
+        );
+        if (limits === undefined || decision.policy === undefined) throw new Error('no policy was asked');
+        const mode = STRICTNESS[decision.policy.mode.value];
+        expect(mode).toBeLessThanOrEqual(STRICTNESS[limits['ceiling.mode'].value]);
+        expect(mode).toBeLessThanOrEqual(STRICTNESS[bare.modeLimit]);
+        if (decision.outcome === 'inject') {
+          expect(decision.plan.wait).toBeLessThanOrEqual(limits['ceiling.wait'].value);
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  it('more cluster policies never loosen a ceiling that another declares', () => {
+    fc.assert(
+      fc.property(layers, arbitraryClusterPolicy, ([cluster, circumstances], more) => {
+        const ceilingOf = (documents: readonly JsonObject[]) => {
+          const decided = decide(
+            creationOf(pod()),
+            worldOf([namespace(), ...documents], circumstances),
+          ).policy;
+          if (decided === undefined) throw new Error('no policy was asked');
+          return decided;
+        };
+        const before = ceilingOf(cluster);
+        const after = ceilingOf([...cluster, more]);
+        const { value, origin } = before['ceiling.wait'];
+        if (origin !== 'built-in') expect(after['ceiling.wait'].value).toBeLessThanOrEqual(value);
+        expect(STRICTNESS[after['ceiling.mode'].value]).toBeLessThanOrEqual(
+          STRICTNESS[before['ceiling.mode'].value],
+        );
+      }),
+      RUNS,
+    );
+  });
+});
+
+describe('for every JSON value', () => {
+  it('decide answers, and what cannot be read passes unchanged', () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 4 }), arbitraryWorld, (object, world) => {
+        expect(decide(creationOf(object), world)).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
+      }),
+      RUNS,
+    );
+  });
+
+  it('decide answers for a pod with one member replaced by junk, and its patch can be applied', () => {
+    const damaged = arbitraryPod.chain((object) =>
+      fc
+        .tuple(fc.constantFrom(...pathsOf(object)), fc.jsonValue({ maxDepth: 2 }))
+        .map(([path, junk]) => withReplaced(object, path, junk)),
+    );
+    fc.assert(
+      fc.property(damaged, arbitraryWorld, (object, world) => {
+        const decision = decide(creationOf(object), world);
+        const readable = readPod(object);
+        if (readable === undefined) {
+          expect(decision).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
+          return;
+        }
+        const result = patched(object, patchFor(readable, decision));
+        expect(decide(creationOf(result), world).outcome).toBe('skip');
+      }),
+      runs(800),
+    );
+  });
+});
+
+it('the generated pods are the same for the same seed, and of many kinds', () => {
+  const pods = generatedPods(7, 200);
+  expect(generatedPods(7, 200)).toEqual(pods);
+  expect(new Set(pods.map(({ metadata }) => metadata.name)).size).toBe(200);
+  const outcomes = new Set(
+    pods.map((each) => {
+      const decision = decide(creationOf(each), worldOf([]));
+      return decision.outcome === 'skip' ? decision.reason : decision.outcome;
+    }),
+  );
+  const expected = [
+    'inject',
+    'OptedOut',
+    'ModeOff',
+    'Job',
+    'RestartPolicy',
+    'DaemonSet',
+    'ZeroGrace',
+    'ExistingHook',
+  ];
+  expect([...outcomes]).toEqual(expect.arrayContaining(expected));
+});
+
+/** The paths of what is in `before` and no longer the same in `after`, but for the scalars that are replaced. */
+function lost(
+  before: unknown,
+  after: unknown,
+  path: string,
+  replaced: ReadonlySet<string>,
+): readonly string[] {
+  if (typeof before !== 'object' || before === null) {
+    return before === after || replaced.has(path) ? [] : [path];
+  }
+  if (typeof after !== 'object' || after === null) return [path];
+  if (Array.isArray(before) && !(Array.isArray(after) && after.length === before.length)) return [path];
+  return Object.entries(before).flatMap(([key, value]) => {
+    const inner = pointer(path, key);
+    return Object.hasOwn(after, key) ? lost(value, (after as JsonObject)[key], inner, replaced) : [inner];
+  });
+}

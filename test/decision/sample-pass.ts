@@ -1,0 +1,35 @@
+import { decide } from '../../src/decision/decide.ts';
+import { type Operation, patchFor } from '../../src/decision/patch.ts';
+import type { Decision } from '../../src/decision/plan.ts';
+import type { Pod } from '../../src/decision/pod.ts';
+import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
+import { creationOf, type PodObject, patched } from './sample-pod.ts';
+
+/** One pass of admission, and the pod that comes out. */
+export interface Pass {
+  readonly decision: Decision;
+  readonly operations: readonly Operation[];
+  readonly result: PodObject;
+}
+
+export function pass(object: PodObject, world: World = EMPTY_WORLD): Pass {
+  const decision = decide(creationOf(object), world);
+  const operations = patchFor(object as unknown as Pod, decision);
+  return { decision, operations, result: patched(object, operations) };
+}
+
+/** The pod after a first pass and what another webhook then did to it. */
+export function altered(
+  object: PodObject,
+  change: (result: PodObject) => void,
+  world: World = EMPTY_WORLD,
+): PodObject {
+  const { result } = pass(object, world);
+  change(result);
+  return result;
+}
+
+/** Another webhook cuts the grace. */
+export const cutTo = (grace: number) => (result: PodObject) => {
+  result.spec.terminationGracePeriodSeconds = grace;
+};

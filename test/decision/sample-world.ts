@@ -1,0 +1,124 @@
+import {
+  type ClusterTerminationPolicy,
+  type DiscoveryConsumer,
+  isLingerObject,
+  parseDocument,
+  type TerminationPolicy,
+} from '../../src/api/documents.ts';
+import { namespaceRecord, type ServiceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
+import { type Fleet, fleetOf } from '../../src/decision/fleet.ts';
+import { policySet } from '../../src/decision/policy.ts';
+import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
+import { CLUSTER_DNS, CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
+import { type LagSource, NONE_YET } from '../../src/lag/planned.ts';
+import type { EmpiricalLag } from './empirical-distribution.ts';
+import { type JsonObject, NAMESPACE } from './sample-pod.ts';
+
+const API_VERSION = 'linger.dev/v1alpha1';
+
+export function clusterPolicy(spec: JsonObject, name = 'base'): JsonObject {
+  return { apiVersion: API_VERSION, kind: 'ClusterTerminationPolicy', metadata: { name }, spec };
+}
+
+export function policy(spec: JsonObject, name = 'team', namespace = NAMESPACE): JsonObject {
+  return { apiVersion: API_VERSION, kind: 'TerminationPolicy', metadata: { name, namespace }, spec };
+}
+
+export function consumer(
+  appliesTo: JsonObject,
+  name = 'gateway',
+  measure: JsonObject = { declared: { syncInterval: '10s' } },
+): JsonObject {
+  const spec = { appliesTo, measure };
+  return { apiVersion: API_VERSION, kind: 'DiscoveryConsumer', metadata: { name }, spec };
+}
+
+export function namespace(
+  annotations: JsonObject = {},
+  labels: JsonObject = {},
+  name = NAMESPACE,
+): JsonObject {
+  return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, annotations, labels } };
+}
+
+export function service(spec: JsonObject, name = 'web', ofNamespace = NAMESPACE): JsonObject {
+  return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: ofNamespace }, spec };
+}
+
+/** What {@link worldOf} needs beside the documents. */
+export interface Circumstances {
+  readonly modeLimit?: World['modeLimit'];
+  readonly fleet?: Fleet;
+  /** One distribution for every namespace. */
+  readonly lag?: EmpiricalLag;
+  /** Instead of that: a source that answers by namespace and consumers. */
+  readonly lags?: LagSource;
+  /** Whether the Services given are all that the cluster has. Default false: no cluster. */
+  readonly servicesComplete?: boolean;
+}
+
+/** The world that these linger.dev, Namespace and Service documents make. */
+export function worldOf(documents: readonly JsonObject[], circumstances: Circumstances = {}): World {
+  const { lag, servicesComplete = false, ...rest } = circumstances;
+  const ofLag: LagSource | undefined = lag && {
+    planned: (_namespace, _consumers, enough) => lag.planned(enough),
+  };
+  const lags = circumstances.lags ?? ofLag ?? NONE_YET;
+  const parsed = documents
+    .filter(isLingerObject)
+    .map((each, index) => parseDocument(each, `sample ${index}`));
+  const ofKind = <T>(kind: string) => parsed.filter((each) => each.kind === kind) as T[];
+  const plain = (kind: string) => documents.filter((each) => each.apiVersion === 'v1' && each.kind === kind);
+  return {
+    ...EMPTY_WORLD,
+    ...rest,
+    policies: policySet(
+      ofKind<ClusterTerminationPolicy>('ClusterTerminationPolicy'),
+      ofKind<TerminationPolicy>('TerminationPolicy'),
+    ),
+    consumers: [
+      CLUSTER_IP,
+      CLUSTER_DNS,
+      ...ofKind<DiscoveryConsumer>('DiscoveryConsumer').map(({ metadata, spec }) =>
+        consumerOf(metadata.name, spec),
+      ),
+    ],
+    namespaces: new Map(plain('Namespace').map((each) => [nameOf(each), recordOf(each)])),
+    services: serviceIndex(plain('Service').map(serviceRecord), servicesComplete),
+    lags,
+  };
+}
+
+/** The fleet of a cluster with nodes of these kubelet versions. */
+export function fleet(apiServer: string, ...kubelets: string[]): Fleet {
+  const nodes = kubelets.map((kubeletVersion) => ({ kubeletVersion, virtual: false }));
+  const made = fleetOf(apiServer, nodes);
+  if (made === undefined) throw new Error(`no fleet with an API server of version ${apiServer}`);
+  return made;
+}
+
+/** One whose kubelets silently ignore a native sleep. */
+export const OLD_FLEET = fleet('v1.29.4', 'v1.28.9');
+
+interface Metadata {
+  readonly name: string;
+  readonly namespace?: string;
+  readonly labels?: Record<string, string>;
+  readonly annotations?: Record<string, string>;
+}
+
+const metadataOf = ({ metadata }: JsonObject) => metadata as Metadata;
+const nameOf = (object: JsonObject) => metadataOf(object).name;
+
+function recordOf(object: JsonObject) {
+  const { name, labels = {}, annotations = {} } = metadataOf(object);
+  return namespaceRecord(name, labels, annotations);
+}
+
+function serviceRecord(object: JsonObject): ServiceRecord {
+  const { name, namespace: ofNamespace = NAMESPACE, labels = {} } = metadataOf(object);
+  const spec = object.spec as { selector?: Record<string, string>; type?: string; clusterIP?: string };
+  const externalName = spec.type === 'ExternalName';
+  const headless = spec.clusterIP === 'None';
+  return { namespace: ofNamespace, name, labels, selector: spec.selector, headless, externalName };
+}

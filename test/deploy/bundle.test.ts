@@ -1,0 +1,133 @@
+import { existsSync } from 'node:fs';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import type { Metafile } from 'esbuild';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { buildProgram } from '../../deploy/build.ts';
+import { sharedCertificates } from '../cli/certificates.ts';
+import { emptyDirectory, ROOT, run, serving, until } from '../cli/linger.ts';
+import { ModelCluster } from '../cluster/model-cluster.ts';
+import { pod } from '../decision/sample-pod.ts';
+import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
+import { bodyOf } from '../webhook/reviews.ts';
+import { responseOf } from '../webhook/webhook.ts';
+
+const certs = sharedCertificates();
+const atEnd = atEndOfFile();
+const bundle: { main: string; metafile: Metafile } = { main: '', metafile: { inputs: {}, outputs: {} } };
+
+beforeAll(async () => {
+  const root = await emptyDirectory(atEnd);
+  // The program reads its version from the package.json beside its folder, as in the image.
+  await writeFile(join(root, 'package.json'), await readFile(join(ROOT, 'package.json')));
+  const metafile = await buildProgram(join(root, 'dist'));
+  Object.assign(bundle, { main: join(root, 'dist', 'main.js'), metafile });
+}, 120_000);
+
+/** The sources in the chunks that a server has loaded once it is ready: `src/decision`, `node_modules/zod`. */
+async function loadedBy(...args: string[]): Promise<ReadonlySet<string>> {
+  const list = join(await emptyDirectory(atEnd), 'loaded');
+  await writeFile(list, '');
+  const hook = `
+    import { appendFileSync } from 'node:fs';
+    import { registerHooks } from 'node:module';
+    import { isMainThread } from 'node:worker_threads';
+    if (isMainThread) registerHooks({
+      resolve: (specifier, context, next) => {
+        const resolved = next(specifier, context);
+        appendFileSync('${list}', resolved.url + '\\n');
+        return resolved;
+      },
+    });
+  `;
+  await ready(args, hook);
+  const chunks = new Set((await readFile(list, 'utf8')).split('\n').map((url) => basename(url)));
+  const outputs = Object.entries(bundle.metafile.outputs).filter(([file]) => chunks.has(basename(file)));
+  const inputs = outputs.flatMap(([, output]) =>
+    Object.entries(output.inputs).flatMap(([input, { bytesInOutput }]) => (bytesInOutput > 0 ? [input] : [])),
+  );
+  return new Set(
+    inputs.map((input) => /^(?:node_modules\/(?:@[^/]+\/)?[^/]+|src\/[^/]+)/.exec(input)?.[0] ?? input),
+  );
+}
+
+/** Those of Node's own modules that a server has loaded once it is ready, internal ones included. */
+async function builtinsOf(...args: string[]): Promise<readonly string[]> {
+  const list = join(await emptyDirectory(atEnd), 'builtins');
+  const hook = `
+    import { renameSync, writeFileSync } from 'node:fs';
+    const write = () => {
+      writeFileSync('${list}.new', process.moduleLoadList.join('\\n'));
+      renameSync('${list}.new', '${list}');
+    };
+    setInterval(write, 50).unref();
+  `;
+  await ready(args, hook);
+  await rm(list, { force: true });
+  await until(async () => existsSync(list) || undefined);
+  return (await readFile(list, 'utf8')).split('\n').map((line) => line.replace('NativeModule ', ''));
+}
+
+async function ready(args: readonly string[], hook: string): Promise<void> {
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
+  const server = await serving(certs(), args, { atEnd, env: { NODE_OPTIONS }, main: bundle.main });
+  await until(async () => (await server.get('/readyz')).status === 200);
+}
+
+async function kubeconfig(): Promise<string> {
+  const model = await ModelCluster.start(atEnd);
+  const file = join(await emptyDirectory(atEnd), 'config');
+  await writeFile(file, model.kubeconfig);
+  return file;
+}
+
+describe('the bundle', () => {
+  const OF_A_CLUSTER = ['src/cluster', 'src/measurement', 'src/leader'];
+  const OF_DOCUMENTS = ['node_modules/yaml', 'node_modules/zod'];
+  const CLIENT = 'node_modules/@kubernetes/client-node';
+  // The certificates are in order, so none is made.
+  const FORGE = 'node_modules/node-forge';
+
+  it('without a cluster and policies, a server loads nothing of what those take', async () => {
+    const loaded = await loadedBy('--cluster', 'off');
+    expect([...loaded]).toContain('src/webhook');
+    expect([...OF_A_CLUSTER, ...OF_DOCUMENTS, CLIENT, FORGE].filter((place) => loaded.has(place))).toEqual(
+      [],
+    );
+  });
+
+  it('with a cluster, it loads what that takes', async () => {
+    const loaded = await loadedBy('--kubeconfig', await kubeconfig());
+    expect(OF_A_CLUSTER.filter((place) => !loaded.has(place))).toEqual([]);
+  });
+
+  it('without a cluster, it loads none of Node’s HTTP clients: 9 MB', async () => {
+    const builtins = await builtinsOf('--cluster', 'off');
+    expect(builtins).toContain('http');
+    expect(builtins.filter((each) => each.includes('undici'))).toEqual([]);
+  });
+
+  it('parses policies in a thread, and what takes is not in the server', async () => {
+    const loaded = await loadedBy('--cluster', 'off', '--policies', join(ROOT, 'docs/examples/policies'));
+    expect(OF_DOCUMENTS.filter((place) => loaded.has(place))).toEqual([]);
+  });
+
+  it('has its threads: policies count, and large reviews are read', async () => {
+    const directory = await emptyDirectory(atEnd);
+    const policy =
+      'apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: base}\n';
+    await writeFile(join(directory, 'base.yaml'), `${policy}spec: {mode: Audit}\n`);
+    const server = await serving(certs(), ['--policies', directory], { atEnd, main: bundle.main });
+    const connection = await connect(server, atEnd);
+    connection.write(requestBytes(bodyOf(pod({}, { annotations: { note: 'x'.repeat(200_000) } }))));
+    expect(responseOf(await connection.answer()).auditAnnotations).toMatchObject({ reason: 'Audit' });
+  });
+
+  it('answers as the sources do', async () => {
+    const args = ['explain', '--output', 'json', 'docs/examples/web.yaml'];
+    const fromSources = await run(process.execPath, [join(ROOT, 'src/main.ts'), ...args]);
+    const fromBundle = await run(process.execPath, [bundle.main, ...args]);
+    expect(fromBundle).toEqual(fromSources);
+    expect(fromBundle.code).toBe(0);
+  });
+});

@@ -1,0 +1,82 @@
+import { spawnSync } from 'node:child_process';
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { emptyDirectory, ROOT } from '../cli/linger.ts';
+
+interface Expression {
+  readonly key: string;
+  readonly operator: string;
+  readonly values: readonly string[];
+}
+interface Rendered {
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Record<string, string>;
+  };
+  readonly webhooks?: readonly {
+    readonly clientConfig: { readonly service: { readonly namespace: string } };
+    readonly namespaceSelector: { readonly matchExpressions: readonly Expression[] };
+  }[];
+  readonly subjects?: readonly { readonly namespace: string }[];
+}
+
+const objectsIn = (text: string) => parseAllDocuments(text).map((document) => document.toJS() as Rendered);
+
+/** Whether the webhook is asked about pods of a namespace with these labels. */
+function isSent(webhook: Rendered | undefined, labels: Readonly<Record<string, string>>): boolean {
+  const [hook] = webhook?.webhooks ?? [];
+  if (hook === undefined) throw new Error('expected a webhook');
+  return hook.namespaceSelector.matchExpressions.every(({ key, operator, values }) => {
+    if (operator !== 'NotIn') throw new Error(`expected NotIn, got ${operator}`);
+    return !values.includes(labels[key] ?? '');
+  });
+}
+
+/** The manifests of deploy/, without those that stand in no kustomization. */
+async function written(): Promise<readonly Rendered[]> {
+  const files = (await readdir(join(ROOT, 'deploy'))).filter((name) => name.endsWith('.yaml'));
+  const texts = files.map((name) => readFile(join(ROOT, 'deploy', name), 'utf8'));
+  return (await Promise.all(texts)).flatMap(objectsIn);
+}
+
+const labelsOf = (objects: readonly Rendered[]) => {
+  const own = objects.find(({ kind }) => kind === 'Namespace');
+  return { ...own?.metadata.labels, 'kubernetes.io/metadata.name': own?.metadata.name ?? '' };
+};
+const webhookOf = (objects: readonly Rendered[]) =>
+  objects.find(({ kind }) => kind === 'MutatingWebhookConfiguration');
+
+describe('the webhook leaves out the pods of Linger', () => {
+  it('by a label of their namespace, and takes those of others', async () => {
+    const objects = await written();
+    expect(isSent(webhookOf(objects), labelsOf(objects))).toBe(false);
+    expect(isSent(webhookOf(objects), { 'kubernetes.io/metadata.name': 'shop' })).toBe(true);
+    expect(isSent(webhookOf(objects), { 'kubernetes.io/metadata.name': 'kube-system' })).toBe(false);
+  });
+
+  const kustomize = spawnSync('kubectl', ['kustomize', '--help']).status === 0;
+  it.runIf(kustomize)('also where it is installed in another namespace', async () => {
+    const directory = await emptyDirectory();
+    await cp(join(ROOT, 'deploy'), directory, { recursive: true });
+    const file = join(directory, 'kustomization.yaml');
+    await writeFile(
+      file,
+      (await readFile(file, 'utf8')).replace('namespace: linger', 'namespace: elsewhere'),
+    );
+    const { status, stdout, stderr } = spawnSync('kubectl', ['kustomize', directory], { encoding: 'utf8' });
+    expect([status, stderr]).toEqual([0, '']);
+    const objects = objectsIn(stdout);
+
+    expect(labelsOf(objects)).toMatchObject({ 'kubernetes.io/metadata.name': 'elsewhere' });
+    expect(isSent(webhookOf(objects), labelsOf(objects))).toBe(false);
+    const [webhook] = webhookOf(objects)?.webhooks ?? [];
+    const named = objects.flatMap(({ metadata, subjects = [] }) => [metadata, ...subjects]);
+    const namespaces = named.flatMap(({ namespace }) => namespace ?? []);
+    expect(new Set([...namespaces, webhook?.clientConfig.service.namespace])).toEqual(new Set(['elsewhere']));
+    await rm(directory, { recursive: true });
+  });
+});

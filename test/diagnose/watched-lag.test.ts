@@ -1,0 +1,64 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { LagWatch } from '../../src/diagnose/lag-observation.ts';
+import { ModelCluster, podObject, serviceObject, sliceObject } from '../cluster/model-cluster.ts';
+import { waitUntil } from '../testbed/waiting.ts';
+import type { AtEnd } from '../webhook/connection.ts';
+
+const soon = { intervalMs: 5, timeoutMs: 30_000 };
+
+/** Pods that may terminate after the first one. */
+const LATER = Array.from({ length: 300 }, (_, index) => `later-${index}`);
+
+/** A Service and its pods, watched until the test's end; `stood` makes the process seem to have stood still. */
+async function watched() {
+  const model = await ModelCluster.start(onTestFinished as AtEnd);
+  model.put('services', serviceObject('shop', 'web'));
+  for (const pod of ['first', ...LATER]) model.put('pods', podObject('shop', pod));
+  model.put('endpointslices', sliceObject('shop', 'web', 'first', ...LATER));
+  const stopping = new AbortController();
+  let stoodMs = 0;
+  const clock = () => performance.now() + stoodMs;
+  const connection = { server: model.url, credentials: async () => ({}) };
+  const watch = new LagWatch(connection, { signal: stopping.signal, clock, random: Math.random });
+  onTestFinished(async () => {
+    stopping.abort();
+    await watch.ended();
+  });
+  expect(await watch.current).toBe(true);
+  watch.begin();
+  const stood = (milliseconds: number) => {
+    stoodMs += milliseconds;
+  };
+  return { model, watch, stood };
+}
+
+it('samples a removal', async () => {
+  const { model, watch } = await watched();
+  model.put('pods', podObject('shop', 'first', true));
+  await waitUntil('the termination to show', () => watch.waiting().EndpointSlice.count === 1, soon);
+  model.put('endpointslices', sliceObject('shop', 'web', ...LATER));
+  await waitUntil('the sample', () => watch.samples.length === 1, soon);
+  expect(watch.samples[0]).toMatchObject({ stage: 'EndpointSlice' });
+});
+
+it('makes no lag of a standstill, and samples again when that is over', async () => {
+  const { model, watch, stood } = await watched();
+  model.put('pods', podObject('shop', 'first', true));
+  await waitUntil('the termination to show', () => watch.waiting().EndpointSlice.count === 1, soon);
+  stood(5_000);
+  model.put('endpointslices', sliceObject('shop', 'web', ...LATER));
+  await waitUntil('its end to come late', () => watch.waiting().EndpointSlice.count === 0, soon);
+  // Those that terminate too soon are not measured; the first that is shows that instants are trusted again.
+  const later = [...LATER];
+  const terminateOne = () => {
+    const next = later.shift();
+    if (next !== undefined) model.put('pods', podObject('shop', next, true));
+  };
+  const terminating = setInterval(terminateOne, 100);
+  await waitUntil('removals to be measured', () => watch.waiting().EndpointSlice.count > 0, soon);
+  clearInterval(terminating);
+  expect(later.length).toBeLessThan(LATER.length - 10);
+  model.put('endpointslices', sliceObject('shop', 'web'));
+  await waitUntil('the samples', () => watch.samples.length > 0, soon);
+  for (const { lag } of watch.samples) expect(lag).toBeLessThan(5);
+});

@@ -1,0 +1,154 @@
+import fc from 'fast-check';
+import { describe, expect, it, test } from 'vitest';
+import { coverageOf, quantileOf } from '../../src/lag/distribution.ts';
+import { CELL_ERROR, CELLS, cellOf, LONGEST_SECONDS, secondsOf } from '../../src/lag/grid.ts';
+import { cellsFromText, cellsToText, Histogram } from '../../src/lag/histogram.ts';
+import { exactPercentile, PERCENTILES, randomNumbers, SHAPES } from './shapes.ts';
+
+const MILLION = 1_000_000;
+const lag = fc.oneof(
+  fc.constant(0),
+  fc.double({ min: 0, max: 0.002, noNaN: true }),
+  fc.double({ min: 0.001, max: LONGEST_SECONDS, noNaN: true }),
+  fc.double({ min: -7, max: 8.8, noNaN: true }).map(Math.exp),
+);
+const lags = fc.array(lag, { maxLength: 60 });
+
+function histogramOf(values: Iterable<number>): Histogram {
+  const histogram = new Histogram();
+  for (const value of values) histogram.record(value);
+  return histogram;
+}
+
+function mergedOf(...histograms: Histogram[]): Histogram {
+  const merged = new Histogram();
+  for (const histogram of histograms) merged.merge(histogram);
+  return merged;
+}
+
+describe('the grid', () => {
+  it('stands for every lag from 1 ms to 2 h within its error', () => {
+    fc.assert(
+      fc.property(fc.double({ min: Math.log(0.001), max: Math.log(7_200), noNaN: true }), (log) => {
+        const seconds = Math.max(0.001, Math.exp(log));
+        expect(Math.abs(secondsOf(cellOf(seconds)) - seconds)).toBeLessThanOrEqual(
+          seconds * (CELL_ERROR + 1e-9),
+        );
+      }),
+    );
+  });
+
+  it('is a millisecond off at most below that, and exact for 0', () => {
+    expect(secondsOf(cellOf(0))).toBe(0);
+    expect([1e-9, 0.0004, 0.001].map(cellOf)).toEqual([1, 1, 1]);
+    expect(secondsOf(1)).toBe(0.001);
+  });
+
+  it('has each value in its own cell, and whatever is longer in the last', () => {
+    for (let cell = 0; cell < CELLS; cell += 1) expect(cellOf(secondsOf(cell))).toBe(cell);
+    expect(cellOf(1e9)).toBe(CELLS - 1);
+    expect(cellOf(Number.POSITIVE_INFINITY)).toBe(CELLS - 1);
+  });
+
+  it.each([-1, Number.NaN])('refuses a lag of %s', (seconds) => {
+    expect(() => cellOf(seconds)).toThrow(RangeError);
+  });
+});
+
+describe('a million lags', () => {
+  test.each(Object.entries(SHAPES))('$0: percentiles within two per cent, memory constant', (_, shape) => {
+    const random = randomNumbers(1);
+    const exact = Float64Array.from({ length: MILLION }, (__, index) => shape(random, index / MILLION));
+    const histogram = new Histogram();
+    const bytes = histogram.counts.byteLength;
+    for (const value of exact) histogram.record(value);
+    exact.sort();
+    const errors = PERCENTILES.map((percentile) => {
+      const expected = exactPercentile(exact, percentile);
+      const found = quantileOf(histogram.counts, percentile);
+      return expected === 0 ? found : Math.abs(found / expected - 1);
+    });
+    expect(Math.max(...errors)).toBeLessThanOrEqual(0.02);
+    // In fact one cell's error.
+    expect(Math.max(...errors)).toBeLessThanOrEqual(CELL_ERROR + 1e-9);
+    expect(histogram.total).toBe(MILLION);
+    expect(histogram.counts.byteLength).toBe(bytes);
+    expect(bytes).toBe(6_400);
+  });
+});
+
+describe('merging', () => {
+  it('is the histogram of all, in whatever order and grouping', () => {
+    fc.assert(
+      fc.property(lags, lags, lags, (a, b, c) => {
+        const [ha, hb, hc] = [histogramOf(a), histogramOf(b), histogramOf(c)];
+        const all = histogramOf([...a, ...b, ...c]);
+        expect(mergedOf(mergedOf(ha, hb), hc)).toEqual(all);
+        expect(mergedOf(ha, mergedOf(hc, hb))).toEqual(all);
+        expect(mergedOf(ha, hb, hc).total).toBe(all.total);
+      }),
+    );
+  });
+});
+
+describe('as text', () => {
+  it('occupied cells are written shortly', () => {
+    const cells = new Float64Array(CELLS);
+    cells.set([0, 0, 0, 35, 36, 1, 0, 0, 1]);
+    expect(cellsToText(cells)).toBe('3.z,10,1,3.');
+    expect(cellsToText(new Float64Array(CELLS))).toBe('');
+  });
+
+  it('any histogram is read back', () => {
+    fc.assert(
+      fc.property(lags, (values) => {
+        const { counts } = histogramOf(values);
+        expect(cellsFromText(cellsToText(counts))).toEqual(counts);
+      }),
+    );
+  });
+
+  test.each<[string, unknown]>([
+    ['nothing', undefined],
+    ['a number', 3],
+    ['no distance', '3,,2'],
+    ['a negative number', '-1'],
+    ['more cells than there are', 'm8.'],
+    ['a value that is too long', `2.${'z'.repeat(11)}`],
+  ])('%s is not read', (_, text) => {
+    expect(cellsFromText(text)).toBeUndefined();
+  });
+});
+
+describe('percentiles and coverage are two sides of one step function', () => {
+  const some = fc.array(lag, { minLength: 1, maxLength: 60 });
+  const percentile = fc.double({ min: 0, max: 100, noNaN: true });
+
+  it('a percentile’s lag covers at least that many, and no shorter lag does', () => {
+    fc.assert(
+      fc.property(some, percentile, (values, p) => {
+        const { counts } = histogramOf(values);
+        const seconds = quantileOf(counts, p);
+        expect(coverageOf(counts, seconds)).toBeGreaterThanOrEqual(p / 100 - 1e-8);
+        if (seconds > 0 && p > 0) {
+          expect(coverageOf(counts, seconds * (1 - 1e-9))).toBeLessThan(p / 100 + 1e-8);
+        }
+      }),
+    );
+  });
+
+  it('the percentile of what a lag covers is not longer than it', () => {
+    fc.assert(
+      fc.property(some, lag, (values, seconds) => {
+        const { counts } = histogramOf(values);
+        const covered = coverageOf(counts, seconds);
+        if (covered > 0) expect(quantileOf(counts, covered * 100)).toBeLessThanOrEqual(seconds);
+      }),
+    );
+  });
+
+  it('an empty one has neither', () => {
+    expect(() => quantileOf(new Histogram().counts, 50)).toThrow(RangeError);
+    expect(() => coverageOf(new Histogram().counts, 1)).toThrow(RangeError);
+  });
+});

@@ -1,0 +1,187 @@
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import { ObjectFailure } from '../../src/cluster/failure.ts';
+import { ELECTION_LIMITS } from '../../src/leader/election.ts';
+import { runs } from '../property/runs.ts';
+import { anyHost, misfortune, SimulatedElection } from './simulated-election.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const { durationMs, leadMs, lookEveryMs } = ELECTION_LIMITS;
+
+/** The lease's duration, a look, and the pause and requests of a contender that has just failed. */
+const ELECTED_WITHIN_MS = durationMs / 0.9 + lookEveryMs[1] + 5_000 + 1_000;
+
+/** Elects one of two; no lease was there, so it takes the lease's duration. */
+async function withLeader(limits = {}) {
+  const election = new SimulatedElection(1, limits);
+  election.join();
+  election.join({ rate: 1, skew: -7_200_000 });
+  await election.runUntil(() => election.leaders().length === 1, 60_000);
+  const [leader] = election.leaders();
+  const follower = election.contenders.find((each) => each !== leader);
+  if (leader === undefined || follower === undefined) throw new Error('nobody leads');
+  await election.runUntil(() => follower.following === leader.identity, 10_000);
+  return { election, leader, follower };
+}
+
+async function misfortunesOf(seed: number, limits = {}, deletions = true): Promise<SimulatedElection> {
+  const election = new SimulatedElection(seed, limits);
+  for (let count = 0; count < 3; count++) election.join(anyHost(election.random));
+  await misfortune(election, 300_000, deletions);
+  return election;
+}
+
+describe('whatever happens', () => {
+  it('there are never two leaders at one instant, and one soon after it is over', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer(), async (seed) => {
+        const election = await misfortunesOf(seed);
+        expect(election.mostLeaders).toBeLessThanOrEqual(1);
+        // Whoever was stopped last runs again.
+        await election.run(60_000);
+        const tookMs = await election.runUntil(() => election.leaders().length === 1, ELECTED_WITHIN_MS);
+        expect(tookMs).toBeLessThan(ELECTED_WITHIN_MS);
+        expect(election.mostLeaders).toBe(1);
+      }),
+      runs(40),
+    );
+  });
+
+  it('every leader has a higher term than those before, as long as nobody deletes the lease', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer(), async (seed) => {
+        const { terms } = await misfortunesOf(seed, {}, false);
+        for (const [index, { term, identity }] of terms.entries()) {
+          const before = terms[index - 1];
+          if (before === undefined) continue;
+          // Who lapsed and led again before anybody else is in the same term.
+          if (before.identity === identity) expect(term).toBeGreaterThanOrEqual(before.term);
+          else expect(term).toBeGreaterThan(before.term);
+        }
+      }),
+      runs(20),
+    );
+  });
+
+  it.each([
+    { name: 'leaders led for longer than others wait', limits: { leadMs: 20_000 } },
+    { name: 'others waited for less than leaders lead', limits: { durationMs: 8_000 } },
+  ])('this simulation would show it if $name', async ({ limits }) => {
+    let most = 0;
+    for (let seed = 0; seed < 50 && most < 2; seed++) {
+      most = (await misfortunesOf(seed, limits)).mostLeaders;
+    }
+    expect(most).toBeGreaterThan(1);
+  });
+});
+
+describe('a leader', () => {
+  it('is elected once nobody can be leading by a lease that is not there any more', async () => {
+    const election = new SimulatedElection(1);
+    election.join();
+    await election.run(durationMs - 100);
+    expect(election.leaders()).toEqual([]);
+    await election.run(lookEveryMs[1] + 200);
+    expect(election.leaders()).toHaveLength(1);
+    expect(election.lease.record).toMatchObject({ holder: 'replica-0', transitions: 1, durationSeconds: 15 });
+  });
+
+  it('leads as long as it renews', async () => {
+    const { election, leader, follower } = await withLeader();
+    await election.run(600_000);
+    expect(election.terms).toHaveLength(1);
+    expect(election.leaders()).toEqual([leader]);
+    expect(follower.following).toBe(leader.identity);
+  });
+
+  it('stops by itself when it cannot renew, before anybody else may lead', async () => {
+    const { election, leader } = await withLeader();
+    election.lease.fate = () => ({ thereAfter: undefined, backAfter: undefined });
+    const tookMs = await election.runUntil(() => leader.leadership?.signal.aborted === true, 60_000);
+    expect(tookMs).toBeGreaterThan(leadMs - ELECTION_LIMITS.renewEveryMs - 1_000);
+    expect(tookMs).toBeLessThanOrEqual(leadMs + 50);
+    expect(leader.following).toBe('');
+  });
+
+  it('that is gone without a word is followed by another after the lease’s duration', async () => {
+    const { election, leader, follower } = await withLeader();
+    leader.process.stopFor(3_600_000);
+    const tookMs = await election.runUntil(() => election.leaders().includes(follower), 60_000);
+    expect(tookMs).toBeGreaterThan(durationMs - ELECTION_LIMITS.renewEveryMs - 100);
+    expect(tookMs).toBeLessThan(durationMs + lookEveryMs[1] + 200);
+    expect(election.terms.map(({ term }) => term)).toEqual([1, 2]);
+    expect(election.mostLeaders).toBe(1);
+  });
+
+  it('that stops releases the lease, and another leads within 2 s', async () => {
+    const { election, leader, follower } = await withLeader();
+    leader.stop();
+    const tookMs = await election.runUntil(() => election.leaders().includes(follower), 60_000);
+    expect(tookMs).toBeLessThan(lookEveryMs[1] + 200);
+    await leader.ended;
+    expect(leader.leadership?.signal.aborted).toBe(true);
+    expect(election.lease.record).toMatchObject({ holder: follower.identity, transitions: 2 });
+  });
+
+  it('that stops while it does not lead leaves the lease alone', async () => {
+    const { election, leader, follower } = await withLeader();
+    follower.stop();
+    await follower.ended;
+    await election.run(60_000);
+    expect(election.leaders()).toEqual([leader]);
+    expect(election.terms).toHaveLength(1);
+  });
+
+  it('creates a lease again that somebody has deleted, and leads on', async () => {
+    const { election, leader } = await withLeader();
+    election.lease.delete();
+    await election.run(30_000);
+    expect(election.terms).toHaveLength(1);
+    expect(election.lease.record).toMatchObject({ holder: leader.identity });
+    expect(election.lease.record?.transitions).toBeGreaterThanOrEqual(1);
+  });
+
+  it('is not unseated by somebody who writes a label', async () => {
+    const { election } = await withLeader();
+    for (let count = 0; count < 30; count++) {
+      election.lease.touch();
+      await election.run(1_000);
+    }
+    expect(election.terms).toHaveLength(1);
+  });
+
+  it('is not kept in office by somebody who writes labels', async () => {
+    const { election, leader, follower } = await withLeader();
+    leader.process.stopFor(3_600_000);
+    for (let count = 0; count < 30; count++) {
+      election.lease.touch();
+      await election.run(1_000);
+    }
+    expect(election.leaders()).toContain(follower);
+  });
+
+  it('raises its term where it has found a higher one', async () => {
+    const { election, leader } = await withLeader();
+    leader.leadership?.outgrow(41);
+    await election.run(5_000);
+    expect(leader.leadership?.term).toBe(42);
+    expect(election.lease.record?.transitions).toBe(42);
+    expect(election.terms).toHaveLength(1);
+  });
+
+  it('follows a server’s Retry-After, and lapses meanwhile', async () => {
+    const { election, leader } = await withLeader();
+    let asked = 0;
+    election.lease.fate = () => {
+      asked += 1;
+      const refusal = new ObjectFailure('Throttled', 'throttled', 8_000);
+      return { thereAfter: 1, backAfter: 1, refusal };
+    };
+    await election.run(60_000);
+    expect(election.leaders()).toEqual([]);
+    expect(leader.following).toBe('');
+    // Two contenders, a request each every 8 to 13 s.
+    expect(asked).toBeLessThan(18);
+  });
+});

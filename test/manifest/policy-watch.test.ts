@@ -1,0 +1,164 @@
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { followPolicyFiles, POLL_MS, type PolicyState } from '../../src/manifest/policy-files.ts';
+import { emptyDirectory, replaceFile, until } from '../cli/linger.ts';
+import { swapMounted } from '../cluster/mounted.ts';
+
+const POLL = 25;
+const named = (...names: string[]) =>
+  names
+    .map(
+      (name) =>
+        `---\napiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: ${name}}\nspec: {}\n`,
+    )
+    .join('');
+
+interface Watched {
+  readonly directory: string;
+  /** What has been announced, the start first: the names in force, and what is wrong. */
+  readonly seen: string[];
+  /** Resolves when as many announcements have come, and a few more looks have brought no other. */
+  readonly settled: (count: number) => Promise<string[]>;
+  readonly write: (name: string, text: string) => Promise<void>;
+  readonly stop: () => void;
+}
+
+/** A folder with the policy `first` in a.yaml, and the watch on it. */
+async function watched(pollMs = POLL): Promise<Watched> {
+  const directory = join(await emptyDirectory(), 'policies');
+  await mkdir(directory);
+  const write = (name: string, text: string) => replaceFile(join(directory, name), text);
+  await write('a.yaml', named('first'));
+  const seen: string[] = [];
+  const ending = new AbortController();
+  const announce = ({ documents, problems }: PolicyState) => {
+    const names = documents.clusterPolicies.map(({ metadata }) => metadata.name).join();
+    seen.push([names, ...problems.map(({ message }) => `problem: ${message}`)].join('; '));
+  };
+  announce(await followPolicyFiles(directory, announce, ending.signal, pollMs));
+  const stop = () => ending.abort();
+  onTestFinished(stop);
+  const settled = async (count: number) => {
+    await until(async () => seen.length >= count);
+    await new Promise((resolve) => setTimeout(resolve, 5 * pollMs));
+    return seen;
+  };
+  return { directory, seen, settled, write, stop };
+}
+
+describe('a watched folder', () => {
+  it('that does not change is not announced', async () => {
+    const { settled, write } = await watched();
+    await write('a.yaml', named('first'));
+    await write('.hidden.yaml', 'x');
+    expect(await settled(1)).toEqual(['first']);
+  });
+
+  it('changed files are announced once, as a whole set', async () => {
+    const { settled, write } = await watched();
+    await write('a.yaml', named('second'));
+    expect(await settled(2)).toEqual(['first', 'second']);
+    await write('b.yaml', named('third'));
+    expect(await settled(3)).toEqual(['first', 'second', 'second,third']);
+  });
+
+  it('a deleted file is removed', async () => {
+    const { directory, settled } = await watched();
+    await rm(join(directory, 'a.yaml'));
+    expect(await settled(2)).toEqual(['first', '']);
+  });
+
+  it('a file that cannot be read is a problem, and the others count', async () => {
+    const { settled, write } = await watched();
+    await write('b.yaml', 'a: [');
+    await write('c.yaml', named('third'));
+    expect((await settled(2)).at(-1)).toMatch(/^first,third; problem: b\.yaml:1/);
+    await write('b.yaml', named('second'));
+    expect((await settled(3)).at(-1)).toBe('first,second,third');
+  });
+
+  it('a document that cannot be used keeps its last good version, and the others of its file change', async () => {
+    const { settled, write } = await watched();
+    await write('a.yaml', named('first', 'second', 'third'));
+    await settled(2);
+    await write(
+      'a.yaml',
+      named('first', 'third', 'fourth') + named('second').replace('spec: {}', 'spec: {waits: 1}'),
+    );
+    expect((await settled(3)).at(-1)).toMatch(
+      /^first,third,fourth,second; problem: a\.yaml document 4: .*spec\.waits/,
+    );
+    await write('a.yaml', named('first'));
+    expect((await settled(4)).at(-1)).toBe('first');
+  });
+
+  it('a file that is no YAML any more keeps all its documents', async () => {
+    const { settled, write } = await watched();
+    await write('a.yaml', `${named('first')}---\na: [\n`);
+    expect((await settled(2)).at(-1)).toMatch(/^first; problem: a\.yaml:/);
+  });
+
+  it('vanished: a problem, and nothing is taken away; back again: none', async () => {
+    const { directory, settled } = await watched();
+    await rename(directory, `${directory}-gone`);
+    expect((await settled(2)).at(-1)).toMatch(/^first; problem: .*cannot be read.*ENOENT/);
+    await writeFile(join(`${directory}-gone`, 'a.yaml'), named('second'));
+    await rename(`${directory}-gone`, directory);
+    expect((await settled(3)).at(-1)).toBe('second');
+  });
+
+  it('swapped as a ConfigMap is: one announcement, no error', async () => {
+    const { directory, seen, settled } = await watched();
+    await rm(join(directory, 'a.yaml'));
+    await swapMounted(directory, '..1', { 'a.yaml': named('one') });
+    await until(async () => seen.includes('one'));
+    await settled(2);
+    seen.length = 0;
+    await swapMounted(directory, '..2', { 'a.yaml': named('two') });
+    await rm(join(directory, '..1'), { recursive: true });
+    expect(await settled(1)).toEqual(['two']);
+  });
+
+  it('a file caught half-written is not taken for a shorter one', async () => {
+    // The watch and the writer share a thread: however busy the machine is, only one look falls between the halves.
+    const { directory, settled } = await watched(400);
+    await writeFile(join(directory, 'a.yaml'), named('half'));
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    await writeFile(join(directory, 'a.yaml'), named('half', 'whole'));
+    expect(await settled(2)).toEqual(['first', 'half,whole']);
+  });
+
+  it('is let go when the signal aborts, and what happens then is not announced', async () => {
+    const { settled, write, stop } = await watched();
+    stop();
+    await write('a.yaml', named('second'));
+    expect(await settled(1)).toEqual(['first']);
+  });
+});
+
+describe('at the start', () => {
+  const start = async (path: string) => {
+    const ending = new AbortController();
+    onTestFinished(() => ending.abort());
+    const { documents, problems } = await followPolicyFiles(path, () => undefined, ending.signal);
+    return [documents.clusterPolicies.map(({ metadata }) => metadata.name).join(), problems.length];
+  };
+
+  it('what can be used counts', async () => {
+    const directory = await emptyDirectory();
+    await writeFile(join(directory, 'a.yaml'), named('good') + named('bad').replace('spec: {}', 'spec: 1'));
+    await writeFile(join(directory, 'b.yaml'), 'a: [');
+    expect(await start(directory)).toEqual(['good', 2]);
+  });
+
+  it('a folder that is not there is a problem', async () => {
+    expect(await start('/nonexistent/policies')).toEqual(['', 1]);
+  });
+});
+
+describe('the promise of 3 s', () => {
+  it('two looks and the time to read fit into it', () => {
+    expect(2 * POLL_MS).toBeLessThanOrEqual(2_500);
+  });
+});

@@ -1,0 +1,337 @@
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { CLUSTER_DNS, CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/consumer.ts';
+import {
+  CANARY_LABEL,
+  chooseCanary,
+  type Flipped,
+  type KnownReplica,
+  runCanary,
+} from '../../src/measurement/canary.ts';
+import type { ClusterDns } from '../../src/measurement/dns.ts';
+import { CanaryEndpoints, type FlipLimits } from '../../src/measurement/flip.ts';
+import { Measurement } from '../../src/measurement/measurement.ts';
+import { canaryServer } from '../../src/webhook/canary-endpoint.ts';
+import { OwnPods } from '../cluster/own-pods.ts';
+import { dnsServer } from './dns-server.ts';
+
+const NAMESPACE = 'linger';
+const SLICE = { namespace: NAMESPACE, addressType: 'IPv4' };
+const FIXED = { dns: { domain: 'svc.cluster.local' }, allowLinkLocal: false };
+const clock = () => performance.now();
+
+async function started(server: Server, host: string, port = 0): Promise<number> {
+  server.listen(port, host);
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** Replicas on loopback addresses of their own, the API server, and a watch that follows it at once. */
+async function open(names: readonly string[]) {
+  const own = await OwnPods.start();
+  onTestFinished(() => own.close());
+  const measurement = new Measurement({ clock, epochSeconds: () => Date.now() / 1000 });
+  const endpoints = new CanaryEndpoints(measurement, NAMESPACE);
+  const services = ['linger-canary'];
+  const tell = () => {
+    const states = [...own.pods.values()].map(({ metadata }) => ({
+      targetUid: metadata.uid,
+      ready: metadata.labels[CANARY_LABEL] === 'in',
+    }));
+    for (const serviceName of services) {
+      const slice = { ...SLICE, name: serviceName, serviceName, endpoints: states };
+      measurement.apply({ type: 'Slice', at: clock(), slice });
+    }
+  };
+  own.onPatched = tell;
+  let port = 0;
+  const identities = new Map<string, string>();
+  for (const [index, name] of names.entries()) {
+    const identity = String(index + 1).repeat(32);
+    port = await started(canaryServer(identity), `127.0.0.${index + 1}`, port);
+    own.add(name, { [CANARY_LABEL]: 'in' }, `127.0.0.${index + 1}`);
+    identities.set(name, identity);
+  }
+  tell();
+  return { own, endpoints, services, tell, port, identities };
+}
+
+/** kube-proxy, or a gateway: to one replica of those in the Service after the other. */
+async function consumerOfAll({ own, identities }: Awaited<ReturnType<typeof open>>): Promise<number> {
+  let turn = 0;
+  const { createServer } = await import('node:http');
+  return started(
+    createServer((_, response) => {
+      const there = [...own.pods.values()].filter(({ metadata }) => metadata.labels[CANARY_LABEL] === 'in');
+      const { metadata } = there[turn++ % there.length] ?? {};
+      if (metadata === undefined) response.destroy();
+      else response.writeHead(200, { 'linger-canary': identities.get(metadata.name) }).end();
+    }),
+    '127.0.0.1',
+  );
+}
+
+const probe = (port: number): Consumer =>
+  consumerOf('edge', { measure: { probe: { url: `http://127.0.0.1:${port}/`, every: 0.05 } } });
+
+type Opened = Awaited<ReturnType<typeof open>>;
+
+/** Runs until so many flips have ended. */
+async function flips(
+  opened: Opened,
+  consumers: readonly Consumer[],
+  most: number,
+  dns: ClusterDns = FIXED.dns,
+  limits: Partial<FlipLimits> = {},
+): Promise<Flipped[]> {
+  const { own, endpoints, port, identities } = opened;
+  const ending = new AbortController();
+  const flipped: Flipped[] = [];
+  const running = runCanary(
+    {
+      connection: own.connection,
+      namespace: NAMESPACE,
+      port,
+      identity: identities.get('web-1') ?? '',
+      endpoints,
+      dns,
+      allowLinkLocal: false,
+      consumers: () => consumers,
+      everyMs: 50,
+      onFlip: (each) => {
+        flipped.push(each);
+        if (flipped.length === most) ending.abort();
+      },
+      clock,
+      random: Math.random,
+      // A busy machine is no standstill here: what is asked for is not how long things take.
+      limits: { standstillMs: 60_000, attemptMs: 10_000, baselineMs: 30_000, everyMs: 5, ...limits },
+    },
+    { signal: ending.signal, holds: () => !ending.signal.aborted },
+  );
+  await running;
+  return flipped;
+}
+
+describe('with two replicas', { timeout: 60_000 }, () => {
+  it('takes the other one out and back, measures, and puts everything back', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    const [one, two] = await flips(opened, [CLUSTER_IP, probe(await consumerOfAll(opened))], 2);
+    for (const flipped of [one!, two!]) {
+      expect(flipped).toMatchObject({ result: 'Measured', pod: 'web-2' });
+      for (const name of ['cluster-ip', 'edge']) {
+        const { removal, trouble } = flipped.consumers.get(name)!;
+        expect(trouble).toBeUndefined();
+        expect(removal).toBeGreaterThanOrEqual(0);
+      }
+      expect(flipped.asked.get('cluster-ip')).toContainEqual(expect.stringContaining('of the node where'));
+    }
+    expect(opened.own.patches).toEqual([
+      'web-2 linger.dev/canary=out',
+      'web-2 linger.dev/canary=in',
+      'web-2 linger.dev/canary=out',
+      'web-2 linger.dev/canary=in',
+    ]);
+  });
+
+  it('a lead that ends in the middle leaves nobody outside', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    const { own, endpoints, port, identities } = opened;
+    const consumer = probe(await consumerOfAll(opened));
+    const ending = new AbortController();
+    const { onPatched } = own;
+    own.onPatched = (pod) => {
+      onPatched(pod);
+      ending.abort();
+    };
+    const context = { connection: own.connection, namespace: NAMESPACE, port, endpoints, everyMs: 50 };
+    own.service = { clusterIP: '127.0.0.1', ports: [{ port }] };
+    await runCanary(
+      {
+        ...context,
+        ...FIXED,
+        identity: identities.get('web-1')!,
+        consumers: () => [consumer],
+        onFlip: () => undefined,
+        clock,
+        random: Math.random,
+      },
+      { signal: ending.signal, holds: () => true },
+    );
+    expect(own.patches).toEqual(['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in']);
+  });
+
+  it('whoever leads next puts back what a leader that vanished has left outside', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    opened.own.labels('web-2')![CANARY_LABEL] = 'out';
+    opened.tell();
+    const ending = new AbortController();
+    opened.own.onPatched = () => ending.abort();
+    const { own, endpoints, port } = opened;
+    const context = { connection: own.connection, namespace: NAMESPACE, port, endpoints, clock };
+    await runCanary(
+      {
+        ...context,
+        ...FIXED,
+        identity: '1'.repeat(32),
+        consumers: () => [CLUSTER_IP],
+        everyMs: 3_600_000,
+        onFlip: () => undefined,
+        random: Math.random,
+      },
+      { signal: ending.signal, holds: () => true },
+    );
+    expect(own.labels('web-2')).toEqual({ [CANARY_LABEL]: 'in' });
+  });
+});
+
+it('alone, it takes itself out, and says that this is another way', { timeout: 60_000 }, async () => {
+  const opened = await open(['web-1']);
+  opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+  const [flipped] = await flips(opened, [CLUSTER_IP], 1);
+  expect(flipped).toMatchObject({ result: 'Measured', pod: 'web-1' });
+  expect(flipped!.asked.get('cluster-ip')).toContainEqual(expect.stringContaining('calls itself'));
+});
+
+describe('the clients of headless Services', { timeout: 60_000 }, () => {
+  /** Answers for a second what it answered before, as CoreDNS does for longer. */
+  async function openDns(opened: Opened) {
+    const { own } = opened;
+    let cached: { until: number; addresses: string[] } | undefined;
+    const { server, close, asked } = await dnsServer((name, type) => {
+      if (name !== 'linger-canary-dns.linger.svc.cluster.local' || type !== 'A') return undefined;
+      if (cached === undefined || clock() >= cached.until) {
+        const there = [...own.pods.values()].filter(({ metadata }) => metadata.labels[CANARY_LABEL] === 'in');
+        cached = { until: clock() + 1_000, addresses: there.map(({ status }) => status.podIP ?? '') };
+      }
+      return { addresses: cached.addresses, ttl: 2 };
+    });
+    onTestFinished(() => void close());
+    return { dns: { domain: 'svc.cluster.local', servers: [server] }, asked };
+  }
+
+  it('are timed by what DNS answers, and by how long they may keep that', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    opened.services.push('linger-canary-dns');
+    opened.tell();
+    const { dns, asked } = await openDns(opened);
+    opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    const [flipped] = await flips(opened, [CLUSTER_IP, CLUSTER_DNS], 1, dns);
+    expect(flipped).toMatchObject({ result: 'Measured', pod: 'web-2' });
+    const { removal, trouble } = flipped!.consumers.get('cluster-dns')!;
+    expect(trouble).toBeUndefined();
+    // What is left of the second for which the server repeats itself, and the TTL of its last answer.
+    expect(removal).toBeGreaterThan(2);
+    expect(removal).toBeLessThan(4);
+    expect(asked.length).toBeGreaterThan(100);
+  });
+
+  it('cannot be timed without the headless Service: the condition says so, and the others are', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    const { dns, asked } = await openDns(opened);
+    opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    const [flipped] = await flips(opened, [CLUSTER_IP, CLUSTER_DNS], 1, dns);
+    expect(flipped?.result).toBe('Measured');
+    expect(flipped?.consumers.get('cluster-dns')?.trouble).toMatchObject({
+      reason: 'Unreachable',
+      message: expect.stringContaining('linger-canary-dns'),
+    });
+    expect(asked).toEqual([]);
+  });
+});
+
+it('a consumer that cannot be seen takes part again after half a minute, and holds up no other flip', {
+  timeout: 60_000,
+}, async () => {
+  const opened = await open(['web-1', 'web-2']);
+  opened.services.push('linger-canary-dns');
+  opened.tell();
+  const silent = await dnsServer(() => undefined);
+  onTestFinished(() => void silent.close());
+  const dns = { domain: 'svc.cluster.local', servers: [silent.server] };
+  opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+  const flipped = await flips(opened, [CLUSTER_IP, CLUSTER_DNS], 3, dns, { baselineMs: 2_000 });
+  expect(flipped.map(({ asked }) => [...asked.keys()])).toEqual([
+    expect.arrayContaining(['cluster-ip', 'cluster-dns']),
+    ['cluster-ip'],
+    ['cluster-ip'],
+  ]);
+  expect(flipped[0]?.consumers.get('cluster-dns')?.trouble).toMatchObject({ reason: 'Unreachable' });
+});
+
+describe('where nothing can be flipped', () => {
+  it.each([
+    { what: 'there is no Service', service: undefined, result: 'NoService' },
+    { what: 'it is headless', service: { clusterIP: 'None', ports: [{ port: 80 }] }, result: 'NoService' },
+    {
+      what: 'no pod bears the label',
+      service: { clusterIP: '127.0.0.1', ports: [{ port: 9 }] },
+      result: 'NoReplica',
+    },
+  ])('$what: $result, and the condition says what to do', async ({ service, result }) => {
+    const opened = await open([]);
+    opened.own.service = service;
+    const [flipped] = await flips(opened, [CLUSTER_IP], 1);
+    expect(flipped).toMatchObject({ result, pod: undefined, attempts: 0 });
+    expect(flipped!.consumers.get('cluster-ip')?.trouble).toMatchObject({ reason: 'Unreachable' });
+  });
+
+  it('the API server refuses: Refused, with its words', async () => {
+    const opened = await open(['web-1']);
+    opened.own.failing = 403;
+    const [flipped] = await flips(opened, [CLUSTER_IP], 1);
+    expect(flipped).toMatchObject({ result: 'Refused', problem: '403: failing' });
+  });
+
+  it('no consumer is timed by it: nothing is asked of anybody', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    const ending = new AbortController();
+    const { own, endpoints, port } = opened;
+    const told: Flipped[] = [];
+    const running = runCanary(
+      {
+        connection: own.connection,
+        namespace: NAMESPACE,
+        port,
+        identity: '1'.repeat(32),
+        endpoints,
+        ...FIXED,
+        consumers: () => [consumerOf('gateways', { measure: { reports: {} } })],
+        everyMs: 1,
+        onFlip: (each) => told.push(each),
+        clock,
+        random: Math.random,
+      },
+      { signal: ending.signal, holds: () => true },
+    );
+    // Long enough for more than one flip, were there any: rests are half a second on average.
+    await sleep(2_000);
+    ending.abort();
+    await running;
+    expect([told, own.patches]).toEqual([[], []]);
+  });
+});
+
+describe('who is taken out', () => {
+  const replica = (name: string): KnownReplica => ({
+    identity: name,
+    address: '10.0.0.1',
+    pod: { name, uid: name, labels: {}, address: undefined, ready: true },
+  });
+  const three = ['c', 'a', 'b'].map(replica);
+
+  it('each of the others in turn, never the leader', () => {
+    const chosen = [0, 1, 2, 3].map((turn) => chooseCanary(three, 'b', turn)?.identity);
+    expect(chosen).toEqual(['a', 'c', 'a', 'c']);
+  });
+  it('the leader, where it is alone', () => expect(chooseCanary([replica('b')], 'b', 7)?.identity).toBe('b'));
+  it('nobody, where there is none', () => expect(chooseCanary([], 'b', 0)).toBeUndefined());
+});

@@ -1,0 +1,126 @@
+import { spawn } from 'node:child_process';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { type ApiConnection, ownConnection } from './api.ts';
+import { type ApiServer, startApiServer } from './api-servers.ts';
+import { ensureBinaries } from './binaries.ts';
+import { importImages, restartComponent, whyNotBooted } from './boot.ts';
+import { eachLine } from './command.ts';
+import { insideNamespace, network } from './network.ts';
+import { type ClusterSettings, type ComponentName, clusterSettings, statePaths } from './settings.ts';
+
+export interface Addresses {
+  /** Where the API server and pods reach a server that the suite starts. */
+  readonly nodeAddress: string;
+  /** Addresses of this machine from which load clients may connect. */
+  readonly clientAddresses: readonly string[];
+}
+
+/** How a suite reaches a cluster: the one thing in which our own and somebody else's differ. */
+export interface ClusterAccess {
+  /** Whether it is the cluster that this project boots. */
+  readonly own: boolean;
+  readonly connection: ApiConnection;
+  /** The words that run kubectl against it. */
+  readonly kubectl: readonly string[];
+  readonly kubeconfig: string;
+  /** This machine's addresses, given that of a node. */
+  readonly addresses: (node: () => Promise<string>) => Promise<Addresses>;
+  /** Where kubelet looks for static pods; undefined when that is out of reach. */
+  readonly staticPodDirectory: string | undefined;
+  readonly auditLog: string | undefined;
+  readonly restart: ((name: ComponentName, flags: readonly string[]) => Promise<void>) | undefined;
+  /** Starts one more API server on the same etcd; undefined where that is out of reach. */
+  readonly startApiServer: ((number: number, flags: readonly string[]) => Promise<ApiServer>) | undefined;
+  /** Makes the images of a docker-archive known to the node; undefined where that is out of reach. */
+  readonly importImages: ((archive: Buffer) => Promise<void>) | undefined;
+  readonly close: () => void;
+}
+
+/** The cluster that KUBECONFIG names, else our own, which must be up and around us. */
+export async function accessCluster(env: NodeJS.ProcessEnv = process.env): Promise<ClusterAccess> {
+  const kubeconfig = env.KUBECONFIG;
+  return kubeconfig === undefined || kubeconfig === ''
+    ? accessOwn(clusterSettings(env))
+    : accessNamed(kubeconfig, env.LINGER_NODE_ADDRESS);
+}
+
+async function accessOwn(settings: ClusterSettings): Promise<ClusterAccess> {
+  if (!insideNamespace(settings.name)) {
+    throw new Error(
+      `this process is not in the network of cluster ${settings.name}, so it cannot reach it. ` +
+        'Bring it up (npm run cluster:up) and start this with: node test/testbed/main.ts exec COMMAND',
+    );
+  }
+  const paths = statePaths(settings.stateDir);
+  const binaries = await ensureBinaries(settings.cacheDir, console.error);
+  const reason = whyNotBooted(settings, binaries);
+  if (reason !== undefined) throw new Error(`cluster ${settings.name}: ${reason}; npm run cluster:up`);
+  return {
+    own: true,
+    connection: ownConnection(paths.kubeconfig),
+    kubectl: [binaries.kube, 'kubectl', `--kubeconfig=${paths.kubeconfig}`],
+    kubeconfig: paths.kubeconfig,
+    addresses: () => Promise.resolve(network),
+    staticPodDirectory: paths.staticPods,
+    auditLog: paths.auditLog,
+    restart: (name, flags) => restartComponent(settings, binaries, name, flags),
+    startApiServer: (number, flags) => startApiServer({ settings, binaries, number, flags }),
+    importImages: (archive) => importImages(archive, paths, binaries),
+    close: () => {},
+  };
+}
+
+/**
+ * Somebody else's cluster, through `kubectl proxy`: kubectl then does whatever the
+ * kubeconfig asks for (tokens, exec plugins, proxies, several files), and we speak plain HTTP.
+ */
+async function accessNamed(kubeconfig: string, address: string | undefined): Promise<ClusterAccess> {
+  const proxy = spawn('kubectl', ['proxy', '--port=0'], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  const url = await new Promise<URL>((resolve, reject) => {
+    const look = (line: string) => {
+      said += `${line}\n`;
+      const served = /^Starting to serve on (\S+)/.exec(line)?.[1];
+      if (served !== undefined) resolve(new URL(`http://${served}`));
+    };
+    eachLine(proxy.stdout, look);
+    eachLine(proxy.stderr, look);
+    proxy.on('error', (error) => reject(new Error(`cannot start kubectl: ${error.message}`)));
+    proxy.on('close', (code) => reject(new Error(`kubectl proxy: exit ${code}\n${said}`)));
+  });
+  // A suite that ends without closing its cluster must not leave the proxy behind.
+  process.once('exit', () => proxy.kill());
+  return {
+    own: false,
+    connection: { url },
+    kubectl: ['kubectl'],
+    kubeconfig,
+    addresses: async (node) => {
+      const ours = await addressTowards(await node());
+      return { nodeAddress: address ?? ours, clientAddresses: [ours] };
+    },
+    staticPodDirectory: undefined,
+    auditLog: undefined,
+    restart: undefined,
+    startApiServer: undefined,
+    importImages: undefined,
+    close: () => proxy.kill(),
+  };
+}
+
+/**
+ * This machine's address on the way to a node: for kind and k3d the gateway of their
+ * container network, which is how their API server reaches us.
+ */
+async function addressTowards(node: string): Promise<string> {
+  const socket = createSocket(node.includes(':') ? 'udp6' : 'udp4');
+  try {
+    // Connecting a UDP socket sends nothing; it asks the routing table.
+    socket.connect(9, node);
+    await once(socket, 'connect');
+    return socket.address().address;
+  } finally {
+    socket.close();
+  }
+}

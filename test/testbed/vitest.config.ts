@@ -1,0 +1,21 @@
+import { defineConfig } from 'vitest/config';
+import { LONG } from '../scenarios/form.ts';
+
+const SCENARIOS = ['test/scenarios/*.test.ts'];
+const EVERYTHING = [
+  'test/testbed/**/*.test.ts',
+  'test/cluster-suite/**/*.test.ts',
+  'test/scenarios/**/*.test.ts',
+];
+
+export default defineConfig({
+  test: {
+    include: LONG ? SCENARIOS : EVERYTHING,
+    // One cluster, one webhook configuration: files would disturb each other.
+    fileParallelism: false,
+    // A rolling update with waits and graces takes minutes.
+    testTimeout: 300_000,
+    hookTimeout: 180_000,
+    reporters: ['verbose'],
+  },
+});
