@@ -341,6 +341,8 @@ class LeaderTerm {
     this.#working = planned.value;
     this.#published = planned.value;
     this.#publishedText = plannedToText(planned.value);
+    // The watch may be later than the lease, and what it brings to a leader is not adopted.
+    options.measurement.adopt(planned.value);
   }
 
   async #tick(signal: AbortSignal): Promise<void> {

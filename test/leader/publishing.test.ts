@@ -224,6 +224,15 @@ describe('two replicas', () => {
   });
 });
 
+it('a replica that leads before its watch has brought the curves takes them over with the lease', async () => {
+  const { api, leader } = await withLeader();
+  await soon('the histories', () => leader.status.published.history.writes > 0);
+  await leader.stop();
+  const blind = startReplica(api, 'a', {}, new Measured(), undefined, false);
+  await leads(blind);
+  await soon('the curves to be in force', () => blind.measured.inForce === leader.measured.inForce);
+});
+
 describe('a leader that has been deposed', () => {
   it('does not write over a later one’s, and learns of its end', async () => {
     const { api, leader } = await withLeader();

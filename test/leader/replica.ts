@@ -114,13 +114,17 @@ export async function openApi(): Promise<ModelApi> {
   return api;
 }
 
-/** A replica until the test's end. It sees each change of the planned lags at once, as by a watch. */
+/**
+ * A replica until the test's end. It sees each change of the planned lags at once, as by a watch.
+ * @param watching false: a watch that brings nothing
+ */
 export function startReplica(
   api: ModelApi,
   identity: string,
   limits: Partial<PublishLimits> = {},
   measured = new Measured(),
   consumers?: PublishedConsumers,
+  watching = true,
 ): TestReplica {
   const stopping = new AbortController();
   const lines: TestReplica['lines'][number][] = [];
@@ -146,11 +150,11 @@ export function startReplica(
     const object = api.objects.get(PLANNED);
     publishing.saw({ planned: readPlanned(object), forgotten: readForgotten(object) });
   };
-  look();
+  if (watching) look();
   const { onChange } = api;
   api.onChange = (path) => {
     onChange(path);
-    if (path === PLANNED && !stopping.signal.aborted) setImmediate(look);
+    if (watching && path === PLANNED && !stopping.signal.aborted) setImmediate(look);
   };
   const stop = () => {
     stopping.abort();
