@@ -7,7 +7,7 @@ import type { Logger } from '../telemetry/index.ts';
 import { besides, OffLoop } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
 import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
-import { BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
+import { BodyError, endUnread, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
 import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtStart } from './review.ts';
 
 /**
@@ -182,16 +182,17 @@ function render({ patch, ...response }: AdmissionResponse): string {
 }
 
 function refuse(response: ServerResponse, status: number, message: string, metrics: AdmissionMetrics): void {
+  const body = JSON.stringify({ error: message });
   // The rest of a body that was not read would be taken for the next request.
-  response.setHeader('Connection', 'close');
-  send(response, status, JSON.stringify({ error: message }));
+  response.writeHead(status, { ...jsonOf(body), Connection: 'close' });
+  endUnread(response, body);
   metrics.answered(status);
 }
 
 function send(response: ServerResponse, status: number, body: string): void {
-  response.writeHead(status, {
-    'Content-Type': 'application/json',
-    'Content-Length': Buffer.byteLength(body),
-  });
-  response.end(body);
+  response.writeHead(status, jsonOf(body)).end(body);
+}
+
+function jsonOf(body: string) {
+  return { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
 }

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 
 /** A body that is not read, and the status that says so. */
 export class BodyError extends Error {
@@ -117,6 +117,29 @@ function appended(buffer: Buffer, length: number, chunk: Buffer, most: number): 
   buffer.copy(larger, 0, 0, length);
   chunk.copy(larger, length);
   return larger;
+}
+
+/** For so long a client that is answered before it has sent its whole body may go on sending. Milliseconds. */
+const LINGER_MS = 1_000;
+
+/**
+ * Ends an answer whose connection closes with it. A socket that is closed while bytes lie in it unread resets the
+ * connection, and the client then loses the answer (RFC 9112, 9.6): what it still sends is read and dropped first.
+ * Needs a Content-Length, so that the client sees the answer's end before the connection's.
+ */
+export function endUnread(response: ServerResponse, body: string): void {
+  const { req: request } = response;
+  if (request.complete) {
+    response.end(body);
+    return;
+  }
+  response.write(body);
+  const end = () => {
+    clearTimeout(timer);
+    response.end();
+  };
+  const timer = setTimeout(end, LINGER_MS);
+  request.once('end', end).once('close', end).resume();
 }
 
 /** What the headers alone rule out. */

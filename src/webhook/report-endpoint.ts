@@ -13,7 +13,7 @@ import {
 import type { InstanceName } from '../lag/index.ts';
 import { type Report, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { BodyError, readBody } from './body.ts';
+import { BodyError, endUnread, readBody } from './body.ts';
 import type { Judge } from './report-access.ts';
 
 /** Everything that is answered with another status than 200. */
@@ -127,8 +127,8 @@ export function reportsApp(options: ReportsOptions): RequestListener {
 
 function notHere(response: ServerResponse, status: number, message: string): void {
   // A body may follow that is not read.
-  response.writeHead(status, { 'Content-Type': 'application/json', Connection: 'close' });
-  response.end(`${JSON.stringify({ message })}\n`);
+  response.statusCode = status;
+  sendJson(response, { message }, true);
 }
 
 class ReportDesk {
@@ -246,9 +246,14 @@ function send(
   const after = RETRY_AFTER[result];
   if (after !== undefined) response.setHeader('Retry-After', String(after));
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer');
-  if (CLOSING.has(result)) response.setHeader('Connection', 'close');
   if (body.cursor !== undefined) response.setHeader(CURSOR_HEADER, body.cursor);
   response.statusCode = status;
-  response.setHeader('Content-Type', 'application/json');
-  response.end(`${JSON.stringify(body)}\n`);
+  sendJson(response, body, CLOSING.has(result));
+}
+
+function sendJson(response: ServerResponse, body: object, closing: boolean): void {
+  const text = `${JSON.stringify(body)}\n`;
+  response.setHeader('Content-Type', 'application/json').setHeader('Content-Length', Buffer.byteLength(text));
+  if (closing) endUnread(response.setHeader('Connection', 'close'), text);
+  else response.end(text);
 }
