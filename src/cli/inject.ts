@@ -119,7 +119,7 @@ async function rewrite(
           }
         }
       };
-      const { text, notes } = editDocument(input.text, document, edits());
+      const { text, notes } = editDocument(document, edits());
       for (const note of notes) context.warn(`${note}\n`);
       parts.push(text);
     }

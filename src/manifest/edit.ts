@@ -1,10 +1,12 @@
-import { isDeepStrictEqual } from 'node:util';
+import { hash } from 'node:crypto';
 import fastJsonPatch from 'fast-json-patch';
+import { isRecord } from '../api/index.ts';
 import type { Operation } from '../decision/index.ts';
 import { ManifestError } from './manifest-error.ts';
 import { type ManifestDocument, type ManifestObject, readDocuments } from './read.ts';
-import { applySplices, eolBefore, type Splice } from './source-tree.ts';
-import { blockStep, ChangeSet, objectSplices, sharedThrough } from './splices.ts';
+import { SourceText } from './source-text.ts';
+import { type JsonValue, mergedMembers, type SourceNode } from './source-tree.ts';
+import { type Splice, splicesFor } from './splices.ts';
 
 /** A patch for one object of a file. */
 export interface ManifestEdit {
@@ -21,63 +23,142 @@ export interface EditedDocument {
   readonly notes: readonly string[];
 }
 
-/** By the place of the object that they are for. */
-type Patches = Map<string, readonly Operation[]>;
-
 /**
  * Carries patches into the text of a document: lines are inserted and scalars replaced, everything else stays byte for
  * byte. An object whose change would reach others, through a YAML anchor, is left as it is, with a note.
  * The result is read again and compared with the patched values before it is given out.
- * @param whole text of the whole file
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
  * @throws ManifestError (internal) for a patch that does not apply, or whose result does not read as it should
  */
-export function editDocument(
-  whole: string,
-  document: ManifestDocument,
-  edits: Iterable<ManifestEdit>,
-): EditedDocument {
+export function editDocument(document: ManifestDocument, edits: Iterable<ManifestEdit>): EditedDocument {
   const { start, end, json } = document;
+  const { name, text: whole } = document.source;
   // With a line end behind the last line, every line can be followed by another one.
-  const lastEol = json || end < whole.length || whole.endsWith('\n') ? '' : eolBefore(whole, end);
-  const text = whole + lastEol;
-  const patches: Patches = new Map();
+  const isOpen = !json && end === whole.length && !whole.endsWith('\n');
+  const lastEol = isOpen ? document.source.eolBefore(end) : '';
+  const source = isOpen ? new SourceText(name, whole + lastEol) : document.source;
+  const expected = new Map<string, string>();
   const splices: Splice[] = [];
   const notes: string[] = [];
   for (const { object, operations, at } of edits) {
+    if (operations.length === 0) continue;
+    const { where, line, source: root } = object;
     const absolute = operations.map((operation) => ({ ...operation, path: at + operation.path }));
-    if (absolute.length === 0) continue;
-    const { where, line, source } = object;
-    const shared = sharedPlace(object, absolute);
+    const shared = sharedPlace(root, absolute);
     if (shared === undefined) {
-      const changes = new ChangeSet(source);
-      for (const operation of absolute) changes.apply(operation);
-      splices.push(...objectSplices(source, { text, changes, step: blockStep(source) }, json));
-      patches.set(where, absolute);
+      // Both go through JSON: it has no -0, and that is what kubectl sends.
+      const before = fastJsonPatch.deepClone(object.value) as JsonValue;
+      const after = patched(before, absolute);
+      splices.push(...splicesFor(root, before, after, { source, json }));
+      expected.set(where, digest(after));
     } else {
       notes.push(
-        `${where} (line ${line}): left unchanged, because ${shared.path} comes through the YAML ${shared.means}, ` +
+        `${where} (line ${line}): left unchanged, because ${shared}, ` +
           'which other places share: write it out there to have it changed',
       );
     }
   }
-  if (patches.size === 0) return { text: whole.slice(start, end), notes };
-  const edited = applySplices(text, splices, start, end + lastEol.length);
-  const result = lastEol !== '' && edited.endsWith(lastEol) ? edited.slice(0, -lastEol.length) : edited;
-  verify(document, patches, result);
-  return { text: result, notes };
+  if (expected.size === 0) return { text: whole.slice(start, end), notes };
+  const edited = applySplices(source.text, splices, start, end + lastEol.length);
+  const text = isOpen && edited.endsWith(lastEol) ? edited.slice(0, -lastEol.length) : edited;
+  verify(document, expected, text);
+  return { text, notes };
 }
 
-function sharedPlace(object: ManifestObject, operations: readonly Operation[]) {
+/** Which of the places that are to change is shared with others, and through what. */
+function sharedPlace(root: SourceNode, operations: readonly Operation[]): string | undefined {
   for (const { path } of operations) {
-    const name = sharedThrough(object.source, path);
-    if (name !== undefined) return { path, means: name === '<<' ? 'merge key <<' : `anchor &${name}` };
+    const name = sharedThrough(root, path);
+    if (name !== undefined)
+      return `${path} comes through the YAML ${name === '<<' ? 'merge key <<' : `anchor &${name}`}`;
   }
   return undefined;
 }
 
+/**
+ * The name through which the place that a pointer means is shared with other places (an anchor's name, or "<<"),
+ * or `undefined` when it can be changed without changing anything else.
+ */
+function sharedThrough(root: SourceNode, pointer: string): string | undefined {
+  let node = root;
+  for (const token of pointer.split('/').slice(1).map(fastJsonPatch.unescapePathComponent)) {
+    if (node.sharedBy !== undefined) return node.sharedBy;
+    const next = node.kind === 'list' ? node.items[Number(token)] : memberOf(node, token);
+    if (next === 'merged') return '<<';
+    if (next === undefined) return undefined;
+    node = next;
+  }
+  return node.sharedBy ?? anchorWithin(node);
+}
+
+function memberOf(node: SourceNode, key: string): SourceNode | 'merged' | undefined {
+  if (node.kind !== 'map') return undefined;
+  const merged = node.entries.some((entry) => entry.merge && mergedMembers(entry).has(key));
+  return merged ? 'merged' : node.entries.find((entry) => !entry.merge && entry.key === key)?.value;
+}
+
+/** An anchor inside a value that is to be replaced or removed, while an alias still needs it. */
+function anchorWithin(node: SourceNode): string | undefined {
+  const items = node.kind === 'list' ? node.items : [];
+  for (const child of node.kind === 'map' ? node.entries.map(({ value }) => value) : items) {
+    const found = child.kind === 'alias' ? undefined : (child.sharedBy ?? anchorWithin(child));
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** @throws ManifestError (internal) for an operation that does not apply, or inserts into a list */
+function patched(value: JsonValue, operations: readonly Operation[]): JsonValue {
+  // applyPatch puts the operations' own values into the document, where a later operation changes them.
+  let document = fastJsonPatch.deepClone(value) as JsonValue;
+  for (const operation of operations) {
+    const { op, path } = operation;
+    const fail = (problem: string, cause?: unknown) =>
+      new ManifestError(`the operation ${op} "${path}" ${problem}`, { internal: true, cause });
+    if (path === '') throw fail('would replace the whole object');
+    try {
+      const own = fastJsonPatch.deepClone(operation) as fastJsonPatch.Operation;
+      const parent: unknown = fastJsonPatch.getValueByPointer(document, path.slice(0, path.lastIndexOf('/')));
+      if (op !== 'replace' && Array.isArray(parent)) throw fail('would insert or delete an item');
+      document = fastJsonPatch.applyOperation(document, own, true).newDocument;
+    } catch (cause) {
+      throw cause instanceof ManifestError ? cause : fail('does not apply', cause);
+    }
+  }
+  return document;
+}
+
+/** The same for objects that are equal, whatever the order of their members. */
+function digest(value: unknown): string {
+  const sorted = (_key: string, each: unknown) =>
+    isRecord(each) ? Object.fromEntries(Object.entries(each).toSorted(([a], [b]) => (a < b ? -1 : 1))) : each;
+  return hash('sha256', JSON.stringify(value, sorted), 'base64');
+}
+
+/**
+ * Applies splices to a part of a text. Insertions at the same offset keep the order in which they are given; those within what
+ * is removed come behind it, as where the last line of a mapping goes with its comments and another line comes.
+ * @throws ManifestError (internal) when two of them overlap otherwise
+ */
+function applySplices(text: string, splices: Splice[], from: number, to: number): string {
+  splices.sort((a, b) => a.start - b.start || Number(a.end > a.start) - Number(b.end > b.start));
+  const parts: string[] = [];
+  let at = from;
+  let removedUntil = from;
+  for (const splice of splices) {
+    const inserts = splice.start === splice.end;
+    const start = inserts ? Math.max(splice.start, removedUntil) : splice.start;
+    if (start < at) throw new ManifestError('two changes of the text overlap', { internal: true });
+    parts.push(text.slice(at, start), splice.text);
+    at = inserts ? start : splice.end;
+    if (splice.text === '') removedUntil = at;
+  }
+  parts.push(text.slice(at, to));
+  return parts.join('');
+}
+
 /** No document leaves this module that does not say, object for object, what the patches ask for. */
-function verify(document: ManifestDocument, patches: Patches, text: string): void {
+function verify(document: ManifestDocument, expected: ReadonlyMap<string, string>, text: string): void {
   const [edited, ...more] = [...readDocuments(text, 'the result')].filter(({ start, end }) => end > start);
   if (edited === undefined || more.length > 0) throw wrong('the document', 'it is not one document');
   const after = edited.objects()[Symbol.iterator]();
@@ -86,24 +167,10 @@ function verify(document: ManifestDocument, patches: Patches, text: string): voi
     if (before instanceof ManifestError) continue;
     if (next === undefined || next instanceof ManifestError)
       throw wrong(before.where, next?.message ?? 'the object is gone', next);
-    const expected = patchedObject(before, patches.get(before.where) ?? []);
-    // Both go through JSON: it has no -0, and that is what kubectl sends.
-    const actual: unknown = fastJsonPatch.deepClone(next.value);
-    if (!isDeepStrictEqual(actual, expected)) throw wrong(before.where, 'the object reads differently');
+    if (digest(next.value) !== (expected.get(before.where) ?? digest(before.value)))
+      throw wrong(before.where, 'the object reads differently');
   }
   if (after.next().done !== true) throw wrong('the document', 'it has another object');
-}
-
-function patchedObject(object: ManifestObject, operations: readonly Operation[]): unknown {
-  const document: unknown = fastJsonPatch.deepClone(object.value);
-  if (operations.length === 0) return document;
-  try {
-    // applyPatch puts the operations' own values into the document, where a later operation changes them.
-    const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
-    return fastJsonPatch.applyPatch(document, patch, true).newDocument;
-  } catch (cause) {
-    throw wrong(object.where, cause instanceof Error ? cause.message : String(cause), cause);
-  }
 }
 
 function wrong(where: string, problem: string, cause?: unknown): ManifestError {

@@ -1,9 +1,9 @@
-import { quote, type SourceText } from './manifest-error.ts';
+import { quote } from './manifest-error.ts';
+import { memberName, resolvePlain, resolveTagged, ScalarError } from './scalars.ts';
+import type { SourceText } from './source-text.ts';
 import {
   dereference,
   type EntryNode,
-  type JsonScalar,
-  type LaterNode,
   type ListNode,
   type MapNode,
   markShared,
@@ -11,121 +11,6 @@ import {
   type ScalarNode,
   type SourceNode,
 } from './source-tree.ts';
-
-/**
- * How kubectl reads a scalar: sigs.k8s.io/yaml hands the text to go-yaml v2, which follows YAML 1.1 with a few
- * additions of its own (`resolve.go`: `y` and `on` are booleans, `030` and `0o30` are 24, `1_000` is 1000,
- * `12:30:45` stays text). The YAML 1.2 rules of most JavaScript parsers would read other values.
- */
-const WORDS = new Map<string, boolean | null | 'not a number'>([
-  ...['y', 'Y', 'yes', 'Yes', 'YES', 'true', 'True', 'TRUE', 'on', 'On', 'ON'].map((w) => [w, true] as const),
-  ...['n', 'N', 'no', 'No', 'NO', 'false', 'False', 'FALSE', 'off', 'Off', 'OFF'].map(
-    (w) => [w, false] as const,
-  ),
-  ...['', '~', 'null', 'Null', 'NULL'].map((w) => [w, null] as const),
-  ...[
-    '.nan',
-    '.NaN',
-    '.NAN',
-    '.inf',
-    '.Inf',
-    '.INF',
-    '+.inf',
-    '+.Inf',
-    '+.INF',
-    '-.inf',
-    '-.Inf',
-    '-.INF',
-  ].map((w) => [w, 'not a number'] as const),
-]);
-
-const FLOAT = /^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$/;
-const INT64_MIN = -(2n ** 63n);
-const UINT64_MAX = 2n ** 64n - 1n;
-
-/** Thrown for a scalar that kubectl refuses; the reader adds the position. */
-export class ScalarError extends Error {}
-
-/** The value of an untagged plain scalar. */
-export function resolvePlain(text: string): JsonScalar {
-  const word = WORDS.get(text);
-  if (word === 'not a number')
-    throw new ScalarError(`${quote(text)} has no JSON value: quote it, or write a number`);
-  if (word !== undefined) return word;
-  if (/^[-+0-9]/.test(text)) return resolveNumber(text.replaceAll('_', '')) ?? text;
-  return text.startsWith('.') ? (resolveFloat(text) ?? text) : text;
-}
-
-function resolveNumber(text: string): number | undefined {
-  return resolveInteger(text) ?? resolveFloat(text);
-}
-
-function resolveInteger(text: string): number | undefined {
-  const [, sign, digits = ''] = /^([-+]?)(.*)$/s.exec(text) ?? [];
-  const literal = goInteger(digits);
-  if (literal === undefined) return undefined;
-  // A sign makes it an int64; without one, a uint64 is tried too.
-  const value = sign === '-' ? -literal : literal;
-  const max = sign === '' ? UINT64_MAX : -INT64_MIN - 1n;
-  return value >= INT64_MIN && value <= max ? Number(value) : undefined;
-}
-
-/** Go's strconv.ParseInt with base 0: a leading zero means octal. */
-function goInteger(digits: string): bigint | undefined {
-  if (/^(0|[1-9][0-9]*)$/.test(digits)) return BigInt(digits);
-  if (/^0[xX][0-9a-fA-F]+$|^0[oO][0-7]+$|^0[bB][01]+$/.test(digits)) return BigInt(digits);
-  return /^0[0-7]+$/.test(digits) ? BigInt(`0o${digits.slice(1)}`) : undefined;
-}
-
-function resolveFloat(text: string): number | undefined {
-  if (!FLOAT.test(text)) return undefined;
-  const value = Number(text);
-  return Number.isFinite(value) ? value : undefined;
-}
-
-/** The value of a scalar with an explicit tag (long form, or a local `!tag`), quoted or not. */
-export function resolveTagged(tag: string, text: string): JsonScalar {
-  const name = tag.replace('tag:yaml.org,2002:', '!!');
-  if (name === '!!binary') return Buffer.from(text, 'base64').toString('utf8');
-  const expected = TAGGED[name];
-  if (expected === undefined) return text;
-  const value = resolvePlain(text);
-  if (!expected(value)) throw new ScalarError(`${quote(text)} is not a value of type ${name}`);
-  return value;
-}
-
-const TAGGED: Readonly<Record<string, (value: JsonScalar) => boolean>> = {
-  '!!int': (value) => Number.isInteger(value),
-  '!!float': (value) => typeof value === 'number',
-  '!!bool': (value) => typeof value === 'boolean',
-  '!!null': (value) => value === null,
-};
-
-/**
- * A mapping's key as kubectl turns it into a JSON member name: `on` becomes "true", `0x10` becomes "16".
- * `text` is the key as it is written, which tells `1e3` (a float in Go) from `1000`.
- */
-export function memberName(key: JsonScalar, text: string): string {
-  if (typeof key === 'string') return key;
-  if (key === null) throw new ScalarError('a key must not be null: quote it');
-  if (typeof key === 'number' && Number.isInteger(key) && !Number.isSafeInteger(key)) {
-    throw new ScalarError(`the key ${quote(text)} is a number beyond 2^53: quote it`);
-  }
-  return typeof key === 'number' && FLOAT.test(text) && /[.eE]/.test(text) ? floatName(key) : `${key}`;
-}
-
-/** Shortest decimal that reads back as the same 32-bit float: sigs.k8s.io/yaml formats float keys like that. */
-function floatName(key: number): string {
-  const magnitude = Math.abs(key);
-  if (key === 0 || magnitude < 1e-4 || magnitude >= 1e6) {
-    throw new ScalarError(`the key ${key} is a number in scientific notation for kubectl: quote it`);
-  }
-  const single = Math.fround(key);
-  // Nine significant digits identify every 32-bit float.
-  let digits = 1;
-  while (digits < 9 && Math.fround(Number(single.toPrecision(digits))) !== single) digits++;
-  return String(Number(single.toPrecision(digits)));
-}
 
 /** Aliases can make a small text stand for an endless value; no manifest needs more copied nodes than this. */
 const MAX_ALIASED_NODES = 100_000;
@@ -153,15 +38,6 @@ const BLOCK_HEADER = /[|>](?:([+-])([0-9])?|([0-9])([+-])?)?[ \t]*(?:#[^\r\n]*)?
 /** What go-yaml's reader takes for no text, and what ends a line for it but not for those who edit by lines. */
 const UNREADABLE = /(?![\t\n\r])\p{Cc}|[\u2028\u2029\uFFFE\uFFFF]|\r(?!\n)|\p{Cs}/u;
 
-/** A scalar as it is written; its value depends on its tag. */
-interface Raw {
-  readonly kind: 'raw';
-  readonly text: string;
-  readonly style: ScalarNode['style'];
-  readonly start: number;
-  readonly end: number;
-}
-
 /** The anchor and the tag before a node. */
 interface Properties {
   readonly anchor?: string;
@@ -172,11 +48,19 @@ interface Properties {
 
 const NONE: Properties = {};
 
-interface Key {
-  readonly node: SourceNode;
-  readonly raw: Raw | undefined;
-  /** Where the entry begins: the key's anchor or tag, or the key. */
-  readonly start: number;
+/** Where the reader is: what it takes to go on from there. */
+interface Place {
+  readonly at: number;
+  readonly end: number;
+  readonly lineStart: number;
+  /** The column of the innermost block collection. */
+  readonly indent: number;
+  /** How many flow collections are open. */
+  readonly flow: number;
+  /** Whether a block collection, or a key without `?`, may begin here. */
+  readonly keyAllowed: boolean;
+  /** Whether all that has been read may be JSON, which is freer than YAML in where its lines end. */
+  readonly json: boolean;
 }
 
 /**
@@ -188,9 +72,13 @@ interface Key {
  */
 export function readYamlDocument(source: SourceText, start: number, end: number): ReadDocument {
   const part = source.text.slice(start, end);
-  const unreadable = JSON_BEGINS.test(part) ? null : UNREADABLE.exec(part);
+  const json = JSON_BEGINS.test(part);
+  const unreadable = json ? null : UNREADABLE.exec(part);
   if (unreadable) throw source.errorAt(start + unreadable.index, unreadableCharacter(unreadable[0]));
-  return new YamlReader(source, start, end).document();
+  const at = part.startsWith('\uFEFF') ? start + 1 : start;
+  const keyAllowed = start === 0 || source.text[start - 1] === '\n';
+  const lineStart = keyAllowed ? at : source.lineStart(start);
+  return new YamlReader(source, { at, end, lineStart, indent: -1, flow: 0, keyAllowed, json }).document();
 }
 
 function unreadableCharacter(character: string): string {
@@ -204,50 +92,49 @@ function unreadableCharacter(character: string): string {
 class YamlReader {
   readonly #source: SourceText;
   readonly #text: string;
-  #end: number;
   #at: number;
+  #end: number;
   #lineStart: number;
-  /** The column of the innermost block collection. */
-  #indent = -1;
-  /** How many flow collections are open. */
-  #flow = 0;
-  /** Whether a block collection, or a key without `?`, may begin here. */
+  #indent: number;
+  #flow: number;
   #keyAllowed: boolean;
+  #json: boolean;
   #depth = 0;
   /** The latest node of each anchor's name, and its number of nodes; `undefined` while it is being read. */
   readonly #anchors = new Map<string, { readonly node: SourceNode; readonly size: number } | undefined>();
+  /** How many anchors and aliases there have been. */
+  #references = 0;
   #size = 0;
   #aliasedNodes = 0;
   readonly #duplicates: { readonly key: string; readonly at: number }[] = [];
-  /** Whether all that has been read may be JSON, which is freer than YAML in where its lines end. */
-  #json: boolean;
+  /** Whether the next list holds the items of a List. */
+  #isItems = false;
 
-  constructor(source: SourceText, start: number, end: number) {
+  constructor(source: SourceText, { at, end, lineStart, indent, flow, keyAllowed, json }: Place) {
     this.#source = source;
     this.#text = source.text;
+    this.#at = at;
     this.#end = end;
-    this.#at = this.#text[start] === '\uFEFF' ? start + 1 : start;
-    const begins = start === 0 || this.#text[start - 1] === '\n';
-    this.#lineStart = begins ? this.#at : this.#text.lastIndexOf('\n', start - 1) + 1;
-    this.#keyAllowed = begins;
-    this.#json = JSON_BEGINS.test(this.#text.slice(start, end));
+    this.#lineStart = lineStart;
+    this.#indent = indent;
+    this.#flow = flow;
+    this.#keyAllowed = keyAllowed;
+    this.#json = json;
   }
 
   document(): ReadDocument {
     this.#skip();
     const directive = this.#code() === PERCENT && this.#column() === 0;
-    while (this.#code() === PERCENT && this.#column() === 0) this.#directive();
+    while (this.#code() === PERCENT && this.#column() === 0) {
+      this.#at = this.#lineEnd();
+      this.#skip();
+    }
     // What directives are about begins with the next mark.
     const root = directive || this.#isEnd() ? undefined : this.#blockNode(false);
     this.#skip();
     const another = this.#json && this.#code() === BRACE;
     if (!this.#isEnd() && !another) throw this.#misplaced();
     return { root, duplicates: this.#duplicates, json: this.#json, next: another ? this.#at : undefined };
-  }
-
-  #directive(): void {
-    this.#at = this.#lineEnd();
-    this.#skip();
   }
 
   #code(ahead = 0): number {
@@ -367,16 +254,15 @@ class YamlReader {
       }
       if (this.#isBlockScalar()) {
         const properties = this.#joined(outer, own);
-        return this.#named(properties, () => this.#scalar(this.#blockScalar(), properties));
+        return this.#named(properties, () => this.#blockScalar(properties));
       }
       const node = this.#atom(own);
-      const raw = this.#latestRaw(node);
       if (allowed && this.#lineStart === line && this.#isColon(start)) {
-        return this.#named(outer, () => this.#blockMapping({ node, raw, start }, start - line));
+        return this.#named(outer, () => this.#blockMapping({ node, start }, start - line));
       }
       if (outer.end === undefined) return node;
       const properties = this.#joined(outer, own);
-      return this.#named(outer, () => (raw === undefined ? node : this.#scalar(raw, properties)));
+      return this.#named(outer, () => (node.kind === 'scalar' ? this.#scalar(node, properties) : node));
     }
   }
 
@@ -398,65 +284,57 @@ class YamlReader {
   }
 
   #blockSequence(): ListNode {
-    const [start, indent, isList] = [this.#at, this.#indent, this.#isListItems];
+    const [start, indent, isList] = [this.#at, this.#indent, this.#isItems];
+    this.#isItems = false;
     this.#indent = this.#column();
-    this.#isListItems = false;
     const items: SourceNode[] = [];
     do {
       this.#at++;
       const absentAt = this.#at;
       this.#keyAllowed = true;
       this.#skip();
-      const present = this.#hasNode(false);
-      items.push(present ? this.#item(isList) : this.#absent(NONE, absentAt));
+      items.push(this.#hasNode(false) ? this.#item(isList) : this.#absent(NONE, absentAt));
       this.#skip();
     } while (!this.#isOutside() && this.#column() === this.#indent && this.#isDash());
     // Without indentation of its own, the list ends at the next key of the mapping around it.
     const ended = this.#isOutside() || (this.#column() === this.#indent && this.#indent === indent);
     if (!ended) throw this.#misplaced();
     this.#indent = indent;
-    return {
-      kind: 'list',
-      layout: 'block',
-      items,
-      start,
-      end: items.at(-1)?.end ?? start,
-      sharedBy: undefined,
-    };
+    return { kind: 'list', layout: 'block', items, start, end: items.at(-1)?.end ?? start };
   }
-
-  #isListItems = false;
 
   /** An item of a List is an object of its own; it is read again when its turn comes, so that not all are in memory. */
   #item(isList: boolean): SourceNode {
-    if (!isList) return this.#blockNode(false);
-    const [at, line, indent, flow] = [this.#at, this.#lineStart, this.#indent, this.#flow];
-    const [named, aliased] = [this.#anchors.size, this.#aliasedNodes];
-    const node = flow > 0 ? this.#flowItem() : this.#blockNode(false);
-    if (this.#anchors.size > named || this.#aliasedNodes > aliased) return node;
-    // What is read again must not be kept by the function that reads it.
-    const { start, end } = node;
-    const read = () => {
-      const reader = new YamlReader(this.#source, at, end);
-      reader.#at = at;
-      reader.#end = this.#end;
-      reader.#lineStart = line;
-      reader.#indent = indent;
-      reader.#flow = flow;
-      reader.#keyAllowed = true;
-      return flow > 0 ? reader.#flowItem() : reader.#blockNode(false);
+    if (!isList) return this.#itemNode();
+    const source = this.#source;
+    const place: Place = {
+      at: this.#at,
+      end: this.#end,
+      lineStart: this.#lineStart,
+      indent: this.#indent,
+      flow: this.#flow,
+      keyAllowed: true,
+      json: this.#json,
     };
-    return { kind: 'later', read, start, end, sharedBy: undefined } satisfies LaterNode;
+    const before = this.#references;
+    const node = this.#itemNode();
+    if (this.#references > before) return node;
+    const { start, end } = node;
+    return { kind: 'later', read: () => new YamlReader(source, place).#itemNode(), start, end };
   }
 
-  #blockMapping(first: Key | undefined, column: number): MapNode {
+  #itemNode(): SourceNode {
+    return this.#flow > 0 ? this.#flowItem() : this.#blockNode(false);
+  }
+
+  #blockMapping(first: { node: SourceNode; start: number } | undefined, column: number): MapNode {
     const [start, indent] = [first?.start ?? this.#at, this.#indent];
     this.#enter();
     this.#indent = column;
     const entries: EntryNode[] = [];
     let key = first;
     do {
-      entries.push(key === undefined ? this.#blockEntry() : this.#simpleEntry(key));
+      entries.push(key === undefined ? this.#blockEntry() : this.#simpleEntry(key.node, key.start));
       key = undefined;
       this.#skip();
     } while (!this.#isOutside() && this.#column() === column);
@@ -472,7 +350,7 @@ class YamlReader {
       if (!merge && seen.has(key)) this.#duplicates.push({ key, at });
       seen.add(key);
     }
-    return { kind: 'map', layout, entries, column, start, end, sharedBy: undefined };
+    return { kind: 'map', layout, entries, column, start, end };
   }
 
   #blockEntry(): EntryNode {
@@ -481,17 +359,15 @@ class YamlReader {
     const own = this.#properties();
     if (this.#lineStart !== line || this.#isEnd()) throw this.#error(start, 'expected a key and a colon');
     const node = this.#atom(own);
-    const raw = this.#latestRaw(node);
     if (this.#lineStart !== line || !this.#isColon(start)) {
       throw this.#error(start, 'expected a colon and a space behind this key');
     }
-    return this.#simpleEntry({ node, raw, start });
+    return this.#simpleEntry(node, start);
   }
 
-  #simpleEntry(key: Key): EntryNode {
-    this.#at++;
+  #simpleEntry(key: SourceNode, start: number): EntryNode {
     this.#keyAllowed = false;
-    return this.#entry(key, this.#at);
+    return this.#entry(key, start, ++this.#at);
   }
 
   #explicitEntry(): EntryNode {
@@ -500,63 +376,49 @@ class YamlReader {
     this.#keyAllowed = true;
     this.#skip();
     const node = this.#hasNode(true) ? this.#blockNode(true) : this.#absent(NONE, start + 1);
-    const key = { node, raw: this.#latestRaw(node), start };
     this.#skip();
     const colon =
       !this.#isEnd() && this.#column() === column && this.#code() === COLON && this.#isBlankAfter();
-    if (!colon) return this.#entry(key, undefined);
-    this.#at++;
+    if (!colon) return this.#entry(node, start, undefined);
     this.#keyAllowed = true;
-    return this.#entry(key, this.#at);
+    return this.#entry(node, start, ++this.#at);
   }
 
-  #raw: Raw | undefined;
-
-  #latestRaw(node: SourceNode): Raw | undefined {
-    return this.#raw?.start === node.start ? this.#raw : undefined;
-  }
-
-  /** The entry of a key, with the value behind its colon if it has one. */
-  #entry({ node, raw, start }: Key, colonEnd: number | undefined): EntryNode {
-    const merge = raw?.style === 'plain' && raw.text === '<<';
-    const key = merge ? '<<' : this.#memberName(node, raw);
-    const value = this.#value(colonEnd, node.end);
+  /**
+   * The entry of a key, with the value behind its colon if it has one.
+   * @param start of the key's anchor or tag, or of the key
+   */
+  #entry(node: SourceNode, start: number, colonAt: number | undefined): EntryNode {
+    const colonEnd = colonAt ?? node.end;
+    const scalar = node.kind === 'scalar' ? node : undefined;
+    const merge = scalar?.style === 'plain' && scalar.text === '<<';
+    const key = merge ? '<<' : this.#memberName(node);
+    this.#isItems = key === 'items' && this.#depth === 1;
+    const value = colonAt === undefined ? this.#absent(NONE, colonEnd) : this.#value(colonEnd);
     if (merge) this.#checkMergeSource(value);
-    return {
-      key,
-      merge,
-      start,
-      keyQuote: raw?.style === 'double' ? 'double' : 'other',
-      colonEnd: colonEnd ?? node.end,
-      hasColon: colonEnd !== undefined,
-      value,
-      end: Math.max(value.end, colonEnd ?? node.end),
-    };
+    const quoted = scalar?.style === 'double';
+    const end = Math.max(value.end, colonEnd);
+    return { key, merge, start, quoted, colonEnd, hasColon: colonAt !== undefined, value, end };
   }
 
-  #value(colonEnd: number | undefined, keyEnd: number): SourceNode {
-    if (colonEnd === undefined) return this.#absent(NONE, keyEnd);
+  #value(colonEnd: number): SourceNode {
     this.#skip();
-    if (this.#flow === 0) {
-      this.#isListItems = this.#isItems && this.#indent === 0;
-      const value = this.#hasNode(true) ? this.#blockNode(true) : this.#absent(NONE, colonEnd);
-      this.#isListItems = false;
-      return value;
-    }
-    return isFlowEnd(this.#code()) ? this.#absent(NONE, colonEnd) : this.#flowNode();
+    if (this.#flow > 0) return isFlowEnd(this.#code()) ? this.#absent(NONE, colonEnd) : this.#flowNode();
+    return this.#hasNode(true) ? this.#blockNode(true) : this.#absent(NONE, colonEnd);
   }
 
-  #isItems = false;
-
-  #memberName(node: SourceNode, raw: Raw | undefined): string {
+  #memberName(node: SourceNode): string {
     const name = dereference(node);
     if (name.kind !== 'scalar') throw this.#error(node.start, 'a key must be a text: quote it');
+    return this.#resolved(node.start, () => memberName(name.value, name.text));
+  }
+
+  /** What a scalar stands for; what kubectl refuses is refused at its place. */
+  #resolved<T>(at: number, resolve: () => T): T {
     try {
-      const key = memberName(name.value, raw?.text ?? '');
-      this.#isItems = key === 'items';
-      return key;
+      return resolve();
     } catch (cause) {
-      throw cause instanceof ScalarError ? this.#error(node.start, cause.message) : cause;
+      throw cause instanceof ScalarError ? this.#error(at, cause.message) : cause;
     }
   }
 
@@ -575,13 +437,15 @@ class YamlReader {
   }
 
   #flowSequence(): ListNode {
+    const isList = this.#isItems;
+    this.#isItems = false;
     const start = this.#open();
     const items: SourceNode[] = [];
     while (!this.#isClosed(BRACKET_END, start)) {
-      items.push(this.#flowItem());
+      items.push(this.#item(isList));
       this.#separate(BRACKET_END);
     }
-    return { kind: 'list', layout: 'flow', items, start, end: this.#close(), sharedBy: undefined };
+    return { kind: 'list', layout: 'flow', items, start, end: this.#close() };
   }
 
   /** An item, which may be a mapping of one entry without braces. */
@@ -590,12 +454,10 @@ class YamlReader {
     if (this.#code() === QUESTION) return this.#pair(this.#flowEntry(), start);
     const line = this.#lineStart;
     const node = this.#flowNode();
-    const raw = this.#latestRaw(node);
     this.#skip();
     if (this.#code() !== COLON) return node;
     if (this.#lineStart !== line) throw this.#misplaced();
-    this.#at++;
-    return this.#pair(this.#entry({ node, raw, start }, this.#at), start);
+    return this.#pair(this.#entry(node, start, ++this.#at), start);
   }
 
   #pair(entry: EntryNode, start: number): MapNode {
@@ -621,12 +483,10 @@ class YamlReader {
     }
     const absent = explicit && (isFlowEnd(this.#code()) || this.#code() === COLON);
     const node = absent ? this.#absent(NONE, start + 1) : this.#flowNode();
-    const key = { node, raw: absent ? undefined : this.#latestRaw(node), start };
     this.#skip();
-    if (this.#code() !== COLON) return this.#entry(key, undefined);
+    if (this.#code() !== COLON) return this.#entry(node, start, undefined);
     if (!explicit && !this.#json && this.#lineStart !== line) throw this.#misplaced();
-    this.#at++;
-    return this.#entry(key, this.#at);
+    return this.#entry(node, start, ++this.#at);
   }
 
   #open(): number {
@@ -669,7 +529,6 @@ class YamlReader {
 
   /** A scalar on one or more lines, an alias or a flow collection. */
   #atom(properties: Properties): SourceNode {
-    this.#raw = undefined;
     const code = this.#code();
     if (code === ASTERISK) {
       if (properties.end === undefined) return this.#alias();
@@ -679,10 +538,9 @@ class YamlReader {
       if (code === BRACKET) return this.#flowSequence();
       if (code === BRACE) return this.#flowMapping();
       this.#keyAllowed = false;
-      if (code === QUOTE || code === APOSTROPHE)
-        return this.#scalar(this.#quoted(code === QUOTE), properties);
+      if (code === QUOTE || code === APOSTROPHE) return this.#quoted(code === QUOTE, properties);
       if (!this.#mayBeginPlain(code)) throw this.#misplaced();
-      return this.#scalar(this.#plain(), properties);
+      return this.#plain(properties);
     });
   }
 
@@ -692,23 +550,20 @@ class YamlReader {
     return code > SPACE && !INDICATORS.has(code);
   }
 
-  #scalar(raw: Raw, { tag }: Properties): ScalarNode {
-    this.#raw = raw;
-    const { text, style, start, end } = raw;
-    try {
-      const plain = style === 'plain' ? resolvePlain : (written: string) => written;
-      const value = tag === undefined ? plain(text) : resolveTagged(tag, text);
-      if (this.#json && style === 'plain' && typeof value === 'string')
-        throw new ScalarError('this number is out of range');
-      return { kind: 'scalar', value, style, start, end, sharedBy: undefined };
-    } catch (cause) {
-      throw cause instanceof ScalarError ? this.#error(start, cause.message) : cause;
-    }
+  #scalar({ text, style, start, end }: Omit<ScalarNode, 'kind' | 'value'>, { tag }: Properties): ScalarNode {
+    const plain = style === 'plain';
+    const value = this.#resolved(start, () => {
+      if (tag !== undefined) return resolveTagged(tag, text);
+      return plain ? resolvePlain(text) : text;
+    });
+    if (this.#json && plain && typeof value === 'string')
+      throw this.#error(start, 'this number is out of range');
+    return { kind: 'scalar', value, text, style, start, end };
   }
 
   /** A scalar for which nothing is written. */
   #absent(properties: Properties, at = properties.end ?? this.#at): ScalarNode {
-    return this.#scalar({ kind: 'raw', text: '', style: 'plain', start: at, end: at }, properties);
+    return this.#scalar({ text: '', style: 'plain', start: at, end: at }, properties);
   }
 
   /** The anchor and the tag at this token; in block context only those of this line. */
@@ -758,6 +613,7 @@ class YamlReader {
     const { anchor } = properties;
     const before = this.#size++;
     if (anchor === undefined) return build();
+    this.#references++;
     this.#anchors.set(anchor, undefined);
     const node = build();
     this.#anchors.set(anchor, { node, size: this.#size - before });
@@ -773,6 +629,7 @@ class YamlReader {
       const problem = this.#anchors.has(name) ? 'stands inside its own anchor' : 'has no anchor before it';
       throw this.#error(start, `the alias *${name.slice(0, 80)} ${problem}`);
     }
+    this.#references++;
     this.#size += target.size;
     this.#aliasedNodes += target.size;
     if (this.#aliasedNodes > MAX_ALIASED_NODES) {
@@ -782,7 +639,7 @@ class YamlReader {
     return { kind: 'alias', name, target: target.node, start, end: this.#at, sharedBy: name };
   }
 
-  #plain(): Raw {
+  #plain(properties: Properties): ScalarNode {
     const start = this.#at;
     const least = this.#indent + 1;
     let text = '';
@@ -798,7 +655,7 @@ class YamlReader {
       text += breaks === 1 ? ' ' : '\n'.repeat(breaks - 1);
     }
     this.#json &&= JSON_WORD.test(text);
-    return { kind: 'raw', text, style: 'plain', start, end };
+    return this.#scalar({ text, style: 'plain', start, end }, properties);
   }
 
   /** Over the rest of the scalar on this line, to the line's end or to what ends the scalar; returns its own end. */
@@ -847,7 +704,7 @@ class YamlReader {
     return this.#isMark('...') || this.#isMark('---') || (this.#flow === 0 && this.#column() < least);
   }
 
-  #quoted(double: boolean): Raw {
+  #quoted(double: boolean, properties: Properties): ScalarNode {
     const start = this.#at++;
     const quoteCode = double ? QUOTE : APOSTROPHE;
     this.#json &&= double;
@@ -873,7 +730,7 @@ class YamlReader {
       }
     }
     this.#at++;
-    return { kind: 'raw', text, style: double ? 'double' : 'single', start, end: this.#at };
+    return this.#scalar({ text, style: double ? 'double' : 'single', start, end: this.#at }, properties);
   }
 
   #endsQuotedRun(code: number, quoteCode: number): boolean {
@@ -925,7 +782,7 @@ class YamlReader {
     return String.fromCodePoint(point);
   }
 
-  #blockScalar(): Raw {
+  #blockScalar(properties: Properties): ScalarNode {
     const start = this.#at;
     const literal = this.#code() === BAR;
     BLOCK_HEADER.lastIndex = start;
@@ -964,7 +821,7 @@ class YamlReader {
       if (breaks > 0) end = this.#lineStart;
     }
     this.#keyAllowed = true;
-    return { kind: 'raw', text, style: 'block', start, end };
+    return this.#scalar({ text, style: 'block', start, end }, properties);
   }
 
   /** Over empty lines and the next line's indentation; where the indentation is not known yet, it is learned. */

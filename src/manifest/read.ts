@@ -1,5 +1,6 @@
-import { ManifestError, quote, SourceText } from './manifest-error.ts';
+import { ManifestError, quote } from './manifest-error.ts';
 import { readYamlDocument } from './read-yaml.ts';
+import { SourceText } from './source-text.ts';
 import { dereference, type JsonValue, jsonValue, type ReadDocument, type SourceNode } from './source-tree.ts';
 
 /** One Kubernetes object; each item of a List is an object of its own. */
@@ -20,6 +21,8 @@ export interface ManifestObject {
 export interface ManifestDocument {
   readonly start: number;
   readonly end: number;
+  /** The whole text that it is a part of. */
+  readonly source: SourceText;
   /** Whether it is written as JSON. */
   readonly json: boolean;
   /** The objects in it, one at a time, and what cannot be read in their places. */
@@ -68,7 +71,7 @@ export function* readDocuments(text: string, name: string): Generator<ManifestDo
       const where = `${name} document ${count}`;
       at = failed ? undefined : read.next;
       const objects = failed ? () => [read] : () => objectsIn(source, read, where);
-      yield { start: from, end: at ?? end, json: !failed && read.json, objects };
+      yield { start: from, end: at ?? end, source, json: !failed && read.json, objects };
       from = at ?? end;
     }
   }

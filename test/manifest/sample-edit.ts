@@ -67,12 +67,11 @@ export function readFile(text: string, name = 'f.yaml'): ReadFile {
 
 /** Edits a whole file, document by document. */
 export function editFile(
-  { text, documents }: ReadFile,
+  { documents }: ReadFile,
   edits: readonly ManifestEdit[],
 ): { text: string; notes: readonly string[] } {
   const parts = documents.map(({ document, objects }) =>
     editDocument(
-      text,
       document,
       edits.filter(({ object }) => objects.includes(object)),
     ),

@@ -1,0 +1,92 @@
+import { ManifestError } from './manifest-error.ts';
+
+const TEMPLATE_HINT = ' (this looks like a template: render it first, for example with "helm template")';
+
+/**
+ * A text with its name and its lines. Offsets are UTF-16 units, an end is exclusive. Lines are looked up in a table:
+ * JSON may be one line of many megabytes, which no change can afford to search.
+ */
+export class SourceText {
+  readonly name: string;
+  readonly text: string;
+  #starts: Uint32Array | undefined;
+
+  constructor(name: string, text: string) {
+    this.name = name;
+    this.text = text;
+  }
+
+  /** The line and the column of an offset, both from 1. */
+  at(offset: number): { readonly line: number; readonly column: number } {
+    const line = this.#lineOf(offset);
+    return { line: line + 1, column: offset - this.#startOf(line) + 1 };
+  }
+
+  errorAt(offset: number, message: string): ManifestError {
+    const { line, column } = this.at(offset);
+    const hint = this.text.slice(this.lineStart(offset), this.nextLine(offset)).includes('{{');
+    return new ManifestError(`${this.name}:${line}:${column}: ${message}${hint ? TEMPLATE_HINT : ''}`);
+  }
+
+  lineStart(offset: number): number {
+    return this.#startOf(this.#lineOf(offset));
+  }
+
+  /** The start of the line behind the one on which content that ends at `end` stands (a block scalar ends there). */
+  nextLine(end: number): number {
+    return this.text[end - 1] === '\n' ? end : this.#startOf(this.#lineOf(end) + 1);
+  }
+
+  /** The white space that a line begins with. */
+  indentAt(offset: number): string {
+    const start = this.lineStart(offset);
+    let end = start;
+    while (end < offset && (this.text[end] === ' ' || this.text[end] === '\t')) end++;
+    return this.text.slice(start, end);
+  }
+
+  /** Whether nothing but white space stands before `offset` on its line. */
+  beginsLine(offset: number): boolean {
+    return this.lineStart(offset) + this.indentAt(offset).length === offset;
+  }
+
+  /** `end` without the line ends and blanks before it, but not before `start`. */
+  trimmedEnd(start: number, end: number): number {
+    let at = end;
+    while (at > start && ' \t\r\n'.includes(this.text[at - 1] ?? '')) at--;
+    return at;
+  }
+
+  /** The kind of line end in use just before `offset`; the text's first one where there is none before. */
+  eolBefore(offset: number): '\n' | '\r\n' {
+    const behind = this.lineStart(offset) || this.#startOf(1);
+    return this.text.slice(behind - 2, behind) === '\r\n' ? '\r\n' : '\n';
+  }
+
+  #lineOf(offset: number): number {
+    this.#starts ??= lineStarts(this.text);
+    let low = 0;
+    let high = this.#starts.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.#startOf(middle) <= offset) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Where a line (from 0) begins; the end of the text for one that it does not have. */
+  #startOf(line: number): number {
+    this.#starts ??= lineStarts(this.text);
+    return this.#starts[line] ?? this.text.length;
+  }
+}
+
+/** Counted first: an array that grows would take twice the memory. */
+function lineStarts(text: string): Uint32Array {
+  let count = 1;
+  for (let i = text.indexOf('\n'); i !== -1; i = text.indexOf('\n', i + 1)) count++;
+  const starts = new Uint32Array(count);
+  for (let line = 1; line < count; line++) starts[line] = text.indexOf('\n', starts[line - 1]) + 1;
+  return starts;
+}
