@@ -1,6 +1,1 @@
-export {
-  type CertificateSource,
-  certificateDirectory,
-  ensureCertificates,
-  watchCertificates,
-} from './source.ts';
+export { CertificateSource, ensureCertificates } from './source.ts';

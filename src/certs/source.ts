@@ -1,4 +1,5 @@
 import { asError } from '../api/index.ts';
+import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import {
   assess,
@@ -85,104 +86,103 @@ async function carryOut(verdict: Reissue | Rotate, now: Date): Promise<Contents>
   };
 }
 
-/** What a look at the source brought. After `failed`, the last good certificate stays in force. */
-export type Refreshed =
-  | { readonly outcome: 'unchanged' }
-  | { readonly outcome: 'changed'; readonly certificate: ServingCertificate }
-  | { readonly outcome: 'failed'; readonly error: Error };
+/**
+ * Content is polled, not watched: inotify says nothing reliable about the symbolic links of a mounted Secret. The
+ * kubelet takes a minute to bring a new Secret, so 5 s add little, and reading four small files costs nothing. A timer
+ * for the renewal itself would not do: setTimeout overflows at 24.8 days, and does not run while a machine sleeps.
+ */
+const LOOK_EVERY_MS = 5_000;
 
-/** Where the serving certificate comes from. */
-export interface CertificateSource {
-  /** The first load. Rejects with a CertificateError when there is nothing to serve with. */
-  start(now: Date): Promise<ServingCertificate>;
-  /** The certificate in force. Throws before `start` has resolved. */
-  get(): ServingCertificate;
-  /** Looks again, renews what is due, and never rejects. */
-  refresh(now: Date): Promise<Refreshed>;
-  /** False once clients must refuse the certificate in force. */
-  healthy(now: Date): boolean;
-}
-
-/** A source over a directory, which Linger maintains or a user provides: see ensureCertificates. */
-export function certificateDirectory(options: Pick<EnsureOptions, 'directory' | 'names'>): CertificateSource {
-  let current: ServingCertificate | undefined;
-  /** The files as they were after the last good look; undefined makes the next look a full one. */
-  let seen: string | undefined;
-
-  const load = async (now: Date): Promise<ServingCertificate> => {
-    // Taken before: files that change during the load are then looked at again.
-    const files = fingerprint(await readContents(options.directory));
-    current = await ensureCertificates(options, now);
-    seen = files;
-    return current;
-  };
-  const look = async (before: ServingCertificate, now: Date): Promise<Refreshed> => {
-    const due = now >= before.renewAt;
-    if (!due && seen === fingerprint(await readContents(options.directory))) return { outcome: 'unchanged' };
-    const certificate = await load(now);
-    return sameMaterial(before, certificate) ? { outcome: 'unchanged' } : { outcome: 'changed', certificate };
-  };
-  const inForce = (): ServingCertificate => {
-    if (current === undefined) throw new Error('no certificate yet: start the source first');
-    return current;
-  };
-
-  return {
-    get: inForce,
-    healthy: (now) => current !== undefined && now < current.notAfter,
-    start: load,
-    refresh: async (now) => {
-      try {
-        return await look(inForce(), now);
-      } catch (error) {
-        seen = undefined;
-        return { outcome: 'failed', error: asError(error) };
-      }
-    },
-  };
-}
-
-function sameMaterial(one: ServingCertificate, other: ServingCertificate): boolean {
-  return one.cert === other.cert && one.key === other.key && one.caBundle === other.caBundle;
-}
-
-export interface WatchOptions {
+export interface FollowOptions {
   readonly signal: AbortSignal;
-  readonly clock: () => Date;
-  /** Called with each new certificate: `server.setSecureContext(certificate)`, and a line in the log. */
-  readonly onChange: (certificate: ServingCertificate) => void;
-  /** Called when a look fails, once as long as the message stays the same. What `onChange` throws comes here too. */
-  readonly onFailure: (error: Error) => void;
-  /** Between two looks. Default: 5 s. */
+  readonly logger: Logger;
+  readonly metrics: Pick<Metrics, 'certificateExpiry' | 'certificateReloads'>;
+  readonly clock?: () => Date;
   readonly everyMs?: number;
 }
 
-/**
- * Content is polled, not watched: inotify says nothing reliable about the symbolic links of a mounted
- * Secret. The kubelet takes a minute to bring a new Secret, so 5 s add little, and reading four small
- * files costs nothing. A timer set for the renewal itself would not do: setTimeout overflows at 24.8 days,
- * and does not run while a machine sleeps.
- */
-const DEFAULT_EVERY_MS = 5_000;
+/** The serving certificate of a directory, which Linger maintains or a user provides: see ensureCertificates. */
+export class CertificateSource {
+  readonly #options: EnsureOptions;
+  #current: ServingCertificate;
+  /** The files as they were after the last good look; undefined makes the next look a full one. */
+  #seen: string | undefined;
 
-/** Looks at a started source again and again. Resolves when the signal aborts; the wait keeps no process alive. */
-export async function watchCertificates(source: CertificateSource, options: WatchOptions): Promise<void> {
-  const { signal, clock, onChange, onFailure, everyMs = DEFAULT_EVERY_MS } = options;
-  let reported: string | undefined;
-  while (await pause(everyMs, signal)) {
-    const error = announce(await source.refresh(clock()), onChange);
-    if (error !== undefined && error.message !== reported) onFailure(error);
-    reported = error?.message;
+  private constructor(options: EnsureOptions, { certificate, files }: Awaited<ReturnType<typeof load>>) {
+    this.#options = options;
+    this.#current = certificate;
+    this.#seen = files;
+  }
+
+  /** @throws CertificateError when there is nothing to serve with */
+  static async open(options: EnsureOptions, now: Date): Promise<CertificateSource> {
+    return new CertificateSource(options, await load(options, now));
+  }
+
+  /** The certificate in force. */
+  get(): ServingCertificate {
+    return this.#current;
+  }
+
+  /** False once clients must refuse the certificate in force. */
+  healthy(now: Date): boolean {
+    return now < this.#current.notAfter;
+  }
+
+  /**
+   * Looks again, and renews what is due. After a failure the last good certificate stays in force.
+   * @returns the new certificate, if there is one
+   * @throws CertificateError
+   */
+  async refresh(now: Date): Promise<ServingCertificate | undefined> {
+    const before = this.#current;
+    const { directory } = this.#options;
+    if (now < before.renewAt && this.#seen === fingerprint(await readContents(directory))) return undefined;
+    this.#seen = undefined;
+    const { certificate, files } = await load(this.#options, now);
+    this.#seen = files;
+    this.#current = certificate;
+    const same = (['cert', 'key', 'caBundle'] as const).every((part) => certificate[part] === before[part]);
+    return same ? undefined : certificate;
+  }
+
+  /**
+   * Refreshes until the signal aborts; the wait keeps no process alive.
+   * @param use gets each new certificate; one that it refuses, by throwing, does not come into force
+   */
+  async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
+    const { signal, logger, metrics, clock = () => new Date(), everyMs = LOOK_EVERY_MS } = options;
+    const once = new LogOnce(logger);
+    metrics.certificateExpiry.set(this.#current.notAfter.getTime() / 1000);
+    while (await pause(everyMs, signal)) {
+      const before = this.#current;
+      try {
+        const certificate = await this.refresh(clock());
+        if (certificate !== undefined) {
+          use(certificate);
+          const { notAfter, origin } = certificate;
+          metrics.certificateExpiry.set(notAfter.getTime() / 1000);
+          metrics.certificateReloads.inc({ result: 'success' });
+          logger.info({ notAfter, origin }, 'serving certificate replaced');
+        }
+        once.over('certificate', {}, 'the files of the serving certificate can be used again');
+      } catch (thrown) {
+        this.#current = before;
+        this.#seen = undefined;
+        const { message: problem, code: reason }: Error & { code?: string } = asError(thrown);
+        const isNew = once.error(
+          'certificate',
+          { ...(reason && { reason }), problem },
+          'serving certificate not replaced; the last good one keeps serving',
+        );
+        if (isNew) metrics.certificateReloads.inc({ result: 'failure' });
+      }
+    }
   }
 }
 
-function announce(refreshed: Refreshed, onChange: WatchOptions['onChange']): Error | undefined {
-  if (refreshed.outcome === 'failed') return refreshed.error;
-  if (refreshed.outcome === 'unchanged') return undefined;
-  try {
-    onChange(refreshed.certificate);
-    return undefined;
-  } catch (error) {
-    return asError(error);
-  }
+async function load(options: EnsureOptions, now: Date) {
+  // Taken before: files that change during the load are then looked at again.
+  const files = fingerprint(await readContents(options.directory));
+  return { files, certificate: await ensureCertificates(options, now) };
 }

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
-import { type CertificateSource, certificateDirectory, watchCertificates } from '../certs/index.ts';
+import { CertificateSource } from '../certs/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
@@ -130,18 +130,18 @@ interface Running {
  */
 export async function serve(settings: ServeSettings, context: ServeContext): Promise<number> {
   const ending = new AbortController();
-  const running: Running = {
-    settings,
-    logger: createLogger(settings.logLevel),
-    metrics: createMetrics(context.version),
-    world: holdWorld(settings.modeLimit),
-    certificates: certificateDirectory({ directory: settings.certs, names: certificateNames(settings) }),
-    signal: ending.signal,
-  };
   const shutdown = listenForShutdown(process);
   try {
+    const files = { directory: settings.certs, names: certificateNames(settings) };
+    const running: Running = {
+      settings,
+      logger: createLogger(settings.logLevel),
+      metrics: createMetrics(context.version),
+      world: holdWorld(settings.modeLimit),
+      certificates: await CertificateSource.open(files, new Date()),
+      signal: ending.signal,
+    };
     const policyProblems = await startPolicies(running);
-    await running.certificates.start(new Date());
     const cluster = await startCluster(running, context);
     const nothingToShow = cluster === undefined && settings.policies === undefined;
     const estimates = () => ({ policyProblems: policyProblems(), ...(cluster?.estimates() as object) });
@@ -201,7 +201,8 @@ async function answerUntilShutdown(
   };
   const webhook = webhookServer(app, certificates.get(), clientCa);
   const admin = adminServer(adminApp({ unready, metrics, estimates }));
-  startCertificates(running, (pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)));
+  // New handshakes get the new pair; open connections keep theirs.
+  void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
@@ -312,33 +313,4 @@ function showPolicies({ documents, problems }: PolicyState, metrics: Metrics): v
   metrics.policyDocuments.set({ kind: 'DiscoveryConsumer' }, documents.consumers.length);
   metrics.policyDocuments.set({ kind: 'Namespace' }, documents.namespaces.length);
   metrics.policyDocuments.set({ kind: 'Service' }, documents.services.length);
-}
-
-function startCertificates(
-  { certificates, logger, metrics, signal }: Running,
-  use: (pair: { cert: string; key: string }) => void,
-): void {
-  const showExpiry = () => metrics.certificateExpiry.set(certificates.get().notAfter.getTime() / 1000);
-  showExpiry();
-  void watchCertificates(certificates, {
-    signal,
-    clock: () => new Date(),
-    onChange: (certificate) => {
-      // New handshakes get the new pair; open connections keep theirs.
-      use(certificate);
-      showExpiry();
-      metrics.certificateReloads.inc({ result: 'success' });
-      logger.info(
-        { notAfter: certificate.notAfter, origin: certificate.origin },
-        'serving certificate replaced',
-      );
-    },
-    onFailure: (error) => {
-      metrics.certificateReloads.inc({ result: 'failure' });
-      logger.error(
-        { problem: error.message },
-        'serving certificate not replaced; the last good one keeps serving',
-      );
-    },
-  });
 }

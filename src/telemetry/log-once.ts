@@ -14,16 +14,17 @@ export class LogOnce {
     this.#logger = logger;
   }
 
-  info(subject: string, members: Members, message: string): void {
-    if (this.#isNew(subject, members, message)) this.#logger.info(members, message);
+  /** @returns whether it was logged */
+  info(subject: string, members: Members, message: string): boolean {
+    return this.#log('info', subject, members, message);
   }
 
-  warn(subject: string, members: Members, message: string): void {
-    if (this.#isNew(subject, members, message)) this.#logger.warn(members, message);
+  warn(subject: string, members: Members, message: string): boolean {
+    return this.#log('warn', subject, members, message);
   }
 
-  error(subject: string, members: Members, message: string): void {
-    if (this.#isNew(subject, members, message)) this.#logger.error(members, message);
+  error(subject: string, members: Members, message: string): boolean {
+    return this.#log('error', subject, members, message);
   }
 
   /** The subject's trouble is over, if it had any. */
@@ -31,10 +32,11 @@ export class LogOnce {
     if (this.#troubles.delete(subject)) this.#logger.info(members, message);
   }
 
-  #isNew(subject: string, { reason = '' }: Members, message: string): boolean {
-    const trouble = `${reason} ${message}`;
+  #log(level: 'info' | 'warn' | 'error', subject: string, members: Members, message: string): boolean {
+    const trouble = `${members.reason ?? ''} ${message}`;
     if (this.#troubles.get(subject) === trouble) return false;
     this.#troubles.set(subject, trouble);
+    this.#logger[level](members, message);
     return true;
   }
 }

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { cp, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { assess } from '../../src/certs/assess.ts';
 import { readContents } from '../../src/certs/directory.ts';
 import { ensureCertificates, type ServingCertificate } from '../../src/certs/source.ts';
@@ -18,6 +18,9 @@ import {
   serveHttps,
   write,
 } from './fixture.ts';
+
+// Each pair is two RSA keys, which take seconds where the machine is busy with other things.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 const now = new Date();
 const names = devNames;

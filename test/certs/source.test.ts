@@ -6,12 +6,9 @@ import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { CertificateError } from '../../src/certs/certificate-error.ts';
-import {
-  certificateDirectory,
-  ensureCertificates,
-  type ServingCertificate,
-  watchCertificates,
-} from '../../src/certs/source.ts';
+import { CertificateSource, ensureCertificates, type ServingCertificate } from '../../src/certs/source.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
+import { createMetrics } from '../../src/telemetry/registry.ts';
 import { swapMounted } from '../cluster/mounted.ts';
 import {
   connectTo,
@@ -55,130 +52,121 @@ const pairOf = async (directory: string): Promise<Record<string, string>> => ({
 const serial = (pem: string): string => new X509Certificate(pem).serialNumber;
 
 describe('a source over a directory', () => {
-  it('has nothing before it is started, and does not start without a certificate', async () => {
+  it('does not open without a certificate', async () => {
     const directory = await emptyDirectory();
     await write(directory, { 'tls.crt': await read(first, 'tls.crt') });
-    const source = certificateDirectory({ directory, names });
-    expect(() => source.get()).toThrow('start the source first');
-    expect(source.healthy(now)).toBe(false);
-    await expect(source.start(now)).rejects.toThrow(CertificateError);
+    await expect(CertificateSource.open({ directory, names }, now)).rejects.toThrow(CertificateError);
   });
 
   it('leaves its own alone until two thirds of its life, then renews it', async () => {
-    const source = certificateDirectory({ directory: await copyOf(first), names });
-    const started = await source.start(now);
+    const source = await CertificateSource.open({ directory: await copyOf(first), names }, now);
+    const started = source.get();
     expect(started.origin).toBe('reused');
-    expect(await source.refresh(now)).toEqual({ outcome: 'unchanged' });
-    expect(await source.refresh(new Date(started.renewAt.getTime() - 1))).toEqual({ outcome: 'unchanged' });
-    const refreshed = await source.refresh(started.renewAt);
-    expect(refreshed).toMatchObject({ outcome: 'changed', certificate: { because: 'Expiring' } });
+    expect(await source.refresh(now)).toBeUndefined();
+    expect(await source.refresh(new Date(started.renewAt.getTime() - 1))).toBeUndefined();
+    expect(await source.refresh(started.renewAt)).toMatchObject({ because: 'Expiring' });
     expect(serial(source.get().cert)).not.toBe(serial(started.cert));
-    expect(await source.refresh(started.renewAt)).toEqual({ outcome: 'unchanged' });
+    expect(await source.refresh(started.renewAt)).toBeUndefined();
   });
 
   it('makes new ones when its files are deleted: how to renew by hand', async () => {
     const directory = await copyOf(first);
-    const source = certificateDirectory({ directory, names });
-    await source.start(now);
+    const source = await CertificateSource.open({ directory, names }, now);
     for (const name of ['ca.crt', 'ca.key', 'tls.crt', 'tls.key']) await unlink(join(directory, name));
-    expect(await source.refresh(now)).toMatchObject({
-      outcome: 'changed',
-      certificate: { because: 'Absent' },
-    });
+    expect(await source.refresh(now)).toMatchObject({ because: 'Absent' });
   });
 
   it('agrees with a process that uses the same directory under other names', async () => {
     const directory = await copyOf(first);
-    const source = certificateDirectory({ directory, names });
-    await source.start(now);
+    const source = await CertificateSource.open({ directory, names }, now);
     const theirs = await ensureCertificates({ directory, names: ['a.example'] }, now);
-    expect(await source.refresh(now)).toMatchObject({
-      outcome: 'changed',
-      certificate: { cert: theirs.cert },
-    });
+    expect(await source.refresh(now)).toMatchObject({ cert: theirs.cert });
     expect(new X509Certificate(theirs.cert).subjectAltName).toMatch(/^DNS:localhost,.*DNS:a.example$/);
   });
 
   it('keeps the last good certificate while the user changes the files one by one', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const source = certificateDirectory({ directory, names });
-    const started = await source.start(now);
+    const source = await CertificateSource.open({ directory, names }, now);
+    const started = source.get();
     const next = await pairOf(second);
     await write(directory, { 'tls.crt': next['tls.crt']! });
-    const refused = await source.refresh(now);
-    expect(refused).toMatchObject({ outcome: 'failed', error: { code: 'Mismatched' } });
+    await expect(source.refresh(now)).rejects.toMatchObject({ code: 'Mismatched' });
     expect(source.get()).toBe(started);
     expect(source.healthy(now)).toBe(true);
     await write(directory, { 'tls.key': next['tls.key']!, 'ca.crt': next['ca.crt']! });
-    expect(await source.refresh(now)).toMatchObject({ outcome: 'changed' });
+    expect(await source.refresh(now)).toBe(source.get());
     expect(source.get().cert).toBe(next['tls.crt']);
   });
 
   it('goes back to the last good files without a change', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const source = certificateDirectory({ directory, names });
-    await source.start(now);
+    const source = await CertificateSource.open({ directory, names }, now);
     await unlink(join(directory, 'tls.key'));
-    expect(await source.refresh(now)).toMatchObject({ outcome: 'failed', error: { code: 'Incomplete' } });
+    await expect(source.refresh(now)).rejects.toMatchObject({ code: 'Incomplete' });
     await write(directory, await pairOf(first));
-    expect(await source.refresh(now)).toEqual({ outcome: 'unchanged' });
+    expect(await source.refresh(now)).toBeUndefined();
   });
 
   it('is healthy until the certificate in force has expired', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const source = certificateDirectory({ directory, names });
-    const { notAfter } = await source.start(now);
+    const source = await CertificateSource.open({ directory, names }, now);
+    const { notAfter } = source.get();
     expect(source.healthy(new Date(notAfter.getTime() - 1))).toBe(true);
     expect(source.healthy(notAfter)).toBe(false);
-    expect(await source.refresh(notAfter)).toMatchObject({ outcome: 'failed', error: { code: 'Expired' } });
+    await expect(source.refresh(notAfter)).rejects.toMatchObject({ code: 'Expired' });
   });
 
   it('follows a mounted Secret, whose files are links through a directory link that is swapped', async () => {
     const directory = await emptyDirectory();
     await swapMounted(directory, '..1', await pairOf(first));
-    const source = certificateDirectory({ directory, names });
-    expect((await source.start(now)).origin).toBe('provided');
+    const source = await CertificateSource.open({ directory, names }, now);
+    expect(source.get().origin).toBe('provided');
     await swapMounted(directory, '..2', await pairOf(second));
-    expect(await source.refresh(now)).toMatchObject({ outcome: 'changed' });
+    expect(await source.refresh(now)).toBe(source.get());
     expect(source.get().cert).toBe(await read(second, 'tls.crt'));
   });
 });
 
-/** Watches with a short interval and a clock that the test sets. */
-async function watching(directory: string, from = now) {
-  const source = certificateDirectory({ directory, names });
-  const started = await source.start(from);
+/** Follows with a short interval and a clock that the test sets. */
+async function following(directory: string, from = now) {
+  const source = await CertificateSource.open({ directory, names }, from);
+  const started = source.get();
   const abort = new AbortController();
   const clock = { now: from };
   const changes: ServingCertificate[] = [];
   const failures: string[] = [];
   const listeners: ((certificate: ServingCertificate) => void)[] = [];
-  const ended = watchCertificates(source, {
+  const write = (line: string) => {
+    const { level, problem } = JSON.parse(line) as { level: string; problem: string };
+    if (level === 'error') failures.push(problem);
+  };
+  const use = (certificate: ServingCertificate) => {
+    changes.push(certificate);
+    for (const listen of listeners) listen(certificate);
+  };
+  const ended = source.follow(use, {
     signal: abort.signal,
+    logger: createLogger('info', { write }),
+    metrics: createMetrics('test'),
     clock: () => clock.now,
     everyMs: 5,
-    onChange: (certificate) => {
-      changes.push(certificate);
-      for (const listen of listeners) listen(certificate);
-    },
-    onFailure: (error) => failures.push(error.message),
   });
   onTestFinished(async () => {
     abort.abort();
     await ended;
   });
-  return { started, abort, ended, clock, changes, failures, listeners };
+  return { source, started, abort, ended, clock, changes, failures, listeners };
 }
 
-describe('watching', () => {
+describe('following', () => {
   it('changes the certificate of a running server: open connections live on, new ones see the new one', async () => {
     // Due for renewal by the real clock, which TLS clients go by; not yet by the one that the watch starts with.
     const directory = await emptyDirectory();
     await ensureCertificates({ directory, names }, days(-61, now));
-    const { started, clock, changes, failures, listeners } = await watching(directory, days(-30, now));
+    const { started, clock, changes, failures, listeners } = await following(directory, days(-30, now));
     const { server, port } = await serveHttps(started);
     listeners.push((certificate) => server.setSecureContext(certificate));
     const open = await connectTo(port, 'localhost', started.caBundle);
@@ -200,7 +188,7 @@ describe('watching', () => {
   it('reports a failure once, keeps serving, and recovers', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const { started, changes, failures, listeners } = await watching(directory);
+    const { started, changes, failures, listeners } = await following(directory);
     const { server, port } = await serveHttps(started);
     listeners.push((certificate) => server.setSecureContext(certificate));
     const next = await pairOf(second);
@@ -216,17 +204,21 @@ describe('watching', () => {
     expect(new Set(failures).size).toBe(failures.length);
   });
 
-  it('reports what the receiver of a change throws', async () => {
-    const { clock, started, failures, listeners } = await watching(await copyOf(first));
+  it('reports once what the receiver of a change throws, and hands it over again', async () => {
+    const { source, clock, started, changes, failures, listeners } = await following(await copyOf(first));
     listeners.push(() => {
       throw new Error('no thanks');
     });
     clock.now = started.renewAt;
-    await vi.waitFor(() => expect(failures).toEqual(['no thanks']), PATIENT);
+    await vi.waitFor(() => expect(changes.length).toBeGreaterThan(2), PATIENT);
+    expect(failures).toEqual(['no thanks']);
+    listeners.pop();
+    await vi.waitFor(() => expect(source.get()).not.toBe(started), PATIENT);
+    expect(source.get().cert).toBe(changes.at(-1)?.cert);
   });
 
   it('ends when it is told to', async () => {
-    const { abort, ended, clock, started, changes } = await watching(await copyOf(first));
+    const { abort, ended, clock, started, changes } = await following(await copyOf(first));
     abort.abort();
     await ended;
     clock.now = started.renewAt;
