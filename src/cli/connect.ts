@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import { asError, LingerError } from '../api/index.ts';
 import {
   asFailure,
+  type FailureReason,
   inClusterConnection,
   type KubeConnection,
-  type RestartReason,
+  type KubeFailure,
   readKubeconfig,
-  type WatchFailure,
 } from '../cluster/index.ts';
 import type { KubeEnvironment } from './flags.ts';
 
@@ -78,7 +78,7 @@ export function nameOf({ server, name }: KubeConnection): string {
 }
 
 /** Whether the credentials are the trouble, and not the way to the server. */
-export function isDenied(reason: RestartReason): boolean {
+export function isDenied(reason: FailureReason): boolean {
   return reason === 'Unauthorized' || reason === 'Forbidden';
 }
 
@@ -97,7 +97,7 @@ export async function first<T>(connection: KubeConnection, request: () => Promis
 }
 
 /** The failure as an error that says what to do. */
-export function explained({ reason, message }: WatchFailure, connection: KubeConnection): LingerError {
+export function explained({ reason, message }: KubeFailure, connection: KubeConnection): LingerError {
   return isDenied(reason)
     ? new LingerError('cluster-denied', `${nameOf(connection)}: ${message}`)
     : new LingerError('cluster-unreachable', `${nameOf(connection)} cannot be asked: ${message}`);

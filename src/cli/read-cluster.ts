@@ -6,14 +6,14 @@ import {
   type CustomObject,
   customResource,
   DISCOVERY_CONSUMERS,
+  type FailureReason,
   type KubeConnection,
+  KubeFailure,
   kubeVersion,
   listAll,
   namespacesResource,
   nodesResource,
-  ObjectFailure,
   type Resource,
-  type RestartReason,
   servicesResource,
   TERMINATION_POLICIES,
   WATCH_LIMITS,
@@ -28,7 +28,7 @@ import { nameOf } from './connect.ts';
 /** What decisions read of a cluster, at one moment. */
 export type ClusterOnce = Required<Pick<ClusterView, 'namespaces' | 'services' | 'fleet'>>;
 
-/** @throws WatchFailure when the cluster does not answer, or refuses; the signal's reason once that has aborted */
+/** @throws KubeFailure when the cluster does not answer, or refuses; the signal's reason once that has aborted */
 export async function readCluster(connection: KubeConnection, signal: AbortSignal): Promise<ClusterOnce> {
   const [namespaces, services, nodes, version] = await Promise.all([
     everyOne(namespacesResource(), connection, signal),
@@ -44,7 +44,7 @@ export async function readCluster(connection: KubeConnection, signal: AbortSigna
 }
 
 /** What a healthy server answers now and then; any other failure would be the same a second later. */
-const PASSING: ReadonlySet<RestartReason> = new Set(['Expired', 'Throttled', 'Cut']);
+const PASSING: ReadonlySet<FailureReason> = new Set(['Expired', 'Throttled', 'Cut']);
 
 async function everyOne<T>(
   resource: Resource<T>,
@@ -90,7 +90,7 @@ export async function readPlannedLags(
     if (planned.outcome === 'read') return planned.value;
     return { none: planned.outcome === 'empty' ? `${name} is empty` : `${name}: ${planned.problem}` };
   } catch (error) {
-    if (!(error instanceof ObjectFailure)) throw error;
+    if (!(error instanceof KubeFailure)) throw error;
     return { none: `${name}: ${error.message}` };
   }
 }
@@ -121,7 +121,7 @@ export async function asked<T>(connection: KubeConnection, request: Promise<T>):
   try {
     return await request;
   } catch (error) {
-    if (!(error instanceof ObjectFailure)) throw error;
+    if (!(error instanceof KubeFailure)) throw error;
     const { reason, message } = error;
     const denied = reason === 'Forbidden' || reason === 'Unauthorized';
     const code = denied ? 'cluster-denied' : 'cluster-unreachable';
@@ -155,7 +155,7 @@ export async function readPolicyMap(
     return { documents: sortDocuments(read.flatMap(({ objects }) => objects)), problems };
   } catch (error) {
     if (error instanceof LingerError) return none(error.message);
-    if (!(error instanceof ObjectFailure)) throw error;
+    if (!(error instanceof KubeFailure)) throw error;
     return none(`${name}: ${error.message}`);
   }
 }

@@ -10,9 +10,9 @@ import {
   followCluster,
   followCustomResources,
   type KubeConnection,
+  type KubeFailure,
   registerWatchMetrics,
   TERMINATION_POLICIES,
-  type WatchFailure,
   type WatchStats,
 } from '../cluster/index.ts';
 import { defaultWait, type WorldHolder } from '../decision/index.ts';
@@ -44,7 +44,7 @@ import { estimatesPage, takeReports } from '../webhook/index.ts';
 
 /** What list-watches meet, for the log; each call names the kind of objects, as the API's plural. */
 interface WatchReporting {
-  onFailure(what: string, failure: WatchFailure, pauseMs: number): void;
+  onFailure(what: string, failure: KubeFailure, pauseMs: number): void;
   onCurrent(what: string): void;
   onHandlerError(what: string, error: Error): void;
 }
@@ -67,7 +67,7 @@ function watchReporting(logger: Logger): WatchReporting {
 function reportingOf(what: string, logger: Logger) {
   const { onFailure, onCurrent, onHandlerError } = watchReporting(logger);
   return {
-    onFailure: (failure: WatchFailure, pauseMs: number) => onFailure(what, failure, pauseMs),
+    onFailure: (failure: KubeFailure, pauseMs: number) => onFailure(what, failure, pauseMs),
     onCurrent: () => onCurrent(what),
     onHandlerError: (error: Error) => onHandlerError(what, error),
   };

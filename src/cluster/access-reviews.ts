@@ -1,6 +1,6 @@
 import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
-import { ObjectFailure } from './failure.ts';
+import { KubeFailure } from './failure.ts';
 import { newAgent } from './request.ts';
 
 /** The owner of a token, as the API server says: what a SubjectAccessReview is asked about. */
@@ -44,7 +44,7 @@ export class AccessReviews {
   /**
    * @param audience what the token must have been made for
    * @returns undefined for a token that the API server does not vouch for
-   * @throws ObjectFailure when it cannot be asked
+   * @throws KubeFailure when it cannot be asked
    */
   async userOf(token: string, audience: string): Promise<TokenUser | undefined> {
     const body = { spec: { token, audiences: [audience] } };
@@ -61,7 +61,7 @@ export class AccessReviews {
     return username ? { username, uid: uid || undefined, groups, extra } : undefined;
   }
 
-  /** @throws ObjectFailure when it cannot be asked */
+  /** @throws KubeFailure when it cannot be asked */
   async isAllowed({ username, uid, groups, extra }: TokenUser, access: Access): Promise<boolean> {
     const spec = {
       user: username,
@@ -85,6 +85,6 @@ export class AccessReviews {
   }
 }
 
-function withoutStatus(): ObjectFailure {
-  return new ObjectFailure('Malformed', 'expected a review with a status');
+function withoutStatus(): KubeFailure {
+  return new KubeFailure('Malformed', 'expected a review with a status');
 }

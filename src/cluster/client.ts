@@ -1,10 +1,10 @@
 import type { Agent } from 'node:http';
 import type { RequestContext } from '@kubernetes/client-node';
-import { isRecord, isString, jsonIn } from '../api/index.ts';
+import { isString } from '../api/index.ts';
 import { withDeadline } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
-import { failureOfStatus, isObjectReason, ObjectFailure, WatchFailure } from './failure.ts';
-import { exchange, LONGEST_REFUSAL, newAgent, readText } from './request.ts';
+import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
+import { ask, newAgent, readText } from './request.ts';
 
 type ClientNode = typeof import('./client-node.ts');
 
@@ -36,7 +36,7 @@ const shared = new WeakMap<KubeConnection, Agent>();
  *
  * client-node writes the request and reads the answer. The bytes go through our own transport, because client-node
  * opens a new connection pool for each request and knows no deadline.
- * @throws ObjectFailure; the signal's reason once that has aborted
+ * @throws KubeFailure; the signal's reason once that has aborted
  */
 export async function callApi<Name extends ApiName, T>(
   connection: KubeConnection,
@@ -65,83 +65,58 @@ export async function callApi<Name extends ApiName, T>(
       return await use(new library[name](configuration) as InstanceType<ClientNode[Name]>);
     } catch (thrown) {
       call.signal.throwIfAborted();
-      throw asCallFailure(thrown, signal.aborted ? `no whole answer within ${call.withinMs} ms` : undefined);
+      if (signal.aborted) throw new KubeFailure('Unreachable', `no whole answer within ${call.withinMs} ms`);
+      const { reason, message, retryAfterMs } = asFailure(thrown, 'Malformed');
+      throw new KubeFailure(OF_AN_OBJECT[reason] ?? reason, message, retryAfterMs);
     }
   });
 }
+
+/** What failures mean where the request is about one object. */
+const OF_AN_OBJECT: Partial<Record<FailureReason, FailureReason>> = {
+  NotServed: 'NotFound',
+  Expired: 'Refused',
+  Cut: 'Unreachable',
+};
 
 /** @returns undefined where there is no such object */
 export async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;
   } catch (thrown) {
-    if (thrown instanceof ObjectFailure && thrown.reason === 'NotFound') return undefined;
+    if (thrown instanceof KubeFailure && thrown.reason === 'NotFound') return undefined;
     throw thrown;
   }
 }
 
 /**
  * The API server's version, such as `v1.36.3` or `v1.30.4-eks-a737599`.
- * @throws ObjectFailure when it does not say; the signal's reason once that has aborted
+ * @throws KubeFailure when it does not say; the signal's reason once that has aborted
  */
 export async function kubeVersion(connection: KubeConnection, signal: AbortSignal): Promise<string> {
   const call = { signal, withinMs: VERSION_MS };
   const { gitVersion } = await callApi(connection, 'VersionApi', call, (api) => api.getCode());
   if (isString(gitVersion)) return gitVersion;
-  throw new ObjectFailure('Malformed', `expected a version, got ${JSON.stringify(gitVersion)}`);
+  throw new KubeFailure('Malformed', `expected a version, got ${JSON.stringify(gitVersion)}`);
 }
 
 const VERSION_MS = 10_000;
 
 async function answerTo(connection: KubeConnection, request: RequestContext, call: ApiCall): Promise<string> {
-  const { signal, withinMs, patch = 'json-patch', agent = sharedAgent(connection) } = call;
+  const { signal, withinMs: answerMs, patch = 'json-patch', agent = sharedAgent(connection) } = call;
   const { pathname, search } = new URL(request.getUrl());
   const method = request.getHttpMethod().toString();
-  const contentType =
-    method === 'PATCH'
-      ? `application/${patch}+${patch === 'apply-patch' ? 'yaml' : 'json'}`
-      : 'application/json';
-  const body = request.getBody();
-  const response = await exchange(connection, {
-    method,
-    path: pathname + search,
-    ...(body === undefined ? {} : { body: { contentType, text: String(body) } }),
-    agent,
-    signal,
-    answerMs: withinMs,
-  });
-  const { statusCode = 0, headers } = response;
-  if (statusCode >= 200 && statusCode < 300) return readText(response, LONGEST_ANSWER, withinMs);
-  const text = await readText(response, LONGEST_REFUSAL, withinMs).catch((error) => {
-    if (signal.aborted) throw error;
-    return '';
-  });
-  throw refusalOf(statusCode, text, headers['retry-after']);
+  const patched = `${patch}+${patch === 'apply-patch' ? 'yaml' : 'json'}`;
+  const contentType = `application/${method === 'PATCH' ? patched : 'json'}`;
+  const text = request.getBody();
+  const body = text === undefined ? undefined : { contentType, text: String(text) };
+  const path = pathname + search;
+  const response = await ask(connection, { method, path, body, agent, signal, answerMs });
+  return readText(response, LONGEST_ANSWER, answerMs);
 }
 
 function sharedAgent(connection: KubeConnection): Agent {
   const agent = shared.get(connection) ?? newAgent(connection, SHARED_CONNECTIONS);
   shared.set(connection, agent);
   return agent;
-}
-
-function refusalOf(status: number, text: string, retryAfter: string | undefined): ObjectFailure {
-  const { message, retryAfterMs, reason } = failureOfStatus(status, text, retryAfter);
-  if (status === 404) return new ObjectFailure('NotFound', message);
-  if (status === 409) {
-    const said = jsonIn(text);
-    const exists = isRecord(said) && said.reason === 'AlreadyExists';
-    return new ObjectFailure(exists ? 'AlreadyExists' : 'Conflict', message);
-  }
-  return new ObjectFailure(isObjectReason(reason) ? reason : 'Refused', message, retryAfterMs);
-}
-
-function asCallFailure(thrown: unknown, late: string | undefined): ObjectFailure {
-  if (thrown instanceof ObjectFailure) return thrown;
-  if (late !== undefined) return new ObjectFailure('Unreachable', late);
-  if (thrown instanceof WatchFailure) {
-    return new ObjectFailure(isObjectReason(thrown.reason) ? thrown.reason : 'Unreachable', thrown.message);
-  }
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return new ObjectFailure('Malformed', message.slice(0, 300));
 }

@@ -11,7 +11,7 @@ import {
 import { type Consumer, consumerOf } from '../lag/index.ts';
 import { atMostEvery } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
-import type { RestartReason, WatchFailure } from './failure.ts';
+import type { FailureReason, KubeFailure } from './failure.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
 import type { RawObject, Resource, ResourceEvent, WatchStats } from './resource.ts';
 
@@ -109,7 +109,7 @@ export interface CustomHandlers<T> {
   /** Whether the kind is served, called when that changes: without its CRD, only files declare such objects. */
   onServed(served: boolean): void;
   /** Not for a kind that is not served: that is no failure. */
-  onFailure(failure: WatchFailure, pauseMs: number): void;
+  onFailure(failure: KubeFailure, pauseMs: number): void;
   onCurrent(): void;
   /** What a handler threw. */
   onHandlerError(error: Error): void;
@@ -139,7 +139,7 @@ const ABSENT_AFTER_MS = 3_000;
 const LONGEST_PAUSE_MS = 45_000;
 
 /** Our rights may be older than this version: then files declare the objects, and the log says why. */
-const NONE_FOR_US: ReadonlySet<RestartReason> = new Set(['NotServed', 'Forbidden']);
+const NONE_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 
 /** 10,000 policies are sorted and compiled in some 30 ms: a tenant who rewrites one all the time costs little by this. */
 const CHANGES_EVERY_MS = 250;
@@ -181,7 +181,7 @@ class FollowedObjects<T> {
         if (type === 'ListEnds') this.#listEnds();
         if (type === 'StreamCurrent') this.#handlers.onCurrent();
       },
-      onFailure: (failure: WatchFailure, pauseMs: number) => this.#failed(failure, pauseMs),
+      onFailure: (failure: KubeFailure, pauseMs: number) => this.#failed(failure, pauseMs),
       onHandlerError: this.#handlers.onHandlerError,
     };
     return {
@@ -230,7 +230,7 @@ class FollowedObjects<T> {
     this.#read.resolve();
   }
 
-  #failed(failure: WatchFailure, pauseMs: number): void {
+  #failed(failure: KubeFailure, pauseMs: number): void {
     if (failure.reason === 'NotServed') this.#notServed();
     else this.#handlers.onFailure(failure, pauseMs);
     if (NONE_FOR_US.has(failure.reason)) this.#read.resolve();

@@ -18,7 +18,7 @@ import {
   endpointsResource,
   type SliceProjection,
 } from './endpoints.ts';
-import { ObjectFailure, type WatchFailure } from './failure.ts';
+import { KubeFailure } from './failure.ts';
 import { Pages } from './list.ts';
 import { type PodMetadata, podsResource } from './pods.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
@@ -79,7 +79,7 @@ const ANSWER_MS = 20_000;
 
 /**
  * Asks for a first object of everything that the scope needs, so that what cannot be read is known at once.
- * @throws WatchFailure
+ * @throws KubeFailure
  */
 export async function tryScope(
   scope: EndpointScope,
@@ -110,13 +110,13 @@ export async function namespaceExists(
     await callApi(connection, 'CoreV1Api', call, (core) => core.readNamespace({ name }));
     return true;
   } catch (thrown) {
-    return !(thrown instanceof ObjectFailure && thrown.reason === 'NotFound');
+    return !(thrown instanceof KubeFailure && thrown.reason === 'NotFound');
   }
 }
 
 export interface EndpointWatchHandlers {
   /** A list or a watch failed, and is tried again, before everything has {@link EndpointWatch.begun}. */
-  onStartFailure(stream: Stream, failure: WatchFailure): void;
+  onStartFailure(stream: Stream, failure: KubeFailure): void;
   /** Its events come when they happen: for the first time, or again. */
   onCurrent?(stream: Stream): void;
   /** What the program itself threw; the event was lost to it. */
@@ -210,7 +210,7 @@ export class EndpointWatch {
       const observed = eventOf(event);
       if (observed !== undefined) this.observer.apply(observed);
     };
-    const onFailure = (failure: WatchFailure) => {
+    const onFailure = (failure: KubeFailure) => {
       this.interruptions.because(stream, `${failure.reason}: ${failure.message}`);
       if (!this.begun) this.#handlers.onStartFailure(stream, failure);
     };

@@ -1,4 +1,4 @@
-import { asError, isRecord, jsonIn, UserError } from '../api/index.ts';
+import { asError, isRecord, isString, jsonIn, UserError } from '../api/index.ts';
 
 /** Why a list or a watch ended and starts again. The metric's label. */
 export const RESTARTS = {
@@ -18,26 +18,6 @@ export const RESTARTS = {
   Internal: 'A mistake in Linger itself.',
 } as const satisfies Record<string, string>;
 
-export type RestartReason = keyof typeof RESTARTS;
-
-/** A request to the API server failed, for one of a fixed set of reasons. */
-export abstract class KubeFailure<Reason extends string> extends Error {
-  readonly reason: Reason;
-  /** Milliseconds that the server asked for. */
-  readonly retryAfterMs: number | undefined;
-
-  constructor(reason: Reason, message: string, retryAfterMs?: number) {
-    super(message);
-    this.reason = reason;
-    this.retryAfterMs = retryAfterMs;
-  }
-}
-
-/** Why a list or a watch could not go on. */
-export class WatchFailure extends KubeFailure<RestartReason> {
-  override readonly name = 'WatchFailure';
-}
-
 /** Why an object could not be read or written. A metric's label. */
 export const OBJECT_FAILURES = {
   NotFound: 'There is no such object, or no such namespace (404).',
@@ -52,74 +32,67 @@ export const OBJECT_FAILURES = {
   Malformed: 'What came is no object.',
 } as const satisfies Record<string, string>;
 
-export type ObjectFailureReason = keyof typeof OBJECT_FAILURES;
+export type FailureReason = keyof typeof RESTARTS | keyof typeof OBJECT_FAILURES;
 
-export class ObjectFailure extends KubeFailure<ObjectFailureReason> {
-  override readonly name = 'ObjectFailure';
-}
+/** A request to the API server failed: a typed call for one of OBJECT_FAILURES, a list or a watch for one of RESTARTS. */
+export class KubeFailure extends Error {
+  override readonly name = 'KubeFailure';
+  readonly reason: FailureReason;
+  /** Milliseconds that the server asked for. */
+  readonly retryAfterMs: number | undefined;
 
-/** Anything that is not yet a failure of the API was thrown while its answer was read. */
-export function asObjectFailure(thrown: unknown): ObjectFailure {
-  if (thrown instanceof ObjectFailure) return thrown;
-  return new ObjectFailure('Malformed', asError(thrown).message);
-}
-
-function isRestartReason(reason: string): reason is RestartReason {
-  return Object.hasOwn(RESTARTS, reason);
-}
-
-export function isObjectReason(reason: string): reason is ObjectFailureReason {
-  return Object.hasOwn(OBJECT_FAILURES, reason);
-}
-
-export function asFailure(thrown: unknown): WatchFailure {
-  if (thrown instanceof WatchFailure) return thrown;
-  if (thrown instanceof ObjectFailure) {
-    const { reason, message, retryAfterMs } = thrown;
-    const otherwise = reason === 'NotFound' ? 'NotServed' : 'Refused';
-    return new WatchFailure(isRestartReason(reason) ? reason : otherwise, message, retryAfterMs);
+  constructor(reason: FailureReason, message: string, retryAfterMs?: number) {
+    super(message);
+    this.reason = reason;
+    this.retryAfterMs = retryAfterMs;
   }
-  return new WatchFailure(
-    'Internal',
-    thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown),
-  );
 }
+
+/** @param otherwise the reason of anything that was thrown and is no failure of a request */
+export function asFailure(thrown: unknown, otherwise: FailureReason = 'Internal'): KubeFailure {
+  if (thrown instanceof KubeFailure) return thrown;
+  const { message, stack = message } = asError(thrown);
+  return new KubeFailure(otherwise, otherwise === 'Internal' ? stack : message.slice(0, 300));
+}
+
+/** Of HTTP, and of the metav1.Status of an ERROR event. */
+const REASONS: Readonly<Record<number, FailureReason>> = {
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  410: 'Expired',
+  429: 'Throttled',
+};
 
 /**
- * The failure that an answer other than 200 stands for.
+ * The failure that an answer other than 2xx stands for.
  * @param body a metav1.Status, or the text of something else, such as a proxy's error page
  * @param retryAfter the header, in seconds
  */
-export function failureOfStatus(status: number, body: string, retryAfter: string | undefined): WatchFailure {
+export function failureOfStatus(status: number, body: string, retryAfter: string | undefined): KubeFailure {
   const said = jsonIn(body);
-  const message = isRecord(said) && typeof said.message === 'string' ? said.message : body.slice(0, 300);
-  const seconds = retryAfter === undefined ? Number.NaN : Number(retryAfter);
-  const retryAfterMs = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : undefined;
-  return new WatchFailure(reasonOf(status, 'Refused'), `${status}: ${message}`, retryAfterMs);
+  const { message, reason: named } = isRecord(said) ? said : {};
+  const reason = (): FailureReason => {
+    if (status === 404) return 'NotServed';
+    if (status === 409) return named === 'AlreadyExists' ? 'AlreadyExists' : 'Conflict';
+    return REASONS[status] ?? (status >= 500 ? 'ServerError' : 'Refused');
+  };
+  const text = isString(message) ? message : body.slice(0, 300);
+  const seconds = Number(retryAfter);
+  return new KubeFailure(reason(), `${status}: ${text}`, seconds >= 0 ? seconds * 1000 : undefined);
 }
 
-/** The failure that an ERROR event brings: its object is a metav1.Status. */
-export function failureOfEvent(object: unknown): WatchFailure {
+/**
+ * The failure that an ERROR event brings: its object is a metav1.Status. Its 404 would be about one object, and its 5xx
+ * about the watch and not the server: after a second one in a row everything is listed again.
+ */
+export function failureOfEvent(object: unknown): KubeFailure {
   const { code, message, details } = isRecord(object) ? object : {};
   const seconds = isRecord(details) ? details.retryAfterSeconds : undefined;
-  const reason = typeof code === 'number' ? reasonOf(code, 'ErrorEvent') : 'ErrorEvent';
-  return new WatchFailure(
-    reason,
+  return new KubeFailure(
+    REASONS[Number(code)] ?? 'ErrorEvent',
     `ERROR event ${String(code)}: ${String(message)}`,
     typeof seconds === 'number' ? seconds * 1000 : undefined,
   );
-}
-
-function reasonOf(status: number, otherwise: RestartReason): RestartReason {
-  if (status === 410) return 'Expired';
-  if (status === 429) return 'Throttled';
-  if (status === 401) return 'Unauthorized';
-  if (status === 403) return 'Forbidden';
-  // In an event, 404 would be about one object.
-  if (status === 404 && otherwise === 'Refused') return 'NotServed';
-  // An event's 5xx concerns the watch and not the server: after a second one in a row everything is listed again.
-  if (status >= 500 && otherwise === 'Refused') return 'ServerError';
-  return otherwise;
 }
 
 /** Codes of everything that can keep Linger from connecting to its API server. */

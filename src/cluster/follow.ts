@@ -11,7 +11,7 @@ import {
 } from './cluster-events.ts';
 import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
-import type { WatchFailure } from './failure.ts';
+import type { KubeFailure } from './failure.ts';
 import { NamespaceTable, namespacesResource } from './namespaces.ts';
 import { FollowedFleet, nodesResource } from './nodes.ts';
 import { podsResource } from './pods.ts';
@@ -38,7 +38,7 @@ export interface ClusterHandlers {
   /** For the lag recorder: each at once, in the order of its stream. */
   onEvent(event: ClusterEvent): void;
   /** A list or a watch, or the question for the version, failed; it is tried again after the pause. */
-  onFailure(what: ClusterResource | 'version', failure: WatchFailure, pauseMs: number): void;
+  onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
   /** Events come when they happen, or the version is known: for the first time, or again. */
   onCurrent(what: ClusterResource | 'version'): void;
   /** What a handler or a projection threw; the event was lost to it. */

@@ -18,15 +18,7 @@ export {
   namespaceExists,
   tryScope,
 } from './endpoint-watch.ts';
-export {
-  asFailure,
-  asObjectFailure,
-  KubeFailure,
-  ObjectFailure,
-  type ObjectFailureReason,
-  type RestartReason,
-  WatchFailure,
-} from './failure.ts';
+export { asFailure, type FailureReason, KubeFailure } from './failure.ts';
 export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
 export { listAll } from './list.ts';
 export { namespacesResource } from './namespaces.ts';

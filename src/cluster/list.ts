@@ -1,9 +1,12 @@
-import { isRecord } from '../api/index.ts';
+import { isRecord, isString } from '../api/index.ts';
 import type { Backoff } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
-import { asFailure, type RestartReason, WatchFailure } from './failure.ts';
-import { ask, newAgent, readChunks } from './request.ts';
+import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
+import { ask, type KubeRequest, newAgent, readChunks } from './request.ts';
 import { acceptOf, pathOf, type RawObject, type Resource, type WatchLimits } from './resource.ts';
+
+/** What a list needs of a resource. */
+type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'afterMetadata'>;
 
 const BEGIN = Buffer.from(',"managedFields":[{');
 
@@ -27,10 +30,7 @@ export class SparingParser {
   /** The end of the entries, and what follows the metadata. */
   readonly #following: Buffer | undefined;
 
-  constructor({
-    metadataOnly = false,
-    afterMetadata,
-  }: Pick<Resource<unknown>, 'metadataOnly' | 'afterMetadata'>) {
+  constructor({ metadataOnly = false, afterMetadata }: Omit<Listed, 'path'>) {
     this.#metadataOnly = metadataOnly;
     this.#following = afterMetadata === undefined ? undefined : Buffer.from(`}]},"${afterMetadata}":`);
   }
@@ -49,23 +49,17 @@ export class SparingParser {
   }
 
   #shortened(bytes: Buffer, frame: Frame): string | undefined {
-    if (!this.#metadataOnly && this.#following === undefined) return undefined;
+    const mark = this.#following ?? (this.#metadataOnly ? END[frame] : undefined);
+    if (mark === undefined) return undefined;
     const begin = bytes.indexOf(BEGIN);
     if (begin < 0) return undefined;
-    if (this.#following !== undefined) {
-      const end = bytes.indexOf(this.#following, begin);
-      return end < 0 ? undefined : bytes.toString('utf8', 0, begin) + bytes.toString('utf8', end + 2);
-    }
-    const tail = END[frame];
-    const end = bytes.length - tail.length;
-    return bytes.indexOf(tail, end) < 0
-      ? undefined
-      : bytes.toString('utf8', 0, begin) + bytes.toString('latin1', end + 2);
+    const end = bytes.indexOf(mark, this.#following === undefined ? bytes.length - mark.length : begin);
+    return end < 0 ? undefined : bytes.toString('utf8', 0, begin) + bytes.toString('utf8', end + 2);
   }
 }
 
 /** What a page says of its list. */
-export interface PageEnd {
+interface PageEnd {
   /** Of the whole list: all pages show the collection as it was at one instant. */
   readonly resourceVersion: string;
   /** Where to go on; undefined: that was all. */
@@ -109,7 +103,7 @@ export class ListReader {
 
   /**
    * @returns the items that this chunk completes
-   * @throws WatchFailure `Malformed` when an item does not end
+   * @throws KubeFailure `Malformed` when an item does not end
    */
   push(chunk: Buffer): readonly RawObject[] {
     this.#chunks.push(chunk);
@@ -124,25 +118,25 @@ export class ListReader {
 
   /**
    * @returns what the page says of the list, and the items that are left
-   * @throws WatchFailure `Malformed` when it was no list
+   * @throws KubeFailure `Malformed` when it was no list
    */
   end(): PageEnd & { readonly items: readonly RawObject[] } {
     this.#join();
     const rest = parsed(this.#head === undefined ? this.#held.toString() : `{"items":[${this.#held}`);
     const { metadata } = { ...rest, ...this.#head };
-    if (!isRecord(metadata) || typeof metadata.resourceVersion !== 'string') {
-      throw new WatchFailure('Malformed', 'a list without a resourceVersion');
+    if (!isRecord(metadata) || !isString(metadata.resourceVersion)) {
+      throw new KubeFailure('Malformed', 'a list without a resourceVersion');
     }
     const { resourceVersion, continue: next } = metadata;
     // Go writes an empty list as null in some kinds.
     const items = rest.items ?? [];
-    if (!Array.isArray(items)) throw new WatchFailure('Malformed', 'a list without items');
-    return { resourceVersion, next: typeof next === 'string' && next !== '' ? next : undefined, items };
+    if (!Array.isArray(items)) throw new KubeFailure('Malformed', 'a list without items');
+    return { resourceVersion, next: isString(next) && next !== '' ? next : undefined, items };
   }
 
   #join(): void {
     if (this.#held.length + this.#chunkBytes > LONGEST_HELD) {
-      throw new WatchFailure('Malformed', `more than ${LONGEST_HELD} bytes of a list without an item`);
+      throw new KubeFailure('Malformed', `more than ${LONGEST_HELD} bytes of a list without an item`);
     }
     this.#held = Buffer.concat([this.#held, ...this.#chunks]);
     this.#chunks = [];
@@ -205,20 +199,12 @@ function objectIn(parse: () => unknown): Record<string, unknown> | undefined {
 
 function parsed(text: string): Record<string, unknown> {
   const list = objectIn(() => JSON.parse(text));
-  if (list === undefined) throw new WatchFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
+  if (list === undefined) throw new KubeFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
   return list;
 }
 
 /** Called with items as they arrive, and how many bytes have. */
-export type OnItems = (items: readonly RawObject[], bytes: number) => void;
-
-type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'afterMetadata'>;
-
-export interface PageOptions {
-  readonly limit: number;
-  readonly signal: AbortSignal;
-  readonly answerMs: number;
-}
+type OnItems = (items: readonly RawObject[], bytes: number) => void;
 
 /**
  * Asks for pages over one connection.
@@ -244,11 +230,11 @@ export class Pages {
   /**
    * @param from what the page before gave as `next`; undefined: the first
    * @param onItems after a failure, the page's next attempt brings the same items again
-   * @throws WatchFailure; `Expired` when the server no longer remembers the instant of the first page
+   * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
    */
   async page(
     from: string | undefined,
-    { limit, signal, answerMs }: PageOptions,
+    { limit, signal, answerMs }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly limit: number },
     onItems: OnItems = () => undefined,
   ): Promise<PageEnd> {
     const parameters = { limit: String(limit), ...(from === undefined ? {} : { continue: from }) };
@@ -272,7 +258,7 @@ export class Pages {
   }
 }
 
-export interface ListOptions {
+interface ListOptions {
   readonly limits: Pick<WatchLimits, 'pageSize' | 'answerMs'>;
   readonly signal: AbortSignal;
   /** For the pages of this list. */
@@ -281,7 +267,7 @@ export interface ListOptions {
   readonly onBegin: () => void;
   readonly onItems: OnItems;
   /** Called with what went wrong before the page is asked for again. */
-  readonly pause: (failure: WatchFailure, pauseMs: number) => Promise<void>;
+  readonly pause: (failure: KubeFailure, pauseMs: number) => Promise<void>;
 }
 
 /**
@@ -332,7 +318,7 @@ export async function listAll(
   }
 }
 
-const ANEW: ReadonlySet<RestartReason> = new Set([
+const ANEW: ReadonlySet<FailureReason> = new Set([
   'Expired',
   'NotServed',
   'Refused',

@@ -10,7 +10,7 @@ import {
 import { atMostEvery, Backoff, pause } from '../timing/index.ts';
 import { kubeVersion } from './client.ts';
 import type { KubeConnection } from './connection.ts';
-import { asFailure, type RestartReason, type WatchFailure } from './failure.ts';
+import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
 import {
   type RawObject,
   type Resource,
@@ -99,13 +99,13 @@ const VERSION_EVERY_MS = 300_000;
 const SETTLE_EVERY_MS = 30_000;
 
 /** A server that answers like this does not tell us its version, so it does not count. */
-const WILL_NOT_SAY: ReadonlySet<RestartReason> = new Set(['Forbidden', 'NotServed', 'Refused', 'Malformed']);
+const WILL_NOT_SAY: ReadonlySet<FailureReason> = new Set(['Forbidden', 'NotFound', 'Refused', 'Malformed']);
 
 export interface FleetHandlers {
   /** Another fleet is in force. */
   onFleet(fleet: Fleet): void;
   /** The question for the API server's version failed; it is asked again after the pause. */
-  onFailure(failure: WatchFailure, pauseMs: number): void;
+  onFailure(failure: KubeFailure, pauseMs: number): void;
   /** The version is known: for the first time, or again. */
   onCurrent(): void;
 }

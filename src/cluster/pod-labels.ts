@@ -43,7 +43,7 @@ export class PodLabels {
 
   /**
    * @param selector as the API writes it: `linger.dev/canary=out`
-   * @throws ObjectFailure; the signal's reason once that has aborted
+   * @throws KubeFailure; the signal's reason once that has aborted
    */
   async list(selector: string, signal: AbortSignal): Promise<readonly LabelledPod[]> {
     const { connection, namespace } = this.#options;
@@ -56,7 +56,7 @@ export class PodLabels {
 
   /**
    * Changes the label of this very pod, if it still is what it was.
-   * @throws ObjectFailure: `NotFound` when the pod is gone, `Refused` when it is another pod of that name, or its label
+   * @throws KubeFailure: `NotFound` when the pod is gone, `Refused` when it is another pod of that name, or its label
    *   has been changed since; the signal's reason once that has aborted
    */
   async change({ pod, label, from, to }: LabelChange, signal: AbortSignal): Promise<void> {

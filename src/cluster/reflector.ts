@@ -2,7 +2,7 @@ import type { Agent, IncomingMessage } from 'node:http';
 import { asError, isRecord, isString } from '../api/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
-import { asFailure, failureOfEvent, type RestartReason, WatchFailure } from './failure.ts';
+import { asFailure, type FailureReason, failureOfEvent, KubeFailure } from './failure.ts';
 import { listAll, Pages, SparingParser } from './list.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
@@ -24,7 +24,7 @@ import {
  * The longest line. etcd takes objects of 1.5 MiB (--max-request-bytes), in protobuf; the same as JSON is a few times
  * as long. 16 MiB is beyond any object there can be.
  */
-export const LONGEST_LINE = 16 * 1024 * 1024;
+const LONGEST_LINE = 16 * 1024 * 1024;
 
 const LINE_FEED = 10;
 
@@ -40,15 +40,14 @@ export class LineReader {
 
   /**
    * The lines that this chunk completes, without their ends; empty ones are left out. They may be views of the chunk.
-   * @throws WatchFailure `Malformed` for a line that is too long
+   * @throws KubeFailure `Malformed` for a line that is too long
    */
   *push(chunk: Buffer): Generator<Buffer> {
     let start = 0;
-    for (;;) {
-      const end = chunk.indexOf(LINE_FEED, start);
-      if (end < 0) break;
-      const line = this.#complete(chunk, start, end);
+    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, start)) {
+      const part = chunk.subarray(start, end);
       start = end + 1;
+      const line = this.incomplete ? this.#complete(part) : part;
       if (line.length > 0) yield line;
     }
     if (start < chunk.length) this.#hold(chunk.subarray(start));
@@ -59,9 +58,7 @@ export class LineReader {
     return this.#heldBytes > 0;
   }
 
-  #complete(chunk: Buffer, start: number, end: number): Buffer {
-    const last = chunk.subarray(start, end);
-    if (this.#heldBytes === 0) return last;
+  #complete(last: Buffer): Buffer {
     this.#hold(last);
     const line = Buffer.concat(this.#held, this.#heldBytes);
     this.#held = [];
@@ -72,9 +69,8 @@ export class LineReader {
   #hold(part: Buffer): void {
     this.#held.push(part);
     this.#heldBytes += part.length;
-    if (this.#heldBytes > this.#longest) {
-      throw new WatchFailure('Malformed', `a line of more than ${this.#longest} bytes`);
-    }
+    if (this.#heldBytes <= this.#longest) return;
+    throw new KubeFailure('Malformed', `a line of more than ${this.#longest} bytes`);
   }
 }
 
@@ -86,7 +82,7 @@ export interface StreamPosition {
   readonly heardAt: number;
 }
 
-export interface CurrentOptions {
+interface CurrentOptions {
   readonly position: () => StreamPosition;
   /** The resourceVersion that the collection has now, by a consistent read. */
   readonly latest: () => Promise<string>;
@@ -139,13 +135,12 @@ async function reaches(
   target: bigint,
   { position, limits, clock, signal }: CurrentOptions,
 ): Promise<boolean> {
-  const answeredAt = clock();
   const { currentWithinMs } = limits;
+  const answeredAt = clock();
   for (;;) {
     const { resourceVersion, heardAt } = position();
     const now = clock();
-    const reached = (numberOf(resourceVersion) ?? -1n) >= target;
-    if (reached) return now - answeredAt <= currentWithinMs;
+    if ((numberOf(resourceVersion) ?? -1n) >= target) return now - answeredAt <= currentWithinMs;
     if (now - Math.max(answeredAt, heardAt) >= currentWithinMs) return true;
     if (!(await pause(LOOK_MS, signal))) return false;
   }
@@ -155,88 +150,76 @@ function numberOf(resourceVersion: string): bigint | undefined {
   return /^\d+$/.test(resourceVersion) ? BigInt(resourceVersion) : undefined;
 }
 
-export interface Placed {
+interface Placed {
   /** The object was here before, under this name and uid. */
   readonly known: boolean;
   /** The uid of another object that had this name, and is therefore gone. */
   readonly replaced: string | undefined;
 }
 
+/** Uids by namespace and name, so that no combined key has to be made and held: about 150 bytes for each object. */
 type Names = Map<string, Map<string, string>>;
 
 /**
  * Which objects exist: their names and uids, and nothing else. That is enough to notice at the next list which are gone;
- * consumers of the events keep what they need of an object, so it is not kept a second time here. Names are grouped by
- * namespace, so that no combined key has to be made and held: about 150 bytes each.
+ * consumers of the events keep what they need of an object, so it is not kept a second time here.
  */
 export class Inventory {
-  #names: Names = new Map();
+  #named: Names = new Map();
   /** While a list is read: those of before that it has not named yet. */
-  #unnamed: Names | undefined;
+  #unnamed: Names = new Map();
   #size = 0;
-  #unnamedSize = 0;
 
   get size(): number {
-    return this.#size + this.#unnamedSize;
+    return this.#size;
   }
 
   put({ namespace, name, uid }: ObjectIdentity): Placed {
-    let names = this.#names.get(namespace);
+    let names = this.#named.get(namespace);
     if (names === undefined) {
       names = new Map();
-      this.#names.set(namespace, names);
+      this.#named.set(namespace, names);
     }
-    const before = names.get(name) ?? this.#takeUnnamed(namespace, name);
-    if (!names.has(name)) this.#size += 1;
+    const unnamed = this.#unnamed.get(namespace);
+    const before = names.get(name) ?? unnamed?.get(name);
+    unnamed?.delete(name);
     names.set(name, uid);
-    return { known: before === uid, replaced: before === undefined || before === uid ? undefined : before };
+    if (before === undefined) this.#size += 1;
+    return { known: before === uid, replaced: before === uid ? undefined : before };
   }
 
   /** Only the object of this uid: another of the same name may already be here. */
   remove({ namespace, name, uid }: ObjectIdentity): void {
-    const names = this.#names.get(namespace);
+    const names = this.#named.get(namespace);
     if (names?.get(name) !== uid) return;
     names.delete(name);
     this.#size -= 1;
-    if (names.size === 0) this.#names.delete(namespace);
+    if (names.size === 0) this.#named.delete(namespace);
   }
 
   /** From here on every object is named again with {@link put}. A list that was begun and not ended starts over. */
   beginList(): void {
-    const unnamed = this.#unnamed ?? new Map<string, Map<string, string>>();
-    for (const [namespace, names] of this.#names) {
-      const into = unnamed.get(namespace);
-      if (into === undefined) unnamed.set(namespace, names);
-      else for (const [name, uid] of names) into.set(name, uid);
+    for (const [namespace, names] of this.#named) {
+      const unnamed = this.#unnamed.get(namespace);
+      if (unnamed === undefined) this.#unnamed.set(namespace, names);
+      else for (const [name, uid] of names) unnamed.set(name, uid);
     }
-    this.#unnamedSize += this.#size;
-    this.#unnamed = unnamed;
-    this.#names = new Map();
-    this.#size = 0;
+    this.#named = new Map();
   }
 
   /** Forgets those that the list has not named. @returns them */
   endList(): readonly ObjectIdentity[] {
-    const gone = [...(this.#unnamed ?? [])].flatMap(([namespace, names]) =>
+    const gone = [...this.#unnamed].flatMap(([namespace, names]) =>
       [...names].map(([name, uid]) => ({ namespace, name, uid })),
     );
-    this.#unnamed = undefined;
-    this.#unnamedSize = 0;
+    this.#unnamed = new Map();
+    this.#size -= gone.length;
     return gone;
-  }
-
-  #takeUnnamed(namespace: string, name: string): string | undefined {
-    const names = this.#unnamed?.get(namespace);
-    const uid = names?.get(name);
-    if (uid === undefined) return undefined;
-    names?.delete(name);
-    this.#unnamedSize -= 1;
-    return uid;
   }
 }
 
 /** Turns what lists and watches bring into events, and knows which objects exist. */
-export class Reception<T> {
+class Reception<T> {
   readonly #project: Resource<T>['project'];
   readonly #parser: SparingParser;
   readonly #handlers: WatchHandlers<T>;
@@ -246,14 +229,9 @@ export class Reception<T> {
   /** Since when the watch before had brought nothing, until it is clear that nothing had happened. */
   #silentSince: number | undefined;
 
-  constructor(
-    project: Resource<T>['project'],
-    parser: SparingParser,
-    handlers: WatchHandlers<T>,
-    stats: GrowingStats,
-  ) {
-    this.#project = project;
-    this.#parser = parser;
+  constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: GrowingStats) {
+    this.#project = resource.project;
+    this.#parser = new SparingParser(resource);
     this.#handlers = handlers;
     this.#stats = stats;
   }
@@ -262,23 +240,24 @@ export class Reception<T> {
     this.#inventory.beginList();
     this.#broken = true;
     this.#silentSince = undefined;
-    this.#tell({ type: 'ListBegins', at });
+    this.#stats.current = false;
+    this.#pass({ type: 'ListBegins', at });
   }
 
   listed(raw: RawObject, at: number): void {
-    this.#state(raw, at, true);
+    this.#put(raw, at, true);
   }
 
   endList(at: number): void {
     for (const identity of this.#inventory.endList()) this.#vanished(identity, at);
     this.#stats.objects = this.#inventory.size;
-    this.#tell({ type: 'ListEnds', at });
+    this.#pass({ type: 'ListEnds', at });
   }
 
   /**
    * Takes in a line of a watch.
    * @returns the resourceVersion that the watch has reached by it
-   * @throws WatchFailure for an ERROR event, or when the line is not an event
+   * @throws KubeFailure for an ERROR event, or when the line is not an event
    */
   line(line: Buffer, at: number): string {
     const { type, object } = this.#eventOf(line);
@@ -295,7 +274,7 @@ export class Reception<T> {
       this.broken(at);
     }
     if (type === 'DELETED') this.#deleted(object as RawObject, at);
-    else this.#state(object as RawObject, at, false);
+    else this.#put(object as RawObject, at, false);
     this.#stats.objects = this.#inventory.size;
     return resourceVersion;
   }
@@ -307,7 +286,7 @@ export class Reception<T> {
     if (this.#broken) return;
     this.#broken = true;
     this.#stats.current = false;
-    this.#tell({ type: 'StreamBroken', at: since });
+    this.#pass({ type: 'StreamBroken', at: since });
   }
 
   /**
@@ -323,46 +302,36 @@ export class Reception<T> {
   rotated(at: number): void {
     if (!this.#stats.current) return;
     this.#stats.current = false;
-    this.#tell({ type: 'StreamRotated', at });
+    this.#pass({ type: 'StreamRotated', at });
   }
 
   current(at: number): void {
     this.#broken = false;
     this.#silentSince = undefined;
     this.#stats.current = true;
-    this.#tell({ type: 'StreamCurrent', at });
+    this.#pass({ type: 'StreamCurrent', at });
   }
 
-  failed(failure: WatchFailure, pauseMs: number): void {
+  failed(failure: KubeFailure, pauseMs: number): void {
     this.#guarded(() => this.#handlers.onFailure?.(failure, pauseMs));
   }
 
-  #state(raw: RawObject, at: number, listed: boolean): void {
+  #put(raw: RawObject, at: number, listed: boolean): void {
     const identity = identityOf(raw);
     const { known, replaced } = this.#inventory.put(identity);
     if (replaced !== undefined) this.#vanished({ ...identity, uid: replaced }, at);
-    this.#guarded(() => {
-      const object = this.#project(raw);
-      this.#handlers.onEvent({ type: known ? 'modified' : 'added', identity, object, at, listed });
-    });
+    const type = known ? 'modified' : 'added';
+    this.#emit(() => ({ type, identity, object: this.#project(raw), at, listed }));
   }
 
   #deleted(raw: RawObject, at: number): void {
     const identity = identityOf(raw);
     this.#inventory.remove(identity);
-    this.#guarded(() => {
-      this.#handlers.onEvent({
-        type: 'deleted',
-        identity,
-        object: this.#project(raw),
-        at,
-        relist: false,
-      });
-    });
+    this.#emit(() => ({ type: 'deleted', identity, object: this.#project(raw), at, relist: false }));
   }
 
   #vanished(identity: ObjectIdentity, at: number): void {
-    this.#guarded(() => this.#handlers.onEvent({ type: 'deleted', identity, at, relist: true }));
+    this.#emit(() => ({ type: 'deleted', identity, at, relist: true }));
   }
 
   #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
@@ -370,17 +339,19 @@ export class Reception<T> {
     try {
       event = this.#parser.parse(line, 'event');
     } catch {
-      throw new WatchFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
+      throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
     }
     const { type, object } = isRecord(event) ? event : {};
-    if (!isString(type) || !EVENT_TYPES.has(type)) {
-      throw new WatchFailure('Malformed', `expected a watch event, got type ${String(type)}`);
-    }
-    return { type, object };
+    if (isString(type) && EVENT_TYPES.has(type)) return { type, object };
+    throw new KubeFailure('Malformed', `expected a watch event, got type ${String(type)}`);
   }
 
-  #tell(change: StreamChange): void {
-    if (change.type === 'ListBegins') this.#stats.current = false;
+  /** A projection may throw, too. */
+  #emit(event: () => ResourceEvent<T>): void {
+    this.#guarded(() => this.#handlers.onEvent(event()));
+  }
+
+  #pass(change: StreamChange): void {
     this.#guarded(() => this.#handlers.onStream(change));
   }
 
@@ -406,13 +377,13 @@ function metadataOf(object: unknown, type: string): RawObject['metadata'] {
   if (isRecord(metadata) && isString(metadata.resourceVersion)) {
     return metadata as unknown as RawObject['metadata'];
   }
-  throw new WatchFailure('Malformed', `a ${type} event without a resourceVersion`);
+  throw new KubeFailure('Malformed', `a ${type} event without a resourceVersion`);
 }
 
 function identityOf({ metadata }: RawObject): ObjectIdentity {
   const { namespace = '', name, uid } = metadata;
   if (isString(name) && isString(uid)) return { namespace, name, uid };
-  throw new WatchFailure('Malformed', 'an object without a name or uid');
+  throw new KubeFailure('Malformed', 'an object without a name or uid');
 }
 
 export interface WatchOptions {
@@ -444,13 +415,12 @@ export function watchResource<T>(
   handlers: WatchHandlers<T>,
   options: WatchOptions,
 ): ResourceWatch {
-  const stats = newStats();
-  const listWatch = new ListWatch(resource, connection, handlers, options, stats);
-  return { ended: listWatch.run(), stats };
+  const { stats, ended } = new ListWatch(resource, connection, handlers, options);
+  return { stats, ended };
 }
 
 /** After these, the place where the watch stopped is of no use. */
-const RELIST: ReadonlySet<RestartReason> = new Set([
+const RELIST: ReadonlySet<FailureReason> = new Set([
   'Expired',
   'Malformed',
   'NotServed',
@@ -458,12 +428,13 @@ const RELIST: ReadonlySet<RestartReason> = new Set([
   'Internal',
 ]);
 
-class ListWatch<T> {
+class ListWatch<T> implements ResourceWatch {
+  readonly stats = newStats();
+  readonly ended: Promise<void>;
   readonly #resource: Resource<T>;
   readonly #connection: KubeConnection;
   readonly #options: WatchOptions;
   readonly #limits: WatchLimits;
-  readonly #stats: GrowingStats;
   readonly #reception: Reception<T>;
   readonly #backoff: Backoff;
   /** Where to go on; undefined: with a list. */
@@ -477,18 +448,21 @@ class ListWatch<T> {
     connection: KubeConnection,
     handlers: WatchHandlers<T>,
     options: WatchOptions,
-    stats: GrowingStats,
   ) {
     this.#resource = resource;
     this.#connection = connection;
     this.#options = options;
     this.#limits = { ...WATCH_LIMITS, ...options.limits };
-    this.#stats = stats;
-    this.#reception = new Reception(resource.project, new SparingParser(resource), handlers, stats);
-    this.#backoff = new Backoff(this.#limits, options.random);
+    this.#reception = new Reception(resource, handlers, this.stats);
+    this.#backoff = this.#newBackoff();
+    this.ended = this.#run();
   }
 
-  async run(): Promise<void> {
+  #newBackoff(): Backoff {
+    return new Backoff(this.#limits, this.#options.random);
+  }
+
+  async #run(): Promise<void> {
     const { signal } = this.#options;
     while (!signal.aborted) {
       try {
@@ -499,7 +473,7 @@ class ListWatch<T> {
         await this.#recover(thrown);
       }
     }
-    this.#stats.state = 'ended';
+    this.stats.state = 'ended';
   }
 
   async #list(): Promise<string> {
@@ -508,21 +482,21 @@ class ListWatch<T> {
     const resourceVersion = await listAll(this.#resource, this.#connection, {
       limits: this.#limits,
       signal,
-      backoff: new Backoff(this.#limits, this.#options.random),
+      backoff: this.#newBackoff(),
       onBegin: () => {
-        this.#stats.state = 'listing';
+        this.stats.state = 'listing';
         this.#reception.beginList(clock());
       },
       onItems: (items, bytes) => {
         const at = clock();
-        this.#stats.bytes += bytes;
+        this.stats.bytes += bytes;
         for (const item of items) this.#reception.listed(item, at);
       },
       pause: (failure, pauseMs) => this.#pause(failure, pauseMs),
     });
-    this.#stats.lists += 1;
-    this.#stats.lastListMs = clock() - begun;
-    this.#stats.version = resourceVersion;
+    this.stats.lists += 1;
+    this.stats.lastListMs = clock() - begun;
+    this.stats.version = resourceVersion;
     this.#reception.endList(clock());
     return resourceVersion;
   }
@@ -565,7 +539,7 @@ class ListWatch<T> {
       resourceVersion: from,
       timeoutSeconds: String(Math.round(least + (most - least) * this.#options.random())),
     };
-    this.#stats.state = 'connecting';
+    this.stats.state = 'connecting';
     const response = await ask(this.#connection, {
       path: pathOf(this.#resource, parameters),
       accept: acceptOf(this.#resource, 'watch'),
@@ -573,7 +547,7 @@ class ListWatch<T> {
       signal,
       answerMs: this.#limits.answerMs,
     });
-    this.#stats.state = 'watching';
+    this.stats.state = 'watching';
     return response;
   }
 
@@ -585,10 +559,10 @@ class ListWatch<T> {
     const take = (chunk: Buffer) => {
       const at = clock();
       this.#heardAt = at;
-      this.#stats.bytes += chunk.length;
+      this.stats.bytes += chunk.length;
       for (const line of lines.push(chunk)) {
         this.#resourceVersion = this.#reception.line(line, at);
-        this.#stats.version = this.#resourceVersion;
+        this.stats.version = this.#resourceVersion;
         this.#errorsOnly = false;
       }
     };
@@ -602,13 +576,13 @@ class ListWatch<T> {
     } finally {
       response.destroy();
     }
-    if (lines.incomplete) throw new WatchFailure('Cut', 'the answer ended in the middle of a line');
+    if (lines.incomplete) throw new KubeFailure('Cut', 'the answer ended in the middle of a line');
     return 'Ended';
   }
 
-  /** @throws WatchFailure `Expired` when the server has gone back in time: the watch would wait for nothing. */
+  /** @throws KubeFailure `Expired` when the server has gone back in time: the watch would wait for nothing. */
   async #becomeCurrent(signal: AbortSignal): Promise<void> {
-    const { clock, random } = this.#options;
+    const { clock } = this.#options;
     const pages = new Pages(this.#resource, this.#connection);
     try {
       const answer = await untilCurrent({
@@ -618,11 +592,11 @@ class ListWatch<T> {
           return (await pages.page(undefined, { limit: 1, signal, answerMs })).resourceVersion;
         },
         limits: this.#limits,
-        backoff: new Backoff(this.#limits, random),
+        backoff: this.#newBackoff(),
         clock,
         signal,
       });
-      if (answer === 'rolledBack') throw new WatchFailure('Expired', "the server's history was rolled back");
+      if (answer === 'rolledBack') throw new KubeFailure('Expired', "the server's history was rolled back");
       if (answer && !signal.aborted) this.#reception.current(clock());
     } finally {
       pages.close();
@@ -634,10 +608,10 @@ class ListWatch<T> {
     const { clock, random, signal } = this.#options;
     if (ended === 'Silent') this.#reception.silent(this.#heardAt, clock());
     else this.#reception.rotated(clock());
-    this.#stats.restarts[ended] += 1;
+    this.stats.restarts[ended] += 1;
     const well = livedMs >= this.#limits.healthyMs;
     const pauseMs = well ? this.#limits.rewatchMs * random() : this.#backoff.next();
-    this.#stats.state = 'pausing';
+    this.stats.state = 'pausing';
     await pause(pauseMs, signal);
   }
 
@@ -652,9 +626,9 @@ class ListWatch<T> {
     await this.#pause(failure, this.#backoff.next(failure.retryAfterMs));
   }
 
-  async #pause(failure: WatchFailure, pauseMs: number): Promise<void> {
-    this.#stats.restarts[failure.reason] += 1;
-    this.#stats.state = 'pausing';
+  async #pause(failure: KubeFailure, pauseMs: number): Promise<void> {
+    this.stats.restarts[failure.reason] = (this.stats.restarts[failure.reason] ?? 0) + 1;
+    this.stats.state = 'pausing';
     this.#reception.failed(failure, pauseMs);
     await pause(pauseMs, this.#options.signal);
   }

@@ -3,7 +3,7 @@ import https from 'node:https';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { Credentials, KubeConnection } from './connection.ts';
-import { failureOfStatus, WatchFailure } from './failure.ts';
+import { failureOfStatus, KubeFailure } from './failure.ts';
 
 /** node:http, without the 9 MB that an `import` of it costs; see webhook/server.ts, which is not loaded with this. */
 export const http = process.getBuiltinModule('node:http');
@@ -13,7 +13,7 @@ export interface KubeRequest {
   readonly method?: string;
   /** Path and query, such as `/api/v1/pods?limit=500`. */
   readonly path: string;
-  readonly body?: { readonly contentType: string; readonly text: string };
+  readonly body?: { readonly contentType: string; readonly text: string } | undefined;
   readonly accept?: string;
   /** Whether the answer may come compressed. Default: false. */
   readonly compressed?: boolean | undefined;
@@ -24,7 +24,7 @@ export interface KubeRequest {
 }
 
 /** The message of a Status is a line; a proxy's error page may be anything. */
-export const LONGEST_REFUSAL = 64 * 1024;
+const LONGEST_REFUSAL = 64 * 1024;
 
 /** After this idle time the kernel probes whether the other side still exists; it gives up 10 s (10 probes) later. */
 const KEEP_ALIVE_MS = 30_000;
@@ -40,40 +40,32 @@ export function newAgent({ server }: KubeConnection, most = 1): Agent {
 }
 
 /**
- * Sends a request; resolves once an answer of status 200 has begun. The caller reads it or destroys it.
- * @throws WatchFailure for any other status, or when no answer comes; the signal's reason once that has aborted
+ * Sends a request; resolves once an answer of status 2xx has begun. The caller reads it or destroys it.
+ * @throws KubeFailure for any other status, or when no answer comes; the signal's reason once that has aborted
  */
 export async function ask(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
-  const response = await exchange(connection, request);
-  const { statusCode = 0, headers } = response;
-  if (statusCode === 200) return response;
-  const body = await readText(response, LONGEST_REFUSAL, request.answerMs).catch(() => '');
-  request.signal.throwIfAborted();
-  throw failureOfStatus(statusCode, body, headers['retry-after']);
-}
-
-/**
- * Sends a request; resolves once an answer of any status has begun. The caller reads it or destroys it.
- * @throws WatchFailure when no answer comes; the signal's reason once that has aborted
- */
-export async function exchange(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
-  const credentials = await readCredentials(connection, request.signal);
+  const { signal, answerMs } = request;
+  const credentials = await readCredentials(connection, signal);
   const response = await answerTo(connection, credentials, request);
-  if (response.statusCode === 401) connection.refused?.(credentials);
-  return response;
+  const { statusCode = 0, headers } = response;
+  if (statusCode === 401) connection.refused?.(credentials);
+  if (statusCode >= 200 && statusCode < 300) return response;
+  const body = await readText(response, LONGEST_REFUSAL, answerMs).catch(() => '');
+  signal.throwIfAborted();
+  throw failureOfStatus(statusCode, body, headers['retry-after']);
 }
 
 /**
  * The whole of an answer.
  * @param stallMs how long it may pause
- * @throws WatchFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early
+ * @throws KubeFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early
  */
 export async function readText(response: IncomingMessage, most: number, stallMs: number): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   await readChunks(response, stallMs, (chunk) => {
     bytes += chunk.length;
-    if (bytes > most) throw new WatchFailure('Malformed', `an answer of more than ${most} bytes`);
+    if (bytes > most) throw new KubeFailure('Malformed', `an answer of more than ${most} bytes`);
     chunks.push(chunk);
   });
   return Buffer.concat(chunks, bytes).toString('utf8');
@@ -84,7 +76,7 @@ export async function readText(response: IncomingMessage, most: number, stallMs:
  * @param stallMs how long it may pause
  * @param onChunk what it throws ends the answer, and is thrown
  * @param onStall called when it has paused for that long, before it is given up
- * @throws WatchFailure `Cut` when it ends early; the failure that the response was destroyed with
+ * @throws KubeFailure `Cut` when it ends early; the failure that the response was destroyed with
  */
 export async function readChunks(
   response: IncomingMessage,
@@ -100,7 +92,7 @@ export async function readChunks(
   const timer = setTimeout(stalled, stallMs).unref();
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const cut = (why: string) =>
-    reject(new WatchFailure('Cut', `the answer broke off after ${bytes} bytes: ${why}`));
+    reject(new KubeFailure('Cut', `the answer broke off after ${bytes} bytes: ${why}`));
   const body = uncompressed(response);
   body.on('data', (chunk: Buffer) => {
     timer.refresh();
@@ -113,7 +105,7 @@ export async function readChunks(
     }
   });
   body.on('end', resolve);
-  body.on('error', (error) => (error instanceof WatchFailure ? reject(error) : cut(messageOf(error))));
+  body.on('error', (error) => (error instanceof KubeFailure ? reject(error) : cut(messageOf(error))));
   body.on('close', () => cut('the connection was closed'));
   try {
     await promise;
@@ -145,7 +137,7 @@ async function readCredentials(connection: KubeConnection, signal: AbortSignal):
     return credentials;
   } catch (error) {
     signal.throwIfAborted();
-    throw new WatchFailure('Unauthorized', `no credentials: ${messageOf(error)}`);
+    throw new KubeFailure('Unauthorized', `no credentials: ${messageOf(error)}`);
   } finally {
     signal.removeEventListener('abort', abort);
   }
@@ -187,7 +179,7 @@ function answerTo(
     request.on('error', (error) => {
       clearTimeout(timer);
       if (signal.aborted) reject(signal.reason);
-      else reject(new WatchFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
+      else reject(new KubeFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
     });
     // Given whole, so that its length is in the headers.
     request.end(body?.text);

@@ -1,5 +1,5 @@
 import type { Labels } from '../api/index.ts';
-import { RESTARTS, type RestartReason, type WatchFailure } from './failure.ts';
+import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
 /** The metadata that Linger reads of any object. */
 export interface RawMetadata {
@@ -105,10 +105,12 @@ export interface WatchHandlers<T> {
   onEvent(event: ResourceEvent<T>): void;
   onStream(change: StreamChange): void;
   /** Called with each failure and the pause before the next attempt. Not for watches that ended in good order. */
-  onFailure?(failure: WatchFailure, pauseMs: number): void;
+  onFailure?(failure: KubeFailure, pauseMs: number): void;
   /** Called with what a projection or another handler threw. */
   onHandlerError?(error: Error): void;
 }
+
+type Restarts = Record<keyof typeof RESTARTS, number> & Partial<Record<FailureReason, number>>;
 
 /**
  * The state of one list-watch, for its metrics. Counts are since its start; instants and spans are milliseconds of its
@@ -116,7 +118,7 @@ export interface WatchHandlers<T> {
  */
 export interface WatchStats {
   /** How often a list or a watch ended, by reason. */
-  readonly restarts: Readonly<Record<RestartReason, number>>;
+  readonly restarts: Readonly<Restarts>;
   /** Silent watches that had been dead: the next one brought something before it was current. */
   readonly stalls: number;
   readonly lists: number;
@@ -142,13 +144,13 @@ export interface WatchStats {
 }
 
 export type GrowingStats = { -readonly [K in keyof WatchStats]: WatchStats[K] } & {
-  restarts: Record<RestartReason, number>;
+  restarts: Restarts;
 };
 
 export function newStats(): GrowingStats {
-  const none = Object.keys(RESTARTS).map((reason) => [reason, 0] as const);
   return {
-    restarts: Object.fromEntries(none) as Record<RestartReason, number>,
+    // From the start, so that the first restart is an increase of its metric.
+    restarts: Object.fromEntries(Object.keys(RESTARTS).map((reason) => [reason, 0])) as Restarts,
     stalls: 0,
     lists: 0,
     lastListMs: undefined,

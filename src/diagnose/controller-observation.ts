@@ -6,9 +6,9 @@ import {
   ask,
   type Credentials,
   type KubeConnection,
+  KubeFailure,
   newAgent,
   readText,
-  WatchFailure,
 } from '../cluster/index.ts';
 import { span } from './amounts.ts';
 import {
@@ -41,18 +41,18 @@ export class ApiReader {
     this.#signal = signal;
   }
 
-  /** @throws WatchFailure for anything but an answer of status 200; the signal's reason once that has aborted */
+  /** @throws KubeFailure for anything but an answer of status 200; the signal's reason once that has aborted */
   async text(path: string, accept = '*/*'): Promise<string> {
     const request = { path, accept, agent: this.#agent, signal: this.#signal, answerMs: ANSWER_MS };
     return readText(await ask(this.#connection, request), LONGEST_ANSWER, ANSWER_MS);
   }
 
-  /** @throws WatchFailure */
+  /** @throws KubeFailure */
   async json(path: string): Promise<Readonly<Record<string, unknown>>> {
     const text = await this.text(path, 'application/json');
     const value: unknown = jsonIn(text);
     if (isRecord(value)) return value;
-    throw new WatchFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
+    throw new KubeFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
   }
 
   close(): void {
@@ -122,7 +122,7 @@ const LABELS = ['component=kube-controller-manager', 'k8s-app=kube-controller-ma
 /** --secure-port */
 const DEFAULT_PORT = 10_257;
 
-/** @throws WatchFailure */
+/** @throws KubeFailure */
 export async function controllerPods(api: ApiReader): Promise<readonly ControllerPod[]> {
   for (const label of LABELS) {
     const { items } = await api.json(`${PODS}?labelSelector=${encodeURIComponent(label)}`);
@@ -135,7 +135,7 @@ export async function controllerPods(api: ApiReader): Promise<readonly Controlle
 /**
  * Who leads, and since when.
  * @param epochSeconds now
- * @throws WatchFailure
+ * @throws KubeFailure
  */
 export async function controllerLeader(
   api: ApiReader,

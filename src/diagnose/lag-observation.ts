@@ -3,8 +3,8 @@ import {
   type EndpointScope,
   EndpointWatch,
   type EndpointWatchHandlers,
+  type FailureReason,
   type KubeConnection,
-  type RestartReason,
 } from '../cluster/index.ts';
 import { LAG_STAGES, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
@@ -30,7 +30,7 @@ interface LagWatchOptions {
   readonly random: () => number;
 }
 
-const REFUSED: ReadonlySet<RestartReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
+const REFUSED: ReadonlySet<FailureReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
 
 type LagSample = Pick<StageSample, 'stage' | 'lag'>;
 

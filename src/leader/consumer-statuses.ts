@@ -1,5 +1,5 @@
 import { API_VERSION, type ConsumerStatus, formatDuration, GROUP, isRecord } from '../api/index.ts';
-import { asObjectFailure, callApi, type KubeConnection } from '../cluster/index.ts';
+import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
 import { type ConsumerView, isNews, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { bytesOf, consumersContent, REFUSALS, readConsumers, SHARED_NAMES } from './codec.ts';
@@ -230,7 +230,7 @@ export class ConsumerPublisher {
 
   #statusFailed(name: string, thrown: unknown): void {
     const { time, reporting } = this.#options;
-    const { reason } = asObjectFailure(thrown);
+    const { reason } = asFailure(thrown, 'Malformed');
     if (reason === 'Conflict' || reason === 'NotFound')
       this.#notBefore.set(name, time.clock() + CHANGED_MEANWHILE_MS);
     else reporting.failed('status', thrown, (after) => this.#statuses.failed(time.clock(), after));

@@ -1,4 +1,4 @@
-import { asObjectFailure, type ObjectFailure } from '../cluster/index.ts';
+import { asFailure, type KubeFailure } from '../cluster/index.ts';
 import { Backoff } from '../timing/index.ts';
 import { type LeaseRecord, type LeaseStore, type StoredLease, sameRecord } from './lease.ts';
 
@@ -222,7 +222,7 @@ export interface ElectionEvents {
   onHandOver(leadership: Leadership): Promise<void>;
   /** A request has succeeded. @param record the lease as it is @param tookMs how long the request took */
   onRequest(record: LeaseRecord | undefined, tookMs: number): void;
-  onFailure(failure: ObjectFailure, pauseMs: number): void;
+  onFailure(failure: KubeFailure, pauseMs: number): void;
 }
 
 export interface ElectionOptions {
@@ -381,7 +381,7 @@ class Campaign {
   }
 
   #failed(thrown: unknown): number {
-    const failure = asObjectFailure(thrown);
+    const failure = asFailure(thrown, 'Malformed');
     this.#stored = undefined;
     const pauseMs = this.#backoff.next(failure.retryAfterMs);
     if (!OVERTAKEN.has(failure.reason)) this.#options.events.onFailure(failure, pauseMs);

@@ -151,7 +151,7 @@ export class HistoryObjects {
     return this.#settled;
   }
 
-  /** Takes in what is stored. @throws ObjectFailure */
+  /** Takes in what is stored. @throws KubeFailure */
   async restore(epochSeconds: number, signal: AbortSignal): Promise<RestoredHistory> {
     const read = (name: string) => this.#store.read(name, signal);
     const restored = await restoreHistory(read, this.#history, epochSeconds);
@@ -164,7 +164,7 @@ export class HistoryObjects {
   /**
    * Writes what is measured now.
    * @returns `Full`: the least important parts found no room, and all others are written
-   * @throws ObjectFailure
+   * @throws KubeFailure
    */
   async write(
     leadership: Leadership,
@@ -197,7 +197,7 @@ export class HistoryObjects {
   }
 }
 
-/** Reads the history of the replicas in a namespace, for people. @throws ObjectFailure */
+/** Reads the history of the replicas in a namespace, for people. @throws KubeFailure */
 export function readStoredHistory(
   connection: KubeConnection,
   namespace: string,

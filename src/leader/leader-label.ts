@@ -49,7 +49,7 @@ export async function labelLeader(lead: Lead, options: LeaderLabelOptions): Prom
         );
     } catch (thrown) {
       if (lead.signal.aborted) break;
-      const pauseMs = Math.round(schedule.failed(clock(), (thrown as KubeFailure<string>).retryAfterMs));
+      const pauseMs = Math.round(schedule.failed(clock(), (thrown as KubeFailure).retryAfterMs));
       once.warn(
         LEADER_LABEL,
         { label: LEADER_LABEL, problem: String(thrown), pauseMs },

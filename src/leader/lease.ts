@@ -94,7 +94,7 @@ export interface StoredLease {
   readonly object: V1Lease;
 }
 
-/** Where the Lease is kept. Both throw ObjectFailure. */
+/** Where the Lease is kept. Both throw KubeFailure. */
 export interface LeaseStore {
   /** @returns undefined when there is none */
   read(): Promise<StoredLease | undefined>;

@@ -1,5 +1,5 @@
 import type { Registry } from '@prometheus-io/client';
-import { asObjectFailure, type ObjectFailure, type ObjectFailureReason } from '../cluster/index.ts';
+import { asFailure, type FailureReason, type KubeFailure } from '../cluster/index.ts';
 import {
   counterAtScrape,
   gaugeAtScrape,
@@ -69,7 +69,7 @@ export interface PublishStatus {
   holder: string;
   /** The Lease's transitions, as last seen. */
   term: number | undefined;
-  readonly failures: Record<PublishTarget, Partial<Record<ObjectFailureReason, number>>>;
+  readonly failures: Record<PublishTarget, Partial<Record<FailureReason, number>>>;
   readonly published: Readonly<Record<Exclude<PublishTarget, 'lease'>, PublishedState>>;
 }
 
@@ -101,8 +101,8 @@ export class Reporting {
     target: PublishTarget,
     thrown: unknown,
     pauseAfter: (retryAfterMs: number | undefined) => number,
-  ): ObjectFailure {
-    const failure = asObjectFailure(thrown);
+  ): KubeFailure {
+    const failure = asFailure(thrown, 'Malformed');
     const { reason, message } = failure;
     const counts = this.status.failures[target];
     counts[reason] = (counts[reason] ?? 0) + 1;

@@ -201,7 +201,7 @@ class Replica {
     return added.length > 0;
   }
 
-  /** Takes the stored history in. @throws ObjectFailure */
+  /** Takes the stored history in. @throws KubeFailure */
   async restore(signal: AbortSignal): Promise<void> {
     const { measurement, epochSeconds, logger } = this.options;
     const { history, reporting } = this;

@@ -1,10 +1,9 @@
 import {
   callApi,
   type KubeConnection,
-  ObjectFailure,
+  KubeFailure,
   type Resource,
   unlessNotFound,
-  type WatchFailure,
   type WatchOptions,
   type WatchStats,
   watchResource,
@@ -54,7 +53,7 @@ export class SharedStore {
 
   /**
    * @returns undefined when there is none
-   * @throws ObjectFailure
+   * @throws KubeFailure
    */
   read(name: string, signal: AbortSignal): Promise<ConfigMap | undefined> {
     const { connection, namespace, requestMs } = this.#options;
@@ -65,7 +64,7 @@ export class SharedStore {
    * Writes content of the leader's. The ConfigMap is read first and written with the resourceVersion that was read: of
    * two writers that both believe that they lead, one fails, and a deposed leader fails even before it knows.
    * @param epochSeconds when this is written
-   * @throws ObjectFailure; `Conflict` when another writer was quicker
+   * @throws KubeFailure; `Conflict` when another writer was quicker
    */
   async write(
     name: string,
@@ -100,7 +99,7 @@ export type ReadCall = Parameters<typeof callApi>[2];
 
 /**
  * @returns undefined when there is none
- * @throws ObjectFailure
+ * @throws KubeFailure
  */
 export function readConfigMap(
   connection: KubeConnection,
@@ -120,7 +119,7 @@ const MOST_ATTEMPTS = 5;
 /**
  * Records in `linger-planned` that a span is to be forgotten. Every replica watches that ConfigMap and takes the span out
  * of what it has measured; the record makes replicas do the same that start later, or restore an older history.
- * @throws ObjectFailure `NotFound` where nothing has been published yet
+ * @throws KubeFailure `NotFound` where nothing has been published yet
  */
 export async function recordForgotten(
   connection: KubeConnection,
@@ -144,7 +143,7 @@ export async function recordForgotten(
       );
       return;
     } catch (thrown) {
-      const conflict = thrown instanceof ObjectFailure && thrown.reason === 'Conflict';
+      const conflict = thrown instanceof KubeFailure && thrown.reason === 'Conflict';
       if (!conflict || attempt === MOST_ATTEMPTS) throw thrown;
     }
   }
@@ -172,7 +171,7 @@ export interface PublishedPlanned {
 export interface PublishedHandlers {
   /** At the beginning, and whenever the ConfigMap has changed. */
   onPublished(published: PublishedPlanned): void;
-  onFailure(failure: WatchFailure, pauseMs: number): void;
+  onFailure(failure: KubeFailure, pauseMs: number): void;
   onCurrent(): void;
   /** Called with what a handler threw. */
   onHandlerError(error: Error): void;

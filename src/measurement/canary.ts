@@ -2,8 +2,8 @@ import { asError } from '../api/index.ts';
 import {
   callApi,
   type KubeConnection,
+  KubeFailure,
   type LabelledPod,
-  ObjectFailure,
   PodLabels,
   unlessNotFound,
 } from '../cluster/index.ts';
@@ -96,7 +96,7 @@ export interface ServiceAddress {
 
 /**
  * @returns undefined when there is no such Service, or none with a ClusterIP and a port
- * @throws ObjectFailure; the signal's reason once that has aborted
+ * @throws KubeFailure; the signal's reason once that has aborted
  */
 async function canaryService(
   connection: KubeConnection,
@@ -140,7 +140,7 @@ export interface ReplicasContext {
 
 /**
  * Puts back the replicas that a leader that vanished has left outside.
- * @throws ObjectFailure
+ * @throws KubeFailure
  */
 export async function putBackForgotten(labels: PodLabels, signal: AbortSignal): Promise<void> {
   const forgotten = await labels.list(`${CANARY_LABEL}=${OUT_OF_SERVICE}`, signal);
@@ -149,7 +149,7 @@ export async function putBackForgotten(labels: PodLabels, signal: AbortSignal): 
 
 /**
  * The replicas that are in the Service and answer. Those that are outside are put back, and counted next time.
- * @throws ObjectFailure
+ * @throws KubeFailure
  */
 export async function knownReplicas(
   { labels, endpoints, port, timeoutMs }: ReplicasContext,
@@ -212,7 +212,7 @@ async function putBack(labels: PodLabels, pod: LabelledPod, signal: AbortSignal)
     await labels.change({ pod, label: CANARY_LABEL, from: OUT_OF_SERVICE, to: IN_SERVICE }, signal);
   } catch (error) {
     // Gone, or back already: then nothing is left to do.
-    const reason = error instanceof ObjectFailure ? error.reason : undefined;
+    const reason = error instanceof KubeFailure ? error.reason : undefined;
     if (reason !== 'NotFound' && reason !== 'Refused') throw error;
   }
 }

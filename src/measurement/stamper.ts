@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { callApi, type KubeConnection, ObjectFailure } from '../cluster/index.ts';
+import { callApi, type KubeConnection, KubeFailure } from '../cluster/index.ts';
 import {
   type Acknowledged,
   STAMP_ANNOTATION,
@@ -77,7 +77,7 @@ export async function stampStreams(options: StamperOptions): Promise<void> {
         once.over(stream, { stream }, 'the stream is stamped again');
       } catch (thrown) {
         if (signal.aborted) return;
-        const { reason, retryAfterMs } = thrown instanceof ObjectFailure ? thrown : {};
+        const { reason, retryAfterMs } = thrown instanceof KubeFailure ? thrown : {};
         const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
         const members = { stream, problem: String(thrown), pauseMs, ...(reason && { reason }) };
         once.warn(stream, members, 'a stream cannot be stamped: a watch that is behind would go unnoticed');

@@ -3,7 +3,7 @@ import { kubeVersion } from '../../src/cluster/client.ts';
 import type { KubeConnection } from '../../src/cluster/connection.ts';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
 import { endpointSlicesResource, endpointsResource } from '../../src/cluster/endpoints.ts';
-import type { WatchFailure } from '../../src/cluster/failure.ts';
+import type { KubeFailure } from '../../src/cluster/failure.ts';
 import { namespacesResource } from '../../src/cluster/namespaces.ts';
 import { nodesResource } from '../../src/cluster/nodes.ts';
 import { podsResource } from '../../src/cluster/pods.ts';
@@ -68,12 +68,12 @@ async function openArena(): Promise<Arena> {
 /** Follows a collection of the cluster, without anything in between, until the test's end. */
 function follow<T>(resource: Resource<T>, limits: Partial<WatchLimits> = {}) {
   const events: ResourceEvent<T>[] = [];
-  const failures: WatchFailure[] = [];
+  const failures: KubeFailure[] = [];
   const stopping = new AbortController();
   const handlers = {
     onEvent: (event: ResourceEvent<T>) => void events.push(event),
     onStream: () => undefined,
-    onFailure: (failure: WatchFailure) => void failures.push(failure),
+    onFailure: (failure: KubeFailure) => void failures.push(failure),
     onHandlerError: (error: Error) => {
       throw error;
     },

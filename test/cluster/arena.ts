@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/connection.ts';
-import type { WatchFailure } from '../../src/cluster/failure.ts';
+import type { KubeFailure } from '../../src/cluster/failure.ts';
 import { type ResourceWatch, watchResource } from '../../src/cluster/reflector.ts';
 import type { RawObject, ResourceEvent, StreamChange, WatchLimits } from '../../src/cluster/resource.ts';
 import { waitUntil } from '../testbed/waiting.ts';
@@ -39,7 +39,7 @@ export interface Observed {
   readonly watch: ResourceWatch;
   readonly events: ResourceEvent<Kept>[];
   readonly changes: StreamChange[];
-  readonly failures: WatchFailure[];
+  readonly failures: KubeFailure[];
   readonly errors: Error[];
   /** What the events come to: name → resourceVersion. */
   readonly state: ReadonlyMap<string, string>;
@@ -92,7 +92,7 @@ function noting({ onEvent }: ObserveOptions) {
   const notes = {
     events: [] as ResourceEvent<Kept>[],
     changes: [] as StreamChange[],
-    failures: [] as WatchFailure[],
+    failures: [] as KubeFailure[],
     errors: [] as Error[],
     state: new Map<string, string>(),
   };
@@ -105,7 +105,7 @@ function noting({ onEvent }: ObserveOptions) {
       else notes.state.set(name, event.object.resourceVersion);
     },
     onStream: (change: StreamChange) => void notes.changes.push(change),
-    onFailure: (failure: WatchFailure) => void notes.failures.push(failure),
+    onFailure: (failure: KubeFailure) => void notes.failures.push(failure),
     onHandlerError: (error: Error) => void notes.errors.push(error),
   };
   return { handlers, notes };

@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { callApi } from '../../src/cluster/client.ts';
-import { ObjectFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/failure.ts';
 import { listening } from '../webhook/listening.ts';
 import { bearer } from './bearer.ts';
 
@@ -110,7 +110,7 @@ it.each([
 ])('%i %j is %s', async (code, body, reason) => {
   const { read } = await serve(say(code, body));
   const failed = read();
-  await expect(failed).rejects.toBeInstanceOf(ObjectFailure);
+  await expect(failed).rejects.toBeInstanceOf(KubeFailure);
   await expect(failed).rejects.toMatchObject({ reason });
 });
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { RestartReason } from '../../src/cluster/failure.ts';
+import type { FailureReason } from '../../src/cluster/failure.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import { type Arena, describeEvent, type Observed, observe } from './arena.ts';
 import type { Fault, Gateway } from './gateway.ts';
@@ -16,7 +16,7 @@ interface Interruption {
   /** It takes a server that has forgotten its first resourceVersion. */
   readonly needsHistory?: boolean;
   readonly name: string;
-  readonly reason: RestartReason;
+  readonly reason: FailureReason;
   readonly interrupt: (gateway: Gateway) => void;
   /** Milliseconds that a watch may be silent, where that matters. */
   readonly silenceMs?: number;
@@ -67,7 +67,7 @@ const RESUMED: readonly (Interruption & { readonly said: 'StreamBroken' | 'Strea
     [403, 'Forbidden'],
   ].map(([code, reason]) => ({
     name: `${code} for the next three watches`,
-    reason: reason as RestartReason,
+    reason: reason as FailureReason,
     said: 'StreamRotated' as const,
     interrupt: (gateway: Gateway) => {
       gateway.failNext('watch', ...Array<Fault>(3).fill(answers(Number(code))));

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { ObjectFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/failure.ts';
 import { ELECTION_LIMITS } from '../../src/leader/election.ts';
 import { runs } from '../property/runs.ts';
 import { anyHost, misfortune, SimulatedElection } from './simulated-election.ts';
@@ -175,7 +175,7 @@ describe('a leader', () => {
     let asked = 0;
     election.lease.fate = () => {
       asked += 1;
-      const refusal = new ObjectFailure('Throttled', 'throttled', 8_000);
+      const refusal = new KubeFailure('Throttled', 'throttled', 8_000);
       return { thereAfter: 1, backAfter: 1, refusal };
     };
     await election.run(60_000);

@@ -1,4 +1,4 @@
-import { ObjectFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/failure.ts';
 import {
   campaign,
   ELECTION_LIMITS,
@@ -113,7 +113,7 @@ export async function misfortune(
   const { random, lease, contenders } = election;
   const until = election.time.now + durationMs;
   let awayUntil = 0;
-  const throttled = new ObjectFailure('Throttled', 'throttled', 1_000);
+  const throttled = new KubeFailure('Throttled', 'throttled', 1_000);
   lease.fate = (): Fate => {
     const away = election.time.now < awayUntil;
     const lost = random();

@@ -1,5 +1,5 @@
 import type { V1Lease } from '@kubernetes/client-node';
-import { ObjectFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/failure.ts';
 import {
   type LeaseRecord,
   type LeaseStore,
@@ -14,7 +14,7 @@ export interface Fate {
   readonly thereAfter: number | undefined;
   readonly backAfter: number | undefined;
   /** Refused when it arrives, and nothing comes into effect. */
-  readonly refusal?: ObjectFailure;
+  readonly refusal?: KubeFailure;
 }
 
 /** The one Lease of a model API server: each request comes into effect at one instant, whole. */
@@ -100,6 +100,6 @@ function stored(object: V1Lease): StoredLease {
   return { record: leaseRecordOf(object), object };
 }
 
-function failure(reason: 'AlreadyExists' | 'NotFound' | 'Conflict' | 'Unreachable'): ObjectFailure {
-  return new ObjectFailure(reason, reason);
+function failure(reason: 'AlreadyExists' | 'NotFound' | 'Conflict' | 'Unreachable'): KubeFailure {
+  return new KubeFailure(reason, reason);
 }

@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import type { TokenUser } from '../../../src/cluster/access-reviews.ts';
-import { WatchFailure } from '../../../src/cluster/failure.ts';
+import { KubeFailure } from '../../../src/cluster/failure.ts';
 import { ALLOWED_FOR_MS, REFUSED_FOR_MS, ReviewingJudge } from '../../../src/webhook/report-access.ts';
 
 /** An API server that vouches for tokens `USER@CONSUMER`, for the audience `reports`; each may report for theirs. */
@@ -24,7 +24,7 @@ class Reviews {
   async userOf(token: string, audience: string): Promise<TokenUser | undefined> {
     this.asked.push(token);
     await this.held;
-    if (this.away) throw new WatchFailure('Unreachable', 'nobody answers');
+    if (this.away) throw new KubeFailure('Unreachable', 'nobody answers');
     const known = /^\w+@\w+$/.test(token) && audience === 'reports';
     const extra = {
       'authentication.kubernetes.io/pod-name': [token.split('@')[0]!],
