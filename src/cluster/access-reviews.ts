@@ -12,7 +12,7 @@ export interface TokenUser {
 }
 
 /** What a user wants to do. authorization.k8s.io/v1 ResourceAttributes. */
-export interface Access {
+interface Access {
   readonly verb: string;
   readonly group: string;
   readonly resource: string;
@@ -20,7 +20,7 @@ export interface Access {
   readonly name: string;
 }
 
-export interface AccessReviewsOptions {
+interface AccessReviewsOptions {
   readonly connection: KubeConnection;
   /** Milliseconds for each request. */
   readonly requestMs: number;
@@ -47,11 +47,13 @@ export class AccessReviews {
    * @throws KubeFailure when it cannot be asked
    */
   async userOf(token: string, audience: string): Promise<TokenUser | undefined> {
-    const body = { spec: { token, audiences: [audience] } };
+    const body = {
+      apiVersion: 'authentication.k8s.io/v1',
+      kind: 'TokenReview',
+      spec: { token, audiences: [audience] },
+    };
     const { status } = await callApi(this.#options.connection, 'AuthenticationV1Api', this.#call, (api) =>
-      api.createTokenReview({
-        body: { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenReview', ...body },
-      }),
+      api.createTokenReview({ body }),
     );
     if (status === undefined) throw withoutStatus();
     // An authenticator that knows no audiences says nothing of them, and must not be believed. Source:
@@ -62,26 +64,28 @@ export class AccessReviews {
   }
 
   /** @throws KubeFailure when it cannot be asked */
-  async isAllowed({ username, uid, groups, extra }: TokenUser, access: Access): Promise<boolean> {
-    const spec = {
-      user: username,
-      ...(uid === undefined ? {} : { uid }),
-      groups: [...groups],
-      extra: Object.fromEntries(Object.entries(extra).map(([key, values]) => [key, [...values]])),
-      resourceAttributes: access,
+  async isAllowed({ username: user, uid, groups, extra }: TokenUser, access: Access): Promise<boolean> {
+    const body = {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SubjectAccessReview',
+      spec: {
+        user,
+        ...(uid === undefined ? {} : { uid }),
+        groups: [...groups],
+        extra: Object.fromEntries(Object.entries(extra).map(([key, values]) => [key, [...values]])),
+        resourceAttributes: access,
+      },
     };
     const { status } = await callApi(this.#options.connection, 'AuthorizationV1Api', this.#call, (api) =>
-      api.createSubjectAccessReview({
-        body: { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec },
-      }),
+      api.createSubjectAccessReview({ body }),
     );
     if (status === undefined) throw withoutStatus();
     return status.allowed === true && status.denied !== true;
   }
 
   get #call() {
-    const { signal, requestMs } = this.#options;
-    return { signal, withinMs: requestMs, agent: this.#agent };
+    const { signal, requestMs: withinMs } = this.#options;
+    return { signal, withinMs, agent: this.#agent };
   }
 }
 

@@ -6,47 +6,33 @@ import type { ServiceProjection } from './services.ts';
 
 /** Events of list-watches as events of the lag recorder. */
 
-/** One that says nothing about endpoints. */
-type PlainEvent = Exclude<ClusterEvent, { readonly type: 'Slice' | 'Endpoints' }>;
-type SliceEvent =
-  | PlainEvent
-  | { readonly type: 'Slice'; readonly at: number; readonly slice: SliceProjection };
-type EndpointsEvent =
-  | PlainEvent
-  | { readonly type: 'Endpoints'; readonly at: number; readonly endpoints: EndpointsProjection };
-
-/** @returns undefined for a pod that does not terminate: nothing that the recorder has to know */
-export function podEvent(event: ResourceEvent<PodMetadata>): PlainEvent | undefined {
+/** @returns undefined for a pod that does not terminate, which the recorder does not need */
+export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | undefined {
   const { at, identity } = event;
-  if (event.type !== 'deleted') {
-    const { object } = event;
-    return object.deletionTimestamp === undefined ? undefined : { type: 'PodTerminating', at, pod: object };
-  }
-  return { type: 'PodDeleted', at, pod: event.relist ? identity : event.object };
+  if (event.type === 'deleted')
+    return { type: 'PodDeleted', at, pod: event.relist ? identity : event.object };
+  const { object } = event;
+  return object.deletionTimestamp === undefined ? undefined : { type: 'PodTerminating', at, pod: object };
 }
 
-export function sliceEvent(event: ResourceEvent<SliceProjection>): SliceEvent {
-  const { at, identity } = event;
-  if (event.type !== 'deleted') return { type: 'Slice', at, slice: event.object };
-  const { namespace, name } = identity;
-  return {
-    type: 'SliceDeleted',
-    at,
-    namespace,
-    name,
-    version: event.relist ? undefined : event.object.version,
-  };
+export function sliceEvent(event: ResourceEvent<SliceProjection>): ClusterEvent {
+  if (event.type === 'deleted') return { type: 'SliceDeleted', ...deleted(event) };
+  return { type: 'Slice', at: event.at, slice: event.object };
 }
 
-export function endpointsEvent(event: ResourceEvent<EndpointsProjection>): EndpointsEvent {
-  const { at, identity } = event;
-  if (event.type !== 'deleted') return { type: 'Endpoints', at, endpoints: event.object };
-  const { namespace, name } = identity;
-  const version = event.relist ? undefined : event.object.version;
-  return { type: 'EndpointsDeleted', at, namespace, name, version };
+export function endpointsEvent(event: ResourceEvent<EndpointsProjection>): ClusterEvent {
+  if (event.type === 'deleted') return { type: 'EndpointsDeleted', ...deleted(event) };
+  return { type: 'Endpoints', at: event.at, endpoints: event.object };
 }
 
-export function serviceEvent(event: ResourceEvent<ServiceProjection>): PlainEvent {
+function deleted<T extends { readonly version?: string | undefined }>(
+  event: ResourceEvent<T> & { readonly type: 'deleted' },
+) {
+  const { namespace, name } = event.identity;
+  return { at: event.at, namespace, name, version: event.relist ? undefined : event.object.version };
+}
+
+export function serviceEvent(event: ResourceEvent<ServiceProjection>): ClusterEvent {
   const { at, identity } = event;
   if (event.type !== 'deleted') return { type: 'Service', at, service: event.object };
   return { type: 'ServiceDeleted', at, namespace: identity.namespace, name: identity.name };
@@ -56,11 +42,11 @@ export function serviceEvent(event: ResourceEvent<ServiceProjection>): PlainEven
 export function stampEvent(
   event: ResourceEvent<{ readonly stamp: string | undefined }>,
   from: StampedStream,
-): PlainEvent | undefined {
+): ClusterEvent | undefined {
   const stamp = event.type === 'deleted' ? undefined : stampOf(event.object.stamp);
   return stamp && { type: 'Stamp', at: event.at, from, stamp };
 }
 
-export function streamEvent({ type, at }: StreamChange, stream: Stream): PlainEvent {
+export function streamEvent({ type, at }: StreamChange, stream: Stream): ClusterEvent {
   return { type, at, stream };
 }

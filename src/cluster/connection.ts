@@ -3,7 +3,7 @@ import type { Agent } from 'node:http';
 import type { RequestOptions } from 'node:https';
 import { isIPv6 } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
-import type { Cluster, Context, KubeConfig, User } from '@kubernetes/client-node';
+import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
 import { ExecPlugin, type PluginHost } from './exec-plugin.ts';
@@ -44,7 +44,7 @@ export interface KubeConnection {
 /** Where the kubelet puts a ServiceAccount's token. Source: Kubernetes, "Accessing the API from within a Pod". */
 const SERVICE_ACCOUNT_DIRECTORY = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-export interface InClusterOptions {
+interface InClusterOptions {
   /** KUBERNETES_SERVICE_HOST. */
   readonly host: string | undefined;
   /** KUBERNETES_SERVICE_PORT. */
@@ -93,7 +93,7 @@ function notInCluster(why: string): ConnectionError {
   );
 }
 
-export interface KubeconfigOptions {
+interface KubeconfigOptions {
   /** Default: the current-context. */
   readonly context?: string | undefined;
   /** Whether files that are missing are passed over, as those of KUBECONFIG are. Default: false. */
@@ -113,17 +113,15 @@ export async function readKubeconfig(
   files: string | readonly string[],
   options: KubeconfigOptions = {},
 ): Promise<KubeConnection> {
-  const all = typeof files === 'string' ? [files] : files;
-  const selected = await select(all, options);
-  const { cluster, context, file } = selected;
-  const server = new URL(cluster.server);
+  const load = () => selectedIn(typeof files === 'string' ? [files] : files, options);
+  const { config, context, server, plugin, file } = await load();
   const { credentials, refused } = credentialsOf(
-    await authenticated(selected, options),
-    async () => authenticated(await select(all, options), options),
+    config,
+    async () => (await load()).config,
     (why) => new ConnectionError('KubeconfigUnreadable', `${file}: ${why}`),
   );
   // A file that is missing shows here; a plugin may ask a question, so it runs when it is needed.
-  if (selected.exec === undefined) await credentials();
+  if (plugin === undefined) await credentials();
   return {
     server,
     // Of the machines that people work at, many are far from their clusters.
@@ -135,54 +133,46 @@ export async function readKubeconfig(
   };
 }
 
-/** One context with its cluster and user, each with what client-node does not read of it. */
-interface Selected {
-  readonly context: Context;
-  readonly cluster: Cluster;
-  readonly user: User;
-  /** The user's exec plugin, and the cluster's extension for it. */
-  readonly exec: unknown;
-  readonly execConfig: unknown;
-  /** Of the context, for messages. */
-  readonly file: string;
-}
-
-interface KubeconfigFile {
-  readonly file: string;
-  readonly config: KubeConfig;
-  /** The document itself, for the fields that client-node leaves out. */
-  readonly document: Record<string, unknown>;
-}
-
-async function select(files: readonly string[], options: KubeconfigOptions): Promise<Selected> {
-  const read = await Promise.all(files.map((file) => readFileOf(file, options.mayMiss === true)));
+/** One context of the files. `config` has its cluster and user, and authenticates; `file` is for messages. */
+async function selectedIn(files: readonly string[], { mayMiss = false, ...options }: KubeconfigOptions) {
+  const read = await Promise.all(files.map((file) => readFileOf(file, mayMiss)));
   const present = read.filter((each) => each !== undefined);
   const all = files.join(', ');
   if (present.length === 0)
     throw new ConnectionError('KubeconfigUnreadable', `${all}: there is no such file`);
   const wanted = options.context ?? present.map(({ config }) => config.getCurrentContext()).find(Boolean);
-  if (!wanted) {
-    throw invalid(all, 'has no current-context; set one with kubectl config use-context NAME');
-  }
-  const { value: context, file } = pick(all, 'context', wanted, present, (config) => config.getContexts());
-  const cluster = pick(all, 'cluster', context.cluster, present, (config) => config.getClusters());
+  if (!wanted) throw invalid(all, 'has no current-context; set one with kubectl config use-context NAME');
+  const { value: context, file } = pick(present, 'context', wanted, (config) => config.getContexts());
+  const chosen = pick(present, 'cluster', context.cluster, (config) => config.getClusters());
   // A context without a user is anonymous, as for kubectl proxy.
-  const user = context.user
-    ? pick(all, 'user', context.user, present, (config) => config.getUsers())
-    : { value: { name: '' }, raw: {}, file };
-  const extensions = Array.isArray(cluster.raw.extensions) ? cluster.raw.extensions.filter(isRecord) : [];
-  return {
-    context,
-    cluster: clusterOf(cluster),
-    user: userOf(user),
-    exec: isString(user.value.token) && user.value.token !== '' ? undefined : (user.value.exec ?? undefined),
-    execConfig: extensions.find(({ name }) => name === EXEC_EXTENSION)?.extension,
-    file,
-  };
+  const known = context.user ? pick(present, 'user', context.user, (config) => config.getUsers()) : undefined;
+  const cluster = clusterOf(chosen);
+  const user = known === undefined ? { name: '' } : userOf(known);
+
+  const exec = known?.value.token ? undefined : known?.value.exec;
+  const extensions = Array.isArray(chosen.raw.extensions) ? chosen.raw.extensions.filter(isRecord) : [];
+  const execConfig = extensions.find(({ name }) => name === EXEC_EXTENSION)?.extension;
+  const plugin = exec && new ExecPlugin(exec, { file, cluster, config: execConfig }, options.plugins);
+  const server = new URL(cluster.server);
+  const secret = user.token || user.authProvider || user.password || plugin;
+  if (secret && server.protocol === 'http:' && !isLoopback(server.hostname)) {
+    const what = 'a token over http://, where anyone on the way can read it';
+    throw unsupported(file, what, 'use the https:// address');
+  }
+  const config = await configOf(cluster, user);
+  if (plugin) config.addAuthenticator(plugin);
+  return { config, context, server, plugin: plugin || undefined, file };
 }
 
 /** Source: k8s.io/api client.authentication.k8s.io (Cluster.Config). */
 const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
+
+interface KubeconfigFile {
+  readonly file: string;
+  readonly config: KubeConfig;
+  /** For the fields that client-node leaves out. */
+  readonly document: Record<string, unknown>;
+}
 
 async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFile | undefined> {
   let text: string;
@@ -208,6 +198,7 @@ async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFil
   return { file, config, document };
 }
 
+/** An entry as client-node has it, and as it is written. */
 interface Picked<T> {
   readonly value: T;
   readonly raw: Record<string, unknown>;
@@ -215,56 +206,46 @@ interface Picked<T> {
 }
 
 function pick<T extends { readonly name: string }>(
-  all: string,
-  kind: 'context' | 'cluster' | 'user',
-  name: string,
   files: readonly KubeconfigFile[],
+  kind: 'context' | 'cluster' | 'user',
+  wanted: string,
   entriesOf: (config: KubeConfig) => readonly T[],
 ): Picked<T> {
   for (const { file, config, document } of files) {
-    const value = entriesOf(config).find((entry) => entry.name === name);
+    const value = entriesOf(config).find(({ name }) => name === wanted);
     if (value === undefined) continue;
-    const entries = document[`${kind}s`];
-    const entry = Array.isArray(entries) ? entries.find((each) => isRecord(each) && each.name === name) : {};
+    const written = document[`${kind}s`];
+    const entry = Array.isArray(written) && written.find((each) => isRecord(each) && each.name === wanted);
     return { value, raw: isRecord(entry) && isRecord(entry[kind]) ? entry[kind] : {}, file };
   }
-  const known = [...new Set(files.flatMap(({ config }) => entriesOf(config).map((entry) => entry.name)))];
-  throw invalid(all, `has no ${kind} "${name}"; it has: ${known.join(', ') || 'none'}`);
+  const known = new Set(files.flatMap(({ config }) => entriesOf(config).map(({ name }) => name)));
+  const all = files.map(({ file }) => file).join(', ');
+  throw invalid(all, `has no ${kind} "${wanted}"; it has: ${[...known].join(', ') || 'none'}`);
 }
 
 function clusterOf({ value, file }: Picked<Cluster>): Cluster {
   const { server, caData, caFile, skipTLSVerify } = value;
-  const url = URL.canParse(server) ? new URL(server) : undefined;
-  if (url === undefined || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+  const { protocol } = URL.canParse(server) ? new URL(server) : {};
+  if (protocol !== 'https:' && protocol !== 'http:') {
     throw invalid(file, 'expected an https:// address as server');
   }
   if (skipTLSVerify) {
-    throw unsupported(
-      file,
-      'insecure-skip-tls-verify, which lets anyone be the API server',
-      'give its CA as certificate-authority-data',
-    );
+    const what = 'insecure-skip-tls-verify, which lets anyone be the API server';
+    throw unsupported(file, what, 'give its CA as certificate-authority-data');
   }
   return {
     ...value,
     ...(caData || !caFile ? { caFile: undefined } : {}),
     // Without TLS there is nothing to verify, and client-node wants that said.
-    skipTLSVerify: url.protocol === 'http:',
+    skipTLSVerify: protocol === 'http:',
   } as Cluster;
 }
 
 /** The auth-providers that client-node implements. */
 const AUTH_PROVIDERS: readonly unknown[] = ['oidc', 'azure', 'gcp'];
 
-const TEXTS = [
-  'token',
-  'tokenFile',
-  'client-certificate-data',
-  'client-key-data',
-  'username',
-  'password',
-  'as',
-];
+const CERTIFICATE = ['client-certificate-data', 'client-key-data'];
+const TEXTS = ['token', 'tokenFile', ...CERTIFICATE, 'username', 'password', 'as'];
 
 function userOf({ value, raw, file }: Picked<User>): User {
   const { certData, certFile, keyData, keyFile, authProvider } = value;
@@ -298,24 +279,6 @@ function tokenFile(path: string) {
   return { name: 'tokenFile', config: { tokenFile: path } };
 }
 
-async function authenticated(selected: Selected, { plugins }: KubeconfigOptions): Promise<KubeConfig> {
-  const { cluster, user, exec, execConfig, file } = selected;
-  const plugin =
-    exec === undefined ? undefined : new ExecPlugin(exec, { file, cluster, config: execConfig }, plugins);
-  const secret = user.token || user.authProvider || user.password || plugin;
-  const server = new URL(cluster.server);
-  if (secret && server.protocol === 'http:' && !isLoopback(server.hostname)) {
-    throw unsupported(
-      file,
-      'a token over http://, where anyone on the way can read it',
-      'use the https:// address',
-    );
-  }
-  const config = await configOf(cluster, user);
-  if (plugin !== undefined) config.addAuthenticator(plugin);
-  return config;
-}
-
 async function configOf(cluster: Cluster, user: User): Promise<KubeConfig> {
   const { KubeConfig } = await import('./client-node.ts');
   const config = new KubeConfig();
@@ -342,13 +305,13 @@ function credentialsOf(
       return given;
     } catch (error) {
       throw error instanceof ConnectionError ? error : failed(reasonOf(error));
+    } finally {
+      reading = undefined;
     }
   };
   return {
     credentials: () => {
-      reading ??= read().finally(() => {
-        reading = undefined;
-      });
+      reading ??= read();
       return reading;
     },
     refused: (used) => {
@@ -359,22 +322,14 @@ function credentialsOf(
 }
 
 async function credentialsIn(config: KubeConfig): Promise<Credentials> {
-  const options: RequestOptions = {};
+  const options: RequestOptions & Pick<Credentials, 'ca' | 'cert' | 'key'> = {};
   await config.applyToHTTPSOptions(options);
-  const { agent, headers = {}, auth, servername, rejectUnauthorized } = options;
-  const { ca, cert, key } = options as Pick<Credentials, 'ca' | 'cert' | 'key'>;
+  const { ca, cert, key, agent, headers = {}, auth, servername, rejectUnauthorized } = options;
   const texts = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), String(value).trim()]);
-  return {
-    ca,
-    cert,
-    key,
-    auth: auth ?? undefined,
-    headers: Object.fromEntries(texts),
-    servername,
-    rejectUnauthorized,
-    // An agent keeps the CA and the certificate that it was made with, so ours are used wherever they can be.
-    agent: config.getCurrentCluster()?.proxyUrl && typeof agent === 'object' ? agent : undefined,
-  };
+  // An agent keeps the CA and the certificate that it was made with, so ours are used wherever they can be.
+  const proxy = config.getCurrentCluster()?.proxyUrl && typeof agent === 'object' ? agent : undefined;
+  const secrets = { ca, cert, key, auth: auth ?? undefined, headers: Object.fromEntries(texts) };
+  return { ...secrets, servername, rejectUnauthorized, agent: proxy };
 }
 
 function identityOf({ headers, auth, cert }: Credentials): string {

@@ -12,8 +12,8 @@ import { type Consumer, consumerOf } from '../lag/index.ts';
 import { atMostEvery } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import type { FailureReason, KubeFailure } from './failure.ts';
-import { type WatchOptions, watchResource } from './reflector.ts';
-import type { RawObject, Resource, ResourceEvent, WatchStats } from './resource.ts';
+import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
+import type { RawObject, Resource } from './resource.ts';
 
 /** One of Linger's own kinds, and what is kept of its objects. */
 export interface CustomKind<T> {
@@ -79,15 +79,8 @@ export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>
 /** Never throws: an object that cannot be read must not keep the others from being followed. */
 function customObject<T>(kind: CustomKind<T>, { metadata, spec, status }: RawObject): CustomObject<T> {
   const { namespace = '', name, uid, resourceVersion, generation } = metadata;
-  const object = {
-    namespace,
-    name,
-    uid,
-    resourceVersion,
-    generation,
-    spec: JSON.stringify(spec) ?? '',
-    status,
-  };
+  const identity = { namespace, name, uid, resourceVersion, generation };
+  const object = { ...identity, spec: JSON.stringify(spec) ?? '', status };
   try {
     const named = namespace === '' ? { name } : { name, namespace };
     const document = { apiVersion: API_VERSION, kind: kind.kind, metadata: named, spec };
@@ -116,7 +109,7 @@ export interface CustomHandlers<T> {
 }
 
 /** The objects of a kind, as they are followed. */
-export interface CustomObjects<T> {
+export interface CustomObjects<T> extends ResourceWatch {
   /** Resolves once the API server has given an answer: all of them, or that there are none for us. It may never. */
   readonly read: Promise<void>;
   /** Whether it is certain which ones there are: they have been listed, or the kind has not been served for a while. */
@@ -124,9 +117,6 @@ export interface CustomObjects<T> {
   served(): boolean;
   /** By namespace and name, in their order. */
   objects(): readonly CustomObject<T>[];
-  readonly stats: WatchStats;
-  /** Resolves once the signal has aborted and every connection is closed. */
-  readonly ended: Promise<void>;
 }
 
 /**
@@ -151,119 +141,104 @@ export function followCustomResources<T>(
   handlers: CustomHandlers<T>,
   options: WatchOptions,
 ): CustomObjects<T> {
-  return new FollowedObjects(kind, handlers, options).start(connection);
-}
-
-class FollowedObjects<T> {
-  readonly #kind: CustomKind<T>;
-  readonly #handlers: CustomHandlers<T>;
-  readonly #options: WatchOptions;
-  readonly #objects = new Map<string, CustomObject<T>>();
-  readonly #read = Promise.withResolvers<void>();
-  #served: boolean | undefined;
-  #listed = false;
-  #known = false;
-  readonly #changeSoon: () => void;
+  const objects = new Map<string, CustomObject<T>>();
+  const read = Promise.withResolvers<void>();
+  let served: boolean | undefined;
+  let listed = false;
+  let known = false;
   /** Since when the kind has not been served; undefined: it is, or that is not known. */
-  #absentSince: number | undefined;
+  let absentSince: number | undefined;
 
-  constructor(kind: CustomKind<T>, handlers: CustomHandlers<T>, options: WatchOptions) {
-    this.#kind = kind;
-    this.#handlers = handlers;
-    this.#options = { ...options, limits: { longestPauseMs: LONGEST_PAUSE_MS, ...options.limits } };
-    this.#changeSoon = atMostEvery(CHANGES_EVERY_MS, () => this.#change(), options);
-  }
+  const sorted = () => [...objects].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
+  const change = () =>
+    handlers.onValues(sorted().flatMap(({ value }) => (value === undefined ? [] : [value])));
+  const changeSoon = atMostEvery(CHANGES_EVERY_MS, change, options);
+  /** The first list counts as a whole. */
+  const changed = () => {
+    if (listed) changeSoon();
+  };
 
-  start(connection: KubeConnection): CustomObjects<T> {
-    const handlers = {
-      onEvent: (event: ResourceEvent<CustomObject<T>>) => this.#take(event),
-      onStream: ({ type }: { readonly type: string }) => {
-        if (type === 'ListEnds') this.#listEnds();
-        if (type === 'StreamCurrent') this.#handlers.onCurrent();
-      },
-      onFailure: (failure: KubeFailure, pauseMs: number) => this.#failed(failure, pauseMs),
-      onHandlerError: this.#handlers.onHandlerError,
-    };
-    return {
-      read: this.#read.promise,
-      known: () => this.#known,
-      served: () => this.#served === true,
-      objects: () => this.#sorted(),
-      ...watchResource(customResource(this.#kind), connection, handlers, this.#options),
-    };
-  }
-
-  #take(event: ResourceEvent<CustomObject<T>>): void {
-    const { namespace, name } = event.identity;
-    const key = namespace === '' ? name : `${namespace}/${name}`;
-    const before = this.#objects.get(key);
-    if (event.type === 'deleted') {
-      // A list that finds another object of the name reports the end of the one before after its beginning.
-      if (before?.uid !== event.identity.uid) return;
-      this.#objects.delete(key);
-      if (before.problem !== undefined) this.#handlers.onProblem(key, undefined);
-      this.#changed();
-      return;
-    }
-    const { object } = event;
-    const { kind, most } = this.#kind;
-    if (before === undefined && this.#objects.size >= most) {
-      this.#handlers.onProblem(key, `only ${most} objects of kind ${kind} are followed; it is left out`);
+  const put = (key: string, object: CustomObject<T>) => {
+    const before = objects.get(key);
+    if (before === undefined && objects.size >= kind.most) {
+      const problem = `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`;
+      handlers.onProblem(key, problem);
       return;
     }
     // Another object of the same name has no last good spec.
     const lastGood = before?.uid === object.uid ? before.value : undefined;
     // Most changes are of the status, which Linger writes itself: nothing else is to be made anew for them.
     const value = before?.spec === object.spec ? before.value : (object.value ?? lastGood);
-    this.#objects.set(key, { ...object, value });
-    if (before?.problem !== object.problem) this.#handlers.onProblem(key, object.problem);
-    if (value !== before?.value) this.#changed();
-  }
+    objects.set(key, { ...object, value });
+    if (before?.problem !== object.problem) handlers.onProblem(key, object.problem);
+    if (value !== before?.value) changed();
+  };
 
-  #listEnds(): void {
-    const first = !this.#listed;
-    this.#listed = true;
-    this.#known = true;
-    this.#absentSince = undefined;
-    this.#setServed(true);
-    if (first) this.#change();
-    this.#read.resolve();
-  }
+  const remove = (key: string, uid: string) => {
+    const before = objects.get(key);
+    // A list that finds another object of the name reports the end of the one before after its beginning.
+    if (before?.uid !== uid) return;
+    objects.delete(key);
+    if (before.problem !== undefined) handlers.onProblem(key, undefined);
+    changed();
+  };
 
-  #failed(failure: KubeFailure, pauseMs: number): void {
-    if (failure.reason === 'NotServed') this.#notServed();
-    else this.#handlers.onFailure(failure, pauseMs);
-    if (NONE_FOR_US.has(failure.reason)) this.#read.resolve();
-  }
+  const setServed = (now: boolean) => {
+    if (now === served) return;
+    served = now;
+    handlers.onServed(served);
+  };
+
+  const listEnds = () => {
+    const first = !listed;
+    listed = true;
+    known = true;
+    absentSince = undefined;
+    setServed(true);
+    if (first) change();
+    read.resolve();
+  };
 
   /** With its CRD, every object of a kind is gone. */
-  #notServed(): void {
-    const now = this.#options.clock();
-    this.#absentSince ??= now;
-    this.#setServed(false);
-    if (now - this.#absentSince < ABSENT_AFTER_MS) return;
-    this.#known = true;
-    if (this.#objects.size === 0) return;
-    this.#objects.clear();
-    this.#changed();
-  }
+  const notServed = () => {
+    const now = options.clock();
+    absentSince ??= now;
+    setServed(false);
+    if (now - absentSince < ABSENT_AFTER_MS) return;
+    known = true;
+    if (objects.size === 0) return;
+    objects.clear();
+    changed();
+  };
 
-  #setServed(served: boolean): void {
-    if (served === this.#served) return;
-    this.#served = served;
-    this.#handlers.onServed(served);
-  }
-
-  /** The first list counts as a whole. */
-  #changed(): void {
-    if (this.#listed) this.#changeSoon();
-  }
-
-  #change(): void {
-    this.#handlers.onValues(this.#sorted().flatMap(({ value }) => (value === undefined ? [] : [value])));
-  }
-
-  #sorted(): readonly CustomObject<T>[] {
-    return [...this.#objects].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
-  }
+  const watch = watchResource(
+    customResource(kind),
+    connection,
+    {
+      onEvent: (event) => {
+        const { namespace, name, uid } = event.identity;
+        const key = namespace === '' ? name : `${namespace}/${name}`;
+        if (event.type === 'deleted') remove(key, uid);
+        else put(key, event.object);
+      },
+      onStream: ({ type }) => {
+        if (type === 'ListEnds') listEnds();
+        if (type === 'StreamCurrent') handlers.onCurrent();
+      },
+      onFailure: (failure, pauseMs) => {
+        if (failure.reason === 'NotServed') notServed();
+        else handlers.onFailure(failure, pauseMs);
+        if (NONE_FOR_US.has(failure.reason)) read.resolve();
+      },
+      onHandlerError: handlers.onHandlerError,
+    },
+    { ...options, limits: { longestPauseMs: LONGEST_PAUSE_MS, ...options.limits } },
+  );
+  return {
+    read: read.promise,
+    known: () => known,
+    served: () => served === true,
+    objects: sorted,
+    ...watch,
+  };
 }

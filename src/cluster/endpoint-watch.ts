@@ -3,7 +3,6 @@ import {
   ChangeObserver,
   type ClusterEvent,
   Interruptions,
-  LAG_STAGES,
   type LagStage,
   type ObserverOptions,
   PodSelection,
@@ -12,18 +11,13 @@ import {
 import { callApi } from './client.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './cluster-events.ts';
 import type { KubeConnection } from './connection.ts';
-import {
-  type EndpointsProjection,
-  endpointSlicesResource,
-  endpointsResource,
-  type SliceProjection,
-} from './endpoints.ts';
+import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import { KubeFailure } from './failure.ts';
 import { Pages } from './list.ts';
 import { type PodMetadata, podsResource } from './pods.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
 import type { Resource, ResourceEvent } from './resource.ts';
-import { type ServiceProjection, servicesResource } from './services.ts';
+import { servicesResource } from './services.ts';
 import { type GuardedChange, StandstillGuard } from './standstill.ts';
 
 /** Whose endpoints are watched. */
@@ -37,41 +31,27 @@ export interface EndpointScope {
   readonly selector: LabelSelector | undefined;
 }
 
-/** The resources to follow; undefined: a source that is not wanted. */
-interface ScopeResources {
-  readonly pods: Resource<PodMetadata>;
-  readonly services: Resource<ServiceProjection>;
-  readonly EndpointSlice: Resource<SliceProjection> | undefined;
-  readonly Endpoints: Resource<EndpointsProjection> | undefined;
-}
-
 /**
- * The server leaves out what it can: slices of other Services by label; a single other object by name. Not the pods that
- * are not selected: it would send a change of labels as a deletion, which would begin a removal that is none.
+ * The resources to follow; undefined: a source that is not wanted. The server leaves out what it can: slices of other
+ * Services by label; a single other object by name. Not the pods that are not selected: it would send a change of labels
+ * as a deletion, which would begin a removal that is none.
  */
-function resourcesOf({ namespace, services, sources }: EndpointScope): ScopeResources {
+function resourcesOf({ namespace, services, sources }: EndpointScope) {
   const core = namespace === undefined ? '/api/v1' : `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
   const discovery = core.replace('/api/v1', '/apis/discovery.k8s.io/v1');
-  const only = services?.length === 1 ? { fieldSelector: `metadata.name=${services[0]}` } : undefined;
-  const labelled =
-    services === undefined
-      ? undefined
-      : { labelSelector: `kubernetes.io/service-name in (${services.join(',')})` };
+  const only = services?.length === 1 && { query: { fieldSelector: `metadata.name=${services[0]}` } };
+  const labelled = services && {
+    query: { labelSelector: `kubernetes.io/service-name in (${services.join(',')})` },
+  };
   const wanted = <T>(source: LagStage, resource: Resource<T>) =>
     sources.includes(source) ? resource : undefined;
+  const slices = { ...endpointSlicesResource(`${discovery}/endpointslices`), ...labelled };
   return {
     pods: podsResource(`${core}/pods`),
-    services: asked(servicesResource(`${core}/services`), only),
-    EndpointSlice: wanted(
-      'EndpointSlice',
-      asked(endpointSlicesResource(`${discovery}/endpointslices`), labelled),
-    ),
-    Endpoints: wanted('Endpoints', asked(endpointsResource(`${core}/endpoints`), only)),
+    services: { ...servicesResource(`${core}/services`), ...only },
+    EndpointSlice: wanted('EndpointSlice', slices),
+    Endpoints: wanted('Endpoints', { ...endpointsResource(`${core}/endpoints`), ...only }),
   };
-}
-
-function asked<T>(resource: Resource<T>, query: Resource<T>['query']): Resource<T> {
-  return query === undefined ? resource : { ...resource, query };
 }
 
 /** Priority and Fairness may queue the request, and a person waits for the answer. */
@@ -86,9 +66,7 @@ export async function tryScope(
   connection: KubeConnection,
   signal: AbortSignal,
 ): Promise<void> {
-  const { pods, services, ...sources } = resourcesOf(scope);
-  const all = [pods, services, ...LAG_STAGES.map((source) => sources[source])];
-  for (const resource of all) {
+  for (const resource of Object.values(resourcesOf(scope))) {
     if (resource === undefined) continue;
     const pages = new Pages(resource, connection);
     try {

@@ -2,33 +2,13 @@ import { isRecord, isString } from '../api/index.ts';
 import { type EndpointsState, type SliceState, STAMP_ANNOTATION } from '../lag/index.ts';
 import type { RawObject, Resource } from './resource.ts';
 
-interface PodTarget {
-  readonly uid: string | undefined;
-  readonly name: string | undefined;
-}
-
-const NONE: PodTarget = { uid: undefined, name: undefined };
-
-/** The pod that a targetRef (core/v1 ObjectReference) names; of any other kind, none. */
-export function podOf(targetRef: unknown): PodTarget {
-  if (!isRecord(targetRef) || targetRef.kind !== 'Pod') return NONE;
-  const { uid, name } = targetRef;
-  return { uid: isString(uid) ? uid : undefined, name: isString(name) ? name : undefined };
-}
-
-export interface EndpointsAddress {
-  /** Of the pod behind it; undefined: something else, or nothing, is. */
-  readonly targetUid: string | undefined;
-  readonly targetName: string | undefined;
-  readonly ip: string;
-}
-
-export interface EndpointsProjection extends EndpointsState {
+interface Stamped {
   /** Annotation linger.dev/stamp. */
   readonly stamp: string | undefined;
-  readonly ready: readonly EndpointsAddress[];
-  readonly notReady: readonly EndpointsAddress[];
 }
+
+export type EndpointsProjection = EndpointsState & Stamped;
+export type SliceProjection = SliceState & Stamped;
 
 /** Source: k8s.io/api core/v1 (EndpointsOverCapacity). */
 const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
@@ -41,41 +21,20 @@ export function endpointsResource(path = '/api/v1/endpoints'): Resource<Endpoint
 /** The subsets taken together: each is the addresses that share a set of ports, which is of no concern here. */
 export function projectEndpoints(raw: RawObject): EndpointsProjection {
   const { namespace = '', name, resourceVersion: version, annotations } = raw.metadata;
-  const { subsets } = raw as { subsets?: unknown };
-  const ready: EndpointsAddress[] = [];
-  const notReady: EndpointsAddress[] = [];
-  for (const subset of Array.isArray(subsets) ? subsets : []) {
-    if (!isRecord(subset)) continue;
-    addAddresses(ready, subset.addresses);
-    addAddresses(notReady, subset.notReadyAddresses);
-  }
-  const overCapacity = annotations?.[OVER_CAPACITY] === 'truncated';
-  const stamp = annotations?.[STAMP_ANNOTATION];
-  return { namespace, name, version, stamp, overCapacity, ready, notReady };
+  const subsets = recordsIn((raw as { subsets?: unknown }).subsets);
+  return {
+    namespace,
+    name,
+    version,
+    stamp: annotations?.[STAMP_ANNOTATION],
+    overCapacity: annotations?.[OVER_CAPACITY] === 'truncated',
+    ready: subsets.flatMap(({ addresses }) => recordsIn(addresses).map(addressOf)),
+    notReady: subsets.flatMap(({ notReadyAddresses }) => recordsIn(notReadyAddresses).map(addressOf)),
+  };
 }
 
-function addAddresses(to: EndpointsAddress[], addresses: unknown): void {
-  for (const address of Array.isArray(addresses) ? addresses : []) {
-    if (!isRecord(address)) continue;
-    const { uid, name } = podOf(address.targetRef);
-    to.push({ targetUid: uid, targetName: name, ip: isString(address.ip) ? address.ip : '' });
-  }
-}
-
-interface SliceEndpoint {
-  /** Of the pod behind it; undefined: something else, or nothing, is. */
-  readonly targetUid: string | undefined;
-  readonly targetName: string | undefined;
-  readonly addresses: readonly string[];
-  readonly ready: boolean;
-  readonly serving: boolean;
-  readonly terminating: boolean;
-}
-
-export interface SliceProjection extends SliceState {
-  /** Annotation linger.dev/stamp. */
-  readonly stamp: string | undefined;
-  readonly endpoints: readonly SliceEndpoint[];
+function addressOf({ targetRef, ip }: Record<string, unknown>) {
+  return { ...targetOf(targetRef), ip: isString(ip) ? ip : '' };
 }
 
 /** Source: k8s.io/api discovery/v1 (LabelServiceName, LabelManagedBy). */
@@ -99,25 +58,29 @@ export function projectSlice(raw: RawObject): SliceProjection {
     serviceName: labels?.[SERVICE_NAME],
     managedBy: labels?.[MANAGED_BY],
     addressType: isString(addressType) ? addressType : '',
-    // Null where there is none: the field has no omitempty.
-    endpoints: Array.isArray(endpoints) ? endpoints.filter(isRecord).map(endpointOf) : [],
+    endpoints: recordsIn(endpoints).map(endpointOf),
   };
 }
 
 /** A condition that is absent is unknown; discovery/v1 says how to read that: ready and serving yes, terminating no. */
-function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown>): SliceEndpoint {
+function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown>) {
   const { ready, serving, terminating } = isRecord(conditions) ? conditions : {};
-  const { uid, name } = podOf(targetRef);
   return {
-    targetUid: uid,
-    targetName: name,
+    ...targetOf(targetRef),
     addresses: Array.isArray(addresses) ? (addresses as readonly string[]) : [],
     ready: ready !== false,
-    serving: isAbsent(serving) ? ready !== false : serving === true,
+    serving: (serving ?? ready !== false) === true,
     terminating: terminating === true,
   };
 }
 
-function isAbsent(value: unknown): boolean {
-  return value === undefined || value === null;
+/** The pod that a targetRef (core/v1 ObjectReference) names; of any other kind, none. */
+function targetOf(targetRef: unknown) {
+  const { uid, name } = isRecord(targetRef) && targetRef.kind === 'Pod' ? targetRef : {};
+  return { targetUid: isString(uid) ? uid : undefined, targetName: isString(name) ? name : undefined };
+}
+
+/** Go writes an empty list without omitempty as null. */
+function recordsIn(list: unknown): readonly Record<string, unknown>[] {
+  return Array.isArray(list) ? list.filter(isRecord) : [];
 }

@@ -5,7 +5,7 @@ import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Cluster, KubeConfig } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
+import { asError, isAbsentOr, isRecord, isString, jsonIn } from '../api/index.ts';
 import { ConnectionError } from './failure.ts';
 
 type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];
@@ -48,21 +48,12 @@ const execSchema = z.looseObject({
 });
 
 /** The cluster that credentials are for. */
-export interface PluginCluster {
+interface PluginCluster {
   /** The kubeconfig that names the plugin. */
   readonly file: string;
   readonly cluster: Cluster;
   /** What the kubeconfig holds for the plugin: the cluster's extension client.authentication.k8s.io/exec. */
   readonly config: unknown;
-}
-
-/** What a plugin printed. */
-interface ExecStatus {
-  readonly token: string | undefined;
-  readonly certificate: string | undefined;
-  readonly key: string | undefined;
-  /** Milliseconds since the epoch; undefined: until the server refuses it. */
-  readonly expiresAt: number | undefined;
 }
 
 /**
@@ -75,7 +66,7 @@ export class ExecPlugin implements Authenticator {
   readonly #exec: z.infer<typeof execSchema> & { readonly command: string };
   readonly #apiVersion: (typeof API_VERSIONS)[number];
   readonly #interactiveMode: (typeof MODES)[number];
-  #given: ExecStatus | undefined;
+  #given: ReturnType<typeof parseExecCredential> | undefined;
 
   /** @throws ConnectionError `KubeconfigInvalid`, `KubeconfigUnsupported` */
   constructor(exec: unknown, of: PluginCluster, host: PluginHost = { environment: {}, interactive: false }) {
@@ -120,28 +111,26 @@ export class ExecPlugin implements Authenticator {
     if (token !== undefined) options.headers = { ...options.headers, Authorization: `Bearer ${token}` };
   }
 
-  async #status(): Promise<ExecStatus> {
+  async #status() {
     const now = this.#host.now ?? Date.now;
-    if (this.#given === undefined || now() > (this.#given.expiresAt ?? Number.POSITIVE_INFINITY)) {
-      this.#given = await this.#run();
-    }
+    if (this.#given === undefined || now() > this.#given.expiresAt) this.#given = await this.#run();
     return this.#given;
   }
 
-  async #run(): Promise<ExecStatus> {
+  async #run() {
     const interactive = this.#interactiveMode !== 'Never' && this.#host.interactive;
     if (this.#interactiveMode === 'Always' && !interactive) {
       throw this.#failed(
         'wants to ask a question (interactiveMode: Always), and standard input is no terminal',
       );
     }
-    const cluster = this.#exec.provideClusterInfo === true ? { cluster: await this.#clusterInfo() } : {};
-    const spec = { ...cluster, interactive };
-    const own = Object.fromEntries((this.#exec.env ?? []).map(({ name, value }) => [name, value]));
+    const { env, provideClusterInfo } = this.#exec;
+    const cluster = provideClusterInfo === true ? await this.#clusterInfo() : undefined;
+    const info = { kind: 'ExecCredential', apiVersion: this.#apiVersion, spec: { cluster, interactive } };
     const environment = {
       ...this.#host.environment,
-      ...own,
-      KUBERNETES_EXEC_INFO: JSON.stringify({ kind: 'ExecCredential', apiVersion: this.#apiVersion, spec }),
+      ...Object.fromEntries((env ?? []).map(({ name, value }) => [name, value])),
+      KUBERNETES_EXEC_INFO: JSON.stringify(info),
     };
     const printed = await this.#output(environment, interactive);
     try {
@@ -155,12 +144,12 @@ export class ExecPlugin implements Authenticator {
   async #clusterInfo() {
     const { cluster, config } = this.#of;
     const { server, tlsServerName, caData, caFile } = cluster;
-    const authority = caFile ? (await readFile(caFile, 'utf8')).trim() : undefined;
+    const read = async (file: string) =>
+      Buffer.from((await readFile(file, 'utf8')).trim()).toString('base64');
     return {
       server,
       'tls-server-name': tlsServerName || undefined,
-      'certificate-authority-data':
-        authority === undefined ? caData || undefined : Buffer.from(authority).toString('base64'),
+      'certificate-authority-data': caFile ? await read(caFile) : caData || undefined,
       config: config ?? undefined,
     };
   }
@@ -220,13 +209,9 @@ export class ExecPlugin implements Authenticator {
 }
 
 /** @throws Error that says what is wrong with the output, and never quotes it */
-function parseExecCredential(printed: string, expected: string): ExecStatus {
-  let document: unknown;
-  try {
-    document = JSON.parse(printed);
-  } catch {
-    throw new Error('what it printed is not JSON');
-  }
+function parseExecCredential(printed: string, expected: string) {
+  const document = jsonIn(printed);
+  if (document === undefined) throw new Error('what it printed is not JSON');
   const { kind, apiVersion, status } = isRecord(document) ? document : {};
   if (kind !== 'ExecCredential') throw new Error('what it printed is not an ExecCredential');
   if (apiVersion !== expected) {
@@ -234,20 +219,24 @@ function parseExecCredential(printed: string, expected: string): ExecStatus {
     throw new Error(`the kubeconfig says that it speaks ${expected}, and it spoke ${spoken}`);
   }
   if (!isRecord(status)) throw new Error('it gave no status');
-  const [token, certificate, key, expires] = [
-    'token',
-    'clientCertificateData',
-    'clientKeyData',
-    'expirationTimestamp',
-  ].map((field) => textOf(status, field));
+  const token = textOf(status, 'token');
+  const certificate = textOf(status, 'clientCertificateData');
+  const key = textOf(status, 'clientKeyData');
+  const expires = textOf(status, 'expirationTimestamp');
   if ((certificate === undefined) !== (key === undefined)) {
     throw new Error('it gave only one of clientCertificateData and clientKeyData');
   }
   if (token === undefined && certificate === undefined) {
     throw new Error('it gave neither a token nor a certificate');
   }
-  if (certificate !== undefined) checkPair(certificate, key);
-  const expiresAt = expires === undefined ? undefined : Date.parse(expires);
+  try {
+    if (certificate !== undefined) createSecureContext({ cert: certificate, key });
+  } catch {
+    // Not the cause's message: OpenSSL quotes parts of what it could not read.
+    throw new Error('its certificate and key are no PEM pair');
+  }
+  // Without a time they are kept until the server refuses them.
+  const expiresAt = expires === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires);
   if (Number.isNaN(expiresAt)) throw new Error('its expirationTimestamp is no RFC 3339 time');
   return { token, certificate, key, expiresAt };
 }
@@ -257,13 +246,4 @@ function textOf(status: Record<string, unknown>, field: string): string | undefi
   if (!isAbsentOr(isString, value)) throw new Error(`its ${field} is not a text`);
   // As client-go has it: empty is absent.
   return value || undefined;
-}
-
-function checkPair(certificate: string, key: string | undefined): void {
-  try {
-    createSecureContext({ cert: certificate, key });
-  } catch {
-    // Not the cause's message: OpenSSL quotes parts of what it could not read.
-    throw new Error('its certificate and key are no PEM pair');
-  }
 }

@@ -13,10 +13,10 @@ import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import type { KubeFailure } from './failure.ts';
 import { NamespaceTable, namespacesResource } from './namespaces.ts';
-import { FollowedFleet, nodesResource } from './nodes.ts';
+import { followFleet, nodesResource } from './nodes.ts';
 import { podsResource } from './pods.ts';
-import { type ResourceWatch, watchResource } from './reflector.ts';
-import type { Resource, ResourceEvent, WatchHandlers, WatchLimits, WatchStats } from './resource.ts';
+import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
+import type { Resource, ResourceEvent, WatchHandlers, WatchStats } from './resource.ts';
 import { ServiceTable, servicesResource } from './services.ts';
 import { StandstillGuard } from './standstill.ts';
 
@@ -45,13 +45,7 @@ export interface ClusterHandlers {
   onHandlerError(resource: ClusterResource, error: Error): void;
 }
 
-export interface ClusterOptions {
-  readonly signal: AbortSignal;
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-  /** In [0, 1). */
-  readonly random: () => number;
-  readonly limits?: Partial<WatchLimits>;
+export interface ClusterOptions extends WatchOptions {
   /** Linger's own namespace, where its leader stamps objects; undefined: there are no stamps. */
   readonly namespace?: string | undefined;
 }
@@ -75,154 +69,115 @@ const WORLD_EVERY_MS = 100;
 /** Follows the cluster until the signal aborts. */
 export function followCluster(
   connection: KubeConnection,
-  handlers: ClusterHandlers,
+  { onWorld, onEvent, onFailure, onCurrent, onHandlerError }: ClusterHandlers,
   options: ClusterOptions,
 ): ClusterSource {
-  return new FollowedCluster(connection, handlers, options).start();
-}
-
-type Handler<T> = (event: ResourceEvent<T>) => void;
-
-class FollowedCluster {
-  readonly #connection: KubeConnection;
-  readonly #handlers: ClusterHandlers;
-  readonly #options: ClusterOptions;
-  readonly #namespaces = new NamespaceTable();
-  readonly #services = new ServiceTable();
-  readonly #fleet: FollowedFleet;
+  const namespaces = new NamespaceTable();
+  const services = new ServiceTable();
   /** What has been listed to its end once: before that a table is no answer, but a part of one. */
-  readonly #listed = new Set<ClusterResource>();
-  readonly #synced = Promise.withResolvers<void>();
+  const listed = new Set<ClusterResource>();
+  const synced = Promise.withResolvers<void>();
   /** Of the streams that the recorder hears of. */
-  readonly #guard: StandstillGuard;
-  readonly #namespacesChanged: () => void;
-  readonly #servicesChanged: () => void;
+  const guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
 
-  constructor(connection: KubeConnection, handlers: ClusterHandlers, options: ClusterOptions) {
-    this.#connection = connection;
-    this.#handlers = handlers;
-    this.#options = options;
-    const { onWorld, onEvent, onFailure, onCurrent } = handlers;
-    this.#guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
-    this.#namespacesChanged = atMostEvery(
-      WORLD_EVERY_MS,
-      () => onWorld({ kind: 'namespaces', namespaces: this.#namespaces.all() }),
-      options,
-    );
-    this.#servicesChanged = atMostEvery(
-      WORLD_EVERY_MS,
-      () => onWorld({ kind: 'services', services: this.#services.index() }),
-      options,
-    );
-    this.#fleet = new FollowedFleet(
-      connection,
-      {
-        onFleet: (fleet) => {
-          onWorld({ kind: 'fleet', fleet });
-          this.#lookWhetherSynced();
-        },
-        onFailure: (failure, pauseMs) => onFailure('version', failure, pauseMs),
-        onCurrent: () => onCurrent('version'),
+  const showNamespaces = () => onWorld({ kind: 'namespaces', namespaces: namespaces.all() });
+  const showServices = () => onWorld({ kind: 'services', services: services.index() });
+  const namespacesChanged = atMostEvery(WORLD_EVERY_MS, showNamespaces, options);
+  const servicesChanged = atMostEvery(WORLD_EVERY_MS, showServices, options);
+  const lookWhetherSynced = () => {
+    if (listed.has('namespaces') && listed.has('services') && fleet.known()) synced.resolve();
+  };
+  const fleet = followFleet(
+    connection,
+    {
+      onFleet: (inForce) => {
+        onWorld({ kind: 'fleet', fleet: inForce });
+        lookWhetherSynced();
       },
-      { ...options, everyMs: WORLD_EVERY_MS },
-    );
-  }
+      onFailure: (failure, pauseMs) => onFailure('version', failure, pauseMs),
+      onCurrent: () => onCurrent('version'),
+    },
+    { ...options, everyMs: WORLD_EVERY_MS },
+  );
 
-  start(): ClusterSource {
-    const following = { ...this.#followForDecisions(), ...this.#followForLags() };
-    const watches = Object.values(following).map((watch) => watch.ended);
-    const ended = Promise.all([...watches, this.#fleet.follow(), this.#guard.ended()]);
-    return {
-      synced: this.#synced.promise,
-      watches: statsOf(following),
-      ended: ended.then(() => undefined),
-    };
-  }
+  /** The first list is passed on at once: until then nothing is known of its kind. */
+  const listEnded = (name: ClusterResource) => {
+    if (listed.has(name)) return;
+    listed.add(name);
+    if (name === 'namespaces') showNamespaces();
+    if (name === 'services') showServices();
+    if (name === 'nodes') fleet.nodesListed();
+    lookWhetherSynced();
+  };
 
-  /** The Services serve the recorder, too. */
-  #followForDecisions() {
-    return {
-      namespaces: this.#follow('namespaces', namespacesResource(), undefined, (event) => {
-        const { name } = event.identity;
-        const gone = event.type === 'deleted';
-        const changed = gone ? this.#namespaces.delete(name) : this.#namespaces.put(event.object);
-        if (changed && this.#listed.has('namespaces')) this.#namespacesChanged();
-      }),
-      services: this.#follow('services', servicesResource(), 'services', (event) => {
-        const { namespace, name } = event.identity;
-        const gone = event.type === 'deleted';
-        const changed = gone ? this.#services.delete(namespace, name) : this.#services.put(event.object);
-        if (changed && this.#listed.has('services')) this.#servicesChanged();
-        this.#handlers.onEvent(serviceEvent(event));
-      }),
-      nodes: this.#follow('nodes', nodesResource(), undefined, (event) => this.#fleet.node(event)),
-    };
-  }
-
-  #followForLags() {
-    const { onEvent } = this.#handlers;
-    return {
-      pods: this.#follow('pods', podsResource(), 'pods', (event) => {
-        const ended = podEvent(event);
-        if (ended !== undefined) onEvent(ended);
-        this.#stamped(event, 'pods');
-      }),
-      endpointslices: this.#follow('endpointslices', endpointSlicesResource(), 'EndpointSlice', (event) => {
-        onEvent(sliceEvent(event));
-        this.#stamped(event, 'EndpointSlice');
-      }),
-      endpoints: this.#follow('endpoints', endpointsResource(), 'Endpoints', (event) => {
-        onEvent(endpointsEvent(event));
-        this.#stamped(event, 'Endpoints');
-      }),
-    };
-  }
-
-  /** The annotation counts in Linger's own namespace alone: any tenant may write it elsewhere. */
-  #stamped(event: ResourceEvent<{ readonly stamp: string | undefined }>, from: StampedStream): void {
-    const stamped = event.identity.namespace === this.#options.namespace && stampEvent(event, from);
-    if (stamped) this.#handlers.onEvent(stamped);
-  }
-
-  #follow<T>(
+  const follow = <T>(
     name: ClusterResource,
     resource: Resource<T>,
-    stream: Stream | undefined,
-    onEvent: Handler<T>,
-  ): ResourceWatch {
-    const { onFailure, onHandlerError, onCurrent } = this.#handlers;
+    onChange: (event: ResourceEvent<T>) => void,
+    stream?: Stream,
+  ): ResourceWatch => {
     const own: WatchHandlers<T> = {
-      onEvent,
+      onEvent: onChange,
       onStream: ({ type }) => {
-        if (type === 'ListEnds') this.#listEnded(name);
+        if (type === 'ListEnds') listEnded(name);
         if (type === 'StreamCurrent') onCurrent(name);
       },
       onFailure: (failure, pauseMs) => onFailure(name, failure, pauseMs),
       onHandlerError: (error) => onHandlerError(name, error),
     };
-    const start = (handlers: WatchHandlers<T>) =>
-      watchResource(resource, this.#connection, handlers, this.#options);
-    return stream === undefined ? start(own) : this.#guard.follow(stream, own, start);
-  }
+    const start = (handlers: WatchHandlers<T>) => watchResource(resource, connection, handlers, options);
+    return stream === undefined ? start(own) : guard.follow(stream, own, start);
+  };
 
-  /** The first list is passed on at once: until then nothing is known of its kind. */
-  #listEnded(name: ClusterResource): void {
-    if (this.#listed.has(name)) return;
-    this.#listed.add(name);
-    const { onWorld } = this.#handlers;
-    if (name === 'namespaces') onWorld({ kind: 'namespaces', namespaces: this.#namespaces.all() });
-    if (name === 'services') onWorld({ kind: 'services', services: this.#services.index() });
-    if (name === 'nodes') this.#fleet.nodesListed();
-    this.#lookWhetherSynced();
-  }
+  /** The annotation counts in Linger's own namespace alone: any tenant may write it elsewhere. */
+  const followStamped = <T extends { readonly stamp: string | undefined }>(
+    name: ClusterResource,
+    resource: Resource<T>,
+    stream: StampedStream,
+    eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
+  ) => {
+    const pass = (event: ResourceEvent<T>) => {
+      const change = eventOf(event);
+      if (change !== undefined) onEvent(change);
+      const stamped = event.identity.namespace === options.namespace && stampEvent(event, stream);
+      if (stamped) onEvent(stamped);
+    };
+    return follow(name, resource, pass, stream);
+  };
 
-  #lookWhetherSynced(): void {
-    const listed = this.#listed.has('namespaces') && this.#listed.has('services');
-    if (listed && this.#fleet.known) this.#synced.resolve();
-  }
-}
-
-function statsOf(following: Readonly<Record<ClusterResource, ResourceWatch>>): ClusterSource['watches'] {
-  const entries = CLUSTER_RESOURCES.map((name) => [name, following[name].stats] as const);
-  return Object.fromEntries(entries) as Record<ClusterResource, WatchStats>;
+  const watches: Readonly<Record<ClusterResource, ResourceWatch>> = {
+    namespaces: follow('namespaces', namespacesResource(), (event) => {
+      const { name } = event.identity;
+      const changed = event.type === 'deleted' ? namespaces.delete(name) : namespaces.put(event.object);
+      if (changed && listed.has('namespaces')) namespacesChanged();
+    }),
+    // For decisions, and for the recorder.
+    services: follow(
+      'services',
+      servicesResource(),
+      (event) => {
+        const { namespace, name } = event.identity;
+        const gone = event.type === 'deleted';
+        const changed = gone ? services.delete(namespace, name) : services.put(event.object);
+        if (changed && listed.has('services')) servicesChanged();
+        onEvent(serviceEvent(event));
+      },
+      'services',
+    ),
+    nodes: follow('nodes', nodesResource(), fleet.node),
+    pods: followStamped('pods', podsResource(), 'pods', podEvent),
+    endpointslices: followStamped('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
+    endpoints: followStamped('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
+  };
+  const ended = Promise.all([
+    ...Object.values(watches).map((watch) => watch.ended),
+    fleet.ended,
+    guard.ended(),
+  ]);
+  const stats = CLUSTER_RESOURCES.map((name) => [name, watches[name].stats] as const);
+  return {
+    synced: synced.promise,
+    watches: Object.fromEntries(stats) as ClusterSource['watches'],
+    ended: ended.then(() => undefined),
+  };
 }

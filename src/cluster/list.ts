@@ -59,7 +59,7 @@ export class SparingParser {
 }
 
 /** What a page says of its list. */
-interface PageEnd {
+export interface PageEnd {
   /** Of the whole list: all pages show the collection as it was at one instant. */
   readonly resourceVersion: string;
   /** Where to go on; undefined: that was all. */

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import {
   ANNOTATION_PREFIX,
   type Labels,
@@ -7,7 +8,6 @@ import {
 } from '../api/index.ts';
 import type { World } from '../decision/index.ts';
 import type { RawObject, Resource } from './resource.ts';
-import { sameLabels } from './services.ts';
 
 export function namespacesResource(): Resource<NamespaceRecord> {
   return { path: '/api/v1/namespaces', metadataOnly: true, project: projectNamespace };
@@ -30,8 +30,7 @@ export class NamespaceTable {
 
   /** @returns whether it says anything new */
   put(namespace: NamespaceRecord): boolean {
-    const before = this.#namespaces.get(namespace.name);
-    if (before !== undefined && saysTheSame(before, namespace)) return false;
+    if (isDeepStrictEqual(this.#namespaces.get(namespace.name), namespace)) return false;
     this.#namespaces.set(namespace.name, namespace);
     return true;
   }
@@ -44,8 +43,4 @@ export class NamespaceTable {
   all(): World['namespaces'] {
     return new Map(this.#namespaces);
   }
-}
-
-function saysTheSame(a: NamespaceRecord, b: NamespaceRecord): boolean {
-  return sameLabels(a.labels, b.labels) && sameLabels(a.annotations, b.annotations);
 }

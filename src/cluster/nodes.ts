@@ -11,13 +11,8 @@ import { atMostEvery, Backoff, pause } from '../timing/index.ts';
 import { kubeVersion } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
-import {
-  type RawObject,
-  type Resource,
-  type ResourceEvent,
-  WATCH_LIMITS,
-  type WatchLimits,
-} from './resource.ts';
+import type { WatchOptions } from './reflector.ts';
+import { type RawObject, type Resource, type ResourceEvent, WATCH_LIMITS } from './resource.ts';
 
 export interface NodeProjection extends NodeVersion {
   readonly name: string;
@@ -110,87 +105,67 @@ export interface FleetHandlers {
   onCurrent(): void;
 }
 
-export interface FleetOptions {
-  readonly signal: AbortSignal;
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-  /** In [0, 1). */
-  readonly random: () => number;
-  readonly limits?: Partial<WatchLimits>;
-  /** The least time between two looks that changed Nodes ask for. */
-  readonly everyMs: number;
-}
+/** @param options.everyMs the least time between two looks that changed Nodes ask for */
+export type FleetOptions = WatchOptions & { readonly everyMs: number };
 
-/** The versions of the API server, which it asks for now and then, and of the Nodes, whose events it is given. */
-export class FollowedFleet {
-  readonly #connection: KubeConnection;
-  readonly #handlers: FleetHandlers;
-  readonly #options: FleetOptions;
-  readonly #versions = new FleetVersions();
-  readonly #observeSoon: () => void;
-  #told: Fleet | undefined;
+/** Follows the versions of the API server, which is asked now and then, and of the Nodes, whose events are given. */
+export function followFleet(
+  connection: KubeConnection,
+  { onFleet, onFailure, onCurrent }: FleetHandlers,
+  options: FleetOptions,
+) {
+  const { clock, signal } = options;
+  const versions = new FleetVersions();
+  let inForce: Fleet | undefined;
 
-  constructor(connection: KubeConnection, handlers: FleetHandlers, options: FleetOptions) {
-    this.#connection = connection;
-    this.#handlers = handlers;
-    this.#options = options;
-    this.#observeSoon = atMostEvery(options.everyMs, () => this.#observe(), options);
-  }
+  const observe = () => {
+    const fleet = versions.observe(clock() / 1000);
+    if (fleet === undefined || JSON.stringify(fleet) === JSON.stringify(inForce)) return;
+    inForce = fleet;
+    onFleet(fleet);
+  };
+  const observeSoon = atMostEvery(options.everyMs, observe, options);
 
-  /** Whether `onFleet` has been called. */
-  get known(): boolean {
-    return this.#told !== undefined;
-  }
-
-  node(event: ResourceEvent<NodeProjection>): void {
-    const { name } = event.identity;
-    const gone = event.type === 'deleted';
-    const changed = gone ? this.#versions.deleteNode(name) : this.#versions.putNode(name, event.object);
-    if (changed) this.#observeSoon();
-  }
-
-  nodesListed(): void {
-    this.#versions.nodesListed();
-    this.#observe();
-  }
-
-  /** Resolves once the signal has aborted. */
-  async follow(): Promise<void> {
-    await Promise.all([this.#followVersion(), this.#letSettle()]);
-  }
-
-  #observe(): void {
-    const fleet = this.#versions.observe(this.#options.clock() / 1000);
-    if (fleet === undefined || JSON.stringify(fleet) === JSON.stringify(this.#told)) return;
-    this.#told = fleet;
-    this.#handlers.onFleet(fleet);
-  }
-
-  async #letSettle(): Promise<void> {
-    while (await pause(SETTLE_EVERY_MS, this.#options.signal)) this.#observe();
-  }
+  const letSettle = async () => {
+    while (await pause(SETTLE_EVERY_MS, signal)) observe();
+  };
 
   /** Asks again and again: API servers are upgraded under a process that runs. */
-  async #followVersion(): Promise<void> {
-    const { signal, random, limits } = this.#options;
-    const backoff = new Backoff({ ...WATCH_LIMITS, ...limits }, random);
+  const followVersion = async () => {
+    const backoff = new Backoff({ ...WATCH_LIMITS, ...options.limits }, options.random);
     let known = false;
     let waitMs: number;
     do {
       try {
-        this.#versions.apiServerIs(await kubeVersion(this.#connection, signal));
+        versions.apiServerIs(await kubeVersion(connection, signal));
         known = true;
-        this.#handlers.onCurrent();
+        onCurrent();
         backoff.reset();
         waitMs = VERSION_EVERY_MS;
       } catch (thrown) {
         if (signal.aborted) return;
         const failure = asFailure(thrown);
-        if (!known && WILL_NOT_SAY.has(failure.reason)) this.#versions.apiServerIs('');
+        if (!known && WILL_NOT_SAY.has(failure.reason)) versions.apiServerIs('');
         waitMs = backoff.next(failure.retryAfterMs);
-        this.#handlers.onFailure(failure, waitMs);
+        onFailure(failure, waitMs);
       }
-      this.#observeSoon();
+      observeSoon();
     } while (await pause(waitMs, signal));
-  }
+  };
+
+  return {
+    /** Whether `onFleet` has been called. */
+    known: () => inForce !== undefined,
+    node: (event: ResourceEvent<NodeProjection>) => {
+      const { name } = event.identity;
+      const gone = event.type === 'deleted';
+      if (gone ? versions.deleteNode(name) : versions.putNode(name, event.object)) observeSoon();
+    },
+    nodesListed: () => {
+      versions.nodesListed();
+      observe();
+    },
+    /** Resolves once the signal has aborted. */
+    ended: Promise.all([followVersion(), letSettle()]),
+  };
 }

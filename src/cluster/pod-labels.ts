@@ -1,6 +1,6 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import { pointer } from '../decision/index.ts';
-import { type ApiCall, callApi } from './client.ts';
+import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 
 /** A pod of Linger's own, as far as its labels and its place are concerned. */
@@ -15,14 +15,14 @@ export interface LabelledPod {
 }
 
 /** One label of one pod, from what it is to what it shall be; undefined: absent. */
-export interface LabelChange {
+interface LabelChange {
   readonly pod: Pick<LabelledPod, 'name' | 'uid'>;
   readonly label: string;
   readonly from: string | undefined;
   readonly to: string | undefined;
 }
 
-export interface PodLabelsOptions {
+interface PodLabelsOptions {
   readonly connection: KubeConnection;
   /** Linger's own: it may patch pods nowhere else. */
   readonly namespace: string;
@@ -46,9 +46,9 @@ export class PodLabels {
    * @throws KubeFailure; the signal's reason once that has aborted
    */
   async list(selector: string, signal: AbortSignal): Promise<readonly LabelledPod[]> {
-    const { connection, namespace } = this.#options;
+    const { connection, namespace, requestMs: withinMs } = this.#options;
     const query = { namespace, labelSelector: selector, limit: MOST_PODS };
-    const { items } = await callApi(connection, 'CoreV1Api', this.#call(signal), (core) =>
+    const { items } = await callApi(connection, 'CoreV1Api', { signal, withinMs }, (core) =>
       core.listNamespacedPod(query),
     );
     return items.flatMap((pod) => labelledPod(pod) ?? []);
@@ -60,7 +60,7 @@ export class PodLabels {
    *   has been changed since; the signal's reason once that has aborted
    */
   async change({ pod, label, from, to }: LabelChange, signal: AbortSignal): Promise<void> {
-    const { connection, namespace } = this.#options;
+    const { connection, namespace, requestMs: withinMs } = this.#options;
     const path = pointer('/metadata/labels', label);
     const body = [
       { op: 'test', path: '/metadata/uid', value: pod.uid },
@@ -68,25 +68,17 @@ export class PodLabels {
       ...(from === undefined ? [] : [{ op: 'test', path, value: from }]),
       to === undefined ? { op: 'remove', path } : { op: 'add', path, value: to },
     ];
-    await callApi(connection, 'CoreV1Api', this.#call(signal), (core) =>
+    await callApi(connection, 'CoreV1Api', { signal, withinMs }, (core) =>
       core.patchNamespacedPod({ name: pod.name, namespace, body }),
     );
-  }
-
-  #call(signal: AbortSignal): ApiCall {
-    return { signal, withinMs: this.#options.requestMs };
   }
 }
 
 function labelledPod({ metadata, status }: V1Pod): LabelledPod | undefined {
   const { name, uid, labels = {}, deletionTimestamp } = metadata ?? {};
   if (name === undefined || uid === undefined) return undefined;
-  const ready = (status?.conditions ?? []).some((each) => each.type === 'Ready' && each.status === 'True');
-  return {
-    name,
-    uid,
-    labels,
-    address: status?.podIP || undefined,
-    ready: deletionTimestamp === undefined && ready,
-  };
+  const isReady =
+    status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True') ?? false;
+  const ready = deletionTimestamp === undefined && isReady;
+  return { name, uid, labels, address: status?.podIP || undefined, ready };
 }

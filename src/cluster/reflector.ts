@@ -13,6 +13,7 @@ import {
   pathOf,
   type RawObject,
   type Resource,
+  type ResourceEvent,
   type StreamChange,
   WATCH_LIMITS,
   type WatchHandlers,

@@ -1,8 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import {
   isRecord,
   isString,
   isStringMap,
-  type Labels,
   NO_LABELS,
   type ServiceIndex,
   type ServiceRecord,
@@ -63,8 +63,7 @@ export class ServiceTable {
       services = new Map();
       this.#services.set(namespace, services);
     }
-    const before = services.get(name);
-    if (before !== undefined && saysTheSame(before, service)) return false;
+    if (isDeepStrictEqual(services.get(name), service)) return false;
     services.set(name, service);
     this.#changed.add(namespace);
     return true;
@@ -93,22 +92,4 @@ export class ServiceTable {
     }
     return { complete: true, byNamespace: this.#lists };
   }
-}
-
-function saysTheSame(a: ServiceRecord, b: ServiceRecord): boolean {
-  return (
-    a.externalName === b.externalName &&
-    a.headless === b.headless &&
-    sameLabels(a.labels, b.labels) &&
-    sameLabels(a.selector, b.selector)
-  );
-}
-
-/** Whether two sets of labels are the same; absent is not the same as empty. */
-export function sameLabels(a: Labels | undefined, b: Labels | undefined): boolean {
-  if (a === b) return true;
-  if (a === undefined || b === undefined) return false;
-  const keys = Object.keys(a);
-  if (keys.length !== Object.keys(b).length) return false;
-  return keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);
 }

@@ -1,9 +1,9 @@
 import type { Stream } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
-import type { ResourceWatch } from './reflector.ts';
+import type { ResourceWatch, WatchOptions } from './reflector.ts';
 import type { StreamChange, WatchHandlers } from './resource.ts';
 
-/** So much a busy machine, or a page of a list, may take; a lag can be wrong by as much. */
+/** A busy machine, or a page of a list, may take this long; a lag can be wrong by as much. */
 const TOLERATED_MS = 1_000;
 
 /** Reading what has piled up takes milliseconds: beyond a few hundred events a server ends the watch instead. */
@@ -17,9 +17,8 @@ const LOOK_EVERY_MS = 100;
 
 /**
  * Notices that this process stood still: it was stopped (Ctrl-Z), its node or virtual machine slept, its processor
- * was taken away, or a reader of its output let it wait. What has come in meanwhile is only read now, and the instants
- * that it is given are wrong. Look before each event, and not on a timer alone: after a standstill
- * the event loop brings what has piled up first.
+ * was taken away, or a reader of its output blocked it. What arrived meanwhile is read late, with wrong instants. Look
+ * before each event, and not on a timer alone: after a standstill the event loop brings what has piled up first.
  */
 export class Standstill {
   readonly #toleratedMs: number;
@@ -54,26 +53,18 @@ export class Standstill {
   }
 }
 
-/** A stream's own change, or the guard's, because this process stood still. */
 export interface GuardedChange extends StreamChange {
   readonly stream: Stream;
-  /** The guard's: not the stream has changed, but what this process makes of its instants. */
+  /** Whether the guard reports it, because this process stood still, and not the stream itself. */
   readonly stoodStill: boolean;
 }
 
-/** The handlers of a list-watch whose stream changes go through the guard. */
-type GuardedHandlers<T> = Omit<WatchHandlers<T>, 'onStream'> & Partial<Pick<WatchHandlers<T>, 'onStream'>>;
-
-interface GuardOptions {
-  readonly signal: AbortSignal;
-  /** Monotonic milliseconds; that of the list-watches. */
-  readonly clock: () => number;
-}
+type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
 
 /**
- * Keeps what comes late because this process stood still from becoming a lag: all its streams are reported as broken from
- * the last instant on at which it was awake, before the first event after it, and as current again, those that are,
- * when what has piled up will have been read.
+ * Keeps a standstill of this process from being measured as a lag: before the first event after it, all streams are
+ * reported as broken since the last instant at which the process was awake; those that are current are reported so
+ * again when what has piled up has been read.
  */
 export class StandstillGuard {
   readonly #standstill = new Standstill();
@@ -95,7 +86,7 @@ export class StandstillGuard {
    */
   follow<T>(
     stream: Stream,
-    handlers: GuardedHandlers<T>,
+    handlers: Omit<WatchHandlers<T>, 'onStream'> & Partial<WatchHandlers<T>>,
     start: (handlers: WatchHandlers<T>) => ResourceWatch,
   ): ResourceWatch {
     const watch = start({

@@ -1,23 +1,12 @@
 import type { Registry } from '@prometheus-io/client';
-import {
-  counterAtScrape,
-  gaugeAtScrape,
-  numberAtScrape,
-  type ReadAtScrape,
-  samplesBy,
-} from '../telemetry/index.ts';
+import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
+import type { WatchStats } from './resource.ts';
 
-/** What the metrics of one list-watch are read from. Instants are milliseconds of a monotonic clock. */
-export interface WatchReading {
-  readonly restarts: Readonly<Record<string, number>>;
-  readonly stalls: number;
-  readonly events: number;
-  readonly lastEventAt: number | undefined;
-  readonly bytes: number;
-  readonly objects: number;
-  readonly handlerErrors: number;
-  readonly current: boolean;
-}
+/** What the metrics of one list-watch are read from. */
+export type WatchReading = Pick<
+  WatchStats,
+  'stalls' | 'events' | 'lastEventAt' | 'bytes' | 'objects' | 'handlerErrors' | 'current'
+> & { readonly restarts: Readonly<Record<string, number>> };
 
 export interface ClusterReadings {
   /** Those that there are now. */
@@ -37,7 +26,7 @@ export function registerWatchMetrics(registry: Registry, readings: ClusterReadin
     help: '1 once Namespaces, Services and versions have been read; from then on reviews are answered from memory.',
     read: () => Number(synced()),
   });
-  const restarts: ReadAtScrape<'resource' | 'reason'> = {
+  counterAtScrape(registry, {
     name: 'linger_watch_restarts_total',
     help: 'How often a list or a watch came to an end and was begun again, by reason.',
     labelNames: ['resource', 'reason'],
@@ -45,8 +34,7 @@ export function registerWatchMetrics(registry: Registry, readings: ClusterReadin
       Object.entries(watches()).flatMap(([resource, watch]) =>
         Object.entries(watch.restarts).map(([reason, count]) => [{ resource, reason }, count] as const),
       ),
-  };
-  counterAtScrape(registry, restarts);
+  });
   for (const gauge of GAUGES)
     gaugeAtScrape(registry, {
       ...gauge,
