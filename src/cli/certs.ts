@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { ensureCertificates } from '../certs/index.ts';
-import type { CertsSettings } from './commands.ts';
+import type { Settings } from './commands.ts';
 import type { Terminal } from './terminal.ts';
 
 /**
@@ -9,7 +9,7 @@ import type { Terminal } from './terminal.ts';
  * @returns the exit code
  * @throws CertificateError
  */
-export async function certs({ dns, out }: CertsSettings, { print, warn }: Terminal): Promise<number> {
+export async function certs({ dns, out }: Settings<'certs'>, { print, warn }: Terminal): Promise<number> {
   const { caBundle, notAfter, renewAt, origin } = await ensureCertificates(
     { directory: out, names: dns, exactly: true },
     new Date(),

@@ -1,7 +1,7 @@
 import { Command, CommanderError, Option } from 'commander';
 import { type CommandName, type Settings, VERBS, type Verb } from './commands.ts';
 import {
-  type Flags,
+  type Flag,
   flagName,
   type KubeEnvironment,
   kubeEnvironment,
@@ -25,12 +25,7 @@ export type Invocation =
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What commander hands over: text, or several for a variadic option, or true for a switch. */
-type Written = Readonly<Record<string, string | readonly string[] | boolean | undefined>>;
-
 export const USAGE_EXIT_CODE = 2;
-
-const NOTHING: Environment = {};
 
 /**
  * Reads the command line and the environment: the only place that does.
@@ -52,19 +47,16 @@ export function readCommandLine(
     .showHelpAfterError('(--help tells more)');
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
-    const { about, flags, operands, fromEnvironment } = verb;
+    const { about, flags, operands, fromEnvironment = false } = verb;
     const command = parser.command(name).description(about);
-    for (const [key, flag] of Object.entries(flags))
-      command.addOption(optionOf(key, flag, fromEnvironment === true));
+    for (const [key, flag] of Object.entries(flags)) command.addOption(optionOf(key, flag, fromEnvironment));
     if (operands !== undefined) command.argument(operands.argument, operands.about);
     command.action(() => {
-      const variables = fromEnvironment === true ? environment : NOTHING;
-      const values = resolve(flags, asText(command.opts()), variables);
-      // The flags of the table under this name, so the settings are those of the command of this name.
-      const settings = { ...values, operands: command.args } as unknown;
+      const values = resolve(flags, asText(command.opts()), fromEnvironment ? environment : {});
       invocation = {
         command: name,
-        settings,
+        // The flags of the table under this name, so the settings are those of the command of this name.
+        settings: { ...values, operands: command.args } as unknown,
         kube: kubeEnvironment(environment),
         colour: !environment.NO_COLOR,
       } as Invocation;
@@ -80,29 +72,22 @@ export function readCommandLine(
   return invocation;
 }
 
-function optionOf(
-  key: string,
-  { reader, fallback, description, short }: Flags[string],
-  inEnvironment: boolean,
-): Option {
+function optionOf(key: string, flag: Flag<unknown>, inEnvironment: boolean): Option {
+  const { fallback, description, short, argument, adds } = flag;
+  const names = `${short === undefined ? '' : `-${short}, `}--${flagName(key)}`;
   const shownDefault = fallback === undefined || fallback === 'false' ? '' : ` (default: ${fallback})`;
   const variable = inEnvironment ? ` [${variableName(key)}]` : '';
-  const argument = reader.argument === undefined ? '' : ` ${reader.argument}`;
-  const letter = short === undefined ? '' : `-${short}, `;
   const option = new Option(
-    `${letter}--${flagName(key)}${argument}`,
+    argument === undefined ? names : `${names} ${argument}`,
     `${description}${shownDefault}${variable}`,
   );
-  if (reader.adds === true && !option.variadic)
+  if (adds === true && !option.variadic)
     option.argParser((text, before: unknown) => (typeof before === 'string' ? `${before},${text}` : text));
   return option;
 }
 
-function asText(written: Written): Record<string, string | undefined> {
-  return Object.fromEntries(
-    Object.entries(written).map(([key, value]) => [
-      key,
-      Array.isArray(value) ? value.join(',') : value?.toString(),
-    ]),
-  );
+/** @param written what commander hands over: text, or several for a variadic option, or true for a switch */
+function asText(written: Readonly<Record<string, string | readonly string[] | boolean | undefined>>) {
+  const texts = Object.entries(written).map(([key, value]) => [key, value?.toString()] as const);
+  return Object.fromEntries(texts);
 }

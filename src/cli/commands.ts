@@ -2,7 +2,6 @@ import { MODES } from '../api/index.ts';
 import { CHANGES, LAG_STAGES } from '../lag/index.ts';
 import { LOG_LEVELS } from '../telemetry/index.ts';
 import {
-  abbreviated,
   addressOrFiles,
   type Flags,
   flag,
@@ -25,37 +24,28 @@ const policies = optional(
   'folder or file of linger.dev policies, Namespaces and Services (*.yaml, *.yml, *.json); without it, the built-in policy',
 );
 const modeLimit = flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy and annotation');
-const namespace = abbreviated(
-  'n',
-  flag(text('<name>'), 'default', 'namespace of the objects that name none'),
-);
+const namespace = flag(text('<name>'), 'default', 'namespace of the objects that name none', 'n');
 
-export const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const;
+const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const;
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
-const output = (what: string) =>
-  abbreviated('o', flag(oneOf(OUTPUT_FORMATS), 'table', `how to print ${what}`));
+const output = (what: string) => flag(oneOf(OUTPUT_FORMATS), 'table', `how to print ${what}`, 'o');
 
 /** Which manifests are read: as kubectl takes them. */
 const MANIFEST_FLAGS = {
-  filename: abbreviated(
-    'f',
-    optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input'),
-  ),
-  recursive: abbreviated('R', flag(toggle, 'false', 'also read the folders in the folders named')),
+  filename: optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input', 'f'),
+  recursive: flag(toggle, 'false', 'also read the folders in the folders named', 'R'),
   namespace,
-  selector: abbreviated('l', optional(labelQuery, 'only objects with these labels')),
-} as const;
+  selector: optional(labelQuery, 'only objects with these labels', 'l'),
+};
 const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
 
-/** `auto`: where there are credentials; `required`: not without; `off`: not at all. */
-export const CLUSTER_CHOICES = ['auto', 'required', 'off'] as const;
 const kubeconfig = optional(
   text('<file>'),
   'kubeconfig of the cluster; in a pod, its ServiceAccount is used',
 );
 const context = optional(text('<name>'), 'context of the kubeconfig, where not its current one');
 
-export const SERVE_FLAGS = {
+const SERVE_FLAGS = {
   port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
   host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, :: or 0.0.0.0'),
@@ -93,7 +83,7 @@ export const SERVE_FLAGS = {
     'share of answers after which the connection is closed, so that API servers spread over the replicas again',
   ),
   cluster: flag(
-    oneOf(CLUSTER_CHOICES),
+    oneOf(['auto', 'required', 'off']),
     'auto',
     'whether to read the cluster and measure its lag; auto: where there is a kubeconfig or a ServiceAccount token',
   ),
@@ -129,26 +119,23 @@ export const SERVE_FLAGS = {
     'linger.dev/reports',
     'audience of the tokens with which instances of consumers report',
   ),
-} as const;
-export type ServeSettings = Values<typeof SERVE_FLAGS>;
+};
 
 const EDIT_FLAGS = {
   inPlace: flag(toggle, 'false', 'write each file in its place, and print nothing'),
   diff: flag(toggle, 'false', 'print what would change, as a unified diff, and not the manifests'),
-} as const;
+};
 
-export const INJECT_FLAGS = {
+const INJECT_FLAGS = {
   ...MANIFEST_FLAGS,
   policies,
   refresh: flag(toggle, 'false', 'decide anew for workloads that have been injected before'),
   ...EDIT_FLAGS,
-} as const;
-export type InjectSettings = Values<typeof INJECT_FLAGS> & Operands;
+};
 
-export const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, ...EDIT_FLAGS } as const;
-export type UninjectSettings = Values<typeof UNINJECT_FLAGS> & Operands;
+const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, ...EDIT_FLAGS };
 
-export const EXPLAIN_FLAGS = {
+const EXPLAIN_FLAGS = {
   ...MANIFEST_FLAGS,
   policies,
   modeLimit,
@@ -166,50 +153,39 @@ export const EXPLAIN_FLAGS = {
     list('<code,...>'),
     'exit 3 when a decision has one of these skip reasons or note codes; "skip" stands for every reason',
   ),
-} as const;
-export type ExplainSettings = Values<typeof EXPLAIN_FLAGS> & Operands;
+};
 
-export const CHECK_FLAGS = { policies } as const;
-export type CheckSettings = Values<typeof CHECK_FLAGS> & Operands;
-
-export const SIMULATE_OUTPUTS = ['table', 'json'] as const;
-
-export const SIMULATE_FLAGS = {
+const SIMULATE_FLAGS = {
   policies,
-  namespace: abbreviated('n', flag(text('<name>'), 'default', 'namespace of the pods whose wait is printed')),
-  output: abbreviated('o', flag(oneOf(SIMULATE_OUTPUTS), 'table', 'how to print the waits')),
-} as const;
-export type SimulateSettings = Values<typeof SIMULATE_FLAGS> & Operands;
+  namespace: flag(text('<name>'), 'default', 'namespace of the pods whose wait is printed', 'n'),
+  output: flag(oneOf(['table', 'json']), 'table', 'how to print the waits', 'o'),
+};
 
-export const CERTS_FLAGS = {
+const CERTS_FLAGS = {
   dns: flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
   out: flag(
     text('<folder>'),
     'certs',
     'folder for ca.crt, ca.key, tls.crt and tls.key; kept and renewed if there',
   ),
-} as const;
-export type CertsSettings = Values<typeof CERTS_FLAGS>;
+};
 
 /** Where the cluster is, for the commands that people run against one. */
-export const CLUSTER_FLAGS = {
+const CLUSTER_FLAGS = {
   kubeconfig: optional(
     text('<file>'),
     'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
   ),
   context: optional(text('<name>'), "context of the kubeconfig; without it, the kubeconfig's current one"),
-} as const;
+};
 
-export const WATCH_FLAGS = {
+const WATCH_FLAGS = {
   ...CLUSTER_FLAGS,
-  namespace: abbreviated('n', optional(list('<name...>'), 'namespaces to watch; without it, all')),
-  allNamespaces: abbreviated('A', flag(toggle, 'false', 'watch all namespaces, whatever --namespace says')),
+  namespace: optional(list('<name...>'), 'namespaces to watch; without it, all', 'n'),
+  allNamespaces: flag(toggle, 'false', 'watch all namespaces, whatever --namespace says', 'A'),
   service: optional(list('<name...>'), 'Services to watch; without it, all'),
   pod: optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
-  selector: abbreviated(
-    'l',
-    optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them'),
-  ),
+  selector: optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them', 'l'),
   source: flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
   change: flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
   minLag: optional(seconds, 'print only changes with a lag of at least this'),
@@ -218,10 +194,9 @@ export const WATCH_FLAGS = {
   for: optional(seconds, 'how long to watch; without it, until Ctrl-C'),
   failOnLag: optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
   quiet: flag(toggle, 'false', 'print changes only: no notes and no summary'),
-} as const;
-export type WatchSettings = Values<typeof WATCH_FLAGS>;
+};
 
-export const CONSUMERS_FLAGS = {
+const CONSUMERS_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
   output: output('the consumers'),
@@ -229,24 +204,19 @@ export const CONSUMERS_FLAGS = {
     list('<reason,...>'),
     'exit 3 when a condition has one of these reasons; "any" stands for every one by which the lag cannot be relied on',
   ),
-} as const;
-export type ConsumersSettings = Values<typeof CONSUMERS_FLAGS>;
+};
 
-export const HISTORY_FLAGS = {
+const HISTORY_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
   from: optional(instant, 'forget: from when on'),
   to: optional(instant, 'forget: until when'),
-  namespace: abbreviated('n', optional(text('<name>'), 'forget: only what was measured of this namespace')),
+  namespace: optional(text('<name>'), 'forget: only what was measured of this namespace', 'n'),
   consumer: optional(text('<name>'), 'forget: only what was measured of this consumer'),
   output: output('the episodes'),
-} as const;
-export type HistorySettings = Values<typeof HISTORY_FLAGS> & Operands;
+};
 
-/** `watch`: removals that happen meanwhile; `off`: none. */
-export const LAG_CHOICES = ['watch', 'off'] as const;
-
-export const DIAGNOSE_FLAGS = {
+const DIAGNOSE_FLAGS = {
   ...CLUSTER_FLAGS,
   controllerMetrics: optional(
     addressOrFiles('<url|file,...>'),
@@ -260,7 +230,11 @@ export const DIAGNOSE_FLAGS = {
     'flags of the kube-controller-manager, in one argument; without it, those of its pod',
   ),
   linger: optional(text('<url|file>'), 'metrics of a running Linger, for the lag it has measured'),
-  lag: flag(oneOf(LAG_CHOICES), 'watch', 'whether to watch removals meanwhile, where --linger is not given'),
+  lag: flag(
+    oneOf(['watch', 'off']),
+    'watch',
+    'whether to watch removals meanwhile, where --linger is not given',
+  ),
   interval: flag(
     seconds,
     '10s',
@@ -271,12 +245,9 @@ export const DIAGNOSE_FLAGS = {
     list('<code,...>'),
     'exit 3 when one of these is found; "any" stands for every one that is critical or a warning',
   ),
-} as const;
-export type DiagnoseSettings = Values<typeof DIAGNOSE_FLAGS>;
+};
 
-export type CompletionSettings = Operands;
-
-/** A command of the program: what its help says, its flags, and what may stand on the line beside them. */
+/** A command of the program. */
 export interface Verb {
   readonly about: string;
   readonly flags: Flags;
@@ -308,7 +279,7 @@ export const VERBS = {
   },
   check: {
     about: 'Say which policy documents cannot be used; exit 1 if there are any.',
-    flags: CHECK_FLAGS,
+    flags: { policies },
     operands: { argument: '[paths...]', about: 'folders and files of policies, as for --policies' },
   },
   simulate: {

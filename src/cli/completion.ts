@@ -1,5 +1,5 @@
 import { LingerError } from '../api/index.ts';
-import { type CompletionSettings, VERBS, type Verb } from './commands.ts';
+import { type Operands, VERBS, type Verb } from './commands.ts';
 import { flagName } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -12,6 +12,7 @@ interface Word {
   readonly takes: 'nothing' | 'anything' | readonly string[];
 }
 
+const ENTRIES: readonly (readonly [string, Verb])[] = Object.entries(VERBS);
 const SCRIPTS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
 
 /**
@@ -20,31 +21,27 @@ const SCRIPTS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
  * @returns the exit code
  * @throws LingerError `settings-invalid` for another shell
  */
-export function completion({ operands }: CompletionSettings, terminal: Terminal): Promise<number> {
+export function completion({ operands }: Operands, { print }: Terminal): Promise<number> {
   const [shell = ''] = operands;
   const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
   if (script === undefined) {
     const known = Object.keys(SCRIPTS).join(', ');
     throw new LingerError('settings-invalid', `completion: expected one of ${known}, got "${shell}"`);
   }
-  terminal.print(script());
+  print(script());
   return Promise.resolve(0);
 }
 
-function verbs(): readonly (readonly [string, Verb])[] {
-  return Object.entries(VERBS);
-}
-
 function wordsOf({ flags }: Verb): readonly Word[] {
-  return Object.entries(flags).map(([key, { reader, short, description }]) => ({
+  return Object.entries(flags).map(([key, { argument, choices, short, description }]) => ({
     names: [`--${flagName(key)}`, ...(short === undefined ? [] : [`-${short}`])],
     about: description,
-    takes: reader.argument === undefined ? 'nothing' : (reader.choices ?? 'anything'),
+    takes: argument === undefined ? 'nothing' : (choices ?? 'anything'),
   }));
 }
 
 function bash(): string {
-  const cases = verbs().flatMap(([verb, entry]) =>
+  const cases = ENTRIES.flatMap(([verb, entry]) =>
     wordsOf(entry).flatMap(({ names, takes }) => {
       if (takes === 'nothing') return [];
       const pattern = names.map((name) => `${verb}:${name}`).join('|');
@@ -52,19 +49,15 @@ function bash(): string {
       return [`    ${pattern}) COMPREPLY=($(compgen ${words} -- "$word")); return ;;`];
     }),
   );
-  const flags = verbs().map(
-    ([verb, entry]) =>
-      `    ${verb}) flags="${wordsOf(entry)
-        .flatMap(({ names }) => names)
-        .join(' ')}" ;;`,
-  );
+  const flags = ENTRIES.map(([verb, entry]) => {
+    const names = wordsOf(entry).flatMap((word) => word.names);
+    return `    ${verb}) flags="${names.join(' ')}" ;;`;
+  });
   return `# bash completion of linger: source <(linger completion bash)
 _linger() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD-1]} verb=\${COMP_WORDS[1]} flags=""
   if [ "$COMP_CWORD" = 1 ]; then
-    COMPREPLY=($(compgen -W "${verbs()
-      .map(([verb]) => verb)
-      .join(' ')}" -- "$word")); return
+    COMPREPLY=($(compgen -W "${Object.keys(VERBS).join(' ')}" -- "$word")); return
   fi
   case "$verb:$before" in
 ${cases.join('\n')}
@@ -82,8 +75,8 @@ complete -o filenames -F _linger linger
 }
 
 function zsh(): string {
-  const commands = verbs().map(([verb, { about }]) => `    ${quoted(`${verb}:${about}`)}`);
-  const cases = verbs().map(([verb, entry]) => {
+  const commands = ENTRIES.map(([verb, { about }]) => `    ${quoted(`${verb}:${about}`)}`);
+  const cases = ENTRIES.map(([verb, entry]) => {
     const specs = wordsOf(entry).flatMap(({ names, about, takes }) => {
       const text = about.replaceAll(/[[\]:]/g, (character) => `\\${character}`);
       const value =
@@ -109,10 +102,10 @@ compdef _linger linger
 }
 
 function fish(): string {
-  const first = verbs().map(
+  const first = ENTRIES.map(
     ([verb, { about }]) => `complete -c linger -n __fish_use_subcommand -a ${verb} -d ${quoted(about)}`,
   );
-  const flags = verbs().flatMap(([verb, entry]) =>
+  const flags = ENTRIES.flatMap(([verb, entry]) =>
     wordsOf(entry).map(({ names: [long = '', short], about, takes }) => {
       const letter = short === undefined ? '' : ` -s ${short.slice(1)}`;
       const value =

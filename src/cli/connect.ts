@@ -8,35 +8,24 @@ import {
   type KubeFailure,
   readKubeconfig,
 } from '../cluster/index.ts';
+import type { Settings } from './commands.ts';
 import type { KubeEnvironment } from './flags.ts';
-
-/** Where the API server and the credentials for it come from. */
-export interface ConnectSettings {
-  readonly cluster: 'auto' | 'required' | 'off';
-  readonly kubeconfig: string | undefined;
-  readonly context: string | undefined;
-}
+import type { Surroundings } from './terminal.ts';
 
 /**
- * The connection to the cluster, or why there is none. Brings the libraries that it needs only when it needs them: a
- * kubeconfig takes a YAML parser and schemas.
+ * A server's connection to its cluster, or why there is none.
  * @throws ConnectionError for a kubeconfig that cannot be used; with `required`, where there are no credentials
  * @throws LingerError `settings-invalid`
  */
 export async function connect(
-  { cluster, kubeconfig, context }: ConnectSettings,
+  { cluster, kubeconfig, context }: Settings<'serve'>,
   { service, variables }: KubeEnvironment,
 ): Promise<KubeConnection | { readonly none: string }> {
-  if (context !== undefined && kubeconfig === undefined) {
+  // A server is unattended, even when it was started from a terminal.
+  const plugins = { environment: variables, interactive: false };
+  if (kubeconfig !== undefined) return readKubeconfig(kubeconfig, { context, plugins });
+  if (context !== undefined)
     throw new LingerError('settings-invalid', '--context: expected a --kubeconfig that has it, got none');
-  }
-  if (cluster === 'off') return { none: '--cluster is off' };
-  if (kubeconfig !== undefined) {
-    // A server is unattended, even when it was started from a terminal.
-    const plugins = { environment: variables, interactive: false };
-    return (await import('../cluster/index.ts')).readKubeconfig(kubeconfig, { context, plugins });
-  }
-  const { inClusterConnection } = await import('../cluster/index.ts');
   try {
     return await inClusterConnection(service);
   } catch (error) {
@@ -45,29 +34,34 @@ export async function connect(
   }
 }
 
-export interface ClusterSettings {
-  readonly kubeconfig: string | undefined;
-  readonly context: string | undefined;
-}
+/** Where a person's cluster is. */
+export type ClusterSettings = Pick<Settings<'watch'>, 'kubeconfig' | 'context'>;
 
 /**
  * The cluster that kubectl would talk to here: of --kubeconfig, else of KUBECONFIG's files, else of ~/.kube/config, else
- * the one that this pod runs in.
- * @param interactive whether standard input is a terminal, at which a person can answer a credential plugin
+ * the one that this pod runs in. There are credentials for it: where a plugin gives none, its own words are the error.
  * @throws ConnectionError
  */
 export async function connectAsKubectl(
-  { kubeconfig, context }: ClusterSettings,
-  { kubeconfigs, homeKubeconfig, service, variables }: KubeEnvironment,
-  interactive: boolean,
+  settings: ClusterSettings,
+  surroundings: Pick<Surroundings, 'kube' | 'interactive'>,
 ): Promise<KubeConnection> {
+  const connection = await asKubectl(settings, surroundings);
+  await connection.credentials();
+  return connection;
+}
+
+async function asKubectl(
+  { kubeconfig, context }: ClusterSettings,
+  { kube, interactive }: Pick<Surroundings, 'kube' | 'interactive'>,
+): Promise<KubeConnection> {
+  const { kubeconfigs, homeKubeconfig, service, variables } = kube;
   const options = { context, plugins: { environment: variables, interactive } };
   if (kubeconfig !== undefined) return readKubeconfig(kubeconfig, options);
   if (kubeconfigs.length > 0) return readKubeconfig(kubeconfigs, { ...options, mayMiss: true });
   const inPod = service.host !== undefined && context === undefined;
-  if (homeKubeconfig !== undefined && (existsSync(homeKubeconfig) || !inPod)) {
+  if (homeKubeconfig !== undefined && (existsSync(homeKubeconfig) || !inPod))
     return readKubeconfig(homeKubeconfig, options);
-  }
   return inClusterConnection(service);
 }
 
@@ -83,14 +77,12 @@ export function isDenied(reason: FailureReason): boolean {
 }
 
 /**
- * Runs the first request to a cluster; its failure becomes an error that says what to do.
- * @throws LingerError `cluster-unreachable`, `cluster-denied`; ConnectionError where there are no credentials to ask with
+ * A request that a person waits for; its failure becomes an error that says what to do.
+ * @throws LingerError `cluster-unreachable`, `cluster-denied`
  */
-export async function first<T>(connection: KubeConnection, request: () => Promise<T>): Promise<T> {
-  // A plugin's own error; the request would report it as one more way of not being authorized.
-  await connection.credentials();
+export async function asked<T>(connection: KubeConnection, request: Promise<T>): Promise<T> {
   try {
-    return await request();
+    return await request;
   } catch (thrown) {
     throw explained(asFailure(thrown), connection);
   }

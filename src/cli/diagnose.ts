@@ -1,4 +1,3 @@
-import { stringify } from 'yaml';
 import { formatDuration, LingerError, UserError } from '../api/index.ts';
 import { type KubeConnection, kubeVersion } from '../cluster/index.ts';
 import {
@@ -11,10 +10,9 @@ import {
   isAddress,
   type Look,
 } from '../diagnose/index.ts';
-import type { DiagnoseSettings, OutputFormat } from './commands.ts';
-import { connectAsKubectl, first } from './connect.ts';
-import type { KubeEnvironment } from './flags.ts';
-import { checkFailOn, FINDINGS_EXIT_CODE, type Terminal } from './terminal.ts';
+import type { Settings } from './commands.ts';
+import { asked, connectAsKubectl } from './connect.ts';
+import { checkFailOn, FINDINGS_EXIT_CODE, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /** What `linger diagnose --output json` prints, with null for what is undefined. */
 export interface Diagnosis {
@@ -24,94 +22,44 @@ export interface Diagnosis {
   readonly facts: Omit<Facts, 'looks'>;
 }
 
-/** Prose is wrapped here; evidence and commands are not, so that they can be copied. */
-const WIDTH = 100;
-
-/** A diagnosis for people: a block for each finding, then what was looked at. */
-function renderDiagnosis({ findings, looks }: Diagnosis, width = WIDTH): string {
-  const blocks = [
-    ...findings.map((finding) => findingBlock(finding, width)),
-    looksBlock('looked at', looks, true),
-    looksBlock('not seen', looks, false),
-  ];
-  return `${blocks
-    .filter((lines) => lines.length > 0)
-    .map((lines) => lines.join('\n'))
-    .join('\n\n')}\n`;
-}
-
-function findingBlock({ code, severity, text, evidence, cure }: Finding, width: number): readonly string[] {
-  return [
-    `${severity.toUpperCase()} ${code}`,
-    ...wrapped(text, '  ', width),
-    ...(evidence.length === 0 ? [] : ['  evidence', ...evidence.map((line) => `    ${line}`)]),
-    ...(cure.length === 0 ? [] : ['  cure', ...cure.flatMap((line) => cureLines(line, width))]),
-  ];
-}
-
-function cureLines(line: string, width: number): readonly string[] {
-  return /^(--|kubectl )/.test(line) ? [`    ${line}`] : wrapped(line, '    ', width);
-}
-
-function looksBlock(title: string, all: readonly Look[], seen: boolean): readonly string[] {
-  const looks = all.filter((look) => look.seen === seen);
-  if (looks.length === 0) return [];
-  const width = Math.max(...looks.map(({ what }) => what.length));
-  const lines = looks.flatMap(({ what, text, remedy }) => [
-    `  ${what.padEnd(width)}  ${text}`,
-    ...(remedy === undefined ? [] : [`  ${' '.repeat(width)}  → ${remedy}`]),
-  ]);
-  return [title, ...lines];
-}
-
-function wrapped(text: string, indent: string, width: number): readonly string[] {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(' ')) {
-    if (line !== '' && indent.length + line.length + 1 + word.length > width) {
-      lines.push(indent + line);
-      line = word;
-    } else line = line === '' ? word : `${line} ${word}`;
-  }
-  return [...lines, indent + line];
-}
-
 const ANY = 'any';
-
-export interface DiagnoseContext extends Terminal {
-  readonly kube: KubeEnvironment;
-  readonly stdin: NodeJS.ReadableStream;
-  /** Whether a person can answer the question of a credential plugin. */
-  readonly interactive: boolean;
-}
 
 /**
  * `linger diagnose`: why endpoints are withdrawn late here, and which flags to set.
  * @returns the exit code: 3 when there is one of the findings of --fail-on
  * @throws LingerError, ConnectionError
  */
-export async function diagnose(settings: DiagnoseSettings, context: DiagnoseContext): Promise<number> {
-  checkFailOn(settings.failOn, [ANY, ...Object.keys(FINDINGS)]);
-  const connection = await clusterOf(settings, context);
+export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
+  const { failOn = [], output, controllerFlags, linger, lag, interval } = settings;
+  const { interactive, warn, print, stdin } = surroundings;
+  checkFailOn(failOn, [ANY, ...Object.keys(FINDINGS)]);
+  const connection = await clusterOf(settings, surroundings);
   const { looks, ...facts } = await gatherFacts({
     connection,
     metrics: metricsOf(settings, connection),
-    flags: settings.controllerFlags === undefined ? undefined : [settings.controllerFlags],
-    linger: settings.linger,
-    watch: settings.lag === 'watch',
-    intervalSeconds: settings.interval,
+    flags: controllerFlags === undefined ? undefined : [controllerFlags],
+    linger,
+    watch: lag === 'watch',
+    intervalSeconds: interval,
     onWait: (seconds) => {
-      if (context.interactive) context.warn(`looking again in ${formatDuration(seconds)} …\n`);
+      if (interactive) warn(`looking again in ${formatDuration(seconds)} …\n`);
     },
-    stdin: context.stdin,
+    stdin,
     signal: new AbortController().signal,
     clock: () => performance.now(),
     epochSeconds: () => Date.now() / 1000,
     random: Math.random,
   });
-  const diagnosis: Diagnosis = { findings: findingsOf({ ...facts, looks }), looks, facts };
-  context.print(RENDERERS[settings.output](diagnosis));
-  return diagnosis.findings.some((each) => isAskedFor(each, settings.failOn)) ? FINDINGS_EXIT_CODE : 0;
+  const findings = findingsOf({ ...facts, looks });
+  // Every member is always there: what is not known is null.
+  const orNull = (_key: string, value: unknown) => (value === undefined ? null : value);
+  const diagnosis = JSON.parse(JSON.stringify({ findings, looks, facts }, orNull)) as Diagnosis;
+  print(rendered(output, diagnosis, (wide) => renderDiagnosis(findings, looks, wide)));
+  // `any` is whatever makes endpoints late: what is merely good to know fails nothing.
+  const failing = findings.some(
+    ({ code, severity }) => failOn.includes(code) || (severity !== 'info' && failOn.includes(ANY)),
+  );
+  return failing ? FINDINGS_EXIT_CODE : 0;
 }
 
 /**
@@ -120,18 +68,17 @@ export async function diagnose(settings: DiagnoseSettings, context: DiagnoseCont
  * @throws ConnectionError, LingerError
  */
 async function clusterOf(
-  settings: DiagnoseSettings,
-  { kube, interactive }: DiagnoseContext,
-): Promise<KubeConnection | { readonly none: string }> {
+  settings: Settings<'diagnose'>,
+  surroundings: Surroundings,
+): Promise<GatherOptions['connection']> {
   const { kubeconfig, context, controllerMetrics = [], linger } = settings;
   const named = kubeconfig !== undefined || context !== undefined;
-  const given = [...controllerMetrics, ...(linger === undefined ? [] : [linger])];
-  if (!named && given.some((from) => !isAddress(from))) {
+  const given = linger === undefined ? controllerMetrics : [...controllerMetrics, linger];
+  if (!named && !given.every(isAddress))
     return { none: 'not asked, as a saved scrape may be of another one; --kubeconfig or --context names it' };
-  }
   try {
-    const connection = await connectAsKubectl(settings, kube, interactive);
-    await first(connection, () => kubeVersion(connection, new AbortController().signal));
+    const connection = await connectAsKubectl(settings, surroundings);
+    await asked(connection, kubeVersion(connection, new AbortController().signal));
     return connection;
   } catch (error) {
     if (named || given.length === 0 || !(error instanceof UserError)) throw error;
@@ -141,20 +88,20 @@ async function clusterOf(
 
 /** @throws LingerError `settings-invalid` */
 function metricsOf(
-  settings: DiagnoseSettings,
+  settings: Settings<'diagnose'>,
   connection: KubeConnection | { readonly none: string },
 ): GatherOptions['metrics'] {
   const { controllerMetrics } = settings;
   if (controllerMetrics === undefined) return undefined;
-  const [from = ''] = controllerMetrics;
-  const addresses = controllerMetrics.filter(isAddress).length;
-  if (controllerMetrics.length > 2 || (addresses > 0 && controllerMetrics.length > 1)) {
+  const [from = '', ...more] = controllerMetrics;
+  const addressed = controllerMetrics.some(isAddress);
+  if (more.length > (addressed ? 0 : 1)) {
     throw new LingerError(
       'settings-invalid',
       `--controller-metrics: expected a URL, or one or two files, the older first, got "${controllerMetrics.join(',')}"`,
     );
   }
-  if (addresses === 0) return { files: controllerMetrics };
+  if (!addressed) return { files: controllerMetrics };
   return {
     from,
     caFile: settings.controllerMetricsCa,
@@ -164,19 +111,44 @@ function metricsOf(
   };
 }
 
-const RENDERERS: Readonly<Record<OutputFormat, (diagnosis: Diagnosis) => string>> = {
-  table: (diagnosis) => renderDiagnosis(diagnosis),
-  wide: (diagnosis) => renderDiagnosis(diagnosis, Number.POSITIVE_INFINITY),
-  json: (diagnosis) => `${JSON.stringify(diagnosis, orNull, 2)}\n`,
-  yaml: (diagnosis) => stringify(JSON.parse(JSON.stringify(diagnosis, orNull))),
-};
+/** Prose is wrapped here; evidence and commands are not, so that they can be copied. */
+const WIDTH = 100;
 
-/** Every member is always there: what is not known is null. */
-function orNull(_key: string, value: unknown): unknown {
-  return value === undefined ? null : value;
+/** A diagnosis for people: a block for each finding, then what was looked at. */
+function renderDiagnosis(findings: readonly Finding[], looks: readonly Look[], wide: boolean): string {
+  const wrapped = (text: string, indent: string) => (wide ? [indent + text] : wrap(text, indent));
+  const blockOf = ({ code, severity, text, evidence, cure }: Finding) => [
+    `${severity.toUpperCase()} ${code}`,
+    ...wrapped(text, '  '),
+    ...(evidence.length === 0 ? [] : ['  evidence', ...evidence.map((line) => `    ${line}`)]),
+    ...(cure.length === 0 ? [] : ['  cure']),
+    ...cure.flatMap((line) => (/^(--|kubectl )/.test(line) ? [`    ${line}`] : wrapped(line, '    '))),
+  ];
+  const seen = looks.filter((look) => look.seen);
+  const unseen = looks.filter((look) => !look.seen);
+  return paragraphs(
+    ...findings.map(blockOf),
+    seen.length === 0 ? [] : ['looked at', ...lookLines(seen)],
+    unseen.length === 0 ? [] : ['not seen', ...lookLines(unseen)],
+  );
 }
 
-/** `any` is whatever makes endpoints late: what is merely good to know fails nothing. */
-function isAskedFor({ code, severity }: Finding, codes: readonly string[] = []): boolean {
-  return codes.includes(code) || (severity !== 'info' && codes.includes(ANY));
+function lookLines(looks: readonly Look[]): readonly string[] {
+  const width = Math.max(...looks.map(({ what }) => what.length));
+  return looks.flatMap(({ what, text, remedy }) => [
+    `  ${what.padEnd(width)}  ${text}`,
+    ...(remedy === undefined ? [] : [`  ${' '.repeat(width)}  → ${remedy}`]),
+  ]);
+}
+
+function wrap(text: string, indent: string): readonly string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && indent.length + line.length + 1 + word.length > WIDTH) {
+      lines.push(indent + line);
+      line = word;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, indent + line];
 }

@@ -1,17 +1,13 @@
-import { stringify } from 'yaml';
 import {
   BUILT_IN,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
-  NO_DOCUMENTS,
   NOTES,
   SKIP_REASONS,
 } from '../decision/index.ts';
-import { NONE_YET, plannedLags } from '../lag/index.ts';
 import { readDocuments } from '../manifest/index.ts';
-import type { ExplainSettings, OutputFormat } from './commands.ts';
-import type { KubeEnvironment } from './flags.ts';
+import type { Settings } from './commands.ts';
 import {
   type KnownCluster,
   type ManifestSettings,
@@ -21,17 +17,69 @@ import {
   workloadsIn,
   worldFor,
 } from './manifests.ts';
-import { checkFailOn, columns, FINDINGS_EXIT_CODE, type Terminal } from './terminal.ts';
+import { checkFailOn, columns, FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
 
 /** An explanation, and where its workload stands. */
-export interface LocatedExplanation extends Explanation {
+interface LocatedExplanation extends Explanation {
   readonly file: string;
   /** From 1. */
   readonly line: number;
 }
 
+const ANY_SKIP = 'skip';
+
+/**
+ * `linger explain`: the decision for the pods of each workload, with the origin of every field.
+ * @returns the exit code: 1 when a document could not be read, 3 when a decision has one of the codes of --fail-on
+ * @throws LingerError
+ */
+export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
+  const { failOn = [], output, kubeconfig, context } = settings;
+  const { print, warn } = surroundings;
+  checkFailOn(failOn, [ANY_SKIP, ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)]);
+  const cluster =
+    kubeconfig === undefined && context === undefined ? undefined : await askCluster(settings, surroundings);
+  const { plans, failed } = await explainManifests(settings, surroundings, cluster);
+  print(rendered(output, { plans }, (wide) => renderTable(plans, wide)));
+  if (plans.length === 0) warn('no Pod and no workload among the objects given\n');
+  if (failed) return 1;
+  const failing = plans.some(({ outcome, reason, notes }) => {
+    const codes = [reason, ...notes.map(({ code }) => code), outcome === 'skip' ? ANY_SKIP : ''];
+    return failOn.some((code) => codes.includes(code));
+  });
+  return failing ? FINDINGS_EXIT_CODE : 0;
+}
+
+/** The explanation of each workload; `failed`: a document could not be read, which `warn` has said. */
+export async function explainManifests(
+  settings: ManifestSettings & WorldSettings,
+  { stdin, warn }: Pick<Surroundings, 'stdin' | 'warn'>,
+  cluster?: KnownCluster,
+): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
+  const inputs = await readInputs(settings, stdin);
+  const world = await worldFor(inputs, settings, cluster);
+  const plans: LocatedExplanation[] = [];
+  let failed = false;
+  const passOver = (message: string, why: string) => {
+    failed ||= why === 'unreadable';
+    warn(`linger: ${message}\n`);
+  };
+  for (const input of inputs)
+    for (const document of readDocuments(input.text, input.name))
+      for (const found of workloadsIn(document, input, settings, passOver))
+        plans.push({ ...explanationOf(planOf(found, world)), file: input.name, line: found.object.line });
+  return { plans, failed };
+}
+
+/** Only who asks a cluster carries what that takes. */
+async function askCluster(settings: Settings<'explain'>, surroundings: Surroundings): Promise<KnownCluster> {
+  const { connectAsKubectl } = await import('./connect.ts');
+  const { readCluster } = await import('./read-cluster.ts');
+  return readCluster(await connectAsKubectl(settings, surroundings), settings, surroundings.warn);
+}
+
 /** Explanations for people: a block for each workload, and how many there are of each outcome and reason. */
-export function renderTable(plans: readonly Explanation[], wide = false): string {
+function renderTable(plans: readonly Explanation[], wide: boolean): string {
   return [...plans.map((plan) => renderPlan(plan, wide)), totals(plans)].join('\n');
 }
 
@@ -99,96 +147,5 @@ function show(value: unknown): string {
 }
 
 function rows(cells: readonly (readonly string[])[], indent = '  '): readonly string[] {
-  const width = Math.max(0, ...cells.map((row) => row.length));
-  return columns(cells, Array<'left'>(width).fill('left')).map((line) => indent + line);
-}
-
-const ANY_SKIP = 'skip';
-
-export interface ExplainContext extends Terminal {
-  readonly kube: KubeEnvironment;
-  /** Whether someone could answer the question of a credential plugin. */
-  readonly interactive: boolean;
-  readonly stdin: NodeJS.ReadableStream;
-}
-
-/**
- * `linger explain`: the decision for the pods of each workload, with the origin of every field.
- * @returns the exit code: 1 when a document could not be read, 3 when a decision has one of the codes of --fail-on
- * @throws LingerError
- */
-export async function explain(settings: ExplainSettings, terminal: ExplainContext): Promise<number> {
-  checkFailOn(settings.failOn, [ANY_SKIP, ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)]);
-  const asked = settings.kubeconfig !== undefined || settings.context !== undefined;
-  const cluster = asked ? await askCluster(settings, terminal) : undefined;
-  const { plans, failed } = await explainManifests(settings, terminal, cluster);
-  terminal.print(RENDERERS[settings.output](plans));
-  if (plans.length === 0) terminal.warn('no Pod and no workload among the objects given\n');
-  if (failed) return 1;
-  return plans.some((plan) => isFinding(plan, settings.failOn)) ? FINDINGS_EXIT_CODE : 0;
-}
-
-/** The explanation of each workload; `failed`: a document could not be read, which `warn` has said. */
-export async function explainManifests(
-  settings: ManifestSettings & WorldSettings,
-  { stdin, warn }: Pick<ExplainContext, 'stdin' | 'warn'>,
-  cluster?: KnownCluster,
-): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
-  const inputs = await readInputs(settings, stdin);
-  const world = await worldFor(inputs, settings, cluster);
-  const plans: LocatedExplanation[] = [];
-  let failed = false;
-  for (const input of inputs) {
-    for (const document of readDocuments(input.text, input.name)) {
-      for (const found of workloadsIn(document, input, settings)) {
-        if (found.kind === 'workload') {
-          const explanation = explanationOf(planOf(found, input, world));
-          plans.push({ ...explanation, file: input.name, line: found.object.line });
-        } else {
-          failed ||= found.kind === 'unreadable';
-          warn(`linger: ${found.message}\n`);
-        }
-      }
-    }
-  }
-  return { plans, failed };
-}
-
-/** Longer than any list takes; a person is waiting. */
-const CLUSTER_WITHIN_MS = 60_000;
-
-async function askCluster(
-  settings: ExplainSettings,
-  { kube, interactive, warn }: ExplainContext,
-): Promise<KnownCluster> {
-  // Only who asks a cluster carries what it takes.
-  const { connectAsKubectl, first } = await import('./connect.ts');
-  const read = await import('./read-cluster.ts');
-  const connection = await connectAsKubectl(settings, kube, interactive);
-  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const known = await first(connection, () => read.readCluster(connection, signal));
-  const { declared, problems } = await read.readDeclared(connection, signal);
-  for (const problem of problems) warn(`${problem}; it is left out\n`);
-  const table = await read.readPlannedLags(connection, settings.lingerNamespace, signal);
-  if ('none' in table)
-    warn(`no planned lags: ${table.none}; waits are those of before anything is measured\n`);
-  const lags = 'none' in table ? NONE_YET : plannedLags(table);
-  const policies =
-    settings.policies === undefined
-      ? await read.readPolicyMap(connection, settings.lingerNamespace, signal)
-      : { documents: NO_DOCUMENTS, problems: [] };
-  for (const problem of policies.problems) warn(`${problem}\n`);
-  return { ...known, ...declared, lags, files: policies.documents };
-}
-
-const RENDERERS: Readonly<Record<OutputFormat, (plans: readonly LocatedExplanation[]) => string>> = {
-  table: (plans) => renderTable(plans),
-  wide: (plans) => renderTable(plans, true),
-  json: (plans) => `${JSON.stringify({ plans }, undefined, 2)}\n`,
-  yaml: (plans) => stringify({ plans }),
-};
-
-function isFinding({ outcome, reason, notes }: Explanation, codes: readonly string[] = []): boolean {
-  if (outcome === 'skip' && codes.includes(ANY_SKIP)) return true;
-  return (reason !== null && codes.includes(reason)) || notes.some(({ code }) => codes.includes(code));
+  return columns(cells).map((line) => indent + line);
 }

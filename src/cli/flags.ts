@@ -11,162 +11,125 @@ import {
 export interface Reader<T> {
   /** What stands after the flag in the help, `<port>`; undefined for a switch. */
   readonly argument: string | undefined;
+  /** What is right, for messages: `a port number from 0 to 65535`. */
+  readonly expected: string;
+  /** @returns undefined for a text that is no value */
+  readonly parse: (text: string) => T | undefined;
   /** The words that it chooses from, where it does. */
   readonly choices?: readonly string[];
-  /** @throws Unreadable */
-  readonly parse: (text: string) => T;
   /** Written again, the flag adds to what it said before; otherwise the last one counts. */
   readonly adds?: true;
 }
 
-/** A text that is no value of its setting. */
-export class Unreadable extends Error {
-  /** What would have been right: `a port number from 0 to 65535`. */
-  readonly expected: string;
-
-  constructor(expected: string) {
-    super(`expected ${expected}`);
-    this.expected = expected;
-  }
-}
-
 export function text(argument: string): Reader<string> {
-  const parse = (written: string) => {
-    if (written.trim() === '') throw new Unreadable('some text');
-    return written;
-  };
-  return { argument, parse };
+  return { argument, expected: 'some text', parse: (text) => (text.trim() === '' ? undefined : text) };
 }
 
 /** One of a few words, in whatever case it is written. */
-export function oneOf<T extends string>(known: readonly T[]): Reader<T> {
-  const parse = (written: string) => {
-    const value = known.find((each) => each.toLowerCase() === written.toLowerCase());
-    if (value === undefined) throw new Unreadable(`one of ${known.join(', ')}`);
-    return value;
+export function oneOf<T extends string>(choices: readonly T[]): Reader<T> {
+  const parse = (text: string) => choices.find((each) => each.toLowerCase() === text.toLowerCase());
+  return { argument: `<${choices.join('|')}>`, expected: `one of ${choices.join(', ')}`, choices, parse };
+}
+
+/** At least one value, separated by commas; a flag whose argument is `<name...>` also takes several. */
+export function list(argument: string): Reader<readonly string[]> {
+  const parse = (text: string) => {
+    const items = text.split(',').map((item) => item.trim());
+    const given = items.filter((item) => item !== '');
+    return given.length === 0 ? undefined : given;
   };
-  return { argument: `<${known.join('|')}>`, choices: known, parse };
+  return { argument, expected: 'values separated by commas', parse, adds: true };
 }
 
 /** Some of a few words, separated by commas. */
-export function someOf<T extends string>(known: readonly T[]): Reader<readonly T[]> {
-  const { parse: parseOne } = oneOf(known);
-  const parse = (written: string) => list('').parse(written).map(parseOne);
-  return { argument: `<${known.join(',')}>`, choices: known, parse, adds: true };
+export function someOf<T extends string>(choices: readonly T[]): Reader<readonly T[]> {
+  const { parse: parseOne, expected } = oneOf(choices);
+  const parse = (text: string) => {
+    const values = list('').parse(text)?.map(parseOne);
+    return values?.every((value) => value !== undefined) ? values : undefined;
+  };
+  return { argument: `<${choices.join(',')}>`, expected, choices, parse, adds: true };
+}
+
+/** An address as it is, commas and all; or files, separated by commas. */
+export function addressOrFiles(argument: string): Reader<readonly string[]> {
+  const { expected, parse } = list(argument);
+  return { argument, expected, parse: (text) => (/^https?:\/\//i.test(text) ? [text] : parse(text)) };
 }
 
 /** A switch: `--audit-warnings` on the command line, true or false in the environment. */
 export const toggle: Reader<boolean> = {
   argument: undefined,
-  parse: (written) => {
-    if (/^(true|1|yes|on)$/i.test(written)) return true;
-    if (/^(false|0|no|off)$/i.test(written)) return false;
-    throw new Unreadable('true or false');
-  },
+  expected: 'true or false',
+  parse: (text) =>
+    /^(true|1|yes|on)$/i.test(text) ? true : /^(false|0|no|off)$/i.test(text) ? false : undefined,
 };
 
 /** Labels of objects, as `kubectl get -l` takes them. */
 export const labelQuery: Reader<LabelSelector> = {
   argument: '<labels>',
-  parse: (written) => {
-    const selector = parseLabelQuery(written);
-    if (selector === undefined)
-      throw new Unreadable('labels such as app=web,tier!=cache or "app in (web,api)"');
-    return selector;
-  },
+  expected: 'labels such as app=web,tier!=cache or "app in (web,api)"',
+  parse: parseLabelQuery,
 };
 
 /** A TCP port; 0 lets the system choose one. */
 export const port: Reader<number> = {
   argument: '<port>',
-  parse: (written) => {
-    const number = Number(written);
-    if (!/^\d+$/.test(written) || number > 65_535) throw new Unreadable('a port number from 0 to 65535');
-    return number;
-  },
+  expected: 'a port number from 0 to 65535',
+  parse: (text) => (/^\d+$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined),
 };
 
 /** A duration, as seconds. */
 export const seconds: Reader<number> = {
   argument: '<duration>',
-  parse: (written) => {
-    const value = parseDuration(written);
-    if (value === undefined) throw new Unreadable(DURATION_HINT);
-    return value;
-  },
+  expected: DURATION_HINT,
+  parse: parseDuration,
 };
 
 /** An instant as RFC 3339 writes it, as seconds since the epoch. */
 export const instant: Reader<number> = {
   argument: '<time>',
-  parse: (written) => {
-    const at = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(written)
-      ? Date.parse(written) / 1000
-      : Number.NaN;
-    if (Number.isNaN(at)) throw new Unreadable('a time with its zone, such as 2026-11-21T17:35:00Z');
-    return at;
+  expected: 'a time with its zone, such as 2026-11-21T17:35:00Z',
+  parse: (text) => {
+    if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(text)) return undefined;
+    const at = Date.parse(text) / 1000;
+    return Number.isNaN(at) ? undefined : at;
   },
 };
 
 export const probability: Reader<number> = {
   argument: '<probability>',
-  parse: (written) => {
-    const value = Number(written);
-    if (written.trim() === '' || !(value >= 0 && value <= 1))
-      throw new Unreadable('a probability from 0 to 1');
-    return value;
-  },
+  expected: 'a probability from 0 to 1',
+  parse: (text) => (text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1 ? Number(text) : undefined),
 };
 
-/** At least one value, separated by commas; a flag whose argument is `<name...>` also takes several. */
-export function list(argument: string): Reader<readonly string[]> {
-  const parse = (written: string) => {
-    const items = written
-      .split(',')
-      .map((item) => item.trim())
-      .filter((item) => item !== '');
-    if (items.length === 0) throw new Unreadable('values separated by commas');
-    return items;
-  };
-  return { argument, parse, adds: true };
-}
-
-/** An address as it is, commas and all; or files, separated by commas. */
-export function addressOrFiles(argument: string): Reader<readonly string[]> {
-  const files = list(argument);
-  const parse = (written: string) => (/^https?:\/\//i.test(written) ? [written] : files.parse(written));
-  return { argument, parse };
-}
-
-/** One setting of a command: how it is written, what it is worth when nobody writes it, and how it is read. */
-export interface Flag<T> {
-  readonly reader: Reader<unknown>;
-  /** As the user would write it; undefined: none. */
+/** One setting of a command: how its text is read, and what it is worth when nobody writes it. */
+export interface Flag<T> extends Reader<T> {
+  /** As the user would write it; undefined: the setting may have no value. */
   readonly fallback: string | undefined;
   readonly description: string;
   /** The letter of its short form, where kubectl has one: `n`. */
-  readonly short?: string;
-  /** Only for the type: what the flag's value is. */
-  readonly value?: T;
+  readonly short?: string | undefined;
 }
 
 /** A flag that has a value even when nobody writes it. */
-export function flag<T>(reader: Reader<T>, fallback: string, description: string): Flag<T> {
-  return { reader, fallback, description };
+export function flag<T>(reader: Reader<T>, fallback: string, description: string, short?: string) {
+  return { ...reader, fallback, description, short };
 }
 
 /** A flag that may have no value at all. */
-export function optional<T>(reader: Reader<T>, description: string): Flag<T | undefined> {
-  return { reader, fallback: undefined, description };
-}
-
-/** The same flag, with a short form. */
-export function abbreviated<T>(short: string, flag: Flag<T>): Flag<T> {
-  return { ...flag, short };
+export function optional<T>(reader: Reader<T>, description: string, short?: string) {
+  return { ...reader, fallback: undefined, description, short };
 }
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>;
-export type Values<F extends Flags> = { readonly [K in keyof F]: F[K] extends Flag<infer T> ? T : never };
+export type Values<F extends Flags> = {
+  readonly [K in keyof F]: F[K] extends Flag<infer T>
+    ? F[K]['fallback'] extends string
+      ? T
+      : T | undefined
+    : never;
+};
 
 /** `adminPort` → `admin-port` */
 export function flagName(key: string): string {
@@ -188,15 +151,15 @@ export function resolve<F extends Flags>(
   written: Readonly<Record<string, string | undefined>>,
   environment: Readonly<Record<string, string | undefined>>,
 ): Values<F> {
-  const values: Record<string, unknown> = {};
-  for (const [key, flag] of Object.entries(flags)) {
+  const values = Object.entries(flags).map(([key, { fallback, parse, expected }]) => {
     const fromLine = written[key];
-    const fromEnvironment = settingIn(environment[variableName(key)]);
-    const text = fromLine ?? fromEnvironment ?? flag.fallback;
+    const text = fromLine ?? settingIn(environment[variableName(key)]) ?? fallback;
+    const value = text === undefined ? undefined : parse(text);
+    if (value !== undefined || text === undefined) return [key, value];
     const source = fromLine === undefined ? variableName(key) : `--${flagName(key)}`;
-    values[key] = text === undefined ? undefined : read(flag, text, source);
-  }
-  return values as Values<F>;
+    throw new LingerError('settings-invalid', `${source}: expected ${expected}, got "${text}"`);
+  });
+  return Object.fromEntries(values) as Values<F>;
 }
 
 /** What the kubelet sets for a Service named `linger`: LINGER_PORT=tcp://10.96.31.7:443. */
@@ -205,15 +168,6 @@ const SERVICE_LINK = /^(tcp|udp|sctp):\/\//;
 /** The text of a variable that is meant for us. One set to nothing is how manifests say that it is not set. */
 function settingIn(variable: string | undefined): string | undefined {
   return variable === undefined || variable === '' || SERVICE_LINK.test(variable) ? undefined : variable;
-}
-
-function read(flag: Flag<unknown>, text: string, source: string): unknown {
-  try {
-    return flag.reader.parse(text);
-  } catch (error) {
-    if (!(error instanceof Unreadable)) throw error;
-    throw new LingerError('settings-invalid', `${source}: expected ${error.expected}, got "${text}"`);
-  }
 }
 
 /** What the environment says about where a cluster is, as kubectl reads it. */

@@ -1,6 +1,4 @@
-import { stringify } from 'yaml';
 import { formatDuration, LingerError } from '../api/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
 import { type Episode, LagHistory } from '../lag/index.ts';
 import {
   type Forgotten,
@@ -10,121 +8,80 @@ import {
   recordForgotten,
   SHARED_NAMES,
 } from '../leader/index.ts';
-import type { HistorySettings, OutputFormat } from './commands.ts';
-import { connectAsKubectl, nameOf } from './connect.ts';
-import type { KubeEnvironment } from './flags.ts';
-import { asked } from './read-cluster.ts';
-import { columns, showSeconds, type Terminal } from './terminal.ts';
-
-export interface HistoryContext extends Terminal {
-  readonly kube: KubeEnvironment;
-  /** Whether a person could answer the question of a credential plugin. */
-  readonly interactive: boolean;
-  /** Seconds since the epoch. */
-  readonly now: () => number;
-}
+import type { Settings } from './commands.ts';
+import { asked, connectAsKubectl } from './connect.ts';
+import { notPublished } from './read-cluster.ts';
+import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
 /** For all requests together. */
 const ANSWER_WITHIN_MS = 60_000;
 const REQUEST_MS = 10_000;
 
+/** What `linger history` prints. */
+interface StoredEpisodes {
+  readonly episodes: readonly (Episode & { readonly scope: string })[];
+  readonly forgotten: readonly Forgotten[];
+}
+
 /**
  * `linger history`: the episodes in what a running Linger has measured. `linger history forget`: takes a span out.
  * @throws LingerError, ConnectionError
  */
-export async function history(settings: HistorySettings, context: HistoryContext): Promise<number> {
-  const [action = 'list', ...rest] = settings.operands;
+export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
+  const { operands, lingerNamespace, output } = settings;
+  const { now, print, warn } = surroundings;
+  const [action = 'list', ...rest] = operands;
   if (rest.length > 0 || (action !== 'list' && action !== 'forget'))
-    throw usage(`expected list or forget, got "${settings.operands.join(' ')}"`);
-  const { kube, interactive, now } = context;
-  const forgotten = action === 'forget' ? forgottenOf(settings, now()) : undefined;
-  const connection = await connectAsKubectl(settings, kube, interactive);
-  // A credential plugin's own words, where it gives none.
-  await connection.credentials();
+    throw usage(`expected list or forget, got "${operands.join(' ')}"`);
+  const span = action === 'forget' ? forgottenOf(settings, now()) : undefined;
+  const connection = await connectAsKubectl(settings, surroundings);
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
-  if (forgotten === undefined) await list(connection, call, settings, context);
-  else await forget(connection, call, settings, context, forgotten);
+  if (span !== undefined) {
+    await asked(connection, recordForgotten(connection, lingerNamespace, span, now(), call));
+    const times = `from ${timeText(span.from)} to ${timeText(span.to)}`;
+    print(
+      `What was measured ${scopeText(span)} ${times} is taken out of the history: new pods get the waits without it within a minute.\n`,
+    );
+    return 0;
+  }
+  const scopes = new Map<string, LagHistory>();
+  const restorePart = (json: unknown) => {
+    const part = LagHistory.readPart(json);
+    if (part !== undefined) scopes.set(part.key, part.history);
+    return part !== undefined;
+  };
+  const at = now();
+  const reading = readStoredHistory(connection, lingerNamespace, { restorePart }, at, call);
+  const { refused, stamp } = await asked(connection, reading);
+  if (refused !== undefined) warn(`${refused.problem}\n`);
+  if (stamp === undefined)
+    throw notPublished(connection, `there is no history in namespace ${lingerNamespace}`);
+  const planned = readConfigMap(connection, lingerNamespace, SHARED_NAMES.planned, call);
+  const forgotten = readForgotten(await asked(connection, planned));
+  const episodes = [...scopes].flatMap(([scope, lags]) => {
+    // The leader may not have written the history since.
+    for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
+    return lags.episodes(at, 0).map((episode) => ({ scope, ...episode }));
+  });
+  const stored: StoredEpisodes = { episodes, forgotten };
+  print(rendered(output, stored, () => renderEpisodes(stored)));
   return 0;
 }
-
-type Call = Parameters<typeof readConfigMap>[3];
 
 function usage(problem: string): LingerError {
   return new LingerError('settings-invalid', problem);
 }
 
 /** @throws LingerError `settings-invalid` */
-function forgottenOf({ from, to, namespace, consumer }: HistorySettings, now: number): Forgotten {
+function forgottenOf({ from, to, namespace, consumer }: Settings<'history'>, now: number): Forgotten {
   if (from === undefined || to === undefined) throw usage('history forget: expected --from and --to');
   if (from >= to) throw usage('--to: expected a time after --from');
   if (to > now)
     throw usage('--to: expected a time in the past: what is yet to be measured cannot be forgotten');
   if (namespace !== undefined && consumer !== undefined)
     throw usage('expected --namespace or --consumer, got both');
-  return {
-    from,
-    to,
-    ...(namespace === undefined ? {} : { namespace }),
-    ...(consumer === undefined ? {} : { consumer }),
-  };
-}
-
-async function forget(
-  connection: KubeConnection,
-  call: Call,
-  { lingerNamespace }: HistorySettings,
-  { now, print }: HistoryContext,
-  forgotten: Forgotten,
-): Promise<void> {
-  await asked(connection, recordForgotten(connection, lingerNamespace, forgotten, now(), call));
-  const span = `from ${timeText(forgotten.from)} to ${timeText(forgotten.to)}`;
-  print(
-    `What was measured ${scopeText(forgotten)} ${span} is taken out of the history: new pods get the waits without it within a minute.\n`,
-  );
-}
-
-/** What `linger history` prints. */
-export interface StoredEpisodes {
-  readonly episodes: readonly (Episode & { readonly scope: string })[];
-  readonly forgotten: readonly Forgotten[];
-}
-
-async function list(
-  connection: KubeConnection,
-  call: Call,
-  { lingerNamespace, output }: HistorySettings,
-  { now, print, warn }: HistoryContext,
-): Promise<void> {
-  const at = now();
-  const scopes = new Map<string, LagHistory>();
-  const restorePart = (json: unknown) => {
-    const part = LagHistory.readPart(json);
-    if (part === undefined) return false;
-    scopes.set(part.key, part.history);
-    return true;
-  };
-  const stored = await asked(
-    connection,
-    readStoredHistory(connection, lingerNamespace, { restorePart }, at, call),
-  );
-  if (stored.refused !== undefined) warn(`${stored.refused.problem}\n`);
-  if (stored.stamp === undefined) {
-    throw new LingerError(
-      'not-published',
-      `${nameOf(connection)}: there is no history in namespace ${lingerNamespace}; does Linger run there, and lead? --linger-namespace says where`,
-    );
-  }
-  const planned = await asked(
-    connection,
-    readConfigMap(connection, lingerNamespace, SHARED_NAMES.planned, call),
-  );
-  const forgotten = readForgotten(planned);
-  const episodes = [...scopes].flatMap(([scope, lags]) => {
-    // The leader may not have written the history since.
-    for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
-    return lags.episodes(at, 0).map((episode) => ({ scope, ...episode }));
-  });
-  print(RENDERERS[output]({ episodes, forgotten }));
+  if (namespace !== undefined) return { from, to, namespace };
+  return consumer === undefined ? { from, to } : { from, to, consumer };
 }
 
 function isOf(scope: string, { namespace, consumer }: Forgotten): boolean {
@@ -133,17 +90,10 @@ function isOf(scope: string, { namespace, consumer }: Forgotten): boolean {
   return !scope.startsWith('consumer/');
 }
 
-const RENDERERS: Readonly<Record<OutputFormat, (stored: StoredEpisodes) => string>> = {
-  table: renderEpisodes,
-  wide: renderEpisodes,
-  json: (stored) => `${JSON.stringify(stored, undefined, 2)}\n`,
-  yaml: (stored) => stringify(stored),
-};
-
 const HEADER = ['SCOPE', 'FROM', 'TO', 'REMOVALS', 'SHARE', 'P99', 'P99 WITHOUT'];
 const ALIGNMENT = ['left', 'left', 'left', 'right', 'right', 'right', 'right'] as const;
 
-export function renderEpisodes({ episodes, forgotten }: StoredEpisodes): string {
+function renderEpisodes({ episodes, forgotten }: StoredEpisodes): string {
   const rows = episodes.map(({ scope, from, to, removals, share, p99Seconds, p99WithoutSeconds }) => [
     scope,
     timeText(from),
@@ -161,10 +111,10 @@ export function renderEpisodes({ episodes, forgotten }: StoredEpisodes): string 
     (each) =>
       `  ${timeText(each.from)} to ${timeText(each.to)} (${formatDuration(each.to - each.from)}) ${scopeText(each)}`,
   );
-  return `${[...table, ...(spans.length === 0 ? [] : ['', 'Forgotten', ...spans])].join('\n')}\n`;
+  return paragraphs(table, spans.length === 0 ? [] : ['Forgotten', ...spans]);
 }
 
-function scopeText({ namespace, consumer }: Pick<Forgotten, 'namespace' | 'consumer'>): string {
+function scopeText({ namespace, consumer }: Forgotten): string {
   if (namespace !== undefined) return `of namespace ${namespace}`;
   return consumer === undefined ? 'of the cluster and all namespaces' : `of consumer ${consumer}`;
 }

@@ -9,18 +9,17 @@ import {
   type ManifestEdit,
   readDocuments,
 } from '../manifest/index.ts';
-import type { InjectSettings, UninjectSettings } from './commands.ts';
+import type { Settings } from './commands.ts';
 import { unifiedDiff } from './line-diff.ts';
-import { type Found, type ManifestInput, planOf, readInputs, workloadsIn, worldFor } from './manifests.ts';
-import type { Terminal } from './terminal.ts';
-
-export interface EditContext extends Terminal {
-  readonly stdin: NodeJS.ReadableStream;
-  /** Writes bytes to standard output. */
-  readonly write: (bytes: Uint8Array) => void;
-}
-
-type FoundWorkload = Extract<Found, { kind: 'workload' }>;
+import {
+  type FoundWorkload,
+  type ManifestInput,
+  planOf,
+  readInputs,
+  workloadsIn,
+  worldFor,
+} from './manifests.ts';
+import type { Surroundings } from './terminal.ts';
 
 /** What is to be done to a workload's pods, and what is said about it on standard error. */
 interface Edit {
@@ -34,21 +33,23 @@ interface Edit {
  * @returns the exit code: 1 when a document could not be read; it is passed through
  * @throws LingerError, ManifestError
  */
-export async function inject(settings: InjectSettings, context: EditContext): Promise<number> {
+export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
-  const inputs = await readInputs(settings, context.stdin);
+  const inputs = await readInputs(settings, surroundings.stdin);
   const world = await worldFor(inputs, { ...settings, modeLimit: 'Enforce' });
-  return rewrite(settings, context, inputs, (found, input) => {
+  return rewrite(settings, surroundings, inputs, (found) => {
     const { pod: given } = found.workload;
     const pod = settings.refresh ? patched(given, undoFor(given)) : given;
-    const workload = { ...found.workload, pod };
-    const planned = planOf({ ...found, workload }, input, world);
+    const planned = planOf({ ...found, workload: { ...found.workload, pod } }, world);
     const { decision } = planned;
     const said = [summaryOf(planned), ...decision.notes.map(({ code, text }) => `  note ${code}: ${text}`)];
-    const unchanged = isAudit(decision) || (decision.outcome === 'skip' && decision.withdrawn === undefined);
-    const operations = unchanged ? [] : patchFor(pod as Pod, decision);
+    const operations = isAudit(decision) ? [] : patchFor(pod as Pod, decision);
     if (pod === given) return { operations, said };
-    return { operations: differences(given, patched(pod, operations)), said };
+    // What was taken out and put in again in the same form is no change.
+    return {
+      operations: fastJsonPatch.compare(given as object, patched(pod, operations) as object) as Operation[],
+      said,
+    };
   });
 }
 
@@ -57,10 +58,10 @@ export async function inject(settings: InjectSettings, context: EditContext): Pr
  * @returns the exit code, as of {@link inject}
  * @throws LingerError, ManifestError
  */
-export async function uninject(settings: UninjectSettings, context: EditContext): Promise<number> {
+export async function uninject(settings: Settings<'uninject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
-  const inputs = await readInputs(settings, context.stdin);
-  return rewrite(settings, context, inputs, ({ workload, namespace }) => {
+  const inputs = await readInputs(settings, surroundings.stdin);
+  return rewrite(settings, surroundings, inputs, ({ workload, namespace }) => {
     const operations = undoFor(workload.pod);
     const said = operations.length === 0 ? [] : [`${workload.kind} ${namespace}/${workload.name}: taken out`];
     return { operations, said };
@@ -74,12 +75,7 @@ function patched(value: unknown, operations: readonly Operation[]): unknown {
   return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(value), patch).newDocument as unknown;
 }
 
-/** What was taken out and put in again in the same form is no change. */
-function differences(before: unknown, after: unknown): readonly Operation[] {
-  return fastJsonPatch.compare(before as object, after as object) as Operation[];
-}
-
-function checkSettings({ inPlace, diff, filename = [], operands }: UninjectSettings): void {
+function checkSettings({ inPlace, diff, filename = [], operands }: Settings<'uninject'>): void {
   const paths = [...filename, ...operands];
   if (inPlace && diff)
     throw new LingerError('settings-invalid', '--in-place: expected no --diff beside it, got both');
@@ -94,12 +90,16 @@ interface Output {
 }
 
 async function rewrite(
-  settings: UninjectSettings,
-  context: EditContext,
+  settings: Settings<'uninject'>,
+  { print, warn, write }: Surroundings,
   inputs: readonly ManifestInput[],
-  editOf: (found: FoundWorkload, input: ManifestInput) => Edit,
+  editOf: (found: FoundWorkload) => Edit,
 ): Promise<number> {
   let failed = false;
+  const passOver = (message: string, why: string) => {
+    failed ||= why === 'unreadable';
+    warn(`linger: ${message}${why === 'unreadable' ? '; passed through as it is' : ''}\n`);
+  };
   const outputs: Output[] = [];
   for (const input of inputs) {
     const parts: string[] = [];
@@ -107,28 +107,22 @@ async function rewrite(
     for (const document of readDocuments(input.text, input.name)) {
       json &&= document.json;
       const edits = function* (): Generator<ManifestEdit> {
-        for (const found of workloadsIn(document, input, settings)) {
-          if (found.kind === 'workload') {
-            const { operations, said } = editOf(found, input);
-            for (const line of said) context.warn(`${line}\n`);
-            if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
-          } else {
-            failed ||= found.kind === 'unreadable';
-            const end = found.kind === 'unreadable' ? '; passed through as it is' : '';
-            context.warn(`linger: ${found.message}${end}\n`);
-          }
+        for (const found of workloadsIn(document, input, settings, passOver)) {
+          const { operations, said } = editOf(found);
+          for (const line of said) warn(`${line}\n`);
+          if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
         }
       };
       const { text, notes } = editDocument(document, edits());
-      for (const note of notes) context.warn(`${note}\n`);
+      for (const note of notes) warn(`${note}\n`);
       parts.push(text);
     }
     outputs.push({ input, text: parts.join(''), json });
   }
   if (settings.inPlace) for (const output of outputs) await writeBack(output);
   else if (settings.diff)
-    for (const { input, text } of outputs) context.print(unifiedDiff(input.name, input.text, text));
-  else printAll(outputs, context);
+    for (const { input, text } of outputs) print(unifiedDiff(input.name, input.text, text));
+  else printAll(outputs, write);
   return failed ? 1 : 0;
 }
 
@@ -136,7 +130,7 @@ async function rewrite(
  * One file comes out as it is; several become one stream, as kubectl reads it. JSON is YAML, so one YAML file among
  * them makes a YAML stream of all.
  */
-function printAll(outputs: readonly Output[], { write }: EditContext): void {
+function printAll(outputs: readonly Output[], write: Surroundings['write']): void {
   const encodings = new Set(outputs.map(({ input }) => input.encoding));
   const [encoding = 'utf-8'] = encodings.size === 1 ? encodings : new Set<Encoding>();
   const separator = outputs.every(({ json }) => json) ? '' : '---\n';

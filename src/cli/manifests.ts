@@ -8,13 +8,11 @@ import {
   isStringMap,
   type LabelSelector,
   LingerError,
-  type Mode,
   NO_LABELS,
   selects,
 } from '../api/index.ts';
 import {
   type ClusterView,
-  type Decision,
   type Documents,
   decide,
   type LocatedObject,
@@ -36,16 +34,10 @@ import {
   readPolicies,
   sortDocuments,
 } from '../manifest/index.ts';
+import type { Settings } from './commands.ts';
 
 /** Which manifests are read, and which of their objects are looked at. */
-export interface ManifestSettings {
-  readonly filename: readonly string[] | undefined;
-  readonly recursive: boolean;
-  readonly operands: readonly string[];
-  /** The namespace of objects that name none. */
-  readonly namespace: string;
-  readonly selector: LabelSelector | undefined;
-}
+export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
 
 /** A manifest, as it was given. */
 export interface ManifestInput {
@@ -62,15 +54,6 @@ export interface KnownCluster extends ClusterView {
   readonly lags: LagSource;
   /** Policies in force that are no objects of the cluster. */
   readonly files: Documents;
-}
-
-/** The decision for the pods of one workload of a manifest. */
-export interface PlannedWorkload {
-  readonly file: string;
-  readonly object: ManifestObject;
-  readonly workload: Workload;
-  readonly namespace: string;
-  readonly decision: Decision;
 }
 
 /**
@@ -120,11 +103,7 @@ function unreadable(name: string, cause: unknown): LingerError {
   return new LingerError('manifest-invalid', `${name}: cannot be read (${why})`, { cause });
 }
 
-export interface WorldSettings {
-  readonly policies: string | undefined;
-  readonly namespace: string;
-  readonly modeLimit: Mode;
-}
+export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' | 'modeLimit'>;
 
 /**
  * What decisions about manifests know: the policies given, or else those in force in the cluster; and the Services and
@@ -137,12 +116,8 @@ export async function worldFor(
   cluster?: KnownCluster,
 ): Promise<World> {
   const given = policies === undefined ? cluster?.files : await readPolicies(policies);
-  const sources = {
-    ...NO_SOURCES,
-    modeLimit,
-    files: given ?? NO_DOCUMENTS,
-    applied: clusterObjects(inputs, namespace),
-  };
+  const applied = clusterObjects(inputs, namespace);
+  const sources = { ...NO_SOURCES, modeLimit, files: given ?? NO_DOCUMENTS, applied };
   return worldOf(cluster === undefined ? sources : { ...sources, cluster, lags: cluster.lags });
 }
 
@@ -165,38 +140,35 @@ function isClusterObject(value: unknown): boolean {
   return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
 }
 
-/** What becomes of one object: a workload, or a sentence about why it is passed over, or nothing to say. */
-export type Found =
-  | {
-      readonly kind: 'workload';
-      readonly object: ManifestObject;
-      readonly workload: Workload;
-      readonly namespace: string;
-    }
-  | { readonly kind: 'unreadable' | 'overlooked'; readonly message: string };
+/** An object with pods in it. */
+export interface FoundWorkload {
+  readonly object: ManifestObject;
+  readonly workload: Workload;
+  readonly namespace: string;
+}
 
-/** The workloads of a document, and what cannot be read or is not understood in it. */
+/**
+ * The workloads of a document.
+ * @param passOver called with why an object is left as it is, where that is no matter of course
+ */
 export function* workloadsIn(
   document: ManifestDocument,
   { name }: ManifestInput,
   { namespace, selector }: ManifestSettings,
-): Generator<Found> {
+  passOver: (message: string, why: 'unreadable' | 'unknown') => void,
+): Generator<FoundWorkload> {
   for (const object of document.objects()) {
     if (object instanceof ManifestError) {
-      yield { kind: 'unreadable', message: object.message };
+      passOver(object.message, 'unreadable');
       continue;
     }
     if (!isSelected(object.value, selector)) continue;
     const workload = workloadOf(object.value);
     if (workload === undefined) {
       const message = overlooked(object.value);
-      if (message !== undefined)
-        yield { kind: 'overlooked', message: `${name}:${object.line}: ${message}; left unchanged` };
-    } else if (object.duplicateKey !== undefined) {
-      yield { kind: 'unreadable', message: object.duplicateKey.message };
-    } else {
-      yield { kind: 'workload', object, workload, namespace: workload.namespace ?? namespace };
-    }
+      if (message !== undefined) passOver(`${name}:${object.line}: ${message}; left unchanged`, 'unknown');
+    } else if (object.duplicateKey !== undefined) passOver(object.duplicateKey.message, 'unreadable');
+    else yield { object, workload, namespace: workload.namespace ?? namespace };
   }
 }
 
@@ -237,18 +209,15 @@ function podTemplateIn(value: unknown, path: string, depth: number): string | un
 }
 
 /** Decides for the pods of a workload. */
-export function planOf(
-  { object, workload, namespace }: Extract<Found, { kind: 'workload' }>,
-  { name }: ManifestInput,
-  world: World,
-): PlannedWorkload {
+export function planOf({ workload, namespace }: FoundWorkload, world: World) {
+  const { pod: object, ownerKind } = workload;
   const request = {
     operation: 'CREATE',
     resource: { group: '', resource: 'pods' },
     subResource: undefined,
     namespace,
-    object: workload.pod,
-    ...(workload.ownerKind === undefined ? {} : { ownerKind: workload.ownerKind }),
+    object,
+    ...(ownerKind === undefined ? {} : { ownerKind }),
   };
-  return { file: name, object, workload, namespace, decision: decide(request, world) };
+  return { workload, namespace, decision: decide(request, world) };
 }

@@ -1,4 +1,4 @@
-import { isRecord, LingerError, serviceIndex } from '../api/index.ts';
+import { LingerError, serviceIndex } from '../api/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -6,40 +6,74 @@ import {
   type CustomObject,
   customResource,
   DISCOVERY_CONSUMERS,
-  type FailureReason,
   type KubeConnection,
-  KubeFailure,
   kubeVersion,
   listAll,
   namespacesResource,
   nodesResource,
+  KubeFailure,
   type Resource,
+  type FailureReason,
   servicesResource,
   TERMINATION_POLICIES,
   WATCH_LIMITS,
 } from '../cluster/index.ts';
-import { type ClusterView, type Documents, fleetOf, NO_DOCUMENTS } from '../decision/index.ts';
-import type { PlannedTable, ToldConsumers } from '../lag/index.ts';
+import { type Documents, fleetOf, NO_DOCUMENTS } from '../decision/index.ts';
+import { NONE_YET, plannedLags, type ToldConsumers } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
-import { nameOf } from './connect.ts';
+import type { Settings } from './commands.ts';
+import { asked, nameOf } from './connect.ts';
+import type { KnownCluster } from './manifests.ts';
+import type { Terminal } from './terminal.ts';
 
-/** What decisions read of a cluster, at one moment. */
-export type ClusterOnce = Required<Pick<ClusterView, 'namespaces' | 'services' | 'fleet'>>;
+/** Longer than any list takes; a person is waiting. */
+const CLUSTER_WITHIN_MS = 60_000;
 
-/** @throws KubeFailure when the cluster does not answer, or refuses; the signal's reason once that has aborted */
-export async function readCluster(connection: KubeConnection, signal: AbortSignal): Promise<ClusterOnce> {
-  const [namespaces, services, nodes, version] = await Promise.all([
-    everyOne(namespacesResource(), connection, signal),
-    everyOne(servicesResource(), connection, signal),
-    everyOne(nodesResource(), connection, signal),
-    kubeVersion(connection, signal),
+/** For one small object. */
+const ANSWER_MS = 10_000;
+
+/**
+ * What decisions read of a cluster, at one moment. What cannot be read of Linger's own is left out, and said.
+ * @throws LingerError `cluster-unreachable`, `cluster-denied`
+ */
+export async function readCluster(
+  connection: KubeConnection,
+  { lingerNamespace, policies }: Settings<'explain'>,
+  warn: Terminal['warn'],
+): Promise<KnownCluster> {
+  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+  const all = <T>(resource: Resource<T>) => everyOne(resource, connection, signal);
+  const [namespaces, services, nodes, version] = await asked(
+    connection,
+    Promise.all([
+      all(namespacesResource()),
+      all(servicesResource()),
+      all(nodesResource()),
+      kubeVersion(connection, signal),
+    ]),
+  );
+  const declared = await Promise.all([
+    objectsOf(DISCOVERY_CONSUMERS, connection, signal),
+    objectsOf(CLUSTER_TERMINATION_POLICIES, connection, signal),
+    objectsOf(TERMINATION_POLICIES, connection, signal),
   ]);
+  for (const problem of declared.flatMap(({ problems }) => problems)) warn(`${problem}; it is left out\n`);
+  const place = [lingerNamespace, SHARED_NAMES.planned] as const;
+  const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
+  if ('none' in planned)
+    warn(`no planned lags: ${planned.none}; waits are those of before anything is measured\n`);
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: serviceIndex(services, true),
     fleet: fleetOf(version, nodes),
+    consumers: declared[0].values,
+    clusterPolicies: declared[1].values,
+    policies: declared[2].values,
+    lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
+    files:
+      policies === undefined ? await readPolicyMap(connection, lingerNamespace, signal, warn) : NO_DOCUMENTS,
   };
 }
 
@@ -69,30 +103,57 @@ async function everyOne<T>(
   return [...found.values()];
 }
 
-/** For one small object. */
-const ANSWER_MS = 10_000;
-
-/**
- * The curves that the replicas in a namespace decide with.
- * @returns why there are none, where there are none
- */
-export async function readPlannedLags(
-  connection: KubeConnection,
-  namespace: string,
-  signal: AbortSignal,
-): Promise<PlannedTable | { readonly none: string }> {
-  const name = `ConfigMap ${namespace}/${SHARED_NAMES.planned}`;
+/** The objects of one of Linger's own kinds, none where its CRD is not installed; and why some could not be read. */
+async function objectsOf<T>(kind: CustomKind<T>, connection: KubeConnection, signal: AbortSignal) {
+  let objects: readonly CustomObject<T>[];
   try {
-    const call = { signal, withinMs: ANSWER_MS };
-    const present = await readConfigMap(connection, namespace, SHARED_NAMES.planned, call);
-    if (present === undefined) return { none: `there is no ${name}` };
-    const planned = readPlanned(present);
-    if (planned.outcome === 'read') return planned.value;
-    return { none: planned.outcome === 'empty' ? `${name} is empty` : `${name}: ${planned.problem}` };
-  } catch (error) {
-    if (!(error instanceof KubeFailure)) throw error;
-    return { none: `${name}: ${error.message}` };
+    objects = await everyOne(customResource(kind), connection, signal);
+  } catch (thrown) {
+    signal.throwIfAborted();
+    const { reason, message } = asFailure(thrown);
+    return { values: [], problems: reason === 'NotServed' ? [] : [`${kind.kind} objects: ${message}`] };
   }
+  const idOf = ({ namespace, name }: CustomObject<T>) => (namespace === '' ? name : `${namespace}/${name}`);
+  const sorted = objects.toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1));
+  return {
+    values: sorted.flatMap(({ value }) => (value === undefined ? [] : [value])),
+    problems: sorted.flatMap((each) =>
+      each.problem === undefined ? [] : [`${kind.kind} ${idOf(each)}: ${each.problem}`],
+    ),
+  };
+}
+
+/** What a replica publishes, or why there is none. */
+type Published<T> = { readonly value: T } | { readonly none: string };
+
+/** As the readers of leader/ give it. */
+type Shared<T> =
+  | { readonly outcome: 'read'; readonly value: T }
+  | { readonly outcome: 'refused'; readonly problem: string }
+  | { readonly outcome: 'empty' };
+
+/** @throws KubeFailure */
+async function readPublished<T>(
+  connection: KubeConnection,
+  [namespace, map]: readonly [namespace: string, map: string],
+  signal: AbortSignal,
+  read: (object: object) => Shared<T>,
+): Promise<Published<T>> {
+  const name = `ConfigMap ${namespace}/${map}`;
+  const object = await readConfigMap(connection, namespace, map, { signal, withinMs: ANSWER_MS });
+  if (object === undefined) return { none: `there is no ${name}` };
+  const shared = read(object);
+  if (shared.outcome === 'read') return shared;
+  return { none: shared.outcome === 'empty' ? `${name} is empty` : `${name}: ${shared.problem}` };
+}
+
+/** For commands that can do without: a ConfigMap that cannot be read or used is none. */
+function refused(namespace: string, map: string): (error: unknown) => { readonly none: string } {
+  return (error) => {
+    if (error instanceof LingerError) return { none: error.message };
+    if (!(error instanceof KubeFailure)) throw error;
+    return { none: `ConfigMap ${namespace}/${map}: ${error.message}` };
+  };
 }
 
 /**
@@ -104,107 +165,39 @@ export async function readToldConsumers(
   namespace: string,
   signal: AbortSignal,
 ): Promise<ToldConsumers> {
-  const name = `ConfigMap ${namespace}/${SHARED_NAMES.consumers}`;
-  const call = { signal, withinMs: ANSWER_MS };
-  const present = await asked(connection, readConfigMap(connection, namespace, SHARED_NAMES.consumers, call));
-  const read = readConsumers(present);
-  if (read.outcome === 'read') return read.value;
-  const why = read.outcome === 'empty' ? `${name} is empty` : `${name}: ${read.problem}`;
-  throw new LingerError(
-    'not-published',
-    `${nameOf(connection)}: ${present === undefined ? `there is no ${name}` : why}; does Linger run there, and lead? --linger-namespace says where`,
-  );
+  const place = [namespace, SHARED_NAMES.consumers] as const;
+  const published = await asked(connection, readPublished(connection, place, signal, readConsumers));
+  if ('value' in published) return published.value;
+  throw notPublished(connection, published.none);
 }
 
-/** A request that a person waits for. @throws LingerError `cluster-denied`, `cluster-unreachable` */
-export async function asked<T>(connection: KubeConnection, request: Promise<T>): Promise<T> {
-  try {
-    return await request;
-  } catch (error) {
-    if (!(error instanceof KubeFailure)) throw error;
-    const { reason, message } = error;
-    const denied = reason === 'Forbidden' || reason === 'Unauthorized';
-    const code = denied ? 'cluster-denied' : 'cluster-unreachable';
-    throw new LingerError(code, `${nameOf(connection)}: ${message}`);
-  }
+export function notPublished(connection: KubeConnection, problem: string): LingerError {
+  return new LingerError(
+    'not-published',
+    `${nameOf(connection)}: ${problem}; does Linger run there, and lead? --linger-namespace says where`,
+  );
 }
 
 const POLICY_MAP = 'linger-policies';
 
-/**
- * The policies that the replicas in a namespace follow, where they come from the ConfigMap that deploy/ installs.
- * @returns with why some, or all, could not be read
- */
-export async function readPolicyMap(
+/** The policies that the replicas in a namespace follow, where they come from the ConfigMap that deploy/ installs. */
+async function readPolicyMap(
   connection: KubeConnection,
   namespace: string,
   signal: AbortSignal,
-): Promise<{ readonly documents: Documents; readonly problems: readonly string[] }> {
-  const name = `ConfigMap ${namespace}/${POLICY_MAP}`;
-  const none = (why: string) => ({
-    documents: NO_DOCUMENTS,
-    problems: [`no policies in force: ${why}; the built-in one is taken, unless --policies names some`],
-  });
-  try {
-    const call = { signal, withinMs: ANSWER_MS };
-    const map: unknown = await readConfigMap(connection, namespace, POLICY_MAP, call);
-    if (map === undefined) return none(`there is no ${name}`);
-    const data = isRecord(map) && isRecord(map.data) ? Object.entries(map.data) : [];
-    const read = data.map(([file, text]) => readManifests(String(text), `${name} ${file}`));
-    const problems = read.flatMap((each) => each.problems.map(({ message }) => `${message}; it is left out`));
-    return { documents: sortDocuments(read.flatMap(({ objects }) => objects)), problems };
-  } catch (error) {
-    if (error instanceof LingerError) return none(error.message);
-    if (!(error instanceof KubeFailure)) throw error;
-    return none(`${name}: ${error.message}`);
-  }
-}
-
-/** What the cluster declares by objects of Linger's own kinds. */
-export type Declared = Required<Pick<ClusterView, 'consumers' | 'clusterPolicies' | 'policies'>>;
-
-/**
- * The consumers and policies that the cluster declares; none of a kind whose CRD is not installed.
- * @returns with why some, or all of a kind, could not be read
- */
-export async function readDeclared(
-  connection: KubeConnection,
-  signal: AbortSignal,
-): Promise<{ readonly declared: Declared; readonly problems: readonly string[] }> {
-  const [consumers, clusterPolicies, policies] = await Promise.all([
-    objectsOf(DISCOVERY_CONSUMERS, connection, signal),
-    objectsOf(CLUSTER_TERMINATION_POLICIES, connection, signal),
-    objectsOf(TERMINATION_POLICIES, connection, signal),
-  ]);
-  return {
-    declared: {
-      consumers: consumers.values,
-      clusterPolicies: clusterPolicies.values,
-      policies: policies.values,
-    },
-    problems: [consumers, clusterPolicies, policies].flatMap(({ problems }) => problems),
+  warn: Terminal['warn'],
+): Promise<Documents> {
+  const documentsOf = (map: { readonly data?: Readonly<Record<string, string>> }): Shared<Documents> => {
+    const read = Object.entries(map.data ?? {}).map(([file, text]) =>
+      readManifests(text, `ConfigMap ${namespace}/${POLICY_MAP} ${file}`),
+    );
+    const value = sortDocuments(read.flatMap(({ objects }) => objects));
+    for (const { message } of read.flatMap(({ problems }) => problems)) warn(`${message}; it is left out\n`);
+    return { outcome: 'read', value };
   };
-}
-
-async function objectsOf<T>(
-  kind: CustomKind<T>,
-  connection: KubeConnection,
-  signal: AbortSignal,
-): Promise<{ readonly values: readonly T[]; readonly problems: readonly string[] }> {
-  let objects: readonly CustomObject<T>[];
-  try {
-    objects = await everyOne(customResource(kind), connection, signal);
-  } catch (thrown) {
-    signal.throwIfAborted();
-    const { reason, message } = asFailure(thrown);
-    return { values: [], problems: reason === 'NotServed' ? [] : [`${kind.kind} objects: ${message}`] };
-  }
-  const nameOf = ({ namespace, name }: CustomObject<T>) => (namespace === '' ? name : `${namespace}/${name}`);
-  const sorted = objects.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
-  return {
-    values: sorted.flatMap(({ value }) => (value === undefined ? [] : [value])),
-    problems: sorted.flatMap((each) =>
-      each.problem === undefined ? [] : [`${kind.kind} ${nameOf(each)}: ${each.problem}`],
-    ),
-  };
+  const place = [namespace, POLICY_MAP] as const;
+  const policies = await readPublished(connection, place, signal, documentsOf).catch(refused(...place));
+  if ('value' in policies) return policies.value;
+  warn(`no policies in force: ${policies.none}; the built-in one is taken, unless --policies names some\n`);
+  return NO_DOCUMENTS;
 }

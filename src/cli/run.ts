@@ -1,38 +1,15 @@
-import { UserError } from '../api/index.ts';
+import { fstatSync, writeSync } from 'node:fs';
+import { asError, UserError } from '../api/index.ts';
 import {
   type CommandInvocation,
   type Environment,
-  type Invocation,
   readCommandLine,
   USAGE_EXIT_CODE,
 } from './command-line.ts';
 import type { CommandName, Settings } from './commands.ts';
-import type { KubeEnvironment } from './flags.ts';
-import { type Terminal, writerTo } from './terminal.ts';
+import type { Surroundings } from './terminal.ts';
 
-export const FAILURE_EXIT_CODE = 1;
-
-/** What a command may use of the process around it. */
-export interface Surroundings extends Terminal {
-  /** Writes bytes to standard output. */
-  readonly write: (bytes: Uint8Array) => void;
-  readonly kube: KubeEnvironment;
-  readonly version: string;
-  readonly stdin: NodeJS.ReadStream;
-  /** Whether someone could answer a question, such as that of a credential plugin. */
-  readonly interactive: boolean;
-  readonly terminals: {
-    /** Whether standard input and output are terminals. */
-    readonly input: boolean;
-    readonly output: boolean;
-    /** How wide standard error is; undefined where it is no terminal. */
-    readonly errorColumns: () => number | undefined;
-  };
-  /** Whether colours are welcome. */
-  readonly colour: boolean;
-  /** Seconds since the epoch. */
-  readonly now: () => number;
-}
+const FAILURE_EXIT_CODE = 1;
 
 /** Runs a command to its end; returns the exit code. */
 type Run<C extends CommandName> = (settings: Settings<C>, surroundings: Surroundings) => Promise<number>;
@@ -53,11 +30,6 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   completion: async () => (await import('./completion.ts')).completion,
 };
 
-export interface Program {
-  readonly name: string;
-  readonly version: string;
-}
-
 /**
  * Runs one command to its end.
  * @param argv without the program's own name
@@ -67,10 +39,10 @@ export interface Program {
 export async function run(
   argv: readonly string[],
   environment: Environment,
-  program: Program,
+  program: { readonly name: string; readonly version: string },
 ): Promise<number> {
   try {
-    const invocation: Invocation = readCommandLine(argv, environment, program.version, program.name);
+    const invocation = readCommandLine(argv, environment, program.version, program.name);
     return invocation.command === 'none' ? invocation.exitCode : await start(invocation, program.version);
   } catch (error) {
     return explainFailure(error);
@@ -84,7 +56,7 @@ async function start<C extends CommandName>(
   const { stdin, stdout, stderr } = process;
   const load: () => Promise<Run<C>> = RUN[command];
   const runCommand = await load();
-  const write = writerTo(stdout, 1, leaveWithout);
+  const write = writerTo(stdout);
   return runCommand(settings, {
     print: (text) => write(Buffer.from(text)),
     write,
@@ -93,14 +65,27 @@ async function start<C extends CommandName>(
     version,
     stdin,
     interactive: stdin.isTTY === true && stderr.isTTY === true,
-    terminals: {
-      input: stdin.isTTY === true,
-      output: stdout.isTTY === true,
-      errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
-    },
-    colour,
+    colour: colour && stdout.isTTY === true,
+    errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
     now: () => Date.now() / 1000,
   });
+}
+
+/**
+ * Writes all bytes to standard output, or leaves. Node's own stream of a file takes a short write, as a full disk gives,
+ * for a whole one.
+ */
+function writerTo(stdout: NodeJS.WriteStream & { readonly fd: 1 }): (bytes: Uint8Array) => void {
+  const about = fstatSync(stdout.fd);
+  const isFile = !stdout.isTTY && (about.isFile() || about.isCharacterDevice());
+  if (!isFile) return (bytes) => void stdout.write(bytes);
+  return (bytes) => {
+    try {
+      for (let at = 0; at < bytes.length; ) at += writeSync(stdout.fd, bytes, at);
+    } catch (error) {
+      leaveWithout(asError(error));
+    }
+  };
 }
 
 /**

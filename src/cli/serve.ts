@@ -19,23 +19,23 @@ import {
   tlsOptions,
   webhookServer,
 } from '../webhook/index.ts';
-import type { ServeSettings } from './commands.ts';
-import type { KubeEnvironment } from './flags.ts';
+import type { Settings } from './commands.ts';
 import type { ClusterPart } from './serve-cluster.ts';
+import type { Surroundings } from './terminal.ts';
 
 export interface Endpoint {
   readonly host: string;
   readonly port: number;
   readonly adminPort: number;
   readonly certs: string;
-  /** Whether the certificate is of Linger's own making, and so trusted by nobody yet. */
+  /** Whether the certificate is of Linger's own making, and so not trusted yet. */
   readonly ownAuthority: boolean;
 }
 
 /** An AdmissionReview recorded from a real API server, in this checkout. */
 const EXAMPLE = 'docs/examples/review.json';
 
-/** What somebody who has just started Linger on their machine reads: that it runs, and a line to paste. */
+/** For a person who has just started Linger on their machine: that it runs, and a line to paste. */
 export function greeting({ host, port, adminPort, certs, ownAuthority }: Endpoint): string {
   const trust = ownAuthority ? `--cacert ${quoted(join(certs, 'ca.crt'))} ` : '';
   const decode = `node -pe 'r = JSON.parse(fs.readFileSync(0)).response; r.patch ? atob(r.patch) : r'`;
@@ -68,26 +68,14 @@ function name(host: string): string {
 /** Between the end of the drain and that of the process, at most: the servers cut their connections a little earlier. */
 const CLOSING_MS = 4_500;
 
-/** What a process listens for; `process` in production. */
-export interface SignalSource {
-  on(signal: 'SIGTERM' | 'SIGINT', listener: () => void): unknown;
-  off(signal: 'SIGTERM' | 'SIGINT', listener: () => void): unknown;
-}
-
-export interface Shutdown {
-  /** Resolves at the first SIGTERM: finish what is under way, then end. */
-  readonly requested: Promise<void>;
-  /** Resolves at SIGINT or a second signal with the exit code: end at once. */
-  readonly forced: Promise<number>;
-  /** Stops listening. */
-  readonly release: () => void;
-}
-
 /** By the shell's convention a process ended by signal N exits with 128 + N. */
 const EXIT_CODE = { SIGINT: 130, SIGTERM: 143 } as const;
 
-/** SIGTERM asks to drain; SIGINT (somebody at a terminal) and any second signal end the process at once. */
-export function listenForShutdown(source: SignalSource): Shutdown {
+/**
+ * SIGTERM asks to drain; SIGINT (a person at a terminal) and any second signal end the process at once.
+ * @returns `requested` resolves at the first SIGTERM, `forced` with the exit code; `release` stops listening
+ */
+function listenForShutdown() {
   const requested = Promise.withResolvers<void>();
   const forced = Promise.withResolvers<number>();
   let terminating = false;
@@ -97,24 +85,14 @@ export function listenForShutdown(source: SignalSource): Shutdown {
     requested.resolve();
   };
   const onInterrupt = () => forced.resolve(EXIT_CODE.SIGINT);
-  source.on('SIGTERM', onTerminate);
-  source.on('SIGINT', onInterrupt);
-  const release = () => {
-    source.off('SIGTERM', onTerminate);
-    source.off('SIGINT', onInterrupt);
-  };
+  process.on('SIGTERM', onTerminate).on('SIGINT', onInterrupt);
+  const release = () => process.off('SIGTERM', onTerminate).off('SIGINT', onInterrupt);
   return { requested: requested.promise, forced: forced.promise, release };
-}
-
-export interface ServeContext {
-  readonly version: string;
-  readonly kube: KubeEnvironment;
-  readonly print: (text: string) => void;
 }
 
 /** What the parts of a running server share. */
 interface Running {
-  readonly settings: ServeSettings;
+  readonly settings: Settings<'serve'>;
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly world: WorldHolder;
@@ -128,34 +106,28 @@ interface Running {
  * @returns the exit code
  * @throws UserError when a policy file, a certificate or a port cannot be used at the start
  */
-export async function serve(settings: ServeSettings, context: ServeContext): Promise<number> {
+export async function serve(settings: Settings<'serve'>, surroundings: Surroundings): Promise<number> {
+  const { certs, certNames, host } = settings;
   const ending = new AbortController();
-  const shutdown = listenForShutdown(process);
+  const shutdown = listenForShutdown();
   try {
-    const files = { directory: settings.certs, names: certificateNames(settings) };
+    // The address that is listened on must be in the certificate, too, unless it stands for all of them.
+    const names = isUnspecified(host) ? certNames : [...certNames, host];
     const running: Running = {
       settings,
       logger: createLogger(settings.logLevel),
-      metrics: createMetrics(context.version),
+      metrics: createMetrics(surroundings.version),
       world: holdWorld(settings.modeLimit),
-      certificates: await CertificateSource.open(files, new Date()),
+      certificates: await CertificateSource.open({ directory: certs, names }, new Date()),
       signal: ending.signal,
     };
     const policyProblems = await startPolicies(running);
-    const cluster = await startCluster(running, context);
-    const nothingToShow = cluster === undefined && settings.policies === undefined;
-    const estimates = () => ({ policyProblems: policyProblems(), ...(cluster?.estimates() as object) });
-    const parts = { cluster, estimates: nothingToShow ? undefined : estimates };
-    return await answerUntilShutdown(running, context, parts, shutdown);
+    const cluster = await startCluster(running, surroundings);
+    return await answerUntilShutdown(running, surroundings, { cluster, policyProblems }, shutdown);
   } finally {
     ending.abort();
     shutdown.release();
   }
-}
-
-/** The address that is listened on must be in the certificate, too, unless it stands for all of them. */
-function certificateNames({ certNames, host }: ServeSettings): readonly string[] {
-  return isUnspecified(host) ? certNames : [...certNames, host];
 }
 
 function isUnspecified(host: string): boolean {
@@ -176,10 +148,16 @@ async function readClientCa(file: string): Promise<string> {
   throw new LingerError('settings-invalid', `--client-ca: ${file} holds no certificate of an authority`);
 }
 
+interface Parts {
+  readonly cluster: ClusterPart | undefined;
+  /** What is wrong with policy files at the moment. */
+  readonly policyProblems: () => readonly string[];
+}
+
 async function answerUntilShutdown(
   running: Running,
-  context: ServeContext,
-  { cluster, estimates }: { cluster: ClusterPart | undefined; estimates: (() => unknown) | undefined },
+  { version, kube, print }: Surroundings,
+  { cluster, policyProblems }: Parts,
   shutdown: ReturnType<typeof listenForShutdown>,
 ): Promise<number> {
   const { settings, logger, metrics, world, certificates } = running;
@@ -200,19 +178,25 @@ async function answerUntilShutdown(
     return cluster?.unready();
   };
   const webhook = webhookServer(app, certificates.get(), clientCa);
+<<<<<<< HEAD
   const admin = adminServer(adminApp({ unready, metrics, estimates }));
   // New handshakes get the new pair; open connections keep theirs.
   void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
+=======
+  const nothingToShow = cluster === undefined && settings.policies === undefined;
+  const estimates = () => ({ policyProblems: policyProblems(), ...(cluster?.estimates() as object) });
+  const page = nothingToShow ? undefined : estimates;
+  const admin = adminServer(adminApp({ unready, metrics, estimates: page }));
+  startCertificates(running, (pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)));
+>>>>>>> cdc9e2f (One type for what a command may use, one way to print a result, flags that are data)
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
-  logger.info({ host: settings.host, port, adminPort, version: context.version }, 'listening');
+  logger.info({ host: settings.host, port, adminPort, version }, 'listening');
   // In a cluster nobody reads a greeting.
-  if (context.kube.service.host === undefined)
-    context.print(
-      `${greeting({ ...settings, port, adminPort, ownAuthority: certificates.get().origin !== 'provided' })}\n`,
-    );
+  const ownAuthority = certificates.get().origin !== 'provided';
+  if (kube.service.host === undefined) print(`${greeting({ ...settings, port, adminPort, ownAuthority })}\n`);
 
   const drain = async () => {
     await shutdown.requested;
@@ -235,13 +219,13 @@ async function answerUntilShutdown(
 }
 
 /** @returns undefined without a cluster: then none of what it takes is loaded */
-async function startCluster(running: Running, { kube }: ServeContext): Promise<ClusterPart | undefined> {
-  const { settings, logger, metrics, world, certificates, signal } = running;
+async function startCluster(running: Running, { kube }: Surroundings): Promise<ClusterPart | undefined> {
+  const { settings, logger, certificates } = running;
   if (settings.cluster === 'off') return undefined;
   const { connect } = await import('./connect.ts');
   const connection = await connect(settings, kube);
   if ('none' in connection) {
-    // Outside of a cluster that is what everybody expects.
+    // Outside of a cluster that is to be expected.
     if (kube.service.host !== undefined)
       logger.info({ why: connection.none }, 'no cluster: nothing is read from it, and nothing measured');
     return undefined;
@@ -251,12 +235,10 @@ async function startCluster(running: Running, { kube }: ServeContext): Promise<C
   const place = placeOf(settings, connection);
   // Every replica answers, whoever leads: the leader asks.
   const canary = place && (await listenForCanary(running));
-  const { syncTimeout, reportsAudience } = settings;
   // All replicas serve with the same key, so each can read what another has signed.
   const key = Buffer.from(hkdfSync('sha256', certificates.get().key, '', 'linger.dev/reports: cursors', 32));
-  const reports = { audience: reportsAudience, key };
-  const shared = { logger, metrics, world, signal };
-  return start({ connection, syncTimeout, place, canary, reports, ...shared });
+  const reports = { audience: settings.reportsAudience, key };
+  return start({ ...running, connection, syncTimeout: settings.syncTimeout, place, canary, reports });
 }
 
 async function listenForCanary({ settings, logger, signal }: Running): Promise<CanarySettings | undefined> {
@@ -276,31 +258,32 @@ async function listenForCanary({ settings, logger, signal }: Running): Promise<C
  * @throws LingerError with `--strict`, for the first problem
  */
 async function startPolicies({ settings, logger, metrics, world, signal }: Running) {
+  const path = settings.policies;
   let problems: PolicyState['problems'] = [];
   const take = (state: PolicyState) => {
     world.apply({ kind: 'documents', documents: state.documents });
-    for (const { message } of state.problems)
-      if (problems.every((known) => known.message !== message))
+    const known = new Set(problems.map(({ message }) => message));
+    for (const { message: problem } of state.problems)
+      if (!known.has(problem))
         logger.error(
-          { path: settings.policies, problem: message },
+          { path, problem },
           'a policy document cannot be used; its last good version stays in force',
         );
     problems = state.problems;
     showPolicies(state, metrics);
   };
-  if (settings.policies === undefined) take({ documents: NO_DOCUMENTS, problems });
-  else {
-    const path = settings.policies;
-    const onChange = (state: PolicyState) => {
-      take(state);
-      metrics.policyReloads.inc({ result: state.problems.length === 0 ? 'success' : 'failure' });
-      logger.info({ path, problems: problems.length }, 'policies reloaded');
-    };
-    const first = await followPolicyFiles(path, onChange, signal);
-    const [problem] = first.problems;
-    if (settings.strict && problem !== undefined) throw new LingerError(problem.code, problem.message);
-    take(first);
-  }
+  const onChange = (state: PolicyState) => {
+    take(state);
+    metrics.policyReloads.inc({ result: state.problems.length === 0 ? 'success' : 'failure' });
+    logger.info({ path, problems: problems.length }, 'policies reloaded');
+  };
+  const first =
+    path === undefined
+      ? { documents: NO_DOCUMENTS, problems }
+      : await followPolicyFiles(path, onChange, signal);
+  const [problem] = first.problems;
+  if (settings.strict && problem !== undefined) throw new LingerError(problem.code, problem.message);
+  take(first);
   return () => problems.map(({ message }) => message);
 }
 
@@ -308,9 +291,12 @@ function showPolicies({ documents, problems }: PolicyState, metrics: Metrics): v
   metrics.policyReloadSuccessful.set(problems.length === 0 ? 1 : 0);
   metrics.policyProblems.set(problems.length);
   if (problems.length === 0) metrics.policyLastSuccess.setToCurrentTime();
-  metrics.policyDocuments.set({ kind: 'ClusterTerminationPolicy' }, documents.clusterPolicies.length);
-  metrics.policyDocuments.set({ kind: 'TerminationPolicy' }, documents.policies.length);
-  metrics.policyDocuments.set({ kind: 'DiscoveryConsumer' }, documents.consumers.length);
-  metrics.policyDocuments.set({ kind: 'Namespace' }, documents.namespaces.length);
-  metrics.policyDocuments.set({ kind: 'Service' }, documents.services.length);
+  const counts = {
+    ClusterTerminationPolicy: documents.clusterPolicies.length,
+    TerminationPolicy: documents.policies.length,
+    DiscoveryConsumer: documents.consumers.length,
+    Namespace: documents.namespaces.length,
+    Service: documents.services.length,
+  };
+  for (const [kind, count] of Object.entries(counts)) metrics.policyDocuments.set({ kind }, count);
 }

@@ -9,8 +9,8 @@ import {
   worldOf,
 } from '../decision/index.ts';
 import { readPolicies } from '../manifest/index.ts';
-import type { SimulateSettings } from './commands.ts';
-import type { Terminal } from './terminal.ts';
+import type { Settings } from './commands.ts';
+import { columns, type Surroundings } from './terminal.ts';
 
 /**
  * `linger simulate`: the waits that Linger would have planned while the removals of a file happened.
@@ -18,8 +18,8 @@ import type { Terminal } from './terminal.ts';
  * @throws LingerError
  */
 export async function simulate(
-  { operands, policies, namespace, output }: SimulateSettings,
-  { print, stdin }: Pick<Terminal, 'print'> & { readonly stdin: NodeJS.ReadableStream },
+  { operands, policies, namespace, output }: Settings<'simulate'>,
+  { print, stdin }: Surroundings,
 ): Promise<number> {
   const [file = '-'] = operands;
   const world = worldOf(
@@ -93,15 +93,7 @@ function table(changes: readonly SimulatedWait[]): string {
     p99Seconds === null ? '-' : `${Number(p99Seconds.toPrecision(3))}s`,
     coverage === null ? '-' : `${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`,
   ]);
-  const widths = HEAD.map((head, column) =>
-    Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  const line = (cells: readonly string[]) =>
-    cells
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd();
-  return `${[HEAD, ...rows].map(line).join('\n')}\n`;
+  return `${columns([HEAD, ...rows]).join('\n')}\n`;
 }
 
 const HEAD = ['FROM (UTC)', 'WAIT', 'WHY', 'P99', 'COVERS'];

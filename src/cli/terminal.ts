@@ -1,5 +1,7 @@
-import { fstatSync, writeSync } from 'node:fs';
-import { asError, LingerError } from '../api/index.ts';
+import { stringify } from 'yaml';
+import { LingerError } from '../api/index.ts';
+import type { OutputFormat } from './commands.ts';
+import type { KubeEnvironment } from './flags.ts';
 
 /** Where a command's words go: results to standard output, everything about them to standard error. */
 export interface Terminal {
@@ -7,25 +9,21 @@ export interface Terminal {
   readonly warn: (text: string) => void;
 }
 
-/**
- * Writes all bytes, or calls `onError`. Node's own stream of a file takes a short write, as a full disk gives, for a
- * whole one.
- */
-export function writerTo(
-  stream: NodeJS.WriteStream,
-  descriptor: number,
-  onError: (error: NodeJS.ErrnoException) => void,
-): (bytes: Uint8Array) => void {
-  const about = fstatSync(descriptor);
-  const isFile = !stream.isTTY && (about.isFile() || about.isCharacterDevice());
-  if (!isFile) return (bytes) => void stream.write(bytes);
-  return (bytes) => {
-    try {
-      for (let at = 0; at < bytes.length; ) at += writeSync(descriptor, bytes, at);
-    } catch (error) {
-      onError(asError(error));
-    }
-  };
+/** What a command may use of the process around it. */
+export interface Surroundings extends Terminal {
+  /** Writes bytes to standard output. */
+  readonly write: (bytes: Uint8Array) => void;
+  readonly kube: KubeEnvironment;
+  readonly version: string;
+  readonly stdin: NodeJS.ReadableStream;
+  /** Whether a person could answer a question, such as that of a credential plugin. */
+  readonly interactive: boolean;
+  /** Whether standard output may be coloured. */
+  readonly colour: boolean;
+  /** How wide standard error is; undefined where it is no terminal. */
+  readonly errorColumns: () => number | undefined;
+  /** Seconds since the epoch. */
+  readonly now: () => number;
 }
 
 /** The exit code of a command that has found what it was asked to fail on. */
@@ -38,27 +36,33 @@ export const FINDINGS_EXIT_CODE = 3;
 export function checkFailOn(asked: readonly string[] = [], known: readonly string[]): void {
   const unknown = asked.find((word) => !known.includes(word));
   if (unknown === undefined) return;
-  throw new LingerError(
-    'settings-invalid',
-    `--fail-on: expected some of ${known.join(', ')}, got "${unknown}"`,
-  );
+  const expected = `expected some of ${known.join(', ')}`;
+  throw new LingerError('settings-invalid', `--fail-on: ${expected}, got "${unknown}"`);
+}
+
+/** A result as --output asks for it. @param table for people; `wide`: with all there is */
+export function rendered(output: OutputFormat, value: object, table: (wide: boolean) => string): string {
+  if (output === 'json') return `${JSON.stringify(value, undefined, 2)}\n`;
+  return output === 'yaml' ? stringify(value) : table(output === 'wide');
+}
+
+/** Blocks of lines, an empty line between them; those without lines are left out. */
+export function paragraphs(...blocks: readonly (readonly string[])[]): string {
+  const shown = blocks.filter((lines) => lines.length > 0).map((lines) => lines.join('\n'));
+  return `${shown.join('\n\n')}\n`;
 }
 
 /** Lines with columns as wide as their widest cell; nothing stands behind the last one. */
 export function columns(
   rows: readonly (readonly string[])[],
-  alignment: readonly ('left' | 'right')[],
+  alignment: readonly ('left' | 'right')[] = [],
 ): readonly string[] {
-  const widths = alignment.map((_, column) => Math.max(0, ...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => {
-        const width = widths[column] ?? 0;
-        return alignment[column] === 'right' ? cell.padStart(width) : cell.padEnd(width);
-      })
-      .join('  ')
-      .trimEnd(),
-  );
+  const widths: number[] = [];
+  for (const row of rows)
+    for (const [column, { length }] of row.entries()) widths[column] = Math.max(widths[column] ?? 0, length);
+  const padded = (cell: string, column: number) =>
+    alignment[column] === 'right' ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0);
+  return rows.map((row) => row.map(padded).join('  ').trimEnd());
 }
 
 /**

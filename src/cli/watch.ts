@@ -15,16 +15,21 @@ import {
   type DiscardCounts,
   type DiscardReason,
   LAG_STAGES,
-  type LagStage,
   type ObservedChange,
   type SourceSummary,
   type UnresolvedRemoval,
 } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
-import type { WatchSettings } from './commands.ts';
-import { connectAsKubectl, explained, first, isDenied, nameOf } from './connect.ts';
-import type { KubeEnvironment } from './flags.ts';
-import { columns, FINDINGS_EXIT_CODE, showSeconds, type Terminal } from './terminal.ts';
+import type { OutputFormat, Settings } from './commands.ts';
+import { asked, connectAsKubectl, explained, isDenied, nameOf } from './connect.ts';
+import {
+  columns,
+  FINDINGS_EXIT_CODE,
+  paragraphs,
+  type Surroundings,
+  showSeconds,
+  type Terminal,
+} from './terminal.ts';
 
 export interface LiveTerminalOptions {
   /** How wide standard error is; undefined: it is no terminal, where a line can be written over. */
@@ -75,41 +80,23 @@ export class LiveTerminal {
   }
 }
 
-/** A change as `linger watch --output json` prints it, one a line. */
-interface ChangeLine {
-  /** RFC 3339 in UTC, with milliseconds: when it was observed. */
-  readonly time: string;
-  readonly namespace: string;
-  /** Null: a slice that belongs to no Service. */
-  readonly service: string | null;
-  /** Null: the address is no pod's. */
-  readonly pod: string | null;
-  readonly ip: string;
-  readonly change: ChangeKind;
-  readonly source: LagStage;
-  readonly lagSeconds: number | null;
-}
-
-export function changeLine(change: ObservedChange, time: Date): ChangeLine {
-  const { namespace, service, pod, ip, source, lag } = change;
+/** A change as `linger watch --output json` prints it, one a line. Null: no Service's slice, no pod's address, no lag. */
+export function changeLine(change: ObservedChange, time: Date) {
+  const { namespace, service, pod = null, ip, source, lag } = change;
   return {
     time: time.toISOString(),
     namespace,
     service: service === '' ? null : service,
-    pod: pod ?? null,
+    pod,
     ip,
     change: change.change,
     source,
-    lagSeconds: lag === undefined ? null : toMilliseconds(lag),
+    // Two watches differ by milliseconds; the clock is finer than that.
+    lagSeconds: lag === undefined ? null : Math.round(lag * 1000) / 1000,
   };
 }
 
-/** Two watches differ by milliseconds; the clock is finer than that. */
-function toMilliseconds(seconds: number): number {
-  return Math.round(seconds * 1000) / 1000;
-}
-
-function isTable(output: WatchSettings['output']): boolean {
+function isTable(output: OutputFormat): boolean {
   return output === 'table' || output === 'wide';
 }
 
@@ -224,11 +211,22 @@ const MOST_LISTED = 10;
 
 /** What `linger watch` says at its end. */
 export function renderSummary(summary: WatchSummary): string {
-  const parts = [
-    [`Watched for ${showSeconds(summary.seconds)}.`],
-    lagLines(summary.sources),
-    changeLines(summary.sources),
-    section('Slowest removals', summary.slowest, ({ lag, source, namespace, service, pod = '-' }) => [
+  const { seconds, sources, slowest, unresolved, discarded, gaps } = summary;
+  const lags = sources.map(({ source, samples, lag }) => [
+    `  ${source}`,
+    String(samples),
+    ...(lag === undefined ? ['-', '-', '-', '-'] : [lag.p50, lag.p90, lag.p99, lag.max].map(showSeconds)),
+  ]);
+  const changes = sources.map((source) => [
+    `  ${source.source}`,
+    ...CHANGES.map((change) => String(source.changes[change])),
+  ]);
+  const discards = REASONS.filter((reason) => discarded[reason] > 0);
+  return paragraphs(
+    [`Watched for ${showSeconds(seconds)}.`],
+    columns([['Lag of removals', 'samples', 'p50', 'p90', 'p99', 'max'], ...lags], NUMBERS),
+    columns([['Changes', ...CHANGES], ...changes], NUMBERS),
+    section('Slowest removals', slowest, ({ lag, source, namespace, service, pod = '-' }) => [
       showSeconds(lag),
       source,
       `${namespace}/${service || '-'}`,
@@ -236,7 +234,7 @@ export function renderSummary(summary: WatchSummary): string {
     ]),
     section(
       'Not withdrawn yet, and for how long',
-      summary.unresolved,
+      unresolved,
       ({ ageSeconds, stage, namespace, name, pod }) => [
         showSeconds(ageSeconds),
         stage,
@@ -244,70 +242,45 @@ export function renderSummary(summary: WatchSummary): string {
         pod,
       ],
     ),
-    discardLines(summary.discarded),
-    section('Interruptions: what happened in them has no lag', summary.gaps, gapCells),
-  ];
-  return `${parts
-    .filter((lines) => lines.length > 0)
-    .map((lines) => lines.join('\n'))
-    .join('\n\n')}\n`;
+    section('Removals without a lag, of everything watched', discards, (reason) => [
+      String(discarded[reason]),
+      reason,
+      DISCARDS[reason],
+    ]),
+    section('Interruptions: what happened in them has no lag', gaps, (gap) => [
+      `${showSeconds(gap.seconds)}${gap.goesOn ? ' so far' : ''}`,
+      gap.since.toISOString(),
+      gap.what,
+      gap.cause ?? 'nothing was heard',
+    ]),
+  );
 }
 
-function lagLines(sources: readonly SourceSummary[]): readonly string[] {
-  const rows = sources.map(({ source, samples, lag }) => [
-    `  ${source}`,
-    String(samples),
-    ...(lag === undefined ? ['-', '-', '-', '-'] : [lag.p50, lag.p90, lag.p99, lag.max].map(showSeconds)),
-  ]);
-  const header = ['Lag of removals', 'samples', 'p50', 'p90', 'p99', 'max'];
-  return columns([header, ...rows], ['left', 'right', 'right', 'right', 'right', 'right']);
-}
+const REASONS = Object.keys(DISCARDS) as DiscardReason[];
+/** For as many columns as there are of either table. */
+const NUMBERS = ['left', ...Array<'right'>(6).fill('right')] as const;
 
-function changeLines(sources: readonly SourceSummary[]): readonly string[] {
-  const rows = sources.map(({ source, changes }) => [
-    `  ${source}`,
-    ...CHANGES.map((change) => String(changes[change])),
-  ]);
-  return columns([['Changes', ...CHANGES], ...rows], ['left', ...CHANGES.map(() => 'right' as const)]);
-}
-
-function section<T>(
-  title: string,
-  items: readonly T[],
-  cellsOf: (item: T) => readonly string[],
-): readonly string[] {
+function section<T>(title: string, items: readonly T[], cellsOf: (item: T) => readonly string[]) {
   if (items.length === 0) return [];
-  const shown = items.slice(0, MOST_LISTED).map(cellsOf);
-  const lines = columns(shown, ['right', 'left', 'left', 'left']).map((line) => `  ${line}`);
-  const rest = items.length - shown.length;
-  return [`${title}`, ...lines, ...(rest > 0 ? [`  and ${rest} more`] : [])];
+  const lines = columns(items.slice(0, MOST_LISTED).map(cellsOf), ['right']).map((line) => `  ${line}`);
+  const rest = items.length - lines.length;
+  return [title, ...lines, ...(rest > 0 ? [`  and ${rest} more`] : [])];
 }
 
-function discardLines(discarded: DiscardCounts): readonly string[] {
-  const reasons = (Object.keys(DISCARDS) as DiscardReason[]).filter((reason) => discarded[reason] > 0);
-  const rows = reasons.map((reason) => [`  ${discarded[reason]}`, reason, DISCARDS[reason]]);
-  if (rows.length === 0) return [];
-  return ['Removals without a lag, of everything watched', ...columns(rows, ['right', 'left', 'left'])];
-}
-
-function gapCells({ what, since, seconds, goesOn, cause }: WatchGap): readonly string[] {
-  const lasted = `${showSeconds(seconds)}${goesOn ? ' so far' : ''}`;
-  return [lasted, since.toISOString(), what, cause ?? 'nothing was heard'];
-}
-
-interface WatchClock {
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-  /** The wall's, for people. */
-  readonly date: () => Date;
-}
-
-interface SessionOptions extends WatchClock {
-  readonly settings: WatchSettings;
+interface SessionOptions {
+  readonly settings: Settings<'watch'>;
   readonly terminal: LiveTerminal;
   readonly colour: boolean;
   /** What is watched, for people: `all namespaces of https://…`. */
   readonly where: string;
+}
+
+/** Monotonic milliseconds. */
+const clock = () => performance.now();
+
+/** The wall clock's time of an instant of {@link clock}. */
+function dateOf(at: number): Date {
+  return new Date(Date.now() - (clock() - at));
 }
 
 /** A backlog of a moment is an ordinary removal under way. */
@@ -320,10 +293,10 @@ const STATUS_EVERY_MS = 500;
 class WatchSession {
   readonly #watches: readonly EndpointWatch[];
   readonly #options: SessionOptions;
-  readonly #begunAt: number;
+  readonly #begunAt = clock();
   readonly #summary = new ChangeSummary();
   readonly #table: ChangeTable;
-  readonly #isWantedPod: (name: string | undefined) => boolean;
+  readonly #isWanted: (about: { readonly pod?: string | undefined }) => boolean;
   readonly #announced = new Set<string>();
   readonly #begun = Promise.withResolvers<void>();
   #greeted = false;
@@ -332,11 +305,11 @@ class WatchSession {
   constructor(watches: readonly EndpointWatch[], options: SessionOptions) {
     this.#watches = watches;
     this.#options = options;
-    this.#begunAt = options.clock();
-    this.#isWantedPod = podFilter(options.settings.pod);
-    const { output, namespace } = options.settings;
-    const namespaces = output === 'wide' || namespace?.length !== 1;
-    this.#table = new ChangeTable({ namespaces, dates: output === 'wide', colour: options.colour });
+    const { output, namespace, pod } = options.settings;
+    this.#isWanted = podFilter(pod);
+    const dates = output === 'wide';
+    const namespaces = dates || namespace?.length !== 1;
+    this.#table = new ChangeTable({ namespaces, dates, colour: options.colour });
     if (isTable(output)) options.terminal.print(this.#table.header());
   }
 
@@ -346,19 +319,18 @@ class WatchSession {
   }
 
   look(): void {
-    const { clock, terminal } = this.#options;
     const now = clock();
     this.#printAll(this.#watches.flatMap(({ observer }) => observer.take(now)));
     this.#greet();
     this.#announceInterruptions();
     if (now - this.#statusMadeAt < STATUS_EVERY_MS) return;
     this.#statusMadeAt = now;
-    terminal.status(this.#statusAt(now));
+    this.#options.terminal.status(this.#statusAt(now));
   }
 
   /** @returns whether a lag was longer than `failOnLag` */
   finish(): boolean {
-    const { settings, terminal, clock } = this.#options;
+    const { settings, terminal } = this.#options;
     this.#printAll(this.#watches.flatMap(({ observer }) => observer.takeAll()));
     terminal.status('');
     const now = clock();
@@ -373,7 +345,7 @@ class WatchSession {
         discarded: this.#discarded(),
         gaps: this.#interruptions().map(({ what, since, until, cause }) => ({
           what,
-          since: this.#dateOf(since),
+          since: dateOf(since),
           seconds: ((until ?? now) - since) / 1000,
           goesOn: until === undefined,
           cause,
@@ -390,17 +362,15 @@ class WatchSession {
   #printAll(changes: readonly ObservedChange[]): void {
     const { settings, terminal } = this.#options;
     const { output, change: kinds, minLag } = settings;
-    const wanted = changes.filter(({ pod }) => this.#isWantedPod(pod));
-    for (const change of wanted) this.#summary.add(change);
-    const lines = wanted
-      .filter((each) => isShown(each, kinds, minLag))
-      .map((each) => {
-        const time = this.#dateOf(each.at);
-        if (isTable(output)) return this.#table.row(each, time);
-        return output === 'json'
-          ? `${JSON.stringify(changeLine(each, time))}\n`
-          : yamlDocument(changeLine(each, time));
-      });
+    const lines = changes.filter(this.#isWanted).map((each) => {
+      this.#summary.add(each);
+      const { change, lag = -1 } = each;
+      if (!kinds.includes(change) || (minLag !== undefined && lag < minLag)) return '';
+      const time = dateOf(each.at);
+      if (isTable(output)) return this.#table.row(each, time);
+      const line = changeLine(each, time);
+      return output === 'json' ? `${JSON.stringify(line)}\n` : yamlDocument(line);
+    });
     terminal.print(lines.join(''));
   }
 
@@ -412,17 +382,18 @@ class WatchSession {
     const services = this.#watches.flatMap((watch) => [...watch.services]);
     const known = `${services.length} ${services.length === 1 ? 'Service' : 'Services'}`;
     terminal.note(`Watching ${where}: ${known}. Ctrl-C ends it with a summary.`);
-    const missing = settings.service?.filter((name) => !services.some((each) => each.endsWith(`/${name}`)));
-    for (const name of missing ?? []) terminal.note(`There is no Service ${name} yet.`);
-    const selected = settings.selector === undefined || this.#watches.some(({ selection }) => selection?.any);
-    if (!selected) terminal.note('No pod has the labels of --selector yet.');
+    for (const name of settings.service ?? [])
+      if (!services.some((each) => each.endsWith(`/${name}`)))
+        terminal.note(`There is no Service ${name} yet.`);
+    if (settings.selector !== undefined && !this.#watches.some(({ selection }) => selection?.any))
+      terminal.note('No pod has the labels of --selector yet.');
   }
 
   #announceInterruptions(): void {
     for (const { what, since, until, cause } of this.#interruptions()) {
       this.#announce(since, `${what}: interrupted${cause === undefined ? '' : `: ${cause}`}`);
-      if (until === undefined) continue;
-      this.#announce(until, `${what}: current again after ${showSeconds((until - since) / 1000)}`);
+      if (until !== undefined)
+        this.#announce(until, `${what}: current again after ${showSeconds((until - since) / 1000)}`);
     }
   }
 
@@ -431,18 +402,15 @@ class WatchSession {
     const key = `${at} ${text.split(':')[0]}`;
     if (this.#announced.has(key)) return;
     this.#announced.add(key);
-    this.#options.terminal.note(`${this.#dateOf(at).toISOString()} ${text}`);
+    this.#options.terminal.note(`${dateOf(at).toISOString()} ${text}`);
   }
 
   /** Streams are called after what they bring; the sources by their own names. */
   #interruptions() {
-    return this.#watches.flatMap(({ scope, interruptions }) =>
+    return this.#watches.flatMap(({ scope: { namespace }, interruptions }) =>
       interruptions.all.map((interruption) => {
         const name = interruption.stream === 'services' ? 'Services' : interruption.stream;
-        return {
-          ...interruption,
-          what: scope.namespace === undefined ? name : `${name} in ${scope.namespace}`,
-        };
+        return { ...interruption, what: namespace === undefined ? name : `${name} in ${namespace}` };
       }),
     );
   }
@@ -459,55 +427,31 @@ class WatchSession {
   #unresolvedAt(now: number): readonly WaitingRemoval[] {
     return this.#watches
       .flatMap(({ observer }) => [...observer.unresolved()])
-      .filter(({ pod }) => this.#isWantedPod(pod))
+      .filter(this.#isWanted)
       .map((removal) => ({ ...removal, ageSeconds: (now - removal.since) / 1000 }))
       .toSorted((a, b) => b.ageSeconds - a.ageSeconds);
   }
 
   #discarded(): DiscardCounts {
     const all = this.#watches.map(({ observer }) => observer.discarded);
-    const reasons = Object.keys(DISCARDS) as DiscardReason[];
-    const sums = reasons.map((reason) => [reason, all.reduce((sum, counts) => sum + counts[reason], 0)]);
+    const sums = REASONS.map((reason) => [reason, all.reduce((sum, counts) => sum + counts[reason], 0)]);
     return Object.fromEntries(sums) as DiscardCounts;
   }
-
-  #dateOf(at: number): Date {
-    const { clock, date } = this.#options;
-    return new Date(date().getTime() - (clock() - at));
-  }
 }
 
-function isShown(
-  { change, lag }: ObservedChange,
-  kinds: readonly ChangeKind[],
-  minLag: number | undefined,
-): boolean {
-  return kinds.includes(change) && (minLag === undefined || (lag !== undefined && lag >= minLag));
-}
-
-/** @param pattern with `*` for any characters and `?` for one; undefined: every name, and none */
-function podFilter(pattern: string | undefined): (name: string | undefined) => boolean {
+/** @param pattern with `*` for any characters and `?` for one; undefined: every pod, and none */
+function podFilter(pattern: string | undefined): (about: { readonly pod?: string | undefined }) => boolean {
   if (pattern === undefined) return () => true;
   const source = pattern
     .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
     .replaceAll('*', '.*')
     .replaceAll('?', '.');
   const expression = new RegExp(`^${source}$`);
-  return (name) => name !== undefined && expression.test(name);
+  return ({ pod }) => pod !== undefined && expression.test(pod);
 }
 
-export interface WatchContext extends Terminal {
-  readonly kube: KubeEnvironment;
-  readonly terminals: {
-    /** Whether standard input and output are terminals. */
-    readonly input: boolean;
-    readonly output: boolean;
-    /** How wide standard error is; undefined: it is none. */
-    readonly errorColumns: () => number | undefined;
-  };
-  /** Whether colours are welcome. */
-  readonly colour: boolean;
-}
+/** Often enough that lines seem to come at once. */
+const LOOK_MS = 50;
 
 /**
  * `linger watch`: endpoint changes as they happen, with the lag of those that end a removal, measured by this process
@@ -515,27 +459,23 @@ export interface WatchContext extends Terminal {
  * @returns the exit code: 3 when a removal took longer than --fail-on-lag
  * @throws ConnectionError, LingerError
  */
-export async function watch(given: WatchSettings, context: WatchContext): Promise<number> {
+export async function watch(given: Settings<'watch'>, surroundings: Surroundings): Promise<number> {
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
+  const { namespace, service: services, source, selector, quiet, initial } = settings;
+  const { colour, errorColumns } = surroundings;
   const ending = new AbortController();
   const stop = untilStopped();
-  const { terminals } = context;
-  const connection = await connectAsKubectl(settings, context.kube, terminals.input);
-  const scopes = scopesOf(settings);
-  await tryAll(scopes, connection);
-  const terminal = new LiveTerminal(context, { columns: terminals.errorColumns, quiet: settings.quiet });
-  const clock = () => performance.now();
+  const connection = await connectAsKubectl(settings, surroundings);
+  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
+  const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
+  const scopes = namespaces.map((each) => ({ namespace: each, services, sources, selector }));
+  for (const scope of scopes) await checkScope(scope, connection);
+  const terminal = new LiveTerminal(surroundings, { columns: errorColumns, quiet });
   const { handlers, denied } = starting(connection, terminal);
-  const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
+  const options = { clock, random: Math.random, signal: ending.signal, initial };
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
-  const session = new WatchSession(watches, {
-    settings,
-    terminal,
-    clock,
-    date: () => new Date(),
-    colour: context.colour && terminals.output,
-    where: `${settings.namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`,
-  });
+  const where = `${namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`;
+  const session = new WatchSession(watches, { settings, terminal, colour, where });
   // Keeps the process alive, too: what a list-watch waits for does not.
   const looking = setInterval(() => session.look(), LOOK_MS);
   try {
@@ -548,42 +488,24 @@ export async function watch(given: WatchSettings, context: WatchContext): Promis
   }
 }
 
-function scopesOf({
-  namespace,
-  service: services,
-  source,
-  selector,
-}: WatchSettings): readonly EndpointScope[] {
-  const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
-  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
-  return namespaces.map((each) => ({ namespace: each, services, sources, selector }));
-}
-
 /** A mistyped namespace would be watched for ever, and nothing would show. */
-async function tryAll(scopes: readonly EndpointScope[], connection: KubeConnection): Promise<void> {
+async function checkScope(scope: EndpointScope, connection: KubeConnection): Promise<void> {
+  const { namespace } = scope;
   const { signal } = new AbortController();
-  for (const scope of scopes) {
-    try {
-      await first(connection, () => tryScope(scope, connection, signal));
-    } catch (error) {
-      const narrower = scope.namespace === undefined && error instanceof LingerError;
-      if (!narrower || error.code !== 'cluster-denied') throw error;
-      throw new LingerError(error.code, `${error.message}; --namespace asks for less`);
-    }
-    const { namespace } = scope;
-    if (namespace === undefined || (await namespaceExists(namespace, connection, signal))) continue;
-    throw new LingerError(
-      'settings-invalid',
-      `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`,
-    );
+  try {
+    await asked(connection, tryScope(scope, connection, signal));
+  } catch (error) {
+    const narrower = namespace === undefined && error instanceof LingerError;
+    if (!narrower || error.code !== 'cluster-denied') throw error;
+    throw new LingerError(error.code, `${error.message}; --namespace asks for less`);
   }
+  if (namespace === undefined || (await namespaceExists(namespace, connection, signal))) return;
+  const problem = `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`;
+  throw new LingerError('settings-invalid', problem);
 }
 
 /** Notes each reason that keeps the watches from beginning once; where lists are allowed and watches are not, it ends. */
-function starting(
-  connection: KubeConnection,
-  terminal: LiveTerminal,
-): { readonly handlers: EndpointWatchHandlers; readonly denied: Promise<never> } {
+function starting(connection: KubeConnection, terminal: LiveTerminal) {
   const denied = Promise.withResolvers<never>();
   const noted = new Set<string>();
   const handlers: EndpointWatchHandlers = {
@@ -597,9 +519,6 @@ function starting(
   };
   return { handlers, denied: denied.promise };
 }
-
-/** Often enough that lines seem to come at once. */
-const LOOK_MS = 50;
 
 /** Resolves at Ctrl-C or SIGTERM; a second Ctrl-C then ends the process as usual. */
 function untilStopped(): Promise<void> {

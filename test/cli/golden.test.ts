@@ -90,6 +90,10 @@ async function printed(command: 'inject' | 'explain', golden: GoldenCase, flags:
     warn: () => undefined,
     kube: invocation.kube,
     interactive: false,
+    version: '0.0.0',
+    colour: false,
+    errorColumns: () => undefined,
+    now: () => 0,
   };
   if (invocation.command === 'inject') expect(await inject(invocation.settings, context)).toBe(0);
   else if (invocation.command === 'explain') expect(await explain(invocation.settings, context)).toBe(0);

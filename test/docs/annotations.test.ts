@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ANNOTATION } from '../../src/api/names.ts';
-import { SERVE_FLAGS } from '../../src/cli/commands.ts';
+import { VERBS } from '../../src/cli/commands.ts';
 import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
 import { annotationLayer } from '../../src/decision/policy.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
@@ -18,7 +18,7 @@ const others: readonly (string | undefined)[] = [
   STAMP_ANNOTATION,
   CANARY_LABEL,
   LEADER_LABEL,
-  SERVE_FLAGS.reportsAudience.fallback,
+  VERBS.serve.flags.reportsAudience.fallback,
 ];
 const ofConfigMaps: readonly string[] = Object.values(SHARED_ANNOTATIONS);
 

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { isLingerObject, parseDocument } from '../../src/api/documents.ts';
-import { SERVE_FLAGS } from '../../src/cli/commands.ts';
+import { VERBS } from '../../src/cli/commands.ts';
 import { greeting } from '../../src/cli/serve.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
@@ -77,7 +77,7 @@ describe('docs/examples', () => {
 
 describe('the README', () => {
   test('shows what npm start prints', () => {
-    const { port, adminPort, host, certs } = SERVE_FLAGS;
+    const { port, adminPort, host, certs } = VERBS.serve.flags;
     const printed = greeting({
       host: host.fallback ?? '',
       port: Number(port.fallback),

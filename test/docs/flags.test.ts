@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { readCommandLine, USAGE_EXIT_CODE } from '../../src/cli/command-line.ts';
-import { SERVE_FLAGS, VERBS } from '../../src/cli/commands.ts';
+import { VERBS } from '../../src/cli/commands.ts';
 import { type Flags, flagName, variableName } from '../../src/cli/flags.ts';
 import { codeOf, PAGES, type Row, read, tableUnder } from './markdown.ts';
 
@@ -34,7 +34,7 @@ describe.each(withFlags)('%s', (command, flags) => {
 });
 
 test.each(PAGES)('%s names no LINGER_ variable that does not exist', (page) => {
-  const known = Object.keys(SERVE_FLAGS).map(variableName);
+  const known = Object.keys(VERBS.serve.flags).map(variableName);
   const named = [...read(page).matchAll(/\bLINGER_[A-Z_]+\b/g)].map(([name]) => name);
   expect(named.filter((name) => name !== 'LINGER_' && !known.includes(name))).toEqual([]);
 });
