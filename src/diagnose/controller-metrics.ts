@@ -170,18 +170,15 @@ export const DEFAULT_FLAGS: ControllerFlags = {
 export function controllerFlags(words: readonly string[]): ControllerFlags {
   // A shell's -c has them all in one word.
   const given = givenFlags(words.flatMap((word) => word.trim().split(/\s+/)));
-  const number = (flag: string, otherwise: number) => numberOr(given.get(flag), otherwise);
-  const ofQueues = (read: (queue: QueueName) => number) => ({
-    endpoint_slice: read('endpoint_slice'),
-    endpoint: read('endpoint'),
-    endpoint_slice_mirroring: read('endpoint_slice_mirroring'),
-  });
+  // What cannot be a value of these flags would have kept the controller-manager from starting.
+  const number = (flag: string, otherwise: number) =>
+    Number(given.get(flag)) > 0 ? Number(given.get(flag)) : otherwise;
+  const ofQueues = (read: (queue: QueueName) => number) =>
+    Object.fromEntries(QUEUES.map((queue) => [queue, read(queue)])) as Record<QueueName, number>;
+  // client-go takes a negative rate for no limit (kubernetes/clientset.go); 0 is the default.
+  const unlimited = Number(given.get('--kube-api-qps')) < 0;
   return {
-    // client-go takes a negative rate for no limit (kubernetes/clientset.go); 0 is the default.
-    qps:
-      Number(given.get('--kube-api-qps')) < 0
-        ? Number.POSITIVE_INFINITY
-        : number('--kube-api-qps', DEFAULT_FLAGS.qps),
+    qps: unlimited ? Number.POSITIVE_INFINITY : number('--kube-api-qps', DEFAULT_FLAGS.qps),
     burst: number('--kube-api-burst', DEFAULT_FLAGS.burst),
     workers: ofQueues((queue) => number(WORKER_FLAGS[queue], DEFAULT_FLAGS.workers[queue])),
     batchSeconds: ofQueues((queue) => parseDuration(given.get(BATCH_FLAGS[queue]) ?? '') ?? 0),
@@ -201,34 +198,12 @@ function givenFlags(words: readonly string[]): ReadonlyMap<string, string> {
   return given;
 }
 
-/** What cannot be a value of these flags would have kept the controller-manager from starting. */
-function numberOr(text: string | undefined, otherwise: number): number {
-  const number = Number(text);
-  return text === undefined || text.trim() === '' || !(number > 0) ? otherwise : number;
-}
-
 /** A histogram, as far as it is read here. Spans in seconds. */
 export interface Tally {
   readonly count: number;
   readonly sum: number;
   /** How many were longer than a second, or than the next bucket's edge above it. */
   readonly overSecond: number;
-}
-
-/**
- * A work queue of the controller-manager. Its workqueue_retries_total is of no use: the endpoint controllers add
- * Services with AddAfter, which counts each as a retry (client-go, delaying_queue.go).
- */
-interface QueueScrape {
-  /** Services that wait. */
-  readonly depth: number;
-  readonly adds: number;
-  /** Of the work that is under way: the longest, and all of it together. */
-  readonly longestSeconds: number;
-  readonly unfinishedSeconds: number;
-  /** From being added to being taken up. */
-  readonly wait: Tally;
-  readonly work: Tally;
 }
 
 /** Answers to all requests of the controller-manager. */
@@ -242,24 +217,8 @@ export interface Answers {
   readonly unanswered: number;
 }
 
-/** What one scrape says. Undefined: this version or this provider does not export it. */
-export interface ControllerScrape {
-  readonly version: string | undefined;
-  /** Seconds since the epoch. */
-  readonly startedAt: number | undefined;
-  /** False where another instance is the leader: this one then has no queues. */
-  readonly leading: boolean | undefined;
-  readonly queues: ReadonlyMap<QueueName, QueueScrape>;
-  /** Writes: how long they waited for the client's own rate limiter. */
-  readonly limiter: Tally | undefined;
-  /** Writes, from beginning to end: client-go counts the wait for the limiter in (rest/request.go). */
-  readonly requests: Tally | undefined;
-  readonly answers: Answers | undefined;
-  /** Syncs of EndpointSlices that failed or found its cache stale, and are tried again. */
-  readonly failedSyncs: number | undefined;
-  /** EndpointSlices written. */
-  readonly changes: number | undefined;
-}
+/** What one scrape says, of the names that are read here. */
+export type ControllerScrape = Exposition;
 
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'PATCH', 'DELETE']);
 
@@ -272,6 +231,7 @@ const LIMITER = 'rest_client_rate_limiter_duration_seconds';
 const REQUESTS = 'rest_client_request_duration_seconds';
 const WAIT = 'workqueue_queue_duration_seconds';
 const WORK = 'workqueue_work_duration_seconds';
+const UNFINISHED = 'workqueue_unfinished_work_seconds';
 
 const WANTED: ReadonlySet<string> = new Set([
   ...[LIMITER, REQUESTS, WAIT, WORK].flatMap(histogram),
@@ -281,7 +241,7 @@ const WANTED: ReadonlySet<string> = new Set([
   'workqueue_depth',
   'workqueue_adds_total',
   'workqueue_longest_running_processor_seconds',
-  'workqueue_unfinished_work_seconds',
+  UNFINISHED,
   'process_start_time_seconds',
   'kubernetes_build_info',
   'leader_election_master_status',
@@ -292,95 +252,58 @@ const WANTED: ReadonlySet<string> = new Set([
  * @throws MalformedExposition
  */
 export function readControllerScrape(text: string): ControllerScrape {
-  const exposition = parseExposition(text, WANTED);
-  const present = QUEUES.flatMap((name) => {
-    const queue = queueOf(exposition, name);
-    return queue === undefined ? [] : [[name, queue] as const];
-  });
-  const written = (labels: MetricSample['labels']) => WRITES.has(labels.get('verb') ?? '');
-  const [start] = finite(exposition, 'process_start_time_seconds');
-  const [build] = exposition.get('kubernetes_build_info') ?? [];
-  return {
-    version: build?.labels.get('git_version'),
-    startedAt: start?.value,
-    leading: leadingOf(exposition),
-    queues: new Map(present),
-    limiter: tallyOf(exposition, LIMITER, written),
-    requests: tallyOf(exposition, REQUESTS, written),
-    answers: answersOf(exposition),
-    failedSyncs: sumOf(exposition, SYNCS, (labels) => labels.get('result') !== 'success'),
-    changes: sumOf(exposition, CHANGES, () => true),
-  };
+  return parseExposition(text, WANTED);
 }
 
 type Choice = (labels: MetricSample['labels']) => boolean;
 
+const all: Choice = () => true;
+const writes: Choice = (labels) => WRITES.has(labels.get('verb') ?? '');
+const named =
+  (name: string): Choice =>
+  (labels) =>
+    labels.get('name') === name;
+
 /** NaN is what a gauge says that has nothing to say, and would make everything that it is added to NaN. */
-function finite(exposition: Exposition, name: string): readonly MetricSample[] {
-  return (exposition.get(name) ?? []).filter(({ value }) => Number.isFinite(value));
+function chosen(exposition: Exposition, name: string, choice: Choice): readonly MetricSample[] {
+  const samples = exposition.get(name) ?? [];
+  return samples.filter(({ labels, value }) => Number.isFinite(value) && choice(labels));
 }
 
 /** @returns undefined when there is no series of these names; 0 when there are, but none that is chosen */
 function sumOf(exposition: Exposition, names: readonly string[], choice: Choice): number | undefined {
-  const samples = names.flatMap((name) => finite(exposition, name));
-  if (samples.length === 0) return undefined;
-  return samples.reduce((sum, { labels, value }) => (choice(labels) ? sum + value : sum), 0);
+  if (names.every((name) => chosen(exposition, name, all).length === 0)) return undefined;
+  const samples = names.flatMap((name) => chosen(exposition, name, choice));
+  return samples.reduce((sum, { value }) => sum + value, 0);
 }
 
-function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | undefined {
-  const count = sumOf(exposition, [`${name}_count`], choice);
-  if (count === undefined) return undefined;
-  return {
-    count,
-    sum: sumOf(exposition, [`${name}_sum`], choice) ?? 0,
-    overSecond: Math.max(0, count - withinSecond(exposition, `${name}_bucket`, choice, count)),
-  };
-}
-
-/** How many took a second at most. Where no bucket ends at a second, the next one above: it may only understate. */
-function withinSecond(exposition: Exposition, name: string, choice: Choice, otherwise: number): number {
+/**
+ * How many took more than a second. Where no bucket ends at a second, the next one above counts: it may only understate.
+ */
+function overSecond(exposition: Exposition, name: string, choice: Choice): number {
+  const count = sumOf(exposition, [`${name}_count`], choice) ?? 0;
   const within = new Map<number, number>();
-  for (const { labels, value } of finite(exposition, name)) {
-    if (!choice(labels)) continue;
+  for (const { labels, value } of chosen(exposition, `${name}_bucket`, choice)) {
     const edge = Number(labels.get('le'));
     if (edge >= 1) within.set(edge, (within.get(edge) ?? 0) + value);
   }
-  return within.get(Math.min(...within.keys())) ?? otherwise;
+  return Math.max(0, count - (within.get(Math.min(...within.keys())) ?? count));
 }
 
-function queueOf(exposition: Exposition, name: QueueName): QueueScrape | undefined {
-  const mine: Choice = (labels) => labels.get('name') === name;
-  const gauge = (metric: string) => sumOf(exposition, [metric], mine) ?? 0;
-  const series = ['workqueue_depth', `${WORK}_count`].flatMap((metric) => exposition.get(metric) ?? []);
-  if (!series.some(({ labels }) => mine(labels))) return undefined;
-  const none: Tally = { count: 0, sum: 0, overSecond: 0 };
-  return {
-    depth: gauge('workqueue_depth'),
-    adds: gauge('workqueue_adds_total'),
-    longestSeconds: gauge('workqueue_longest_running_processor_seconds'),
-    unfinishedSeconds: gauge('workqueue_unfinished_work_seconds'),
-    wait: tallyOf(exposition, WAIT, mine) ?? none,
-    work: tallyOf(exposition, WORK, mine) ?? none,
-  };
+/** The queues that there are: a provider may leave some out, and a version that writes no Endpoints has no such queue. */
+export function queuesIn(scrape: ControllerScrape): readonly QueueName[] {
+  const series = ['workqueue_depth', `${WORK}_count`].flatMap((metric) => scrape.get(metric) ?? []);
+  return QUEUES.filter((name) => series.some(({ labels }) => named(name)(labels)));
 }
 
-function answersOf(exposition: Exposition): Answers | undefined {
-  const ofCode = (is: (code: string) => boolean) =>
-    sumOf(exposition, ['rest_client_requests_total'], (labels) => is(labels.get('code') ?? ''));
-  const total = ofCode(() => true);
-  if (total === undefined) return undefined;
-  return {
-    total,
-    tooMany: ofCode((code) => code === '429') ?? 0,
-    serverErrors: ofCode((code) => code.startsWith('5')) ?? 0,
-    unanswered: ofCode((code) => code === '<error>') ?? 0,
-  };
-}
-
-function leadingOf(exposition: Exposition): boolean | undefined {
-  const election: Choice = (labels) => labels.get('name') === 'kube-controller-manager';
-  const status = finite(exposition, 'leader_election_master_status').filter(({ labels }) => election(labels));
+/** False where another instance is the leader: this one then has no queues. Undefined: it is not exported. */
+export function isLeading(scrape: ControllerScrape): boolean | undefined {
+  const status = chosen(scrape, 'leader_election_master_status', named('kube-controller-manager'));
   return status.length === 0 ? undefined : status.some(({ value }) => value > 0);
+}
+
+function startOf(scrape: ControllerScrape): number | undefined {
+  return chosen(scrape, 'process_start_time_seconds', all)[0]?.value;
 }
 
 /** A scrape, and when it was taken. */
@@ -435,6 +358,24 @@ export interface ControllerActivity {
   readonly changes: number | undefined;
 }
 
+/** How much a number of a scrape has grown; undefined: it is not exported. */
+type Growth = (read: (scrape: ControllerScrape) => number | undefined) => number | undefined;
+
+/** What was not there before was 0: client-go's series begin with their first value. */
+function growthBetween(before: ControllerScrape | undefined, after: ControllerScrape): Growth {
+  return (read) => {
+    const now = read(after);
+    return now === undefined ? undefined : Math.max(0, now - ((before && read(before)) ?? 0));
+  };
+}
+
+function tallyOf(growth: Growth, name: string, choice: Choice): Tally | undefined {
+  const count = growth((scrape) => sumOf(scrape, [`${name}_count`], choice));
+  if (count === undefined) return undefined;
+  const sum = growth((scrape) => sumOf(scrape, [`${name}_sum`], choice)) ?? 0;
+  return { count, sum, overSecond: growth((scrape) => overSecond(scrape, name, choice)) ?? 0 };
+}
+
 /** @param first undefined when there is but one scrape */
 export function activityOf(first: TakenScrape | undefined, last: TakenScrape): ControllerActivity {
   const after = last.scrape;
@@ -442,26 +383,40 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape): C
   const restarted = first !== undefined && isAnotherLife(first.scrape, after);
   const before = restarted || elapsed <= 0 ? undefined : first?.scrape;
   const seconds = before === undefined ? undefined : elapsed;
-  const limiter = growth(before?.limiter, after.limiter);
+  const growth = growthBetween(before, after);
+  const counted = (names: readonly string[], choice: Choice) =>
+    growth((scrape) => sumOf(scrape, names, choice));
+  const limiter = tallyOf(growth, LIMITER, writes);
+  const startedAt = startOf(after);
   return {
     seconds,
     restarted,
     ageSeconds:
-      after.startedAt === undefined || last.epochSeconds === undefined
+      startedAt === undefined || last.epochSeconds === undefined
         ? undefined
-        : Math.max(0, last.epochSeconds - after.startedAt),
-    version: after.version,
-    leading: after.leading,
-    queues: QUEUES.flatMap((name) => {
-      const queue = after.queues.get(name);
-      return queue === undefined ? [] : [queueActivity(name, before?.queues.get(name), queue, seconds)];
-    }),
+        : Math.max(0, last.epochSeconds - startedAt),
+    version: after.get('kubernetes_build_info')?.[0]?.labels.get('git_version'),
+    leading: isLeading(after),
+    queues: queuesIn(after).map((name) => queueActivity(name, before, after, seconds)),
     limiter,
-    limiterLife: after.limiter,
-    server: withoutLimiter(growth(before?.requests, after.requests), limiter),
-    answers: growth(before?.answers, after.answers),
-    failedSyncs: after.failedSyncs === undefined ? undefined : after.failedSyncs - (before?.failedSyncs ?? 0),
-    changes: after.changes === undefined ? undefined : after.changes - (before?.changes ?? 0),
+    limiterLife: tallyOf(growthBetween(undefined, after), LIMITER, writes),
+    server: withoutLimiter(tallyOf(growth, REQUESTS, writes), limiter),
+    answers: answersOf((is) =>
+      counted(['rest_client_requests_total'], (labels) => is(labels.get('code') ?? '')),
+    ),
+    failedSyncs: counted(SYNCS, (labels) => labels.get('result') !== 'success'),
+    changes: counted(CHANGES, all),
+  };
+}
+
+function answersOf(ofCode: (is: (code: string) => boolean) => number | undefined): Answers | undefined {
+  const total = ofCode(() => true);
+  if (total === undefined) return undefined;
+  return {
+    total,
+    tooMany: ofCode((code) => code === '429') ?? 0,
+    serverErrors: ofCode((code) => code.startsWith('5')) ?? 0,
+    unanswered: ofCode((code) => code === '<error>') ?? 0,
   };
 }
 
@@ -472,25 +427,15 @@ export function meanOf(tally: Tally | undefined): number | undefined {
 
 /** Counters only grow; one that does not has begun anew. */
 function isAnotherLife(before: ControllerScrape, after: ControllerScrape): boolean {
-  if (before.startedAt !== undefined && after.startedAt !== undefined) {
-    // To the second: the kernel's clock that it is worked out from is slewed.
-    if (Math.abs(before.startedAt - after.startedAt) > 1) return true;
-  }
-  return QUEUES.some((name) => {
-    const [old, now] = [before.queues.get(name), after.queues.get(name)];
-    return old !== undefined && (now === undefined || now.adds < old.adds || now.work.count < old.work.count);
+  const [old, now] = [startOf(before), startOf(after)];
+  // To the second: the kernel's clock that it is worked out from is slewed.
+  if (old !== undefined && now !== undefined && Math.abs(old - now) > 1) return true;
+  const present = queuesIn(after);
+  return queuesIn(before).some((name) => {
+    const shrunk = (metric: string) =>
+      (sumOf(after, [metric], named(name)) ?? 0) < (sumOf(before, [metric], named(name)) ?? 0);
+    return !present.includes(name) || shrunk('workqueue_adds_total') || shrunk(`${WORK}_count`);
   });
-}
-
-/** What was not there before was 0: client-go's series begin with their first value. */
-function growth<Counters extends Tally | Answers>(
-  before: Counters | undefined,
-  after: Counters | undefined,
-): Counters | undefined {
-  if (after === undefined) return undefined;
-  const old = new Map<string, number>(Object.entries(before ?? {}));
-  const grown = Object.entries(after).map(([key, now]) => [key, Math.max(0, now - (old.get(key) ?? 0))]);
-  return Object.fromEntries(grown) as Counters;
 }
 
 /** From here on, a request of over a second may be the limiter's as well as the API server's. */
@@ -506,25 +451,33 @@ function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined)
   };
 }
 
+/**
+ * Its workqueue_retries_total is of no use: the endpoint controllers add Services with AddAfter, which counts each as a
+ * retry (client-go, delaying_queue.go).
+ */
 function queueActivity(
   name: QueueName,
-  before: QueueScrape | undefined,
-  after: QueueScrape,
+  before: ControllerScrape | undefined,
+  after: ControllerScrape,
   seconds: number | undefined,
 ): QueueActivity {
-  const work = growth(before?.work, after.work);
-  const unfinished = after.unfinishedSeconds - (before?.unfinishedSeconds ?? 0);
+  const read = (scrape: ControllerScrape | undefined, metric: string) =>
+    (scrape && sumOf(scrape, [metric], named(name))) ?? 0;
+  const growth = growthBetween(before, after);
+  const life = tallyOf(growthBetween(undefined, after), WAIT, named(name));
+  const work = tallyOf(growth, WORK, named(name));
+  const unfinished = read(after, UNFINISHED) - read(before, UNFINISHED);
   return {
     name,
-    depth: after.depth,
-    depthBefore: seconds === undefined ? undefined : (before?.depth ?? 0),
-    longestSeconds: after.longestSeconds,
-    adds: after.adds - (before?.adds ?? 0),
+    depth: read(after, 'workqueue_depth'),
+    depthBefore: seconds === undefined ? undefined : read(before, 'workqueue_depth'),
+    longestSeconds: read(after, 'workqueue_longest_running_processor_seconds'),
+    adds: growth((scrape) => read(scrape, 'workqueue_adds_total')) ?? 0,
     done: work?.count ?? 0,
-    meanWaitSeconds: meanOf(growth(before?.wait, after.wait)),
+    meanWaitSeconds: meanOf(tallyOf(growth, WAIT, named(name))),
     meanWorkSeconds: meanOf(work),
     // Work that was finished counts in full when it ends, so what of it lies before the beginning is taken off again.
     busyWorkers: seconds === undefined ? undefined : Math.max(0, (work?.sum ?? 0) + unfinished) / seconds,
-    life: { taken: after.wait.count, overSecond: after.wait.overSecond },
+    life: { taken: life?.count ?? 0, overSecond: life?.overSecond ?? 0 },
   };
 }

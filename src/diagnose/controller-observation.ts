@@ -15,9 +15,10 @@ import {
   activityOf,
   type ControllerActivity,
   type ControllerFlags,
-  type ControllerScrape,
   controllerFlags,
+  isLeading,
   MalformedExposition,
+  queuesIn,
   readControllerScrape,
   type TakenScrape,
 } from './controller-metrics.ts';
@@ -77,7 +78,7 @@ export interface Observed<T> {
   readonly looks: readonly Look[];
 }
 
-/** Something that has been looked at once, and is looked at again after a while. */
+/** What has been looked at once, and is looked at again after a while. */
 export interface Observation<T> {
   /** Whether it is worth waiting for: a file does not change. */
   readonly live: boolean;
@@ -89,13 +90,34 @@ export interface Observation<T> {
 }
 
 /** An observation that was over before it began. */
-export function settled<T>(observed: Observed<T>): Observation<T> {
-  return { live: false, end: () => Promise.resolve(observed) };
+export function settled<T>(facts: T, look: Look): Observation<T> {
+  return { live: false, end: () => Promise.resolve({ facts, looks: [look] }) };
 }
 
 /** Nothing was there to be observed. */
 export function unseen(looks: readonly Look[] = []): Observation<never> {
-  return settled<never>({ facts: undefined, looks });
+  return { live: false, end: () => Promise.resolve({ facts: undefined, looks }) };
+}
+
+/**
+ * What was read once and is read again at the end.
+ * @param observed of the first (undefined: there is only one) and the last; `failure`: why the second could not be read
+ */
+export function observeTwice<Scrape, Facts>(
+  first: Scrape,
+  read: () => Promise<Scrape>,
+  signal: AbortSignal,
+  observed: (first: Scrape | undefined, last: Scrape, failure: string) => Observed<Facts>,
+): Observation<Facts> {
+  const end = async (again: boolean) => {
+    if (!again) return observed(undefined, first, '');
+    try {
+      return observed(first, await read(), '');
+    } catch (thrown) {
+      return observed(undefined, first, `, since the second failed: ${messageOf(thrown, signal)}`);
+    }
+  };
+  return { live: true, end };
 }
 
 export interface Clocks {
@@ -126,7 +148,7 @@ const DEFAULT_PORT = 10_257;
 export async function controllerPods(api: ApiReader): Promise<readonly ControllerPod[]> {
   for (const label of LABELS) {
     const { items } = await api.json(`${PODS}?labelSelector=${encodeURIComponent(label)}`);
-    const pods = Array.isArray(items) ? items.flatMap(podOf) : [];
+    const pods = listOf(items).flatMap(podOf);
     if (pods.length > 0) return pods;
   }
   return [];
@@ -161,28 +183,22 @@ export function leaderFirst(
   return pods.toSorted((a, b) => Number(b.node === host) - Number(a.node === host));
 }
 
-function metricsPathOf({ name, port }: ControllerPod): string {
-  return `${PODS}/https:${name}:${port}/proxy/metrics`;
-}
-
 function podOf(item: unknown): readonly ControllerPod[] {
   const { metadata, spec } = isRecord(item) ? item : {};
   if (!isRecord(metadata) || !isString(metadata.name) || !isRecord(spec)) return [];
-  const containers = Array.isArray(spec.containers) ? spec.containers.filter(isRecord) : [];
-  const words = containers.flatMap(({ command, args }) => [...wordsOf(command), ...wordsOf(args)]);
-  const port = words.map((word) => /^--secure-port=(\d+)$/.exec(word)?.[1]).findLast(isString);
-  return [
-    {
-      name: metadata.name,
-      node: isString(spec.nodeName) ? spec.nodeName : undefined,
-      flags: controllerFlags(words),
-      port: port === undefined ? DEFAULT_PORT : Number(port),
-    },
-  ];
+  const containers = listOf(spec.containers).filter(isRecord);
+  const words = containers
+    .flatMap(({ command, args }) => [...listOf(command), ...listOf(args)])
+    .filter(isString);
+  const ports = words.flatMap((word) => /^--secure-port=(\d+)$/.exec(word)?.[1] ?? []);
+  const node = isString(spec.nodeName) ? spec.nodeName : undefined;
+  const port = Number(ports.at(-1) ?? DEFAULT_PORT);
+  return [{ name: metadata.name, node, flags: controllerFlags(words), port }];
 }
 
-function wordsOf(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(isString) : [];
+/** A JSON list; empty where there is none. */
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
 }
 
 /** Metrics that are named on the command line: an address, or a saved scrape. */
@@ -215,29 +231,26 @@ export function readMetricsFile(from: string, stdin: NodeJS.ReadableStream): Pro
  * @throws LingerError `metrics-unreadable`, `settings-invalid`; the signal's reason once that has aborted
  */
 export async function readMetricsAddress(input: MetricsInput, signal: AbortSignal): Promise<string> {
-  const url = addressOf(input.from);
-  const insecure = isUnverified(url, input);
+  const { from } = input;
+  if (!URL.canParse(from)) {
+    const problem = `${from}: expected an address such as https://127.0.0.1:10257/metrics`;
+    throw new LingerError('metrics-unreadable', problem);
+  }
+  const url = new URL(from);
+  const rejectUnauthorized = !isUnverified(url, input);
   const credentials = await credentialsOf(input);
   // The rest of the address is the request's path: what asks puts it behind the server's own.
   const server = new URL(url.origin);
-  const given = { ...credentials, rejectUnauthorized: !insecure };
+  const given = { ...credentials, rejectUnauthorized };
   const reader = new ApiReader({ server, credentials: () => Promise.resolve(given) }, signal);
   try {
     return await reader.text(`${url.pathname}${url.search}`);
   } catch (thrown) {
     const message = explained(messageOf(thrown, signal), credentials);
-    throw new LingerError('metrics-unreadable', `${input.from}: ${message}`);
+    throw new LingerError('metrics-unreadable', `${from}: ${message}`);
   } finally {
     reader.close();
   }
-}
-
-function addressOf(from: string): URL {
-  if (URL.canParse(from)) return new URL(from);
-  throw new LingerError(
-    'metrics-unreadable',
-    `${from}: expected an address such as https://127.0.0.1:10257/metrics`,
-  );
 }
 
 /**
@@ -245,7 +258,7 @@ function addressOf(from: string): URL {
  * certificate is self-signed by default.
  */
 function isUnverified(url: URL, { from, caFile, tokenFile, insecure = false }: MetricsInput): boolean {
-  const local = isLoopback(url.hostname);
+  const local = /^(localhost|\[::1\]|127(\.\d+){3})$/.test(url.hostname);
   const unverified = url.protocol === 'http:' || (caFile === undefined && (local || insecure));
   if (tokenFile !== undefined && unverified && !local) {
     throw new LingerError(
@@ -283,22 +296,11 @@ function explained(message: string, { headers, cert }: Credentials): string {
   return `${message}; it was asked as ${shown}. It takes a client certificate of the cluster’s CA, or a token, whose user may get the nonResourceURL /metrics: --kubeconfig, --controller-metrics-token-file`;
 }
 
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '[::1]' || /^127(\.\d+){3}$/.test(host);
-}
-
-/** A way to the metrics that has worked once. */
+/** A way to the metrics, and what it gave the first time. */
 interface MetricsWay {
   readonly from: string;
-  /** What it gave. */
   readonly first: string;
   readonly again: () => Promise<string>;
-}
-
-interface SoughtMetrics {
-  readonly way: MetricsWay | undefined;
-  /** Where it was looked, in vain. */
-  readonly looks: readonly Look[];
 }
 
 /** Amazon EKS serves the controller-manager's metrics in an API of its own (user guide, "control plane raw metrics"). */
@@ -307,12 +309,13 @@ const EKS_PATH = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
 /**
  * Looks for the metrics of the controller-manager by what the API server itself can reach.
  * @param pods undefined: which there are could not be learnt
+ * @returns the way that works, if one does, and where it was looked in vain
  */
 export async function seekMetrics(
   api: ApiReader,
   pods: readonly ControllerPod[] | undefined,
   signal: AbortSignal,
-): Promise<SoughtMetrics> {
+): Promise<{ readonly way: MetricsWay | undefined; readonly looks: readonly Look[] }> {
   const looks: Look[] = [];
   for (const [path, remedyOf] of waysTo(pods)) {
     const again = () => api.text(path);
@@ -330,9 +333,12 @@ export async function seekMetrics(
 type Way = readonly [path: string, remedyOf: (message: string) => string];
 
 function waysTo(pods: readonly ControllerPod[] | undefined): readonly Way[] {
-  if (pods === undefined) return [[EKS_PATH, unlistedRemedy]];
+  if (pods === undefined) return [[EKS_PATH, () => UNLISTED_REMEDY]];
   if (pods.length === 0) return [[EKS_PATH, managedRemedy]];
-  return pods.map((pod) => [metricsPathOf(pod), (message) => podRemedy(pod, message)]);
+  return pods.map((pod) => [
+    `${PODS}/https:${pod.name}:${pod.port}/proxy/metrics`,
+    (message) => podRemedy(pod, message),
+  ]);
 }
 
 /**
@@ -357,9 +363,8 @@ function managedRemedy(message: string): string {
   return `${why}No pod of kube-system is labelled component=kube-controller-manager: the provider runs it, or it is a process of a node. Give a scrape: --controller-metrics with its address on that node, or a file that your Prometheus or provider gives`;
 }
 
-function unlistedRemedy(): string {
-  return 'It takes the right to list pods in kube-system to find the controller-manager; or give its metrics: --controller-metrics';
-}
+const UNLISTED_REMEDY =
+  'It takes the right to list pods in kube-system to find the controller-manager; or give its metrics: --controller-metrics';
 
 /**
  * One or two saved scrapes, the older first.
@@ -373,89 +378,42 @@ export function observeSaved(
     scrape: scrapeOf(text, from),
     at: index * apartSeconds,
   }));
-  const last = taken.at(-1);
-  const facts = last && activityOf(taken.length > 1 ? taken[0] : undefined, last);
+  const [first, last] = [taken[0], taken.at(-1)];
+  if (first === undefined || last === undefined) return unseen();
   const names = scrapes.map(({ from }) => from).join(' and ');
   const text =
     taken.length > 1 ? `${names}, said to be ${span(apartSeconds)} apart` : `${names}: one scrape, no rates`;
-  return settled({ facts, looks: [{ what: CONTROLLER_METRICS, seen: true, text }] });
+  const facts = activityOf(taken.length > 1 ? first : undefined, last);
+  return settled(facts, { what: CONTROLLER_METRICS, seen: true, text });
 }
 
-/**
- * The address that is named on the command line.
- * @throws LingerError `metrics-unreadable`, `metrics-invalid`, `settings-invalid`
- */
-export async function observeAddress(
-  input: MetricsInput,
+/** What can be reached, by a way that has worked once. @param looks where it was looked in vain */
+export function observeController(
+  { from, first: firstText, again }: MetricsWay,
+  looks: readonly Look[],
   clocks: Clocks,
   signal: AbortSignal,
-): Promise<Observation<ControllerActivity>> {
-  const read = () => readMetricsAddress(input, signal);
-  return observeLive(input.from, await read(), read, clocks, { signal, looks: [] });
-}
-
-/** What the API server could reach, if anything. */
-export function observeSought(
-  { way, looks }: SoughtMetrics,
-  clocks: Clocks,
-  signal: AbortSignal,
-): Observation<ControllerActivity> {
-  if (way === undefined) return unseen(looks);
-  return observeLive(way.from, way.first, way.again, clocks, { signal, looks });
-}
-
-function observeLive(
-  from: string,
-  firstText: string,
-  read: () => Promise<string>,
-  clocks: Clocks,
-  { signal, looks }: { readonly signal: AbortSignal; readonly looks: readonly Look[] },
 ): Observation<ControllerActivity> {
   const take = (text: string): TakenScrape => ({
     scrape: scrapeOf(text, from),
     at: clocks.clock() / 1000,
     epochSeconds: clocks.epochSeconds(),
   });
-  const look = (text: string): Look => ({ what: CONTROLLER_METRICS, seen: true, text: `${from}${text}` });
-  return observeTwice(
-    take(firstText),
-    async () => take(await read()),
-    signal,
-    (first, last, failure) => {
-      const text =
-        first === undefined ? `: one scrape, no rates${failure}` : `, twice in ${span(last.at - first.at)}`;
-      return { facts: activityOf(first, last), looks: [...looks, look(text)] };
-    },
-  );
+  const read = async () => take(await again());
+  return observeTwice(take(firstText), read, signal, (first, last, failure) => {
+    const how =
+      first === undefined ? `: one scrape, no rates${failure}` : `, twice in ${span(last.at - first.at)}`;
+    const look = { what: CONTROLLER_METRICS, seen: true, text: `${from}${how}` };
+    return { facts: activityOf(first, last), looks: [...looks, look] };
+  });
 }
 
-/**
- * Something that was read once and is read again at the end.
- * @param observed of the first (undefined: there is only one) and the last; `failure`: why the second could not be read
- */
-export function observeTwice<Scrape, Facts>(
-  first: Scrape,
-  read: () => Promise<Scrape>,
-  signal: AbortSignal,
-  observed: (first: Scrape | undefined, last: Scrape, failure: string) => Observed<Facts>,
-): Observation<Facts> {
-  const end = async (again: boolean) => {
-    if (!again) return observed(undefined, first, '');
-    try {
-      return observed(first, await read(), '');
-    } catch (thrown) {
-      return observed(undefined, first, `, since the second failed: ${messageOf(thrown, signal)}`);
-    }
-  };
-  return { live: true, end };
-}
-
-function scrapeOf(text: string, from: string): ControllerScrape {
+function scrapeOf(text: string, from: string): TakenScrape['scrape'] {
   const expected = 'a kube-controller-manager, with workqueue_depth{name="endpoint_slice"}';
   return metricsIn(text, from, expected, (exposition) => {
     const scrape = readControllerScrape(exposition);
     // One that stands by for the leader has not made its controllers, and so has no queues.
-    return scrape.queues.size > 0 || scrape.leading === false ? scrape : undefined;
+    return queuesIn(scrape).length > 0 || isLeading(scrape) === false ? scrape : undefined;
   });
 }
 
@@ -470,13 +428,12 @@ export function metricsIn<T>(
   expected: string,
   read: (text: string) => T | undefined,
 ): T {
-  let metrics: T | undefined;
   try {
-    metrics = read(text);
+    const metrics = read(text);
+    if (metrics !== undefined) return metrics;
   } catch (error) {
     if (!(error instanceof MalformedExposition)) throw error;
     throw new LingerError('metrics-invalid', `${from}: ${error.message}`);
   }
-  if (metrics !== undefined) return metrics;
   throw new LingerError('metrics-invalid', `${from}: expected the metrics of ${expected}, got others`);
 }

@@ -106,11 +106,8 @@ function levelIn(table: string): ReadonlyMap<Column, number> | undefined {
   const [head = [], ...rows] = table.split('\n').map((line) => line.split(',').map((cell) => cell.trim()));
   const row = rows.find((cells) => cells[head.indexOf('PriorityLevelName')] === LEVEL);
   if (row === undefined) return undefined;
-  return new Map(
-    COLUMNS.map((column) => [column, Number(row[head.indexOf(column)])] as const).filter(([, value]) =>
-      Number.isFinite(value),
-    ),
-  );
+  const cells = COLUMNS.map((column) => [column, Number(row[head.indexOf(column)])] as const);
+  return new Map(cells.filter(([, value]) => Number.isFinite(value)));
 }
 
 /** Removals that have begun and not ended. */
@@ -142,9 +139,7 @@ export function watchedLag(
 }
 
 /** What /metrics of a running Linger says, as far as it is read here. */
-export interface LagScrape {
-  readonly stages: Readonly<Record<LagStage, StageScrape>>;
-}
+export type LagScrape = ReadonlyMap<LagStage, StageScrape>;
 
 interface StageScrape {
   /** Removals that took at most so many seconds, by ascending edge. */
@@ -164,31 +159,34 @@ const OLDEST = 'linger_removals_oldest_unresolved_seconds';
 export function readLagScrape(text: string): LagScrape | undefined {
   const exposition = parseExposition(text, new Set([BUCKETS, UNRESOLVED, OLDEST]));
   if (!exposition.has(BUCKETS)) return undefined;
-  const [slices, endpoints] = LAG_STAGES.map((stage) => stageOf(exposition, stage));
-  if (slices === undefined || endpoints === undefined) return undefined;
-  return { stages: { EndpointSlice: slices, Endpoints: endpoints } };
+  return new Map(LAG_STAGES.map((stage) => [stage, stageOf(exposition, stage)]));
 }
 
 /** @param first undefined when there is but one scrape: then nothing is known of now but what is waiting */
 export function scrapedLag(from: string, first: LagScrape | undefined, last: LagScrape): LagFacts {
-  const between = (stage: LagStage): ReadonlyMap<number, number> => {
-    const after = last.stages[stage].within;
-    const before = first?.stages[stage].within;
-    const since = new Map([...after].map(([edge, count]) => [edge, count - (before?.get(edge) ?? 0)]));
-    // A Linger that was started anew in between counts from 0 again.
-    return [...since.values()].some((count) => count < 0) ? after : since;
+  const scraped = [...last];
+  return {
+    from,
+    stages: scraped.map(([stage, { within, waiting }]) =>
+      factsOf(stage, first === undefined ? new Map() : since(first.get(stage)?.within, within), waiting),
+    ),
+    life: scraped.map(([stage, { within, waiting }]) => factsOf(stage, within, waiting)),
   };
-  const facts = (stage: LagStage, within: ReadonlyMap<number, number>): StageFacts => ({
+}
+
+function since(before: ReadonlyMap<number, number> = new Map(), after: ReadonlyMap<number, number>) {
+  const grown = new Map([...after].map(([edge, count]) => [edge, count - (before.get(edge) ?? 0)]));
+  // A Linger that was started anew in between counts from 0 again.
+  return [...grown.values()].some((count) => count < 0) ? after : grown;
+}
+
+function factsOf(stage: LagStage, within: ReadonlyMap<number, number>, waiting: Waiting): StageFacts {
+  return {
     stage,
     samples: within.get(Number.POSITIVE_INFINITY) ?? 0,
     p50: quantileOf(within, 0.5),
     p99: quantileOf(within, 0.99),
-    ...waitingOf(last.stages[stage].waiting),
-  });
-  return {
-    from,
-    stages: LAG_STAGES.map((stage) => facts(stage, first === undefined ? new Map() : between(stage))),
-    life: LAG_STAGES.map((stage) => facts(stage, last.stages[stage].within)),
+    ...waitingOf(waiting),
   };
 }
 
@@ -199,8 +197,8 @@ function stageOf(exposition: Exposition, stage: LagStage): StageScrape {
     );
   const edges = new Map<number, number>();
   for (const { labels, value } of mine(BUCKETS)) {
-    const edge = (labels.get('le') ?? '').replace(/^\+Inf$/, 'Infinity');
-    edges.set(Number(edge), (edges.get(Number(edge)) ?? 0) + value);
+    const edge = Number((labels.get('le') ?? '').replace('Inf', 'Infinity'));
+    edges.set(edge, (edges.get(edge) ?? 0) + value);
   }
   // Several replicas' scrapes in one file: each sees every removal, so the most that one says.
   const most = (name: string) => Math.max(0, ...mine(name).map(({ value }) => value));

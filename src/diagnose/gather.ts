@@ -10,13 +10,13 @@ import {
   controllerLeader,
   controllerPods,
   leaderFirst,
+  listOf,
   type MetricsInput,
   messageOf,
   type Observation,
-  type Observed,
-  observeAddress,
+  observeController,
   observeSaved,
-  observeSought,
+  readMetricsAddress,
   readMetricsFile,
   seekMetrics,
   unseen,
@@ -25,80 +25,11 @@ import {
   type ClusterFacts,
   type Facts,
   type LagFacts,
-  type LeaderFacts,
   type Look,
   type PriorityFacts,
   priorityFacts,
 } from './facts.ts';
 import { observeLinger, observeRemovals } from './lag-observation.ts';
-
-const SERVICES = '/api/v1/services';
-const COUNTED = {
-  endpointSlices: '/apis/discovery.k8s.io/v1/endpointslices',
-  pods: '/api/v1/pods',
-  nodes: '/api/v1/nodes',
-} as const;
-
-/** Service names that are worth showing. */
-const EXAMPLES = 5;
-
-/** Pages of the Services; as many as client-go asks for. */
-const PAGE = 500;
-
-interface Census {
-  readonly facts: ClusterFacts;
-  readonly looks: readonly Look[];
-}
-
-/** Counts what controllers have to do with. What may not be counted is left out, and said. */
-async function takeCensus(api: ApiReader, signal: AbortSignal): Promise<Census> {
-  const looks: Look[] = [];
-  const attempt = async <T>(what: string, ask: () => Promise<T>): Promise<T | undefined> => {
-    try {
-      return await ask();
-    } catch (thrown) {
-      const remedy = `It takes the right to list ${what}`;
-      looks.push({ what, seen: false, text: messageOf(thrown, signal), remedy });
-      return undefined;
-    }
-  };
-  const services = await attempt('services', () => serviceCounts(api));
-  const facts: ClusterFacts = {
-    services: services?.services,
-    endpointSlices: await attempt('endpointslices', () => countOf(api, COUNTED.endpointSlices)),
-    pods: await attempt('pods', () => countOf(api, COUNTED.pods)),
-    nodes: await attempt('nodes', () => countOf(api, COUNTED.nodes)),
-    neverWithdrawn: services?.neverWithdrawn,
-  };
-  return { facts, looks };
-}
-
-/** One object and how many more there are: the API server counts for us (metav1.ListMeta.remainingItemCount). */
-async function countOf(api: ApiReader, path: string): Promise<number> {
-  const { metadata, items } = await api.json(`${path}?limit=1`);
-  const remaining = isRecord(metadata) ? metadata.remainingItemCount : undefined;
-  return (Array.isArray(items) ? items.length : 0) + (typeof remaining === 'number' ? remaining : 0);
-}
-
-async function serviceCounts(api: ApiReader) {
-  let services = 0;
-  let never = 0;
-  const examples: string[] = [];
-  let from = '';
-  do {
-    const more = from === '' ? '' : `&continue=${encodeURIComponent(from)}`;
-    const { metadata, items } = await api.json(`${SERVICES}?limit=${PAGE}${more}`);
-    for (const item of Array.isArray(items) ? (items as RawObject[]) : []) {
-      const { namespace, name, publishNotReadyAddresses } = projectService(item);
-      services += 1;
-      if (!publishNotReadyAddresses) continue;
-      never += 1;
-      if (examples.length < EXAMPLES) examples.push(`${namespace}/${name}`);
-    }
-    from = isRecord(metadata) && isString(metadata.continue) ? metadata.continue : '';
-  } while (from !== '');
-  return { services, neverWithdrawn: { services: never, examples } };
-}
 
 export interface GatherOptions extends Clocks {
   /** Or why no cluster is asked. */
@@ -144,11 +75,6 @@ interface Server {
   readonly api: ApiReader;
 }
 
-const PRIORITY_LEVELS = '/debug/api_priority_and_fairness/dump_priority_levels';
-
-/** Undefined: they could not be listed. */
-type ControllerPods = readonly ControllerPod[] | undefined;
-
 class Gathering {
   readonly #options: GatherOptions;
   readonly #server: Server | undefined;
@@ -162,12 +88,15 @@ class Gathering {
   }
 
   async run(): Promise<Facts> {
-    const { intervalSeconds, onWait, signal } = this.#options;
-    const [pods, leader, cluster] = await this.#still();
-    // The watch first: it may take a minute to be current, and what is counted should be of the same time.
+    const { intervalSeconds, onWait, signal, epochSeconds } = this.#options;
+    const listed = await this.#attempt('pods of kube-system', controllerPods);
+    const leader = await this.#attempt(LEASE, (api) => controllerLeader(api, epochSeconds()));
+    if (leader !== undefined) this.#see(LEASE, `${leader.holder}, transition ${leader.transitions}`);
+    const cluster = this.#server && (await this.#census());
+    // The watch before metrics: it may take a minute to be current, and what is counted should be of the same time.
     const lag = await this.#lag();
-    const candidates = pods && leaderFirst(pods, leader);
-    const controller = await this.#controller(candidates);
+    const pods = listed && leaderFirst(listed, leader);
+    const controller = await this.#controller(pods);
     const priority = await this.#priority();
     const again = intervalSeconds > 0 && [lag, controller, priority].some(({ live }) => live);
     // Not one of the timers that let a process end: between two looks nothing else need be going on.
@@ -177,67 +106,79 @@ class Gathering {
     }
     signal.throwIfAborted();
     const seen = await Promise.all([controller.end(again), lag.end(again), priority.end(again)]);
-    for (const { looks } of seen) this.#looks.push(...looks);
-    const [{ facts: activity }, { facts: measured }, { facts: fairness }] = seen;
-    const flags = this.#flags(candidates?.[0]);
+    this.#looks.push(...seen.flatMap(({ looks }) => looks));
     return {
-      controller: activity,
-      flags,
+      controller: seen[0].facts,
+      flags: this.#flags(pods?.[0]),
       leader,
-      priority: fairness,
-      lag: measured,
+      priority: seen[2].facts,
+      lag: seen[1].facts,
       cluster,
       looks: this.#looks,
     };
   }
 
-  /** What does not change while one looks. */
-  async #still(): Promise<[ControllerPods, LeaderFacts | undefined, ClusterFacts | undefined]> {
-    const { signal, epochSeconds } = this.#options;
-    if (this.#server === undefined) return [undefined, undefined, undefined];
-    const { api } = this.#server;
-    const [pods, leader, census] = await Promise.all([
-      this.#attempt('pods of kube-system', () => controllerPods(api)),
-      this.#attempt('Lease of the controller-manager', () => controllerLeader(api, epochSeconds())),
-      takeCensus(api, signal),
-    ]);
-    this.#looks.push(...census.looks);
-    if (leader !== undefined) {
-      this.#see('Lease of the controller-manager', `${leader.holder}, transition ${leader.transitions}`);
-    }
-    this.#see('cluster', censusInWords(census.facts));
-    return [pods, leader, census.facts];
+  /** Counts what controllers have to do with. What may not be counted is left out, and said. */
+  async #census(): Promise<ClusterFacts> {
+    const listed = <T>(what: string, ask: (api: ApiReader) => Promise<T>) =>
+      this.#attempt(what, ask, `It takes the right to list ${what}`);
+    const services = await listed('services', serviceCounts);
+    const facts = {
+      services: services?.services,
+      endpointSlices: await listed('endpointslices', countOf('/apis/discovery.k8s.io/v1/endpointslices')),
+      pods: await listed('pods', countOf('/api/v1/pods')),
+      nodes: await listed('nodes', countOf('/api/v1/nodes')),
+      neverWithdrawn: services?.neverWithdrawn,
+    };
+    const counted = {
+      Service: facts.services,
+      EndpointSlice: facts.endpointSlices,
+      Pod: facts.pods,
+      Node: facts.nodes,
+    };
+    const words = Object.entries(counted).flatMap(([kind, number]) =>
+      number === undefined ? [] : [count(number, kind)],
+    );
+    this.#see('cluster', words.join(', '));
+    return facts;
   }
 
-  async #controller(pods: ControllerPods): Promise<Observation<ControllerActivity>> {
+  async #controller(pods: readonly ControllerPod[] | undefined): Promise<Observation<ControllerActivity>> {
     const { metrics, intervalSeconds, stdin, signal } = this.#options;
     if (metrics !== undefined && 'files' in metrics) {
       const read = async (from: string) => ({ from, text: await readMetricsFile(from, stdin) });
       return observeSaved(await Promise.all(metrics.files.map(read)), intervalSeconds);
     }
-    if (metrics !== undefined) return observeAddress(metrics, this.#options, signal);
+    if (metrics !== undefined) {
+      const again = () => readMetricsAddress(metrics, signal);
+      const way = { from: metrics.from, first: await again(), again };
+      return observeController(way, [], this.#options, signal);
+    }
     if (this.#server === undefined) return unseen();
-    return observeSought(await seekMetrics(this.#server.api, pods, signal), this.#options, signal);
+    const { way, looks } = await seekMetrics(this.#server.api, pods, signal);
+    return way === undefined ? unseen(looks) : observeController(way, looks, this.#options, signal);
   }
 
-  #lag(): Promise<Observation<LagFacts>> {
+  async #lag(): Promise<Observation<LagFacts>> {
     const { linger, watch, stdin, signal } = this.#options;
     if (linger !== undefined) return observeLinger(linger, stdin, signal);
-    if (this.#server !== undefined && watch) return observeRemovals(this.#server.connection, this.#options);
-    return Promise.resolve(unseen());
+    if (this.#server === undefined || !watch) return unseen();
+    return observeRemovals(this.#server.connection, this.#options);
   }
 
   async #priority(): Promise<Observation<PriorityFacts>> {
-    if (this.#server === undefined) return unseen();
-    const { api } = this.#server;
     const what = 'priority and fairness of the API server';
-    const before = await this.#attempt(what, () => api.text(PRIORITY_LEVELS));
+    const read = () =>
+      this.#attempt(what, (api) => api.text('/debug/api_priority_and_fairness/dump_priority_levels'));
+    const before = await read();
     if (before === undefined) return unseen();
-    const end = async (again: boolean): Promise<Observed<PriorityFacts>> => {
-      const after = again ? await this.#attempt(what, () => api.text(PRIORITY_LEVELS)) : before;
+    const end = async (again: boolean) => {
+      const after = again ? await read() : before;
       const facts = after === undefined ? undefined : priorityFacts(before, after);
-      const looks = facts === undefined ? [] : [{ what, seen: true, text: `level ${facts.level}` }];
-      return { facts, looks };
+      return {
+        facts,
+        looks: facts === undefined ? [] : [{ what, seen: true, text: `level ${facts.level}` }],
+      };
     };
     return { live: true, end };
   }
@@ -262,11 +203,18 @@ class Gathering {
     return DEFAULT_FLAGS;
   }
 
-  async #attempt<T>(what: string, ask: () => Promise<T>): Promise<T | undefined> {
+  /** @returns undefined where there is no cluster, or it does not say: then a look says why */
+  async #attempt<T>(
+    what: string,
+    ask: (api: ApiReader) => Promise<T>,
+    remedy?: string,
+  ): Promise<T | undefined> {
+    if (this.#server === undefined) return undefined;
     try {
-      return await ask();
+      return await ask(this.#server.api);
     } catch (thrown) {
-      this.#looks.push({ what, seen: false, text: messageOf(thrown, this.#options.signal) });
+      const text = messageOf(thrown, this.#options.signal);
+      this.#looks.push({ what, seen: false, text, ...(remedy === undefined ? {} : { remedy }) });
       return undefined;
     }
   }
@@ -276,12 +224,36 @@ class Gathering {
   }
 }
 
-function censusInWords({ services, endpointSlices, pods, nodes }: ClusterFacts): string {
-  const counted = [
-    [services, 'Service'],
-    [endpointSlices, 'EndpointSlice'],
-    [pods, 'Pod'],
-    [nodes, 'Node'],
-  ] as const;
-  return counted.flatMap(([number, one]) => (number === undefined ? [] : [count(number, one)])).join(', ');
+const LEASE = 'Lease of the controller-manager';
+
+/** One object and how many more there are: the API server counts for us (metav1.ListMeta.remainingItemCount). */
+function countOf(path: string): (api: ApiReader) => Promise<number> {
+  return async (api) => {
+    const { metadata, items } = await api.json(`${path}?limit=1`);
+    const remaining = isRecord(metadata) ? metadata.remainingItemCount : undefined;
+    return listOf(items).length + (typeof remaining === 'number' ? remaining : 0);
+  };
+}
+
+/** Pages of the Services; as many as client-go asks for. */
+const PAGE = 500;
+
+/** Service names that are worth showing. */
+const EXAMPLES = 5;
+
+async function serviceCounts(api: ApiReader) {
+  let services = 0;
+  const never: string[] = [];
+  let from = '';
+  do {
+    const more = from === '' ? '' : `&continue=${encodeURIComponent(from)}`;
+    const { metadata, items } = await api.json(`/api/v1/services?limit=${PAGE}${more}`);
+    for (const item of listOf(items)) {
+      const { namespace, name, publishNotReadyAddresses } = projectService(item as RawObject);
+      services += 1;
+      if (publishNotReadyAddresses) never.push(`${namespace}/${name}`);
+    }
+    from = isRecord(metadata) && isString(metadata.continue) ? metadata.continue : '';
+  } while (from !== '');
+  return { services, neverWithdrawn: { services: never.length, examples: never.slice(0, EXAMPLES) } };
 }

@@ -10,6 +10,7 @@ import { LAG_STAGES, STREAMS, type StageSample, type Stream } from '../lag/index
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { count, span } from './amounts.ts';
 import {
+  type Clocks,
   isAddress,
   metricsIn,
   type Observation,
@@ -22,30 +23,22 @@ import {
 } from './controller-observation.ts';
 import { type LagFacts, type LagScrape, type Look, readLagScrape, scrapedLag, watchedLag } from './facts.ts';
 
-interface LagWatchOptions {
+interface LagWatchOptions extends Pick<Clocks, 'clock'> {
   readonly signal: AbortSignal;
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
   /** In [0, 1). */
   readonly random: () => number;
 }
 
 const REFUSED: ReadonlySet<FailureReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
 
-type LagSample = Pick<StageSample, 'stage' | 'lag'>;
-
-const EVERYTHING: EndpointScope = {
-  namespace: undefined,
-  services: undefined,
-  sources: LAG_STAGES,
-  selector: undefined,
-};
+const ALL = undefined;
+const EVERYTHING: EndpointScope = { namespace: ALL, services: ALL, sources: LAG_STAGES, selector: ALL };
 
 /** Removals as they happen, for as long as a diagnosis takes. */
 export class LagWatch {
   readonly #watch: EndpointWatch;
   readonly #clock: () => number;
-  readonly #samples: LagSample[] = [];
+  readonly #samples: Pick<StageSample, 'stage' | 'lag'>[] = [];
   readonly #late = new Set<Stream>(STREAMS);
   readonly #failures = new Map<Stream, string>();
   readonly #current = Promise.withResolvers<boolean>();
@@ -89,7 +82,7 @@ export class LagWatch {
     this.#samples.length = 0;
   }
 
-  get samples(): readonly LagSample[] {
+  get samples(): readonly Pick<StageSample, 'stage' | 'lag'>[] {
     for (const { source, lag } of this.#watch.observer.takeAll())
       if (lag !== undefined) this.#samples.push({ stage: source, lag });
     return this.#samples;
@@ -119,7 +112,7 @@ export async function observeLinger(
   const look = (text: string): Look => ({ what: WHAT, seen: true, text: `Linger at ${from}, ${text}` });
   if (!isAddress(from)) {
     const saved = scrapeOf(await readMetricsFile(from, stdin), from);
-    return settled({ facts: scrapedLag(from, undefined, saved), looks: [look('one scrape')] });
+    return settled(scrapedLag(from, undefined, saved), look('one scrape'));
   }
   const take = async () => scrapeOf(await readMetricsAddress({ from }, signal), from);
   return observeTwice(await take(), take, signal, (first, last, failure) => {
@@ -128,7 +121,7 @@ export async function observeLinger(
   });
 }
 
-/** Removals that happen meanwhile, seen by a watch of our own. Resolves when that is current, is refused, or takes too long. */
+/** Removals that happen meanwhile, seen by a watch of our own: once that is current, is refused, or takes too long. */
 export async function observeRemovals(
   connection: KubeConnection,
   options: LagWatchOptions,
@@ -154,8 +147,8 @@ export async function observeRemovals(
 }
 
 function lateLook({ late }: LagWatch): Look {
-  const why = [...late].map(
-    ([stream, message]) => `${stream}${message === undefined ? '' : ` (${message})`}`,
+  const why = [...late].map(([stream, message]) =>
+    message === undefined ? stream : `${stream} (${message})`,
   );
   return {
     what: WHAT,

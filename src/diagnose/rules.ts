@@ -5,12 +5,82 @@ import {
   meanOf,
   QUEUES,
   type QueueActivity,
-  type QueueName,
   WORKER_FLAGS,
   WRITTEN_BY,
 } from './controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts, type StageFacts } from './facts.ts';
-import { FINDINGS, type Finding, type FindingCode, finding } from './findings.ts';
+
+/** Critical: endpoints are being withdrawn late now, and this is why. Warning: it makes them late. Info: good to know. */
+export const SEVERITIES = ['critical', 'warning', 'info'] as const;
+type Severity = (typeof SEVERITIES)[number];
+
+/** What a rule says of a cluster. */
+interface Found {
+  /** A full sentence or two about this very cluster. */
+  readonly text: string;
+  /** What it rests on: metrics and what they said. */
+  readonly evidence: readonly string[];
+  /** What to do. A line that begins with `--` is a flag of kube-controller-manager, exactly as it is to be set. */
+  readonly cure: readonly string[];
+}
+
+/** What a rule sees, and what the rules before it have found. */
+type Rule = (facts: Facts, found: readonly Finding[]) => Found | undefined;
+type RuleEntry = readonly [severity: Severity, rule: Rule];
+
+/** All that a diagnosis can find, in the order of the report; what each means is in the reference. */
+const RULES = {
+  ClientThrottled: ['critical', clientThrottled],
+  StuckWorker: ['critical', stuckWorker],
+  TooFewWorkers: ['critical', tooFewWorkers],
+  QueueBacklog: ['critical', queueBacklog],
+  WriteStorm: ['warning', writeStorm],
+  ApiServerSlow: ['warning', apiServerSlow],
+  ApiServerRejects: ['warning', apiServerRejects],
+  SyncErrors: ['warning', syncErrors],
+  BatchPeriod: ['warning', batchPeriod],
+  SlowWithdrawals: ['warning', slowWithdrawals],
+  LeaderChanged: ['warning', leaderChanged],
+  NotLeading: ['warning', notLeading],
+  LagUnexplained: ['warning', lagUnexplained],
+  ThrottledBefore: ['info', throttledBefore],
+  BacklogBefore: ['info', backlogBefore],
+  SlowBefore: ['info', slowBefore],
+  NeverWithdrawn: ['info', neverWithdrawn],
+  ControllerNotSeen: ['info', controllerNotSeen],
+  NothingWrong: ['info', nothingWrong],
+} as const satisfies Readonly<Record<string, RuleEntry>>;
+
+export type FindingCode = keyof typeof RULES;
+
+export interface Finding extends Found {
+  readonly code: FindingCode;
+  readonly severity: Severity;
+}
+
+const ENTRIES = Object.entries(RULES) as readonly (readonly [FindingCode, RuleEntry])[];
+
+/** Their codes, in the order of the report: the worst first. */
+export const FINDINGS = Object.fromEntries(
+  ENTRIES.map(([code, [severity]]) => [code, { severity }]),
+) as Readonly<Record<FindingCode, { readonly severity: Severity }>>;
+
+/**
+ * Why endpoints are withdrawn late in this cluster, and what to do about it. Each code at most once, in the order of
+ * the catalogue. Never empty.
+ */
+export function diagnose(facts: Facts): readonly Finding[] {
+  const found: Finding[] = [];
+  for (const [code, [severity, rule]] of ENTRIES) {
+    const said = rule(facts, found);
+    if (said !== undefined) found.push({ code, severity, ...said });
+  }
+  return found;
+}
+
+function finding(text: string, evidence: readonly string[], ...cure: readonly string[]): Found {
+  return { text, evidence, cure };
+}
 
 // Where a finding begins: each threshold is a limit of Kubernetes' own, or the least that waits of whole seconds tell apart.
 
@@ -65,13 +135,9 @@ function bottleneckOf(queue: QueueActivity, facts: Facts): Bottleneck | undefine
   return facts.controller?.seconds !== undefined && queue.done > 0 ? 'workers' : 'unknown';
 }
 
-/** The queues that are held up in this way. */
-function heldUpBy(facts: Facts, ...ways: readonly Bottleneck[]): readonly QueueActivity[] {
-  const queues = facts.controller?.queues ?? [];
-  return queues.filter((queue) => {
-    const way = bottleneckOf(queue, facts);
-    return way !== undefined && ways.includes(way);
-  });
+/** The queues that are held up in one of these ways. */
+function heldUpBy(facts: Facts, ...ways: readonly (Bottleneck | undefined)[]): readonly QueueActivity[] {
+  return (facts.controller?.queues ?? []).filter((queue) => ways.includes(bottleneckOf(queue, facts)));
 }
 
 /** How long the last Service in the queue will wait; undefined without a rate. */
@@ -118,18 +184,15 @@ const BURST_PER_QPS = CURED_BURST / CURED_QPS;
 const WAIT_WANTED_SECONDS = SLOW_SECONDS / 2;
 
 /** The flags that lift the client's limit: S0's, or the double of what is set where that is no less already. */
-function limiterCure({ flags, controller }: Facts, queues: readonly QueueName[]): readonly string[] {
+function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivity[]): readonly string[] {
   const qps = flags.qps < CURED_QPS ? CURED_QPS : 2 * flags.qps;
   const burst = Math.ceil(qps * BURST_PER_QPS);
   const server = meanOf(controller?.server) ?? 0;
   // Little's law: to keep `qps` writes of this length going, that many workers are writing at a time.
   const workers = Math.min(MOST_WORKERS, Math.ceil(qps * server));
-  const more = queues.filter((queue) => workers > flags.workers[queue]);
-  return [
-    `--kube-api-qps=${qps}`,
-    `--kube-api-burst=${burst}`,
-    ...more.map((queue) => `${WORKER_FLAGS[queue]}=${workers}`),
-  ];
+  const more = queues.filter(({ name }) => workers > flags.workers[name]);
+  const workerFlags = more.map(({ name }) => `${WORKER_FLAGS[name]}=${workers}`);
+  return [`--kube-api-qps=${qps}`, `--kube-api-burst=${burst}`, ...workerFlags];
 }
 
 /**
@@ -151,7 +214,7 @@ function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
 }
 
 /** `Endpoints and EndpointSlices` */
-export function written(queues: readonly QueueActivity[]): string {
+function written(queues: readonly QueueActivity[]): string {
   const kinds = queues.map(({ name }) => WRITTEN_BY[name]);
   return kinds.length < 2 ? kinds.join('') : `${kinds.slice(0, -1).join(', ')} and ${kinds.at(-1)}`;
 }
@@ -195,20 +258,16 @@ function limiterEvidence({ controller }: Facts): readonly string[] {
 
 /** Rules about how much there is to do, and who does it. */
 
-function writeStorm(facts: Facts, found: readonly Finding[]): Finding | undefined {
+function writeStorm(facts: Facts, found: readonly Finding[]): Found | undefined {
   const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
   if (stormy.length === 0) return undefined;
-  const names = stormy.map(({ name }) => name);
   return finding(
-    'WriteStorm',
     `A storm: ${stormInWords(stormy, facts)} Every pod that is deleted meanwhile stands behind them.`,
     stormy.flatMap((queue) => queueEvidence(queue, facts).slice(0, 1)),
-    [
-      // What holds the queue up was found before this, and its cure with it.
-      ...(found.length > 0 ? [] : limiterCure(facts, names)),
-      'Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe that depends on one thing, a restart of the controller-manager.',
-      'Rare storms are not worth a longer wait for every pod: faster controllers are the cure.',
-    ],
+    // What holds the queue up was found before this, and its cure with it.
+    ...(found.length > 0 ? [] : limiterCure(facts, stormy)),
+    'Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe that depends on one thing, a restart of the controller-manager.',
+    'Rare storms are not worth a longer wait for every pod: faster controllers are the cure.',
   );
 }
 
@@ -235,22 +294,19 @@ function deepestOf({ depth, depthBefore = 0 }: QueueActivity): number {
   return Math.max(depth, depthBefore);
 }
 
-function batchPeriod({ flags }: Facts): Finding | undefined {
+function batchPeriod({ flags }: Facts): Found | undefined {
   const delayed = QUEUES.filter((queue) => flags.batchSeconds[queue] > 0);
   if (delayed.length === 0) return undefined;
   const delays = delayed.map((queue) => `${WRITTEN_BY[queue]} by ${span(flags.batchSeconds[queue])}`);
   return finding(
-    'BatchPeriod',
     `The controller-manager is configured to delay ${delays.join(' and ')}, to join changes. Every withdrawal takes that much longer, in calm times too.`,
     delayed.map((queue) => `${BATCH_FLAGS[queue]}=${flags.batchSeconds[queue]}s`),
-    [
-      ...delayed.map((queue) => `${BATCH_FLAGS[queue]}=0s`),
-      'Where it is there to spare the API server, raise the client’s limits instead, or count the delay into the wait.',
-    ],
+    ...delayed.map((queue) => `${BATCH_FLAGS[queue]}=0s`),
+    'Where it is there to spare the API server, raise the client’s limits instead, or count the delay into the wait.',
   );
 }
 
-function leaderChanged({ controller, leader }: Facts): Finding | undefined {
+function leaderChanged({ controller, leader }: Facts): Found | undefined {
   const { restarted, ageSeconds = SETTLED_SECONDS, leading } = controller ?? {};
   const evidence = lines(
     restarted && 'its counters began anew, or process_start_time_seconds changed, between the scrapes',
@@ -263,116 +319,97 @@ function leaderChanged({ controller, leader }: Facts): Finding | undefined {
   );
   if (evidence.length === 0) return undefined;
   return finding(
-    'LeaderChanged',
     'The controller-manager has just started or taken over. It lists everything first and then syncs every Service once: withdrawals wait behind that, and what was measured meanwhile says little about calm times.',
     evidence,
-    [
-      'Look again in a quarter of an hour. If it happens often, find out why it restarts: lost leases are a sign of a slow API server or etcd.',
-    ],
+    'Look again in a quarter of an hour. If it happens often, find out why it restarts: lost leases are a sign of a slow API server or etcd.',
   );
 }
 
-function notLeading({ controller }: Facts): Finding | undefined {
+function notLeading({ controller }: Facts): Found | undefined {
   if (controller?.leading !== false) return undefined;
   return finding(
-    'NotLeading',
     'These are the metrics of an instance of the controller-manager that stands by for the leader. It runs no controllers, whatever happens.',
     ['leader_election_master_status{name="kube-controller-manager"} 0'],
-    [
-      'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: give its metrics.',
-    ],
+    'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: give its metrics.',
   );
 }
 
-export function neverWithdrawn({ cluster }: Facts): Finding | undefined {
+function neverWithdrawn({ cluster }: Facts): Found | undefined {
   const never = cluster?.neverWithdrawn;
   if (never === undefined || never.services === 0) return undefined;
   const share = cluster?.services ? ` (${percent(never.services / cluster.services)})` : '';
   const more = never.services > never.examples.length ? ', …' : '';
   return finding(
-    'NeverWithdrawn',
     `${count(never.services, 'Service')}${share} with publishNotReadyAddresses: a terminating pod stays ready in their endpoints until it is gone. No controller setting changes that, and no wait is long enough.`,
     [`spec.publishNotReadyAddresses: ${never.examples.join(', ')}${more}`],
-    [
-      'That is right for peers that find each other (a StatefulSet’s headless Service). Clients should use a second Service without it.',
-    ],
+    'That is right for peers that find each other (a StatefulSet’s headless Service). Clients should use a second Service without it.',
   );
 }
 
 /** Rules about what was measured, and about what was not seen. */
 
-function slowWithdrawals(facts: Facts): Finding | undefined {
+function slowWithdrawals(facts: Facts): Found | undefined {
   const slow = slowStages(facts);
   if (slow.length === 0) return undefined;
   return finding(
-    'SlowWithdrawals',
     `Endpoints are withdrawn late: ${slow.map(summaryOf).join('; ')}.`,
-    slow.map(evidenceOf).map((text) => `${facts.lag?.from}: ${text}`),
+    slow.map((stage) => `${facts.lag?.from}: ${evidenceOf(stage)}`),
   );
 }
 
-function slowBefore(facts: Facts): Finding | undefined {
+function slowBefore(facts: Facts): Found | undefined {
   if (slowStages(facts).length > 0) return undefined;
   const slow = (facts.lag?.life ?? []).filter(({ p99 = 0 }) => p99 >= SLOW_SECONDS);
   if (slow.length === 0) return undefined;
-  const said = slow.map(({ stage, samples, p50 = 0, p99 = 0 }) => {
-    return `${stage}: p99 ${span(p99)}, p50 ${span(p50)} of ${count(samples, 'removal')}`;
-  });
+  const said = slow.map(
+    ({ stage, samples, p50 = 0, p99 = 0 }) =>
+      `${facts.lag?.from}: ${stage}: p99 ${span(p99)}, p50 ${span(p50)} of ${count(samples, 'removal')}`,
+  );
   return finding(
-    'SlowBefore',
     'Not now, but since this Linger was started endpoints have been withdrawn late. Waits follow that.',
-    said.map((text) => `${facts.lag?.from}: ${text}`),
-    ['Run this again while linger_removals_oldest_unresolved_seconds is high.'],
+    said,
+    'Run this again while linger_removals_oldest_unresolved_seconds is high.',
   );
 }
 
 /** @param causes what else was found, and would explain it */
-function lagUnexplained(facts: Facts, causes: readonly Finding[]): Finding | undefined {
+function lagUnexplained(facts: Facts, causes: readonly Finding[]): Found | undefined {
   const slow = slowStages(facts);
   const explained = causes.some(({ code, severity }) => severity !== 'info' && code !== 'SlowWithdrawals');
   // Without the metrics nothing can be said of the controllers, and ControllerNotSeen says that.
   if (slow.length === 0 || explained || facts.controller?.seconds === undefined) return undefined;
-  const batch = facts.flags.known
-    ? []
-    : [
-        'Look at the flags: --endpoint-updates-batch-period and --endpointslice-updates-batch-period delay on purpose.',
-      ];
+  const batch =
+    'Look at the flags: --endpoint-updates-batch-period and --endpointslice-updates-batch-period delay on purpose.';
   return finding(
-    'LagUnexplained',
     'Endpoints are withdrawn late, but the queues of the controllers are short, their client is not throttled and their workers are not busy. What is slow lies before the queues or behind the write.',
     slow.map(evidenceOf),
-    [
-      ...batch,
-      'Before the queues: the controller-manager’s own watch (its log, "watch of *v1.Pod closed"; its CPU), and its pod stage, which matches each pod against all Services of its namespace and has no metric.',
-      'Behind the write: the watch that measured. Its API server may be behind (apiserver_watch_cache_read_wait_seconds, CPU).',
-      'Run it again while it happens.',
-    ],
+    ...(facts.flags.known ? [] : [batch]),
+    'Before the queues: the controller-manager’s own watch (its log, "watch of *v1.Pod closed"; its CPU), and its pod stage, which matches each pod against all Services of its namespace and has no metric.',
+    'Behind the write: the watch that measured. Its API server may be behind (apiserver_watch_cache_read_wait_seconds, CPU).',
+    'Run it again while it happens.',
   );
 }
 
-function controllerNotSeen(facts: Facts): Finding | undefined {
+function controllerNotSeen(facts: Facts): Found | undefined {
   if (facts.controller !== undefined) return undefined;
   const failed = facts.looks.filter(({ what, seen }) => what === CONTROLLER_METRICS && !seen);
   return finding(
-    'ControllerNotSeen',
     'The controller-manager’s metrics could not be read, so a throttled client, long queues and busy workers cannot be told apart.',
     failed.map(({ text }) => text),
-    [...new Set(failed.flatMap(({ remedy }) => (remedy === undefined ? [] : [remedy])))],
+    ...new Set(failed.flatMap(({ remedy }) => (remedy === undefined ? [] : [remedy]))),
   );
 }
 
 /** @param found everything that the other rules say */
-function nothingWrong(facts: Facts, found: readonly Finding[]): Finding | undefined {
-  const measured = (facts.lag?.stages ?? []).some(({ samples }) => samples > 0);
-  if (found.some(({ severity }) => severity !== 'info')) return undefined;
-  if (facts.controller === undefined && !measured) return undefined;
+function nothingWrong(facts: Facts, found: readonly Finding[]): Found | undefined {
   const lags = (facts.lag?.stages ?? []).filter(({ samples }) => samples > 0).map(summaryOf);
+  if (found.some(({ severity }) => severity !== 'info')) return undefined;
+  if (facts.controller === undefined && lags.length === 0) return undefined;
   const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ' No removal was measured meanwhile.';
   return finding(
-    'NothingWrong',
     `Nothing that delays withdrawals was seen.${said}`,
     facts.looks.filter(({ seen }) => seen).map(({ what, text }) => `${what}: ${text}`),
-    ['If endpoints are late at times, run this again while they are.'],
+    'If endpoints are late at times, run this again while they are.',
   );
 }
 
@@ -386,11 +423,9 @@ function slowStages({ lag }: Facts): readonly StageFacts[] {
 function summaryOf({ stage, samples, p99, waiting, oldestSeconds }: StageFacts): string {
   const ended =
     p99 === undefined ? 'no removal has ended' : `p99 ${span(p99)} of ${count(samples, 'removal')}`;
-  const open =
-    waiting === 0
-      ? ''
-      : `, ${waiting} still waiting${oldestSeconds === undefined ? '' : `, the oldest for ${span(oldestSeconds)}`}`;
-  return `${stage}: ${ended}${open}`;
+  const open = waiting === 0 ? '' : `, ${waiting} still waiting`;
+  const oldest = oldestSeconds === undefined ? '' : `, the oldest for ${span(oldestSeconds)}`;
+  return `${stage}: ${ended}${open}${oldest}`;
 }
 
 function evidenceOf(facts: StageFacts): string {
@@ -400,7 +435,7 @@ function evidenceOf(facts: StageFacts): string {
 
 /** Rules about the queues of the endpoint controllers, and what holds them up. */
 
-function clientThrottled(facts: Facts): Finding | undefined {
+function clientThrottled(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'limiter', 'limiter?');
   if (held.length === 0) return undefined;
   const { controller, flags } = facts;
@@ -411,20 +446,14 @@ function clientThrottled(facts: Facts): Finding | undefined {
       ? `they come out at just the rate that its limit allows (${limit}); its own metric of the wait is not there`
       : `each write waits ${span(waits)} for the controller-manager’s own limit (${limit}), and ${span(meanOf(controller?.server) ?? 0)} for the API server`;
   return finding(
-    'ClientThrottled',
     `${written(held)} are withdrawn late because ${how}. ${waitOfNext(held, facts)}More workers alone do not help: they share the limit.`,
     [...limiterEvidence(facts), ...held.flatMap((queue) => queueEvidence(queue, facts))],
-    [
-      ...limiterCure(
-        facts,
-        held.map(({ name }) => name),
-      ),
-      'The limit counts for each controller’s client by itself; after raising it, watch the API server’s own latency.',
-    ],
+    ...limiterCure(facts, held),
+    'The limit counts for each controller’s client by itself; after raising it, watch the API server’s own latency.',
   );
 }
 
-function tooFewWorkers(facts: Facts): Finding | undefined {
+function tooFewWorkers(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'workers');
   if (held.length === 0) return undefined;
   const { flags } = facts;
@@ -433,29 +462,25 @@ function tooFewWorkers(facts: Facts): Finding | undefined {
     return `${workers} for ${WRITTEN_BY[name]} with ${span(meanWorkSeconds)} for each Service`;
   });
   return finding(
-    'TooFewWorkers',
     `${written(held)} are withdrawn late because all workers are busy: ${busy.join(', ')}. They do not wait for a rate limit. ${waitOfNext(held, facts)}`.trimEnd(),
     [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
-    [...new Set(held.flatMap((queue) => workerCure(queue, facts)))],
+    ...new Set(held.flatMap((queue) => workerCure(queue, facts))),
   );
 }
 
-function stuckWorker(facts: Facts): Finding | undefined {
+function stuckWorker(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'stuck');
   if (held.length === 0) return undefined;
   const longest = Math.max(...held.map(({ longestSeconds }) => longestSeconds));
   return finding(
-    'StuckWorker',
     `A worker that writes ${written(held)} has been at one Service for ${span(longest)}; the API server gives up after 60 s by default. That Service’s endpoints do not change until it comes back.`,
     held.flatMap((queue) => queueEvidence(queue, facts)),
-    [
-      'Look into the controller-manager’s log for that time, and whether its connection to the API server is alive (a load balancer that drops idle connections?).',
-      'Restarting the controller-manager frees the worker; every Service is then synced once.',
-    ],
+    'Look into the controller-manager’s log for that time, and whether its connection to the API server is alive (a load balancer that drops idle connections?).',
+    'Restarting the controller-manager frees the worker; every Service is then synced once.',
   );
 }
 
-function queueBacklog(facts: Facts): Finding | undefined {
+function queueBacklog(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'unknown');
   if (held.length === 0) return undefined;
   const why =
@@ -463,49 +488,37 @@ function queueBacklog(facts: Facts): Finding | undefined {
       ? 'One scrape has no rates, so what holds them up cannot be told: give two, or let them be taken.'
       : 'Nothing was finished meanwhile: the controller does not run, or waits for something that has no metric.';
   return finding(
-    'QueueBacklog',
     `${written(held)}: Services wait to be written. ${waitOfNext(held, facts)}${why}`,
     [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
-    [
-      'Look at the controller-manager’s log and its CPU (process_cpu_seconds_total), and whether it reaches the API server.',
-    ],
+    'Look at the controller-manager’s log and its CPU (process_cpu_seconds_total), and whether it reaches the API server.',
   );
 }
 
-function throttledBefore(facts: Facts): Finding | undefined {
+function throttledBefore(facts: Facts): Found | undefined {
   const life = facts.controller?.limiterLife;
   if (life === undefined || heldUpBy(facts, 'limiter').length > 0) return undefined;
   if (life.count < FEWEST_REQUESTS || life.overSecond < SLOW_SHARE * life.count) return undefined;
   return finding(
-    'ThrottledBefore',
     `Not now, but since it was started ${thousands(life.overSecond)} of ${count(life.count, 'write')} (${percent(life.overSecond / life.count)}) waited for more than a second for the controller-manager’s own rate limit. The next storm will bring that back.`,
     [
       `rest_client_rate_limiter_duration_seconds{verb=~"PUT|POST|PATCH|DELETE"}: ${thousands(life.overSecond)} of ${thousands(life.count)} over 1 s, mean ${span(meanOf(life) ?? 0)}`,
     ],
-    limiterCure(facts, []),
+    ...limiterCure(facts, []),
   );
 }
 
-function backlogBefore(facts: Facts): Finding | undefined {
-  const queues = facts.controller?.queues ?? [];
-  const held = new Set(heldUpBy(facts, 'limiter', 'limiter?', 'workers', 'stuck', 'unknown'));
-  const past = queues.filter(
-    (queue) =>
-      !held.has(queue) &&
-      queue.life.taken >= FEWEST_REQUESTS &&
-      queue.life.overSecond >= SLOW_SHARE * queue.life.taken,
+function backlogBefore(facts: Facts): Found | undefined {
+  const past = heldUpBy(facts, undefined).filter(
+    ({ life }) => life.taken >= FEWEST_REQUESTS && life.overSecond >= SLOW_SHARE * life.taken,
   );
   if (past.length === 0) return undefined;
   return finding(
-    'BacklogBefore',
     `Not now, but since the controller-manager was started Services have waited for more than a second in the queue of ${written(past)}.`,
     past.map(
       ({ name, life }) =>
         `workqueue_queue_duration_seconds{name="${name}"}: ${thousands(life.overSecond)} of ${thousands(life.taken)} (${percent(life.overSecond / life.taken)}) over 1 s`,
     ),
-    [
-      'Run this again while it happens. An alert on workqueue_depth{name=~"endpoint|endpoint_slice"} says when.',
-    ],
+    'Run this again while it happens. An alert on workqueue_depth{name=~"endpoint|endpoint_slice"} says when.',
   );
 }
 
@@ -520,36 +533,30 @@ function waitOfNext(held: readonly QueueActivity[], facts: Facts): string {
 
 /** Rules about the API server, as its client sees it, and about writes that fail. */
 
-function apiServerSlow({ controller }: Facts): Finding | undefined {
+function apiServerSlow({ controller }: Facts): Found | undefined {
   const server = controller?.server;
   const mean = meanOf(server) ?? 0;
   if (controller?.seconds === undefined || server === undefined || server.count < FEWEST_REQUESTS) return;
   const slowShare = server.overSecond / server.count;
   if (mean < SLOW_MEAN_SECONDS && slowShare < SLOW_SHARE) return undefined;
   return finding(
-    'ApiServerSlow',
     `The API server took ${span(mean)} for a write of the controller-manager, on average, and over a second for ${percent(slowShare)} of them.`,
     [
       `rest_client_request_duration_seconds, without the wait for the client’s own limiter: mean ${span(mean)} over ${count(server.count, 'write')} in ${span(controller.seconds)}; ${thousands(server.overSecond)} over 1 s`,
     ],
-    [
-      'Look at the API server and etcd: etcd_disk_wal_fsync_duration_seconds, apiserver_request_duration_seconds, apiserver_admission_webhook_admission_duration_seconds for webhooks on endpoints.',
-      'More workers hide it for as long as the API server can take them.',
-    ],
+    'Look at the API server and etcd: etcd_disk_wal_fsync_duration_seconds, apiserver_request_duration_seconds, apiserver_admission_webhook_admission_duration_seconds for webhooks on endpoints.',
+    'More workers hide it for as long as the API server can take them.',
   );
 }
 
-function apiServerRejects({ controller, priority }: Facts): Finding | undefined {
+function apiServerRejects({ controller, priority }: Facts): Found | undefined {
   const evidence = [...answerEvidence(controller), ...priorityEvidence(priority)];
   if (evidence.length === 0) return undefined;
   return finding(
-    'ApiServerRejects',
     'The API server turns requests of the controller-manager away, fails, or lets them wait for a seat; client-go comes back after the Retry-After that it is told, 1 s as a rule.',
     evidence,
-    [
-      'kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which priority level is full, dump_requests who fills it.',
-      'kubectl get events --all-namespaces and the API server’s log say more of 5xx answers.',
-    ],
+    'kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which priority level is full, dump_requests who fills it.',
+    'kubectl get events --all-namespaces and the API server’s log say more of 5xx answers.',
   );
 }
 
@@ -573,58 +580,17 @@ function priorityEvidence(priority: Facts['priority']): readonly string[] {
   ];
 }
 
-function syncErrors({ controller }: Facts): Finding | undefined {
+function syncErrors({ controller }: Facts): Found | undefined {
   const { failedSyncs, seconds, queues = [] } = controller ?? {};
   if (failedSyncs === undefined || seconds === undefined) return undefined;
   const done = queues.find(({ name }) => name === 'endpoint_slice')?.done ?? 0;
   if (failedSyncs < 2 || failedSyncs < SLOW_SHARE * done) return undefined;
   return finding(
-    'SyncErrors',
     `${count(failedSyncs, 'sync')} of EndpointSlices failed, or found the controller’s cache behind, and are tried again: a second later, then twice as long each time.`,
     [
       `endpoint_slice_controller_syncs{result!="success"} +${thousands(failedSyncs)} in ${span(seconds)}, with ${count(done, 'sync')} done`,
     ],
-    [
-      'The controller-manager’s log names the Services and the errors ("Error syncing endpoint slices for service").',
-      'kubectl get events --all-namespaces --field-selector reason=FailedToUpdateEndpointSlices',
-    ],
+    'The controller-manager’s log names the Services and the errors ("Error syncing endpoint slices for service").',
+    'kubectl get events --all-namespaces --field-selector reason=FailedToUpdateEndpointSlices',
   );
-}
-
-/** What a rule sees, and what the rules before it have found. */
-type Rule = (facts: Facts, found: readonly Finding[]) => Finding | undefined;
-
-const RULES: Readonly<Record<FindingCode, Rule>> = {
-  ClientThrottled: clientThrottled,
-  StuckWorker: stuckWorker,
-  TooFewWorkers: tooFewWorkers,
-  QueueBacklog: queueBacklog,
-  WriteStorm: writeStorm,
-  ApiServerSlow: apiServerSlow,
-  ApiServerRejects: apiServerRejects,
-  SyncErrors: syncErrors,
-  BatchPeriod: batchPeriod,
-  SlowWithdrawals: slowWithdrawals,
-  LeaderChanged: leaderChanged,
-  NotLeading: notLeading,
-  LagUnexplained: lagUnexplained,
-  ThrottledBefore: throttledBefore,
-  BacklogBefore: backlogBefore,
-  SlowBefore: slowBefore,
-  NeverWithdrawn: neverWithdrawn,
-  ControllerNotSeen: controllerNotSeen,
-  NothingWrong: nothingWrong,
-};
-
-/**
- * Why endpoints are withdrawn late in this cluster, and what to do about it. Each code at most once, in the order of
- * the catalogue: the worst first. Never empty.
- */
-export function diagnose(facts: Facts): readonly Finding[] {
-  const found: Finding[] = [];
-  for (const code of Object.keys(FINDINGS) as FindingCode[]) {
-    const said = RULES[code](facts, found);
-    if (said !== undefined) found.push(said);
-  }
-  return found;
 }

@@ -5,8 +5,7 @@ import {
   type QueueActivity,
 } from '../../src/diagnose/controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts } from '../../src/diagnose/facts.ts';
-import { FINDINGS, type FindingCode, SEVERITIES } from '../../src/diagnose/findings.ts';
-import { diagnose } from '../../src/diagnose/rules.ts';
+import { diagnose, FINDINGS, type FindingCode, SEVERITIES } from '../../src/diagnose/rules.ts';
 import { activity, facts, queue, stage } from './sample-facts.ts';
 
 const codes = (over: Partial<Facts>) => diagnose(facts(over)).map(({ code }) => code);

@@ -158,7 +158,8 @@ describe('what is not exported', () => {
     ['0', false],
   ])('who leads: %s', (value, leading) => {
     const more = `leader_election_master_status{name="other"} 1\nleader_election_master_status{name="kube-controller-manager"} ${value}\n`;
-    expect(readControllerScrape(text('calm-1') + more).leading).toBe(leading);
+    const scrape = readControllerScrape(text('calm-1') + more);
+    expect(activityOf(undefined, { scrape, at: 0 }).leading).toBe(leading);
   });
 
   it('whatever is left out, NaN, infinite or negative, no rule stumbles, and no text says so', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { FINDINGS } from '../../src/diagnose/findings.ts';
+import { FINDINGS } from '../../src/diagnose/rules.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';
