@@ -178,17 +178,12 @@ async function answerUntilShutdown(
     return cluster?.unready();
   };
   const webhook = webhookServer(app, certificates.get(), clientCa);
-<<<<<<< HEAD
-  const admin = adminServer(adminApp({ unready, metrics, estimates }));
-  // New handshakes get the new pair; open connections keep theirs.
-  void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
-=======
   const nothingToShow = cluster === undefined && settings.policies === undefined;
   const estimates = () => ({ policyProblems: policyProblems(), ...(cluster?.estimates() as object) });
   const page = nothingToShow ? undefined : estimates;
   const admin = adminServer(adminApp({ unready, metrics, estimates: page }));
-  startCertificates(running, (pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)));
->>>>>>> cdc9e2f (One type for what a command may use, one way to print a result, flags that are data)
+  // New handshakes get the new pair; open connections keep theirs.
+  void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
