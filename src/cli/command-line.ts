@@ -47,10 +47,12 @@ export function readCommandLine(
     .showHelpAfterError('(--help tells more)');
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
-    const { about, flags, operands, fromEnvironment = false } = verb;
+    const { about, flags, operands } = verb;
+    // What people run should depend on what they type.
+    const fromEnvironment = name === 'serve';
     const command = parser.command(name).description(about);
     for (const [key, flag] of Object.entries(flags)) command.addOption(optionOf(key, flag, fromEnvironment));
-    if (operands !== undefined) command.argument(operands.argument, operands.about);
+    if (operands !== undefined) command.argument(...operands);
     command.action(() => {
       const values = resolve(flags, asText(command.opts()), fromEnvironment ? environment : {});
       invocation = {

@@ -19,12 +19,16 @@ import {
   type Values,
 } from './flags.ts';
 
+const name = text('<name>');
+const file = text('<file>');
+const folder = text('<folder>');
+
 const policies = optional(
   text('<path>'),
   'folder or file of linger.dev policies, Namespaces and Services (*.yaml, *.yml, *.json); without it, the built-in policy',
 );
 const modeLimit = flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy and annotation');
-const namespace = flag(text('<name>'), 'default', 'namespace of the objects that name none', 'n');
+const namespace = flag(name, 'default', 'namespace of the objects that name none', 'n');
 
 const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const;
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
@@ -39,30 +43,20 @@ const MANIFEST_FLAGS = {
 };
 const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
 
-const kubeconfig = optional(
-  text('<file>'),
-  'kubeconfig of the cluster; in a pod, its ServiceAccount is used',
-);
-const context = optional(text('<name>'), 'context of the kubeconfig, where not its current one');
-
 const SERVE_FLAGS = {
   port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
   host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, :: or 0.0.0.0'),
   policies,
   strict: flag(toggle, 'false', 'do not start while a policy document cannot be used'),
-  certs: flag(
-    text('<folder>'),
-    'certs',
-    'folder of tls.crt and tls.key; made there, with a CA, where there are none',
-  ),
+  certs: flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),
   certNames: flag(
     list('<name...>'),
     DEVELOPMENT_NAMES,
     'DNS names and addresses in the certificate that is made where there is none, beside --host',
   ),
   clientCa: optional(
-    text('<file>'),
+    file,
     'certificates of authorities: /mutate answers only clients with a certificate from one of them',
   ),
   modeLimit,
@@ -87,18 +81,18 @@ const SERVE_FLAGS = {
     'auto',
     'whether to read the cluster and measure its lag; auto: where there is a kubeconfig or a ServiceAccount token',
   ),
-  kubeconfig,
-  context,
+  kubeconfig: optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
+  context: optional(name, 'context of the kubeconfig, where not its current one'),
   syncTimeout: flag(
     seconds,
     '30s',
     'how long to stay unready until the cluster has been read; after that, ready with what is known',
   ),
   namespace: optional(
-    text('<name>'),
+    name,
     'namespace of Linger itself, where replicas share what they measure; in a pod, that of its ServiceAccount',
   ),
-  identity: optional(text('<name>'), 'name of this replica, such as its pod; without it, the host name'),
+  identity: optional(name, 'name of this replica, such as its pod; without it, the host name'),
   canaryPort: flag(
     port,
     '8081',
@@ -140,14 +134,11 @@ const EXPLAIN_FLAGS = {
   policies,
   modeLimit,
   kubeconfig: optional(
-    text('<file>'),
+    file,
     'kubeconfig of a cluster to read Namespaces, Services, versions, policies and the planned lags from; without it and --context, none is read',
   ),
-  context: optional(
-    text('<name>'),
-    'context of the kubeconfig; without --kubeconfig, of the one kubectl would use',
-  ),
-  lingerNamespace: flag(text('<name>'), 'linger', 'namespace of that cluster in which Linger runs'),
+  context: optional(name, 'context of the kubeconfig; without --kubeconfig, of the one kubectl would use'),
+  lingerNamespace: flag(name, 'linger', 'namespace of that cluster in which Linger runs'),
   output: output('the decisions'),
   failOn: optional(
     list('<code,...>'),
@@ -157,26 +148,22 @@ const EXPLAIN_FLAGS = {
 
 const SIMULATE_FLAGS = {
   policies,
-  namespace: flag(text('<name>'), 'default', 'namespace of the pods whose wait is printed', 'n'),
+  namespace: flag(name, 'default', 'namespace of the pods whose wait is printed', 'n'),
   output: flag(oneOf(['table', 'json']), 'table', 'how to print the waits', 'o'),
 };
 
 const CERTS_FLAGS = {
   dns: flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
-  out: flag(
-    text('<folder>'),
-    'certs',
-    'folder for ca.crt, ca.key, tls.crt and tls.key; kept and renewed if there',
-  ),
+  out: flag(folder, 'certs', 'folder for ca.crt, ca.key, tls.crt and tls.key; kept and renewed if there'),
 };
 
 /** Where the cluster is, for the commands that people run against one. */
 const CLUSTER_FLAGS = {
   kubeconfig: optional(
-    text('<file>'),
+    file,
     'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
   ),
-  context: optional(text('<name>'), "context of the kubeconfig; without it, the kubeconfig's current one"),
+  context: optional(name, "context of the kubeconfig; without it, the kubeconfig's current one"),
 };
 
 const WATCH_FLAGS = {
@@ -198,7 +185,7 @@ const WATCH_FLAGS = {
 
 const CONSUMERS_FLAGS = {
   ...CLUSTER_FLAGS,
-  lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
+  lingerNamespace: flag(name, 'linger', 'namespace in which Linger runs'),
   output: output('the consumers'),
   failOn: optional(
     list('<reason,...>'),
@@ -208,11 +195,11 @@ const CONSUMERS_FLAGS = {
 
 const HISTORY_FLAGS = {
   ...CLUSTER_FLAGS,
-  lingerNamespace: flag(text('<name>'), 'linger', 'namespace in which Linger runs'),
+  lingerNamespace: flag(name, 'linger', 'namespace in which Linger runs'),
   from: optional(instant, 'forget: from when on'),
   to: optional(instant, 'forget: until when'),
-  namespace: optional(text('<name>'), 'forget: only what was measured of this namespace', 'n'),
-  consumer: optional(text('<name>'), 'forget: only what was measured of this consumer'),
+  namespace: optional(name, 'forget: only what was measured of this namespace', 'n'),
+  consumer: optional(name, 'forget: only what was measured of this consumer'),
   output: output('the episodes'),
 };
 
@@ -222,8 +209,8 @@ const DIAGNOSE_FLAGS = {
     addressOrFiles('<url|file,...>'),
     'metrics of the kube-controller-manager: a URL, or one or two saved scrapes, the older first; - is standard input; without it, by way of the API server',
   ),
-  controllerMetricsCa: optional(text('<file>'), 'CA of the certificate at that URL'),
-  controllerMetricsTokenFile: optional(text('<file>'), 'file with a token for that URL'),
+  controllerMetricsCa: optional(file, 'CA of the certificate at that URL'),
+  controllerMetricsTokenFile: optional(file, 'file with a token for that URL'),
   controllerMetricsInsecure: flag(toggle, 'false', 'do not verify the certificate at that URL'),
   controllerFlags: optional(
     text('<flags>'),
@@ -248,66 +235,46 @@ const DIAGNOSE_FLAGS = {
 };
 
 /** A command of the program. */
-export interface Verb {
+export interface Verb<F extends Flags = Flags> {
   readonly about: string;
-  readonly flags: Flags;
-  /** The words that are no flags, as the help names them: `[files...]`. Absent: none are taken. */
-  readonly operands?: { readonly argument: string; readonly about: string };
-  /** Each flag is also a variable, LINGER_<FLAG>. Only for `serve`: what people run should depend on what they type. */
-  readonly fromEnvironment?: true;
+  readonly flags: F;
+  /** The words that are no flags: how the help names them, and what it says of them. Undefined: none are taken. */
+  readonly operands: readonly [argument: string, about: string] | undefined;
 }
 
-const MANIFESTS = { argument: '[files...]', about: 'manifests; - is standard input' } as const;
+function verb<F extends Flags>(about: string, flags: F, operands?: readonly [string, string]): Verb<F> {
+  return { about, flags, operands };
+}
+
+const MANIFESTS = ['[files...]', 'manifests; - is standard input'] as const;
+const POLICIES = ['[paths...]', 'folders and files of policies, as for --policies'] as const;
+const EVENTS = ['[file]', 'events, one JSON object a line; - is standard input'] as const;
 
 /** All commands, in the order in which the help lists them. A new one also has its line in run.ts. */
 export const VERBS = {
-  serve: { about: 'Serve the admission webhook.', flags: SERVE_FLAGS, fromEnvironment: true },
-  inject: {
-    about: 'Put hooks and grace into manifests: manifests in, manifests out.',
-    flags: INJECT_FLAGS,
-    operands: MANIFESTS,
-  },
-  uninject: {
-    about: 'Take out of manifests what inject has put in.',
-    flags: UNINJECT_FLAGS,
-    operands: MANIFESTS,
-  },
-  explain: {
-    about: 'Say what would be done with the pods of manifests, and why.',
-    flags: EXPLAIN_FLAGS,
-    operands: MANIFESTS,
-  },
-  check: {
-    about: 'Say which policy documents cannot be used; exit 1 if there are any.',
-    flags: { policies },
-    operands: { argument: '[paths...]', about: 'folders and files of policies, as for --policies' },
-  },
-  simulate: {
-    about: 'Say which waits Linger would have planned while recorded removals happened.',
-    flags: SIMULATE_FLAGS,
-    operands: { argument: '[file]', about: 'events, one JSON object a line; - is standard input' },
-  },
-  certs: { about: 'Make a CA and a serving certificate; prints the caBundle.', flags: CERTS_FLAGS },
-  watch: { about: 'Print endpoint changes as they happen, with their lag.', flags: WATCH_FLAGS },
-  diagnose: {
-    about: 'Say why endpoints are withdrawn late, and which flags to set.',
-    flags: DIAGNOSE_FLAGS,
-  },
-  consumers: {
-    about: 'Print what Linger has measured of each consumer, and what is wrong.',
-    flags: CONSUMERS_FLAGS,
-  },
-  history: {
-    about: 'List the storms and releases that lift the waits; forget one.',
-    flags: HISTORY_FLAGS,
-    operands: { argument: '[action]', about: 'list (the default) or forget' },
-  },
-  completion: {
-    about: 'Print a script that completes commands and flags in a shell.',
-    flags: {},
-    operands: { argument: '[shell]', about: 'bash, zsh or fish' },
-  },
-} as const satisfies Readonly<Record<string, Verb>>;
+  serve: verb('Serve the admission webhook.', SERVE_FLAGS),
+  inject: verb('Put hooks and grace into manifests: manifests in, manifests out.', INJECT_FLAGS, MANIFESTS),
+  uninject: verb('Take out of manifests what inject has put in.', UNINJECT_FLAGS, MANIFESTS),
+  explain: verb('Say what would be done with the pods of manifests, and why.', EXPLAIN_FLAGS, MANIFESTS),
+  check: verb('Say which policy documents cannot be used; exit 1 if there are any.', { policies }, POLICIES),
+  simulate: verb(
+    'Say which waits Linger would have planned while recorded removals happened.',
+    SIMULATE_FLAGS,
+    EVENTS,
+  ),
+  certs: verb('Make a CA and a serving certificate; prints the caBundle.', CERTS_FLAGS),
+  watch: verb('Print endpoint changes as they happen, with their lag.', WATCH_FLAGS),
+  diagnose: verb('Say why endpoints are withdrawn late, and which flags to set.', DIAGNOSE_FLAGS),
+  consumers: verb('Print what Linger has measured of each consumer, and what is wrong.', CONSUMERS_FLAGS),
+  history: verb('List the storms and releases that lift the waits; forget one.', HISTORY_FLAGS, [
+    '[action]',
+    'list (the default) or forget',
+  ]),
+  completion: verb('Print a script that completes commands and flags in a shell.', {}, [
+    '[shell]',
+    'bash, zsh or fish',
+  ]),
+};
 
 export type CommandName = keyof typeof VERBS;
 

@@ -1,10 +1,8 @@
 import { parseDuration } from '../api/index.ts';
 
 /*
- * What there is of the Prometheus text format, as far as a diagnosis reads it. The client library that Linger exposes
- * its own metrics with only writes the format, and a further dependency for 60 lines is worth neither its weight nor
+ * The Prometheus text format, as far as a diagnosis reads it: a dependency for 60 lines is worth neither its weight nor
  * its trust. Strict where it matters: a line that is wanted and cannot be read is an error and never a missing value.
- *
  * Source: prometheus.io/docs/instrumenting/exposition_formats (0.0.4), and of OpenMetrics 1.0 what differs: exemplars,
  * fractions in time stamps, `# EOF`.
  */
@@ -31,10 +29,12 @@ export class MalformedExposition extends Error {
 const NAME = /[a-zA-Z_:][a-zA-Z0-9_:]*/y;
 /** Unrolled, so that a label of many megabytes takes no stack. */
 const LABEL = /[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*(?:,|(?=\}))/y;
-const END_OF_LABELS = /[ \t]*\}/y;
+const LABELS_BEGIN = /[ \t]*\{/y;
+const LABELS_END = /[ \t]*\}/y;
 /** A value, a time stamp and an exemplar; the last two are of no use here. */
 const VALUE = /[ \t]*([^ \t#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$/y;
-const NUMBER = /^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+/** As Go reads a float, without its hexadecimal and underscored forms, which exporters do not write. */
+const NUMBER = /^[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf(?:inity)?|nan)$/i;
 
 /**
  * Reads the samples of the names that are wanted. Of other lines only the name is looked at: a busy API server's
@@ -64,52 +64,37 @@ export function parseExposition(text: string, wanted: ReadonlySet<string>): Expo
   return found;
 }
 
+/** @param from where the name ends @param number of the line */
 function sampleOf(line: string, from: number, number: number): MetricSample {
-  const { labels, end } = labelsOf(line, from, number);
-  const text = matchAt(VALUE, line, end)?.[1];
-  const value = text === undefined ? undefined : numberOf(text);
-  // Without braces, the value would otherwise run into the name.
-  if (value === undefined || (end === from && !/[ \t]/.test(line[from] ?? ''))) {
-    throw new MalformedExposition(number, 'expected a value', line);
-  }
-  return { labels, value };
-}
-
-function labelsOf(line: string, from: number, number: number): { labels: Map<string, string>; end: number } {
   const labels = new Map<string, string>();
-  const open = /[ \t]*\{/y;
-  const opening = matchAt(open, line, from);
-  if (opening === null) return { labels, end: from };
-  let at = from + opening[0].length;
-  for (let label = matchAt(LABEL, line, at); label !== null; label = matchAt(LABEL, line, at)) {
-    const [whole, name = '', value = ''] = label;
-    labels.set(name, unescaped(value));
-    at += whole.length;
+  let at = from;
+  const opening = matchAt(LABELS_BEGIN, line, at);
+  if (opening !== null) {
+    at += opening[0].length;
+    for (let label = matchAt(LABEL, line, at); label !== null; label = matchAt(LABEL, line, at)) {
+      const [whole, name = '', value = ''] = label;
+      // Any other escape is kept as it is, as Prometheus does.
+      labels.set(
+        name,
+        value.replace(/\\([\\"n])/g, (_, escaped: string) => (escaped === 'n' ? '\n' : escaped)),
+      );
+      at += whole.length;
+    }
+    const closing = matchAt(LABELS_END, line, at);
+    if (closing === null)
+      throw new MalformedExposition(number, 'expected labels such as {name="value"}', line);
+    at += closing[0].length;
   }
-  const closing = matchAt(END_OF_LABELS, line, at);
-  if (closing === null) throw new MalformedExposition(number, 'expected labels such as {name="value"}', line);
-  return { labels, end: at + closing[0].length };
+  const text = matchAt(VALUE, line, at)?.[1] ?? '';
+  // Without braces, the value would otherwise run into the name.
+  if (!NUMBER.test(text) || (at === from && !/[ \t]/.test(line[from] ?? '')))
+    throw new MalformedExposition(number, 'expected a value', line);
+  return { labels, value: Number(text.replace(/inf(inity)?/i, 'Infinity')) };
 }
 
 function matchAt(expression: RegExp, line: string, at: number): RegExpExecArray | null {
   expression.lastIndex = at;
   return expression.exec(line);
-}
-
-/** Any other escape is kept as it is, as Prometheus does. */
-function unescaped(value: string): string {
-  if (!value.includes('\\')) return value;
-  return value.replace(/\\([\\"n])/g, (_, escaped: string) => (escaped === 'n' ? '\n' : escaped));
-}
-
-/** As Go reads a float, without its hexadecimal and underscored forms, which exporters do not write. */
-function numberOf(text: string): number | undefined {
-  if (NUMBER.test(text)) return Number(text);
-  const word = text.toLowerCase();
-  if (/^[-+]?nan$/.test(word)) return Number.NaN;
-  const infinite = /^([-+]?)inf(?:inity)?$/.exec(word);
-  if (infinite === null) return undefined;
-  return infinite[1] === '-' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
 }
 
 /** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
@@ -129,23 +114,25 @@ export interface ControllerFlags {
 export const QUEUES = ['endpoint_slice', 'endpoint', 'endpoint_slice_mirroring'] as const;
 export type QueueName = (typeof QUEUES)[number];
 
-/** What the controller behind a queue writes. */
-export const WRITTEN_BY: Readonly<Record<QueueName, string>> = {
-  endpoint_slice: 'EndpointSlices',
-  endpoint: 'Endpoints',
-  endpoint_slice_mirroring: 'mirrored EndpointSlices',
-};
-
-export const WORKER_FLAGS: Readonly<Record<QueueName, string>> = {
-  endpoint_slice: '--concurrent-service-endpoint-syncs',
-  endpoint: '--concurrent-endpoint-syncs',
-  endpoint_slice_mirroring: '--mirroring-concurrent-service-endpoint-syncs',
-};
-
-export const BATCH_FLAGS: Readonly<Record<QueueName, string>> = {
-  endpoint_slice: '--endpointslice-updates-batch-period',
-  endpoint: '--endpoint-updates-batch-period',
-  endpoint_slice_mirroring: '--mirroring-endpointslice-updates-batch-period',
+/** What the controller behind a queue writes, and its flags. */
+export const CONTROLLERS: Readonly<
+  Record<QueueName, Readonly<Record<'writes' | 'workers' | 'batch', string>>>
+> = {
+  endpoint_slice: {
+    writes: 'EndpointSlices',
+    workers: '--concurrent-service-endpoint-syncs',
+    batch: '--endpointslice-updates-batch-period',
+  },
+  endpoint: {
+    writes: 'Endpoints',
+    workers: '--concurrent-endpoint-syncs',
+    batch: '--endpoint-updates-batch-period',
+  },
+  endpoint_slice_mirroring: {
+    writes: 'mirrored EndpointSlices',
+    workers: '--mirroring-concurrent-service-endpoint-syncs',
+    batch: '--mirroring-endpointslice-updates-batch-period',
+  },
 };
 
 /** Of the slices' controllers (options/endpointslicecontroller.go); the other has no limit, and needs no more either. */
@@ -180,8 +167,8 @@ export function controllerFlags(words: readonly string[]): ControllerFlags {
   return {
     qps: unlimited ? Number.POSITIVE_INFINITY : number('--kube-api-qps', DEFAULT_FLAGS.qps),
     burst: number('--kube-api-burst', DEFAULT_FLAGS.burst),
-    workers: ofQueues((queue) => number(WORKER_FLAGS[queue], DEFAULT_FLAGS.workers[queue])),
-    batchSeconds: ofQueues((queue) => parseDuration(given.get(BATCH_FLAGS[queue]) ?? '') ?? 0),
+    workers: ofQueues((queue) => number(CONTROLLERS[queue].workers, DEFAULT_FLAGS.workers[queue])),
+    batchSeconds: ofQueues((queue) => parseDuration(given.get(CONTROLLERS[queue].batch) ?? '') ?? 0),
     known: true,
   };
 }

@@ -1,13 +1,5 @@
 import { count, percent, rate, span, thousands } from './amounts.ts';
-import {
-  BATCH_FLAGS,
-  MOST_WORKERS,
-  meanOf,
-  QUEUES,
-  type QueueActivity,
-  WORKER_FLAGS,
-  WRITTEN_BY,
-} from './controller-metrics.ts';
+import { CONTROLLERS, MOST_WORKERS, meanOf, QUEUES, type QueueActivity } from './controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts, type StageFacts } from './facts.ts';
 
 /** Critical: endpoints are being withdrawn late now, and this is why. Warning: it makes them late. Info: good to know. */
@@ -191,7 +183,7 @@ function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivit
   // Little's law: to keep `qps` writes of this length going, that many workers are writing at a time.
   const workers = Math.min(MOST_WORKERS, Math.ceil(qps * server));
   const more = queues.filter(({ name }) => workers > flags.workers[name]);
-  const workerFlags = more.map(({ name }) => `${WORKER_FLAGS[name]}=${workers}`);
+  const workerFlags = more.map(({ name }) => `${CONTROLLERS[name].workers}=${workers}`);
   return [`--kube-api-qps=${qps}`, `--kube-api-burst=${burst}`, ...workerFlags];
 }
 
@@ -210,12 +202,12 @@ function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
   const forFlow = (adds / (controller?.seconds ?? Number.POSITIVE_INFINITY)) * meanWorkSeconds;
   const workers = Math.min(MOST_WORKERS, Math.ceil(Math.max(2 * present, forBurst, forFlow)));
   const limits = workers / meanWorkSeconds > flags.qps ? limiterCure(facts, []) : [];
-  return [`${WORKER_FLAGS[name]}=${workers}`, ...limits];
+  return [`${CONTROLLERS[name].workers}=${workers}`, ...limits];
 }
 
 /** `Endpoints and EndpointSlices` */
 function written(queues: readonly QueueActivity[]): string {
-  const kinds = queues.map(({ name }) => WRITTEN_BY[name]);
+  const kinds = queues.map(({ name }) => CONTROLLERS[name].writes);
   return kinds.length < 2 ? kinds.join('') : `${kinds.slice(0, -1).join(', ')} and ${kinds.at(-1)}`;
 }
 
@@ -229,7 +221,7 @@ function queueEvidence(queue: QueueActivity, { controller, flags }: Facts): read
   const label = `{name="${name}"}`;
   const seconds = controller?.seconds;
   const over = seconds === undefined ? ' since its start' : '';
-  const workers = `${flags.workers[name]} workers busy (${WORKER_FLAGS[name]}${flags.known ? '' : ', default'})`;
+  const workers = `${flags.workers[name]} workers busy (${CONTROLLERS[name].workers}${flags.known ? '' : ', default'})`;
   const busy = busyWorkers === undefined ? '' : `: ${busyWorkers.toFixed(1)} of ${workers}`;
   return lines(
     seconds === undefined || depthBefore === undefined
@@ -297,11 +289,11 @@ function deepestOf({ depth, depthBefore = 0 }: QueueActivity): number {
 function batchPeriod({ flags }: Facts): Found | undefined {
   const delayed = QUEUES.filter((queue) => flags.batchSeconds[queue] > 0);
   if (delayed.length === 0) return undefined;
-  const delays = delayed.map((queue) => `${WRITTEN_BY[queue]} by ${span(flags.batchSeconds[queue])}`);
+  const delays = delayed.map((queue) => `${CONTROLLERS[queue].writes} by ${span(flags.batchSeconds[queue])}`);
   return finding(
     `The controller-manager is configured to delay ${delays.join(' and ')}, to join changes. Every withdrawal takes that much longer, in calm times too.`,
-    delayed.map((queue) => `${BATCH_FLAGS[queue]}=${flags.batchSeconds[queue]}s`),
-    ...delayed.map((queue) => `${BATCH_FLAGS[queue]}=0s`),
+    delayed.map((queue) => `${CONTROLLERS[queue].batch}=${flags.batchSeconds[queue]}s`),
+    ...delayed.map((queue) => `${CONTROLLERS[queue].batch}=0s`),
     'Where it is there to spare the API server, raise the client’s limits instead, or count the delay into the wait.',
   );
 }
@@ -459,7 +451,7 @@ function tooFewWorkers(facts: Facts): Found | undefined {
   const { flags } = facts;
   const busy = held.map(({ name, meanWorkSeconds = 0 }) => {
     const workers = `${count(flags.workers[name], 'worker')}${flags.known ? '' : ' (if the default)'}`;
-    return `${workers} for ${WRITTEN_BY[name]} with ${span(meanWorkSeconds)} for each Service`;
+    return `${workers} for ${CONTROLLERS[name].writes} with ${span(meanWorkSeconds)} for each Service`;
   });
   return finding(
     `${written(held)} are withdrawn late because all workers are busy: ${busy.join(', ')}. They do not wait for a rate limit. ${waitOfNext(held, facts)}`.trimEnd(),
