@@ -6,8 +6,6 @@ import type { Terminal } from './terminal.ts';
 /**
  * `linger certs`: a CA and a serving certificate for an installation by hand. Prints the caBundle as a webhook
  * configuration wants it (base64 of the PEM), and where the files are on standard error.
- * @returns the exit code
- * @throws CertificateError
  */
 export async function certs({ dns, out }: Settings<'certs'>, { print, warn }: Terminal): Promise<number> {
   const { caBundle, notAfter, renewAt, origin } = await ensureCertificates(

@@ -3,10 +3,7 @@ import { problemsIn } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import type { Terminal } from './terminal.ts';
 
-/**
- * `linger check`: every document of policy folders and files that `serve` could not use, one a line.
- * @returns the exit code: 1 where there is one
- */
+/** `linger check`: every document of policy folders and files that `serve` could not use, one a line; 1 where there is one. */
 export async function check(
   { policies, operands }: Settings<'check'>,
   { print, warn }: Terminal,

@@ -15,12 +15,7 @@ interface Word {
 const ENTRIES: readonly (readonly [string, Verb])[] = Object.entries(VERBS);
 const SCRIPTS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
 
-/**
- * `linger completion bash|zsh|fish`: a script that completes commands, flags and the words that flags choose from, made
- * from the tables that the command line is read by.
- * @returns the exit code
- * @throws LingerError `settings-invalid` for another shell
- */
+/** `linger completion bash|zsh|fish`: a script that completes commands, flags and the words that flags choose from. */
 export function completion({ operands }: Operands, { print }: Terminal): Promise<number> {
   const [shell = ''] = operands;
   const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;

@@ -21,11 +21,7 @@ const ANSWER_WITHIN_MS = 30_000;
 /** The leader publishes at least every 5 minutes; twice that, and some for a change of leader. */
 const OLD_SECONDS = 900;
 
-/**
- * `linger consumers`: what the leader of a running Linger has measured of each consumer.
- * @returns the exit code: 3 when a condition has one of the reasons of --fail-on
- * @throws LingerError, ConnectionError
- */
+/** `linger consumers`: what the leader of a running Linger has measured of each consumer. */
 export async function consumers(
   settings: Settings<'consumers'>,
   surroundings: Surroundings,

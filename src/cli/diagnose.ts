@@ -24,11 +24,7 @@ export interface Diagnosis {
 
 const ANY = 'any';
 
-/**
- * `linger diagnose`: why endpoints are withdrawn late here, and which flags to set.
- * @returns the exit code: 3 when there is one of the findings of --fail-on
- * @throws LingerError, ConnectionError
- */
+/** `linger diagnose`: why endpoints are withdrawn late here, and which flags to set. */
 export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
   const { failOn = [], output, controllerFlags, linger, lag, interval } = settings;
   const { interactive, warn, print, stdin } = surroundings;
@@ -51,7 +47,7 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
     random: Math.random,
   });
   const findings = findingsOf({ ...facts, looks });
-  // Every member is always there: what is not known is null.
+  // Every member is always there: null where it is not known.
   const orNull = (_key: string, value: unknown) => (value === undefined ? null : value);
   const diagnosis = JSON.parse(JSON.stringify({ findings, looks, facts }, orNull)) as Diagnosis;
   print(rendered(output, diagnosis, (wide) => renderDiagnosis(findings, looks, wide)));

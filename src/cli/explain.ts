@@ -28,11 +28,7 @@ interface LocatedExplanation extends Explanation {
 
 const ANY_SKIP = 'skip';
 
-/**
- * `linger explain`: the decision for the pods of each workload, with the origin of every field.
- * @returns the exit code: 1 when a document could not be read, 3 when a decision has one of the codes of --fail-on
- * @throws LingerError
- */
+/** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
   const { failOn = [], output, kubeconfig, context } = settings;
   const { print, warn } = surroundings;

@@ -23,10 +23,7 @@ interface StoredEpisodes {
   readonly forgotten: readonly Forgotten[];
 }
 
-/**
- * `linger history`: the episodes in what a running Linger has measured. `linger history forget`: takes a span out.
- * @throws LingerError, ConnectionError
- */
+/** `linger history`: the episodes in what a running Linger has measured. `linger history forget`: takes a span out. */
 export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
   const { operands, lingerNamespace, output } = settings;
   const { now, print, warn } = surroundings;

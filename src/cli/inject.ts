@@ -30,8 +30,6 @@ interface Edit {
 /**
  * `linger inject`: manifests in, manifests out, with hooks and grace put in where the decision says so. All is
  * worked out before the first byte is printed, so that an error leaves standard output empty.
- * @returns the exit code: 1 when a document could not be read; it is passed through
- * @throws LingerError, ManifestError
  */
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
@@ -53,11 +51,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
   });
 }
 
-/**
- * `linger uninject`: takes out of manifests what `inject` has put in.
- * @returns the exit code, as of {@link inject}
- * @throws LingerError, ManifestError
- */
+/** `linger uninject`: takes out of manifests what `inject` has put in. */
 export async function uninject(settings: Settings<'uninject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
   const inputs = await readInputs(settings, surroundings.stdin);

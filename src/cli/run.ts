@@ -11,7 +11,11 @@ import type { Surroundings } from './terminal.ts';
 
 const FAILURE_EXIT_CODE = 1;
 
-/** Runs a command to its end; returns the exit code. */
+/**
+ * Runs a command to its end.
+ * @returns the exit code: 1 where something could not be read, 3 where there is what --fail-on names
+ * @throws UserError what the user can mend
+ */
 type Run<C extends CommandName> = (settings: Settings<C>, surroundings: Surroundings) => Promise<number>;
 
 /** Each command brings its own libraries: a server should not carry those of the others in its memory. */

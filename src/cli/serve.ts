@@ -101,11 +101,7 @@ interface Running {
   readonly signal: AbortSignal;
 }
 
-/**
- * `linger serve`: answers admission reviews until SIGTERM.
- * @returns the exit code
- * @throws UserError when a policy file, a certificate or a port cannot be used at the start
- */
+/** `linger serve`: answers admission reviews until SIGTERM. */
 export async function serve(settings: Settings<'serve'>, surroundings: Surroundings): Promise<number> {
   const { certs, certNames, host } = settings;
   const ending = new AbortController();
@@ -248,9 +244,8 @@ async function listenForCanary({ settings, logger, signal }: Running): Promise<C
 }
 
 /**
- * What of the policy files is in force at the start; and follows them.
+ * Follows the policy files; with `--strict`, throws their first problem.
  * @returns what is wrong with them at the moment
- * @throws LingerError with `--strict`, for the first problem
  */
 async function startPolicies({ settings, logger, metrics, world, signal }: Running) {
   const path = settings.policies;

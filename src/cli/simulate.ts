@@ -12,11 +12,7 @@ import { readPolicies } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { columns, type Surroundings } from './terminal.ts';
 
-/**
- * `linger simulate`: the waits that Linger would have planned while the removals of a file happened.
- * @returns the exit code
- * @throws LingerError
- */
+/** `linger simulate`: the waits that Linger would have planned while the removals of a file happened. */
 export async function simulate(
   { operands, policies, namespace, output }: Settings<'simulate'>,
   { print, stdin }: Surroundings,

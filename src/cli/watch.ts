@@ -186,7 +186,7 @@ export interface WaitingRemoval extends Pick<UnresolvedRemoval, 'stage' | 'names
   readonly ageSeconds: number;
 }
 
-/** A span in which a watch brought nothing, or brought it late. */
+/** When a watch brought nothing, or brought it late. */
 interface WatchGap {
   /** `pods`, or `pods in shop`. */
   readonly what: string;
@@ -456,8 +456,6 @@ const LOOK_MS = 50;
 /**
  * `linger watch`: endpoint changes as they happen, with the lag of those that end a removal, measured by this process
  * alone. Ends at Ctrl-C, at SIGTERM or after --for, with a summary.
- * @returns the exit code: 3 when a removal took longer than --fail-on-lag
- * @throws ConnectionError, LingerError
  */
 export async function watch(given: Settings<'watch'>, surroundings: Surroundings): Promise<number> {
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;

@@ -234,10 +234,7 @@ const WANTED: ReadonlySet<string> = new Set([
   'leader_election_master_status',
 ]);
 
-/**
- * Reads what /metrics of a kube-controller-manager says.
- * @throws MalformedExposition
- */
+/** @throws MalformedExposition */
 export function readControllerScrape(text: string): ControllerScrape {
   return parseExposition(text, WANTED);
 }

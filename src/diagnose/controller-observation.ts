@@ -6,9 +6,9 @@ import {
   ask,
   type Credentials,
   type KubeConnection,
-  KubeFailure,
   newAgent,
   readText,
+  KubeFailure,
 } from '../cluster/index.ts';
 import { span } from './amounts.ts';
 import {
@@ -154,11 +154,7 @@ export async function controllerPods(api: ApiReader): Promise<readonly Controlle
   return [];
 }
 
-/**
- * Who leads, and since when.
- * @param epochSeconds now
- * @throws KubeFailure
- */
+/** Who leads, and since when. @param epochSeconds now @throws KubeFailure */
 export async function controllerLeader(
   api: ApiReader,
   epochSeconds: number,

@@ -81,9 +81,6 @@ export interface Facts {
 /** Where Kubernetes puts the controller-manager's requests by default (flowcontrol bootstrap). */
 const LEVEL = 'workload-high';
 
-const COLUMNS = ['PriorityLevelName', 'WaitingRequests', 'RejectedRequests', 'TimedoutRequests'] as const;
-type Column = (typeof COLUMNS)[number];
-
 /**
  * Reads two of `/debug/api_priority_and_fairness/dump_priority_levels`: a table with commas (apf_controller_debug.go).
  * Its counts are of the one API server that answered.
@@ -93,21 +90,20 @@ export function priorityFacts(before: string, after: string): PriorityFacts | un
   const [first, last] = [levelIn(before), levelIn(after)];
   if (first === undefined || last === undefined) return undefined;
   // Another API server may have answered the second time.
-  const since = (column: Column) => Math.max(0, (last.get(column) ?? 0) - (first.get(column) ?? 0));
+  const since = (column: string) => Math.max(0, last(column) - first(column));
   return {
     level: LEVEL,
-    waiting: last.get('WaitingRequests') ?? 0,
+    waiting: last('WaitingRequests'),
     rejected: since('RejectedRequests'),
     timedOut: since('TimedoutRequests'),
   };
 }
 
-function levelIn(table: string): ReadonlyMap<Column, number> | undefined {
+/** @returns what its row says in a column; 0 where a version has no such column */
+function levelIn(table: string): ((column: string) => number) | undefined {
   const [head = [], ...rows] = table.split('\n').map((line) => line.split(',').map((cell) => cell.trim()));
   const row = rows.find((cells) => cells[head.indexOf('PriorityLevelName')] === LEVEL);
-  if (row === undefined) return undefined;
-  const cells = COLUMNS.map((column) => [column, Number(row[head.indexOf(column)])] as const);
-  return new Map(cells.filter(([, value]) => Number.isFinite(value)));
+  return row && ((column) => Number(row[head.indexOf(column)]) || 0);
 }
 
 /** Removals that have begun and not ended. */

@@ -188,9 +188,7 @@ function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivit
 }
 
 /**
- * The flag that gives a queue enough workers for what comes in, with the client's limits where they would be next.
- *
- * In a burst of so many Services, the mean wait is inversely proportional to the workers: this many bring it down to
+ * The flag that gives a queue enough workers for what comes in, with the client's limits where they would be next. In a burst of so many Services, the mean wait is inversely proportional to the workers: this many bring it down to
  * half a second. In a steady flow, as many are busy as come in a second times the seconds of each.
  */
 function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
@@ -211,7 +209,6 @@ function written(queues: readonly QueueActivity[]): string {
   return kinds.length < 2 ? kinds.join('') : `${kinds.slice(0, -1).join(', ')} and ${kinds.at(-1)}`;
 }
 
-/** The lines that there are. */
 function lines(...all: readonly (string | false | undefined)[]): readonly string[] {
   return all.filter((line) => line !== undefined && line !== false);
 }
