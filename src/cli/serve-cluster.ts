@@ -10,9 +10,9 @@ import {
   followCluster,
   followCustomResources,
   type KubeConnection,
+  type KubeFailure,
   registerWatchMetrics,
   TERMINATION_POLICIES,
-  type KubeFailure,
   type WatchStats,
 } from '../cluster/index.ts';
 import { defaultWait, type WorldHolder } from '../decision/index.ts';

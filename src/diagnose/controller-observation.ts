@@ -6,9 +6,9 @@ import {
   ask,
   type Credentials,
   type KubeConnection,
+  KubeFailure,
   newAgent,
   readText,
-  KubeFailure,
 } from '../cluster/index.ts';
 import { span } from './amounts.ts';
 import {
