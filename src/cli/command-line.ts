@@ -23,7 +23,7 @@ export type Invocation =
   /** The help or the version was printed, or the usage was wrong and the message said so. */
   | { readonly command: 'none'; readonly exitCode: number };
 
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type Environment = KubeEnvironment['variables'];
 
 export const USAGE_EXIT_CODE = 2;
 

@@ -19,12 +19,8 @@ import {
 } from './manifests.ts';
 import { checkFailOn, columns, FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
 
-/** An explanation, and where its workload stands. */
-interface LocatedExplanation extends Explanation {
-  readonly file: string;
-  /** From 1. */
-  readonly line: number;
-}
+/** An explanation, and where its workload stands; lines from 1. */
+type LocatedExplanation = Explanation & { readonly file: string; readonly line: number };
 
 const ANY_SKIP = 'skip';
 

@@ -23,11 +23,7 @@ import type { Settings } from './commands.ts';
 import type { ClusterPart } from './serve-cluster.ts';
 import type { Surroundings } from './terminal.ts';
 
-export interface Endpoint {
-  readonly host: string;
-  readonly port: number;
-  readonly adminPort: number;
-  readonly certs: string;
+interface Endpoint extends Pick<Settings<'serve'>, 'host' | 'port' | 'adminPort' | 'certs'> {
   /** Whether the certificate is of Linger's own making, and so not trusted yet. */
   readonly ownAuthority: boolean;
 }

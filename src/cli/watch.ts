@@ -106,10 +106,9 @@ function yamlDocument(line: object): string {
   return `---\n${members.join('')}`;
 }
 
+/** Whether to print namespaces (not where there is only one), dates and colours. */
 interface ChangeTableOptions {
-  /** Whether to say whose namespace: not where there is only one. */
   readonly namespaces: boolean;
-  /** Whether to print dates, too. */
   readonly dates?: boolean;
   readonly colour: boolean;
 }
@@ -182,18 +181,8 @@ export class ChangeTable {
 }
 
 /** A removal that has begun and has not ended. */
-export interface WaitingRemoval extends Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> {
+interface WaitingRemoval extends Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> {
   readonly ageSeconds: number;
-}
-
-/** When a watch brought nothing, or brought it late. */
-interface WatchGap {
-  /** `pods`, or `pods in shop`. */
-  readonly what: string;
-  readonly since: Date;
-  readonly seconds: number;
-  readonly goesOn: boolean;
-  readonly cause: string | undefined;
 }
 
 export interface WatchSummary {
@@ -203,7 +192,14 @@ export interface WatchSummary {
   /** Oldest first. */
   readonly unresolved: readonly WaitingRemoval[];
   readonly discarded: DiscardCounts;
-  readonly gaps: readonly WatchGap[];
+  /** When a watch (`pods`, or `pods in shop`) brought nothing, or brought it late. */
+  readonly gaps: readonly {
+    readonly what: string;
+    readonly since: Date;
+    readonly seconds: number;
+    readonly goesOn: boolean;
+    readonly cause: string | undefined;
+  }[];
 }
 
 /** A node that dies leaves hundreds; how many there are is said anyway. */
@@ -405,7 +401,7 @@ class WatchSession {
     this.#options.terminal.note(`${dateOf(at).toISOString()} ${text}`);
   }
 
-  /** Streams are called after what they bring; the sources by their own names. */
+  /** Streams are called after what they bring. */
   #interruptions() {
     return this.#watches.flatMap(({ scope: { namespace }, interruptions }) =>
       interruptions.all.map((interruption) => {
