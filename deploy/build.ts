@@ -1,6 +1,7 @@
 import { glob, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
+import { DOOR_IMPORT, filesBehind, namesIn } from './doors.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
@@ -42,9 +43,6 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
   return metafile;
 }
 
-const IMPORT = /^import (type )?\{([^}]*)\} from '(\.\.\/[a-z]+\/index\.ts)';$/gm;
-const REEXPORT = /^export (?:type )?\{([^}]*)\} from '\.\/([a-z0-9-]+\.ts)';$/gm;
-
 const WORKER = /(new URL\('\.\/[a-z-]+-worker)\.ts(', import\.meta\.url\))/g;
 
 /**
@@ -57,16 +55,16 @@ const throughDoors: Plugin = {
     const behind = new Map<string, Promise<ReadonlyMap<string, string>>>();
     onLoad({ filter: /\/src\/.*\.ts$/ }, async ({ path }) => {
       const text = await readFile(path, 'utf8');
-      const doors = new Set([...text.matchAll(IMPORT)].map(([, , , door = '']) => door));
+      const doors = new Set([...text.matchAll(DOOR_IMPORT)].map(([, , , door = '']) => door));
       const files = new Map<string, ReadonlyMap<string, string>>();
       for (const door of doors) {
         const file = join(dirname(path), door);
-        const known = behind.get(file) ?? filesBehind(file);
+        const known = behind.get(file) ?? readFile(file, 'utf8').then(filesBehind);
         behind.set(file, known);
         files.set(door, await known);
       }
       const contents = text.replaceAll(
-        IMPORT,
+        DOOR_IMPORT,
         (statement, type: string | undefined, names: string, door: string) => {
           if (type !== undefined) return statement;
           const values = namesIn(names).filter(({ text }) => !text.startsWith('type '));
@@ -82,21 +80,6 @@ const throughDoors: Plugin = {
     });
   },
 };
-
-async function filesBehind(door: string): Promise<ReadonlyMap<string, string>> {
-  const exports = [...(await readFile(door, 'utf8')).matchAll(REEXPORT)];
-  return new Map(
-    exports.flatMap(([, names = '', file = '']) => namesIn(names).map(({ name }) => [name, file])),
-  );
-}
-
-/** `a, type B, c as d`, whether or not it stands on several lines. */
-function namesIn(list: string): readonly { readonly name: string; readonly text: string }[] {
-  const texts = list.split(',').map((text) => text.trim().replaceAll(/\s+/g, ' '));
-  return texts
-    .filter(Boolean)
-    .map((text) => ({ text, name: text.replace(/^type /, '').replace(/ as .*$/, '') }));
-}
 
 if (import.meta.main) {
   const { outputs } = await buildProgram(join(ROOT, 'dist'));

@@ -1,4 +1,5 @@
 import { posix } from 'node:path';
+import { DOOR_IMPORT, filesBehind, namesIn } from '../../deploy/doors.ts';
 import type { Sources } from './imports.ts';
 import { parseSources, type SourceSyntax } from './syntax.ts';
 
@@ -19,7 +20,6 @@ export interface HouseFigures {
 export const HOUSE_LIMITS = { files: 190, lines: 30_600, single: 15, repeated: 0 } as const;
 
 const DOOR = /\/index\.ts$/;
-const IMPORT = /(?:import|export) (?:type )?\{([^}]*)\} from '(\.[^']*)'/g;
 
 /** @param sources path relative to the root → text */
 export function figuresOf(sources: Sources): HouseFigures {
@@ -53,39 +53,23 @@ function loadedLater(syntaxes: Syntaxes): ReadonlySet<string> {
 /** Who uses what a file exports, by whatever way: a door uses nothing by itself, its callers do. */
 function usersOf(sources: Sources, syntaxes: Syntaxes): ReadonlyMap<string, ReadonlySet<string>> {
   const users = new Map([...sources.keys()].map((file) => [file, new Set<string>()]));
-  const behind = new Map([...sources].filter(([file]) => DOOR.test(file)).map(doorMap));
   for (const [file, syntax] of syntaxes) {
     if (DOOR.test(file)) continue;
     for (const { text } of [...syntax.imports, ...syntax.dynamicImports]) {
       if (!text.startsWith('.')) continue;
       const target = posix.join(posix.dirname(file), text);
-      if (DOOR.test(target)) {
-        const names = namesImported(sources.get(file) ?? '', text);
-        const doors = behind.get(target) ?? new Map<string, string>();
-        // A dynamic import may use any of it.
-        const used = names.length > 0 ? names.map((name) => doors.get(name)) : [...doors.values()];
-        for (const each of used) if (each !== undefined) users.get(each)?.add(file);
-      } else users.get(target)?.add(file);
+      const used = DOOR.test(target) ? usedBehind(target, text, sources.get(file) ?? '', sources) : [target];
+      for (const each of used) users.get(each)?.add(file);
     }
   }
   return users;
 }
 
-/** A door, and the file behind it for each name that it exports. */
-function doorMap([door, text]: readonly [string, string]): readonly [string, ReadonlyMap<string, string>] {
-  const names = [...text.matchAll(IMPORT)].flatMap(([, list = '', from = '']) =>
-    namesIn(list).map((name) => [name, posix.join(posix.dirname(door), from)] as const),
-  );
-  return [door, new Map(names)];
-}
-
-function namesImported(text: string, from: string): readonly string[] {
-  return [...text.matchAll(IMPORT)].flatMap(([, list = '', module = '']) =>
-    module === from ? namesIn(list) : [],
-  );
-}
-
-function namesIn(list: string): readonly string[] {
-  const names = list.split(',').map((name) => name.trim().replace(/^type /, ''));
-  return names.filter((name) => name !== '').map((name) => name.replace(/ as .*$/, ''));
+/** The files behind a door that a file imports names of; all of them where it is imported as a whole. */
+function usedBehind(door: string, specifier: string, text: string, sources: Sources): readonly string[] {
+  const behind = filesBehind(sources.get(door) ?? '');
+  const imports = [...text.matchAll(DOOR_IMPORT)].filter(([, , , from]) => from === specifier);
+  const names = imports.flatMap(([, , list = '']) => namesIn(list).map(({ name }) => name));
+  const files = names.length > 0 ? names.flatMap((name) => behind.get(name) ?? []) : [...behind.values()];
+  return files.map((file) => posix.join(posix.dirname(door), file));
 }
