@@ -1,5 +1,13 @@
 import { z } from 'zod';
-import { apiRule, celPattern, conditions, durationFrom, labelSelector } from './fields.ts';
+import {
+  apiRule,
+  celPattern,
+  conditions,
+  durationFrom,
+  labelSelector,
+  observedGeneration,
+  optional,
+} from './fields.ts';
 
 // Which URLs Linger calls. One regular expression for files and for the API server, whose own functions for URLs
 // (Go's net/url) and ours (WHATWG's) differ at the edges. Whatever matches, `new URL` can read, but for names with
@@ -27,56 +35,53 @@ const PORT = '([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[
  */
 export const HTTP_URL = new RegExp(`^https?://(${NAME}|${IPV4}|\\[(${IPV6})\\])(:${PORT})?([/?][!"$-~]*)?$`);
 
-export const LONGEST_URL = 2048;
+const LONGEST_URL = 2048;
 
-export const HTTP_URL_HINT =
+const HTTP_URL_HINT =
   'an http:// or https:// URL in ASCII, at most 2048 characters, without credentials and without a #fragment';
 
 const EITHER = 'expected exactly one of syncInterval and lag';
 
 const declared = z
   .strictObject({
-    syncInterval: durationFrom('1ms').optional().meta({
-      description:
-        'It polls this often: its lag is uniform from 0 to this. A duration such as 10s, at most 168h.',
-    }),
-    lag: durationFrom('1ms')
-      .optional()
-      .meta({ description: 'It is always this late. A duration such as 40s, at most 168h.' }),
+    syncInterval: optional(
+      durationFrom('1ms'),
+      'It polls this often: its lag is uniform from 0 to this. A duration such as 10s, at most 168h.',
+    ),
+    lag: optional(durationFrom('1ms'), 'It is always this late. A duration such as 40s, at most 168h.'),
   })
   .refine(({ syncInterval, lag }) => (syncInterval === undefined) !== (lag === undefined), { error: EITHER })
-  .meta({
-    ...apiRule('has(self.syncInterval) != has(self.lag)', EITHER),
-    description: 'Its lag is known, and said here; nothing is measured. Exactly one of syncInterval and lag.',
-  });
+  .meta(apiRule('has(self.syncInterval) != has(self.lag)', EITHER));
 
-const reports = z.strictObject({}).meta({
-  description: 'Its instances report their syncs to Linger: POST /v1/consumers/NAME/reports.',
+const URL_ERROR = `expected ${HTTP_URL_HINT}`;
+
+const probe = z.strictObject({
+  url: z
+    .string({ error: URL_ERROR })
+    .refine((text) => text.length <= LONGEST_URL && HTTP_URL.test(text), { error: URL_ERROR })
+    .meta({
+      ...apiRule(`self.matches(${celPattern(HTTP_URL)})`, URL_ERROR),
+      maxLength: LONGEST_URL,
+      description: "An http:// or https:// URL that leads through it to Linger's Service linger-canary.",
+    }),
+  every: optional(durationFrom('1s'), 'How often to measure. A duration such as 30s, from 1s to 168h.'),
 });
-
-const probe = z
-  .strictObject({
-    url: z
-      .string({ error: `expected ${HTTP_URL_HINT}` })
-      .refine((text) => text.length <= LONGEST_URL && HTTP_URL.test(text), {
-        error: `expected ${HTTP_URL_HINT}`,
-      })
-      .meta({
-        ...apiRule(`self.matches(${celPattern(HTTP_URL)})`, `expected ${HTTP_URL_HINT}`),
-        maxLength: LONGEST_URL,
-        description: "An http:// or https:// URL that leads through it to Linger's Service linger-canary.",
-      }),
-    every: durationFrom('1s')
-      .optional()
-      .meta({ description: 'How often to measure. A duration such as 30s, from 1s to 168h.' }),
-  })
-  .meta({ description: 'It is measured from outside: the canary, as it is seen through it.' });
 
 const ONE_WAY = 'expected exactly one of declared, reports and probe';
 
 /** How a consumer's lag is known: exactly one way. Strict, so that a later way is an error here and not ignored. */
 const measure = z
-  .strictObject({ declared: declared.optional(), reports: reports.optional(), probe: probe.optional() })
+  .strictObject({
+    declared: optional(
+      declared,
+      'Its lag is known, and said here; nothing is measured. Exactly one of syncInterval and lag.',
+    ),
+    reports: optional(
+      z.strictObject({}),
+      'Its instances report their syncs to Linger: POST /v1/consumers/NAME/reports.',
+    ),
+    probe: optional(probe, 'It is measured from outside: the canary, as it is seen through it.'),
+  })
   .refine((ways) => Object.values(ways).filter((way) => way !== undefined).length === 1, { error: ONE_WAY })
   .meta({
     ...apiRule('[has(self.declared), has(self.reports), has(self.probe)].exists_one(x, x)', ONE_WAY),
@@ -86,54 +91,45 @@ const measure = z
 /** spec of a DiscoveryConsumer: something beyond the EndpointSlices that finds endpoints and sends traffic. */
 export const discoveryConsumerSpec = z
   .strictObject({
-    appliesTo: z
-      .strictObject({
-        namespaceSelector: labelSelector
-          .optional()
-          .meta({ description: 'The namespaces of the pods that it sends traffic to; absent: all.' }),
-        serviceSelector: labelSelector.optional().meta({
-          description:
-            'The Services that it sends traffic to; absent: all, or none where there is a podSelector.',
-        }),
-        podSelector: labelSelector
-          .optional()
-          .meta({ description: 'Pods that it finds without any Service; absent: none.' }),
-      })
-      .optional()
-      .meta({ description: 'The pods that it sends traffic to; absent: those of every Service.' }),
+    appliesTo: optional(
+      z.strictObject({
+        namespaceSelector: optional(
+          labelSelector,
+          'The namespaces of the pods that it sends traffic to; absent: all.',
+        ),
+        serviceSelector: optional(
+          labelSelector,
+          'The Services that it sends traffic to; absent: all, or none where there is a podSelector.',
+        ),
+        podSelector: optional(labelSelector, 'Pods that it finds without any Service; absent: none.'),
+      }),
+      'The pods that it sends traffic to; absent: those of every Service.',
+    ),
     measure,
   })
-  .meta({
-    description: 'Something that finds endpoints and sends traffic to them, and how its lag is known.',
-  });
+  .describe('Something that finds endpoints and sends traffic to them, and how its lag is known.');
 export type DiscoveryConsumerSpec = z.output<typeof discoveryConsumerSpec>;
 
 const lagFields = {
-  samples: z.int().min(0).optional().meta({ description: 'How often it was timed in the last 7 days.' }),
-  p50: z.string().optional().meta({ description: 'Half of the lags are at most this, such as 4.9s.' }),
-  p99: z.string().optional().meta({ description: '99 % of the lags are at most this.' }),
+  samples: optional(z.int().min(0), 'How often it was timed in the last 7 days.'),
+  p50: optional(z.string(), 'Half of the lags are at most this, such as 4.9s.'),
+  p99: optional(z.string(), '99 % of the lags are at most this.'),
 };
 
 /** status of a DiscoveryConsumer: written by Linger's leader, and read by people. */
 export const discoveryConsumerStatus = z
   .object({
-    observedGeneration: z
-      .int()
-      .optional()
-      .meta({ description: 'The metadata.generation that this was said of.' }),
-    measure: z.string().optional().meta({ description: 'How its lag is known: declared, reports or probe.' }),
+    observedGeneration,
+    measure: optional(z.string(), 'How its lag is known: declared, reports or probe.'),
     ...lagFields,
-    lastSample: z.string().optional().meta({ format: 'date-time', description: 'When it was timed last.' }),
-    additions: z
-      .object(lagFields)
-      .optional()
-      .meta({ description: 'How long it takes until it sends traffic to an endpoint that was added.' }),
-    instances: z.int().min(0).optional().meta({ description: 'How many instances report.' }),
-    limits: z
-      .array(z.string())
-      .optional()
-      .meta({ description: 'What this way of measuring cannot see, in sentences.' }),
+    lastSample: optional(z.string(), 'When it was timed last.', { format: 'date-time' }),
+    additions: optional(
+      z.object(lagFields),
+      'How long it takes until it sends traffic to an endpoint that was added.',
+    ),
+    instances: optional(z.int().min(0), 'How many instances report.'),
+    limits: optional(z.array(z.string()), 'What this way of measuring cannot see, in sentences.'),
     conditions,
   })
-  .meta({ description: 'What Linger has measured. Written by Linger.' });
+  .describe('What Linger has measured. Written by Linger.');
 export type ConsumerStatus = z.output<typeof discoveryConsumerStatus>;

@@ -5,11 +5,7 @@ import { namespaceName, objectName } from './fields.ts';
 import { API_VERSION, GROUP } from './names.ts';
 import { clusterTerminationPolicySpec, terminationPolicySpec } from './termination-policy.ts';
 
-function envelope<K extends string, S extends z.ZodType>(
-  kind: K,
-  spec: S,
-  metadata: z.ZodType<{ name: string }>,
-) {
+function envelope<K extends string, S extends z.ZodType, M extends z.ZodType>(kind: K, spec: S, metadata: M) {
   return z.strictObject({
     apiVersion: z.literal(API_VERSION),
     kind: z.literal(kind),
@@ -29,23 +25,14 @@ const namespaced = z.looseObject({ name: objectName, namespace: namespaceName })
 /** One schema for each kind of the API group: it validates files and types the code. */
 export const DOCUMENT_SCHEMAS = {
   ClusterTerminationPolicy: envelope('ClusterTerminationPolicy', clusterTerminationPolicySpec, clusterScoped),
-  TerminationPolicy: envelope(
-    'TerminationPolicy',
-    terminationPolicySpec,
-    namespaced as z.ZodType<{ name: string; namespace: string }>,
-  ),
+  TerminationPolicy: envelope('TerminationPolicy', terminationPolicySpec, namespaced),
   DiscoveryConsumer: envelope('DiscoveryConsumer', discoveryConsumerSpec, clusterScoped),
 } as const;
 
 export type LingerKind = keyof typeof DOCUMENT_SCHEMAS;
-const clusterPolicy = DOCUMENT_SCHEMAS.ClusterTerminationPolicy;
-const namespacedPolicy = DOCUMENT_SCHEMAS.TerminationPolicy;
-
-export type ClusterTerminationPolicy = z.output<typeof clusterPolicy>;
-export type TerminationPolicy = z.output<typeof namespacedPolicy> & {
-  metadata: { name: string; namespace: string };
-};
-export type DiscoveryConsumer = z.output<typeof DOCUMENT_SCHEMAS.DiscoveryConsumer>;
+export type ClusterTerminationPolicy = z.output<(typeof DOCUMENT_SCHEMAS)['ClusterTerminationPolicy']>;
+export type TerminationPolicy = z.output<(typeof DOCUMENT_SCHEMAS)['TerminationPolicy']>;
+export type DiscoveryConsumer = z.output<(typeof DOCUMENT_SCHEMAS)['DiscoveryConsumer']>;
 export type LingerDocument = ClusterTerminationPolicy | TerminationPolicy | DiscoveryConsumer;
 
 /** Whether an object claims to be of our API group, in whatever version and kind. */
@@ -60,31 +47,23 @@ export function isLingerObject(object: { readonly apiVersion?: unknown }): boole
  */
 export function parseDocument(object: { readonly [key: string]: unknown }, where: string): LingerDocument {
   const { apiVersion, kind } = object;
+  const invalid = (what: string) => new LingerError('policy-invalid', `${where}: ${what}`);
   if (apiVersion !== API_VERSION) {
-    throw new LingerError(
-      'policy-invalid',
-      `${where}: apiVersion: expected ${API_VERSION}, got ${show(apiVersion)}`,
-    );
+    throw invalid(`apiVersion: expected ${API_VERSION}, got ${show(apiVersion)}`);
   }
   if (typeof kind !== 'string' || !Object.hasOwn(DOCUMENT_SCHEMAS, kind)) {
     const known = Object.keys(DOCUMENT_SCHEMAS).join(', ');
-    throw new LingerError('policy-invalid', `${where}: kind: expected one of ${known}, got ${show(kind)}`);
+    throw invalid(`kind: expected one of ${known}, got ${show(kind)}`);
   }
   const forbidden = pathOfPrototypeKey(object, []);
-  if (forbidden !== undefined) {
-    throw new LingerError(
-      'policy-invalid',
-      `${where}: ${kind}: ${forbidden}: no key may have this name; remove it`,
-    );
-  }
+  if (forbidden !== undefined) throw invalid(`${kind}: ${forbidden}: no key may have this name; remove it`);
   const result = DOCUMENT_SCHEMAS[kind as LingerKind].safeParse(object);
-  if (result.success) return result.data as LingerDocument;
-  const problems = result.error.issues.map((issue) => describe(issue, object));
-  throw new LingerError('policy-invalid', `${where}: ${kind}: ${problems.join('; ')}`);
+  if (result.success) return result.data;
+  throw invalid(`${kind}: ${result.error.issues.map((issue) => describe(issue, object)).join('; ')}`);
 }
 
 function describe(issue: z.core.$ZodIssue, object: unknown): string {
-  const path = issue.path.map(String).join('.');
+  const path = issue.path.join('.');
   if (issue.code === 'unrecognized_keys') {
     const fields = issue.keys.map((key) => (path === '' ? key : `${path}.${key}`));
     return `${fields.join(', ')}: unknown field; check its spelling and place, or remove it`;
@@ -110,12 +89,10 @@ function pathOfPrototypeKey(value: unknown, path: readonly string[]): string | u
 }
 
 function valueAt(object: unknown, path: readonly PropertyKey[]): unknown {
-  let value = object;
-  for (const key of path) {
-    if (typeof value !== 'object' || value === null) return undefined;
-    value = (value as Record<PropertyKey, unknown>)[key];
-  }
-  return value;
+  return path.reduce<unknown>(
+    (value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key],
+    object,
+  );
 }
 
 function show(value: unknown): string {

@@ -13,17 +13,14 @@ const TERM = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/gu;
 export const DURATION = /^(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/u;
 
 /** No pod needs a longer one, and it keeps every sum of durations far from losing whole seconds. */
-export const MAX_DURATION_SECONDS = 7 * 24 * 3600;
-/** The same, as Go says it. */
+const MAX_DURATION_SECONDS = 7 * 24 * 3600;
 export const LONGEST_DURATION = '168h';
-
 /** Characters: enough for every unit with all the digits that count. */
 export const LONGEST_DURATION_TEXT = 64;
 
 /**
  * Reads a duration as Go's `time.ParseDuration` does, without a sign: `30s`, `1m30s`, `1.5h`, `0`.
- * @returns seconds, possibly a fraction; undefined when the text is no such duration or is longer than a week
- *   would allow (see MAX_DURATION_SECONDS).
+ * @returns seconds, possibly a fraction; undefined for a text that is no such duration, or one of more than a week
  */
 export function parseDuration(text: string): number | undefined {
   if (text.length > LONGEST_DURATION_TEXT || !DURATION.test(text)) return undefined;
@@ -38,7 +35,7 @@ export function parseDuration(text: string): number | undefined {
 export function formatDuration(seconds: number): string {
   const hours = Math.floor(seconds / 3600);
   const minutes = Math.floor((seconds % 3600) / 60);
-  // Milliseconds are the finest that anybody configures here; more digits would show binary fractions.
+  // More digits than milliseconds would show binary fractions.
   const rest = Math.round((seconds - hours * 3600 - minutes * 60) * 1000) / 1000;
   const text = `${hours > 0 ? `${hours}h` : ''}${minutes > 0 ? `${minutes}m` : ''}${rest > 0 ? `${rest}s` : ''}`;
   return text === '' ? '0s' : text;

@@ -17,9 +17,8 @@ import {
 } from './selector.ts';
 
 /**
- * What a CustomResourceDefinition says beyond types, put beside the refinement that says the same to files, so that
- * both refuse the same. Members of OpenAPI v3 as Kubernetes reads it; zod hands them on (`meta`) to what generates the
- * CRDs, and nothing else here reads them.
+ * What a CustomResourceDefinition says beyond types, beside the refinement that refuses the same in files. Members of
+ * OpenAPI v3 as Kubernetes reads it; zod's `meta` hands them to the generator of the CRDs.
  */
 export type ApiRules = {
   /** Rules in CEL, each true for what is valid. `self` is the value. */
@@ -45,40 +44,36 @@ export function celPattern({ source }: RegExp): string {
   return `r'${source}'`;
 }
 
-/** A duration in a document: text in, seconds out. */
-export const duration = z
-  .string({ error: `expected ${DURATION_HINT}` })
-  .refine((text) => parseDuration(text) !== undefined, {
-    error: `expected ${DURATION_HINT}, at most ${LONGEST_DURATION}`,
-  })
-  .meta({
-    ...apiRule(
-      `self.matches(${celPattern(DURATION)}) && duration(self) <= duration('${LONGEST_DURATION}')`,
-      `expected ${DURATION_HINT}, at most ${LONGEST_DURATION}`,
-    ),
-    maxLength: LONGEST_DURATION_TEXT,
-  })
-  .transform((text) => parseDuration(text) ?? 0);
+/** A field that may be absent, with what its CRD says of it. */
+export function optional<S extends z.ZodType>(schema: S, description: string, meta: z.GlobalMeta = {}) {
+  return schema.optional().meta({ ...meta, description });
+}
 
 /**
- * A duration that is not shorter than this. Both are read as Go's `time.ParseDuration` reads them, which is also what
- * CEL's `duration()` does.
+ * A duration in a document: text in, seconds out, not shorter than `least`. Go's `time.ParseDuration`, CEL's
+ * `duration()` and parseDuration read the same.
  */
-export function durationFrom(least: string) {
-  const leastSeconds = parseDuration(least) ?? Number.NaN;
-  const error = `expected ${DURATION_HINT}, from ${least} to ${LONGEST_DURATION}`;
-  const rule = `self.matches(${celPattern(DURATION)}) && duration(self) >= duration('${least}') && duration(self) <= duration('${LONGEST_DURATION}')`;
+export function durationFrom(least?: string) {
+  const leastSeconds = parseDuration(least ?? '0') ?? Number.NaN;
+  const bounds = least === undefined ? 'at most' : `from ${least} to`;
+  const error = `expected ${DURATION_HINT}, ${bounds} ${LONGEST_DURATION}`;
+  const rules = [
+    `self.matches(${celPattern(DURATION)})`,
+    ...(least === undefined ? [] : [`duration(self) >= duration('${least}')`]),
+    `duration(self) <= duration('${LONGEST_DURATION}')`,
+  ];
   return z
-    .string({ error })
+    .string({ error: least === undefined ? `expected ${DURATION_HINT}` : error })
     .refine((text) => (parseDuration(text) ?? Number.NaN) >= leastSeconds, { error })
-    .meta({ ...apiRule(rule, error), maxLength: LONGEST_DURATION_TEXT })
+    .meta({ ...apiRule(rules.join(' && '), error), maxLength: LONGEST_DURATION_TEXT })
     .transform((text) => parseDuration(text) ?? 0);
 }
+
+export const duration = durationFrom();
 
 const DNS_SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 const LONGEST_KEY = 317;
 
-/** As much as anybody selects by; the API server refuses rules whose cost it cannot bound. */
 const MOST_LABELS = 32;
 
 const KEY_HINT = 'expected a label key such as app.kubernetes.io/name';
@@ -99,23 +94,19 @@ const labelValue = z
 
 const requirement = z
   .strictObject({
-    key: labelKey.meta({ description: 'The key of the label.' }),
+    key: labelKey.describe('The key of the label.'),
     operator: z
       .enum(['In', 'NotIn', 'Exists', 'DoesNotExist'])
-      .meta({ description: 'How the label is compared with the values.' }),
-    values: z
-      .array(labelValue)
-      .max(MOST_VALUES)
-      .optional()
-      .meta({ description: 'For In and NotIn: the values, of which one is enough.' }),
+      .describe('How the label is compared with the values.'),
+    values: optional(
+      z.array(labelValue).max(MOST_VALUES),
+      'For In and NotIn: the values, of which one is enough.',
+    ),
   })
-  .refine(
-    ({ operator, values }) => {
-      const wantsValues = operator === 'In' || operator === 'NotIn';
-      return wantsValues === (values !== undefined && values.length > 0);
-    },
-    { error: VALUES_HINT, path: ['values'] },
-  )
+  .refine(({ operator, values = [] }) => (operator === 'In' || operator === 'NotIn') === values.length > 0, {
+    error: VALUES_HINT,
+    path: ['values'],
+  })
   .meta(
     apiRule(
       "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
@@ -125,18 +116,17 @@ const requirement = z
 
 /** metav1.LabelSelector; the empty selector matches everything. */
 export const labelSelector = z.strictObject({
-  matchLabels: z
-    .record(labelKey, labelValue)
-    .refine((labels) => Object.keys(labels).length <= MOST_LABELS, {
+  matchLabels: optional(
+    z.record(labelKey, labelValue).refine((labels) => Object.keys(labels).length <= MOST_LABELS, {
       error: `expected at most ${MOST_LABELS} labels`,
-    })
-    .optional()
-    .meta({ description: 'Labels that must all be there, with these values.', maxProperties: MOST_LABELS }),
-  matchExpressions: z
-    .array(requirement)
-    .max(MOST_EXPRESSIONS)
-    .optional()
-    .meta({ description: 'Requirements that must all be met.' }),
+    }),
+    'Labels that must all be there, with these values.',
+    { maxProperties: MOST_LABELS },
+  ),
+  matchExpressions: optional(
+    z.array(requirement).max(MOST_EXPRESSIONS),
+    'Requirements that must all be met.',
+  ),
 });
 
 /** Names of objects. Source: k8s.io/apimachinery IsDNS1123Subdomain / IsDNS1123Label. */
@@ -150,27 +140,22 @@ export const namespaceName = z
   .max(63)
   .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, { error: 'expected lower-case letters, digits and "-"' });
 
+export const observedGeneration = optional(z.int(), 'The metadata.generation that this was said of.');
+
 /** metav1.Condition. */
 const condition = z.object({
-  type: z.string().meta({ description: 'What is true or not: Measured of a consumer, Ready of a policy.' }),
-  status: z.enum(['True', 'False', 'Unknown']).meta({ description: 'Unknown where it is too early to say.' }),
-  reason: z.string().meta({ description: 'Why, as one word; see docs/reference.md.' }),
-  message: z.string().meta({ description: 'Why, in words.' }),
+  type: z.string().describe('What is true or not: Measured of a consumer, Ready of a policy.'),
+  status: z.enum(['True', 'False', 'Unknown']).describe('Unknown where it is too early to say.'),
+  reason: z.string().describe('Why, as one word; see docs/reference.md.'),
+  message: z.string().describe('Why, in words.'),
   lastTransitionTime: z
     .string()
     .meta({ format: 'date-time', description: 'Since when the status is what it is.' }),
-  observedGeneration: z
-    .int()
-    .optional()
-    .meta({ description: 'The metadata.generation that this was said of.' }),
+  observedGeneration,
 });
 
 /** The conditions of a status. */
-export const conditions = z
-  .array(condition)
-  .optional()
-  .meta({
-    description: 'How it stands.',
-    'x-kubernetes-list-type': 'map',
-    'x-kubernetes-list-map-keys': ['type'],
-  });
+export const conditions = optional(z.array(condition), 'How it stands.', {
+  'x-kubernetes-list-type': 'map',
+  'x-kubernetes-list-map-keys': ['type'],
+});

@@ -19,18 +19,13 @@ export interface PlainSleep {
   readonly render: (seconds: number) => string | number;
 }
 
-/**
- * A kind of preStop handler that waits. All that lists kinds takes them from {@link HOOKS}: the policy schema, the
- * annotations, the plan, the patch and the docs' tests.
- */
+/** A kind of preStop handler that waits. Everything that lists kinds takes them from {@link HOOKS}. */
 export interface HookKind {
   /** Whether `Auto` may choose it. `Auto` takes the first kind that is supported. */
   readonly auto: boolean;
   /** Whether it works on every node that the pod can run on. */
   supports(nodes: HookSupport): boolean;
   render(seconds: number): LifecycleHandler;
-  /** Whether the handler is what `render` returns for these seconds. */
-  recognise(handler: LifecycleHandler, seconds: number): boolean;
   /** The seconds of a plain sleep of this kind, in any form that an author may have written. */
   parse(handler: LifecycleHandler): PlainSleep | undefined;
 }
@@ -42,7 +37,6 @@ export const HOOKS = {
     auto: true,
     supports: ({ nativeSleep }) => nativeSleep,
     render: (seconds) => ({ sleep: { seconds } }),
-    recognise: (handler, seconds) => nativeSleepOf(handler)?.seconds === seconds,
     parse: nativeSleepOf,
   },
   /** Runs the image's own `sleep`: for clusters whose kubelets are too old for the native one. */
@@ -50,10 +44,6 @@ export const HOOKS = {
     auto: true,
     supports: ({ windows }) => !windows,
     render: (seconds) => ({ exec: { command: ['sleep', String(seconds)] } }),
-    recognise: (handler, seconds) => {
-      const [program, argument, ...rest] = commandOf(handler) ?? [];
-      return program === 'sleep' && argument === String(seconds) && rest.length === 0;
-    },
     parse: commandSleepOf,
   },
 } as const satisfies Record<string, HookKind>;
@@ -77,11 +67,13 @@ export const HOOK_UNAVAILABLE = `hook ${HOOK_RESERVED} is not available in this 
 
 /** The plain sleep in a handler of any kind; undefined for a handler that does anything else. */
 export function plainSleep(handler: LifecycleHandler): PlainSleep | undefined {
-  for (const name of HOOK_NAMES) {
-    const found = HOOKS[name].parse(handler);
-    if (found !== undefined) return found;
-  }
-  return undefined;
+  return HOOK_NAMES.map((name) => HOOKS[name].parse(handler)).find((sleep) => sleep !== undefined);
+}
+
+/** Whether the handler is Linger's own hook for these seconds. */
+export function isOwnHook(handler: LifecycleHandler, name: HookName, seconds: number): boolean {
+  const { parse, render } = HOOKS[name];
+  return parse(handler) !== undefined && JSON.stringify(handler) === JSON.stringify(render(seconds));
 }
 
 /** The one member of a handler that has only one. */
@@ -97,11 +89,6 @@ function nativeSleepOf(handler: LifecycleHandler): PlainSleep | undefined {
   return { seconds, pointer: '/sleep/seconds', render: (value) => value };
 }
 
-function commandOf(handler: LifecycleHandler): readonly unknown[] | undefined {
-  const command = onlyMember(handler, 'exec')?.command;
-  return Array.isArray(command) ? command : undefined;
-}
-
 const SLEEP_PROGRAMS: ReadonlySet<unknown> = new Set(['sleep', '/bin/sleep']);
 const SHELLS: ReadonlySet<unknown> = new Set(['sh', '/bin/sh']);
 /** The text before the seconds, the seconds, and the unit that coreutils and busybox know. */
@@ -110,12 +97,12 @@ const SCRIPT = /^(sleep )([1-9]\d{0,8})(s?)$/;
 
 /** `["sleep","N"]`, `["/bin/sleep","N"]`, `["sh","-c","sleep N"]`, `["/bin/sh","-c","sleep N"]`; N also as `Ns`. */
 function commandSleepOf(handler: LifecycleHandler): PlainSleep | undefined {
-  const command = commandOf(handler) ?? [];
+  const command = onlyMember(handler, 'exec')?.command;
+  if (!Array.isArray(command)) return undefined;
   const last = command.length - 1;
-  const [program, option] = command;
-  const direct = last === 1 && SLEEP_PROGRAMS.has(program);
-  const shell = last === 2 && SHELLS.has(program) && option === '-c';
-  const text = command[last];
+  const direct = last === 1 && SLEEP_PROGRAMS.has(command[0]);
+  const shell = last === 2 && SHELLS.has(command[0]) && command[1] === '-c';
+  const text: unknown = command[last];
   if (!(direct || shell) || typeof text !== 'string') return undefined;
   const [, before, seconds, unit] = (direct ? ARGUMENT : SCRIPT).exec(text) ?? [];
   if (seconds === undefined) return undefined;

@@ -7,10 +7,9 @@ export {
   type PodScope,
   type WaitSource,
 } from './choices.ts';
-export {
-  type ConsumerStatus,
-  type DiscoveryConsumerSpec,
-  discoveryConsumerStatus,
+export type {
+  ConsumerStatus,
+  DiscoveryConsumerSpec,
 } from './discovery-consumer.ts';
 export {
   type ClusterTerminationPolicy,
@@ -30,17 +29,15 @@ export {
   HOOK_UNAVAILABLE,
   HOOKS,
   type HookChoice,
-  type HookKind,
   type HookName,
   isHookName,
+  isOwnHook,
   type LifecycleHandler,
-  type PlainSleep,
   plainSleep,
 } from './hooks.ts';
-export { isAbsentOr, isRecord, isString, isStringMap, jsonIn } from './json.ts';
+export { isAbsentOr, isRecord, isString, isStringMap, jsonIn, memberAt } from './json.ts';
 export {
   type NamespaceRecord,
-  NO_SERVICES,
   namespaceRecord,
   type ServiceIndex,
   type ServiceRecord,
@@ -75,4 +72,4 @@ export {
   parseLabelQuery,
   selects,
 } from './selector.ts';
-export type { ClusterTerminationPolicySpec, TerminationPolicySpec } from './termination-policy.ts';
+export type { ClusterTerminationPolicySpec } from './termination-policy.ts';

@@ -13,6 +13,13 @@ export function jsonIn(text: string): unknown {
   }
 }
 
+/** A member of a member, and so on; undefined where any of them is missing. */
+export function memberAt(object: unknown, path: readonly string[]): unknown {
+  let value = object;
+  for (const member of path) value = isRecord(value) ? value[member] : undefined;
+  return value;
+}
+
 export function isString(value: unknown): value is string {
   return typeof value === 'string';
 }

@@ -23,14 +23,12 @@ export function selectsNamespace(
   if (!unseen) return selects(selector, labels);
   const { matchLabels = {}, matchExpressions = [] } = selector;
   const isKnown = (key: string) => Object.hasOwn(labels, key);
-  const known = {
-    matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => isKnown(key))),
-    matchExpressions: matchExpressions.filter(({ key }) => isKnown(key)),
-  };
+  const knownLabels = Object.entries(matchLabels).filter(([key]) => isKnown(key));
+  const knownExpressions = matchExpressions.filter(({ key }) => isKnown(key));
+  const known = { matchLabels: Object.fromEntries(knownLabels), matchExpressions: knownExpressions };
   if (!selects(known, labels)) return false;
-  const complete =
-    Object.keys(matchLabels).every(isKnown) && matchExpressions.every(({ key }) => isKnown(key));
-  return complete || 'unknown';
+  const asked = Object.keys(matchLabels).length + matchExpressions.length;
+  return knownLabels.length + knownExpressions.length === asked || 'unknown';
 }
 
 /** A Namespace from a manifest, with the label that the API server would add. */
@@ -50,26 +48,18 @@ export interface ServiceRecord {
   readonly externalName: boolean;
 }
 
-/**
- * The Services by namespace.
- * `complete`: every Service of the cluster is here, so a namespace without an entry has none.
- * Otherwise (files, or a watch that has not synced) a namespace without an entry is simply unknown.
- */
+/** The Services by namespace. */
 export interface ServiceIndex {
+  /** A namespace without an entry has no Service. Otherwise (files, or a watch that has not synced) it is unknown. */
   readonly complete: boolean;
   readonly byNamespace: ReadonlyMap<string, readonly ServiceRecord[]>;
 }
-
-export const NO_SERVICES: ServiceIndex = { complete: false, byNamespace: new Map() };
 
 /**
  * Rollout controllers add these keys to a Service's selector to move traffic between ReplicaSets. A pod that is
  * not selected at this minute is selected at the next, so they do not decide whether it serves.
  */
-const TRAFFIC_SHIFTING_KEYS: ReadonlySet<string> = new Set([
-  'pod-template-hash',
-  'rollouts-pod-template-hash',
-]);
+const TRAFFIC_SHIFTING_KEYS = new Set(['pod-template-hash', 'rollouts-pod-template-hash']);
 
 export function serviceIndex(services: readonly ServiceRecord[], complete: boolean): ServiceIndex {
   return { complete, byNamespace: Map.groupBy(services, (service) => service.namespace) };

@@ -125,13 +125,13 @@ export const reportRequest = z
   .describe('What an instance of a consumer reports around a sync.');
 export type ReportRequest = z.output<typeof reportRequest>;
 
-export const reportAccepted = z
+const reportAccepted = z
   .strictObject({
     cursor: z.string().describe('To be held during the next sync, and sent back after it. Opaque.'),
   })
   .describe('The report counts.');
 
-export const reportRefused = z
+const reportRefused = z
   .strictObject({
     reason: z.enum(REFUSALS).describe('Why, for programs.'),
     message: z.string().describe('Why, and the way out, for people.'),
@@ -147,6 +147,7 @@ export const CURSOR_HEADER = 'Linger-Cursor';
 
 /** The reports API, as an OpenAPI 3.1 document: made of the schemas that requests are held against. */
 export function reportsOpenApi(): Record<string, unknown> {
+  const statuses = new Set(Object.values(REPORT_RESULTS).map(({ status }) => status));
   return {
     openapi: '3.1.0',
     info: {
@@ -158,20 +159,16 @@ export function reportsOpenApi(): Record<string, unknown> {
     paths: {
       '/v1/consumers/{name}/reports': {
         parameters: [
-          {
-            name: 'name',
-            in: 'path',
-            required: true,
-            description: 'The DiscoveryConsumer.',
-            schema: { type: 'string' },
-          },
+          { name: 'name', in: 'path', required: true, description: 'The DiscoveryConsumer.', schema: TEXT },
         ],
         post: {
           operationId: 'report',
           summary: 'Ask for a cursor, or say that a sync is complete.',
           security: [{ token: [] }],
           requestBody: { required: true, content: contentOf('Report') },
-          responses: Object.fromEntries(statuses().map((status) => [String(status), responseOf(status)])),
+          responses: Object.fromEntries(
+            [...statuses].toSorted().map((status) => [status, responseOf(status)]),
+          ),
         },
       },
       '/v1/openapi.json': {
@@ -200,17 +197,16 @@ export function reportsOpenApi(): Record<string, unknown> {
   };
 }
 
-function statuses(): readonly number[] {
-  return [...new Set(Object.values(REPORT_RESULTS).map(({ status }) => status))].toSorted((a, b) => a - b);
-}
+const TEXT = { type: 'string' };
 
 function responseOf(status: number) {
   const results = Object.entries(REPORT_RESULTS).filter(([, result]) => result.status === status);
   const description = results.map(([name, { summary }]) => `${name}: ${summary}`).join(' ');
-  const header = (text: string) => ({ description: text, schema: { type: 'string' } });
   const headers = {
-    ...(status === 200 || status === 409 ? { [CURSOR_HEADER]: header('The cursor of the body.') } : {}),
-    ...(status === 429 || status === 503 ? { 'Retry-After': header('Seconds.') } : {}),
+    ...([200, 409].includes(status) && {
+      [CURSOR_HEADER]: { description: 'The cursor of the body.', schema: TEXT },
+    }),
+    ...([429, 503].includes(status) && { 'Retry-After': { description: 'Seconds.', schema: TEXT } }),
   };
   return { description, headers, content: contentOf(status === 200 ? 'Accepted' : 'Refused') };
 }

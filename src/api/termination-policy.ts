@@ -1,6 +1,14 @@
 import { z } from 'zod';
 import { EXCLUDABLE_KINDS, EXISTING_HOOK_RULES, MODES, POD_SCOPES, WAIT_SOURCES } from './choices.ts';
-import { apiRule, apiRules, conditions, duration, labelSelector } from './fields.ts';
+import {
+  apiRule,
+  apiRules,
+  conditions,
+  duration,
+  labelSelector,
+  observedGeneration,
+  optional,
+} from './fields.ts';
 import { HOOK_CHOICES, HOOK_RESERVED, HOOK_UNAVAILABLE, type HookChoice, isHookChoice } from './hooks.ts';
 
 /** More containers than a pod has; the API server refuses rules whose cost it cannot bound. */
@@ -19,31 +27,19 @@ const MIN_OVER_MAX = 'is longer than max';
 
 const wait = z
   .strictObject({
-    from: z.enum(WAIT_SOURCES).optional().meta({ description: 'Whether the wait is measured or fixed.' }),
-    fixed: duration.optional().meta({ description: 'The wait, with from: Fixed.' }),
-    percentile: z
-      .number()
-      .min(50)
-      .lt(100, { error: 'expected a number from 50 up to, not including, 100' })
-      .optional()
-      .meta({ description: 'The percentile of the measured lag that the wait is taken from.' }),
-    safetyFactor: z
-      .number()
-      .min(1)
-      .max(10)
-      .optional()
-      .meta({ description: 'The percentile is multiplied by this.' }),
-    margin: duration.optional().meta({ description: 'Added after the factor.' }),
-    min: duration.optional().meta({ description: 'No measured or initial wait is shorter.' }),
-    max: duration.optional().meta({ description: 'No measured or initial wait is longer.' }),
-    initial: duration.optional().meta({ description: 'The wait until enough has been measured.' }),
-    minSamples: z
-      .int()
-      .min(1)
-      .max(1_000_000)
-      .optional()
-      .meta({ description: 'How many removals must have been measured.' }),
-    minHistory: duration.optional().meta({ description: 'How long must have been measured.' }),
+    from: optional(z.enum(WAIT_SOURCES), 'Whether the wait is measured or fixed.'),
+    fixed: optional(duration, 'The wait, with from: Fixed.'),
+    percentile: optional(
+      z.number().min(50).lt(100, { error: 'expected a number from 50 up to, not including, 100' }),
+      'The percentile of the measured lag that the wait is taken from.',
+    ),
+    safetyFactor: optional(z.number().min(1).max(10), 'The percentile is multiplied by this.'),
+    margin: optional(duration, 'Added after the factor.'),
+    min: optional(duration, 'No measured or initial wait is shorter.'),
+    max: optional(duration, 'No measured or initial wait is longer.'),
+    initial: optional(duration, 'The wait until enough has been measured.'),
+    minSamples: optional(z.int().min(1).max(1_000_000), 'How many removals must have been measured.'),
+    minHistory: optional(duration, 'How long must have been measured.'),
   })
   .refine(({ from, fixed }) => from !== 'Fixed' || fixed !== undefined, {
     error: FIXED_MISSING,
@@ -80,89 +76,71 @@ const GRACE_SHORT = 'expected at least 1s';
 
 /** The fields that both kinds of policy have. No defaults: a defaulted field would count as set and break the layers. */
 const sharedFields = {
-  podSelector: labelSelector.optional().meta({ description: 'The pods that it is about; absent: all.' }),
-  priority: z
-    .int()
-    .min(-1_000_000)
-    .max(1_000_000)
-    .optional()
-    .meta({ description: 'Of two policies that set a field, that of the higher priority wins.' }),
-  mode: mode
-    .optional()
-    .meta({ description: 'Enforce changes pods, Audit only says what would change, Off does neither.' }),
-  pods: z
-    .enum(POD_SCOPES)
-    .optional()
-    .meta({ description: 'Which pods get a wait: those that serve, those that are selected, or all.' }),
-  exclude: z
-    .array(z.enum(EXCLUDABLE_KINDS))
-    .max(EXCLUDABLE_KINDS.length)
-    .optional()
-    .meta({ description: 'Kinds of workload that are left alone.' }),
-  containers: z
-    .array(z.string().min(1).max(LONGEST_NAME))
-    .max(MOST_NAMES)
-    .optional()
-    .meta({ description: 'Names of the containers that get the hook; empty: all.' }),
-  wait: wait.optional().meta({ description: 'How long SIGTERM is held back.' }),
-  hook: hook.optional().meta({ description: 'Which preStop hook waits.' }),
-  existingHook: z
-    .enum(EXISTING_HOOK_RULES)
-    .optional()
-    .meta({ description: 'Whether a plain sleep that is shorter than the wait is lengthened.' }),
-  grace: z
-    .strictObject({
-      max: duration
-        .refine((s) => s >= 1, { error: GRACE_SHORT })
-        .optional()
-        .meta({ description: 'The most that terminationGracePeriodSeconds is raised to.' }),
-    })
-    .meta(apiRule("!has(self.max) || duration(self.max) >= duration('1s')", `max: ${GRACE_SHORT}`))
-    .optional()
-    .meta({ description: 'The grace period.' }),
+  podSelector: optional(labelSelector, 'The pods that it is about; absent: all.'),
+  priority: optional(
+    z.int().min(-1_000_000).max(1_000_000),
+    'Of two policies that set a field, that of the higher priority wins.',
+  ),
+  mode: optional(mode, 'Enforce changes pods, Audit only says what would change, Off does neither.'),
+  pods: optional(
+    z.enum(POD_SCOPES),
+    'Which pods get a wait: those that serve, those that are selected, or all.',
+  ),
+  exclude: optional(
+    z.array(z.enum(EXCLUDABLE_KINDS)).max(EXCLUDABLE_KINDS.length),
+    'Kinds of workload that are left alone.',
+  ),
+  containers: optional(
+    z.array(z.string().min(1).max(LONGEST_NAME)).max(MOST_NAMES),
+    'Names of the containers that get the hook; empty: all.',
+  ),
+  wait: optional(wait, 'How long SIGTERM is held back.'),
+  hook: optional(hook, 'Which preStop hook waits.'),
+  existingHook: optional(
+    z.enum(EXISTING_HOOK_RULES),
+    'Whether a plain sleep that is shorter than the wait is lengthened.',
+  ),
+  grace: optional(
+    z
+      .strictObject({
+        max: optional(
+          duration.refine((s) => s >= 1, { error: GRACE_SHORT }),
+          'The most that terminationGracePeriodSeconds is raised to.',
+        ),
+      })
+      .meta(apiRule("!has(self.max) || duration(self.max) >= duration('1s')", `max: ${GRACE_SHORT}`)),
+    'The grace period.',
+  ),
 };
 
 /** status of both kinds of policy: written by Linger's leader, and read by people. */
 export const policyStatus = z
-  .object({
-    observedGeneration: z
-      .int()
-      .optional()
-      .meta({ description: 'The metadata.generation that this was said of.' }),
-    conditions,
-  })
-  .meta({ description: 'Whether it is in force. Written by Linger.' });
+  .object({ observedGeneration, conditions })
+  .describe('Whether it is in force. Written by Linger.');
 
-/** spec of a TerminationPolicy. */
 export const terminationPolicySpec = z
   .strictObject(sharedFields)
-  .meta({ description: 'What the owners of a namespace refine.' });
-export type TerminationPolicySpec = z.output<typeof terminationPolicySpec>;
+  .describe('What the owners of a namespace refine.');
 
-/** spec of a ClusterTerminationPolicy: what a namespace's owner may not decide comes on top. */
+/** What a namespace's owner may not decide comes on top. */
 export const clusterTerminationPolicySpec = z
   .strictObject({
     ...sharedFields,
-    namespaceSelector: labelSelector
-      .optional()
-      .meta({ description: 'The namespaces that it is about; absent: all.' }),
-    ceiling: z
-      .strictObject({
-        wait: duration.optional().meta({ description: 'No wait is longer.' }),
-        mode: mode.optional().meta({ description: 'No mode changes more than this one.' }),
-      })
-      .optional()
-      .meta({ description: 'What no later layer may exceed; of several, the smallest holds.' }),
-    overrides: z
-      .strictObject({
-        namespaces: z
-          .boolean()
-          .optional()
-          .meta({ description: 'Whether TerminationPolicies and Namespace annotations count.' }),
-        pods: z.boolean().optional().meta({ description: 'Whether annotations of pods count.' }),
-      })
-      .optional()
-      .meta({ description: 'Who may decide otherwise; false wins.' }),
+    namespaceSelector: optional(labelSelector, 'The namespaces that it is about; absent: all.'),
+    ceiling: optional(
+      z.strictObject({
+        wait: optional(duration, 'No wait is longer.'),
+        mode: optional(mode, 'No mode changes more than this one.'),
+      }),
+      'What no later layer may exceed; of several, the smallest holds.',
+    ),
+    overrides: optional(
+      z.strictObject({
+        namespaces: optional(z.boolean(), 'Whether TerminationPolicies and Namespace annotations count.'),
+        pods: optional(z.boolean(), 'Whether annotations of pods count.'),
+      }),
+      'Who may decide otherwise; false wins.',
+    ),
   })
-  .meta({ description: 'What the owners of the cluster set.' });
+  .describe('What the owners of the cluster set.');
 export type ClusterTerminationPolicySpec = z.output<typeof clusterTerminationPolicySpec>;

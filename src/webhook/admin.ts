@@ -1,7 +1,7 @@
-import express, { type Express } from 'express';
+import express, { type Express, type Response } from 'express';
 import type { Metrics } from '../telemetry/index.ts';
 
-export interface AdminOptions {
+interface AdminOptions {
   /** Why the webhook should get no new connections; undefined when it is ready. */
   readonly unready: () => string | undefined;
   readonly metrics: Metrics;
@@ -16,28 +16,21 @@ export interface AdminOptions {
 export function adminApp({ unready, metrics, estimates }: AdminOptions): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
-  app.get(['/healthz', '/livez'], (_request, response) => {
-    response.type('text/plain').send('ok\n');
-  });
+  const say = (response: Response, status: number, text: string) =>
+    response.status(status).type('text/plain').send(`${text}\n`);
+  app.get(['/healthz', '/livez'], (_request, response) => void say(response, 200, 'ok'));
   app.get('/readyz', (_request, response) => {
     const why = unready();
-    response
-      .status(why === undefined ? 200 : 503)
-      .type('text/plain')
-      .send(`${why ?? 'ok'}\n`);
+    say(response, why === undefined ? 200 : 503, why ?? 'ok');
   });
   app.get('/metrics', async (_request, response) => {
     const text = await metrics.registry.metrics();
     response.setHeader('Content-Type', metrics.registry.contentType).send(text);
   });
   app.get('/estimates', (_request, response) => {
-    if (estimates === undefined)
-      response.status(404).type('text/plain').send('nothing is measured: no cluster is followed\n');
+    if (estimates === undefined) say(response, 404, 'nothing is measured: no cluster is followed');
     else response.type('application/json').send(`${JSON.stringify(estimates(), undefined, 2)}\n`);
   });
-  app.use((_request, response) => {
-    const here = '/healthz, /readyz, /metrics and /estimates';
-    response.status(404).type('text/plain').send(`not found; here are ${here}\n`);
-  });
-  return app;
+  const here = 'not found; here are /healthz, /readyz, /metrics and /estimates';
+  return app.use((_request, response) => void say(response, 404, here));
 }

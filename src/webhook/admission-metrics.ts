@@ -10,25 +10,23 @@ const ADMISSION_SECONDS = [
 ];
 const WAIT_SECONDS = [1, 5, 10, 15, 20, 25, 30, 45, 60, 90, 120, 180, 300];
 
-/** Few enough that nearly all are gone before the collector would move them among what lives long: 33 come between two
- * scavenges of 2 MB. */
-const MOST_PENDING = 32;
+/**
+ * Those of 32 reviews: few enough that nearly all are gone before the collector would move them among what lives long
+ * (33 reviews come between two scavenges of 2 MB).
+ */
+const MOST_PENDING = 64;
 
 /** A decision, as it is counted. */
-export interface Decided {
+interface Decided {
   readonly outcome: 'inject' | 'audit' | 'skip';
   /** Why it was skipped; empty otherwise. */
   readonly reason: string;
   /** Seconds, where a wait was planned. */
-  readonly wait?: number;
+  readonly wait?: number | undefined;
   readonly notes: readonly Note[];
 }
 
-interface Answer {
-  readonly status: number;
-  /** From the last byte of a review to its answer handed to the socket. */
-  readonly seconds?: number;
-}
+type Series = ReturnType<typeof admissionSeries>;
 
 /**
  * The metrics of the admission path. They are brought up to date many answers at a time, and before every scrape:
@@ -36,83 +34,77 @@ interface Answer {
  * the throughput together.
  */
 export class AdmissionMetrics {
-  readonly #metrics: ReturnType<typeof admissionSeries>;
-  #answers: Answer[] = [];
-  #decisions: Decided[] = [];
+  readonly #series: Series;
+  #pending: ((series: Series) => void)[] = [];
 
   constructor(registry: Registry) {
-    this.#metrics = admissionSeries([registry], () => this.#flush());
+    this.#series = admissionSeries([registry], () => this.#flush());
   }
 
+  /** @param seconds from the last byte of a review to its answer handed to the socket */
   answered(status: number, seconds?: number): void {
-    this.#answers.push(seconds === undefined ? { status } : { status, seconds });
-    if (this.#answers.length >= MOST_PENDING) this.#flush();
-  }
-
-  decided(decided: Decided): void {
-    this.#decisions.push(decided);
-    if (this.#decisions.length >= MOST_PENDING) this.#flush();
-  }
-
-  #flush(): void {
-    const { responses, duration, decisions, plannedWait, notes, invalidAnnotations } = this.#metrics;
-    for (const { status, seconds } of this.#answers) {
+    this.#later(({ responses, duration }) => {
       responses.inc({ code: status });
       if (seconds !== undefined) duration.observe(seconds);
-    }
-    for (const { outcome, reason, wait, notes: remarks } of this.#decisions) {
+    });
+  }
+
+  decided({ outcome, reason, wait, notes: remarks }: Decided): void {
+    this.#later(({ decisions, plannedWait, notes, invalidAnnotations }) => {
       decisions.inc({ outcome, reason });
       if (wait !== undefined) plannedWait.observe({ outcome }, wait);
       for (const { code, subject } of remarks) {
         notes.inc({ code });
         if (code === 'InvalidAnnotation') invalidAnnotations.inc({ annotation: subject ?? '' });
       }
-    }
-    this.#answers = [];
-    this.#decisions = [];
+    });
+  }
+
+  #later(update: (series: Series) => void): void {
+    this.#pending.push(update);
+    if (this.#pending.length >= MOST_PENDING) this.#flush();
+  }
+
+  #flush(): void {
+    for (const update of this.#pending) update(this.#series);
+    this.#pending = [];
   }
 }
 
 /** @param collect called before any of them is read */
 function admissionSeries(registers: Registry[], collect: () => void) {
-  const common = { registers, collect };
+  const counter = <L extends string>(name: string, label: readonly L[], help: string) =>
+    new Counter<L>({ name, help, labelNames: [...label], registers, collect });
+  const histogram = <L extends string>(name: string, buckets: number[], label: readonly L[], help: string) =>
+    new Histogram<L>({ name, help, labelNames: [...label], buckets, registers, collect });
   return {
-    decisions: new Counter({
-      name: 'linger_decisions_total',
-      help: 'Pods decided on, dry runs left out. outcome: inject, audit or skip; reason: why skipped, else empty.',
-      labelNames: ['outcome', 'reason'] as const,
-      ...common,
-    }),
-    notes: new Counter({
-      name: 'linger_notes_total',
-      help: 'Remarks on decisions, by code.',
-      labelNames: ['code'] as const,
-      ...common,
-    }),
-    invalidAnnotations: new Counter({
-      name: 'linger_invalid_annotations_total',
-      help: 'linger.dev annotations that did not parse and were ignored.',
-      labelNames: ['annotation'] as const,
-      ...common,
-    }),
-    plannedWait: new Histogram({
-      name: 'linger_planned_wait_seconds',
-      help: 'Waits planned for pods. outcome: inject or audit.',
-      labelNames: ['outcome'] as const,
-      buckets: WAIT_SECONDS,
-      ...common,
-    }),
-    duration: new Histogram({
-      name: 'linger_admission_duration_seconds',
-      help: 'From a review’s last byte read to its answer handed to the socket.',
-      buckets: ADMISSION_SECONDS,
-      ...common,
-    }),
-    responses: new Counter({
-      name: 'linger_http_responses_total',
-      help: 'Answers of the webhook server by HTTP status.',
-      labelNames: ['code'] as const,
-      ...common,
-    }),
+    decisions: counter(
+      'linger_decisions_total',
+      ['outcome', 'reason'],
+      'Pods decided on, dry runs left out. outcome: inject, audit or skip; reason: why skipped, else empty.',
+    ),
+    notes: counter('linger_notes_total', ['code'], 'Remarks on decisions, by code.'),
+    invalidAnnotations: counter(
+      'linger_invalid_annotations_total',
+      ['annotation'],
+      'linger.dev annotations that did not parse and were ignored.',
+    ),
+    plannedWait: histogram(
+      'linger_planned_wait_seconds',
+      WAIT_SECONDS,
+      ['outcome'],
+      'Waits planned for pods. outcome: inject or audit.',
+    ),
+    duration: histogram(
+      'linger_admission_duration_seconds',
+      ADMISSION_SECONDS,
+      [],
+      'From a review’s last byte read to its answer handed to the socket.',
+    ),
+    responses: counter(
+      'linger_http_responses_total',
+      ['code'],
+      'Answers of the webhook server by HTTP status.',
+    ),
   };
 }

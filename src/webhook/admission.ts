@@ -1,8 +1,7 @@
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import express, { type ErrorRequestHandler, type Express } from 'express';
 import { asError } from '../api/index.ts';
-import { type Decision, decide, type Note, type World } from '../decision/index.ts';
+import { type Decision, decide, type World } from '../decision/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { besides, OffLoop } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
@@ -38,81 +37,53 @@ export interface AdmissionOptions {
  */
 const LARGE_REVIEWS = { timeoutMs: 3_000, heapMb: 128 };
 
-/**
- * `POST /mutate`: reviews in, answers out. Makes no call and reads no file. Reports go to `reports`, and what is neither
- * to express, for its 404 and 405. The one request that comes with every pod goes around express: its layers cost as
- * much as the decision (see bench/).
- */
+/** `POST /mutate`: reviews in, answers out. Makes no call and reads no file. */
 export function admissionApp(options: AdmissionOptions): RequestListener {
   const mutate = reviewListener(options);
-  const { reports } = options;
-  const app = expressApp(mutate, options);
+  const { reports, metrics } = options;
   return (request, response) => {
     const { method, url = '' } = request;
     // The API server appends ?timeout=2s.
-    const isReview = method === 'POST' && (url === '/mutate' || url.startsWith('/mutate?'));
-    if (isReview) mutate(request, response);
+    const [path] = url.split('?', 1);
+    if (path === '/mutate' && method === 'POST') return mutate(request, response);
     // Reports have metrics of their own.
-    else if (reports !== undefined && url.startsWith('/v1/')) reports(request, response);
-    else app(request, response);
+    if (reports !== undefined && url.startsWith('/v1/')) return reports(request, response);
+    if (path === '/mutate')
+      return refuse(response.setHeader('Allow', 'POST'), 405, 'only POST is served here', metrics);
+    return refuse(response, 404, 'not found; reviews go to POST /mutate', metrics);
   };
-}
-
-function expressApp(mutate: RequestListener, { metrics, logger }: AdmissionOptions): Express {
-  const app = express();
-  app.disable('x-powered-by').disable('etag').enable('strict routing').enable('case sensitive routing');
-  app
-    .route('/mutate')
-    .post(mutate)
-    .all((_request, response) => {
-      refuse(response.setHeader('Allow', 'POST'), 405, 'only POST is served here', metrics);
-    });
-  app.use((_request, response) => refuse(response, 404, 'not found; reviews go to POST /mutate', metrics));
-  const failed: ErrorRequestHandler = (error: unknown, _request, response, next) => {
-    if (response.headersSent) return next(error);
-    logger.error({ err: error }, 'request failed');
-    refuse(response, 500, 'internal error', metrics);
-  };
-  return app.use(failed);
 }
 
 function reviewListener(options: AdmissionOptions): RequestListener {
   const { metrics, logger } = options;
   const bodies = new LargeBodies();
-  const screener = new OffLoop<Uint8Array, Screened>(
-    besides(import.meta.url, 'review-worker'),
-    LARGE_REVIEWS,
-  );
+  const worker = besides(import.meta.url, 'review-worker');
+  const screener = new OffLoop<Uint8Array, Screened>(worker, LARGE_REVIEWS);
 
   const answerLarge = async (response: ServerResponse, body: Buffer, started: number) => {
     // The thread takes the body with it.
     const bytes = body.length;
-    const unread = tooLargeAtStart(body);
+    let screened = tooLargeAtStart(body);
     try {
-      const [screened = unread] = await screener.run(body, [body.buffer as ArrayBuffer]);
-      answerReview(response, () => screened, started, options);
+      [screened = screened] = await screener.run(body, [body.buffer as ArrayBuffer]);
     } catch (error) {
       logger.warn({ bytes, problem: asError(error).message }, 'review not read');
-      answerReview(response, () => unread, started, options);
     }
+    answerReview(response, () => screened, started, options);
   };
   return (request, response) => {
     if (options.clientCertificates && !(request.socket as TLSSocket).authorized) {
-      refuse(response, 403, 'reviews are taken from clients with a certificate of --client-ca', metrics);
-      return;
+      const message = 'reviews are taken from clients with a certificate of --client-ca';
+      return refuse(response, 403, message, metrics);
     }
+    const answerBody = (body: Buffer | BodyError) => {
+      const started = performance.now();
+      if (body instanceof BodyError) return refuse(response, body.status, body.message, metrics);
+      if (body.length > SMALL_BODY_BYTES) return answerLarge(response, body, started);
+      return answerReview(response, () => readReview(body), started, options);
+    };
     // The Content-Type is not looked at: a body is judged by itself.
-    readBody(
-      request,
-      MAX_BODY_BYTES,
-      (body) => {
-        const started = performance.now();
-        if (body instanceof BodyError) return refuse(response, body.status, body.message, metrics);
-        if (body.length > SMALL_BODY_BYTES) return answerLarge(response, body, started);
-        answerReview(response, () => readReview(body), started, options);
-      },
-      bodies,
-    );
+    readBody(request, MAX_BODY_BYTES, answerBody, bodies);
   };
 }
 
@@ -157,20 +128,15 @@ function respond({ review, skip }: Review, options: AdmissionOptions): Admission
 function record(review: ReviewRequest, decision: Decision, { metrics, logger }: AdmissionOptions): void {
   const outcome = outcomeOf(decision);
   const reason = decision.outcome === 'skip' ? decision.reason : '';
+  const plan = decision.outcome === 'inject' ? decision.plan : undefined;
   const { uid, namespace, dryRun } = review;
+  const { notes } = decision;
   if (logger.isLevelEnabled('debug')) {
-    const plan = decision.outcome === 'inject' ? decision.plan : undefined;
-    logger.debug({ uid, namespace, dryRun, outcome, reason, plan, notes: codes(decision.notes) }, 'decision');
+    const codes = notes.map(({ code }) => code);
+    logger.debug({ uid, namespace, dryRun, outcome, reason, plan, notes: codes }, 'decision');
   }
   // A dry run leaves no trace.
-  if (dryRun) return;
-  const { notes } = decision;
-  const wait = decision.outcome === 'inject' ? { wait: decision.plan.wait } : {};
-  metrics.decided({ outcome, reason, notes, ...wait });
-}
-
-function codes(notes: readonly Note[]): readonly string[] {
-  return notes.map(({ code }) => code);
+  if (!dryRun) metrics.decided({ outcome, reason, notes, wait: plan?.wait });
 }
 
 const REVIEW = '{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":';

@@ -1,7 +1,6 @@
 import {
   type Decision,
   isAudit,
-  type Note,
   type Pod,
   patchFor,
   renderPlan,
@@ -9,7 +8,7 @@ import {
   warningsOf,
 } from '../decision/index.ts';
 
-/** How a decision was answered: `audit` is an injection that was only told. */
+/** How a decision was answered: `audit` is an injection that was not applied. */
 export type Outcome = 'inject' | 'audit' | 'skip';
 
 /** admission.k8s.io/v1 AdmissionResponse, as far as Linger uses it. A pod is always allowed. */
@@ -24,34 +23,38 @@ export interface AdmissionResponse {
   readonly auditAnnotations?: Readonly<Record<string, string>>;
 }
 
-export interface AnswerOptions {
-  /** In mode Audit, also warn of what would have been done. */
-  readonly auditWarnings: boolean;
-}
-
 export function outcomeOf(decision: Decision): Outcome {
   if (decision.outcome === 'skip') return 'skip';
   return isAudit(decision) ? 'audit' : 'inject';
 }
 
-/** Applies the mode to a decision: Enforce patches, Audit only tells. */
+export interface AnswerOptions {
+  /** In mode Audit, also warn of what would have been done. */
+  readonly auditWarnings: boolean;
+}
+
+/** Applies the mode to a decision: Enforce patches, Audit leaves the pod unchanged. */
 export function answer(
   uid: string,
   object: unknown,
   decision: Decision,
-  options: AnswerOptions,
+  { auditWarnings }: AnswerOptions,
 ): AdmissionResponse {
+  const { outcome, notes } = decision;
   if (isAudit(decision)) {
-    const said =
-      decision.outcome === 'skip'
-        ? { reason: decision.reason }
-        : { reason: 'Audit', plan: renderPlan(decision.plan) };
-    return allowed(uid, auditWarnings(decision, options), said);
+    const plan = outcome === 'inject' ? { plan: renderPlan(decision.plan) } : {};
+    const reason = outcome === 'skip' ? decision.reason : 'Audit';
+    // Nothing was shrunk, so by default only what is wrong with the pod's own annotations is said.
+    const warnings = auditWarnings
+      ? [...wouldInject(decision), ...warningsOf(notes)]
+      : warningsOf(notes.filter(({ code }) => code === 'InvalidAnnotation'));
+    return allowed(uid, warnings, { reason, ...plan });
   }
-  const reason = decision.outcome === 'inject' ? 'Injected' : decision.reason;
-  const response = allowed(uid, warningsOf(decision.notes), { reason });
+  const reason = outcome === 'inject' ? 'Injected' : decision.reason;
+  const response = allowed(uid, warningsOf(notes), { reason });
   // A pod that was skipped may not be readable.
-  const operations = changesPod(decision) ? patchFor(object as Pod, decision) : [];
+  const changesPod = outcome === 'inject' || decision.withdrawn !== undefined;
+  const operations = changesPod ? patchFor(object as Pod, decision) : [];
   if (operations.length === 0) return response;
   return { ...response, patchType: 'JSONPatch', patch: base64(JSON.stringify(operations)) };
 }
@@ -66,27 +69,17 @@ function base64(text: string): string {
   return SCRATCH.toString('base64', 0, SCRATCH.write(text));
 }
 
-function changesPod(decision: Decision): boolean {
-  return decision.outcome === 'inject' || decision.withdrawn !== undefined;
-}
-
 /** The answer when Linger itself failed: the pod passes unchanged, and its creator hears of it. */
 export function internalErrorAnswer(uid: string): AdmissionResponse {
-  const warnings = [
-    warning('internal error: the pod passes without a wait; the log of the webhook says why'),
-  ];
-  return { uid, allowed: true, warnings, auditAnnotations: { reason: 'InternalError' } };
+  const text = 'internal error: the pod passes without a wait; the log of the webhook says why';
+  return allowed(uid, [warning(text)], { reason: 'InternalError' });
 }
 
-function auditWarnings(decision: Decision, options: AnswerOptions): readonly string[] {
-  const { notes } = decision;
-  // In Audit nothing was shrunk, so by default only what is wrong with the pod's own annotations is said.
-  if (!options.auditWarnings)
-    return warningsOf(notes.filter(({ code }: Note) => code === 'InvalidAnnotation'));
-  if (decision.outcome === 'skip') return warningsOf(notes);
+function wouldInject(decision: Decision): readonly string[] {
+  if (decision.outcome === 'skip') return [];
   const { wait, baseGrace, grace, hook } = decision.plan;
   const text = `audit: would hold SIGTERM back by ${wait}s (hook ${hook}) and raise the grace from ${baseGrace}s to ${grace}s`;
-  return [warning(text), ...warningsOf(notes)];
+  return [warning(text)];
 }
 
 function allowed(
@@ -94,7 +87,5 @@ function allowed(
   warnings: readonly string[],
   auditAnnotations: Readonly<Record<string, string>>,
 ): AdmissionResponse {
-  return warnings.length === 0
-    ? { uid, allowed: true, auditAnnotations }
-    : { uid, allowed: true, warnings, auditAnnotations };
+  return { uid, allowed: true, ...(warnings.length > 0 && { warnings }), auditAnnotations };
 }

@@ -68,10 +68,7 @@ export function readBody(
   large = new LargeBodies(),
 ): void {
   const announced = refusalOf(request, most);
-  if (announced !== undefined) {
-    void done(announced);
-    return;
-  }
+  if (announced !== undefined) return void done(announced);
   let buffer: Buffer | undefined;
   let length = 0;
   const refuse = (error: BodyError) => {
@@ -87,12 +84,8 @@ export function readBody(
     // their length if they were kept.
     buffer = buffer === undefined ? chunk : appended(buffer, length, chunk, most);
     length += chunk.length;
-    if (
-      buffer.length > SMALL_BODY_BYTES &&
-      buffer.length !== reading.held &&
-      !large.hold(reading, buffer.length)
-    )
-      refuse(busy());
+    const isUnheld = buffer.length > SMALL_BODY_BYTES && buffer.length !== reading.held;
+    if (isUnheld && !large.hold(reading, buffer.length)) refuse(busy());
   };
   const onEnd = () => {
     request.off('close', onClose);

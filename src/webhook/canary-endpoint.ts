@@ -2,9 +2,6 @@ import type { Server } from 'node:http';
 import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
 import { http } from './server.ts';
 
-/** What tells replicas apart: random, so that the answer of an earlier process is not taken for one of this. */
-export type ReplicaIdentity = string;
-
 /** A flip brings 40 connections a second for each consumer; more than this is not the canary. */
 const MOST_CONNECTIONS = 512;
 const TIMEOUT_MS = 5_000;
@@ -12,8 +9,9 @@ const TIMEOUT_MS = 5_000;
 /**
  * Says which replica answers, to any request: in a header, and in the body for gateways that drop headers. Nothing of
  * the request is in the answer. Every connection ends with its answer, so that none is kept for later.
+ * @param identity random, so that the answer of an earlier process is not taken for one of this
  */
-export function canaryServer(identity: ReplicaIdentity): Server {
+export function canaryServer(identity: string): Server {
   const body = `${CANARY_IDENTITY_HEADER} ${identity}\n`;
   const headers = {
     [CANARY_IDENTITY_HEADER]: identity,
@@ -23,11 +21,8 @@ export function canaryServer(identity: ReplicaIdentity): Server {
     'x-content-type-options': 'nosniff',
     connection: 'close',
   };
-  const limits = {
-    headersTimeout: TIMEOUT_MS,
-    requestTimeout: TIMEOUT_MS,
-    connectionsCheckingInterval: 1_000,
-  };
+  const timeouts = { headersTimeout: TIMEOUT_MS, requestTimeout: TIMEOUT_MS };
+  const limits = { ...timeouts, connectionsCheckingInterval: 1_000 };
   const server = http.createServer(limits, (request, response) => {
     // A body is not read: the connection is closed on it.
     response.writeHead(200, headers).end(request.method === 'HEAD' ? undefined : body);

@@ -1,4 +1,5 @@
 import { isRecord } from '../api/index.ts';
+import type { WatchStats } from '../cluster/index.ts';
 import type { DefaultWait } from '../decision/index.ts';
 import {
   type ConsumerView,
@@ -10,18 +11,12 @@ import {
 import type { Measurement } from '../measurement/index.ts';
 
 /** One list-watch, as far as the page shows it. Instants are milliseconds of a monotonic clock. */
-export interface ShownWatch {
-  readonly state: string;
-  readonly current: boolean;
-  readonly objects: number;
-  readonly lists: number;
-  readonly lastEventAt: number | undefined;
-  readonly restarts: Readonly<Record<string, number>>;
-  readonly stalls: number;
-  readonly handlerErrors: number;
-}
+export type ShownWatch = Pick<
+  WatchStats,
+  'state' | 'current' | 'objects' | 'lists' | 'lastEventAt' | 'stalls' | 'handlerErrors'
+> & { readonly restarts: Readonly<Record<string, number>> };
 
-export interface EstimatesSource {
+interface EstimatesSource {
   readonly measurement: Measurement;
   /** As far as this replica measures them: where it leads. */
   readonly consumers: readonly ConsumerView[];
@@ -37,10 +32,7 @@ const SERVICES_SHOWN = 10;
 
 const PERCENTILES = [50, 90, 99] as const;
 
-/**
- * Everything about the measurement on one page, for people: what waits are planned with, what the lag is now, what has
- * not been withdrawn yet, and whether the watches are well. Seconds throughout; null where nothing is known.
- */
+/** Everything about the measurement on one page, for people. Seconds throughout; null where nothing is known. */
 export function estimatesPage(source: EstimatesSource): unknown {
   const { measurement, consumers, synced, watches, defaultWait, clock } = source;
   const { table } = measurement;
@@ -60,10 +52,7 @@ export function estimatesPage(source: EstimatesSource): unknown {
       oldest: measurement.unresolvedServices(SERVICES_SHOWN),
     },
     discarded: measurement.discarded,
-    consumers: shownEach(
-      consumers.map((view) => [view.name, view] as const),
-      shownConsumer,
-    ),
+    consumers: Object.fromEntries(consumers.map((view) => [view.name, shownConsumer(view)])),
     watches: shownEach(Object.entries(watches), (watch) => shownWatch(watch, clock())),
   });
 }

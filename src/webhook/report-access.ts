@@ -5,14 +5,9 @@ import type { InstanceName } from '../lag/index.ts';
 
 /** Whether a token may report for a consumer, and as which instance. `NoVerdict`: that cannot be said at the moment. */
 export type Verdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';
+export type Judge = Pick<ReviewingJudge, 'verdict'>;
 
-/** Decides it. */
-export interface Judge {
-  /** @param source the address that it comes from: sources share what goes on at a time */
-  verdict(token: string, consumer: string, source: string): Promise<Verdict>;
-}
-
-export interface ReviewingJudgeOptions {
+interface ReviewingJudgeOptions {
   readonly reviews: Pick<AccessReviews, 'userOf' | 'isAllowed'>;
   /** What tokens must have been made for. */
   readonly audience: string;
@@ -20,6 +15,7 @@ export interface ReviewingJudgeOptions {
   readonly clock: () => number;
   /** Called with each review that failed. */
   readonly onFailure: (thrown: unknown) => void;
+  readonly onSuccess?: () => void;
 }
 
 /** A right that is taken away ends after this. Milliseconds. */
@@ -37,7 +33,7 @@ const LONGEST_TOKEN = 8_192;
  * Asks the API server: a TokenReview says who it is, a SubjectAccessReview whether they may `create` the subresource
  * `reports` of the consumer. Verdicts are remembered for a while, by a digest of token and consumer.
  */
-export class ReviewingJudge implements Judge {
+export class ReviewingJudge {
   readonly #options: ReviewingJudgeOptions;
   /** Apart, so that made-up tokens displace no real one. */
   readonly #allowed = new Expiring<{ readonly instance: InstanceName; readonly until: number }>();
@@ -49,6 +45,7 @@ export class ReviewingJudge implements Judge {
     this.#options = options;
   }
 
+  /** @param source the address that it comes from: sources share what goes on at a time */
   async verdict(token: string, consumer: string, source: string): Promise<Verdict> {
     if (token.length > LONGEST_TOKEN) return 'TokenRefused';
     const key = digest(`${consumer}\n${token}`);
@@ -70,18 +67,15 @@ export class ReviewingJudge implements Judge {
   }
 
   async #review(token: string, consumer: string): Promise<Verdict> {
-    const { reviews, audience, onFailure } = this.#options;
-    const access = {
-      verb: 'create',
-      group: GROUP,
-      resource: 'discoveryconsumers',
-      subresource: 'reports',
-      name: consumer,
-    };
+    const { reviews, audience, onFailure, onSuccess } = this.#options;
+    const reports = { group: GROUP, resource: 'discoveryconsumers', subresource: 'reports' };
     try {
       const user = await reviews.userOf(token, audience);
+      const isAllowed =
+        user && (await reviews.isAllowed(user, { verb: 'create', ...reports, name: consumer }));
+      onSuccess?.();
       if (user === undefined) return 'TokenRefused';
-      return (await reviews.isAllowed(user, access)) ? instanceOf(user) : 'NotAllowed';
+      return isAllowed ? instanceOf(user) : 'NotAllowed';
     } catch (thrown) {
       onFailure(thrown);
       return 'NoVerdict';
@@ -147,43 +141,38 @@ const MOST_SOURCES = 256;
 
 /** Runs tasks a few at a time; of those that wait, one of each source in turn. */
 class FairQueue {
-  readonly #running = new Map<string, number>();
-  #atOnce = 0;
-  /** In the order of their turns; each has some. */
-  readonly #waiting = new Map<string, (() => void)[]>();
+  #running = 0;
+  /** By source, in the order of their turns. */
+  readonly #lines = new Map<string, { running: number; readonly waiting: (() => void)[] }>();
 
-  /** @returns undefined where too many of the source are waiting, or too many sources */
+  /** @returns undefined where too many of the source are waiting, or there are too many sources */
   run<T>(source: string, task: () => Promise<T>): Promise<T> | undefined {
-    const waiting = this.#waiting.get(source) ?? [];
-    if (waiting.length >= MOST_WAITING) return undefined;
-    if (waiting.length === 0 && this.#waiting.size >= MOST_SOURCES) return undefined;
+    const known = this.#lines.get(source);
+    if (known === undefined && this.#lines.size >= MOST_SOURCES) return undefined;
+    const line = known ?? { running: 0, waiting: [] };
+    if (line.waiting.length >= MOST_WAITING) return undefined;
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.set(source, [...waiting, resolve]);
+    line.waiting.push(resolve);
+    this.#lines.set(source, line);
     this.#next();
     return promise.then(task).finally(() => {
-      this.#atOnce -= 1;
-      this.#count(source, -1);
+      this.#running -= 1;
+      line.running -= 1;
+      if (line.running === 0 && line.waiting.length === 0) this.#lines.delete(source);
       this.#next();
     });
   }
 
   #next(): void {
-    for (const [source, waiting] of this.#waiting) {
-      if (this.#atOnce >= MOST_AT_ONCE) return;
-      if ((this.#running.get(source) ?? 0) >= MOST_OF_A_SOURCE) continue;
-      const [begin, ...rest] = waiting;
-      this.#waiting.delete(source);
-      // Its next turn comes after that of all others.
-      if (rest.length > 0) this.#waiting.set(source, rest);
-      this.#atOnce += 1;
-      this.#count(source, 1);
-      begin?.();
+    for (const [source, line] of this.#lines) {
+      if (this.#running >= MOST_AT_ONCE) return;
+      if (line.waiting.length === 0 || line.running >= MOST_OF_A_SOURCE) continue;
+      this.#running += 1;
+      line.running += 1;
+      // Put last: its next turn comes after that of all others.
+      this.#lines.delete(source);
+      this.#lines.set(source, line);
+      line.waiting.shift()?.();
     }
-  }
-
-  #count(source: string, change: 1 | -1): void {
-    const running = (this.#running.get(source) ?? 0) + change;
-    if (running === 0) this.#running.delete(source);
-    else this.#running.set(source, running);
   }
 }

@@ -11,7 +11,7 @@ import {
   reportsOpenApi,
 } from '../api/index.ts';
 import type { InstanceName } from '../lag/index.ts';
-import { type Report, type ReportAnswer, versionsOf } from '../measurement/index.ts';
+import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { BodyError, endUnread, readBody } from './body.ts';
 import type { Judge } from './report-access.ts';
@@ -71,16 +71,9 @@ class Rates {
   }
 }
 
-/** What takes reports while this replica leads. */
-export interface ReportTaker {
-  /** @returns undefined where the consumer is not known yet */
-  report(consumer: string, report: Report): ReportAnswer | undefined;
-  refused(consumer: string, result: ReportResult): void;
-}
-
 export interface ReportsOptions {
   /** undefined: this replica does not lead. */
-  readonly taker: () => ReportTaker | undefined;
+  readonly taker: () => Pick<ConsumerReports, 'report' | 'refused'> | undefined;
   /** How a consumer is measured; undefined: there is none. */
   readonly measureOf: (consumer: string) => string | undefined;
   readonly judge: Judge;
@@ -107,7 +100,7 @@ export function reportsApp(options: ReportsOptions): RequestListener {
   app.disable('x-powered-by').disable('etag').enable('strict routing').enable('case sensitive routing');
   app
     .route('/v1/consumers/:name/reports')
-    .post((request, response) => desk.take(request, response, request.params.name))
+    .post((request, response) => desk.serve(request, response, request.params.name))
     .all((_request, response) =>
       notHere(response.setHeader('Allow', 'POST'), 405, 'only POST is served here'),
     );
@@ -142,51 +135,52 @@ class ReportDesk {
     this.#options = options;
   }
 
-  /** Whatever can be refused without a body and without the API server is refused first. */
-  take(request: IncomingMessage, response: ServerResponse, consumer: string): Promise<void> | void {
-    const { taker, measureOf } = this.#options;
-    const { socket } = request;
-    const refuse = (reason: Refusal, exactly?: string) =>
-      this.#refuse(response, consumer, exactly === undefined ? { reason } : { reason, exactly });
-    if (this.#busy.has(socket)) {
-      response.setHeader('Connection', 'close');
-      return refuse('TooManyReports');
-    }
-    this.#busy.add(socket);
-    response.once('close', () => this.#busy.delete(socket));
-    if (taker() === undefined) return refuse('NotLeader');
-    const measure = measureOf(consumer);
-    if (measure === undefined) return refuse('NoSuchConsumer');
-    if (measure !== 'reports') return refuse('NotByReports', `${consumer} is measured by ${measure}`);
-    const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
-    if (token === undefined) return refuse('NoToken');
-    return new Promise((resolve, reject) => {
-      readBody(request, MAX_REPORT_BYTES, (body) => {
-        this.#answer(request, response, { consumer, token, body }).then(resolve, reject);
-      });
-      // Where it is cut short there is no client to answer.
-      request.on('close', resolve);
-    });
-  }
-
-  async #answer(
-    request: IncomingMessage,
-    response: ServerResponse,
-    { consumer, token, body }: { consumer: string; token: string; body: Buffer | BodyError },
-  ): Promise<void> {
-    if (body instanceof BodyError) {
-      const reason = body.status === 413 ? 'TooLarge' : 'Compressed';
-      return this.#refuse(response, consumer, { reason, exactly: body.message });
-    }
-    const source = request.socket.remoteAddress ?? '';
-    const verdict = await this.#options.judge.verdict(token, consumer, source);
-    const outcome = typeof verdict === 'string' ? { reason: verdict } : this.#take(consumer, verdict, body);
+  async serve(request: IncomingMessage, response: ServerResponse, consumer: string): Promise<void> {
+    const outcome = await this.#take(request, response, consumer);
+    if (outcome === undefined) return;
     if ('reason' in outcome) return this.#refuse(response, consumer, outcome);
     this.#options.count(consumer, outcome.result);
     send(response, outcome.result, { cursor: outcome.cursor });
   }
 
-  #take(consumer: string, instance: InstanceName, body: Buffer): Refused | ReportAnswer {
+  /**
+   * Whatever can be refused without a body and without the API server is refused first.
+   * @returns undefined where the body is cut short: there is no client to answer
+   */
+  async #take(
+    request: IncomingMessage,
+    response: ServerResponse,
+    consumer: string,
+  ): Promise<Refused | ReportAnswer | undefined> {
+    const { taker, measureOf, judge } = this.#options;
+    const { socket } = request;
+    if (this.#busy.has(socket)) {
+      response.setHeader('Connection', 'close');
+      return { reason: 'TooManyReports' };
+    }
+    this.#busy.add(socket);
+    response.once('close', () => this.#busy.delete(socket));
+    if (taker() === undefined) return { reason: 'NotLeader' };
+    const measure = measureOf(consumer);
+    if (measure === undefined) return { reason: 'NoSuchConsumer' };
+    if (measure !== 'reports') {
+      return { reason: 'NotByReports', exactly: `${consumer} is measured by ${measure}` };
+    }
+    const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+    if (token === undefined) return { reason: 'NoToken' };
+    const body = await new Promise<Buffer | BodyError | undefined>((resolve) => {
+      readBody(request, MAX_REPORT_BYTES, resolve);
+      request.on('close', () => resolve(undefined));
+    });
+    if (body === undefined) return undefined;
+    if (body instanceof BodyError) {
+      return { reason: body.status === 413 ? 'TooLarge' : 'Compressed', exactly: body.message };
+    }
+    const verdict = await judge.verdict(token, consumer, socket.remoteAddress ?? '');
+    return typeof verdict === 'string' ? { reason: verdict } : this.#report(consumer, verdict, body);
+  }
+
+  #report(consumer: string, instance: InstanceName, body: Buffer): Refused | ReportAnswer {
     const { taker, clock } = this.#options;
     if (!this.#rates.allows(`${consumer}\n${instance.key}`, clock())) {
       const exactly = `${instance.name} reports more often than ${RATE.perSecond} times a second`;
@@ -194,15 +188,12 @@ class ReportDesk {
     }
     const report = readReport(body);
     if ('reason' in report) return report;
+    const { cursor, resourceVersions: read } = report;
+    const applied = read && versionsOf(read.endpointSlices, read.endpoints);
     // Asked now and not when the request began: the lead may have ended meanwhile.
     const leading = taker();
     if (leading === undefined) return { reason: 'NotLeader' };
-    const { cursor = '', resourceVersions: read } = report;
-    const answer = leading.report(consumer, {
-      instance,
-      cursor: cursor === '' ? undefined : cursor,
-      applied: read && versionsOf(read.endpointSlices, read.endpoints),
-    });
+    const answer = leading.report(consumer, { instance, cursor: cursor || undefined, applied });
     if (answer === undefined) return { reason: 'NoSuchConsumer' };
     const { result } = answer;
     return result === 'Asked' || result === 'Synced' ? answer : { reason: result, cursor: answer.cursor };
@@ -215,13 +206,15 @@ class ReportDesk {
     const { summary, way } = REPORT_RESULTS[reason];
     const message = `${exactly ?? summary.replace(/\.$/, '')}; ${way}`;
     const answer = () => send(response, reason, { reason, message, cursor });
-    if (COSTLY.has(reason) && this.#heldBack < MOST_HELD_BACK) {
-      this.#heldBack += 1;
-      setTimeout(() => {
-        this.#heldBack -= 1;
-        answer();
-      }, heldBackMs);
-    } else answer();
+    if (!COSTLY.has(reason) || this.#heldBack >= MOST_HELD_BACK) {
+      answer();
+      return;
+    }
+    this.#heldBack += 1;
+    setTimeout(() => {
+      this.#heldBack -= 1;
+      answer();
+    }, heldBackMs);
   }
 }
 
@@ -229,9 +222,8 @@ function readReport(body: Buffer): ReportRequest | Refused {
   const parsed = reportRequest.safeParse(jsonIn(body.toString('utf8')));
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  const field = issue?.path.join('.') ?? '';
-  const exactly = field === '' ? `the body is no report: ${issue?.message}` : `${field}: ${issue?.message}`;
-  return { reason: 'InvalidReport', exactly };
+  const field = issue?.path.join('.') || 'the body is no report';
+  return { reason: 'InvalidReport', exactly: `${field}: ${issue?.message}` };
 }
 
 /** After these nothing more is read from the connection, or it leads to the wrong replica. */

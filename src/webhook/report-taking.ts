@@ -36,13 +36,8 @@ export function registerReportMetrics(
     help: 'Between two syncs of an instance, as reported: the median, and the longest of the last eight.',
     labelNames: ['consumer', 'which'],
     read: () =>
-      readings().flatMap(([consumer, { interval }]) =>
-        interval === undefined
-          ? []
-          : [
-              [{ consumer, which: 'typical' }, interval.typical] as const,
-              [{ consumer, which: 'longest' }, interval.longest] as const,
-            ],
+      readings().flatMap(([consumer, { interval = {} }]) =>
+        Object.entries(interval).map(([which, seconds]) => [{ consumer, which }, seconds] as const),
       ),
   });
   counterAtScrape(registry, {
@@ -54,7 +49,7 @@ export function registerReportMetrics(
   return (consumer, result) => reports.inc({ consumer, result });
 }
 
-export interface ReportTakingContext {
+interface ReportTakingContext {
   readonly connection: KubeConnection;
   /** undefined: this replica is alone, and has no pod to be found by. */
   readonly place: Place | undefined;
@@ -73,7 +68,7 @@ export interface ReportTakingContext {
 }
 
 /** Takes the reports of consumers' instances while this replica leads. */
-export interface ReportTaking {
+interface ReportTaking {
   /** To be called whenever this replica leads. */
   readonly lead: (lead: Lead) => void;
   /** Answers everything under `/v1`. */
@@ -136,18 +131,10 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
 }
 
 function judge({ connection, audience, clock, logger, signal }: ReportTakingContext): ReviewingJudge {
-  const connections = REVIEW_CONNECTIONS;
-  const reviews = new AccessReviews({ connection, requestMs: REVIEW_MS, connections, signal });
+  const limits = { requestMs: REVIEW_MS, connections: REVIEW_CONNECTIONS };
   const once = new LogOnce(logger);
-  const succeeding = <T>(value: T): T => {
-    once.over('reports', {}, 'reports are checked again');
-    return value;
-  };
   return new ReviewingJudge({
-    reviews: {
-      userOf: async (token, whom) => succeeding(await reviews.userOf(token, whom)),
-      isAllowed: async (user, access) => succeeding(await reviews.isAllowed(user, access)),
-    },
+    reviews: new AccessReviews({ connection, ...limits, signal }),
     audience,
     clock,
     onFailure: (thrown) =>
@@ -156,6 +143,7 @@ function judge({ connection, audience, clock, logger, signal }: ReportTakingCont
         { problem: String(thrown) },
         'reports cannot be checked for now, and are not taken',
       ),
+    onSuccess: () => once.over('reports', {}, 'reports are checked again'),
   });
 }
 

@@ -1,5 +1,5 @@
 import { isAscii, isUtf8 } from 'node:buffer';
-import { isRecord } from '../api/index.ts';
+import { isRecord, isString, memberAt } from '../api/index.ts';
 import { essentialsOf, type Pod, type PodRequest, type Skip, screen } from '../decision/index.ts';
 
 /** The request of an AdmissionReview, as far as it is read. */
@@ -70,24 +70,22 @@ export function tooLargeAtStart(body: Buffer): Screened {
 }
 
 function readRequest(uid: string, request: Record<string, unknown>): ReviewRequest {
-  const resource = isRecord(request.resource) ? request.resource : {};
+  const { operation, subResource, namespace, object, dryRun } = request;
+  const ofObject = memberAt(object, ['metadata', 'namespace']);
   return {
     uid,
-    dryRun: request.dryRun === true,
-    operation: text(request.operation),
-    resource: { group: text(resource.group), resource: text(resource.resource) },
-    subResource: text(request.subResource),
-    namespace: namespaceOf(request),
-    object: request.object,
+    dryRun: dryRun === true,
+    operation: text(operation),
+    resource: {
+      group: text(memberAt(request, ['resource', 'group'])),
+      resource: text(memberAt(request, ['resource', 'resource'])),
+    },
+    subResource: text(subResource),
+    namespace: text(namespace) || text(ofObject) || 'default',
+    object,
   };
 }
 
-function namespaceOf({ namespace, object }: Record<string, unknown>): string {
-  if (typeof namespace === 'string' && namespace !== '') return namespace;
-  const metadata = isRecord(object) && isRecord(object.metadata) ? object.metadata : {};
-  return typeof metadata.namespace === 'string' && metadata.namespace !== '' ? metadata.namespace : 'default';
-}
-
 function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
+  return isString(value) ? value : '';
 }

@@ -10,21 +10,18 @@ import { LingerError } from '../api/index.ts';
  */
 export const http = process.getBuiltinModule('node:http');
 
-/**
- * Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier
- * resets a review now and then that is already on its way.
- */
-const KEEP_ALIVE_MS = 100_000;
-
-/**
- * The API server writes a review at once and never waits longer than 30 s for the answer (timeoutSeconds; 10 s where
- * nothing is set, 2 s in deploy/webhook.yaml). A client that takes longer than these to send headers, or a whole
- * request, is not it.
- */
-const HEADERS_TIMEOUT_MS = 5_000;
-const REQUEST_TIMEOUT_MS = 10_000;
-/** How late those two may be noticed. */
-const CHECK_INTERVAL_MS = 1_000;
+/** Milliseconds. */
+const LIMITS = {
+  // Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier resets
+  // a review now and then that is already on its way.
+  keepAliveTimeout: 100_000,
+  // The API server writes a review at once and never waits longer than 30 s for the answer (timeoutSeconds; 10 s where
+  // nothing is set, 2 s in deploy/webhook.yaml). A client that takes longer than these to send is not it.
+  headersTimeout: 5_000,
+  requestTimeout: 10_000,
+  // How late those two may be noticed.
+  connectionsCheckingInterval: 1_000,
+};
 const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
 
 /** A process that has drained ends this long after it has begun to close, whatever its clients do. */
@@ -32,18 +29,11 @@ const CLOSE_TIMEOUT_MS = 4_000;
 
 /**
  * Open connections, and those that are still in their handshake. Each takes 30 to 60 KB, and a small body (64 KiB) at
- * most. Beyond the limit the connection that has been idle for longest is closed for the new one, or, where none is idle, the
- * one that was answered longest ago.
+ * most. Beyond the limit the connection that has been idle for longest is closed for the new one, or, where none is idle,
+ * the one that was answered longest ago.
  */
 const MAX_CONNECTIONS = 1_000;
 const MAX_HANDSHAKES = 250;
-
-const LIMITS = {
-  keepAliveTimeout: KEEP_ALIVE_MS,
-  headersTimeout: HEADERS_TIMEOUT_MS,
-  requestTimeout: REQUEST_TIMEOUT_MS,
-  connectionsCheckingInterval: CHECK_INTERVAL_MS,
-};
 
 export interface KeyPair {
   /** PEM, leaf first. */
