@@ -3,16 +3,11 @@ import { type Container, type Pod, probeGraceOf } from './pod.ts';
 import type { EffectivePolicy } from './policy.ts';
 import { type Note, note } from './reasons.ts';
 
-/** What can be done with one container's preStop. */
-type State =
-  | { readonly kind: 'free' }
-  /** Its author's plain sleep of this many seconds, which the policy lets us lengthen. */
-  | { readonly kind: 'extendable'; readonly seconds: number }
-  | { readonly kind: 'kept' };
-
+/** A container that is to wait. */
 export interface Target {
   readonly container: Container;
-  readonly state: State;
+  /** Seconds that its preStop sleeps already: 0 without a hook, infinitely many where the hook is not ours to change. */
+  readonly sleeps: number;
 }
 
 /** By container that already carries Linger's hook: the seconds of its author's own sleep, where that was lengthened. */
@@ -27,32 +22,28 @@ export function targetsOf(pod: Pod, policy: EffectivePolicy, carriers: Carriers)
   const named = new Set(policy.containers.value);
   return pod.spec.containers
     .filter(({ name }) => (named.size === 0 || named.has(name)) && !carriers.has(name))
-    .map((container) => ({ container, state: stateOf(container, policy) }));
+    .map((container) => ({ container, sleeps: sleepOf(container, policy) }));
 }
 
 export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefined {
   return lifecycle?.preStop ?? undefined;
 }
 
-function stateOf(container: Container, policy: EffectivePolicy): State {
+function sleepOf(container: Container, policy: EffectivePolicy): number {
   const handler = preStopOf(container);
-  if (handler === undefined) return { kind: 'free' };
+  if (handler === undefined) return 0;
   const sleep = policy.existingHook.value === 'Extend' ? plainSleep(handler) : undefined;
-  return sleep === undefined ? { kind: 'kept' } : { kind: 'extendable', seconds: sleep.seconds };
+  return sleep?.seconds ?? Number.POSITIVE_INFINITY;
 }
 
 /** The targets that a wait this long changes something for. */
 export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
-  return targets.filter(
-    ({ state }) => state.kind === 'free' || (state.kind === 'extendable' && state.seconds < wait),
-  );
+  return targets.filter(({ sleeps }) => sleeps < wait);
 }
 
 /** Whether each hook is its author's, to be left as it is: not ours to touch, or as long as this wait already. */
 export function isAllKept(targets: readonly Target[], wait: number): boolean {
-  return targets.every(
-    ({ state }) => state.kind === 'kept' || (state.kind === 'extendable' && state.seconds >= wait),
-  );
+  return targets.every(({ sleeps }) => sleeps > 0 && sleeps >= wait);
 }
 
 /** What to say about the containers whatever is decided: names that are none, hooks that stay. */
@@ -60,11 +51,10 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly
   const { value: named, origin } = policy.containers;
   const present = new Set(named.length === 0 ? [] : pod.spec.containers.map(({ name }) => name));
   const unknown = named.filter((name) => !present.has(name));
-  const kept = targets.filter(({ state }) => state.kind === 'kept');
+  const kept = targets.filter(({ sleeps }) => sleeps === Number.POSITIVE_INFINITY);
+  const text = `${origin} names ${listed(unknown)}, which the pod does not have`;
   return [
-    ...(unknown.length === 0
-      ? []
-      : [note('UnknownContainer', `${origin} names ${listed(unknown)}, which the pod does not have`)]),
+    ...(unknown.length === 0 ? [] : [note('UnknownContainer', text)]),
     ...kept.map(({ container: { name } }) =>
       note('ExistingHookKept', `container ${quoted(name)} keeps its own preStop hook`),
     ),
@@ -73,11 +63,10 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly
 
 /** What to say about the containers that get the wait. */
 export function changeNotes(changed: readonly Target[], wait: number): readonly Note[] {
-  return changed.flatMap(({ container, state }) => {
+  return changed.flatMap(({ container, sleeps }) => {
     const subject = `container ${quoted(container.name)}`;
     const notes: Note[] = [];
-    if (state.kind === 'extendable')
-      notes.push(note('HookExtended', `${subject}: its sleep of ${state.seconds}s becomes ${wait}s`));
+    if (sleeps > 0) notes.push(note('HookExtended', `${subject}: its sleep of ${sleeps}s becomes ${wait}s`));
     const probeGrace = probeGraceOf(container);
     if (probeGrace !== undefined && probeGrace < wait) {
       const text = `${subject}: a failing probe gives it ${probeGrace}s, less than the wait of ${wait}s`;
@@ -91,7 +80,7 @@ export function changeNotes(changed: readonly Target[], wait: number): readonly 
 export function partialWaitNotes(pod: Pod, waiting: ReadonlySet<string>, wait: number): readonly Note[] {
   const sooner = pod.spec.containers.filter((container) => {
     const handler = preStopOf(container);
-    const own = handler === undefined ? 0 : (plainSleep(handler)?.seconds ?? 0);
+    const own = (handler && plainSleep(handler)?.seconds) ?? 0;
     return !waiting.has(container.name) && own < wait;
   });
   if (sooner.length === 0) return [];

@@ -1,5 +1,4 @@
 import {
-  type ExcludableKind,
   HOOK_NAMES,
   HOOKS,
   type HookChoice,
@@ -23,7 +22,15 @@ import {
   targetsOf,
 } from './containers.ts';
 import { type Fleet, supportsNativeSleep } from './fleet.ts';
-import { type Decision, type EarlierPass, earlierPass, fitGrace, type Plan, type Skip } from './plan.ts';
+import {
+  type Decision,
+  type EarlierPass,
+  earlierPass,
+  fitGrace,
+  isAudit,
+  type Plan,
+  type Skip,
+} from './plan.ts';
 import {
   annotationsOf,
   controllerOf,
@@ -37,7 +44,7 @@ import {
 } from './pod.ts';
 import { type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
-import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, type WaitEstimate } from './wait.ts';
+import { chooseWait, enoughOf, estimateOfWait } from './wait.ts';
 import type { World } from './world.ts';
 
 /** What is asked: shall this pod, about to be created, wait, and how long? */
@@ -55,9 +62,8 @@ export interface PodRequest {
 }
 
 /**
- * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. A pure
- * function: the same request and world give the same decision. In mode Audit the decision is that of Enforce, and the
- * caller leaves the pod unchanged.
+ * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. In mode Audit it is
+ * that of Enforce, and the caller leaves the pod unchanged.
  */
 export function decide(request: PodRequest, world: World): Decision {
   const screened = screen(request);
@@ -74,11 +80,8 @@ export function decide(request: PodRequest, world: World): Decision {
 export function screen(request: PodRequest): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
   const problem = problemOf(request.object);
-  if (problem !== undefined) {
-    return skip('InvalidPod', [
-      note('UnreadablePod', `the pod passes unchanged: it cannot be read: ${problem}`),
-    ]);
-  }
+  const unreadable = `the pod passes unchanged: it cannot be read: ${problem}`;
+  if (problem !== undefined) return skip('InvalidPod', [note('UnreadablePod', unreadable)]);
   const pod = request.object as Pod;
   if (isTooLarge(pod)) return skip('TooLarge');
   if (labelOf(annotationsOf(pod), MIRROR_POD_ANNOTATION) !== undefined) return skip('MirrorPod');
@@ -105,13 +108,13 @@ function decideUnder(
   }
   const notes = [...earlier.notes];
   const selecting = servicesSelecting(world.services, namespace.name, labelsOf(pod));
-  const serving = servingOf(pod, namespace, selecting, world.consumers);
-  const candidate = { pod, policy, ownerKind, serving };
-  const exclusion = exclusionOf(candidate);
-  if (exclusion === 'DaemonSet' && serving.selected === true)
-    notes.push(note('DaemonSetServing', DAEMON_SET));
+  const selected = isSelected(pod, namespace, selecting, world.consumers);
+  const serves =
+    policy.pods.value === 'All' || (policy.pods.value === 'Serving' && declaresTraffic(pod)) || selected;
+  const exclusion = exclusionOf(pod, policy, ownerKind ?? controllerOf(pod)?.kind, serves);
+  if (exclusion === 'DaemonSet' && selected === true) notes.push(note('DaemonSetServing', DAEMON_SET));
   if (exclusion !== undefined) return skip(exclusion, notes, policy);
-  if (servesByDefault(candidate)) {
+  if (serves === 'unknown' && policy.inject.value !== true) {
     const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
     notes.push(note('ServicesUnknown', text));
   }
@@ -138,7 +141,7 @@ function planFor(pod: Pod, policy: EffectivePolicy, { lag, fleet, earlier, notes
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
   const fit = fitGrace(choice.seconds, Math.min(baseGrace, grace), maxGrace, grace);
-  const targets = targetsOf(pod, policy, NO_CARRIERS);
+  const targets = targetsOf(pod, policy, new Map());
   const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
 
   if (targets.length === 0) return skip('NoContainer', said, policy);
@@ -159,24 +162,21 @@ function planFor(pod: Pod, policy: EffectivePolicy, { lag, fleet, earlier, notes
     baseGrace,
     hook,
     containers: changed.map(({ container }) => container.name),
-    ...originOf(choice, estimate),
+    policy: choice.origin,
+    why: choice.why,
+    ...(typeof estimate?.coverage === 'number' && { coverage: estimate.coverage, samples: estimate.samples }),
     ...extendedIn(new Map(), changed),
   };
-  if (earlier?.wait === 0) {
-    said.push(
-      note('StalePlan', 'the pod’s linger.dev/plan says that there is no room for a wait, and there is'),
-    );
-  }
+  const stale = 'the pod’s linger.dev/plan says that there is no room for a wait, and there is';
+  if (earlier?.wait === 0) said.push(note('StalePlan', stale));
   said.push(...planNotes(pod, plan, changed));
   if (fit.wait < choice.seconds) {
     const { value, origin } = policy['grace.max'];
     const limit = `grace.max is ${value}s (${origin}) and the pod's own grace is ${baseGrace}s`;
-    said.push(
-      waitShrunk(plan.wait, choice.seconds, cutFrom === undefined ? limit : cutInWords(cutFrom, grace)),
-    );
+    const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
+    said.push(waitShrunk(plan.wait, choice.seconds, why));
   }
-  const injection = { outcome: 'inject', plan, policy, notes: said } as const;
-  return estimate === undefined ? injection : { ...injection, estimate };
+  return { outcome: 'inject', plan, policy, notes: said, ...(estimate && { estimate }) };
 }
 
 /** What the grace of a pod is to be worked out from. */
@@ -246,16 +246,12 @@ function decideAgain(
 function withdrawal(pod: Pod, { plan, carriers, notes }: Again, policy: EffectivePolicy): Decision {
   const grace = graceOf(pod);
   const { extended: _, ...rest } = withoutMeasurement(plan);
-  const effect =
-    policy.mode.value === 'Audit'
-      ? 'Enforce would take the hook back (mode Audit: the pod is left as it is)'
-      : 'the hook is taken back';
+  const effect = isAudit({ policy })
+    ? 'Enforce would take the hook back (mode Audit: the pod is left as it is)'
+    : 'the hook is taken back';
   const text = `${cutInWords(plan, grace)}, which leaves no room for a wait; ${effect}`;
   return {
-    outcome: 'skip',
-    reason: grace === 0 ? 'ZeroGrace' : 'NoRoom',
-    policy,
-    notes: [...notes, note('HookWithdrawn', text)],
+    ...skip(grace === 0 ? 'ZeroGrace' : 'NoRoom', [...notes, note('HookWithdrawn', text)], policy),
     withdrawn: { ...rest, wait: 0, grace, containers: [] },
     released: carriers,
   };
@@ -292,26 +288,9 @@ function planNotes(pod: Pod, plan: Plan, changed: readonly Target[]): readonly N
 
 /** By container: the author's own seconds, where a sleep is lengthened. */
 function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 'extended'> {
-  const before = [...carriers].filter(([, authors]) => authors !== undefined);
-  const now = changed.flatMap(({ container, state }) =>
-    state.kind === 'extendable' ? [[container.name, state.seconds] as const] : [],
-  );
-  const entries = [...before, ...now];
+  const now = changed.map(({ container, sleeps }) => [container.name, sleeps] as const);
+  const entries = [...carriers, ...now].filter(([, seconds = 0]) => seconds > 0);
   return entries.length === 0 ? {} : { extended: Object.fromEntries(entries) as Record<string, number> };
-}
-
-/** The part of a plan that says where its wait comes from. */
-function originOf(
-  { why, origin }: WaitChoice,
-  estimate: WaitEstimate | undefined,
-): Pick<Plan, 'policy' | 'why' | 'coverage' | 'samples'> {
-  return {
-    policy: origin,
-    why,
-    ...(typeof estimate?.coverage === 'number'
-      ? { coverage: estimate.coverage, samples: estimate.samples }
-      : {}),
-  };
 }
 
 /** The hook that a policy's choice comes to on this fleet, or undefined when none of those allowed works. */
@@ -324,77 +303,48 @@ function chooseHook(choice: HookChoice, fleet: Fleet | undefined, pod: Pod): Hoo
 /** The Services that select the pod; unknown while the namespace's are. */
 type SelectingServices = ReturnType<typeof servicesSelecting>;
 
-/** What is known of who sends traffic to a pod. */
-interface Serving {
-  /** A Service or a consumer selects it; unknown while the namespace's Services are. */
-  readonly selected: boolean | 'unknown';
-  /** It declares a port or a readiness probe, which says the same of a pod whose Service is applied a moment later. */
-  readonly declared: boolean;
-}
-
-function servingOf(
+/** Whether a Service or a consumer selects the pod; unknown while the namespace's Services are. */
+function isSelected(
   pod: Pod,
   namespace: NamespaceRecord,
   selecting: SelectingServices,
   consumers: readonly Consumer[],
-): Serving {
+): boolean | 'unknown' {
   const labels = labelsOf(pod);
-  const declared = servingContainers(pod).some(
-    ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
-  );
   const found = consumers.some(
     (consumer) =>
       findsByItself(consumer, labels) && selectsNamespace(consumer.namespaceSelector, namespace) !== false,
   );
-  if (found) return { selected: true, declared };
-  return { selected: selecting === 'unknown' ? selecting : selecting.length > 0, declared };
+  return found || (selecting === 'unknown' ? selecting : selecting.length > 0);
 }
 
-/** What the exclusions look at. */
-interface Candidate {
-  readonly pod: Pod;
-  readonly policy: EffectivePolicy;
-  /** The kind of the workload that owns the pod, where the caller knows better than the pod's ownerReferences. */
-  readonly ownerKind: string | undefined;
-  readonly serving: Serving;
+/** A port or a readiness probe says the same of a pod whose Service is applied a moment later. */
+function declaresTraffic(pod: Pod): boolean {
+  return servingContainers(pod).some(
+    ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
+  );
 }
 
 /**
  * The reasons that come from what the pod is, in catalogue order. `linger.dev/inject: "true"` overrides DaemonSet
  * and NotServing and nothing else: the others would break the pod or do nothing at all.
+ * @param kind of the pod's owner
+ * @param serves unknown: a Service that is not known yet may select it, and an unneeded wait is the cheaper mistake
  */
-function exclusionOf(candidate: Candidate): SkipReason | undefined {
-  const { pod, policy } = candidate;
+function exclusionOf(
+  pod: Pod,
+  policy: EffectivePolicy,
+  kind: string | undefined,
+  serves: boolean | 'unknown',
+): SkipReason | undefined {
   const wanted = policy.inject.value === true;
-  const kind = candidate.ownerKind ?? controllerOf(pod)?.kind;
   const excluded = policy.exclude.value.find((each) => each === kind);
   if (excluded === 'Job') return 'Job';
   if ((pod.spec.restartPolicy ?? 'Always') !== 'Always') return 'RestartPolicy';
-  if (excluded !== undefined && !(excluded === 'DaemonSet' && wanted)) return REASON_OF_KIND[excluded];
+  if (excluded === 'DaemonSet' && !wanted) return 'DaemonSet';
+  if (excluded !== undefined && excluded !== 'DaemonSet') return 'ExcludedKind';
   if (graceOf(pod) === 0) return 'ZeroGrace';
-  if (!wanted && !servesEnough(candidate)) return 'NotServing';
-  return undefined;
-}
-
-const REASON_OF_KIND: Readonly<Record<ExcludableKind, SkipReason>> = {
-  Job: 'Job',
-  DaemonSet: 'DaemonSet',
-  StatefulSet: 'ExcludedKind',
-  ReplicaSet: 'ExcludedKind',
-};
-
-function servesEnough({ policy, serving }: Candidate): boolean {
-  if (policy.pods.value === 'All') return true;
-  const { selected, declared } = serving;
-  // A Service that is not known yet may select the pod: an unneeded wait is the cheaper mistake.
-  return selected !== false || (policy.pods.value === 'Serving' && declared);
-}
-
-/** Whether the pod counts as serving only because its namespace's Services are not known. */
-function servesByDefault({ policy, serving }: Candidate): boolean {
-  if (policy.pods.value === 'All' || policy.inject.value === true) return false;
-  const { selected, declared } = serving;
-  return selected === 'unknown' && !(policy.pods.value === 'Serving' && declared);
+  return wanted || serves !== false ? undefined : 'NotServing';
 }
 
 /** The consumers that send traffic to the pod, and a note on those that are only taken to. */
@@ -416,10 +366,6 @@ function sendersTo(
   return { consumers, notes: [note('ConsumerAssumed', text)] };
 }
 
-const NO_CARRIERS: Carriers = new Map();
-
 function skip(reason: SkipReason, notes: readonly Note[] = [], policy?: EffectivePolicy): Skip {
-  return policy === undefined
-    ? { outcome: 'skip', reason, notes }
-    : { outcome: 'skip', reason, policy, notes };
+  return { outcome: 'skip', reason, notes, ...(policy && { policy }) };
 }

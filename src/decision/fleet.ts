@@ -67,11 +67,9 @@ export const FLEET_SETTLE_SECONDS = 600;
  * The first observation counts at once, since there is no answer yet that it could disturb.
  */
 export function settle(state: SettlingFleet, observed: Fleet, now: number): SettlingFleet {
-  if (state.inForce === undefined) return { inForce: observed, candidate: undefined, since: now };
-  if (supportsNativeSleep(observed) === supportsNativeSleep(state.inForce)) {
-    return { inForce: observed, candidate: undefined, since: now };
-  }
+  const settled = { inForce: observed, candidate: undefined, since: now };
+  const { inForce } = state;
+  if (inForce === undefined || supportsNativeSleep(observed) === supportsNativeSleep(inForce)) return settled;
   const since = state.candidate === undefined ? now : state.since;
-  if (now - since >= FLEET_SETTLE_SECONDS) return { inForce: observed, candidate: undefined, since: now };
-  return { inForce: state.inForce, candidate: observed, since };
+  return now - since >= FLEET_SETTLE_SECONDS ? settled : { inForce, candidate: observed, since };
 }

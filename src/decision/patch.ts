@@ -1,7 +1,7 @@
 import { ANNOTATION, HOOKS, type LifecycleHandler, labelOf, plainSleep } from '../api/index.ts';
-import type { Carriers } from './containers.ts';
-import { type Decision, type Plan, renderPlan } from './plan.ts';
-import { annotationsOf, type Container, type Pod } from './pod.ts';
+import { type Carriers, preStopOf } from './containers.ts';
+import { type Decision, earlierPass, type Plan, renderPlan } from './plan.ts';
+import { annotationsOf, type Container, DEFAULT_GRACE_SECONDS, type Pod, problemOf } from './pod.ts';
 
 /** The operations of RFC 6902 that Linger uses. */
 export type Operation =
@@ -10,17 +10,13 @@ export type Operation =
 
 /** A JSON pointer (RFC 6901) to a member of what `parent` points to. */
 export function pointer(parent: string, ...members: readonly (string | number)[]): string {
-  let path = parent;
-  for (const member of members) path += `/${escapeMember(String(member))}`;
-  return path;
+  // `~` first, or the `~1` of a slash would be escaped again.
+  const escaped = members.map((member) => String(member).replaceAll('~', '~0').replaceAll('/', '~1'));
+  return [parent, ...escaped].join('/');
 }
 
-/** `~` first, or the `~1` of a slash would be escaped again. */
-function escapeMember(member: string): string {
-  return member.includes('~') || member.includes('/')
-    ? member.replaceAll('~', '~0').replaceAll('/', '~1')
-    : member;
-}
+const GRACE = '/spec/terminationGracePeriodSeconds';
+const ANNOTATIONS = '/metadata/annotations';
 
 /**
  * The few operations that turn the pod into what the decision says: a comparison, so a pod that is already so
@@ -32,14 +28,41 @@ export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
   if (plan === undefined) return [];
   const waiting = new Set(plan.containers);
   const operations = pod.spec.containers.flatMap((container, index) => {
-    const path = pointer('/spec/containers', index);
+    const path = `/spec/containers/${index}/lifecycle`;
+    // An empty lifecycle that remains is valid.
     if (decision.released?.has(container.name)) return releaseOperations(container, path, decision.released);
     return waiting.has(container.name) ? hookOperations(container, path, plan) : [];
   });
-  if (pod.spec.terminationGracePeriodSeconds !== plan.grace) {
-    operations.push({ op: 'add', path: '/spec/terminationGracePeriodSeconds', value: plan.grace });
-  }
+  if (pod.spec.terminationGracePeriodSeconds !== plan.grace)
+    operations.push({ op: 'add', path: GRACE, value: plan.grace });
   return [...operations, ...annotationOperations(pod, renderPlan(plan))];
+}
+
+/**
+ * The operations that take a plan out of a pod again: its hooks where they still are as the plan says, the grace where
+ * it has not been changed since, and the annotation. What an author wrote stays, but for an explicit grace of 30 s,
+ * which is what an absent one means. None for a pod without a plan.
+ */
+export function undoFor(pod: unknown): readonly Operation[] {
+  if (problemOf(pod) !== undefined) return [];
+  const { plan, carriers } = earlierPass(pod as Pod, Number.POSITIVE_INFINITY);
+  if (plan === undefined) return [];
+  const { spec, metadata } = pod as Pod;
+  const operations = spec.containers.flatMap((container, index) => {
+    const path = `/spec/containers/${index}/lifecycle`;
+    const isAlone = Object.keys(container.lifecycle ?? {}).length === 1;
+    const released = releaseOperations(container, path, carriers);
+    return released.map((each) => (each.op === 'remove' && isAlone ? { ...each, path } : each));
+  });
+  if (spec.terminationGracePeriodSeconds === plan.grace) {
+    if (plan.baseGrace === DEFAULT_GRACE_SECONDS) operations.push({ op: 'remove', path: GRACE });
+    else operations.push({ op: 'replace', path: GRACE, value: plan.baseGrace });
+  }
+  const isAlone = Object.keys(metadata?.annotations ?? {}).length === 1;
+  return [
+    ...operations,
+    { op: 'remove', path: isAlone ? ANNOTATIONS : pointer(ANNOTATIONS, ANNOTATION.plan) },
+  ];
 }
 
 function hookOperations({ lifecycle }: Container, path: string, plan: Plan): Operation[] {
@@ -47,31 +70,29 @@ function hookOperations({ lifecycle }: Container, path: string, plan: Plan): Ope
   if (handler) return secondsOperations(handler, path, plan.wait);
   const preStop = HOOKS[plan.hook].render(plan.wait);
   return lifecycle
-    ? [{ op: 'add', path: `${path}/lifecycle/preStop`, value: preStop }]
-    : [{ op: 'add', path: `${path}/lifecycle`, value: { preStop } }];
+    ? [{ op: 'add', path: `${path}/preStop`, value: preStop }]
+    : [{ op: 'add', path, value: { preStop } }];
 }
 
-/** An empty lifecycle that remains is valid. */
-function releaseOperations({ name, lifecycle }: Container, path: string, released: Carriers): Operation[] {
-  const handler = lifecycle?.preStop;
-  if (!handler) return [];
-  const authorsSeconds = released.get(name);
-  if (authorsSeconds !== undefined) return secondsOperations(handler, path, authorsSeconds);
-  return [{ op: 'remove', path: `${path}/lifecycle/preStop` }];
+/** The author's own seconds are put back; where there are none, the hook goes. */
+function releaseOperations(container: Container, path: string, released: Carriers): Operation[] {
+  const handler = preStopOf(container);
+  if (handler === undefined || !released.has(container.name)) return [];
+  const seconds = released.get(container.name);
+  if (seconds !== undefined) return secondsOperations(handler, path, seconds);
+  return [{ op: 'remove', path: `${path}/preStop` }];
 }
 
 function secondsOperations(handler: LifecycleHandler, path: string, seconds: number): Operation[] {
   const sleep = plainSleep(handler);
   if (sleep === undefined || sleep.seconds === seconds) return [];
-  return [{ op: 'replace', path: `${path}/lifecycle/preStop${sleep.pointer}`, value: sleep.render(seconds) }];
+  return [{ op: 'replace', path: `${path}/preStop${sleep.pointer}`, value: sleep.render(seconds) }];
 }
 
 function annotationOperations(pod: Pod, text: string): Operation[] {
-  if (!pod.metadata)
-    return [{ op: 'add', path: '/metadata', value: { annotations: { [ANNOTATION.plan]: text } } }];
-  if (!pod.metadata.annotations) {
-    return [{ op: 'add', path: '/metadata/annotations', value: { [ANNOTATION.plan]: text } }];
-  }
+  const annotations = { [ANNOTATION.plan]: text };
+  if (!pod.metadata) return [{ op: 'add', path: '/metadata', value: { annotations } }];
+  if (!pod.metadata.annotations) return [{ op: 'add', path: ANNOTATIONS, value: annotations }];
   if (labelOf(annotationsOf(pod), ANNOTATION.plan) === text) return [];
-  return [{ op: 'add', path: pointer('/metadata/annotations', ANNOTATION.plan), value: text }];
+  return [{ op: 'add', path: pointer(ANNOTATIONS, ANNOTATION.plan), value: text }];
 }

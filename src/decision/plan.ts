@@ -1,8 +1,8 @@
 import {
   ANNOTATION,
-  HOOKS,
   type HookName,
   isHookName,
+  isOwnHook,
   isRecord,
   isString,
   jsonIn,
@@ -13,7 +13,7 @@ import { type Carriers, listed, preStopOf } from './containers.ts';
 import { annotationsOf, type Container, POD_LIMITS, type Pod } from './pod.ts';
 import type { EffectivePolicy, Origin } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
-import type { WaitEstimate, WaitReason } from './wait.ts';
+import { WAIT_REASONS, type WaitEstimate, type WaitReason } from './wait.ts';
 
 /** What is to be done to one pod. All times are whole seconds. */
 export interface Plan {
@@ -61,7 +61,7 @@ export interface Skip {
 export type Decision = Injection | Skip;
 
 /** Whether the pod is left as it is, whatever has been decided. */
-export function isAudit({ policy }: Decision): boolean {
+export function isAudit({ policy }: Pick<Decision, 'policy'>): boolean {
   return policy?.mode.value === 'Audit';
 }
 
@@ -104,31 +104,16 @@ const PLAN_VERSION = 1;
 export function renderPlan(plan: Plan): string {
   const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = plan;
   return JSON.stringify({
-    v: PLAN_VERSION,
-    wait,
-    grace,
-    baseGrace,
-    hook,
-    containers,
-    policy,
-    why,
+    ...{ v: PLAN_VERSION, wait, grace, baseGrace, hook, containers, policy, why },
     // Four digits are a hundredth of a per cent; more would differ between replicas for no reader's benefit.
-    ...(coverage === undefined ? {} : { coverage: Math.round(coverage * 10_000) / 10_000 }),
-    ...(samples === undefined ? {} : { samples }),
-    ...(extended === undefined ? {} : { extended }),
+    coverage: coverage && Math.round(coverage * 10_000) / 10_000,
+    samples,
+    extended,
   });
 }
 
 /** As many containers as a pod may have, with names of 63 characters. A longer text takes too long to parse. */
 const PLAN_MAX_LENGTH = 72 * 1024;
-
-const REASONS: ReadonlySet<string> = new Set<WaitReason>([
-  'fixed',
-  'initial',
-  'declared',
-  'measured',
-  'storm',
-]);
 
 /** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
 export function parsePlan(text: string): Plan | undefined {
@@ -137,22 +122,16 @@ export function parsePlan(text: string): Plan | undefined {
   if (!isRecord(value)) return undefined;
   const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = value;
   if (v !== PLAN_VERSION || !isSeconds(wait) || !isSeconds(grace) || !isSeconds(baseGrace)) return undefined;
-  if (wait > grace || baseGrace === 0) return undefined;
-  if (!isHookName(hook)) return undefined;
+  if (wait > grace || baseGrace === 0 || !isHookName(hook)) return undefined;
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
   if (extended !== undefined && !isExtension(extended, containers, wait)) return undefined;
-  if (typeof policy !== 'string' || typeof why !== 'string' || !REASONS.has(why)) return undefined;
+  const reason = WAIT_REASONS.find((each) => each === why);
+  if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {
-    wait,
-    grace,
-    baseGrace,
-    hook,
-    containers,
-    policy,
-    why: why as WaitReason,
-    ...(typeof coverage === 'number' ? { coverage } : {}),
-    ...(typeof samples === 'number' ? { samples } : {}),
-    ...(extended === undefined ? {} : { extended }),
+    ...{ wait, grace, baseGrace, hook, containers, policy, why: reason },
+    ...(typeof coverage === 'number' && { coverage }),
+    ...(typeof samples === 'number' && { samples }),
+    ...(extended !== undefined && { extended }),
   };
 }
 
@@ -174,16 +153,13 @@ export function earlierPass(pod: Pod, longestWait: number): EarlierPass {
   if (text === undefined) return { carriers: new Map(), notes: [] };
   const plan = parsePlan(text);
   if (plan === undefined || plan.wait > longestWait) {
-    return {
-      carriers: new Map(),
-      notes: [note('StalePlan', 'the pod’s linger.dev/plan is none that can be in force; it is ignored')],
-    };
+    const stale = 'the pod’s linger.dev/plan is none that can be in force; it is ignored';
+    return { carriers: new Map(), notes: [note('StalePlan', stale)] };
   }
   const carriers = carriersOf(plan, pod);
   const missing = plan.containers.filter((name) => !carriers.has(name));
-  if (missing.length === 0) return { plan, carriers, notes: [] };
   const stale = `the pod’s linger.dev/plan claims a hook of ${plan.wait}s that is not there: ${listed(missing)}`;
-  return { plan, carriers, notes: [note('StalePlan', stale)] };
+  return { plan, carriers, notes: missing.length === 0 ? [] : [note('StalePlan', stale)] };
 }
 
 /**
@@ -214,7 +190,7 @@ function authorsSeconds({ extended = {} }: Plan, name: string): number | undefin
 function carries(container: Container, { hook, wait }: Plan, authors: number | undefined): boolean {
   const handler = preStopOf(container);
   if (handler === undefined || wait === 0) return false;
-  return authors === undefined ? HOOKS[hook].recognise(handler, wait) : plainSleep(handler)?.seconds === wait;
+  return authors === undefined ? isOwnHook(handler, hook, wait) : plainSleep(handler)?.seconds === wait;
 }
 
 function isSeconds(value: unknown): value is number {

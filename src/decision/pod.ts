@@ -6,6 +6,7 @@ import {
   type Labels,
   type LifecycleHandler,
   labelOf,
+  memberAt,
   NO_LABELS,
   plainSleep,
 } from '../api/index.ts';
@@ -15,40 +16,40 @@ import {
  * may be absent or null, as JSON from any client may have them.
  */
 export interface Pod {
-  readonly metadata?: PodMetadata | null;
+  readonly metadata?: PodMetadata | null | undefined;
   readonly spec: PodSpec;
 }
 
 interface PodMetadata {
-  readonly labels?: Labels | null;
-  readonly annotations?: Labels | null;
-  readonly ownerReferences?: readonly OwnerReference[] | null;
+  readonly labels?: Labels | null | undefined;
+  readonly annotations?: Labels | null | undefined;
+  readonly ownerReferences?: readonly OwnerReference[] | null | undefined;
 }
 
 interface OwnerReference {
   readonly kind: string;
   readonly name: string;
-  readonly controller?: boolean | null;
+  readonly controller?: boolean | null | undefined;
 }
 
 interface PodSpec {
   readonly containers: readonly Container[];
-  readonly initContainers?: readonly Container[] | null;
-  readonly terminationGracePeriodSeconds?: number | null;
-  readonly restartPolicy?: string | null;
-  readonly nodeSelector?: Labels | null;
-  readonly os?: { readonly name?: unknown } | null;
+  readonly initContainers?: readonly Container[] | null | undefined;
+  readonly terminationGracePeriodSeconds?: number | null | undefined;
+  readonly restartPolicy?: string | null | undefined;
+  readonly nodeSelector?: Labels | null | undefined;
+  readonly os?: { readonly name?: unknown } | null | undefined;
 }
 
 export interface Container {
   readonly name: string;
   /** Only init containers have one of their own: `Always` makes a native sidecar. */
   readonly restartPolicy?: unknown;
-  readonly ports?: readonly unknown[] | null;
-  readonly readinessProbe?: Probe | null;
-  readonly livenessProbe?: Probe | null;
-  readonly startupProbe?: Probe | null;
-  readonly lifecycle?: { readonly preStop?: LifecycleHandler | null } | null;
+  readonly ports?: readonly unknown[] | null | undefined;
+  readonly readinessProbe?: Probe | null | undefined;
+  readonly livenessProbe?: Probe | null | undefined;
+  readonly startupProbe?: Probe | null | undefined;
+  readonly lifecycle?: { readonly preStop?: LifecycleHandler | null | undefined } | null | undefined;
 }
 
 interface Probe {
@@ -58,28 +59,31 @@ interface Probe {
 /** What the API server puts where the author says nothing. Source: k8s.io/api core/v1 DefaultTerminationGracePeriodSeconds. */
 export const DEFAULT_GRACE_SECONDS = 30;
 
+/** The members that are read, and what each must be where it is neither absent nor null. */
+const MEMBERS = (
+  [
+    ['metadata', isRecord, 'an object'],
+    ['metadata.labels', isStringMap, 'a map of strings'],
+    ['metadata.annotations', isStringMap, 'a map of strings'],
+    ['metadata.ownerReferences', isOwnerList, 'a list of owners'],
+    ['spec.terminationGracePeriodSeconds', Number.isInteger, 'whole seconds'],
+    ['spec.restartPolicy', isString, 'a string'],
+    ['spec.nodeSelector', isStringMap, 'a map of strings'],
+    ['spec.os', isRecord, 'an object'],
+  ] as const
+).map(([path, is, expected]) => ({ members: path.split('.'), is, problem: `${path}: expected ${expected}` }));
+
 /**
  * Checks the members that the decision reads, and only those: all else is the API server's to judge.
  * @returns what is wrong, as `path: expected …`, or undefined when the object can be read as a {@link Pod}
  */
 export function problemOf(object: unknown): string | undefined {
   if (!isRecord(object)) return 'object: expected a Pod';
-  if ((object.kind ?? 'Pod') !== 'Pod' || (object.apiVersion ?? 'v1') !== 'v1')
-    return 'kind: expected v1 Pod';
-  const { metadata, spec } = object;
-  if (!isAbsentOr(isRecord, metadata)) return 'metadata: expected an object';
-  if (!isAbsentOr(isStringMap, metadata?.labels)) return 'metadata.labels: expected a map of strings';
-  if (!isAbsentOr(isStringMap, metadata?.annotations))
-    return 'metadata.annotations: expected a map of strings';
-  if (!isAbsentOr(isOwnerList, metadata?.ownerReferences))
-    return 'metadata.ownerReferences: expected a list of owners';
+  const { kind, apiVersion, spec } = object;
+  if ((kind ?? 'Pod') !== 'Pod' || (apiVersion ?? 'v1') !== 'v1') return 'kind: expected v1 Pod';
+  const wrongMember = MEMBERS.find(({ members, is }) => !isAbsentOr(is, memberAt(object, members)));
+  if (wrongMember !== undefined) return wrongMember.problem;
   if (!isRecord(spec)) return 'spec: expected an object';
-  if (!isAbsentOr(Number.isInteger, spec.terminationGracePeriodSeconds)) {
-    return 'spec.terminationGracePeriodSeconds: expected whole seconds';
-  }
-  if (!isAbsentOr(isString, spec.restartPolicy)) return 'spec.restartPolicy: expected a string';
-  if (!isAbsentOr(isStringMap, spec.nodeSelector)) return 'spec.nodeSelector: expected a map of strings';
-  if (!isAbsentOr(isRecord, spec.os)) return 'spec.os: expected an object';
   if (!Array.isArray(spec.containers)) return 'spec.containers: expected a list';
   const wrong = spec.containers.findIndex((container) => !isContainer(container));
   if (wrong >= 0) return `spec.containers[${wrong}]: expected a container`;
@@ -87,11 +91,6 @@ export function problemOf(object: unknown): string | undefined {
   return Array.isArray(initContainers) && initContainers.every(isContainer)
     ? undefined
     : 'spec.initContainers: expected a list of containers';
-}
-
-/** The Pod in this object, or undefined when {@link problemOf} finds something wrong with it. */
-export function readPod(object: unknown): Pod | undefined {
-  return problemOf(object) === undefined ? (object as Pod) : undefined;
 }
 
 export function labelsOf(pod: Pod): Labels {
@@ -122,11 +121,8 @@ export function servingContainers({ spec }: Pod): readonly Container[] {
 }
 
 /** Whether the pod can only run on Windows, where there is no `sleep` program. Source: KEP-2802. */
-export function isWindows(pod: Pod): boolean {
-  return (
-    pod.spec.os?.name === 'windows' ||
-    labelOf(pod.spec.nodeSelector ?? NO_LABELS, 'kubernetes.io/os') === 'windows'
-  );
+export function isWindows({ spec: { os, nodeSelector } }: Pod): boolean {
+  return os?.name === 'windows' || labelOf(nodeSelector ?? NO_LABELS, 'kubernetes.io/os') === 'windows';
 }
 
 /** The shortest grace that a failing liveness or startup probe of this container gives, if one says so. */
@@ -138,25 +134,15 @@ export function probeGraceOf(container: Container): number | undefined {
 }
 
 function isContainer(value: unknown): value is Container {
-  if (!isRecord(value) || typeof value.name !== 'string') return false;
+  if (!isRecord(value) || !isString(value.name)) return false;
   const { ports, readinessProbe, livenessProbe, startupProbe, lifecycle } = value;
-  return (
-    isAbsentOr(Array.isArray, ports) &&
-    isAbsentOr(isRecord, readinessProbe) &&
-    isAbsentOr(isRecord, livenessProbe) &&
-    isAbsentOr(isRecord, startupProbe) &&
-    isAbsentOr(isRecord, lifecycle) &&
-    isAbsentOr(isRecord, lifecycle?.preStop)
-  );
+  const objects = [readinessProbe, livenessProbe, startupProbe, lifecycle, memberAt(lifecycle, ['preStop'])];
+  return isAbsentOr(Array.isArray, ports) && objects.every((each) => isAbsentOr(isRecord, each));
 }
 
 function isOwnerList(value: unknown): value is readonly OwnerReference[] {
-  return (
-    Array.isArray(value) &&
-    value.every(
-      (owner) => isRecord(owner) && typeof owner.kind === 'string' && typeof owner.name === 'string',
-    )
-  );
+  const isOwner = (each: unknown) => isRecord(each) && isString(each.kind) && isString(each.name);
+  return Array.isArray(value) && value.every(isOwner);
 }
 
 /**
@@ -186,43 +172,38 @@ export function isTooLarge(pod: Pod): boolean {
  * another. A decision for it is the same as for the whole pod.
  */
 export function essentialsOf(pod: Pod): Pod {
-  const { spec } = pod;
+  const { metadata, spec } = pod;
+  const { terminationGracePeriodSeconds, restartPolicy, containers, initContainers } = spec;
   const controller = controllerOf(pod);
   return {
-    ...(pod.metadata && {
-      metadata: {
-        ...pick(pod.metadata, 'labels', 'annotations'),
-        ...(controller && { ownerReferences: [controller] }),
-      },
-    }),
+    metadata: metadata && {
+      labels: metadata.labels,
+      annotations: metadata.annotations,
+      ownerReferences: controller && [controller],
+    },
     spec: {
-      ...pick(spec, 'terminationGracePeriodSeconds', 'restartPolicy'),
-      ...(isWindows(pod) && { os: { name: 'windows' } }),
-      containers: spec.containers.map(essentialsOfContainer),
-      ...(spec.initContainers && { initContainers: spec.initContainers.map(essentialsOfContainer) }),
+      terminationGracePeriodSeconds,
+      restartPolicy,
+      os: isWindows(pod) ? { name: 'windows' } : undefined,
+      containers: containers.map(essentialsOfContainer),
+      initContainers: initContainers?.map(essentialsOfContainer),
     },
   };
 }
 
 function essentialsOfContainer(container: Container): Container {
-  const { ports, readinessProbe, lifecycle } = container;
-  const probeGrace = probeGraceOf(container);
+  const { name, restartPolicy, ports, readinessProbe, lifecycle } = container;
   return {
-    ...pick(container, 'name', 'restartPolicy'),
-    ...(ports && { ports: ports.slice(0, 1).map(() => ({})) }),
-    ...(readinessProbe && { readinessProbe: {} }),
-    ...(probeGrace !== undefined && { livenessProbe: { terminationGracePeriodSeconds: probeGrace } }),
-    ...(lifecycle && { lifecycle: lifecycle.preStop ? { preStop: recognisable(lifecycle.preStop) } : {} }),
+    name,
+    restartPolicy,
+    ports: ports?.slice(0, 1).map(() => ({})),
+    readinessProbe: readinessProbe && {},
+    livenessProbe: { terminationGracePeriodSeconds: probeGraceOf(container) },
+    lifecycle: lifecycle && { preStop: lifecycle.preStop && recognisable(lifecycle.preStop) },
   };
 }
 
 /** A handler that is no plain sleep is its author's, whatever is in it. */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
   return plainSleep(handler) === undefined ? { unread: {} } : handler;
-}
-
-function pick<T extends object, K extends keyof T>(from: T, ...keys: readonly K[]): Pick<T, K> {
-  const picked = {} as Pick<T, K>;
-  for (const key of keys) if (Object.hasOwn(from, key)) picked[key] = from[key];
-  return picked;
 }

@@ -31,45 +31,16 @@ import { POD_LIMITS } from './pod.ts';
 import { type Note, note } from './reasons.ts';
 
 /**
- * All that can be decided by policy, leaf by leaf, under the path that the leaf has in a policy document.
- * Durations are in seconds.
+ * All that can be decided by policy, leaf by leaf, under the path that the leaf has in a policy document, with the
+ * values in force where no layer sets one. Durations are in seconds.
  */
-interface PolicyValues {
-  readonly mode: Mode;
-  readonly pods: PodScope;
-  readonly exclude: readonly ExcludableKind[];
-  readonly containers: readonly string[];
-  readonly 'wait.from': WaitSource;
-  readonly 'wait.fixed': number | undefined;
-  readonly 'wait.percentile': number;
-  readonly 'wait.safetyFactor': number;
-  readonly 'wait.margin': number;
-  readonly 'wait.min': number;
-  readonly 'wait.max': number;
-  readonly 'wait.initial': number;
-  readonly 'wait.minSamples': number;
-  readonly 'wait.minHistory': number;
-  readonly hook: HookChoice;
-  readonly existingHook: ExistingHookRule;
-  readonly 'grace.max': number;
-  readonly 'ceiling.wait': number;
-  readonly 'ceiling.mode': Mode;
-  readonly 'overrides.namespaces': boolean;
-  readonly 'overrides.pods': boolean;
-  /** Not in policy documents: what linger.dev/inject says; undefined = nothing. */
-  readonly inject: boolean | undefined;
-}
-
-export type Field = keyof PolicyValues;
-
-/** The values in force where no layer sets one. */
-export const BUILT_IN_VALUES: PolicyValues = {
-  mode: 'Enforce',
-  pods: 'Serving',
-  exclude: ['Job', 'DaemonSet'],
-  containers: [],
-  'wait.from': 'Measured',
-  'wait.fixed': undefined,
+export const BUILT_IN_VALUES = {
+  mode: 'Enforce' as Mode,
+  pods: 'Serving' as PodScope,
+  exclude: ['Job', 'DaemonSet'] as readonly ExcludableKind[],
+  containers: [] as readonly string[],
+  'wait.from': 'Measured' as WaitSource,
+  'wait.fixed': undefined as number | undefined,
   'wait.percentile': 99,
   'wait.safetyFactor': 1.5,
   'wait.margin': 0,
@@ -79,16 +50,20 @@ export const BUILT_IN_VALUES: PolicyValues = {
   'wait.initial': 30,
   'wait.minSamples': 200,
   'wait.minHistory': 24 * 3600,
-  hook: 'Auto',
-  existingHook: 'Keep',
+  hook: 'Auto' as HookChoice,
+  existingHook: 'Keep' as ExistingHookRule,
   // What cluster-autoscaler grants a pod at most (--max-graceful-termination-sec).
   'grace.max': 600,
   'ceiling.wait': 300,
-  'ceiling.mode': 'Enforce',
+  'ceiling.mode': 'Enforce' as Mode,
   'overrides.namespaces': true,
   'overrides.pods': true,
-  inject: undefined,
+  /** Not in policy documents: what linger.dev/inject says. */
+  inject: undefined as boolean | undefined,
 };
+
+type PolicyValues = typeof BUILT_IN_VALUES;
+export type Field = keyof PolicyValues;
 
 /** The fields whose values are seconds: for rendering. */
 export const DURATION_FIELDS: ReadonlySet<Field> = new Set([
@@ -124,16 +99,13 @@ export interface Leaf<T> {
 /** All layers merged; each leaf knows where it came from. */
 export type EffectivePolicy = { readonly [F in Field]: Leaf<PolicyValues[F]> };
 
-/** What one document or one object's annotations say: a few leaves, all of one origin each. */
+/** What one document or one annotation says. */
 interface Layer {
   readonly values: Partial<PolicyValues>;
-  /** The origin of a field that this layer sets. */
-  readonly originOf: (field: Field) => Origin;
+  readonly origin: Origin;
 }
 
-const NOTHING_IGNORED: readonly IgnoredValue[] = [];
-
-function leaf<T>(value: T, origin: Origin, ignored: readonly IgnoredValue[] = NOTHING_IGNORED): Leaf<T> {
+function leaf<T>(value: T, origin: Origin, ignored: readonly IgnoredValue[] = []): Leaf<T> {
   return { value, origin, ignored };
 }
 
@@ -150,68 +122,64 @@ interface Policy extends Layer {
   readonly podSelector: LabelSelector;
 }
 
+/** Up to so many policies are tried faster than looked up. */
+const FEW = 32;
+/** Keys beside those of labels: the policies that need no certain label, and those that need one of the namespace. */
+const OF_ANY = 'any';
+const OF_NAMESPACE = 'namespace';
+
 /**
  * Policies in the order in which they are layered: ascending priority, then name; later wins. Most policies ask for a
  * certain label, and are looked up by it: thousands of them cost a review no more than those that may apply to it.
  */
 class PolicyList {
   readonly #all: readonly Policy[];
-  /** By `pod` or `namespace`, key and value: the ranks of the policies that need this label. */
-  readonly #byLabel = new Map<string, number[]>();
-  /** The ranks of those that need a certain label of the namespace. */
-  readonly #byNamespace: number[] = [];
-  /** The ranks of those that need no certain label. */
-  readonly #others: number[] = [];
+  /** By key: the places in the order. */
+  readonly #ranks = new Map<string, number[]>();
 
   constructor(policies: readonly Policy[]) {
     this.#all = policies.toSorted(inLayerOrder);
-    for (const [rank, { podSelector, namespaceSelector }] of this.#all.entries()) {
-      const ofPod = neededLabels('pod', podSelector);
-      const labels = ofPod ?? neededLabels('namespace', namespaceSelector);
-      if (labels === undefined) this.#others.push(rank);
-      else if (ofPod === undefined) this.#byNamespace.push(rank);
-      for (const label of labels ?? []) mapped(this.#byLabel, label).push(rank);
+    for (const [rank, policy] of this.#all.entries()) {
+      for (const key of lookupKeys(policy)) {
+        const ranks = this.#ranks.get(key);
+        if (ranks === undefined) this.#ranks.set(key, [rank]);
+        else ranks.push(rank);
+      }
     }
   }
 
   /** Those whose selectors may match, in layer order. */
   candidates(namespace: NamespaceRecord, labels: Labels): readonly Policy[] {
     if (this.#all.length <= FEW) return this.#all;
-    const ranks = [this.#others];
-    const add = (of: 'pod' | 'namespace', all: Labels) => {
-      for (const key in all) ranks.push(this.#byLabel.get(labelKey(of, key, all[key])) ?? []);
-    };
-    add('pod', labels);
     // A Namespace that has not been seen may have any label.
-    if (namespace.unseen) ranks.push(this.#byNamespace);
-    else add('namespace', namespace.labels);
-    const found = ranks.flat().toSorted((a, b) => a - b);
-    return found.flatMap((rank) => this.#all[rank] ?? []);
+    const ofNamespace = namespace.unseen ? [OF_NAMESPACE] : labelKeys('namespace', namespace.labels);
+    const keys = [OF_ANY, ...labelKeys('pod', labels), ...ofNamespace];
+    const ranks = keys.flatMap((key) => this.#ranks.get(key) ?? []);
+    return ranks.toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
   }
 }
 
-/** Up to so many policies are tried faster than looked up. */
-const FEW = 32;
+function lookupKeys({ podSelector, namespaceSelector }: Policy): readonly string[] {
+  const ofPod = neededLabels('pod', podSelector);
+  if (ofPod !== undefined) return ofPod;
+  const ofNamespace = neededLabels('namespace', namespaceSelector);
+  return ofNamespace === undefined ? [OF_ANY] : [OF_NAMESPACE, ...ofNamespace];
+}
 
 /** Labels of which an object needs one to be selected; undefined where none is certain. */
 function neededLabels(
   of: 'pod' | 'namespace',
   { matchLabels = {}, matchExpressions = [] }: LabelSelector,
 ): readonly string[] | undefined {
-  for (const key in matchLabels) return [labelKey(of, key, matchLabels[key])];
+  const [label] = labelKeys(of, matchLabels);
+  if (label !== undefined) return [label];
   const oneOf = matchExpressions.find(({ operator }) => operator === 'In');
-  return oneOf && [...new Set(oneOf.values)].map((value) => labelKey(of, oneOf.key, value));
+  return oneOf && [...new Set(oneOf.values)].flatMap((value) => labelKeys(of, { [oneOf.key]: value }));
 }
 
 /** Neither keys nor values of labels have spaces. */
-function labelKey(of: 'pod' | 'namespace', key: string, value: string | undefined): string {
-  return `${of} ${key} ${value}`;
-}
-
-function mapped<K, V>(lists: Map<K, V[]>, key: K): V[] {
-  const list = lists.get(key) ?? [];
-  lists.set(key, list);
-  return list;
+function labelKeys(of: 'pod' | 'namespace', labels: Labels): readonly string[] {
+  return Object.entries(labels).map(([key, value]) => `${of} ${key} ${value}`);
 }
 
 /** All policies. */
@@ -247,20 +215,15 @@ function thresholdsOf(
   ];
 }
 
-export const NO_POLICIES: PolicySet = policySet([], []);
-
 function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | TerminationPolicy): Policy {
-  const namespace = kind === 'TerminationPolicy' ? `${metadata.namespace}/` : '';
-  const origin = `${kind}/${namespace}${metadata.name}`;
   const { priority = 0, podSelector, namespaceSelector }: ClusterTerminationPolicySpec = spec;
-  return {
-    name: metadata.name,
-    priority,
+  const { name } = metadata;
+  const origin = `${kind}/${kind === 'TerminationPolicy' ? `${metadata.namespace}/` : ''}${name}`;
+  const selectors = {
     namespaceSelector: namespaceSelector ?? EVERYTHING,
     podSelector: podSelector ?? EVERYTHING,
-    values: leavesOf(spec),
-    originOf: () => origin,
   };
+  return { name, priority, ...selectors, values: leavesOf(spec), origin };
 }
 
 // Names are compared by code unit and not by locale: the order must be the same on every machine.
@@ -284,24 +247,16 @@ function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
   return leaves;
 }
 
-/** What the annotations of one object say, and what is wrong with them. */
-interface AnnotationLayer {
-  readonly layer: Layer;
-  /** The first annotation that cannot be read and can only have been meant to restrain: it holds the pod in Audit. */
-  readonly restrainedBy: string | undefined;
-  readonly notes: readonly Note[];
-}
-
+/** Reads one annotation. */
 interface AnnotationReader {
-  readonly fields: readonly Field[];
   /** @returns what was expected, where the text does not parse */
   read(text: string): Partial<PolicyValues> | string;
+  /** It can only have been meant to restrain: where it cannot be read, the pod is held in Audit. */
   readonly restrains?: true;
 }
 
 const READERS: Readonly<Record<string, AnnotationReader>> = {
   [ANNOTATION.inject]: {
-    fields: ['inject'],
     restrains: true,
     // The forms of Go's strconv.ParseBool, which other annotations of the ecosystem take too.
     read: (text) => {
@@ -309,40 +264,33 @@ const READERS: Readonly<Record<string, AnnotationReader>> = {
       return /^(0|f|F|false|FALSE|False)$/.test(text) ? { inject: false } : '"true" or "false"';
     },
   },
-  [ANNOTATION.mode]: { ...choiceReader('mode', MODES), restrains: true },
+  [ANNOTATION.mode]: { read: choiceReader('mode', MODES), restrains: true },
   [ANNOTATION.wait]: {
-    fields: ['wait.from', 'wait.fixed'],
     read: (text) => {
       const seconds = parseDuration(text);
       return seconds === undefined ? DURATION_HINT : { 'wait.from': 'Fixed', 'wait.fixed': seconds };
     },
   },
   [ANNOTATION.hook]: {
-    fields: ['hook'],
     read: (text) => {
-      const value = choiceReader('hook', HOOK_CHOICES).read(text);
+      const value = choiceReader('hook', HOOK_CHOICES)(text);
       const isReserved = typeof value === 'string' && text.toLowerCase() === HOOK_RESERVED.toLowerCase();
       return isReserved ? `${value} (${HOOK_UNAVAILABLE})` : value;
     },
   },
-  [ANNOTATION.containers]: { fields: ['containers'], read: readContainers },
-  [ANNOTATION.existingHook]: choiceReader('existingHook', EXISTING_HOOK_RULES),
+  [ANNOTATION.containers]: { read: readContainers },
+  [ANNOTATION.existingHook]: { read: choiceReader('existingHook', EXISTING_HOOK_RULES) },
 };
 
 /** Reads one of these words, in upper or lower case. */
 function choiceReader<F extends Field>(
   field: F,
   known: readonly (PolicyValues[F] & string)[],
-): AnnotationReader {
-  return {
-    fields: [field],
-    read: (text) => {
-      const lower = text.toLowerCase();
-      const value = known.find((each) => each.toLowerCase() === lower);
-      return value === undefined
-        ? known.join(', ').replace(/, ([^,]*)$/, ' or $1')
-        : ({ [field]: value } as Partial<PolicyValues>);
-    },
+): AnnotationReader['read'] {
+  return (text) => {
+    const value = known.find((each) => each.toLowerCase() === text.toLowerCase());
+    if (value === undefined) return known.join(', ').replace(/, ([^,]*)$/, ' or $1');
+    return { [field]: value } as Partial<PolicyValues>;
   };
 }
 
@@ -355,40 +303,41 @@ function readContainers(text: string): Partial<PolicyValues> | string {
   const names = text
     .split(',')
     .map((name) => name.trim())
-    .filter((name) => name !== '');
+    .filter(Boolean);
   if (names.length > POD_LIMITS.containers) return tooMany;
   return names.length === 0 ? 'container names, separated by commas' : { containers: names };
 }
 
-/** Which annotation set a field; several fields can come from one annotation. */
-const SOURCE_OF: ReadonlyMap<Field, string> = new Map(
-  Object.entries(READERS).flatMap(([key, { fields }]) => fields.map((field) => [field, key] as const)),
-);
+/** What the annotations of one object say, and what is wrong with them. */
+interface AnnotationLayers {
+  readonly layers: readonly Layer[];
+  /** The first annotation that restrains and cannot be read. */
+  readonly restrainedBy: string | undefined;
+  readonly notes: readonly Note[];
+}
 
 /**
- * The layer that an object's linger.dev annotations make. A value that does not parse is left out and noted: it
+ * The layers that an object's linger.dev annotations make. A value that does not parse is left out and noted: it
  * must never block a pod. `linger.dev/inject` also counts as a label, where the API server can select on it; of
  * two contradicting ones on the same object, false wins, since taking part must be the safe choice to refuse.
  * @param owner the object, as origins name it: `Pod` or `Namespace/shop`
- * @returns undefined for an object without such annotations
  */
-export function annotationLayer(
-  owner: string,
-  annotations: Labels,
-  labels: Labels,
-): AnnotationLayer | undefined {
-  const values: Values = {};
+export function annotationLayers(owner: string, annotations: Labels, labels: Labels): AnnotationLayers {
+  const layers = new Map<string, Layer>();
   const notes: Note[] = [];
   let restrainedBy: string | undefined;
   const read = (key: string, text: string) => {
     const reader = Object.hasOwn(READERS, key) ? READERS[key] : undefined;
-    const result = reader?.read(text.trim());
-    if (result === undefined) notes.push(unknownNote(owner, key));
-    else if (typeof result !== 'string') Object.assign(values, result);
+    const values = reader?.read(text.trim());
+    if (reader === undefined || values === undefined) {
+      const known = Object.keys(READERS).join(', ');
+      const said = `${owner}: ${shorten(key)} is not known and ignored; known are ${known}`;
+      notes.push(note('UnknownAnnotation', said));
+    } else if (typeof values !== 'string') layers.set(key, { values, origin: `${owner} ${key}` });
     else {
-      const effect = reader?.restrains ? 'the pod is held in Audit' : 'ignored';
-      if (reader?.restrains) restrainedBy ??= key;
-      const said = `${owner}: ${key}: expected ${result}, got "${shorten(text)}"; ${effect}`;
+      const effect = reader.restrains ? 'the pod is held in Audit' : 'ignored';
+      if (reader.restrains) restrainedBy ??= key;
+      const said = `${owner}: ${key}: expected ${values}, got "${shorten(text)}"; ${effect}`;
       notes.push(note('InvalidAnnotation', said, key));
     }
   };
@@ -397,18 +346,11 @@ export function annotationLayer(
   }
   const label = labelOf(labels, ANNOTATION.inject);
   if (label !== undefined) {
-    const fromAnnotation = values.inject;
+    const annotation = layers.get(ANNOTATION.inject);
     read(ANNOTATION.inject, label);
-    if (fromAnnotation === false) values.inject = false;
+    if (annotation?.values.inject === false) layers.set(ANNOTATION.inject, annotation);
   }
-  if (notes.length === 0 && Object.keys(values).length === 0) return undefined;
-  const originOf = (field: Field) => `${owner} ${SOURCE_OF.get(field) ?? field}`;
-  return { layer: { values, originOf }, restrainedBy, notes };
-}
-
-function unknownNote(owner: string, key: string): Note {
-  const known = Object.keys(READERS).join(', ');
-  return note('UnknownAnnotation', `${owner}: ${shorten(key)} is not known and ignored; known are ${known}`);
+  return { layers: [...layers.values()], restrainedBy, notes };
 }
 
 function shorten(text: string): string {
@@ -427,59 +369,129 @@ export interface MergedPolicy {
   readonly notes: readonly Note[];
 }
 
-type Values = { -readonly [F in Field]?: PolicyValues[F] };
-type Leaves = { -readonly [F in Field]: Leaf<PolicyValues[F]> };
-type Permission = 'overrides.namespaces' | 'overrides.pods';
-
 /**
  * Merges the layers for one pod, later wins leaf by leaf: built-in, ClusterTerminationPolicies, the namespace's
  * TerminationPolicies, Namespace annotations, Pod annotations. Only ceilings (the smallest that is declared) and
  * overrides (AND) are not last-wins: a later layer may tighten them and never loosen them.
  */
 export function effectivePolicy(policies: PolicySet, subject: PolicySubject, modeLimit: Mode): MergedPolicy {
-  const leaves: Leaves = { ...BUILT_IN_POLICY };
-  const notes: Note[] = [];
+  const merge = new Merge();
   const { namespace, labels } = subject;
-
   const unresolved: Policy[] = [];
   for (const policy of policies.cluster.candidates(namespace, labels)) {
     if (!selects(policy.podSelector, labels)) continue;
     const applies = selectsNamespace(policy.namespaceSelector, namespace);
     if (applies === 'unknown') unresolved.push(policy);
-    else if (applies) apply(leaves, policy);
+    else if (applies) merge.apply(policy);
   }
-  for (const policy of unresolved) applyOverrides(leaves, policy);
+  for (const policy of unresolved) merge.applyRefusals(policy);
   for (const policy of policies.byNamespace.get(namespace.name)?.candidates(namespace, labels) ?? []) {
-    if (selects(policy.podSelector, labels)) applyIfAllowed(leaves, policy, 'overrides.namespaces', notes);
+    if (selects(policy.podSelector, labels)) merge.applyIfAllowed(policy, 'overrides.namespaces');
   }
-  const owner = `Namespace/${namespace.name}`;
-  applyAnnotations(leaves, owner, namespace, 'overrides.namespaces', notes);
-  applyAnnotations(leaves, 'Pod', subject, 'overrides.pods', notes);
+  merge.applyAnnotations(`Namespace/${namespace.name}`, namespace, 'overrides.namespaces');
+  merge.applyAnnotations('Pod', subject, 'overrides.pods');
 
-  const { value: ceiling, origin } = leaves['ceiling.mode'];
-  lowerMode(leaves, ceiling, origin, 'ceiling.mode', notes);
-  lowerMode(leaves, modeLimit, MODE_LIMIT, MODE_LIMIT, notes);
-  holdUnresolved(leaves, unresolved, namespace, notes);
-  return { policy: leaves, notes };
+  const { value: ceiling, origin } = merge.policy['ceiling.mode'];
+  merge.lowerMode(ceiling, origin, 'ceiling.mode');
+  merge.lowerMode(modeLimit, MODE_LIMIT, MODE_LIMIT);
+  merge.holdUnresolved(unresolved, namespace);
+  return merge;
 }
 
-function apply(leaves: Leaves, layer: Layer): void {
-  for (const field in layer.values) setLeaf(leaves, field as Field, layer);
+type Permission = 'overrides.namespaces' | 'overrides.pods';
+
+/** The layers of one pod, as far as they have been merged. */
+class Merge implements MergedPolicy {
+  readonly policy: { -readonly [F in Field]: Leaf<PolicyValues[F]> } = { ...BUILT_IN_POLICY };
+  readonly notes: Note[] = [];
+
+  apply({ values, origin }: Layer): void {
+    for (const field in values) this.#set(field as Field, values, origin);
+  }
+
+  #set<F extends Field>(field: F, values: Partial<PolicyValues>, origin: Origin): void {
+    const value = values[field] as PolicyValues[F];
+    const inForce = this.policy[field];
+    const isTighter: Tighter<PolicyValues[F]> | undefined = TIGHTENING[field];
+    if (isTighter !== undefined && inForce.origin !== BUILT_IN && !isTighter(value, inForce.value)) return;
+    this.#put(field, leaf(value, origin, inForce.ignored));
+  }
+
+  #put(field: Field, value: Leaf<unknown>): void {
+    (this.policy as Record<Field, unknown>)[field] = value;
+  }
+
+  /** What a policy refuses that may apply to a Namespace that has not been seen: the cautious side is that it does. */
+  applyRefusals({ values, origin }: Layer): void {
+    const permissions = ['overrides.namespaces', 'overrides.pods'] as const;
+    for (const field of permissions) if (values[field] === false) this.#set(field, values, origin);
+  }
+
+  applyIfAllowed(layer: Layer, permission: Permission): void {
+    if (this.policy[permission].value) {
+      this.apply(layer);
+      return;
+    }
+    const { values, origin } = layer;
+    for (const name in values) {
+      const field = name as Field;
+      const { ignored, ...rest } = this.policy[field];
+      const refused = { value: values[field], origin, because: permission };
+      this.#put(field, { ...rest, ignored: [...ignored, refused] });
+      this.#noteIgnored(`${field} from ${origin}`, permission);
+    }
+  }
+
+  applyAnnotations(
+    owner: string,
+    { annotations, labels }: Pick<NamespaceRecord, 'annotations' | 'labels'>,
+    permission: Permission,
+  ): void {
+    const { layers, restrainedBy, notes } = annotationLayers(owner, annotations, labels);
+    this.notes.push(...notes);
+    for (const layer of layers) this.applyIfAllowed(layer, permission);
+    if (restrainedBy === undefined) return;
+    const origin = `${owner} ${restrainedBy}`;
+    if (this.policy[permission].value) this.#capMode('Audit', origin, restrainedBy);
+    else this.#noteIgnored(`mode Audit from ${origin}`, permission);
+  }
+
+  #noteIgnored(what: string, permission: Permission): void {
+    const text = `${what} is ignored: ${permission} is false (${this.policy[permission].origin})`;
+    this.notes.push(note('OverrideIgnored', text));
+  }
+
+  /** @returns the mode that was lowered, and where it came from; undefined where the cap changes nothing */
+  #capMode(cap: Mode, by: Origin, because: string): string | undefined {
+    const { value: mode, origin, ignored } = this.policy.mode;
+    if (STRICTNESS[mode] <= STRICTNESS[cap]) return undefined;
+    this.policy.mode = leaf(cap, by, [...ignored, { value: mode, origin, because }]);
+    return `mode ${mode} from ${origin}`;
+  }
+
+  lowerMode(cap: Mode, by: Origin, because: string): void {
+    const lowered = this.#capMode(cap, by, because);
+    if (lowered === undefined) return;
+    this.notes.push(note('CeilingApplied', `${lowered} is lowered to ${cap} by ${because} (${by})`));
+  }
+
+  /** Enforces nothing while a policy that may apply says Audit or Off. */
+  holdUnresolved(unresolved: readonly Policy[], { name }: NamespaceRecord): void {
+    const holding = unresolved.find(({ values }) =>
+      [values.mode, values['ceiling.mode']].some((mode) => mode === 'Audit' || mode === 'Off'),
+    );
+    if (holding === undefined) return;
+    const { origin } = holding;
+    if (this.#capMode('Audit', origin, 'namespaceSelector') === undefined) return;
+    const text = `Namespace ${name} has not been seen; ${origin} may select it and does not enforce, so the mode is Audit`;
+    this.notes.push(note('NamespaceUnknown', text));
+  }
 }
 
-function setLeaf<F extends Field>(leaves: Leaves, field: F, layer: Layer): void {
-  // A layer has only the leaves that it sets; `field` is one of them.
-  const value = layer.values[field] as PolicyValues[F];
-  const { value: inForce, origin, ignored } = leaves[field];
-  const isTighter: Tighter<PolicyValues[F]> | undefined = TIGHTENING[field];
-  if (isTighter !== undefined && origin !== BUILT_IN && !isTighter(value, inForce)) return;
-  (leaves as Record<Field, unknown>)[field] = leaf(value, layer.originOf(field), ignored);
-}
+const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
 
 /** Whether a later layer's value is tighter than the one in force. */
 type Tighter<T> = (later: T, inForce: T) => boolean;
-
-const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
 
 const TIGHTENING: { readonly [F in Field]?: Tighter<PolicyValues[F]> } = {
   'ceiling.wait': (later, inForce) => later < inForce,
@@ -487,80 +499,3 @@ const TIGHTENING: { readonly [F in Field]?: Tighter<PolicyValues[F]> } = {
   'overrides.namespaces': (later, inForce) => inForce && !later,
   'overrides.pods': (later, inForce) => inForce && !later,
 };
-
-function applyAnnotations(
-  leaves: Leaves,
-  owner: string,
-  { annotations, labels }: Pick<NamespaceRecord, 'annotations' | 'labels'>,
-  permission: Permission,
-  notes: Note[],
-): void {
-  const found = annotationLayer(owner, annotations, labels);
-  if (found === undefined) return;
-  notes.push(...found.notes);
-  applyIfAllowed(leaves, found.layer, permission, notes);
-  if (found.restrainedBy === undefined) return;
-  const origin = `${owner} ${found.restrainedBy}`;
-  if (leaves[permission].value) capMode(leaves, 'Audit', origin, found.restrainedBy);
-  else notes.push(overrideIgnored(leaves, `mode Audit from ${origin}`, permission));
-}
-
-function applyIfAllowed(leaves: Leaves, layer: Layer, permission: Permission, notes: Note[]): void {
-  if (leaves[permission].value) {
-    apply(leaves, layer);
-    return;
-  }
-  for (const name in layer.values) {
-    const field = name as Field;
-    const origin = layer.originOf(field);
-    ignore(leaves, field, { value: layer.values[field], origin, because: permission });
-    notes.push(overrideIgnored(leaves, `${field} from ${origin}`, permission));
-  }
-}
-
-function overrideIgnored(leaves: Leaves, what: string, permission: Permission): Note {
-  const { origin } = leaves[permission];
-  return note('OverrideIgnored', `${what} is ignored: ${permission} is false (${origin})`);
-}
-
-/** @returns the mode that was lowered, and where it came from; undefined where the cap changes nothing */
-function capMode(leaves: Leaves, cap: Mode, by: Origin, because: string): string | undefined {
-  const { value: mode, origin, ignored } = leaves.mode;
-  if (STRICTNESS[mode] <= STRICTNESS[cap]) return undefined;
-  leaves.mode = leaf(cap, by, [...ignored, { value: mode, origin, because }]);
-  return `mode ${mode} from ${origin}`;
-}
-
-function lowerMode(leaves: Leaves, cap: Mode, by: Origin, because: string, notes: Note[]): void {
-  const lowered = capMode(leaves, cap, by, because);
-  if (lowered !== undefined)
-    notes.push(note('CeilingApplied', `${lowered} is lowered to ${cap} by ${because} (${by})`));
-}
-
-/** What policies restrict that may apply to a Namespace that has not been seen: the cautious side is that they do. */
-function applyOverrides(leaves: Leaves, policy: Policy): void {
-  if (policy.values['overrides.namespaces'] === false) setLeaf(leaves, 'overrides.namespaces', policy);
-  if (policy.values['overrides.pods'] === false) setLeaf(leaves, 'overrides.pods', policy);
-}
-
-/** Enforces nothing while a policy that may apply says Audit or Off. */
-function holdUnresolved(
-  leaves: Leaves,
-  unresolved: readonly Policy[],
-  { name }: NamespaceRecord,
-  notes: Note[],
-): void {
-  const holding = unresolved.find(({ values }) =>
-    [values.mode, values['ceiling.mode']].some((mode) => mode === 'Audit' || mode === 'Off'),
-  );
-  if (holding === undefined) return;
-  const origin = holding.originOf('mode');
-  if (capMode(leaves, 'Audit', origin, 'namespaceSelector') === undefined) return;
-  const text = `Namespace ${name} has not been seen; ${origin} may select it and does not enforce, so the mode is Audit`;
-  notes.push(note('NamespaceUnknown', text));
-}
-
-function ignore(leaves: Leaves, field: Field, value: IgnoredValue): void {
-  const { ignored, ...rest } = leaves[field];
-  (leaves as Record<Field, unknown>)[field] = { ...rest, ignored: [...ignored, value] };
-}

@@ -1,7 +1,4 @@
-/**
- * Every reason for which a pod is left alone, in the order in which they are tried: the first that holds is
- * the one reported. The sentences are what people read in `explain`, in audit annotations and in the docs.
- */
+/** Why a pod is left alone, in the order in which the reasons are tried: the first that holds is the one reported. */
 export const SKIP_REASONS = {
   NotPodCreate: 'The request is not the creation of a Pod.',
   InvalidPod: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
@@ -31,95 +28,50 @@ export const SKIP_REASONS = {
 
 export type SkipReason = keyof typeof SKIP_REASONS;
 
-export const SKIP_REASON_NAMES = Object.keys(SKIP_REASONS) as readonly SkipReason[];
-
-/**
- * What a decision says beside its outcome. `warns` marks the few that also reach the creator of the pod, as an
- * admission warning: a value that was ignored because it does not parse, and a wait that was shrunk.
- */
+/** What a decision says beside its outcome. */
 export const NOTES = {
-  UnreadablePod: { warns: true, summary: 'The object in the review is not a Pod that can be read.' },
-  InvalidAnnotation: {
-    warns: true,
-    summary:
-      'A linger.dev annotation or label does not parse. It is ignored; an unreadable mode or inject holds the pod in Audit.',
-  },
-  UnknownAnnotation: { warns: false, summary: 'Linger has no annotation of this name; it is ignored.' },
-  WaitShrunk: {
-    warns: true,
-    summary: 'The grace period has no room for the whole wait, so the wait is shorter.',
-  },
-  ShutdownShortened: {
-    warns: false,
-    summary:
-      'The grace could not rise by the whole wait, so the application has less time for its own shutdown than before.',
-  },
-  PartialWait: {
-    warns: false,
-    summary: 'Some containers do not wait as long as the plan says, so they may get SIGTERM sooner.',
-  },
-  CeilingApplied: { warns: false, summary: 'A ceiling lowered the wait or the mode.' },
-  OverrideIgnored: {
-    warns: false,
-    summary: 'A layer was ignored because a cluster policy does not let it override.',
-  },
-  NamespaceUnknown: {
-    warns: false,
-    summary:
-      'Linger has not seen the Namespace, and a policy that may select it says Audit or Off, so nothing is enforced.',
-  },
-  StormNotCovered: {
-    warns: false,
-    summary:
-      'The lag’s tail lies beyond wait.max and a longer wait would gain almost nothing: a rare storm is not covered. Faster controllers, or Hold, are the cures.',
-  },
-  ConsumerNotMeasured: {
-    warns: false,
-    summary:
-      'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known asks for.',
-  },
-  ConsumerAssumed: {
-    warns: false,
-    summary:
-      'A consumer is taken to send traffic to the pod because the Service or the Namespace that would tell has not been seen yet.',
-  },
-  Episode: {
-    warns: false,
-    summary:
-      'One short time with many long lags (a storm, a bad release) lifts the wait; the note names its span, its share of the removals and the wait without it.',
-  },
-  ProbeGraceShort: {
-    warns: false,
-    summary:
-      'A liveness or startup probe has a terminationGracePeriodSeconds shorter than the wait; a failing probe kills the container before its wait is over.',
-  },
-  ExistingHookKept: { warns: false, summary: 'A container has a preStop hook of its own, which is kept.' },
-  HookExtended: {
-    warns: false,
-    summary: 'A container’s own sleep hook was shorter than the wait and is lengthened.',
-  },
-  UnknownContainer: { warns: false, summary: 'The policy names a container that the pod does not have.' },
-  HookUnsupported: { warns: false, summary: 'The hook asked for does not work on this pod’s nodes.' },
-  DaemonSetServing: {
-    warns: false,
-    summary: 'A Service selects this pod of a DaemonSet, which is excluded all the same.',
-  },
-  StalePlan: {
-    warns: false,
-    summary:
-      'The linger.dev/plan annotation claims hooks that the pod does not have (copied, forged, or removed by another webhook); these claims are ignored.',
-  },
-  HookWithdrawn: {
-    warns: true,
-    summary: 'The grace was cut after injection so far that no wait is left; the hook is removed.',
-  },
-  ServicesUnknown: {
-    warns: false,
-    summary: 'The namespace’s Services are not known (yet), so the pod counts as serving.',
-  },
-} as const satisfies Record<string, { warns: boolean; summary: string }>;
+  UnreadablePod: 'The object in the review is not a Pod that can be read.',
+  InvalidAnnotation:
+    'A linger.dev annotation or label does not parse. It is ignored; an unreadable mode or inject holds the pod in Audit.',
+  UnknownAnnotation: 'Linger has no annotation of this name; it is ignored.',
+  WaitShrunk: 'The grace period has no room for the whole wait, so the wait is shorter.',
+  ShutdownShortened:
+    'The grace could not rise by the whole wait, so the application has less time for its own shutdown than before.',
+  PartialWait: 'Some containers do not wait as long as the plan says, so they may get SIGTERM sooner.',
+  CeilingApplied: 'A ceiling lowered the wait or the mode.',
+  OverrideIgnored: 'A layer was ignored because a cluster policy does not let it override.',
+  NamespaceUnknown:
+    'Linger has not seen the Namespace, and a policy that may select it says Audit or Off, so nothing is enforced.',
+  StormNotCovered:
+    'The lag’s tail lies beyond wait.max and a longer wait would gain almost nothing: a rare storm is not covered. Faster controllers, or Hold, are the cures.',
+  ConsumerNotMeasured:
+    'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known asks for.',
+  ConsumerAssumed:
+    'A consumer is taken to send traffic to the pod because the Service or the Namespace that would tell has not been seen yet.',
+  Episode:
+    'One short time with many long lags (a storm, a bad release) lifts the wait; the note names its span, its share of the removals and the wait without it.',
+  ProbeGraceShort:
+    'A liveness or startup probe has a terminationGracePeriodSeconds shorter than the wait; a failing probe kills the container before its wait is over.',
+  ExistingHookKept: 'A container has a preStop hook of its own, which is kept.',
+  HookExtended: 'A container’s own sleep hook was shorter than the wait and is lengthened.',
+  UnknownContainer: 'The policy names a container that the pod does not have.',
+  HookUnsupported: 'The hook asked for does not work on this pod’s nodes.',
+  DaemonSetServing: 'A Service selects this pod of a DaemonSet, which is excluded all the same.',
+  StalePlan:
+    'The linger.dev/plan annotation claims hooks that the pod does not have (copied, forged, or removed by another webhook); these claims are ignored.',
+  HookWithdrawn: 'The grace was cut after injection so far that no wait is left; the hook is removed.',
+  ServicesUnknown: 'The namespace’s Services are not known (yet), so the pod counts as serving.',
+} as const satisfies Record<string, string>;
 
 export type NoteCode = keyof typeof NOTES;
+
+/** Those that also reach the creator of the pod, as an admission warning. */
+export const WARNING_NOTES: ReadonlySet<NoteCode> = new Set<NoteCode>([
+  'UnreadablePod',
+  'InvalidAnnotation',
+  'WaitShrunk',
+  'HookWithdrawn',
+]);
 
 /** One remark on a decision. `text` is a full sentence about this very pod. */
 export interface Note {
@@ -152,11 +104,7 @@ export function warning(text: string): string {
 
 /** The warnings that a decision's notes give rise to, in their order. */
 export function warningsOf(notes: readonly Note[]): string[] {
-  const warnings: string[] = [];
-  for (const each of notes) {
-    if (NOTES[each.code].warns) warnings.push(warning(each.text));
-  }
-  return warnings;
+  return notes.filter(({ code }) => WARNING_NOTES.has(code)).map(({ text }) => warning(text));
 }
 
 const TYPOGRAPHY: Readonly<Record<string, string>> = {

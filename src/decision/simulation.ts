@@ -65,11 +65,8 @@ export function simulate(
       ? named.has(consumer.name)
       : sendsTo(consumer, record, NO_LABELS, 'unknown') !== false || consumer.podSelector !== undefined,
   );
-  const known = new Set(declared.map(({ name }) => name));
-  const applying = [
-    ...declared,
-    ...[...named].filter((name) => !known.has(name)).map((name) => consumerOf(name, MEASURED)),
-  ];
+  for (const { name } of declared) named.delete(name);
+  const applying = [...declared, ...[...named].map((name) => consumerOf(name, MEASURED))];
   const subject = { namespace: record, labels: NO_LABELS, annotations: NO_LABELS };
   const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
   const enough = enoughOf(policy);
@@ -102,7 +99,8 @@ export function simulate(
   look(first.at);
   let now = first.at;
   for (const event of events) {
-    for (let tick = tickAfter(now); tick <= event.at; tick += TICK_SECONDS) {
+    const next = (Math.floor(now / TICK_SECONDS) + 1) * TICK_SECONDS;
+    for (let tick = next; tick <= event.at; tick += TICK_SECONDS) {
       if (tick - now < SILENCE_SECONDS || tick % DAY_SECONDS === 0) look(tick);
     }
     now = event.at;
@@ -114,14 +112,9 @@ export function simulate(
   return waits;
 }
 
-function tickAfter(now: number): number {
-  return (Math.floor(now / TICK_SECONDS) + 1) * TICK_SECONDS;
-}
-
 /** All steps of a computation at once: nothing else waits here. */
 function taken<T>(steps: Generator<unknown, T>): T {
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-  }
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
 }

@@ -1,20 +1,12 @@
 import { NO_LABELS, type ServiceRecord, unseenNamespace } from '../api/index.ts';
-import {
-  CONTROL_PLANE,
-  type Enough,
-  type LagPart,
-  type LagScope,
-  type Lags,
-  type PlannedLag,
-  sendsTo,
-} from '../lag/index.ts';
-import type { EffectivePolicy, Origin } from './policy.ts';
-import { effectivePolicy } from './policy.ts';
+import { CONTROL_PLANE, type Enough, type Lags, type PlannedLag, sendsTo } from '../lag/index.ts';
+import { type EffectivePolicy, effectivePolicy, type Origin } from './policy.ts';
 import { type Note, note } from './reasons.ts';
 import type { World } from './world.ts';
 
 /** How the wait came about; stands in the plan annotation as `why`. */
-export type WaitReason = 'fixed' | 'initial' | 'declared' | 'measured' | 'storm';
+export const WAIT_REASONS = ['fixed', 'initial', 'declared', 'measured', 'storm'] as const;
+export type WaitReason = (typeof WAIT_REASONS)[number];
 
 /** The wait that the policy comes to, before the grace has its say. */
 export interface WaitChoice {
@@ -49,14 +41,12 @@ export function chooseWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice
 }
 
 function uncappedWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
-  const fixed = policy['wait.fixed'];
-  if (isFixed(policy) && fixed.value !== undefined) {
-    // The operator's own number: no factor, no margin, no step, no min or max.
-    return { seconds: wholeSeconds(fixed.value), why: 'fixed', origin: fixed.origin, notes: [] };
-  }
-  const { known } = lag;
-  return known !== undefined && lag.coverage !== undefined
-    ? measuredWait(policy, lag, known, lag.coverage)
+  const { value: fixed = 0, origin } = policy['wait.fixed'];
+  // The operator's own number: no factor, no margin, no step, no min or max.
+  if (isFixed(policy)) return { seconds: wholeSeconds(fixed), why: 'fixed', origin, notes: [] };
+  const { known, coverage } = lag;
+  return known !== undefined && coverage !== undefined
+    ? measuredWait(policy, lag, known, coverage)
     : cautiousWait(policy, lag);
 }
 
@@ -135,20 +125,19 @@ function episodeNotes(policy: EffectivePolicy, { episode }: PlannedLag, seconds:
 /** `2026-11-22 07:15`, in UTC, by the proleptic Gregorian calendar; Date is a clock, which this room does without. */
 function instantInWords(epochSeconds: number): string {
   const days = Math.floor(epochSeconds / 86_400);
-  // Counted from 0000-03-01, so that a leap day is the last day of its year. 146,097 days are 400 years.
+  // Counted from 0000-03-01, in years that begin in March: a leap day is the last of its year.
   const shifted = days + 719_468;
-  const era = Math.floor(shifted / 146_097);
-  const day = shifted - era * 146_097;
-  const year = Math.floor(
-    (day - Math.floor(day / 1_460) + Math.floor(day / 36_524) - Math.floor(day / 146_096)) / 365,
-  );
-  const ofYear = day - (365 * year + Math.floor(year / 4) - Math.floor(year / 100));
+  const daysBefore = (year: number) =>
+    365 * year + Math.floor(year / 4) - Math.floor(year / 100) + Math.floor(year / 400);
+  let year = Math.floor(shifted / 365.2425) + 1;
+  while (daysBefore(year) > shifted) year -= 1;
+  const ofYear = shifted - daysBefore(year);
   const month = Math.floor((5 * ofYear + 2) / 153);
+  const day = ofYear - Math.floor((153 * month + 2) / 5) + 1;
   const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
-  const calendarMonth = month < 10 ? month + 3 : month - 9;
-  const calendarYear = year + era * 400 + (calendarMonth <= 2 ? 1 : 0);
+  const date = month < 10 ? `${year}-${two(month + 3)}` : `${year + 1}-${two(month - 9)}`;
   const seconds = epochSeconds - days * 86_400;
-  return `${calendarYear}-${two(calendarMonth)}-${two(ofYear - Math.floor((153 * month + 2) / 5) + 1)} ${two(seconds / 3_600)}:${two((seconds / 60) % 60)}`;
+  return `${date}-${two(day)} ${two(seconds / 3_600)}:${two((seconds / 60) % 60)}`;
 }
 
 function coveredInWords(coverage: number): string {
@@ -199,12 +188,8 @@ const NOWHERE = unseenNamespace('');
 
 /** What most Services are: with a ClusterIP, and nothing special about them. */
 const PLAIN_SERVICE: ServiceRecord = {
-  namespace: NOWHERE.name,
-  name: '',
-  labels: NO_LABELS,
-  selector: NO_LABELS,
-  headless: false,
-  externalName: false,
+  ...{ namespace: NOWHERE.name, name: '', labels: NO_LABELS, selector: NO_LABELS },
+  ...{ headless: false, externalName: false },
 };
 
 /** A wait with the share of removals that it covers; undefined where a part of the lag is not known. */
@@ -227,68 +212,39 @@ export function defaultWait({ policies, lags, consumers, modeLimit }: World): De
 }
 
 /** What has been measured and what a policy makes of it, for one wait. In seconds; coverage is a share, 0 to 1. */
-export interface WaitEstimate {
-  readonly percentile: number;
-  /** The lag that `percentile` per cent of the removals did not exceed. */
-  readonly lagSeconds: number;
-  readonly samples: number;
-  readonly historySeconds: number;
-  readonly scope: LagScope;
-  readonly safetyFactor: number;
-  readonly marginSeconds: number;
-  readonly maxSeconds: number;
-  /** Until these have been reached once, the wait is not shorter than `initial`. */
-  readonly minSamples: number;
-  readonly minHistorySeconds: number;
-  /** Whether they have been, for the control plane and every consumer that applies. */
-  readonly enough: boolean;
-  /** The share of the removals that the planned wait covers; null while not enough is known. */
-  readonly coverage: number | null;
-  /** What the lag is made of, where consumers apply. */
-  readonly parts?: readonly EstimatePart[];
-}
-
-/** The control plane, or one consumer. */
-export interface EstimatePart {
-  /** `control plane`, or the consumer's name. */
-  readonly name: string;
-  readonly source: LagPart['source'];
-  /** Its own percentile, in seconds; null where nothing is known. Percentiles of parts do not add up to the whole's. */
-  readonly lagSeconds: number | null;
-  readonly samples: number;
-  readonly historySeconds: number;
-}
+export type WaitEstimate = NonNullable<ReturnType<typeof estimateOfWait>>;
 
 /**
  * The estimate behind a wait.
  * @param wait whole seconds, as planned
  * @returns undefined where the wait is fixed, or nothing is known
  */
-export function estimateOfWait(
-  policy: EffectivePolicy,
-  lag: PlannedLag,
-  wait: number,
-): WaitEstimate | undefined {
-  const { seen, parts } = lag;
+export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: number) {
+  const { seen, samples, historySeconds, scope } = lag;
   if (seen === undefined || isFixed(policy)) return undefined;
   const percentile = policy['wait.percentile'].value;
-  const shown = parts.map(({ name, source, lags, samples, historySeconds }): EstimatePart => {
-    return { name, source, lagSeconds: lags?.quantile(percentile) ?? null, samples, historySeconds };
+  // Percentiles of parts do not add up to the whole's; null where nothing is known.
+  const parts = lag.parts.map(({ name, source, lags, ...part }) => {
+    const lagSeconds = lags?.quantile(percentile) ?? null;
+    return { name, source, lagSeconds, samples: part.samples, historySeconds: part.historySeconds };
   });
   return {
     percentile,
+    /** The lag that `percentile` per cent of the removals did not exceed. */
     lagSeconds: seen.quantile(percentile),
-    samples: lag.samples,
-    historySeconds: lag.historySeconds,
-    scope: lag.scope,
+    ...{ samples, historySeconds, scope },
     safetyFactor: policy['wait.safetyFactor'].value,
     marginSeconds: policy['wait.margin'].value,
     maxSeconds: policy['wait.max'].value,
+    /** Until these have been reached once, the wait is not shorter than `initial`. */
     minSamples: policy['wait.minSamples'].value,
     minHistorySeconds: policy['wait.minHistory'].value,
+    /** Whether they have been, for the control plane and every consumer that applies. */
     enough: lag.coverage !== undefined,
+    /** The share of the removals that the planned wait covers; null while not enough is known. */
     coverage: lag.coverage?.(wait) ?? null,
-    ...(shown.length === 1 ? {} : { parts: shown }),
+    /** What the lag is made of, where consumers apply. */
+    ...(parts.length > 1 && { parts }),
   };
 }
 
@@ -299,13 +255,11 @@ export function estimateOfWait(
 export function estimateInWords(estimate: WaitEstimate, wait: number): string {
   const { percentile, lagSeconds, samples, historySeconds, scope, coverage } = estimate;
   const whose = scope === 'namespace' ? ' of this namespace' : '';
-  const parts = [
-    `p${percentile} ${lagInWords(lagSeconds)}${partsInWords(estimate.parts)} of ${samples} samples${whose} over ${spanInWords(historySeconds)}`,
-    `${stepInWords(estimate)} → ${wait}s`,
-    // Rounded down: a rare removal that is not covered must not read as 100 %.
-    ...(coverage === null ? [] : [`covers ${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`]),
-  ];
-  return parts.join(', ');
+  // Rounded down: a rare removal that is not covered must not read as 100 %.
+  const covers = coverage === null ? '' : `, covers ${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`;
+  const measured = `p${percentile} ${lagInWords(lagSeconds)}${partsInWords(estimate.parts)}`;
+  const extent = `${samples} samples${whose} over ${spanInWords(historySeconds)}`;
+  return `${measured} of ${extent}, ${stepInWords(estimate)} → ${wait}s${covers}`;
 }
 
 function partsInWords(parts: WaitEstimate['parts']): string {
@@ -333,14 +287,10 @@ function lagInWords(seconds: number): string {
   return seconds < 100 ? `${seconds.toFixed(1)}s` : `${Math.round(seconds)}s`;
 }
 
-const UNITS = [
-  ['d', 86_400],
-  ['h', 3_600],
-  ['min', 60],
-] as const;
+const UNITS = Object.entries({ d: 86_400, h: 3_600, min: 60 });
 
 /** In the largest unit of which there is one, rounded down: `5 d`, `3 h`, `12 min`, `8 s`. */
 function spanInWords(seconds: number): string {
-  const [unit, size] = UNITS.find(([, each]) => seconds >= each) ?? (['s', 1] as const);
+  const [unit, size] = UNITS.find(([, each]) => seconds >= each) ?? ['s', 1];
   return `${Math.floor(seconds / size)} ${unit}`;
 }

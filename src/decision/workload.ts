@@ -1,4 +1,4 @@
-import { isRecord } from '../api/index.ts';
+import { isRecord, isString, memberAt } from '../api/index.ts';
 
 /** A manifest's object that makes pods. */
 export interface Workload {
@@ -14,55 +14,39 @@ export interface Workload {
   readonly pod: unknown;
 }
 
-interface Place {
-  readonly pointer: string;
-  readonly ownerKind: string | undefined;
-}
+const TEMPLATE = '/spec/template';
 
-/** Where each kind keeps its pod template and who owns the pods that come of it. */
-const PLACES: Readonly<Record<string, Place>> = {
-  'v1/Pod': { pointer: '', ownerKind: undefined },
-  'v1/ReplicationController': { pointer: '/spec/template', ownerKind: 'ReplicationController' },
-  'apps/Deployment': { pointer: '/spec/template', ownerKind: 'ReplicaSet' },
-  'apps/ReplicaSet': { pointer: '/spec/template', ownerKind: 'ReplicaSet' },
-  'apps/StatefulSet': { pointer: '/spec/template', ownerKind: 'StatefulSet' },
-  'apps/DaemonSet': { pointer: '/spec/template', ownerKind: 'DaemonSet' },
-  'batch/Job': { pointer: '/spec/template', ownerKind: 'Job' },
-  'batch/CronJob': { pointer: '/spec/jobTemplate/spec/template', ownerKind: 'Job' },
-  'argoproj.io/Rollout': { pointer: '/spec/template', ownerKind: 'ReplicaSet' },
-  'apps.kruise.io/CloneSet': { pointer: '/spec/template', ownerKind: 'CloneSet' },
-  'apps.kruise.io/StatefulSet': { pointer: '/spec/template', ownerKind: 'StatefulSet' },
-  'apps.kruise.io/DaemonSet': { pointer: '/spec/template', ownerKind: 'DaemonSet' },
+/** Where each kind keeps its pod template, and the kind that will own the pods. */
+const PLACES: Readonly<Record<string, readonly [pointer: string, ownerKind?: string]>> = {
+  'v1/Pod': [''],
+  'v1/ReplicationController': [TEMPLATE, 'ReplicationController'],
+  'apps/Deployment': [TEMPLATE, 'ReplicaSet'],
+  'apps/ReplicaSet': [TEMPLATE, 'ReplicaSet'],
+  'apps/StatefulSet': [TEMPLATE, 'StatefulSet'],
+  'apps/DaemonSet': [TEMPLATE, 'DaemonSet'],
+  'batch/Job': [TEMPLATE, 'Job'],
+  'batch/CronJob': ['/spec/jobTemplate/spec/template', 'Job'],
+  'argoproj.io/Rollout': [TEMPLATE, 'ReplicaSet'],
+  'apps.kruise.io/CloneSet': [TEMPLATE, 'CloneSet'],
+  'apps.kruise.io/StatefulSet': [TEMPLATE, 'StatefulSet'],
+  'apps.kruise.io/DaemonSet': [TEMPLATE, 'DaemonSet'],
 };
 
 /** The workload that an object is, or undefined for an object that makes no pods (or none that can be found). */
 export function workloadOf(object: unknown): Workload | undefined {
-  if (!isRecord(object) || typeof object.apiVersion !== 'string' || typeof object.kind !== 'string')
-    return undefined;
+  if (!isRecord(object) || !isString(object.apiVersion) || !isString(object.kind)) return undefined;
   const group = object.apiVersion === 'v1' ? 'v1' : object.apiVersion.split('/')[0];
   const key = `${group}/${object.kind}`;
-  const place = Object.hasOwn(PLACES, key) ? PLACES[key] : undefined;
-  if (place === undefined) return undefined;
-  const pod = memberAt(object, place.pointer);
-  if (pod === undefined) return undefined;
+  const [pointer, ownerKind] = (Object.hasOwn(PLACES, key) ? PLACES[key] : undefined) ?? [];
+  const pod = pointer === undefined ? undefined : memberAt(object, pointer.split('/').slice(1));
+  if (pointer === undefined || pod === undefined) return undefined;
   const metadata = isRecord(object.metadata) ? object.metadata : {};
-  return {
-    kind: object.kind,
-    name: textOr(metadata.name ?? metadata.generateName, '(no name)'),
-    // The API server takes an empty one for none.
-    namespace:
-      typeof metadata.namespace === 'string' && metadata.namespace !== '' ? metadata.namespace : undefined,
-    pod,
-    ...place,
-  };
+  const name = textOr(metadata.name ?? metadata.generateName, '(no name)');
+  // The API server takes an empty one for none.
+  const namespace = textOr(metadata.namespace, undefined);
+  return { kind: object.kind, name, namespace, ownerKind, pointer, pod };
 }
 
-function memberAt(object: unknown, pointer: string): unknown {
-  let value = object;
-  for (const member of pointer.split('/').slice(1)) value = isRecord(value) ? value[member] : undefined;
-  return value;
-}
-
-function textOr(value: unknown, otherwise: string): string {
-  return typeof value === 'string' && value !== '' ? value : otherwise;
+function textOr<T>(value: unknown, otherwise: T): string | T {
+  return isString(value) && value !== '' ? value : otherwise;
 }

@@ -3,7 +3,6 @@ import {
   type DiscoveryConsumer,
   type Mode,
   type NamespaceRecord,
-  NO_SERVICES,
   type ServiceIndex,
   type ServiceRecord,
   serviceIndex,
@@ -11,7 +10,7 @@ import {
 } from '../api/index.ts';
 import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS } from '../lag/index.ts';
 import type { Fleet } from './fleet.ts';
-import { NO_POLICIES, type PolicySet, policySet } from './policy.ts';
+import { type PolicySet, policySet } from './policy.ts';
 
 /** All that a decision knows beside the pod: one immutable value, replaced as a whole. */
 export interface World {
@@ -26,17 +25,6 @@ export interface World {
   /** The operator's cap on every layer's mode. */
   readonly modeLimit: Mode;
 }
-
-/** What is known before anything has been read. */
-export const EMPTY_WORLD: World = {
-  policies: NO_POLICIES,
-  namespaces: new Map(),
-  services: NO_SERVICES,
-  consumers: STANDARD_CONSUMERS,
-  fleet: undefined,
-  lags: NONE_YET,
-  modeLimit: 'Enforce',
-};
 
 /** An object of a file, and where it stands: `base.yaml document 2`. */
 export interface LocatedObject {
@@ -83,7 +71,7 @@ export interface Sources {
 }
 
 export const NO_SOURCES: Sources = {
-  modeLimit: EMPTY_WORLD.modeLimit,
+  modeLimit: 'Enforce',
   files: NO_DOCUMENTS,
   cluster: {},
   applied: NO_DOCUMENTS,
@@ -101,7 +89,7 @@ export type WorldEvent =
   | { readonly kind: 'fleet'; readonly fleet: Fleet }
   | { readonly kind: 'lags'; readonly lags: LagSource };
 
-export function changedBy(sources: Sources, { kind, ...change }: WorldEvent): Sources {
+function changedBy(sources: Sources, { kind, ...change }: WorldEvent): Sources {
   if ('documents' in change) return { ...sources, files: change.documents };
   if ('lags' in change) return { ...sources, lags: change.lags };
   return { ...sources, cluster: { ...sources.cluster, ...change } };
@@ -118,27 +106,30 @@ export function worldOf(
   sources: Sources,
   before?: { readonly sources: Sources; readonly world: World },
 ): World {
-  const { modeLimit, files, cluster, applied, lags } = sources;
+  const { files, cluster, applied } = sources;
   const from = before?.sources;
-  const sameFiles = from?.files === files;
-  const sameBase = sameFiles && from.applied === applied;
-  const same = (member: keyof ClusterView) => from?.cluster[member] === cluster[member];
+  const sameBase = from?.files === files && from.applied === applied;
+  const part = <P extends keyof World>(
+    name: P,
+    madeOf: readonly (keyof ClusterView)[],
+    make: () => World[P],
+  ): World[P] =>
+    before && sameBase && madeOf.every((member) => from?.cluster[member] === cluster[member])
+      ? before.world[name]
+      : make();
   return {
-    policies:
-      before && sameFiles && same('clusterPolicies') && same('policies')
-        ? before.world.policies
-        : policiesOf(sources),
-    namespaces: before && sameBase && same('namespaces') ? before.world.namespaces : namespacesOf(sources),
-    services: before && sameBase && same('services') ? before.world.services : servicesOf(sources),
-    consumers:
-      before && sameFiles && same('consumers')
-        ? before.world.consumers
-        : registeredConsumers(consumersIn(files), cluster.consumers ?? []),
+    policies: part('policies', ['clusterPolicies', 'policies'], () => policiesOf(sources)),
+    namespaces: part('namespaces', ['namespaces'], () => namespacesOf(sources)),
+    services: part('services', ['services'], () => servicesOf(sources)),
+    consumers: part('consumers', ['consumers'], () => consumersOf(sources)),
     fleet: cluster.fleet,
-    lags,
-    modeLimit,
+    lags: sources.lags,
+    modeLimit: sources.modeLimit,
   };
 }
+
+/** What is known before anything has been read. */
+export const EMPTY_WORLD: World = worldOf(NO_SOURCES);
 
 function policiesOf({ files, cluster }: Sources): PolicySet {
   return policySet(
@@ -148,18 +139,23 @@ function policiesOf({ files, cluster }: Sources): PolicySet {
 }
 
 /** The cluster's, and those of files that are not among them. */
-function unlessIn<
-  T extends { readonly metadata: { readonly name: string; readonly namespace?: string | undefined } },
->(cluster: readonly T[], files: readonly T[]): readonly T[] {
+function unlessIn<T extends ClusterTerminationPolicy | TerminationPolicy>(
+  cluster: readonly T[],
+  files: readonly T[],
+): readonly T[] {
   const keyOf = ({ metadata }: T) => `${metadata.namespace ?? ''}/${metadata.name}`;
   const keys = new Set(cluster.map(keyOf));
   return [...files.filter((each) => !keys.has(keyOf(each))), ...cluster];
 }
 
+/** Of one name, the last. */
+function byName<T extends { readonly name: string }>(all: readonly T[]): ReadonlyMap<string, T> {
+  return new Map(all.map((each) => [each.name, each]));
+}
+
 function namespacesOf({ files, cluster, applied }: Sources): World['namespaces'] {
   if (cluster.namespaces !== undefined && applied.namespaces.length === 0) return cluster.namespaces;
-  const base = cluster.namespaces?.values() ?? files.namespaces;
-  return new Map([...base, ...applied.namespaces].map((each) => [each.name, each]));
+  return byName([...(cluster.namespaces?.values() ?? files.namespaces), ...applied.namespaces]);
 }
 
 function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
@@ -167,25 +163,17 @@ function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
   const base = cluster.services ?? serviceIndex(files.services, false);
   if (applied.services.length === 0) return base;
   const byNamespace = new Map(base.byNamespace);
-  for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace)) {
-    const all = [...(byNamespace.get(namespace) ?? []), ...services];
-    byNamespace.set(namespace, [...new Map(all.map((each) => [each.name, each])).values()]);
-  }
+  for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace))
+    byNamespace.set(namespace, [...byName([...(byNamespace.get(namespace) ?? []), ...services]).values()]);
   return { complete: base.complete, byNamespace };
 }
 
-/** The built-in ones, those of files, and those of the cluster; of one name, the latter. */
-function registeredConsumers(files: readonly Consumer[], cluster: readonly Consumer[]): readonly Consumer[] {
-  return [
-    ...new Map([...STANDARD_CONSUMERS, ...files, ...cluster].map((each) => [each.name, each])).values(),
-  ];
+function consumersOf({ files, cluster }: Sources): readonly Consumer[] {
+  const ofFiles = files.consumers.map(({ metadata, spec }) => consumerOf(metadata.name, spec));
+  return [...byName([...STANDARD_CONSUMERS, ...ofFiles, ...(cluster.consumers ?? [])]).values()];
 }
 
-function consumersIn({ consumers }: Documents): readonly Consumer[] {
-  return consumers.map(({ metadata, spec }) => consumerOf(metadata.name, spec));
-}
-
-/** The world in force. */
+/** The world in force, which one writer replaces as a whole. */
 export interface WorldHolder {
   /** The current world: a value that never changes under its reader. */
   current(): World;
@@ -194,7 +182,6 @@ export interface WorldHolder {
   shadowed(): readonly string[];
 }
 
-/** The single writer: an event comes in, and a new immutable world is swapped in as a whole. */
 export function holdWorld(modeLimit: Mode): WorldHolder {
   let sources: Sources = { ...NO_SOURCES, modeLimit };
   let world = worldOf(sources);

@@ -6,6 +6,7 @@ import {
   HOOKS,
   type HookKind,
   type HookName,
+  isOwnHook,
   plainSleep,
 } from '../../src/api/hooks.ts';
 import { terminationPolicySpec } from '../../src/api/termination-policy.ts';
@@ -29,11 +30,11 @@ describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const)
     fc.assert(
       fc.property(SECONDS, (seconds) => {
         const handler = kind.render(seconds);
-        expect(kind.recognise(handler, seconds)).toBe(true);
-        expect(kind.recognise(handler, seconds + 1)).toBe(false);
+        expect(isOwnHook(handler, name, seconds)).toBe(true);
+        expect(isOwnHook(handler, name, seconds + 1)).toBe(false);
         expect(kind.parse(handler)?.seconds).toBe(seconds);
         for (const other of HOOK_NAMES) {
-          if (other !== name) expect(HOOKS[other].recognise(handler, seconds)).toBe(false);
+          if (other !== name) expect(isOwnHook(handler, other, seconds)).toBe(false);
         }
       }),
     );

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
-import { SKIP_REASON_NAMES, type SkipReason } from '../../src/decision/reasons.ts';
+import { SKIP_REASONS, type SkipReason } from '../../src/decision/reasons.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
   creationOf,
@@ -86,7 +86,7 @@ const INCOMPATIBLE: readonly (readonly SkipReason[])[] = [
   ['AlreadyInjected', 'ExistingHook'],
 ];
 
-const reasons = SKIP_REASON_NAMES.filter((reason) => reason !== 'InternalError');
+const reasons = (Object.keys(SKIP_REASONS) as SkipReason[]).filter((reason) => reason !== 'InternalError');
 const PAIRS = reasons
   .flatMap((first, index) => reasons.slice(index + 1).map((second) => [first, second] as const))
   .filter((pair) => !INCOMPATIBLE.some((group) => pair.every((reason) => group.includes(reason))));

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ANNOTATION } from '../../src/api/names.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
-import { annotationLayer } from '../../src/decision/policy.ts';
+import { annotationLayers } from '../../src/decision/policy.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
 import { STAMP_ANNOTATION } from '../../src/lag/punctuality.ts';
 import { SHARED_ANNOTATIONS } from '../../src/leader/codec.ts';
@@ -36,13 +36,13 @@ describe.each(readByLinger)('$annotation', (row) => {
   const values = codesOf(row.values).map((value) => value.replaceAll('"', ''));
 
   test.each(values)('takes the documented value %s', (value) => {
-    const layer = annotationLayer('Pod', { [key]: value }, {});
-    expect(layer?.notes).toEqual([]);
-    expect(Object.keys(layer?.layer.values ?? {})).not.toEqual([]);
+    const { layers, notes } = annotationLayers('Pod', { [key]: value }, {});
+    expect(notes).toEqual([]);
+    expect(Object.keys(layers[0]?.values ?? {})).not.toEqual([]);
   });
 
   test('a value that does not parse names the alternatives, and all of them are documented', () => {
-    const text = annotationLayer('Pod', { [key]: ',' }, {})?.notes[0]?.text ?? '';
+    const text = annotationLayers('Pod', { [key]: ',' }, {}).notes[0]?.text ?? '';
     const [, expected = ''] = /expected (.*), got/.exec(text) ?? [];
     const alternatives = [...expected.matchAll(/\b[A-Z][a-z]+\b/g)].map(([word]) => word);
     expect(expected).not.toBe('');

@@ -2,10 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { ERRORS } from '../../src/api/errors.ts';
 import { certificateErrorCodes } from '../../src/certs/certificate-error.ts';
 import { CONNECTION_ERRORS } from '../../src/cluster/failure.ts';
-import { NOTES, SKIP_REASON_NAMES } from '../../src/decision/reasons.ts';
+import { NOTES, type NoteCode, SKIP_REASONS, WARNING_NOTES } from '../../src/decision/reasons.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
 
 const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(row[name]));
+
+const SKIP_REASON_NAMES = Object.keys(SKIP_REASONS);
 
 describe('reasons', () => {
   const documented = tableUnder('docs/reference.md', 'Skip reasons');
@@ -32,9 +34,9 @@ describe('notes', () => {
     expect(column(documented, 'note')).toEqual(Object.keys(NOTES));
   });
 
-  test.each(Object.entries(NOTES))('%s: whether it warns is documented', (code, { warns }) => {
+  test.each(Object.keys(NOTES) as NoteCode[])('%s: whether it warns is documented', (code) => {
     const row = documented.find((each) => codeOf(each.note) === code);
-    expect(row?.warns).toBe(warns ? 'yes' : 'no');
+    expect(row?.warns).toBe(WARNING_NOTES.has(code) ? 'yes' : 'no');
     expect(row?.['what to do']).not.toBe('');
   });
 });
