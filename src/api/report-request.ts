@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { optional } from './fields.ts';
 
 /**
  * What becomes of a report: the `reason` of a refusal with its way out, and a metric's label. 401 and 403 are about the
@@ -84,40 +85,40 @@ const REFUSALS = (Object.keys(REPORT_RESULTS) as ReportResult[]).filter(
 const VERSION_HINT = 'expected a resourceVersion: a decimal number as text, such as "48213"';
 const resourceVersion = z
   .string({ error: VERSION_HINT })
-  .regex(/^[1-9][0-9]{0,19}$/, { error: VERSION_HINT })
-  .optional();
+  .regex(/^[1-9][0-9]{0,19}$/, { error: VERSION_HINT });
+
+function textUpTo(most: number) {
+  return z.string().max(most, { error: `expected at most ${most} characters` });
+}
+
+const resourceVersions = z
+  .strictObject({
+    endpointSlices: optional(resourceVersion, 'The newest version of EndpointSlices that it has applied.'),
+    endpoints: optional(resourceVersion, 'The newest version of Endpoints that it has applied.'),
+  })
+  .refine((read) => Object.values(read).some((version) => version !== undefined), {
+    error: 'expected endpointSlices, endpoints or both',
+  });
 
 /** The body of `POST /v1/consumers/NAME/reports`. Strict: a misspelt field is an error, not a request for a cursor. */
 export const reportRequest = z
   .strictObject({
-    cursor: z
-      .string()
-      .max(256, { error: 'expected at most 256 characters' })
-      .optional()
-      .describe(
-        'The cursor of an earlier answer, as it came: a sync that began after that answer is complete. Absent or empty: a cursor is asked for.',
-      ),
-    resourceVersions: z
-      .strictObject({
-        endpointSlices: resourceVersion.describe('The newest version of EndpointSlices that it has applied.'),
-        endpoints: resourceVersion.describe('The newest version of Endpoints that it has applied.'),
-      })
-      .refine((read) => Object.values(read).some((version) => version !== undefined), {
-        error: 'expected endpointSlices, endpoints or both',
-      })
-      .optional()
-      .describe(
-        'Instead of a cursor, from an instance that reads Kubernetes itself: everything up to these has been applied. A kind that it does not read is absent.',
-      ),
-    instance: z
-      .string()
-      .max(253, { error: 'expected at most 253 characters' })
-      .optional()
-      .describe('Not used: an instance is the pod of its token. Accepted from older clients.'),
-    syncSeconds: z
-      .number({ error: 'expected a number of seconds' })
-      .optional()
-      .describe('Not used: the cursor says when the sync began. Accepted from older clients.'),
+    cursor: optional(
+      textUpTo(256),
+      'The cursor of an earlier answer, as it came: a sync that began after that answer is complete. Absent or empty: a cursor is asked for.',
+    ),
+    resourceVersions: optional(
+      resourceVersions,
+      'Instead of a cursor, from an instance that reads Kubernetes itself: everything up to these has been applied. A kind that it does not read is absent.',
+    ),
+    instance: optional(
+      textUpTo(253),
+      'Not used: an instance is the pod of its token. Accepted from older clients.',
+    ),
+    syncSeconds: optional(
+      z.number({ error: 'expected a number of seconds' }),
+      'Not used: the cursor says when the sync began. Accepted from older clients.',
+    ),
   })
   .refine(({ cursor = '', resourceVersions }) => cursor === '' || resourceVersions === undefined, {
     error: 'expected a cursor or resourceVersions, not both',
@@ -135,10 +136,10 @@ const reportRefused = z
   .strictObject({
     reason: z.enum(REFUSALS).describe('Why, for programs.'),
     message: z.string().describe('Why, and the way out, for people.'),
-    cursor: z
-      .string()
-      .optional()
-      .describe('With 409 for a cursor: the one to go on with. The sync that was reported does not count.'),
+    cursor: optional(
+      z.string(),
+      'With 409 for a cursor: the one to go on with. The sync that was reported does not count.',
+    ),
   })
   .describe('The report does not count.');
 

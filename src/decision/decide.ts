@@ -121,22 +121,23 @@ function decideUnder(
   const sending = sendersTo(pod, namespace, selecting, world.consumers);
   notes.push(...sending.notes);
   const lag = world.lags.planned(namespace.name, sending.consumers, enoughOf(policy));
-  return planFor(pod, policy, { lag, fleet: world.fleet, earlier: earlier.plan, notes });
+  return planFor(pod, policy, lag, world.fleet, { ...earlier, notes });
 }
 
 const DAEMON_SET =
   'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
 
-interface Circumstances {
-  readonly lag: PlannedLag;
-  readonly fleet: Fleet | undefined;
-  /** Of an earlier pass of which no hook is left. */
-  readonly earlier: Plan | undefined;
-  readonly notes: readonly Note[];
-}
-
-/** Decides for a pod that carries no hook of Linger's. */
-function planFor(pod: Pod, policy: EffectivePolicy, { lag, fleet, earlier, notes }: Circumstances): Decision {
+/**
+ * Decides for a pod that carries no hook of Linger's.
+ * @param earlier of an earlier pass of which no hook is left
+ */
+function planFor(
+  pod: Pod,
+  policy: EffectivePolicy,
+  lag: PlannedLag,
+  fleet: Fleet | undefined,
+  { plan: earlier, notes }: Pick<EarlierPass, 'plan' | 'notes'>,
+): Decision {
   const choice = chooseWait(policy, lag);
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
@@ -179,22 +180,17 @@ function planFor(pod: Pod, policy: EffectivePolicy, { lag, fleet, earlier, notes
   return { outcome: 'inject', plan, policy, notes: said, ...(estimate && { estimate }) };
 }
 
-/** What the grace of a pod is to be worked out from. */
-interface Room {
-  /** The grace that the author asked for. */
-  readonly baseGrace: number;
-  /** What the grace is raised to at most. */
-  readonly maxGrace: number;
-  /** The earlier pass after which another webhook has cut the grace: it is not raised again. */
-  readonly cutFrom?: Plan;
-}
-
 /**
  * A grace that an earlier pass has raised must not be raised again, or each pass would add a wait. A larger grace than
  * the recorded one is a new wish of its author's; a smaller one has been cut, unless it is the recorded base: then the
  * annotation has been copied, or the pod's spec put back to what it was.
+ * @returns the grace that the author asked for, what it is raised to at most, and the pass after which it was cut
  */
-function roomIn(pod: Pod, policy: EffectivePolicy, earlier: Plan | undefined): Room {
+function roomIn(
+  pod: Pod,
+  policy: EffectivePolicy,
+  earlier: Plan | undefined,
+): { readonly baseGrace: number; readonly maxGrace: number; readonly cutFrom?: Plan } {
   const grace = graceOf(pod);
   const maxGrace = policy['grace.max'].value;
   if (earlier === undefined || grace > earlier.grace) return { baseGrace: grace, maxGrace };
@@ -245,14 +241,13 @@ function decideAgain(
 /** Every hook of Linger's goes, and an annotation says so: another pass must not put it back. */
 function withdrawal(pod: Pod, { plan, carriers, notes }: Again, policy: EffectivePolicy): Decision {
   const grace = graceOf(pod);
-  const { extended: _, ...rest } = withoutMeasurement(plan);
   const effect = isAudit({ policy })
     ? 'Enforce would take the hook back (mode Audit: the pod is left as it is)'
     : 'the hook is taken back';
   const text = `${cutInWords(plan, grace)}, which leaves no room for a wait; ${effect}`;
   return {
     ...skip(grace === 0 ? 'ZeroGrace' : 'NoRoom', [...notes, note('HookWithdrawn', text)], policy),
-    withdrawn: { ...rest, wait: 0, grace, containers: [] },
+    withdrawn: { ...withoutMeasurement(plan), wait: 0, grace, containers: [] },
     released: carriers,
   };
 }
@@ -261,7 +256,7 @@ function withdrawal(pod: Pod, { plan, carriers, notes }: Again, policy: Effectiv
 type Again = EarlierPass & { readonly plan: Plan };
 
 /** What the recorded wait covered says nothing of a shorter one. */
-function withoutMeasurement({ coverage: _coverage, samples: _samples, ...plan }: Plan): Plan {
+function withoutMeasurement({ coverage: _c, samples: _s, extended: _e, ...plan }: Plan): Plan {
   return plan;
 }
 
