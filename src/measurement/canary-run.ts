@@ -1,7 +1,7 @@
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { CustomObjects, KubeConnection } from '../cluster/index.ts';
 import type { WorldHolder } from '../decision/index.ts';
-import type { Consumer } from '../lag/index.ts';
+import type { Consumer, MeasurementState } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
@@ -10,7 +10,7 @@ import type { ConsumerViews } from './consumer-views.ts';
 import { clusterDns } from './dns.ts';
 import { CanaryEndpoints } from './flip.ts';
 import type { ConsumerMetrics } from './lag-metrics.ts';
-import type { ConsumerMeasurement, Measurement, MeasurementState } from './measurement.ts';
+import type { ConsumerMeasurement, Measurement } from './measurement.ts';
 import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
 /** What metrics show of a flip. */

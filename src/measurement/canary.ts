@@ -8,6 +8,7 @@ import {
   unlessNotFound,
 } from '../cluster/index.ts';
 import type { Consumer, Measure } from '../lag/index.ts';
+import type { Lead } from '../leader/index.ts';
 import { pause } from '../timing/index.ts';
 import { askDns, type ClusterDns } from './dns.ts';
 import {
@@ -21,11 +22,11 @@ import {
 } from './flip.ts';
 import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
 
-/** A random number in [0, 2), 1 on average, and seldom near either end: the sum of two throws. */
-export type Throw = () => number;
-
-/** @param random in [0, 1) */
-export function throwOf(random: () => number): Throw {
+/**
+ * Random numbers in [0, 2), 1 on average, and seldom near either end: sums of two throws.
+ * @param random in [0, 1)
+ */
+export function throwOf(random: () => number): () => number {
   return () => random() + random();
 }
 
@@ -41,10 +42,11 @@ const SHORTEST_REST_MS = 500;
  * random, from the last flip's beginning and from its end; the latter as long as consumers take to follow, on average.
  */
 export class FlipSchedule {
-  readonly #throw: Throw;
+  readonly #throw: () => number;
   #lags: readonly number[] = [];
 
-  constructor(thrown: Throw) {
+  /** @param thrown see {@link throwOf} */
+  constructor(thrown: () => number) {
     this.#throw = thrown;
   }
 
@@ -65,7 +67,7 @@ export class FlipSchedule {
 }
 
 /** A consumer that flips are for, and when one was last tried. Milliseconds. */
-export interface FlipTurn {
+interface FlipTurn {
   readonly everyMs: number;
   /** undefined: never. */
   readonly triedAt: number | undefined;
@@ -84,42 +86,18 @@ export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number,
     .slice(0, most);
 }
 
-export const CANARY_SERVICE = 'linger-canary';
+const CANARY_SERVICE = 'linger-canary';
 /** The same pods by a headless Service: DNS answers with their addresses. */
-export const CANARY_DNS_SERVICE = 'linger-canary-dns';
-
-/** Where connections to the Service go. */
-export interface ServiceAddress {
-  readonly address: string;
-  readonly port: number;
-}
-
-/**
- * @returns undefined when there is no such Service, or none with a ClusterIP and a port
- * @throws KubeFailure; the signal's reason once that has aborted
- */
-async function canaryService(
-  connection: KubeConnection,
-  namespace: string,
-  signal: AbortSignal,
-): Promise<ServiceAddress | undefined> {
-  const call = { signal, withinMs: REQUEST_MS };
-  const read = callApi(connection, 'CoreV1Api', call, (core) =>
-    core.readNamespacedService({ name: CANARY_SERVICE, namespace }),
-  );
-  const { clusterIP: address, ports } = (await unlessNotFound(read))?.spec ?? {};
-  const port = ports?.[0]?.port;
-  return address === undefined || address === 'None' || port === undefined ? undefined : { address, port };
-}
+const CANARY_DNS_SERVICE = 'linger-canary-dns';
 
 /**
  * The label that the Service `linger-canary` selects: `in`. A pod without it takes no part. (Not `on`: YAML 1.1 reads
  * that as true.)
  */
 export const CANARY_LABEL = 'linger.dev/canary';
-export const IN_SERVICE = 'in';
+const IN_SERVICE = 'in';
 /** Not removed but changed, so that the next leader finds the replica and puts it back. */
-export const OUT_OF_SERVICE = 'out';
+const OUT_OF_SERVICE = 'out';
 
 /** A replica that can be removed. */
 export interface KnownReplica {
@@ -127,47 +105,6 @@ export interface KnownReplica {
   readonly address: string;
   /** What its canary server answers with. */
   readonly identity: string;
-}
-
-export interface ReplicasContext {
-  readonly labels: PodLabels;
-  readonly endpoints: CanaryEndpoints;
-  /** Of every replica's canary server. */
-  readonly port: number;
-  /** Milliseconds. */
-  readonly timeoutMs: number;
-}
-
-/**
- * Puts back the replicas that a leader that vanished has left outside.
- * @throws KubeFailure
- */
-export async function putBackForgotten(labels: PodLabels, signal: AbortSignal): Promise<void> {
-  const forgotten = await labels.list(`${CANARY_LABEL}=${OUT_OF_SERVICE}`, signal);
-  for (const pod of forgotten) await putBack(labels, pod, signal);
-}
-
-/**
- * The replicas that are in the Service and answer. Those that are outside are put back, and counted next time.
- * @throws KubeFailure
- */
-export async function knownReplicas(
-  { labels, endpoints, port, timeoutMs }: ReplicasContext,
-  signal: AbortSignal,
-): Promise<readonly KnownReplica[]> {
-  const pods = await labels.list(CANARY_LABEL, signal);
-  for (const pod of pods) if (pod.labels[CANARY_LABEL] === OUT_OF_SERVICE) await putBack(labels, pod, signal);
-  const present = pods.filter((pod) => pod.ready && endpoints.isReady(pod.uid, CANARY_SERVICE));
-  const known = await Promise.all(
-    present.map(async (pod): Promise<KnownReplica | undefined> => {
-      const { address } = pod;
-      if (address === undefined) return undefined;
-      const url = canaryUrl(address, port);
-      const { identity } = await attempt({ url, address, timeoutMs });
-      return identity === undefined ? undefined : { pod, address, identity };
-    }),
-  );
-  return known.filter((each) => each !== undefined);
 }
 
 /**
@@ -194,7 +131,7 @@ const RESTORE_PAUSE_MS = 500;
  * Puts a replica back into the Service. Not ended by the lead's end: what has been taken out must go back.
  * @throws Error when that cannot be done in time
  */
-export async function restore(labels: PodLabels, pod: LabelledPod): Promise<void> {
+async function restore(labels: PodLabels, pod: LabelledPod): Promise<void> {
   const signal = AbortSignal.timeout(RESTORE_WITHIN_MS);
   let failure: Error | undefined;
   do {
@@ -221,7 +158,7 @@ const TIMED = ['probe', 'clusterIp', 'clusterDns'] as const;
 type TimedKind = (typeof TIMED)[number];
 
 /** Consumers that the canary measures. */
-export type Timed = Consumer & { readonly measure: Extract<Measure, { readonly kind: TimedKind }> };
+type Timed = Consumer & { readonly measure: Extract<Measure, { readonly kind: TimedKind }> };
 
 export function isTimed(consumer: Consumer): consumer is Timed {
   return (TIMED as readonly string[]).includes(consumer.measure.kind);
@@ -259,54 +196,9 @@ export function limitsOf({ measure }: Timed, alone: boolean): readonly string[] 
 }
 
 /** @param clusterEveryMs how often a built-in consumer is flipped for */
-export function everyMsOf({ measure }: Timed, clusterEveryMs: number): number {
+function everyMsOf({ measure }: Timed, clusterEveryMs: number): number {
   if (measure.kind !== 'probe') return clusterEveryMs;
   return measure.every === undefined ? PROBE_EVERY_MS : measure.every * 1000;
-}
-
-/** What the attempts of one flip go through. */
-interface Ways {
-  readonly service: ServiceAddress;
-  readonly canary: KnownReplica;
-  readonly fellows: readonly KnownReplica[];
-  readonly namespace: string;
-  readonly dns: ClusterDns;
-  readonly allowLinkLocal: boolean;
-  readonly attemptMs: number;
-  readonly signal: AbortSignal;
-}
-
-async function timedConsumer(consumer: Timed, ways: Ways): Promise<TimedConsumer> {
-  const { name, measure } = consumer;
-  const { service, canary, fellows, namespace, attemptMs: timeoutMs } = ways;
-  if (measure.kind === 'probe') {
-    const url = new URL(measure.url);
-    return {
-      name,
-      service: CANARY_SERVICE,
-      subject: 'The probe',
-      leastMisses: SHARED_MISSES,
-      ask: asking(url, await resolve(url, ways), timeoutMs),
-    };
-  }
-  if (measure.kind === 'clusterIp') {
-    const { address, port } = service;
-    return {
-      name,
-      service: CANARY_SERVICE,
-      subject: 'A connection to the ClusterIP of linger-canary',
-      leastMisses: CLUSTER_IP_MISSES,
-      ask: () => attempt({ url: canaryUrl(address, port), address, timeoutMs }),
-    };
-  }
-  const asked = `${CANARY_DNS_SERVICE}.${namespace}.${ways.dns.domain}`;
-  return {
-    name,
-    service: CANARY_DNS_SERVICE,
-    subject: `The DNS name ${asked}`,
-    leastMisses: SHARED_MISSES,
-    ask: () => askDns(ways.dns, { name: asked, canary, fellows, timeoutMs }),
-  };
 }
 
 /** Each address in turn. */
@@ -356,11 +248,7 @@ export interface CanaryContext {
   readonly limits?: Partial<FlipLimits>;
 }
 
-/** A lead, as far as the canary needs one. */
-export interface CanaryLead {
-  readonly signal: AbortSignal;
-  readonly holds: () => boolean;
-}
+type CanaryLead = Pick<Lead, 'signal' | 'holds'>;
 
 /** A consumer that cannot be seen makes every flip that it takes part in 5 s longer for the others. */
 const TROUBLED_EVERY_MS = 60_000;
@@ -400,8 +288,8 @@ class Canary {
   async run(): Promise<void> {
     const { clock, onFlip } = this.#context;
     const { signal } = this.#lead;
-    // Where that fails, the first flip tries again, and says so.
-    await putBackForgotten(this.#labels, signal).catch(() => undefined);
+    // What a leader that vanished has left outside. Where that fails, the first flip tries again, and says so.
+    await this.#putAllBack(`${CANARY_LABEL}=${OUT_OF_SERVICE}`).catch(() => undefined);
     let next = this.#next(clock(), clock());
     while (await pause(Math.max(0, next - clock()), signal)) {
       const began = clock();
@@ -445,39 +333,71 @@ class Canary {
 
   async #flipFor(consumers: readonly Timed[]): Promise<Flipped> {
     const { signal } = this.#lead;
-    const { connection, namespace, identity } = this.#context;
-    const asked = (alone: boolean) =>
-      new Map(consumers.map((consumer) => [consumer.name, limitsOf(consumer, alone)]));
+    const asked = (alone = false) => new Map(consumers.map((each) => [each.name, limitsOf(each, alone)]));
     try {
-      const service = await canaryService(connection, namespace, signal);
-      if (service === undefined) return untried('NoService', asked(false), NO_SERVICE);
+      const service = await this.#service();
+      if (service === undefined) return untried('NoService', asked(), NO_SERVICE);
       const replicas = await this.#replicas();
-      const canary = chooseCanary(replicas, identity, this.#turn++);
-      if (canary === undefined) return untried('NoReplica', asked(false), NO_REPLICA);
+      const canary = chooseCanary(replicas, this.#context.identity, this.#turn++);
+      if (canary === undefined) return untried('NoReplica', asked(), NO_REPLICA);
       const fellows = replicas.filter((each) => each !== canary);
       const outcome = await this.#flip({ service, canary, fellows }, consumers);
       return { ...outcome, pod: canary.pod.name, asked: asked(fellows.length === 0) };
     } catch (error) {
-      if (signal.aborted) return { ...NOTHING, result: 'Ended', asked: asked(false) };
-      return { ...NOTHING, result: 'Refused', asked: asked(false), problem: asError(error).message };
+      if (signal.aborted) return { ...NOTHING, result: 'Ended', asked: asked() };
+      return { ...NOTHING, result: 'Refused', asked: asked(), problem: asError(error).message };
     }
   }
 
-  #replicas(): Promise<readonly KnownReplica[]> {
-    const { endpoints, port } = this.#context;
-    const timeoutMs = this.#limits.attemptMs;
-    return knownReplicas({ labels: this.#labels, endpoints, port, timeoutMs }, this.#lead.signal);
+  /**
+   * @returns undefined when there is no such Service, or none with a ClusterIP and a port
+   * @throws KubeFailure; the signal's reason once that has aborted
+   */
+  async #service(): Promise<ServiceAddress | undefined> {
+    const { connection, namespace } = this.#context;
+    const call = { signal: this.#lead.signal, withinMs: REQUEST_MS };
+    const read = callApi(connection, 'CoreV1Api', call, (core) =>
+      core.readNamespacedService({ name: CANARY_SERVICE, namespace }),
+    );
+    const { clusterIP: address, ports } = (await unlessNotFound(read))?.spec ?? {};
+    const port = ports?.[0]?.port;
+    return address === undefined || address === 'None' || port === undefined ? undefined : { address, port };
   }
 
-  async #flip(
-    met: Pick<Ways, 'service' | 'canary' | 'fellows'>,
-    consumers: readonly Timed[],
-  ): Promise<FlipOutcome> {
-    const { endpoints, clock, namespace, dns, allowLinkLocal } = this.#context;
+  /**
+   * The replicas that are in the Service and answer. Those that are outside are put back, and counted next time.
+   * @throws KubeFailure
+   */
+  async #replicas(): Promise<readonly KnownReplica[]> {
+    const { endpoints, port } = this.#context;
+    const pods = await this.#putAllBack(CANARY_LABEL);
+    const known = pods.map(async (pod): Promise<KnownReplica | undefined> => {
+      const { address, ready, uid } = pod;
+      if (!ready || address === undefined || !endpoints.isReady(uid, CANARY_SERVICE)) return undefined;
+      const { identity } = await attempt({
+        url: canaryUrl(address, port),
+        address,
+        timeoutMs: this.#limits.attemptMs,
+      });
+      return identity === undefined ? undefined : { pod, address, identity };
+    });
+    return (await Promise.all(known)).filter((each) => each !== undefined);
+  }
+
+  /** Puts those back that are outside. @returns all that are selected @throws KubeFailure */
+  async #putAllBack(selector: string): Promise<readonly LabelledPod[]> {
+    const { signal } = this.#lead;
+    const pods = await this.#labels.list(selector, signal);
+    for (const pod of pods)
+      if (pod.labels[CANARY_LABEL] === OUT_OF_SERVICE) await putBack(this.#labels, pod, signal);
+    return pods;
+  }
+
+  async #flip(met: Met, consumers: readonly Timed[]): Promise<FlipOutcome> {
+    const { endpoints, clock } = this.#context;
     const { signal, holds } = this.#lead;
     const { pod, identity } = met.canary;
-    const ways = { ...met, namespace, dns, allowLinkLocal, attemptMs: this.#limits.attemptMs, signal };
-    const timed = await Promise.all(consumers.map((each) => timedConsumer(each, ways)));
+    const timed = await Promise.all(consumers.map((each) => this.#timed(each, met)));
     const listed = timed.filter(({ service }) => endpoints.isReady(pod.uid, service));
     const remove = { pod, label: CANARY_LABEL, from: IN_SERVICE, to: OUT_OF_SERVICE };
     const outcome = await flip({
@@ -499,6 +419,54 @@ class Canary {
     const unlisted = timed.filter((each) => !listed.includes(each)).map(({ name }) => name);
     return { ...outcome, consumers: new Map([...outcome.consumers, ...troubleOf(unlisted, NO_DNS_SERVICE)]) };
   }
+
+  /** What the attempts through a consumer are. */
+  async #timed({ name, measure }: Timed, { service, canary, fellows }: Met): Promise<TimedConsumer> {
+    const { namespace, dns, allowLinkLocal } = this.#context;
+    const { attemptMs: timeoutMs } = this.#limits;
+    if (measure.kind === 'probe') {
+      const url = new URL(measure.url);
+      const resolved = await resolve(url, { signal: this.#lead.signal, allowLinkLocal });
+      return {
+        name,
+        service: CANARY_SERVICE,
+        subject: 'The probe',
+        leastMisses: SHARED_MISSES,
+        ask: asking(url, resolved, timeoutMs),
+      };
+    }
+    if (measure.kind === 'clusterIp') {
+      const { address, port } = service;
+      return {
+        name,
+        service: CANARY_SERVICE,
+        subject: 'A connection to the ClusterIP of linger-canary',
+        leastMisses: CLUSTER_IP_MISSES,
+        ask: () => attempt({ url: canaryUrl(address, port), address, timeoutMs }),
+      };
+    }
+    const asked = `${CANARY_DNS_SERVICE}.${namespace}.${dns.domain}`;
+    return {
+      name,
+      service: CANARY_DNS_SERVICE,
+      subject: `The DNS name ${asked}`,
+      leastMisses: SHARED_MISSES,
+      ask: () => askDns(dns, { name: asked, canary, fellows, timeoutMs }),
+    };
+  }
+}
+
+/** Where connections to the Service go. */
+interface ServiceAddress {
+  readonly address: string;
+  readonly port: number;
+}
+
+/** The Service and the replicas of one flip. */
+interface Met {
+  readonly service: ServiceAddress;
+  readonly canary: KnownReplica;
+  readonly fellows: readonly KnownReplica[];
 }
 
 const NOTHING = { pod: undefined, consumers: new Map(), attempts: 0 } as const;

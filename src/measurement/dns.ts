@@ -1,7 +1,7 @@
 import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import type { Answer, Problem } from './probe.ts';
+import { type Answer, problem } from './probe.ts';
 
 /** Where the cluster's DNS is asked, and for what. */
 export interface ClusterDns {
@@ -20,16 +20,15 @@ export async function clusterDns(resolvConf = '/etc/resolv.conf'): Promise<Clust
   return { domain: search.split(/\s+/).find((each) => each.startsWith('svc.')) ?? DEFAULT_DOMAIN };
 }
 
-/** A replica as DNS knows it. */
-export interface NamedReplica {
+interface NamedReplica {
   readonly address: string;
   readonly identity: string;
 }
 
-export interface DnsQuestion {
+interface DnsQuestion {
   /** Of a headless Service. */
   readonly name: string;
-  /** Of the kind of address that is asked for. */
+  /** Addresses of its family are asked for. */
   readonly canary: NamedReplica;
   readonly fellows: readonly NamedReplica[];
   readonly timeoutMs: number;
@@ -53,15 +52,11 @@ export async function askDns({ servers }: ClusterDns, question: DnsQuestion): Pr
     const addresses = new Set(records.map(({ address }) => address));
     const fellow = fellows.find(({ address }) => addresses.has(address));
     if (fellow !== undefined) return { identity: fellow.identity };
-    return problem('SomebodyElse', `brings other addresses than those of Linger's replicas`, false);
+    return problem('SomebodyElse', `brings other addresses than those of Linger's replicas`);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
     // A headless Service without a ready pod has no records.
     const none = code === 'ENOTFOUND' || code === 'ENODATA';
     return problem('Unreachable', none ? 'brings no address' : `fails (${code})`, none);
   }
-}
-
-function problem(reason: Problem['reason'], message: string, turnedAway: boolean): Problem {
-  return { reason, message, turnedAway };
 }

@@ -11,7 +11,7 @@ import {
   quantileOf,
   type StageSample,
 } from '../lag/index.ts';
-import { counterAtScrape, gaugeAtScrape, numberAtScrape } from '../telemetry/index.ts';
+import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 
 /** What the metrics of the measurement are read from, at each scrape. */
 export interface LagReadings {
@@ -27,7 +27,7 @@ export interface LagReadings {
  * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
  * 10 ms to 10 min in steps of 2 to 2.5.
  */
-export const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
+const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 const PERCENTILES = [50, 90, 99];
 
@@ -50,25 +50,17 @@ export function registerLagMetrics(
   });
   // From the start, so that the first sample is an increase.
   for (const stage of LAG_STAGES) lags.zero({ stage });
-  registerUnresolved(registry, readings);
-  registerPlanned(registry, readings);
-  registerDefaultWait(registry, defaultWait);
-  registerMemory(registry, readings);
-  return ({ stage, lag }) => lags.observe({ stage }, lag);
-}
-
-function registerUnresolved(registry: Registry, readings: LagReadings): void {
   gaugeAtScrape(registry, {
     name: 'linger_removals_unresolved',
     help: 'Terminating pods whose endpoint has not been withdrawn yet.',
     labelNames: ['stage'],
-    read: () => byStage(readings, ({ count }) => count),
+    read: () => samplesBy('stage', readings.unresolved(), ({ count }) => count),
   });
   gaugeAtScrape(registry, {
     name: 'linger_removals_oldest_unresolved_seconds',
     help: 'How long the oldest of them has been waiting; 0 where none waits.',
     labelNames: ['stage'],
-    read: () => byStage(readings, ({ oldestSeconds }) => oldestSeconds),
+    read: () => samplesBy('stage', readings.unresolved(), ({ oldestSeconds }) => oldestSeconds),
   });
   gaugeAtScrape(registry, {
     name: 'linger_lag_now_seconds',
@@ -80,31 +72,24 @@ function registerUnresolved(registry: Registry, readings: LagReadings): void {
     name: 'linger_removals_discarded_total',
     help: 'Removals that gave no sample, by reason.',
     labelNames: ['reason'],
-    read: () => Object.entries(readings.discarded).map(([reason, count]) => [{ reason }, count]),
+    read: () => samplesBy('reason', readings.discarded, (count) => count),
   });
-}
-
-function registerPlanned(registry: Registry, readings: LagReadings): void {
-  const cluster = () => readings.table.cluster;
   gaugeAtScrape(registry, {
     name: 'linger_lag_planned_seconds',
     help: 'Percentiles of the lag that waits are planned with, of the cluster; absent while nothing is measured.',
     labelNames: ['quantile'],
-    read: () => quantilesOf(cluster()?.slow),
+    read: () => quantilesOf(readings.table.cluster?.slow),
   });
   numberAtScrape(registry, {
     name: 'linger_lag_planned_samples',
     help: 'Removals behind the planned lag of the cluster.',
-    read: () => cluster()?.samples ?? 0,
+    read: () => readings.table.cluster?.samples ?? 0,
   });
   numberAtScrape(registry, {
     name: 'linger_lag_planned_history_seconds',
     help: 'How far back they reach.',
-    read: () => cluster()?.historySeconds ?? 0,
+    read: () => readings.table.cluster?.historySeconds ?? 0,
   });
-}
-
-function registerDefaultWait(registry: Registry, defaultWait: () => DefaultWait): void {
   gaugeAtScrape(registry, {
     name: 'linger_default_wait_seconds',
     help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, declared, measured or storm.',
@@ -123,27 +108,18 @@ function registerDefaultWait(registry: Registry, defaultWait: () => DefaultWait)
       return coverage === undefined ? [] : [[{ why }, coverage]];
     },
   });
-}
-
-function registerMemory(registry: Registry, readings: LagReadings): void {
   gaugeAtScrape(registry, {
     name: 'linger_recorder_entries',
     help: 'What the recorder holds: pods that are listed or terminating, slices and Endpoints, open removals.',
     labelNames: ['kind'],
-    read: () => Object.entries(readings.size).map(([kind, count]) => [{ kind }, count]),
+    read: () => samplesBy('kind', readings.size, (count) => count),
   });
   numberAtScrape(registry, {
     name: 'linger_estimator_bytes',
     help: 'Memory of the estimate’s histograms.',
     read: () => readings.estimatorBytes,
   });
-}
-
-type Unresolved = ReturnType<LagReadings['unresolved']>[LagStage];
-
-function byStage(readings: LagReadings, value: (of: Unresolved) => number) {
-  const unresolved = readings.unresolved();
-  return LAG_STAGES.map((stage) => [{ stage }, value(unresolved[stage])] as const);
+  return ({ stage, lag }) => lags.observe({ stage }, lag);
 }
 
 function quantilesOf(lag: Density | undefined) {
@@ -154,7 +130,7 @@ function quantilesOf(lag: Density | undefined) {
 }
 
 /** What the metrics of consumers are read from, at each scrape. */
-export interface ConsumerReadings {
+interface ConsumerReadings {
   /** As far as this replica measures them. */
   views(): readonly ConsumerView[];
   /** Seconds since the epoch. */
@@ -170,7 +146,10 @@ export interface ConsumerMetrics {
 }
 
 /** Registers the metrics of consumers. Their names are the label: there are at most some hundreds. */
-export function registerConsumerMetrics(registry: Registry, readings: ConsumerReadings): ConsumerMetrics {
+export function registerConsumerMetrics(
+  registry: Registry,
+  { views, epochSeconds }: ConsumerReadings,
+): ConsumerMetrics {
   const lags = new Histogram({
     name: 'linger_consumer_lag_seconds',
     help: 'From an endpoint’s withdrawal until the consumer had stopped sending to it.',
@@ -179,24 +158,6 @@ export function registerConsumerMetrics(registry: Registry, readings: ConsumerRe
     registers: [registry],
   });
   const seen = new Set<string>();
-  registerViews(registry, readings);
-  return {
-    removal: (consumer, lag) => {
-      seen.add(consumer);
-      lags.observe({ consumer }, lag);
-    },
-    present: (consumers) => {
-      const names = new Set(consumers.map(({ name }) => name));
-      for (const consumer of seen) {
-        if (names.has(consumer)) continue;
-        seen.delete(consumer);
-        lags.remove({ consumer });
-      }
-    },
-  };
-}
-
-function registerViews(registry: Registry, { views, epochSeconds }: ConsumerReadings): void {
   gaugeAtScrape(registry, {
     name: 'linger_consumer_measured',
     help: '1 where a consumer’s lag can be relied on, 0 where not or not yet; the reason is that of its condition.',
@@ -222,4 +183,18 @@ function registerViews(registry: Registry, { views, epochSeconds }: ConsumerRead
         lastSample === null ? [] : [[{ consumer: name }, epochSeconds() - lastSample] as const],
       ),
   });
+  return {
+    removal: (consumer, lag) => {
+      seen.add(consumer);
+      lags.observe({ consumer }, lag);
+    },
+    present: (consumers) => {
+      const names = new Set(consumers.map(({ name }) => name));
+      for (const consumer of seen) {
+        if (names.has(consumer)) continue;
+        seen.delete(consumer);
+        lags.remove({ consumer });
+      }
+    },
+  };
 }

@@ -48,9 +48,9 @@ export interface WaitingService extends Waiting {
 
 /** @param now milliseconds of the clock that the removals' instants are of */
 export function waitingByStage(removals: Iterable<UnresolvedRemoval>, now: number): WaitingByStage {
-  const waiting = new Map(LAG_STAGES.map((stage) => [stage, { count: 0, oldestSeconds: 0 }]));
-  for (const { stage, since } of removals) add(waiting.get(stage), now - since);
-  return Object.fromEntries(waiting) as unknown as WaitingByStage;
+  const unresolved = Map.groupBy(removals, ({ stage }) => stage);
+  const waiting = LAG_STAGES.map((stage) => [stage, waitingOf(unresolved.get(stage) ?? [], now)]);
+  return Object.fromEntries(waiting) as WaitingByStage;
 }
 
 /** The Services with the oldest waiting removals first. */
@@ -59,23 +59,37 @@ export function waitingByService(
   now: number,
   most: number,
 ): readonly WaitingService[] {
-  const services = new Map<string, WaitingService & { count: number; oldestSeconds: number }>();
-  for (const { stage, namespace, name, since } of removals) {
-    const key = `${stage}/${namespace}/${name}`;
-    const known = services.get(key) ?? { stage, namespace, name, count: 0, oldestSeconds: 0 };
-    services.set(key, known);
-    add(known, now - since);
+  const services = Map.groupBy(removals, ({ stage, namespace, name }) => `${stage}/${namespace}/${name}`);
+  return [...services.values()]
+    .flatMap((of) => {
+      const [first] = of;
+      if (first === undefined) return [];
+      const { stage, namespace, name } = first;
+      return [{ stage, namespace, name, ...waitingOf(of, now) }];
+    })
+    .toSorted((a, b) => b.oldestSeconds - a.oldestSeconds)
+    .slice(0, most);
+}
+
+function waitingOf(removals: readonly UnresolvedRemoval[], now: number): Waiting {
+  const ages = removals.map(({ since }) => (now - since) / 1000);
+  return { count: removals.length, oldestSeconds: ages.reduce((oldest, age) => Math.max(oldest, age), 0) };
+}
+
+/** Calls everybody who asked to be called, in that order. */
+class Listeners<Heard extends readonly unknown[]> {
+  readonly #all = new Set<(...heard: Heard) => void>();
+
+  /** @returns what to call to hear no more */
+  readonly add = (listener: (...heard: Heard) => void): (() => void) => {
+    this.#all.add(listener);
+    return () => void this.#all.delete(listener);
+  };
+
+  call(...heard: Heard): void {
+    for (const listener of this.#all) listener(...heard);
   }
-  return [...services.values()].toSorted((a, b) => b.oldestSeconds - a.oldestSeconds).slice(0, most);
 }
-
-function add(waiting: { count: number; oldestSeconds: number } | undefined, ageMs: number): void {
-  if (waiting === undefined) return;
-  waiting.count += 1;
-  waiting.oldestSeconds = Math.max(waiting.oldestSeconds, ageMs / 1000);
-}
-
-export type { MeasurementState };
 
 /** How long a consumer took to follow one change. */
 export interface ConsumerSample {
@@ -86,14 +100,15 @@ export interface ConsumerSample {
 }
 
 /**
- * What is measured of consumers, by the one replica that leads; the others follow what it publishes. Whoever measures
- * (canary, reports) brings samples and says how it goes.
+ * What is measured of consumers, by the one replica that leads; the others follow what it publishes. Canary and reports
+ * bring samples, and the state of their measuring.
  */
 export class ConsumerMeasurement {
   readonly #epochSeconds: () => number;
   readonly #estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
-  readonly #listeners = new Set<(sample: ConsumerSample) => void>();
+  readonly #samples = new Listeners<[ConsumerSample]>();
+  readonly onSample = this.#samples.add;
 
   constructor(epochSeconds: () => number) {
     this.#epochSeconds = epochSeconds;
@@ -116,13 +131,7 @@ export class ConsumerMeasurement {
   record(sample: ConsumerSample): void {
     const { consumer, direction, lag } = sample;
     this.#estimator.record(consumer, direction, lag, this.#epochSeconds());
-    for (const listener of this.#listeners) listener(sample);
-  }
-
-  /** @returns what to call to hear no more */
-  onSample(listener: (sample: ConsumerSample) => void): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+    this.#samples.call(sample);
   }
 
   /** How the measuring of a consumer goes from now on. */
@@ -130,12 +139,12 @@ export class ConsumerMeasurement {
     this.#states.set(consumer, state);
   }
 
-  /** Nobody measures here any more: another replica does, or none. */
+  /** This replica no longer measures. */
   idle(): void {
     this.#states.clear();
   }
 
-  /** undefined: nobody measures it here. */
+  /** undefined: it is not measured here. */
   state(consumer: string): MeasurementState | undefined {
     return this.#states.get(consumer);
   }
@@ -181,9 +190,9 @@ export class Measurement {
   readonly #asked: () => readonly Enough[];
   readonly #recorder: LagRecorder;
   readonly #estimator = new LagEstimator();
-  readonly #listeners = new Set<(sample: StageSample) => void>();
-  readonly #removalListeners = new Set<(sample: RemovalSample) => void>();
-  readonly #changeListeners = new Set<(change: EndpointChange, at: number) => void>();
+  readonly #samples = new Listeners<[StageSample]>();
+  readonly #removals = new Listeners<[RemovalSample]>();
+  readonly #changes = new Listeners<[change: EndpointChange, at: number]>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
   /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
@@ -192,6 +201,12 @@ export class Measurement {
 
   /** What is measured of consumers, by the replica that leads. */
   readonly consumers: ConsumerMeasurement;
+  /** One sample for each withdrawal. */
+  readonly onSample = this.#samples.add;
+  /** One sample for each removed pod. */
+  readonly onRemoval = this.#removals.add;
+  /** Every change of an endpoint's state, with its instant. */
+  readonly onChange = this.#changes.add;
 
   /**
    * @param options.stamps whether a leader stamps objects, so that late streams show
@@ -214,7 +229,7 @@ export class Measurement {
   apply(event: ClusterEvent): void {
     if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
     const { stages, removals, changes } = this.#recorder.apply(event);
-    for (const change of changes) for (const listener of this.#changeListeners) listener(change, event.at);
+    for (const change of changes) this.#changes.call(change, event.at);
     if (stages.length === 0 && removals.length === 0) return;
     if (this.#servicesInDoubt) {
       this.#inDoubt += stages.length;
@@ -225,30 +240,12 @@ export class Measurement {
     const epochAt = (at: number) => epochSeconds() - Math.max(0, clock() - at) / 1000;
     for (const sample of stages) {
       this.#estimator.recordStage(sample, epochAt(sample.at));
-      for (const listener of this.#listeners) listener(sample);
+      this.#samples.call(sample);
     }
     for (const sample of removals) {
       this.#estimator.record(sample, epochAt(sample.at));
-      for (const listener of this.#removalListeners) listener(sample);
+      this.#removals.call(sample);
     }
-  }
-
-  /** One sample for each withdrawal. @returns what to call to hear no more */
-  onSample(listener: (sample: StageSample) => void): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
-  }
-
-  /** One sample for each removed pod. @returns what to call to hear no more */
-  onRemoval(listener: (sample: RemovalSample) => void): () => void {
-    this.#removalListeners.add(listener);
-    return () => void this.#removalListeners.delete(listener);
-  }
-
-  /** Every change of an endpoint's state, with its instant. @returns what to call to hear no more */
-  onChange(listener: (change: EndpointChange, at: number) => void): () => void {
-    this.#changeListeners.add(listener);
-    return () => void this.#changeListeners.delete(listener);
   }
 
   /** Whether the slices or the Endpoints of a Service list the pod as ready. */

@@ -45,7 +45,7 @@ export interface Problem {
   readonly turnedAway: boolean;
 }
 
-export interface AttemptOptions {
+interface AttemptOptions {
   readonly url: URL;
   /** The address that the URL's host was resolved to. */
   readonly address: string;
@@ -66,7 +66,8 @@ export function attempt(options: AttemptOptions): Promise<Answer> {
       resolve(answer);
       request.destroy();
     };
-    const timer = setTimeout(() => settle(noAnswer(timeoutMs)), timeoutMs).unref();
+    const late = problem('Unreachable', `gets no answer within ${timeoutMs / 1000} s`);
+    const timer = setTimeout(() => settle(late), timeoutMs).unref();
     request.on('error', (error) => settle(problemOf(error)));
     request.on('response', (response) => read(response, settle));
     request.end();
@@ -117,35 +118,33 @@ function readBody(response: IncomingMessage, onBody: (body: string | undefined) 
 
 function answerIn(body: string | undefined, status: number): Answer {
   const identity = BODY.exec(body ?? '')?.[1];
-  return identity === undefined ? stranger(status) : { identity };
+  if (identity !== undefined) return { identity };
+  return problem(
+    'SomebodyElse',
+    `is answered with ${status} by something that is not Linger: the URL must lead to the Service linger-canary`,
+  );
+}
+
+export function problem(reason: Problem['reason'], message: string, turnedAway = false): Problem {
+  return { reason, message, turnedAway };
 }
 
 function refusal(status: number): Problem {
   if (status >= 300 && status < 400) {
-    const message = `is redirected (${status}), which is not followed: name the URL that it is to end at`;
-    return { reason: 'BadAnswer', message, turnedAway: false };
+    const wayOut = 'name the URL that it is to end at';
+    return problem('BadAnswer', `is redirected (${status}), which is not followed: ${wayOut}`);
   }
   // 5xx is what gateways say for want of an endpoint.
-  return { reason: 'BadAnswer', message: `is answered with status ${status}`, turnedAway: status >= 500 };
+  return problem('BadAnswer', `is answered with status ${status}`, status >= 500);
 }
 
-function stranger(status: number): Problem {
-  const message = `is answered with ${status} by something that is not Linger: the URL must lead to the Service linger-canary`;
-  return { reason: 'SomebodyElse', message, turnedAway: false };
-}
-
-function noAnswer(timeoutMs: number): Problem {
-  const message = `gets no answer within ${timeoutMs / 1000} s`;
-  return { reason: 'Unreachable', message, turnedAway: false };
-}
-
-const KNOWN: Readonly<Record<string, Omit<Problem, 'identity' | 'reason'>>> = {
-  ECONNREFUSED: { message: 'is refused a connection', turnedAway: true },
-  ECONNRESET: { message: 'has its connection closed without a whole answer', turnedAway: true },
-  EPIPE: { message: 'has its connection closed without a whole answer', turnedAway: true },
-  EHOSTUNREACH: { message: 'finds no way to the address', turnedAway: true },
-  ENETUNREACH: { message: 'finds no way to the address', turnedAway: true },
-  ETIMEDOUT: { message: 'gets no connection in time', turnedAway: false },
+/** Of the system: the connection was turned away at once. */
+const TURNED_AWAY: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'is refused a connection',
+  ECONNRESET: 'has its connection closed without a whole answer',
+  EPIPE: 'has its connection closed without a whole answer',
+  EHOSTUNREACH: 'finds no way to the address',
+  ENETUNREACH: 'finds no way to the address',
 };
 
 /** Of node:tls, and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
@@ -153,24 +152,22 @@ const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
 
 function problemOf(error: Error & { readonly code?: unknown }): Problem {
   const code = typeof error.code === 'string' ? error.code : error.name;
-  const known = KNOWN[code];
-  if (known !== undefined) return { reason: 'Unreachable', ...known };
+  const turnedAway = TURNED_AWAY[code];
+  if (turnedAway !== undefined) return problem('Unreachable', turnedAway, true);
+  if (code === 'ETIMEDOUT') return problem('Unreachable', 'gets no connection in time');
   if (code.startsWith('HPE_')) {
-    const message = `is answered with what is no HTTP, or too much of it (${code})`;
-    return { reason: 'BadAnswer', message, turnedAway: false };
+    return problem('BadAnswer', `is answered with what is no HTTP, or too much of it (${code})`);
   }
   if (CERTIFICATE.test(code)) {
-    const message = `does not trust the certificate (${code}): NODE_EXTRA_CA_CERTS names further authorities`;
-    return { reason: 'Unreachable', message, turnedAway: false };
+    const wayOut = 'NODE_EXTRA_CA_CERTS names further authorities';
+    return problem('Unreachable', `does not trust the certificate (${code}): ${wayOut}`);
   }
-  if (/SSL|TLS|EPROTO/.test(code)) {
-    return { reason: 'Unreachable', message: `cannot agree on TLS (${code})`, turnedAway: false };
-  }
-  return { reason: 'Unreachable', message: `fails (${code})`, turnedAway: false };
+  const tls = /SSL|TLS|EPROTO/.test(code);
+  return problem('Unreachable', tls ? `cannot agree on TLS (${code})` : `fails (${code})`);
 }
 
 /** A name or an address, an IPv6 one without its brackets. */
-export function hostOf(url: URL): string {
+function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
@@ -223,10 +220,11 @@ export async function resolve(
 ): Promise<{ readonly addresses: readonly string[] } | Problem> {
   const host = hostOf(url);
   const addresses = isIP(host) === 0 ? await lookUp(host, signal) : [host];
-  if (typeof addresses === 'string') return unreachable(`cannot resolve its host (${addresses})`);
+  if (typeof addresses === 'string') return problem('Unreachable', `cannot resolve its host (${addresses})`);
   const allowed = allowLinkLocal ? addresses : addresses.filter((address) => !isForbidden(address));
   if (allowed.length > 0) return { addresses: allowed };
-  return unreachable(
+  return problem(
+    'Unreachable',
     'is not sent to link-local addresses and those of cloud metadata; --probe-allow-link-local allows it',
   );
 }
@@ -240,10 +238,6 @@ async function lookUp(host: string, signal: AbortSignal): Promise<readonly strin
   return Promise.race([found, late]);
 }
 
-function unreachable(message: string): Problem {
-  return { reason: 'Unreachable', message, turnedAway: false };
-}
-
 /** Attempts through one consumer that go on at the same time; beyond that, some are left out. */
 const MOST_AT_ONCE = 32;
 
@@ -255,24 +249,23 @@ export interface Replicas {
   readonly fellows: ReadonlySet<string>;
 }
 
-export interface AttemptsOptions {
+interface AttemptsOptions {
   readonly replicas: Replicas;
   readonly ask: () => Promise<Answer>;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
 }
 
-const STRANGE: Problem = {
-  reason: 'SomebodyElse',
-  message: 'is answered by a Linger that is none of these replicas: another installation, or a cache',
-  turnedAway: false,
-};
+const STRANGE = problem(
+  'SomebodyElse',
+  'is answered by a Linger that is none of these replicas: another installation, or a cache',
+);
 
 /** Attempts through one consumer, and what kept them from meeting a replica. */
 export class Attempts {
   readonly #options: AttemptsOptions;
-  #under: Promise<void>[] = [];
-  #problems = new Map<string, { readonly problem: Problem; times: number }>();
+  readonly #underWay = new Set<Promise<void>>();
+  #problems: Problem[] = [];
   #made = 0;
   /** Called with each attempt that ends. */
   onAttempt: ((attempt: Attempt) => void) | undefined;
@@ -286,29 +279,22 @@ export class Attempts {
   }
 
   get underWay(): number {
-    return this.#under.length;
+    return this.#underWay.size;
   }
 
   /** One more, unless too many are under way. */
   begin(): void {
-    if (this.#under.length >= MOST_AT_ONCE) return;
+    if (this.underWay >= MOST_AT_ONCE) return;
     this.#made += 1;
-    const attempt = this.#attempt().finally(() => {
-      this.#under = this.#under.filter((each) => each !== attempt);
-    });
-    this.#under.push(attempt);
+    const attempt: Promise<void> = this.#attempt().finally(() => this.#underWay.delete(attempt));
+    this.#underWay.add(attempt);
   }
 
   /** What has gone wrong most often since it was asked last. */
   takeProblem(): Problem | undefined {
-    const problems = [...this.#problems.values()].toSorted((a, b) => b.times - a.times);
-    this.#problems = new Map();
-    return problems[0]?.problem;
-  }
-
-  /** Resolves once none is under way; that takes no longer than an attempt may. */
-  async settled(): Promise<void> {
-    await Promise.all(this.#under);
+    const problems = [...Map.groupBy(this.#problems, ({ message }) => message).values()];
+    this.#problems = [];
+    return problems.toSorted((a, b) => b.length - a.length)[0]?.[0];
   }
 
   async #attempt(): Promise<void> {
@@ -322,20 +308,13 @@ export class Attempts {
 
   #metBy(answer: Answer): Attempt['met'] {
     if (answer.identity === undefined) {
-      this.#count(answer);
+      this.#problems.push(answer);
       return answer.turnedAway ? 'none' : 'unclear';
     }
     const { canary, fellows } = this.#options.replicas;
     if (answer.identity === canary) return 'canary';
     if (fellows.has(answer.identity)) return 'fellow';
-    this.#count(STRANGE);
+    this.#problems.push(STRANGE);
     return 'unclear';
-  }
-
-  #count(problem: Problem): void {
-    const { message } = problem;
-    const counted = this.#problems.get(message);
-    if (counted === undefined) this.#problems.set(message, { problem, times: 1 });
-    else counted.times += 1;
   }
 }
