@@ -6,22 +6,18 @@ import { dirname, join, resolve } from 'node:path';
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
-import { ExecPlugin, type PluginHost } from './exec-plugin.ts';
+import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 
-/** What a request carries to say who sends it, and what it accepts as the server: of client-node's KubeConfig. */
-export interface Credentials {
-  /** PEM. Absent: the authorities that the machine trusts. */
-  readonly ca?: string | Buffer | undefined;
-  readonly cert?: string | Buffer | undefined;
-  readonly key?: string | Buffer | undefined;
+/**
+ * What a request carries to say who sends it, and what it accepts as the server: of client-node's KubeConfig. The agent is
+ * that of a `proxy-url`.
+ */
+export interface Credentials
+  extends Readonly<Pick<RequestOptions, 'ca' | 'cert' | 'key' | 'rejectUnauthorized' | 'servername'>> {
   /** `USER:PASSWORD`. */
   readonly auth?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The name in the server's certificate, where it is not the host of its address. */
-  readonly servername?: string | undefined;
-  readonly rejectUnauthorized?: boolean | undefined;
-  /** Makes the connections to a cluster behind a `proxy-url`. */
   readonly agent?: Agent | undefined;
 }
 
@@ -152,7 +148,7 @@ async function selectedIn(files: readonly string[], { mayMiss = false, ...option
   const exec = known?.value.token ? undefined : known?.value.exec;
   const extensions = Array.isArray(chosen.raw.extensions) ? chosen.raw.extensions.filter(isRecord) : [];
   const execConfig = extensions.find(({ name }) => name === EXEC_EXTENSION)?.extension;
-  const plugin = exec && new ExecPlugin(exec, { file, cluster, config: execConfig }, options.plugins);
+  const plugin = exec && execPlugin(exec, { file, cluster, config: execConfig }, options.plugins);
   const server = new URL(cluster.server);
   const secret = user.token || user.authProvider || user.password || plugin;
   if (secret && server.protocol === 'http:' && !isLoopback(server.hostname)) {
@@ -322,7 +318,7 @@ function credentialsOf(
 }
 
 async function credentialsIn(config: KubeConfig): Promise<Credentials> {
-  const options: RequestOptions & Pick<Credentials, 'ca' | 'cert' | 'key'> = {};
+  const options: RequestOptions = {};
   await config.applyToHTTPSOptions(options);
   const { ca, cert, key, agent, headers = {}, auth, servername, rejectUnauthorized } = options;
   const texts = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), String(value).trim()]);

@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import type { RequestOptions } from 'node:https';
-import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Cluster, KubeConfig } from '@kubernetes/client-node';
 import { z } from 'zod';
@@ -59,153 +58,133 @@ interface PluginCluster {
 /**
  * Runs a credential plugin as client-go does, whose rules plugins are written for: client-node's own runner gives it no
  * KUBERNETES_EXEC_INFO and no terminal, and waits for ever. What it gave is kept until it expires.
+ * @throws ConnectionError `KubeconfigInvalid`, `KubeconfigUnsupported`; `PluginFailed` when it authenticates
  */
-export class ExecPlugin implements Authenticator {
-  readonly #of: PluginCluster;
-  readonly #host: PluginHost;
-  readonly #exec: z.infer<typeof execSchema> & { readonly command: string };
-  readonly #apiVersion: (typeof API_VERSIONS)[number];
-  readonly #interactiveMode: (typeof MODES)[number];
-  #given: ReturnType<typeof parseExecCredential> | undefined;
+export function execPlugin(
+  exec: unknown,
+  of: PluginCluster,
+  host: PluginHost = { environment: {}, interactive: false },
+): Authenticator {
+  const plugin = pluginIn(exec, of.file);
+  const now = host.now ?? Date.now;
+  let given: ReturnType<typeof parseExecCredential> | undefined;
+  return {
+    isAuthProvider: () => true,
+    applyAuthentication: async (_user, options) => {
+      if (given === undefined || now() > given.expiresAt) given = await run(plugin, of, host);
+      const { token, certificate, key } = given;
+      if (certificate !== undefined) Object.assign(options, { cert: certificate, key });
+      if (token !== undefined) options.headers = { ...options.headers, Authorization: `Bearer ${token}` };
+    },
+  };
+}
 
-  /** @throws ConnectionError `KubeconfigInvalid`, `KubeconfigUnsupported` */
-  constructor(exec: unknown, of: PluginCluster, host: PluginHost = { environment: {}, interactive: false }) {
-    this.#of = of;
-    this.#host = host;
-    const { success, data, error } = execSchema.safeParse(exec);
-    if (!success) {
-      const [issue] = error.issues;
-      throw this.#invalid(`exec.${issue?.path.join('.')}: ${issue?.message ?? 'is invalid'}`);
-    }
-    const { command, apiVersion, interactiveMode } = data;
-    if (!command) throw this.#invalid('expected exec.command');
-    this.#exec = { ...data, command };
-    const version = API_VERSIONS.find((each) => each === apiVersion);
-    if (version === undefined) {
-      throw new ConnectionError(
-        'KubeconfigUnsupported',
-        `${of.file}: expected exec.apiVersion ${API_VERSIONS.join(' or ')}, got ${apiVersion ?? 'none'}; update the plugin and its kubeconfig`,
-      );
-    }
-    // v1beta1 had no such field at first, and is read as if it said IfAvailable.
-    const written = interactiveMode || (version.endsWith('/v1beta1') ? 'IfAvailable' : undefined);
-    const mode = MODES.find((each) => each === written);
-    if (mode === undefined) {
-      throw this.#invalid(`expected exec.interactiveMode ${MODES.join(', ')}, got ${written ?? 'none'}`);
-    }
-    this.#apiVersion = version;
-    this.#interactiveMode = mode;
+function pluginIn(exec: unknown, file: string) {
+  const invalid = (what: string) => new ConnectionError('KubeconfigInvalid', `${file}: ${what}`);
+  const { success, data, error } = execSchema.safeParse(exec);
+  if (!success) {
+    const [issue] = error.issues;
+    throw invalid(`exec.${issue?.path.join('.')}: ${issue?.message ?? 'is invalid'}`);
   }
-
-  isAuthProvider(): boolean {
-    return true;
-  }
-
-  /** @throws ConnectionError `PluginFailed` */
-  async applyAuthentication(
-    _user: unknown,
-    options: Pick<RequestOptions, 'cert' | 'key' | 'headers'>,
-  ): Promise<void> {
-    const { token, certificate, key } = await this.#status();
-    if (certificate !== undefined) Object.assign(options, { cert: certificate, key });
-    if (token !== undefined) options.headers = { ...options.headers, Authorization: `Bearer ${token}` };
-  }
-
-  async #status() {
-    const now = this.#host.now ?? Date.now;
-    if (this.#given === undefined || now() > this.#given.expiresAt) this.#given = await this.#run();
-    return this.#given;
-  }
-
-  async #run() {
-    const interactive = this.#interactiveMode !== 'Never' && this.#host.interactive;
-    if (this.#interactiveMode === 'Always' && !interactive) {
-      throw this.#failed(
-        'wants to ask a question (interactiveMode: Always), and standard input is no terminal',
-      );
-    }
-    const { env, provideClusterInfo } = this.#exec;
-    const cluster = provideClusterInfo === true ? await this.#clusterInfo() : undefined;
-    const info = { kind: 'ExecCredential', apiVersion: this.#apiVersion, spec: { cluster, interactive } };
-    const environment = {
-      ...this.#host.environment,
-      ...Object.fromEntries((env ?? []).map(({ name, value }) => [name, value])),
-      KUBERNETES_EXEC_INFO: JSON.stringify(info),
-    };
-    const printed = await this.#output(environment, interactive);
-    try {
-      return parseExecCredential(printed, this.#apiVersion);
-    } catch (error) {
-      throw this.#failed(`gave no credentials: ${asError(error).message}`);
-    }
-  }
-
-  /** Source: k8s.io/client-go pkg/apis/clientauthentication/v1 (Cluster). */
-  async #clusterInfo() {
-    const { cluster, config } = this.#of;
-    const { server, tlsServerName, caData, caFile } = cluster;
-    const read = async (file: string) =>
-      Buffer.from((await readFile(file, 'utf8')).trim()).toString('base64');
-    return {
-      server,
-      'tls-server-name': tlsServerName || undefined,
-      'certificate-authority-data': caFile ? await read(caFile) : caData || undefined,
-      config: config ?? undefined,
-    };
-  }
-
-  #output(environment: PluginHost['environment'], interactive: boolean): Promise<string> {
-    const { command, args } = this.#exec;
-    const timeoutMs = this.#host.timeoutMs ?? (interactive ? ATTENDED_MS : UNATTENDED_MS);
-    return new Promise((resolve, reject) => {
-      // What it writes to standard error is for people to read, and standard input for them to answer.
-      const child = spawn(this.#located(command), args ?? [], {
-        env: environment,
-        stdio: [interactive ? 'inherit' : 'ignore', 'pipe', 'inherit'],
-      });
-      const fail = (what: string) => {
-        clearTimeout(timer);
-        child.kill('SIGKILL');
-        child.stdout.destroy();
-        reject(this.#failed(what));
-      };
-      const timer = setTimeout(() => fail(`gave no answer within ${timeoutMs / 1000} s`), timeoutMs);
-      let printed = '';
-      child.stdout.setEncoding('utf8').on('data', (text: string) => {
-        printed += text;
-        if (printed.length > LONGEST_OUTPUT) fail('printed more than any credentials are');
-      });
-      child.on('error', (error: NodeJS.ErrnoException) => {
-        fail(error.code === 'ENOENT' ? 'was not found' : `cannot be run (${error.code ?? 'unknown'})`);
-      });
-      child.on('close', (code, signal) => {
-        clearTimeout(timer);
-        if (code === 0) resolve(printed);
-        else fail(code === null ? `was ended by ${signal}` : `failed with exit code ${code}`);
-      });
-    });
-  }
-
-  /** With a separator in it, it counts from the kubeconfig's folder; without, PATH is searched. */
-  #located(command: string): string {
-    if (isAbsolute(command) || !/[\\/]/.test(command)) return command;
-    return join(dirname(resolve(this.#of.file)), command);
-  }
-
-  #failed(what: string): ConnectionError {
-    const { command, installHint } = this.#exec;
-    // An escape sequence in a kubeconfig could otherwise write over the terminal.
-    const hint = installHint?.replace(/\p{Cc}+/gu, ' ').trim();
-    const wayOut = hint ? `. Its kubeconfig says: ${hint}` : '';
-    return new ConnectionError(
-      'PluginFailed',
-      `${this.#of.file}: the credential plugin "${command}" ${what}${wayOut}`,
+  const { command } = data;
+  if (!command) throw invalid('expected exec.command');
+  const apiVersion = API_VERSIONS.find((each) => each === data.apiVersion);
+  if (apiVersion === undefined) {
+    throw new ConnectionError(
+      'KubeconfigUnsupported',
+      `${file}: expected exec.apiVersion ${API_VERSIONS.join(' or ')}, got ${data.apiVersion ?? 'none'}; update the plugin and its kubeconfig`,
     );
   }
-
-  #invalid(what: string): ConnectionError {
-    return new ConnectionError('KubeconfigInvalid', `${this.#of.file}: ${what}`);
+  // v1beta1 had no such field at first, and is read as if it said IfAvailable.
+  const written = data.interactiveMode || (apiVersion.endsWith('/v1beta1') ? 'IfAvailable' : undefined);
+  const interactiveMode = MODES.find((each) => each === written);
+  if (interactiveMode === undefined) {
+    throw invalid(`expected exec.interactiveMode ${MODES.join(', ')}, got ${written ?? 'none'}`);
   }
+  const failed = (what: string) => {
+    // An escape sequence in a kubeconfig could otherwise write over the terminal.
+    const hint = data.installHint?.replace(/\p{Cc}+/gu, ' ').trim();
+    const wayOut = hint ? `. Its kubeconfig says: ${hint}` : '';
+    const message = `${file}: the credential plugin "${command}" ${what}${wayOut}`;
+    return new ConnectionError('PluginFailed', message);
+  };
+  return { ...data, command, apiVersion, interactiveMode, failed };
+}
+
+type Plugin = ReturnType<typeof pluginIn>;
+
+async function run(plugin: Plugin, of: PluginCluster, host: PluginHost) {
+  const { apiVersion, interactiveMode, env, failed } = plugin;
+  const interactive = interactiveMode !== 'Never' && host.interactive;
+  if (interactiveMode === 'Always' && !interactive) {
+    throw failed('wants to ask a question (interactiveMode: Always), and standard input is no terminal');
+  }
+  const cluster = plugin.provideClusterInfo === true ? await clusterInfo(of) : undefined;
+  const info = { kind: 'ExecCredential', apiVersion, spec: { cluster, interactive } };
+  const environment = {
+    ...host.environment,
+    ...Object.fromEntries((env ?? []).map(({ name, value }) => [name, value])),
+    KUBERNETES_EXEC_INFO: JSON.stringify(info),
+  };
+  const timeoutMs = host.timeoutMs ?? (interactive ? ATTENDED_MS : UNATTENDED_MS);
+  const printed = await outputOf(plugin, { file: of.file, environment, interactive, timeoutMs });
+  try {
+    return parseExecCredential(printed, apiVersion);
+  } catch (error) {
+    throw failed(`gave no credentials: ${asError(error).message}`);
+  }
+}
+
+/** Source: k8s.io/client-go pkg/apis/clientauthentication/v1 (Cluster). */
+async function clusterInfo({ cluster, config }: PluginCluster) {
+  const { server, tlsServerName, caData, caFile } = cluster;
+  const read = async (file: string) => Buffer.from((await readFile(file, 'utf8')).trim()).toString('base64');
+  return {
+    server,
+    'tls-server-name': tlsServerName || undefined,
+    'certificate-authority-data': caFile ? await read(caFile) : caData || undefined,
+    config: config ?? undefined,
+  };
+}
+
+function outputOf(
+  { command, args, failed }: Plugin,
+  {
+    file,
+    environment,
+    interactive,
+    timeoutMs,
+  }: Required<Omit<PluginHost, 'now'>> & { readonly file: string },
+): Promise<string> {
+  // With a separator in it, it counts from the kubeconfig's folder; without, PATH is searched.
+  const program = /[\\/]/.test(command) ? resolve(dirname(file), command) : command;
+  return new Promise((resolve, reject) => {
+    // What it writes to standard error is for people to read, and standard input for them to answer.
+    const child = spawn(program, args ?? [], {
+      env: environment,
+      stdio: [interactive ? 'inherit' : 'ignore', 'pipe', 'inherit'],
+    });
+    const fail = (what: string) => {
+      clearTimeout(timer);
+      child.kill('SIGKILL');
+      child.stdout.destroy();
+      reject(failed(what));
+    };
+    const timer = setTimeout(() => fail(`gave no answer within ${timeoutMs / 1000} s`), timeoutMs);
+    let printed = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      printed += text;
+      if (printed.length > LONGEST_OUTPUT) fail('printed more than any credentials are');
+    });
+    child.on('error', (error: NodeJS.ErrnoException) => {
+      fail(error.code === 'ENOENT' ? 'was not found' : `cannot be run (${error.code ?? 'unknown'})`);
+    });
+    child.on('close', (code, signal) => {
+      clearTimeout(timer);
+      if (code === 0) resolve(printed);
+      else fail(code === null ? `was ended by ${signal}` : `failed with exit code ${code}`);
+    });
+  });
 }
 
 /** @throws Error that says what is wrong with the output, and never quotes it */

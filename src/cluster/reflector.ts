@@ -7,7 +7,6 @@ import { listAll, Pages, SparingParser } from './list.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
   acceptOf,
-  type GrowingStats,
   newStats,
   type ObjectIdentity,
   pathOf,
@@ -224,13 +223,13 @@ class Reception<T> {
   readonly #project: Resource<T>['project'];
   readonly #parser: SparingParser;
   readonly #handlers: WatchHandlers<T>;
-  readonly #stats: GrowingStats;
+  readonly #stats: ReturnType<typeof newStats>;
   readonly #inventory = new Inventory();
   #broken = true;
   /** Since when the watch before had brought nothing, until it is clear that nothing had happened. */
   #silentSince: number | undefined;
 
-  constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: GrowingStats) {
+  constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: ReturnType<typeof newStats>) {
     this.#project = resource.project;
     this.#parser = new SparingParser(resource);
     this.#handlers = handlers;

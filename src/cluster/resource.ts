@@ -50,7 +50,6 @@ export interface ObjectIdentity {
 
 /**
  * What happened to an object. `at`: when it arrived here, in milliseconds of the caller's monotonic clock.
- *
  * - `added`, `modified`: its state. `listed`: it comes from a list, which names every object, changed or not.
  * - `deleted`: with `relist`, no watch saw the deletion: a list, or an object of the same name, showed that the object is
  *   gone, and its last state is unknown.
@@ -82,7 +81,6 @@ export function pathOf(
 
 /**
  * Whether the instants of a collection's events can be trusted; the lag recorder uses the same terms.
- *
  * - `ListBegins` … `ListEnds`: in between come all existing objects, then the deletions of those that are gone. A list
  *   that cannot be finished starts again with another `ListBegins`.
  * - `StreamBroken`: the watch was interrupted. Events may be late from `at` on, which lies before the call when the
@@ -116,106 +114,89 @@ type Restarts = Record<keyof typeof RESTARTS, number> & Partial<Record<FailureRe
  * The state of one list-watch, for its metrics. Counts are since its start; instants and spans are milliseconds of its
  * monotonic clock.
  */
-export interface WatchStats {
-  /** How often a list or a watch ended, by reason. */
-  readonly restarts: Readonly<Restarts>;
-  /** Silent watches that had been dead: the next one brought something before it was current. */
-  readonly stalls: number;
-  readonly lists: number;
-  /** From the first request of the last complete list to its last page. */
-  readonly lastListMs: number | undefined;
-  /** Events of watches; bookmarks and the objects of lists do not count. */
-  readonly events: number;
-  readonly bookmarks: number;
-  /** When the last event or bookmark came. A stalled watch shows by its age. */
-  readonly lastEventAt: number | undefined;
-  /** The newest resourceVersion that was delivered, by a list, an event or a bookmark. */
-  readonly version: string | undefined;
-  /** Of bodies, uncompressed. */
-  readonly bytes: number;
-  /** How many objects there are. */
-  readonly objects: number;
-  /** How often a projection or a handler threw; the event was lost to it, and the watch went on. */
-  readonly handlerErrors: number;
-  /** `pausing`: between two attempts. */
-  readonly state: 'listing' | 'connecting' | 'watching' | 'pausing' | 'ended';
-  /** Whether events arrive when they happen; see `StreamCurrent`. */
-  readonly current: boolean;
-}
+export type WatchStats = Readonly<ReturnType<typeof newStats>>;
 
-export type GrowingStats = { -readonly [K in keyof WatchStats]: WatchStats[K] } & {
-  restarts: Restarts;
-};
-
-export function newStats(): GrowingStats {
+export function newStats() {
+  const restarts = Object.keys(RESTARTS).map((reason) => [reason, 0] as const);
   return {
-    // From the start, so that the first restart is an increase of its metric.
-    restarts: Object.fromEntries(Object.keys(RESTARTS).map((reason) => [reason, 0])) as Restarts,
+    /** How often a list or a watch ended. All reasons from the start, so that the first restart is an increase. */
+    restarts: Object.fromEntries(restarts) as Restarts,
+    /** Silent watches that had been dead: the next one brought something before it was current. */
     stalls: 0,
     lists: 0,
-    lastListMs: undefined,
+    /** From the first request of the last complete list to its last page. */
+    lastListMs: undefined as number | undefined,
+    /** Events of watches; bookmarks and the objects of lists do not count. */
     events: 0,
     bookmarks: 0,
-    lastEventAt: undefined,
-    version: undefined,
+    /** When the last event or bookmark came. A stalled watch shows by its age. */
+    lastEventAt: undefined as number | undefined,
+    /** The newest resourceVersion that was delivered, by a list, an event or a bookmark. */
+    version: undefined as string | undefined,
+    /** Of bodies, uncompressed. */
     bytes: 0,
     objects: 0,
+    /** How often a projection or a handler threw; the event was lost to it, and the watch went on. */
     handlerErrors: 0,
-    state: 'connecting',
+    /** `pausing`: between two attempts. */
+    state: 'connecting' as 'listing' | 'connecting' | 'watching' | 'pausing' | 'ended',
+    /** Whether events arrive when they happen; see `StreamCurrent`. */
     current: false,
   };
 }
 
 /** The numbers of a list-watch. Milliseconds unless they say otherwise. */
-export interface WatchLimits {
-  /** Objects asked for in one page of a list. */
-  readonly pageSize: number;
-  /** Seconds that the server is asked to keep a watch: drawn from this range. */
-  readonly watchSeconds: readonly [least: number, most: number];
-  /** How long a watch may bring nothing at all. */
-  readonly silenceMs: number;
-  /** How long an answer may take to begin, and how long a list may pause. */
-  readonly answerMs: number;
-  /** The pause after the first failure, drawn from its upper half; it doubles with each further one. */
-  readonly firstPauseMs: number;
-  readonly longestPauseMs: number;
-  /** A watch that lived this long was healthy: pauses start at the first again. */
-  readonly healthyMs: number;
-  /** The longest pause after a healthy watch that was closed in good order. */
-  readonly rewatchMs: number;
-  /** A watch that is behind by less than this, and the time of one request, is current. */
-  readonly currentWithinMs: number;
-  /** Between two attempts to find out how far behind a watch is. */
-  readonly currentRetryMs: number;
-}
+export type WatchLimits = Readonly<typeof WATCH_LIMITS>;
 
-export const WATCH_LIMITS: WatchLimits = {
-  // client-go's page (tools/pager): of pods with their managedFields 1 to 3 MB. Read item by item as it arrives, so its
-  // length costs no memory here; but the API server has it whole in its own, and it is what is lost with a connection.
+export const WATCH_LIMITS = {
+  /**
+   * Objects in one page of a list: client-go's number (tools/pager); pods with their managedFields make 1 to 3 MB. Here a
+   * page is read item by item and costs no memory; but the API server holds it whole, and it is what is lost with a
+   * connection.
+   */
   pageSize: 500,
-  // Short enough that watches move to another API server within 5 minutes (each is a connection of its own), and
-  // drawn, so that they do not all move in the same second.
-  watchSeconds: [240, 300],
-  // The API server sends a bookmark every 60 s, rounded up by at most 2.3 s (cacher.go: defaultBookmarkFrequency,
-  // buckets of 1 s, a timer of 1 to 1.25 s). It remembers events for at least 75 s (DefaultEventFreshDuration), so after
-  // 70 s there are 5 left to reconnect before a resume could need a new list. But it leaves out a bookmark that is no
-  // newer than the watch (cache_watcher.go): where nothing happens to any object of the kind, and etcd does not report
-  // its progress (kubeadm lets it every 5 s; its own default is 10 minutes), a healthy watch is silent, too. That is
-  // why silence only has a watch resumed, and counts as an interruption only if something was missed.
+  /**
+   * Seconds that the server is asked to keep a watch. Short enough that watches move to another API server within 5
+   * minutes (each is a connection of its own), and drawn from a range, so that they do not all move in the same second.
+   */
+  watchSeconds: [240, 300] as readonly [least: number, most: number],
+  /**
+   * How long a watch may bring nothing at all. The API server sends a bookmark every 60 s, rounded up by at most 2.3 s
+   * (cacher.go: defaultBookmarkFrequency, buckets of 1 s, a timer of 1 to 1.25 s). It remembers events for at least 75 s
+   * (DefaultEventFreshDuration), so after 70 s there are 5 left to reconnect before a resume could need a new list. But
+   * it leaves out a bookmark that is no newer than the watch (cache_watcher.go): where nothing happens to any object of
+   * the kind, and etcd does not report its progress (kubeadm lets it every 5 s; its own default is 10 minutes), a healthy
+   * watch is silent, too. So silence only has a watch resumed, and is an interruption only if something was missed.
+   */
   silenceMs: 70_000,
-  // The API server's own --request-timeout is 60 s, and its answer says more than our giving up would.
+  /**
+   * How long an answer may take to begin, and how long a list may pause. The API server's own --request-timeout is 60 s,
+   * and its answer says more than our giving up would.
+   */
   answerMs: 65_000,
-  // 250 to 500 ms, then 0.5 to 1 s, … 7.5 to 15 s. client-go grows to 30 s, for 5,000 kubelets; six watches in each
-  // of a few replicas are at most 2 requests a second to a server that has just come back.
+  /**
+   * The pause after the first failure, drawn from its upper half: 250 to 500 ms, then 0.5 to 1 s, … 7.5 to 15 s. client-go
+   * grows to 30 s, for 5,000 kubelets; six watches in each of a few replicas are at most 2 requests a second to a server
+   * that has just come back.
+   */
   firstPauseMs: 500,
   longestPauseMs: 15_000,
-  // Twice the longest pause. In the long run a watch that always dies at once is begun 4 to 8 times a minute, one
-  // that dies just before this 1.5 times, and one that dies just after it, with hardly a pause, twice.
+  /**
+   * A watch that lived this long was healthy: pauses start at the first again. Twice the longest pause: in the long run a
+   * watch that always dies at once is begun 4 to 8 times a minute, one that dies just before this 1.5 times, and one that
+   * dies just after it, with hardly a pause, twice.
+   */
   healthyMs: 30_000,
-  // What happens meanwhile is seen late, so it is short; not 0, so that 6 watches that a server closes together when
-  // it shuts down do not come back in the same millisecond.
+  /**
+   * The longest pause after a healthy watch that was closed in good order. Short, as what happens meanwhile is seen late;
+   * not 0, so that 6 watches that a server closes together do not come back in the same millisecond.
+   */
   rewatchMs: 250,
-  // The most by which streams may differ for the recorder (INVERSION_MS).
+  /**
+   * A watch that is behind by less than this, and the time of one request, is current: the most by which streams may
+   * differ for the recorder (INVERSION_MS).
+   */
   currentWithinMs: 250,
+  /** Between two attempts to find out how far behind a watch is. */
   currentRetryMs: 1_000,
 };

@@ -2,91 +2,36 @@ import { asError } from '../api/index.ts';
 import {
   Arrival,
   type ClusterEvent,
-  type ConditionReason,
   Departure,
   ENOUGH_SIGHTINGS,
   type Instant,
+  type MeasurementState,
 } from '../lag/index.ts';
 import type { pause } from '../timing/index.ts';
 import type { Measurement } from './measurement.ts';
-import { type Answer, Attempts, type FlipResult, type Problem, type Replicas } from './probe.ts';
+import { type Answer, Attempts, type FlipResult, problem, type Replicas } from './probe.ts';
 
 /** How fast, how long and how much. Milliseconds. */
-export interface FlipLimits {
+export const FLIP_LIMITS = {
   /** Between two attempts through a consumer: instants are known to 50 ms, with half the replicas answering. */
-  readonly everyMs: number;
-  /** For an attempt: what takes longer says too little about when a replica was chosen. */
-  readonly attemptMs: number;
-  /** Attempts later than this were made by a process that stood still. */
-  readonly standstillMs: number;
-  /** How long the replica is looked for before it is removed. */
-  readonly baselineMs: number;
-  /** How soon the EndpointSlice must follow the label. A storm that takes longer is measured by terminations. */
-  readonly followWithinMs: number;
-  /** How long a consumer may take to follow the EndpointSlice. */
-  readonly longestMs: number;
-  /** How long a consumer that was seen may give no useful answer. */
-  readonly silentMs: number;
-}
-
-export const FLIP_LIMITS: FlipLimits = {
   everyMs: 25,
+  /** For an attempt: what takes longer says too little about when a replica was chosen. */
   attemptMs: 2_000,
+  /** Attempts later than this were made by a process that stood still. */
   standstillMs: 500,
+  /** How long the replica is looked for before it is removed. */
   baselineMs: 5_000,
+  /** How soon the EndpointSlice must follow the label. A storm that takes longer is measured by terminations. */
   followWithinMs: 30_000,
+  /** How long a consumer may take to follow the EndpointSlice. */
   longestMs: 180_000,
+  /** How long a consumer that was seen may give no useful answer. */
   silentMs: 20_000,
 };
-
-/** What time is to a flip. */
-export interface FlipTime {
-  /** Monotonic milliseconds: those of the watch. */
-  readonly clock: () => number;
-  readonly pause: typeof pause;
-}
-
-/** A steady pace, which notices when it was not kept: then this process stood still, and so did all attempts. */
-export class Pacemaker {
-  readonly #limits: Pick<FlipLimits, 'everyMs' | 'standstillMs'>;
-  readonly #time: FlipTime;
-  readonly #onBeat: () => void;
-  #last: number | undefined;
-  #stalledAt = Number.NEGATIVE_INFINITY;
-
-  constructor(
-    limits: Pick<FlipLimits, 'everyMs' | 'standstillMs'>,
-    time: FlipTime,
-    /** Called at once, and then as often as the limits say. */
-    onBeat: () => void,
-  ) {
-    this.#limits = limits;
-    this.#time = time;
-    this.#onBeat = onBeat;
-  }
-
-  /** Beats until the signal aborts. */
-  async run(signal: AbortSignal): Promise<void> {
-    do {
-      this.#look();
-      this.#onBeat();
-    } while (await this.#time.pause(this.#limits.everyMs, signal));
-  }
-
-  stalledSince(instant: number): boolean {
-    this.#look();
-    return this.#stalledAt >= instant;
-  }
-
-  #look(): void {
-    const now = this.#time.clock();
-    if (now - (this.#last ?? now) > this.#limits.standstillMs) this.#stalledAt = now;
-    this.#last = now;
-  }
-}
+export type FlipLimits = Readonly<typeof FLIP_LIMITS>;
 
 /** Why an instant could not be had: `interrupted`, the watch was; `ended`, the signal aborted. */
-export type NoInstant = 'interrupted' | 'ended';
+type NoInstant = 'interrupted' | 'ended';
 
 interface Waiter {
   readonly uid: string;
@@ -156,17 +101,13 @@ export interface TimedConsumer {
   readonly ask: () => Promise<Answer>;
 }
 
+type Trouble = NonNullable<MeasurementState['trouble']>;
+
 /** What came of one consumer. Seconds. */
 export interface ConsumerOutcome {
   readonly removal?: number;
   readonly addition?: number;
-  readonly trouble?: { readonly reason: ConditionReason; readonly message: string };
-}
-
-interface Shared {
-  readonly replicas: Replicas;
-  readonly clock: () => number;
-  readonly limits: FlipLimits;
+  readonly trouble?: Trouble;
 }
 
 /** Seen less often than this before, its absence proves nothing. */
@@ -177,11 +118,12 @@ const WITHIN_MS = 500;
 const WITHIN_SHARE = 0.1;
 
 /** One consumer during one flip. */
-export class FollowedConsumer {
+class FollowedConsumer {
   readonly name: string;
   readonly service: string;
-  readonly #consumer: TimedConsumer;
-  readonly #shared: Shared;
+  readonly #subject: string;
+  readonly #clock: () => number;
+  readonly #limits: FlipLimits;
   readonly #attempts: Attempts;
   readonly #departure: Departure;
   readonly #arrival = new Arrival();
@@ -194,12 +136,12 @@ export class FollowedConsumer {
   #heardAt: number;
   #seenAt = Number.NEGATIVE_INFINITY;
 
-  constructor(consumer: TimedConsumer, shared: Shared) {
-    const { replicas, clock } = shared;
+  constructor(consumer: TimedConsumer, { replicas, time: { clock } }: FlipContext, limits: FlipLimits) {
     this.name = consumer.name;
     this.service = consumer.service;
-    this.#consumer = consumer;
-    this.#shared = shared;
+    this.#subject = consumer.subject;
+    this.#clock = clock;
+    this.#limits = limits;
     this.#attempts = new Attempts({ replicas, ask: consumer.ask, clock });
     const alone = replicas.fellows.size === 0;
     this.#departure = new Departure({ alone, leastMisses: consumer.leastMisses });
@@ -260,17 +202,16 @@ export class FollowedConsumer {
 
   /** Whether it has certainly followed, or is given up. What is still under way when it seems so is waited for. */
   hasGone(): boolean {
-    const { clock, limits } = this.#shared;
     if (this.#gone || this.#left) return true;
-    if (!this.#departure.gone) {
-      this.#asking = true;
-      if (clock() - this.#heardAt > limits.silentMs)
-        this.#leave(this.#trouble('gives no useful answer while the replica is removed'));
-      return this.#left;
+    if (this.#departure.gone) {
+      this.#asking = false;
+      this.#gone = this.#attempts.underWay === 0;
+      return this.#gone;
     }
-    this.#asking = false;
-    this.#gone = this.#attempts.underWay === 0;
-    return this.#gone;
+    this.#asking = true;
+    if (this.#clock() - this.#heardAt > this.#limits.silentMs)
+      this.#leave(this.#trouble('gives no useful answer while the replica is removed'));
+    return this.#left;
   }
 
   /** @param zero since when the EndpointSlice says so */
@@ -283,18 +224,18 @@ export class FollowedConsumer {
     const lag = Math.max(0, end.at - zero);
     if (isPrecise(end, lag)) this.#removal = lag / 1000;
     else {
-      const message = `${this.#consumer.subject} meets the removed replica too seldom to time it: within ${Math.round(end.within)} ms.`;
+      const message = `${this.#subject} meets the removed replica too seldom to time it: within ${Math.round(end.within)} ms.`;
       this.#leave({ reason: 'BadAnswer', message });
     }
   }
 
   /** @param zero since when the EndpointSlice lists it again; undefined: that cannot be relied on */
   arrived(zero: number | undefined): void {
-    if (this.#arrival.seen === 0) {
+    const { seen, beginning } = this.#arrival;
+    if (seen === 0) {
       this.#leave(this.#trouble('does not meet the replica again after it was added'));
       return;
     }
-    const { beginning } = this.#arrival;
     const lag = zero === undefined || beginning === undefined ? undefined : Math.max(0, beginning.at - zero);
     const precise = beginning !== undefined && lag !== undefined && isPrecise(beginning, lag);
     this.#outcome = {
@@ -303,38 +244,28 @@ export class FollowedConsumer {
     };
   }
 
-  #neverGone(): NonNullable<ConsumerOutcome['trouble']> {
-    const { clock, limits } = this.#shared;
-    if (clock() - this.#seenAt > limits.silentMs)
+  #neverGone(): Trouble {
+    if (this.#clock() - this.#seenAt > this.#limits.silentMs)
       return this.#trouble('gives too few useful answers while the replica is removed');
-    const message = `${this.#consumer.subject} is still answered by the removed replica after ${limits.longestMs / 60_000} min: it keeps endpoints for longer than that, or answers from a cache.`;
+    const minutes = this.#limits.longestMs / 60_000;
+    const message = `${this.#subject} is still answered by the removed replica after ${minutes} min: it keeps endpoints for longer than that, or answers from a cache.`;
     return { reason: 'Implausible', message };
   }
 
-  #leave(trouble: NonNullable<ConsumerOutcome['trouble']>): void {
+  #leave(trouble: Trouble): void {
     this.#left = true;
     this.#outcome = { trouble };
   }
 
-  #trouble(otherwise: string): NonNullable<ConsumerOutcome['trouble']> {
-    const problem: Pick<Problem, 'reason' | 'message'> = this.#attempts.takeProblem() ?? {
-      reason: 'BadAnswer',
-      message: otherwise,
-    };
-    return { reason: problem.reason, message: `${this.#consumer.subject} ${problem.message}.` };
+  /** What went wrong with its attempts, else what is given. */
+  #trouble(otherwise: string): Trouble {
+    const { reason, message } = this.#attempts.takeProblem() ?? problem('BadAnswer', otherwise);
+    return { reason, message: `${this.#subject} ${message}.` };
   }
 }
 
 function isPrecise({ within }: Instant, lagMs: number): boolean {
   return within <= Math.max(WITHIN_MS, WITHIN_SHARE * lagMs);
-}
-
-/** What is changed of the replica. Both throw KubeFailure. */
-export interface CanaryLabel {
-  /** Takes it out of the Service. A failure may still come into effect. */
-  remove(): Promise<void>;
-  /** Puts it back, whatever becomes of the lead; tries for as long as there is any sense in it. */
-  restore(): Promise<void>;
 }
 
 export interface FlipContext {
@@ -343,10 +274,17 @@ export interface FlipContext {
   readonly replicas: Replicas;
   readonly consumers: readonly TimedConsumer[];
   readonly endpoints: CanaryEndpoints;
-  readonly label: CanaryLabel;
+  /** Both throw KubeFailure. */
+  readonly label: {
+    /** Takes the replica out of the Service. A failure may still come into effect. */
+    remove(): Promise<void>;
+    /** Puts it back, whatever becomes of the lead; tries for as long as there is any sense in it. */
+    restore(): Promise<void>;
+  };
   /** Whether this replica may still do what only a leader may. */
   readonly holds: () => boolean;
-  readonly time: FlipTime;
+  /** The clock is that of the watch: monotonic milliseconds. */
+  readonly time: { readonly clock: () => number; readonly pause: typeof pause };
   readonly signal: AbortSignal;
   readonly limits?: Partial<FlipLimits>;
 }
@@ -389,20 +327,18 @@ class Flip {
   readonly #context: FlipContext;
   readonly #limits: FlipLimits;
   readonly #consumers: readonly FollowedConsumer[];
-  readonly #pace: Pacemaker;
   readonly #ending = new AbortController();
   #touched = false;
   #problem: string | undefined;
+  #lookedAt: number;
+  /** When it last showed that this process had stood still, and with it all attempts. */
+  #stalledAt = Number.NEGATIVE_INFINITY;
 
   constructor(context: FlipContext) {
-    const { replicas, consumers, time } = context;
     this.#context = context;
     this.#limits = { ...FLIP_LIMITS, ...context.limits };
-    const shared = { replicas, clock: time.clock, limits: this.#limits };
-    this.#consumers = consumers.map((consumer) => new FollowedConsumer(consumer, shared));
-    this.#pace = new Pacemaker(this.#limits, time, () => {
-      for (const consumer of this.#consumers) consumer.beat();
-    });
+    this.#consumers = context.consumers.map((each) => new FollowedConsumer(each, context, this.#limits));
+    this.#lookedAt = context.time.clock();
   }
 
   async run(): Promise<FlipOutcome> {
@@ -410,7 +346,7 @@ class Flip {
     const end = () => this.#ending.abort();
     signal.addEventListener('abort', end, { once: true });
     if (signal.aborted) end();
-    const paced = this.#pace.run(this.#ending.signal);
+    const paced = this.#pace();
     const result = await this.#measure().catch((error: unknown): FlipResult => {
       this.#problem = error instanceof Over && error.message === '' ? undefined : asError(error).message;
       return error instanceof Over ? error.result : 'Interrupted';
@@ -431,18 +367,36 @@ class Flip {
 
     const withdrawn = await this.#withdraw();
     const gone = () => this.#present.every((consumer) => consumer.hasGone());
-    const still = () => !this.#pace.stalledSince(withdrawn.asked);
     await this.#until(gone, longestMs, () => {
-      if (!still() || this.#isListed()) throw new Over('Interrupted');
+      if (this.#stalledSince(withdrawn.asked) || this.#isListed()) throw new Over('Interrupted');
     });
     for (const consumer of this.#present) consumer.departed(withdrawn.at(consumer.service));
 
     const added = await this.#add();
     const seen = () => this.#present.every(({ arrivedSurely }) => arrivedSurely);
     await this.#until(seen, longestMs);
-    const trusted = !this.#pace.stalledSince(added.asked);
+    const trusted = !this.#stalledSince(added.asked);
     for (const consumer of this.#present) consumer.arrived(trusted ? added.at(consumer.service) : undefined);
     return this.#consumers.some(({ outcome }) => outcome.removal !== undefined) ? 'Measured' : 'NotSeen';
+  }
+
+  /** Beats steadily until the flip ends. */
+  async #pace(): Promise<void> {
+    do {
+      this.#look();
+      for (const consumer of this.#consumers) consumer.beat();
+    } while (await this.#context.time.pause(this.#limits.everyMs, this.#ending.signal));
+  }
+
+  #stalledSince(instant: number): boolean {
+    this.#look();
+    return this.#stalledAt >= instant;
+  }
+
+  #look(): void {
+    const now = this.#context.time.clock();
+    if (now - this.#lookedAt > this.#limits.standstillMs) this.#stalledAt = now;
+    this.#lookedAt = now;
   }
 
   get #present(): readonly FollowedConsumer[] {
@@ -487,13 +441,13 @@ class Flip {
       .pause(this.#limits.followWithinMs, signal)
       .then((passed) => (passed ? ('late' as const) : ('ended' as const)));
     const instants = await Promise.all(became.map((each) => Promise.race([each, late])));
-    const at = (service: string): number => {
-      const instant = instants[services.indexOf(service)] ?? 'late';
+    const found = services.map((service, index) => {
+      const instant = instants[index] ?? 'late';
       if (typeof instant !== 'number') throw new Over(RESULT_OF[instant]);
-      return instant;
-    };
-    for (const service of services) at(service);
-    return { at, asked };
+      return [service, instant] as const;
+    });
+    const at = new Map(found);
+    return { at: (service: string) => at.get(service) as number, asked };
   }
 
   /** @throws Over where the lead or the process ends */

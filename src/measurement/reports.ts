@@ -14,13 +14,12 @@ import {
 const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})$/;
 const PROOF_BYTES = 16;
 
-/** What a cursor says, as {@link SyncClaim} has it. */
-export type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
+type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
 
 /**
- * Cursors as instances get to see them: what Linger had seen of the cluster and when it gave the cursor, with a proof
- * that it gave it to this instance of this consumer. The key outlives the lead, so that what an earlier leader gave still
- * acknowledges versions; its instants are of another clock, and are not read.
+ * Cursors: what Linger had seen of the cluster and when it gave the cursor, with a proof that it gave it to this instance
+ * of this consumer. The key outlives the lead, so that an earlier leader's cursor still acknowledges versions; its instant
+ * is of another clock, and is not read.
  */
 export class ReportCursors {
   readonly #key: Buffer;
@@ -32,11 +31,9 @@ export class ReportCursors {
 
   /** @param now milliseconds of this lead's clock */
   write(consumer: string, instance: string, now: number, versions: StageVersions): string {
-    const { EndpointSlice: slices, Endpoints: endpoints } = versions;
     // Whole microseconds, rounded down: a cursor is never taken for a later one than it is.
-    const said = [this.#lead, Math.floor(now * 1000).toString(36), decimal(slices), decimal(endpoints)].join(
-      '.',
-    );
+    const given = Math.floor(now * 1000).toString(36);
+    const said = `${this.#lead}.${given}.${decimal(versions.EndpointSlice)}.${decimal(versions.Endpoints)}`;
     return `${said}.${this.#proof(consumer, instance, said).toString('base64url')}`;
   }
 
@@ -74,16 +71,15 @@ export function versionsOf(slices: string | undefined, endpoints: string | undef
   };
 }
 
-/** The latest report that was refused for what it was or who sent it. */
+/** Of a refused report. `at`: milliseconds of {@link ReportsStanding.now}. */
 interface Refused {
   readonly result: ReportResult;
-  /** Milliseconds of the clock of {@link ReportsStanding.now}. */
   readonly at: number;
 }
 
-/** How the reports of a consumer stand. */
-export interface ReportsStanding {
+interface ReportsStanding {
   readonly instances: InstancesState;
+  /** The latest report that was refused for what it was or who sent it. */
   readonly refused: Refused | undefined;
   /** When a lag was last known. */
   readonly lagAt: number | undefined;
@@ -103,39 +99,30 @@ const ALWAYS = [
 ];
 
 /** How reports go, in the words of the condition. */
-export function stateOf(standing: ReportsStanding): MeasurementState {
+function stateOf(standing: ReportsStanding): MeasurementState {
   const { live, silent } = standing.instances;
-  const gone =
-    silent.length === 0
-      ? []
-      : [
-          `Fallen silent within the last hour: ${namesOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`,
-        ];
-  return { instances: live, trouble: troubleOf(standing), limits: [...ALWAYS, ...gone] };
+  const gone = `Fallen silent within the last hour: ${namesOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`;
+  const limits = silent.length === 0 ? ALWAYS : [...ALWAYS, gone];
+  return { instances: live, trouble: troubleOf(standing), limits };
 }
 
 function troubleOf({ instances, refused, lagAt, now }: ReportsStanding): MeasurementState['trouble'] {
   const { live, silent } = instances;
-  const refusal = refused !== undefined && now - refused.at < RECENT ? refused.result : undefined;
-  if (live === 0 && refusal !== undefined) {
-    const { status, summary } = REPORT_RESULTS[refusal];
+  if (live === 0 && refused !== undefined && now - refused.at < RECENT) {
+    const { status, summary } = REPORT_RESULTS[refused.result];
     const reason = status === 401 || status === 403 ? 'Unauthorized' : 'NoInstances';
     return { reason, message: `reports are refused: ${summary}` };
   }
   if (live === 0) {
-    const message =
-      silent.length === 0
-        ? 'no instance has completed a sync and reported it'
-        : `all instances have fallen silent: ${namesOf(silent)}`;
+    const never = 'no instance has completed a sync and reported it';
+    const message = silent.length === 0 ? never : `all instances have fallen silent: ${namesOf(silent)}`;
     return { reason: 'NoInstances', message };
   }
   if (lagAt === undefined)
     return { reason: 'Waiting', message: 'every instance has to report a second sync first' };
-  if (now - lagAt > STALE_AFTER) {
-    const message = 'instances report, but none of their syncs follows what has been removed since';
-    return { reason: 'Stale', message };
-  }
-  return undefined;
+  if (now - lagAt <= STALE_AFTER) return undefined;
+  const message = 'instances report, but none of their syncs follows what has been removed since';
+  return { reason: 'Stale', message };
 }
 
 function namesOf(names: readonly string[]): string {
@@ -158,7 +145,7 @@ export interface ReportAnswer {
   readonly cursor: string | undefined;
 }
 
-export interface ConsumerReportsOptions {
+interface ConsumerReportsOptions {
   /** What cursors are signed with, in this lead and others. */
   readonly key: Buffer;
   /** The newest that Linger has seen. */
@@ -219,11 +206,11 @@ export class ConsumerReports {
   states(): ReadonlyMap<string, MeasurementState> {
     const { clock, newest } = this.#options;
     const now = clock();
-    const state = ({ syncs, refused, lagAt }: Reported) => {
+    const states = [...this.#consumers].map(([name, { syncs, refused, lagAt }]) => {
       syncs.advance(now, newest());
-      return stateOf({ instances: syncs.state(now), refused, lagAt, now });
-    };
-    return new Map([...this.#consumers].map(([name, reported]) => [name, state(reported)]));
+      return [name, stateOf({ instances: syncs.state(now), refused, lagAt, now })] as const;
+    });
+    return new Map(states);
   }
 
   /** Its instances, for metrics. */

@@ -11,7 +11,7 @@ import type { Place } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 
-export interface StamperOptions {
+interface StamperOptions {
   readonly connection: KubeConnection;
   readonly place: Place;
   /** Whether this replica leads. */
@@ -54,13 +54,9 @@ export async function stampStreams(options: StamperOptions): Promise<void> {
   const { leads, wanted, signal, logger, clock, random, pause } = options;
   const once = new LogOnce(logger);
   const life = randomBytes(6).toString('base64url');
-  const numbers: Record<StampedStream, number> = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
-  const none = { number: 0, at: 0 };
-  const acknowledged: Record<StampedStream, Acknowledged> = {
-    pods: none,
-    EndpointSlice: none,
-    Endpoints: none,
-  };
+  const numbers = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
+  const none: Acknowledged = { number: 0, at: 0 };
+  const acknowledged = { pods: none, EndpointSlice: none, Endpoints: none };
   const schedules = new Map(STAMPED_STREAMS.map((stream) => [stream, new Schedule(PACE, clock(), random)]));
   let until = Number.NEGATIVE_INFINITY;
   while (await pause(TICK_MS, signal)) {
@@ -108,21 +104,25 @@ async function write(
       'endpointslice.kubernetes.io/managed-by': 'linger.dev',
       'service.kubernetes.io/headless': '',
     };
-    const slice = {
+    const metadata = { name: STAMPED_OBJECT, labels, annotations };
+    const body = {
       apiVersion: 'discovery.k8s.io/v1',
       kind: 'EndpointSlice',
-      metadata: { name: STAMPED_OBJECT, labels, annotations },
+      metadata,
       addressType: 'IPv4',
       endpoints: [],
     };
     return callApi(connection, 'DiscoveryV1Api', applied, (discovery) =>
-      discovery.patchNamespacedEndpointSlice({ ...target, body: slice }),
+      discovery.patchNamespacedEndpointSlice({ ...target, body }),
     );
   }
   const labels = { 'endpointslice.kubernetes.io/skip-mirror': 'true' };
-  const metadata = { name: STAMPED_OBJECT, labels, annotations };
-  const endpoints = { apiVersion: 'v1', kind: 'Endpoints', metadata };
+  const body = {
+    apiVersion: 'v1',
+    kind: 'Endpoints',
+    metadata: { name: STAMPED_OBJECT, labels, annotations },
+  };
   return callApi(connection, 'CoreV1Api', applied, (core) =>
-    core.patchNamespacedEndpoints({ ...target, body: endpoints }),
+    core.patchNamespacedEndpoints({ ...target, body }),
   );
 }
