@@ -228,7 +228,7 @@ export class Pages {
   }
 
   /**
-   * @param from what the page before gave as `next`; undefined: the first
+   * @param from the `next` of the page before; undefined: the first
    * @param onItems after a failure, the page's next attempt brings the same items again
    * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
    */
@@ -261,7 +261,6 @@ export class Pages {
 interface ListOptions {
   readonly limits: Pick<WatchLimits, 'pageSize' | 'answerMs'>;
   readonly signal: AbortSignal;
-  /** For the pages of this list. */
   readonly backoff: Backoff;
   /** Called before the first page, and again when the list has to start again. */
   readonly onBegin: () => void;
@@ -305,7 +304,6 @@ export async function listAll(
         const failure = asFailure(thrown);
         await pause(failure, backoff.next(failure.retryAfterMs));
         signal.throwIfAborted();
-        // A continuation that the server refuses is as useless as one that has expired.
         if (from === undefined || !ANEW.has(failure.reason)) continue;
         from = undefined;
         anew = true;
@@ -318,7 +316,8 @@ export async function listAll(
   }
 }
 
-const ANEW: ReadonlySet<FailureReason> = new Set([
+/** After these, the place where a list or a watch stopped is of no use. */
+export const ANEW: ReadonlySet<FailureReason> = new Set([
   'Expired',
   'NotServed',
   'Refused',

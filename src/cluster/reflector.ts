@@ -2,8 +2,8 @@ import type { Agent, IncomingMessage } from 'node:http';
 import { asError, isRecord, isString } from '../api/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
-import { asFailure, type FailureReason, failureOfEvent, KubeFailure } from './failure.ts';
-import { listAll, Pages, SparingParser } from './list.ts';
+import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
+import { ANEW, listAll, Pages, SparingParser } from './list.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
   acceptOf,
@@ -419,15 +419,6 @@ export function watchResource<T>(
   return { stats, ended };
 }
 
-/** After these, the place where the watch stopped is of no use. */
-const RELIST: ReadonlySet<FailureReason> = new Set([
-  'Expired',
-  'Malformed',
-  'NotServed',
-  'Refused',
-  'Internal',
-]);
-
 class ListWatch<T> implements ResourceWatch {
   readonly stats = newStats();
   readonly ended: Promise<void>;
@@ -622,7 +613,7 @@ class ListWatch<T> implements ResourceWatch {
     this.#reception.broken(reason === 'Cut' ? this.#heardAt : this.#options.clock());
     const stuck = reason === 'ErrorEvent' && this.#errorsOnly;
     this.#errorsOnly = reason === 'ErrorEvent';
-    if (stuck || RELIST.has(reason)) this.#resourceVersion = undefined;
+    if (stuck || ANEW.has(reason)) this.#resourceVersion = undefined;
     await this.#pause(failure, this.#backoff.next(failure.retryAfterMs));
   }
 

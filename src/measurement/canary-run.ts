@@ -64,18 +64,14 @@ export interface CanaryRunContext extends CanarySettings {
   readonly clock: () => number;
 }
 
-/** The canary of a replica: it follows endpoints always, and flips while it leads. */
-export interface RunningCanary {
-  readonly observe: CanaryEndpoints['observe'];
-  /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
-  readonly lead: (lead: Lead) => Promise<void>;
-}
+export type RunningCanary = ReturnType<typeof startCanary>;
 
-export function startCanary(context: CanaryRunContext): RunningCanary {
+/** The canary of a replica: it follows endpoints always, and flips while it leads. */
+export function startCanary(context: CanaryRunContext) {
   const { namespace, every, present, measurement, logger } = context;
   const endpoints = new CanaryEndpoints(measurement, namespace);
-  const observe = endpoints.observe.bind(endpoints);
-  const lead = async (lead: Lead) => {
+  /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
+  const lead = async (lead: Lead): Promise<void> => {
     const onFlip = flipReporter({ ...context, consumers: measurement.consumers }, lead);
     try {
       const dns = await clusterDns();
@@ -86,7 +82,7 @@ export function startCanary(context: CanaryRunContext): RunningCanary {
       logger.error({ err }, 'the canary has ended: a mistake in Linger');
     }
   };
-  return { observe, lead };
+  return { observe: endpoints.observe.bind(endpoints), lead };
 }
 
 interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger' | 'count'> {
@@ -110,7 +106,7 @@ export function flipReporter(
     }
   };
   introduce();
-  return (flipped: Flipped) => {
+  return (flipped) => {
     const { result, pod, attempts, problem } = flipped;
     count(flipped);
     const lags = Object.fromEntries(flipped.consumers);
@@ -128,12 +124,8 @@ export function flipReporter(
       consumers.report(consumer, { trouble: now, limits });
       if (now === undefined) once.over(consumer, { consumer }, 'the canary sees this consumer again');
       else {
-        const { reason, message } = now;
-        once.warn(
-          consumer,
-          { consumer, reason, problem: message },
-          'the canary cannot measure this consumer',
-        );
+        const members = { consumer, reason: now.reason, problem: now.message };
+        once.warn(consumer, members, 'the canary cannot measure this consumer');
       }
     }
   };
@@ -165,21 +157,11 @@ export interface MeasuredConsumersContext {
   readonly signal: AbortSignal;
 }
 
-/** What the leader measures of consumers. */
-export interface MeasuredConsumers {
-  /** To be called whenever this replica leads. */
-  readonly lead: (lead: Lead) => void;
-  /** Resolves once what this replica changed while it led has been put back: within 15 s. */
-  readonly left: () => Promise<unknown>;
-  /** Resolves once the signal has aborted and nothing goes on any more. */
-  readonly ended: Promise<unknown>;
-}
-
 /** How soon a consumer that is added or taken away counts. */
 const LOOK_EVERY_MS = 1_000;
 
 /** Keeps the measured consumers those that there are, and while this replica leads, what is shown of them up to date. */
-export function measureConsumers(context: MeasuredConsumersContext): MeasuredConsumers {
+export function measureConsumers(context: MeasuredConsumersContext) {
   const { world, measurement, declared, views, canary, epochSeconds, signal } = context;
   const keep = keeping(context);
   let current: Lead | undefined;
@@ -187,15 +169,15 @@ export function measureConsumers(context: MeasuredConsumersContext): MeasuredCon
     do {
       keep();
       if (current === undefined) continue;
-      const problems = declared
-        .objects()
-        .flatMap(({ name, problem }) => (problem ? [[name, problem] as const] : []));
-      views.look(world.current().consumers, new Map(problems), epochSeconds());
+      const unreadable = declared.objects().filter(({ problem }) => problem !== undefined);
+      const problems = new Map(unreadable.map(({ name, problem = '' }) => [name, problem]));
+      views.look(world.current().consumers, problems, epochSeconds());
     } while (await pause(LOOK_EVERY_MS, signal));
   };
   let left: Promise<unknown> = Promise.resolve();
   return {
-    lead: (lead) => {
+    /** To be called whenever this replica leads. */
+    lead: (lead: Lead): void => {
       current = lead;
       left = Promise.all([left, canary?.lead(lead)]);
       const over = () => {
@@ -205,7 +187,9 @@ export function measureConsumers(context: MeasuredConsumersContext): MeasuredCon
       };
       lead.signal.addEventListener('abort', over, { once: true });
     },
+    /** Resolves once what this replica changed while it led has been put back: within 15 s. */
     left: () => left,
+    /** Resolves once the signal has aborted and nothing goes on any more. */
     ended: follow().then(() => left),
   };
 }
@@ -227,11 +211,7 @@ function keeping({ world, measurement, declared, metrics, logger }: MeasuredCons
     kept = present;
     all = known;
     const hidden = world.shadowed().join(', ');
-    if (hidden !== '')
-      once.warn(
-        hidden,
-        { consumers: hidden },
-        'the cluster declares consumers of the same names as files do; its count',
-      );
+    const message = 'the cluster declares consumers of the same names as files do; its count';
+    if (hidden !== '') once.warn(hidden, { consumers: hidden }, message);
   };
 }

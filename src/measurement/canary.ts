@@ -353,7 +353,7 @@ class Canary {
    * @returns undefined when there is no such Service, or none with a ClusterIP and a port
    * @throws KubeFailure; the signal's reason once that has aborted
    */
-  async #service(): Promise<ServiceAddress | undefined> {
+  async #service(): Promise<Met['service'] | undefined> {
     const { connection, namespace } = this.#context;
     const call = { signal: this.#lead.signal, withinMs: REQUEST_MS };
     const read = callApi(connection, 'CoreV1Api', call, (core) =>
@@ -374,11 +374,8 @@ class Canary {
     const known = pods.map(async (pod): Promise<KnownReplica | undefined> => {
       const { address, ready, uid } = pod;
       if (!ready || address === undefined || !endpoints.isReady(uid, CANARY_SERVICE)) return undefined;
-      const { identity } = await attempt({
-        url: canaryUrl(address, port),
-        address,
-        timeoutMs: this.#limits.attemptMs,
-      });
+      const url = canaryUrl(address, port);
+      const { identity } = await attempt({ url, address, timeoutMs: this.#limits.attemptMs });
       return identity === undefined ? undefined : { pod, address, identity };
     });
     return (await Promise.all(known)).filter((each) => each !== undefined);
@@ -424,47 +421,27 @@ class Canary {
   async #timed({ name, measure }: Timed, { service, canary, fellows }: Met): Promise<TimedConsumer> {
     const { namespace, dns, allowLinkLocal } = this.#context;
     const { attemptMs: timeoutMs } = this.#limits;
+    const consumer = { name, service: CANARY_SERVICE, leastMisses: SHARED_MISSES };
     if (measure.kind === 'probe') {
       const url = new URL(measure.url);
       const resolved = await resolve(url, { signal: this.#lead.signal, allowLinkLocal });
-      return {
-        name,
-        service: CANARY_SERVICE,
-        subject: 'The probe',
-        leastMisses: SHARED_MISSES,
-        ask: asking(url, resolved, timeoutMs),
-      };
+      return { ...consumer, subject: 'The probe', ask: asking(url, resolved, timeoutMs) };
     }
     if (measure.kind === 'clusterIp') {
       const { address, port } = service;
-      return {
-        name,
-        service: CANARY_SERVICE,
-        subject: 'A connection to the ClusterIP of linger-canary',
-        leastMisses: CLUSTER_IP_MISSES,
-        ask: () => attempt({ url: canaryUrl(address, port), address, timeoutMs }),
-      };
+      const subject = 'A connection to the ClusterIP of linger-canary';
+      const ask = () => attempt({ url: canaryUrl(address, port), address, timeoutMs });
+      return { ...consumer, leastMisses: CLUSTER_IP_MISSES, subject, ask };
     }
     const asked = `${CANARY_DNS_SERVICE}.${namespace}.${dns.domain}`;
-    return {
-      name,
-      service: CANARY_DNS_SERVICE,
-      subject: `The DNS name ${asked}`,
-      leastMisses: SHARED_MISSES,
-      ask: () => askDns(dns, { name: asked, canary, fellows, timeoutMs }),
-    };
+    const ask = () => askDns(dns, { name: asked, canary, fellows, timeoutMs });
+    return { ...consumer, service: CANARY_DNS_SERVICE, subject: `The DNS name ${asked}`, ask };
   }
-}
-
-/** Where connections to the Service go. */
-interface ServiceAddress {
-  readonly address: string;
-  readonly port: number;
 }
 
 /** The Service and the replicas of one flip. */
 interface Met {
-  readonly service: ServiceAddress;
+  readonly service: { readonly address: string; readonly port: number };
   readonly canary: KnownReplica;
   readonly fellows: readonly KnownReplica[];
 }

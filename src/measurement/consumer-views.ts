@@ -7,10 +7,7 @@ import {
 } from '../lag/index.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 
-interface Known {
-  readonly removals: ConsumerLag | undefined;
-  readonly additions: ConsumerLag | undefined;
-}
+type Known = Readonly<Record<'removals' | 'additions', ConsumerLag | undefined>>;
 
 /** Percentiles of a week take some milliseconds each: no look blocks for longer than this many of them take. */
 const MOST_MEASURED_A_LOOK = 8;
@@ -50,9 +47,9 @@ export class ConsumerViews {
     this.#measure(consumers);
     const views = consumers.map((consumer) => {
       const { name } = consumer;
-      const { removals, additions } = this.#known.get(name) ?? NOTHING;
+      const known = this.#known.get(name) ?? NOTHING;
       const state = this.#measurement.state(name);
-      const facts = { consumer, removals, additions, state, problem: problems.get(name) };
+      const facts = { consumer, ...known, state, problem: problems.get(name) };
       return [name, consumerView(facts, now, this.#views.get(name))] as const;
     });
     const present = new Set(consumers.map(({ name }) => name));
@@ -87,7 +84,8 @@ export class ConsumerViews {
     for (const name of this.#outdated) {
       if (left === 0) return;
       this.#outdated.delete(name);
-      if (present.get(name)?.declared !== undefined || !present.has(name)) continue;
+      const consumer = present.get(name);
+      if (consumer === undefined || consumer.declared !== undefined) continue;
       this.#known.set(name, {
         removals: this.#measurement.measured(name, 'removal'),
         additions: this.#measurement.measured(name, 'addition'),

@@ -1,27 +1,14 @@
 import { Histogram, type Registry } from '@prometheus-io/client';
 import type { DefaultWait } from '../decision/index.ts';
-import {
-  type ConsumerView,
-  type Density,
-  type DiscardCounts,
-  LAG_STAGES,
-  type LagStage,
-  type MeasuredLag,
-  type PlannedTable,
-  quantileOf,
-  type StageSample,
-} from '../lag/index.ts';
+import { type ConsumerView, type Density, LAG_STAGES, quantileOf, type StageSample } from '../lag/index.ts';
 import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
+import type { Measurement } from './measurement.ts';
 
 /** What the metrics of the measurement are read from, at each scrape. */
-export interface LagReadings {
-  unresolved(): Readonly<Record<LagStage, { readonly count: number; readonly oldestSeconds: number }>>;
-  now(): MeasuredLag | undefined;
-  readonly table: PlannedTable;
-  readonly discarded: DiscardCounts;
-  readonly size: Readonly<Record<'pods' | 'objects' | 'open', number>>;
-  readonly estimatorBytes: number;
-}
+export type LagReadings = Pick<
+  Measurement,
+  'unresolved' | 'now' | 'table' | 'discarded' | 'size' | 'estimatorBytes'
+>;
 
 /**
  * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
@@ -129,7 +116,6 @@ function quantilesOf(lag: Density | undefined) {
   );
 }
 
-/** What the metrics of consumers are read from, at each scrape. */
 interface ConsumerReadings {
   /** As far as this replica measures them. */
   views(): readonly ConsumerView[];
@@ -137,19 +123,10 @@ interface ConsumerReadings {
   readonly epochSeconds: () => number;
 }
 
-/** What is counted as it happens. */
-export interface ConsumerMetrics {
-  /** How long a consumer has taken to stop sending to a removed endpoint. Seconds. */
-  readonly removal: (consumer: string, lag: number) => void;
-  /** Those that there are: the others' series end. */
-  readonly present: (consumers: readonly { readonly name: string }[]) => void;
-}
+export type ConsumerMetrics = ReturnType<typeof registerConsumerMetrics>;
 
 /** Registers the metrics of consumers. Their names are the label: there are at most some hundreds. */
-export function registerConsumerMetrics(
-  registry: Registry,
-  { views, epochSeconds }: ConsumerReadings,
-): ConsumerMetrics {
+export function registerConsumerMetrics(registry: Registry, { views, epochSeconds }: ConsumerReadings) {
   const lags = new Histogram({
     name: 'linger_consumer_lag_seconds',
     help: 'From an endpoint’s withdrawal until the consumer had stopped sending to it.',
@@ -184,11 +161,13 @@ export function registerConsumerMetrics(
       ),
   });
   return {
-    removal: (consumer, lag) => {
+    /** @param lag seconds that the consumer took to stop sending to a removed endpoint */
+    removal: (consumer: string, lag: number): void => {
       seen.add(consumer);
       lags.observe({ consumer }, lag);
     },
-    present: (consumers) => {
+    /** The series of all other consumers end. */
+    present: (consumers: readonly { readonly name: string }[]): void => {
       const names = new Set(consumers.map(({ name }) => name));
       for (const consumer of seen) {
         if (names.has(consumer)) continue;

@@ -102,27 +102,21 @@ function read(response: IncomingMessage, settle: (answer: Answer) => void): void
   response.on('error', (error) => settle(problemOf(error)));
   if (statusCode < 200 || statusCode > 299) settle(refusal(statusCode));
   else if (typeof named === 'string' && IDENTITY.test(named)) settle({ identity: named });
-  else readBody(response, (body) => settle(answerIn(body, statusCode)));
-}
-
-/** Ends with undefined as soon as there is too much of it. */
-function readBody(response: IncomingMessage, onBody: (body: string | undefined) => void): void {
-  let body = '';
-  response.setEncoding('latin1');
-  response.on('data', (chunk: string) => {
-    body += chunk;
-    if (body.length > LONGEST_BODY) onBody(undefined);
-  });
-  response.on('end', () => onBody(body));
-}
-
-function answerIn(body: string | undefined, status: number): Answer {
-  const identity = BODY.exec(body ?? '')?.[1];
-  if (identity !== undefined) return { identity };
-  return problem(
-    'SomebodyElse',
-    `is answered with ${status} by something that is not Linger: the URL must lead to the Service linger-canary`,
-  );
+  else {
+    const stranger = `is answered with ${statusCode} by something that is not Linger`;
+    const wayOut = 'the URL must lead to the Service linger-canary';
+    const other = problem('SomebodyElse', `${stranger}: ${wayOut}`);
+    let body = '';
+    response.setEncoding('latin1');
+    response.on('data', (chunk: string) => {
+      body += chunk;
+      if (body.length > LONGEST_BODY) settle(other);
+    });
+    response.on('end', () => {
+      const identity = BODY.exec(body)?.[1];
+      settle(identity === undefined ? other : { identity });
+    });
+  }
 }
 
 export function problem(reason: Problem['reason'], message: string, turnedAway = false): Problem {
