@@ -89,10 +89,7 @@ export async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined
   }
 }
 
-/**
- * The API server's version, such as `v1.36.3` or `v1.30.4-eks-a737599`.
- * @throws KubeFailure when it does not say; the signal's reason once that has aborted
- */
+/** The API server's version, such as `v1.30.4-eks-a737599`. @throws KubeFailure; the signal's reason once aborted */
 export async function kubeVersion(connection: KubeConnection, signal: AbortSignal): Promise<string> {
   const call = { signal, withinMs: VERSION_MS };
   const { gitVersion } = await callApi(connection, 'VersionApi', call, (api) => api.getCode());

@@ -72,21 +72,16 @@ export async function inClusterConnection(options: InClusterOptions): Promise<Ku
 
 async function mounted(directory: string, name: string): Promise<string> {
   const file = join(directory, name);
-  let text: string;
-  try {
-    text = (await readFile(file, 'utf8')).trim();
-  } catch (error) {
+  const text = await readFile(file, 'utf8').catch((error) => {
     throw notInCluster(unreadable(file, error));
-  }
-  if (text === '') throw notInCluster(`${file} is empty`);
-  return text;
+  });
+  if (text.trim() === '') throw notInCluster(`${file} is empty`);
+  return text.trim();
 }
 
 function notInCluster(why: string): ConnectionError {
-  return new ConnectionError(
-    'NotInCluster',
-    `${why}; run in a pod with automountServiceAccountToken, or name a kubeconfig`,
-  );
+  const wayOut = 'run in a pod with automountServiceAccountToken, or name a kubeconfig';
+  return new ConnectionError('NotInCluster', `${why}; ${wayOut}`);
 }
 
 interface KubeconfigOptions {
@@ -111,21 +106,20 @@ export async function readKubeconfig(
 ): Promise<KubeConnection> {
   const load = () => selectedIn(typeof files === 'string' ? [files] : files, options);
   const { config, context, server, plugin, file } = await load();
-  const { credentials, refused } = credentialsOf(
+  const authentication = credentialsOf(
     config,
     async () => (await load()).config,
     (why) => new ConnectionError('KubeconfigUnreadable', `${file}: ${why}`),
   );
   // A file that is missing shows here; a plugin may ask a question, so it runs when it is needed.
-  if (plugin === undefined) await credentials();
+  if (plugin === undefined) await authentication.credentials();
   return {
     server,
     // Of the machines that people work at, many are far from their clusters.
     compressed: !isLoopback(server.hostname),
     namespace: context.namespace || undefined,
     name: `context "${context.name}" of ${file}`,
-    credentials,
-    refused,
+    ...authentication,
   };
 }
 

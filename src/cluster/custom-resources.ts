@@ -26,10 +26,10 @@ export interface CustomKind<T> {
   readonly toValue: (document: LingerDocument) => T;
 }
 
-/** Every consumer may have a row in what the leader publishes. */
 export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
   kind: 'DiscoveryConsumer',
   path: `/apis/${API_VERSION}/discoveryconsumers`,
+  // Every consumer may have a row in what the leader publishes.
   most: 200,
   toValue: (document) => {
     const { metadata, spec } = document as DiscoveryConsumer;

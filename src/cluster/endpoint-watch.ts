@@ -14,20 +14,18 @@ import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import { KubeFailure } from './failure.ts';
 import { Pages } from './list.ts';
-import { type PodMetadata, podsResource } from './pods.ts';
+import { podsResource } from './pods.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
 import type { Resource, ResourceEvent } from './resource.ts';
 import { servicesResource } from './services.ts';
 import { type GuardedChange, StandstillGuard } from './standstill.ts';
 
-/** Whose endpoints are watched. */
+/** Whose endpoints are watched; undefined: all. */
 export interface EndpointScope {
-  /** Undefined: all. */
   readonly namespace: string | undefined;
-  /** Undefined: all. */
   readonly services: readonly string[] | undefined;
   readonly sources: readonly LagStage[];
-  /** Of the pods. Undefined: all, and addresses that are no pod's. */
+  /** Of the pods. Undefined: also addresses that are no pod's. */
   readonly selector: LabelSelector | undefined;
 }
 
@@ -114,6 +112,8 @@ export class EndpointWatch {
   readonly #guard: StandstillGuard;
   readonly #streams: Stream[] = [];
   readonly #services = new Set<string>();
+  /** The Services that there are, as `NAMESPACE/NAME`. */
+  readonly services: ReadonlySet<string> = this.#services;
 
   constructor(
     scope: EndpointScope,
@@ -141,42 +141,28 @@ export class EndpointWatch {
     return this.interruptions.begun(this.#streams);
   }
 
-  /** The Services that there are, as `NAMESPACE/NAME`. */
-  get services(): ReadonlySet<string> {
-    return this.#services;
-  }
-
   #follow(): void {
     const { pods, services, EndpointSlice: slices, Endpoints: endpoints } = resourcesOf(this.scope);
+    /** What the server could not leave out. */
+    const isUnwanted = ({ identity }: ResourceEvent<unknown>) =>
+      this.scope.services?.includes(identity.name) === false;
     this.#start('services', services, (event) => {
-      const { namespace, name } = event.identity;
-      const wanted = this.#ofWanted(name, serviceEvent(event));
-      if (wanted?.type === 'Service') this.#services.add(`${namespace}/${name}`);
-      if (wanted?.type === 'ServiceDeleted') this.#services.delete(`${namespace}/${name}`);
-      return wanted;
+      if (isUnwanted(event)) return undefined;
+      const name = `${event.identity.namespace}/${event.identity.name}`;
+      if (event.type === 'deleted') this.#services.delete(name);
+      else this.#services.add(name);
+      return serviceEvent(event);
     });
     if (slices !== undefined) this.#start('EndpointSlice', slices, sliceEvent);
     if (endpoints !== undefined) {
-      this.#start('Endpoints', endpoints, (event) =>
-        this.#ofWanted(event.identity.name, endpointsEvent(event)),
-      );
+      this.#start('Endpoints', endpoints, (event) => (isUnwanted(event) ? undefined : endpointsEvent(event)));
     }
     this.#start('pods', pods, (event) => {
-      this.#select(event);
+      const { uid } = event.identity;
+      if (event.type !== 'deleted' || !event.relist) this.selection?.put(uid, event.object.labels);
+      if (event.type === 'deleted') this.selection?.delete(uid);
       return podEvent(event);
     });
-  }
-
-  #select(event: ResourceEvent<PodMetadata>): void {
-    const { uid } = event.identity;
-    if (event.type !== 'deleted' || !event.relist) this.selection?.put(uid, event.object.labels);
-    if (event.type === 'deleted') this.selection?.delete(uid);
-  }
-
-  /** What the server could not leave out. */
-  #ofWanted<T>(service: string, event: T): T | undefined {
-    const { services } = this.scope;
-    return services === undefined || services.includes(service) ? event : undefined;
   }
 
   #start<T>(
@@ -204,7 +190,7 @@ export class EndpointWatch {
     const { type, stream, at, stoodStill } = change;
     this.observer.apply(streamEvent(change, stream));
     if (type === 'StreamBroken' || type === 'ListBegins') this.interruptions.broken(stream, at);
-    if (type === 'StreamBroken' && stoodStill) this.interruptions.because(stream, 'this process stood still');
+    if (stoodStill && type === 'StreamBroken') this.interruptions.because(stream, 'this process stood still');
     if (type !== 'StreamCurrent') return;
     this.interruptions.current(stream, at);
     this.#handlers.onCurrent?.(stream);

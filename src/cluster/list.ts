@@ -1,3 +1,4 @@
+import type { Agent } from 'node:http';
 import { isRecord, isString } from '../api/index.ts';
 import type { Backoff } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
@@ -80,9 +81,9 @@ const NONE: readonly RawObject[] = [];
  * Reads a page as it arrives: each item is parsed by itself as soon as it is complete, so that neither the page's text
  * nor all of its objects are ever in memory together.
  *
- * Where one item ends and the next begins is guessed, by the text with which the first one begins, and the guess is
- * put to the test: a piece counts as an item when it is valid JSON by itself. As the rest is, too, there is no other
- * way to read the page. A piece that is not valid is read on to the next guess; at worst the page is parsed at its end.
+ * Where an item ends is guessed, by the text with which the first one begins, and tested: a piece counts as an item when
+ * it is valid JSON by itself. As the rest is, too, there is no other way to read the page. A piece that is not valid is
+ * read on to the next guess; at worst the page is parsed at its end.
  */
 export class ListReader {
   readonly #parser: SparingParser;
@@ -101,10 +102,7 @@ export class ListReader {
     this.#parser = parser;
   }
 
-  /**
-   * @returns the items that this chunk completes
-   * @throws KubeFailure `Malformed` when an item does not end
-   */
+  /** @returns the items that this chunk completes @throws KubeFailure `Malformed` when an item does not end */
   push(chunk: Buffer): readonly RawObject[] {
     this.#chunks.push(chunk);
     this.#chunkBytes += chunk.length;
@@ -116,13 +114,12 @@ export class ListReader {
     return this.#separator === undefined ? NONE : this.#items(this.#separator);
   }
 
-  /**
-   * @returns what the page says of the list, and the items that are left
-   * @throws KubeFailure `Malformed` when it was no list
-   */
+  /** @returns what the page says of the list, and the items that are left @throws KubeFailure `Malformed` for no list */
   end(): PageEnd & { readonly items: readonly RawObject[] } {
     this.#join();
-    const rest = parsed(this.#head === undefined ? this.#held.toString() : `{"items":[${this.#held}`);
+    const text = this.#head === undefined ? this.#held.toString() : `{"items":[${this.#held}`;
+    const rest = objectIn(() => JSON.parse(text));
+    if (rest === undefined) throw new KubeFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
     const { metadata } = { ...rest, ...this.#head };
     if (!isRecord(metadata) || !isString(metadata.resourceVersion)) {
       throw new KubeFailure('Malformed', 'a list without a resourceVersion');
@@ -197,28 +194,20 @@ function objectIn(parse: () => unknown): Record<string, unknown> | undefined {
   }
 }
 
-function parsed(text: string): Record<string, unknown> {
-  const list = objectIn(() => JSON.parse(text));
-  if (list === undefined) throw new KubeFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
-  return list;
-}
-
 /** Called with items as they arrive, and how many bytes have. */
 type OnItems = (items: readonly RawObject[], bytes: number) => void;
 
 /**
- * Asks for pages over one connection.
- *
- * No resourceVersion is given, so the first page is a consistent read: never older than anything seen before, from
- * whichever API server. `resourceVersion=0` would be cheaper for the server, but may go back in time after a
- * reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the watch cache serves
- * consistent reads too, and from 1.34 their further pages.
+ * Asks for pages over one connection. No resourceVersion is given, so the first page is a consistent read: never older
+ * than anything seen before, from whichever API server. `resourceVersion=0` would be cheaper for the server, but may go
+ * back in time after a reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the
+ * watch cache serves consistent reads too, and from 1.34 their further pages.
  */
 export class Pages {
   readonly #resource: Listed;
   readonly #parser: SparingParser;
   readonly #connection: KubeConnection;
-  readonly #agent: ReturnType<typeof newAgent>;
+  readonly #agent: Agent;
 
   constructor(resource: Listed, connection: KubeConnection) {
     this.#resource = resource;

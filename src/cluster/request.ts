@@ -30,9 +30,8 @@ const LONGEST_REFUSAL = 64 * 1024;
 const KEEP_ALIVE_MS = 30_000;
 
 /**
- * Connections for one purpose, closed with `destroy()`. They speak HTTP/1.1, as node:https does: there, a new connection
- * is the only way to reach another API server, since GOAWAY exists in HTTP/2 only.
- * @param most how many at a time
+ * Connections for one purpose, `most` at a time, closed with `destroy()`. They speak HTTP/1.1, as node:https does: there,
+ * a new connection is the only way to reach another API server, since GOAWAY exists in HTTP/2 only.
  */
 export function newAgent({ server }: KubeConnection, most = 1): Agent {
   const options = { keepAlive: true, maxSockets: most };
@@ -55,11 +54,7 @@ export async function ask(connection: KubeConnection, request: KubeRequest): Pro
   throw failureOfStatus(statusCode, body, headers['retry-after']);
 }
 
-/**
- * The whole of an answer.
- * @param stallMs how long it may pause
- * @throws KubeFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early
- */
+/** A whole answer. @throws KubeFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early */
 export async function readText(response: IncomingMessage, most: number, stallMs: number): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -73,9 +68,8 @@ export async function readText(response: IncomingMessage, most: number, stallMs:
 
 /**
  * An answer as it arrives, uncompressed.
- * @param stallMs how long it may pause
  * @param onChunk what it throws ends the answer, and is thrown
- * @param onStall called when it has paused for that long, before it is given up
+ * @param onStall called when nothing has come for `stallMs`, before the answer is given up
  * @throws KubeFailure `Cut` when it ends early; the failure that the response was destroyed with
  */
 export async function readChunks(
@@ -144,26 +138,20 @@ async function readCredentials(connection: KubeConnection, signal: AbortSignal):
 }
 
 function answerTo(
-  connection: KubeConnection,
-  credentials: Credentials,
-  {
-    method = 'GET',
-    path,
-    body,
-    accept = 'application/json',
-    compressed,
-    agent,
-    signal,
-    answerMs,
-  }: KubeRequest,
+  { server }: KubeConnection,
+  { headers: authorization, ...credentials }: Credentials,
+  { method = 'GET', path, body, accept = 'application/json', signal, answerMs, ...request }: KubeRequest,
 ): Promise<IncomingMessage> {
-  const { server } = connection;
-  const { headers: authorization, agent: proxied = agent, ...tls } = credentials;
   const prefix = server.pathname.replace(/\/$/, '');
-  const content = body === undefined ? {} : { 'content-type': body.contentType };
-  const encoding = compressed === true ? { 'accept-encoding': 'gzip' } : {};
-  const headers = { accept, ...encoding, ...authorization, ...content, 'user-agent': 'linger' };
-  const options = { ...tls, method, agent: proxied, signal, headers };
+  const headers = {
+    accept,
+    ...(request.compressed && { 'accept-encoding': 'gzip' }),
+    ...authorization,
+    ...(body && { 'content-type': body.contentType }),
+    'user-agent': 'linger',
+  };
+  const agent = credentials.agent ?? request.agent;
+  const options = { ...credentials, method, agent, signal, headers };
   const target = new URL(prefix + path, server);
   return new Promise((resolve, reject) => {
     const request =

@@ -1,11 +1,18 @@
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { CustomObjects, KubeConnection } from '../cluster/index.ts';
+import type { CustomObjects } from '../cluster/index.ts';
 import type { WorldHolder } from '../decision/index.ts';
 import type { Consumer, MeasurementState } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
-import { type Flipped, isTimed, limitsOf, runCanary } from './canary.ts';
+import {
+  type CanaryContext,
+  type CanarySettings,
+  type Flipped,
+  isTimed,
+  limitsOf,
+  runCanary,
+} from './canary.ts';
 import type { ConsumerViews } from './consumer-views.ts';
 import { clusterDns } from './dns.ts';
 import { CanaryEndpoints } from './flip.ts';
@@ -14,11 +21,7 @@ import type { ConsumerMeasurement, Measurement } from './measurement.ts';
 import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
 /** What metrics show of a flip. */
-export interface FlipReading {
-  readonly result: FlipResult;
-  /** New connections that it took. */
-  readonly attempts: number;
-}
+type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
 /** Registers the metrics of the canary. @returns what to call with each flip */
 export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) => void {
@@ -41,27 +44,12 @@ export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) =
   };
 }
 
-/** What replicas agree on about the canary, and who this one is. */
-export interface CanarySettings {
-  /** Where this replica listens, and all others. */
-  readonly port: number;
-  readonly identity: string;
-  /** How often to flip for the built-in consumers. Seconds. */
-  readonly every: number;
-  /** Probe URLs may lead to link-local addresses and those of cloud metadata. */
-  readonly allowLinkLocal: boolean;
-}
-
-export interface CanaryRunContext extends CanarySettings {
-  readonly connection: KubeConnection;
-  /** Linger's own. */
-  readonly namespace: string;
+interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connection' | 'namespace' | 'clock'> {
   /** All that there are now. */
   readonly present: () => readonly Consumer[];
   readonly measurement: Pick<Measurement, 'isReady' | 'onChange' | 'consumers'>;
   readonly logger: Logger;
   readonly count: (flip: FlipReading) => void;
-  readonly clock: () => number;
 }
 
 export type RunningCanary = ReturnType<typeof startCanary>;
@@ -74,10 +62,14 @@ export function startCanary(context: CanaryRunContext) {
   const lead = async (lead: Lead): Promise<void> => {
     const onFlip = flipReporter({ ...context, consumers: measurement.consumers }, lead);
     try {
-      const dns = await clusterDns();
-      const each = { endpoints, dns, everyMs: every * 1000, consumers: present, random: Math.random };
-      const running = { ...context, ...each };
-      await runCanary({ ...running, onFlip }, { signal: lead.signal, holds: () => lead.holds() });
+      const flipping = {
+        endpoints,
+        dns: await clusterDns(),
+        everyMs: every * 1000,
+        consumers: present,
+        onFlip,
+      };
+      await runCanary({ ...context, ...flipping, random: Math.random }, lead);
     } catch (err) {
       logger.error({ err }, 'the canary has ended: a mistake in Linger');
     }
@@ -109,8 +101,8 @@ export function flipReporter(
   return (flipped) => {
     const { result, pod, attempts, problem } = flipped;
     count(flipped);
-    const lags = Object.fromEntries(flipped.consumers);
-    logger.debug({ result, pod, attempts, problem, consumers: lags }, 'canary flip');
+    const outcomes = Object.fromEntries(flipped.consumers);
+    logger.debug({ result, pod, attempts, problem, consumers: outcomes }, 'canary flip');
     if (signal.aborted) return;
     introduce();
     const names = new Set(present().map(({ name }) => name));

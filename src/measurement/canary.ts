@@ -224,18 +224,24 @@ export interface Flipped extends FlipOutcome {
   readonly asked: ReadonlyMap<string, readonly string[]>;
 }
 
-export interface CanaryContext {
-  readonly connection: KubeConnection;
-  /** Linger's own. */
-  readonly namespace: string;
+/** What replicas agree on about the canary, and who this one is. */
+export interface CanarySettings {
   /** Of the canary server, the same in all replicas. */
   readonly port: number;
   /** What this replica's canary server answers with. */
   readonly identity: string;
-  readonly endpoints: CanaryEndpoints;
-  readonly dns: ClusterDns;
+  /** How often to flip for the built-in consumers. Seconds. */
+  readonly every: number;
   /** Probe URLs may lead to link-local addresses and those of cloud metadata. */
   readonly allowLinkLocal: boolean;
+}
+
+export interface CanaryContext extends Omit<CanarySettings, 'every'> {
+  readonly connection: KubeConnection;
+  /** Linger's own. */
+  readonly namespace: string;
+  readonly endpoints: CanaryEndpoints;
+  readonly dns: ClusterDns;
   /** All that there are now. */
   readonly consumers: () => readonly Consumer[];
   /** How often a built-in consumer is flipped for. Milliseconds. */
@@ -392,7 +398,7 @@ class Canary {
 
   async #flip(met: Met, consumers: readonly Timed[]): Promise<FlipOutcome> {
     const { endpoints, clock } = this.#context;
-    const { signal, holds } = this.#lead;
+    const { signal } = this.#lead;
     const { pod, identity } = met.canary;
     const timed = await Promise.all(consumers.map((each) => this.#timed(each, met)));
     const listed = timed.filter(({ service }) => endpoints.isReady(pod.uid, service));
@@ -406,7 +412,7 @@ class Canary {
         remove: () => this.#labels.change(remove, signal),
         restore: () => restore(this.#labels, pod),
       },
-      holds,
+      holds: () => this.#lead.holds(),
       time: { clock, pause },
       signal,
       limits: this.#limits,

@@ -15,7 +15,7 @@ const MOST_MEASURED_A_LOOK = 8;
 /** Without new samples a lag changes only as slices of 15 minutes leave the week. */
 const ANEW_SECONDS = 900;
 
-/** What the replica that measures consumers shows of them: computed now and then, and read by all that show it. */
+/** What the leader shows of the consumers that it measures: computed now and then. */
 export class ConsumerViews {
   readonly #measurement: ConsumerMeasurement;
   readonly #known = new Map<string, Known>();

@@ -73,17 +73,15 @@ export class CanaryEndpoints {
    * as ready; to be called before that is brought about.
    */
   becomes(waitedFor: Omit<Waiter, 'settle'>, signal: AbortSignal): Promise<number | NoInstant> {
-    return new Promise((resolve) => {
-      const settle: Waiter['settle'] = (outcome) => {
-        this.#waiters.delete(waiter);
-        signal.removeEventListener('abort', end);
-        resolve(outcome);
-      };
-      const waiter = { ...waitedFor, settle };
-      const end = () => settle('ended');
-      signal.addEventListener('abort', end, { once: true });
-      this.#waiters.add(waiter);
-      if (signal.aborted) end();
+    const { promise, resolve: settle } = Promise.withResolvers<number | NoInstant>();
+    const waiter = { ...waitedFor, settle };
+    const end = () => settle('ended');
+    signal.addEventListener('abort', end, { once: true });
+    this.#waiters.add(waiter);
+    if (signal.aborted) end();
+    return promise.finally(() => {
+      this.#waiters.delete(waiter);
+      signal.removeEventListener('abort', end);
     });
   }
 }

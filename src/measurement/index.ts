@@ -1,5 +1,5 @@
+export type { CanarySettings } from './canary.ts';
 export {
-  type CanarySettings,
   measureConsumers,
   type RunningCanary,
   registerCanaryMetrics,

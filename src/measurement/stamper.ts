@@ -36,13 +36,10 @@ const PACE = { everyMs: 1_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const TICK_MS = 250;
 const WRITTEN_WITHIN_MS = 5_000;
 
-/** What this replica knows, others with later streams have yet to learn: two more stamps. */
+/** Two more stamps, for replicas whose streams are later. */
 const LONGER_MS = 2_000;
 
-/**
- * A replica that follows stamps when the leader has not for so long: removals that are open here alone mean that the
- * streams of one of the two are late.
- */
+/** A follower stamps after the leader's silence: removals open here alone mean that one of the two has late streams. */
 const SILENT_MS = 2_500;
 
 /**
