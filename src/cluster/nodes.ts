@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { isRecord, isString } from '../api/index.ts';
 import {
   type Fleet,
@@ -56,9 +57,9 @@ export class FleetVersions {
 
   /** @returns whether it says anything new: a Node's status is written every few seconds */
   putNode(name: string, { kubeletVersion, virtual }: NodeVersion): boolean {
-    const before = this.#nodes.get(name);
-    if (before?.kubeletVersion === kubeletVersion && before.virtual === virtual) return false;
-    this.#nodes.set(name, { kubeletVersion, virtual });
+    const node = { kubeletVersion, virtual };
+    if (isDeepStrictEqual(this.#nodes.get(name), node)) return false;
+    this.#nodes.set(name, node);
     return true;
   }
 

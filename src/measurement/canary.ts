@@ -22,10 +22,7 @@ import {
 } from './flip.ts';
 import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
 
-/**
- * Random numbers in [0, 2), 1 on average, and seldom near either end: sums of two throws.
- * @param random in [0, 1)
- */
+/** Random numbers in [0, 2), 1 on average, and seldom near either end: sums of two throws. @param random in [0, 1) */
 export function throwOf(random: () => number): () => number {
   return () => random() + random();
 }

@@ -71,19 +71,13 @@ export function versionsOf(slices: string | undefined, endpoints: string | undef
   };
 }
 
-/** Of a refused report. `at`: milliseconds of {@link ReportsStanding.now}. */
-interface Refused {
-  readonly result: ReportResult;
-  readonly at: number;
-}
-
-interface ReportsStanding {
-  readonly instances: InstancesState;
+/** What one consumer's instances have reported. Instants: milliseconds of the clock of the lead. */
+interface Reported {
+  readonly syncs: ReportedSyncs;
   /** The latest report that was refused for what it was or who sent it. */
-  readonly refused: Refused | undefined;
+  refused: { readonly result: ReportResult; readonly at: number } | undefined;
   /** When a lag was last known. */
-  readonly lagAt: number | undefined;
-  readonly now: number;
+  lagAt: number | undefined;
 }
 
 /** How long a refusal is worth showing. Milliseconds. */
@@ -99,15 +93,19 @@ const ALWAYS = [
 ];
 
 /** How reports go, in the words of the condition. */
-function stateOf(standing: ReportsStanding): MeasurementState {
-  const { live, silent } = standing.instances;
+function stateOf(reported: Reported, now: number): MeasurementState {
+  const instances = reported.syncs.state(now);
+  const { live, silent } = instances;
   const gone = `Fallen silent within the last hour: ${namesOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`;
   const limits = silent.length === 0 ? ALWAYS : [...ALWAYS, gone];
-  return { instances: live, trouble: troubleOf(standing), limits };
+  return { instances: live, trouble: troubleOf(reported, instances, now), limits };
 }
 
-function troubleOf({ instances, refused, lagAt, now }: ReportsStanding): MeasurementState['trouble'] {
-  const { live, silent } = instances;
+function troubleOf(
+  { refused, lagAt }: Reported,
+  { live, silent }: InstancesState,
+  now: number,
+): MeasurementState['trouble'] {
   if (live === 0 && refused !== undefined && now - refused.at < RECENT) {
     const { status, summary } = REPORT_RESULTS[refused.result];
     const reason = status === 401 || status === 403 ? 'Unauthorized' : 'NoInstances';
@@ -156,13 +154,6 @@ interface ConsumerReportsOptions {
   readonly onLag: (consumer: string, seconds: number) => void;
 }
 
-interface Reported {
-  readonly syncs: ReportedSyncs;
-  refused: Refused | undefined;
-  /** When the latest lag was known; undefined: never yet. */
-  lagAt: number | undefined;
-}
-
 /** All reports of one lead, by consumer. */
 export class ConsumerReports {
   readonly #options: ConsumerReportsOptions;
@@ -206,9 +197,9 @@ export class ConsumerReports {
   states(): ReadonlyMap<string, MeasurementState> {
     const { clock, newest } = this.#options;
     const now = clock();
-    const states = [...this.#consumers].map(([name, { syncs, refused, lagAt }]) => {
-      syncs.advance(now, newest());
-      return [name, stateOf({ instances: syncs.state(now), refused, lagAt, now })] as const;
+    const states = [...this.#consumers].map(([name, reported]) => {
+      reported.syncs.advance(now, newest());
+      return [name, stateOf(reported, now)] as const;
     });
     return new Map(states);
   }
