@@ -15,44 +15,6 @@ const RECOVERY_MS = 2_000;
  */
 const LOOK_EVERY_MS = 100;
 
-/**
- * Notices that this process stood still: it was stopped (Ctrl-Z), its node or virtual machine slept, its processor
- * was taken away, or a reader of its output blocked it. What arrived meanwhile is read late, with wrong instants. Look
- * before each event, and not on a timer alone: after a standstill the event loop brings what has piled up first.
- */
-export class Standstill {
-  readonly #toleratedMs: number;
-  readonly #recoveryMs: number;
-  #lookedAt: number | undefined;
-  /** When what has piled up will have been read. */
-  #recoversAt: number | undefined;
-
-  /**
-   * @param toleratedMs how far apart two looks may be
-   * @param recoveryMs how long after a standstill instants are still wrong
-   */
-  constructor(toleratedMs: number = TOLERATED_MS, recoveryMs: number = RECOVERY_MS) {
-    this.#toleratedMs = toleratedMs;
-    this.#recoveryMs = recoveryMs;
-  }
-
-  /**
-   * @param now milliseconds of a monotonic clock
-   * @returns what has changed: instants are wrong from `since` on, or right again
-   */
-  look(now: number): { readonly since: number } | 'recovered' | undefined {
-    const since = this.#lookedAt ?? now;
-    this.#lookedAt = now;
-    if (now - since > this.#toleratedMs) {
-      this.#recoversAt = now + this.#recoveryMs;
-      return { since };
-    }
-    if (this.#recoversAt === undefined || now < this.#recoversAt) return undefined;
-    this.#recoversAt = undefined;
-    return 'recovered';
-  }
-}
-
 export interface GuardedChange extends StreamChange {
   readonly stream: Stream;
   /** Whether the guard reports it, because this process stood still, and not the stream itself. */
@@ -62,16 +24,19 @@ export interface GuardedChange extends StreamChange {
 type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
 
 /**
- * Keeps a standstill of this process from being measured as a lag: before the first event after it, all streams are
- * reported as broken since the last instant at which the process was awake; those that are current are reported so
- * again when what has piled up has been read.
+ * Keeps a standstill of this process from being measured as a lag: it was stopped (Ctrl-Z), its node or virtual machine
+ * slept, its processor was taken away, or a reader of its output blocked it. What arrived meanwhile is read late, with
+ * wrong instants. So all streams are reported as broken since the last instant at which the process was awake, and those
+ * that are current are reported so again when what has piled up has been read. It looks before each event, and not on a
+ * timer alone: after a standstill the event loop brings what has piled up first.
  */
 export class StandstillGuard {
-  readonly #standstill = new Standstill();
   readonly #watches = new Map<Stream, ResourceWatch>();
   readonly #onChange: (change: GuardedChange) => void;
   readonly #looking: Promise<void>;
-  #distrusted = false;
+  #lookedAt: number | undefined;
+  /** When what has piled up will have been read; undefined: instants can be trusted. */
+  #recoversAt: number | undefined;
 
   /** @param onChange is called with the changes of all streams, in order */
   constructor(onChange: (change: GuardedChange) => void, options: GuardOptions) {
@@ -96,7 +61,7 @@ export class StandstillGuard {
         handlers.onEvent(event);
       },
       onStream: (change) => {
-        const withheld = this.#distrusted && change.type === 'StreamCurrent';
+        const withheld = this.#recoversAt !== undefined && change.type === 'StreamCurrent';
         if (!withheld) this.#onChange({ ...change, stream, stoodStill: false });
         handlers.onStream?.(change);
       },
@@ -107,13 +72,17 @@ export class StandstillGuard {
 
   /** @param now an instant at which this process is awake */
   look(now: number): void {
-    const changed = this.#standstill.look(now);
-    if (changed === undefined) return;
-    const recovered = changed === 'recovered';
-    this.#distrusted = !recovered;
-    for (const [stream, { stats }] of this.#watches) {
-      if (!recovered) this.#onChange({ type: 'StreamBroken', at: changed.since, stream, stoodStill: true });
-      else if (stats.current) this.#onChange({ type: 'StreamCurrent', at: now, stream, stoodStill: true });
+    const since = this.#lookedAt ?? now;
+    this.#lookedAt = now;
+    const stoodStill = true;
+    if (now - since > TOLERATED_MS) {
+      this.#recoversAt = now + RECOVERY_MS;
+      for (const stream of this.#watches.keys())
+        this.#onChange({ type: 'StreamBroken', at: since, stream, stoodStill });
+    } else if (this.#recoversAt !== undefined && now >= this.#recoversAt) {
+      this.#recoversAt = undefined;
+      for (const [stream, { stats }] of this.#watches)
+        if (stats.current) this.#onChange({ type: 'StreamCurrent', at: now, stream, stoodStill });
     }
   }
 

@@ -125,7 +125,7 @@ class FollowedConsumer {
   readonly #attempts: Attempts;
   readonly #departure: Departure;
   readonly #arrival = new Arrival();
-  #outcome: ConsumerOutcome = {};
+  outcome: ConsumerOutcome = {};
   #removal: number | undefined;
   #asking = false;
   #gone = false;
@@ -144,10 +144,6 @@ class FollowedConsumer {
     const alone = replicas.fellows.size === 0;
     this.#departure = new Departure({ alone, leastMisses: consumer.leastMisses });
     this.#heardAt = clock();
-  }
-
-  get outcome(): ConsumerOutcome {
-    return this.#outcome;
   }
 
   get attempts(): number {
@@ -169,7 +165,7 @@ class FollowedConsumer {
   }
 
   beat(): void {
-    if (this.#asking && !this.#left) this.#attempts.begin();
+    if (this.#asking && !this.#left) void this.#attempts.begin();
   }
 
   stop(): void {
@@ -236,7 +232,7 @@ class FollowedConsumer {
     }
     const lag = zero === undefined || beginning === undefined ? undefined : Math.max(0, beginning.at - zero);
     const precise = beginning !== undefined && lag !== undefined && isPrecise(beginning, lag);
-    this.#outcome = {
+    this.outcome = {
       ...(this.#removal === undefined ? {} : { removal: this.#removal }),
       ...(precise ? { addition: lag / 1000 } : {}),
     };
@@ -252,7 +248,7 @@ class FollowedConsumer {
 
   #leave(trouble: Trouble): void {
     this.#left = true;
-    this.#outcome = { trouble };
+    this.outcome = { trouble };
   }
 
   /** What went wrong with its attempts, else what is given. */

@@ -258,9 +258,9 @@ const STRANGE = problem(
 /** Attempts through one consumer, and what kept them from meeting a replica. */
 export class Attempts {
   readonly #options: AttemptsOptions;
-  readonly #underWay = new Set<Promise<void>>();
   #problems: Problem[] = [];
-  #made = 0;
+  made = 0;
+  underWay = 0;
   /** Called with each attempt that ends. */
   onAttempt: ((attempt: Attempt) => void) | undefined;
 
@@ -268,20 +268,14 @@ export class Attempts {
     this.#options = options;
   }
 
-  get made(): number {
-    return this.#made;
-  }
-
-  get underWay(): number {
-    return this.#underWay.size;
-  }
-
   /** One more, unless too many are under way. */
-  begin(): void {
+  async begin(): Promise<void> {
     if (this.underWay >= MOST_AT_ONCE) return;
-    this.#made += 1;
-    const attempt: Promise<void> = this.#attempt().finally(() => this.#underWay.delete(attempt));
-    this.#underWay.add(attempt);
+    this.made += 1;
+    this.underWay += 1;
+    await this.#attempt().finally(() => {
+      this.underWay -= 1;
+    });
   }
 
   /** What has gone wrong most often since it was asked last. */

@@ -1,7 +1,28 @@
 import { expect, it } from 'vitest';
-import { Standstill } from '../../src/cluster/standstill.ts';
+import { newStats } from '../../src/cluster/resource.ts';
+import { type GuardedChange, StandstillGuard } from '../../src/cluster/standstill.ts';
 
-type Look = readonly [now: number, said: ReturnType<Standstill['look']>];
+type Look = readonly [now: number, said: { readonly since: number } | 'recovered' | undefined];
+
+/** A guard of one stream, which is current, and what it says at each look. */
+function guarded() {
+  const changes: GuardedChange[] = [];
+  const options = { clock: () => 0, signal: AbortSignal.abort() };
+  const guard = new StandstillGuard((change) => void changes.push(change), options);
+  const watch = { stats: { ...newStats(), current: true }, ended: Promise.resolve() };
+  guard.follow('pods', { onEvent: () => undefined }, () => watch);
+  return (now: number): Look[1] => {
+    guard.look(now);
+    const said = changes.splice(0);
+    expect(said.length).toBeLessThanOrEqual(1);
+    const [change] = said;
+    if (change === undefined) return undefined;
+    expect(change).toMatchObject({ stream: 'pods', stoodStill: true });
+    if (change.type === 'StreamBroken') return { since: change.at };
+    expect(change).toMatchObject({ type: 'StreamCurrent', at: now });
+    return 'recovered';
+  };
+}
 
 it.each<{ name: string; looks: readonly Look[] }>([
   {
@@ -32,15 +53,15 @@ it.each<{ name: string; looks: readonly Look[] }>([
     ],
   },
 ])('$name', ({ looks }) => {
-  const standstill = new Standstill(1_000, 2_000);
-  for (const [now, said] of looks) expect(standstill.look(now)).toEqual(said);
+  const look = guarded();
+  for (const [now, said] of looks) expect(look(now)).toEqual(said);
 });
 
 it('another one, before the first is over, begins anew', () => {
-  const standstill = new Standstill(1_000, 2_000);
-  for (const now of [0, 1_500, 2_000]) standstill.look(now);
-  expect(standstill.look(3_400)).toEqual({ since: 2_000 });
-  expect(standstill.look(4_000)).toBeUndefined();
-  expect(standstill.look(4_900)).toBeUndefined();
-  expect(standstill.look(5_400)).toBe('recovered');
+  const look = guarded();
+  for (const now of [0, 1_500, 2_000]) look(now);
+  expect(look(3_400)).toEqual({ since: 2_000 });
+  expect(look(4_000)).toBeUndefined();
+  expect(look(4_900)).toBeUndefined();
+  expect(look(5_400)).toBe('recovered');
 });
