@@ -41,11 +41,8 @@ export interface KubeConnection {
 const SERVICE_ACCOUNT_DIRECTORY = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 interface InClusterOptions {
-  /** KUBERNETES_SERVICE_HOST. */
   readonly host: string | undefined;
-  /** KUBERNETES_SERVICE_PORT. */
   readonly port: string | undefined;
-  /** Default: {@link SERVICE_ACCOUNT_DIRECTORY}. */
   readonly directory?: string;
 }
 
@@ -264,7 +261,6 @@ function userOf({ value, raw, file }: Picked<User>): User {
   } as User;
 }
 
-/** How client-node is told to read a token from a file. */
 function tokenFile(path: string) {
   return { name: 'tokenFile', config: { tokenFile: path } };
 }

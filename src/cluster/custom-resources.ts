@@ -18,7 +18,6 @@ import type { RawObject, Resource } from './resource.ts';
 /** One of Linger's own kinds, and what is kept of its objects. */
 export interface CustomKind<T> {
   readonly kind: LingerKind;
-  /** Of the collection. */
   readonly path: string;
   /** How many are followed: each pod is decided by all of them. */
   readonly most: number;
@@ -54,7 +53,6 @@ export const TERMINATION_POLICIES: CustomKind<TerminationPolicy> = {
   toValue: (document) => document as TerminationPolicy,
 };
 
-/** An object of such a kind as the API server has it. */
 export interface CustomObject<T> {
   /** Empty where the kind is cluster-scoped. */
   readonly namespace: string;
@@ -68,7 +66,6 @@ export interface CustomObject<T> {
   readonly problem: string | undefined;
   /** The spec as text: the same for two that say the same. */
   readonly spec: string;
-  /** As the API server has it; Linger writes it, as a rule. */
   readonly status: unknown;
 }
 
@@ -104,11 +101,9 @@ export interface CustomHandlers<T> {
   /** Not for a kind that is not served: that is no failure. */
   onFailure(failure: KubeFailure, pauseMs: number): void;
   onCurrent(): void;
-  /** What a handler threw. */
   onHandlerError(error: Error): void;
 }
 
-/** The objects of a kind, as they are followed. */
 export interface CustomObjects<T> extends ResourceWatch {
   /** Resolves once the API server has given an answer: all of them, or that there are none for us. It may never. */
   readonly read: Promise<void>;

@@ -11,11 +11,9 @@ type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];
 
 /** Where plugins run. */
 export interface PluginHost {
-  /** Inherited by the plugin. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Whether standard input is a terminal, at which a person can answer a question. */
   readonly interactive: boolean;
-  /** Milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
   /** How long one run may take. Default: {@link UNATTENDED_MS} or {@link ATTENDED_MS}. */
   readonly timeoutMs?: number;

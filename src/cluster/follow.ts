@@ -50,7 +50,6 @@ export interface ClusterOptions extends WatchOptions {
   readonly namespace?: string | undefined;
 }
 
-/** A cluster that is followed. */
 export interface ClusterSource {
   /** Resolves once everything that decisions read (Namespaces, Services, versions) has been read; it may never. */
   readonly synced: Promise<void>;
@@ -66,7 +65,6 @@ export interface ClusterSource {
  */
 const WORLD_EVERY_MS = 100;
 
-/** Follows the cluster until the signal aborts. */
 export function followCluster(
   connection: KubeConnection,
   { onWorld, onEvent, onFailure, onCurrent, onHandlerError }: ClusterHandlers,

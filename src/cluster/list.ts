@@ -6,7 +6,6 @@ import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
 import { ask, type KubeRequest, newAgent, readChunks } from './request.ts';
 import { acceptOf, pathOf, type RawObject, type Resource, type WatchLimits } from './resource.ts';
 
-/** What a list needs of a resource. */
 type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'afterMetadata'>;
 
 const BEGIN = Buffer.from(',"managedFields":[{');
@@ -59,7 +58,6 @@ export class SparingParser {
   }
 }
 
-/** What a page says of its list. */
 export interface PageEnd {
   /** Of the whole list: all pages show the collection as it was at one instant. */
   readonly resourceVersion: string;

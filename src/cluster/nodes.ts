@@ -98,7 +98,6 @@ const SETTLE_EVERY_MS = 30_000;
 const WILL_NOT_SAY: ReadonlySet<FailureReason> = new Set(['Forbidden', 'NotFound', 'Refused', 'Malformed']);
 
 export interface FleetHandlers {
-  /** Another fleet is in force. */
   onFleet(fleet: Fleet): void;
   /** The question for the API server's version failed; it is asked again after the pause. */
   onFailure(failure: KubeFailure, pauseMs: number): void;
@@ -166,7 +165,6 @@ export function followFleet(
       versions.nodesListed();
       observe();
     },
-    /** Resolves once the signal has aborted. */
     ended: Promise.all([followVersion(), letSettle()]),
   };
 }

@@ -74,11 +74,8 @@ export class LineReader {
   }
 }
 
-/** How far a watch has come. */
 export interface StreamPosition {
-  /** The resourceVersion that it has reached. */
   readonly resourceVersion: string;
-  /** When something last came. */
   readonly heardAt: number;
 }
 
@@ -87,7 +84,6 @@ interface CurrentOptions {
   /** The resourceVersion that the collection has now, by a consistent read. */
   readonly latest: () => Promise<string>;
   readonly limits: Pick<WatchLimits, 'currentWithinMs' | 'currentRetryMs'>;
-  /** For requests that failed. */
   readonly backoff: Backoff;
   readonly clock: () => number;
   readonly signal: AbortSignal;
@@ -103,9 +99,8 @@ const LOOK_MS = 25;
  * Waits until a watch that has just been opened brings events when they happen, and not what had piled up before.
  * The protocol has no mark for that, so the server is asked for the latest resourceVersion: a watch that reaches it
  * within `currentWithinMs` of the answer is behind by no more than that and the time of one request. Where nothing
- * changes it is never reached; there, as long a silence says that nothing is outstanding.
- *
- * Comparing resourceVersions as numbers is what they are made for since KEP-5504, and has always worked with etcd.
+ * changes it is never reached; there, as long a silence says that nothing is outstanding. resourceVersions may be
+ * compared as numbers since KEP-5504, and always could with etcd.
  * @returns false once the signal has aborted, `rolledBack` when the server's history is older than what the watch
  *   has seen (etcd was restored): such a watch would stay silent until the numbers have grown past it again
  */
@@ -255,8 +250,7 @@ class Reception<T> {
   }
 
   /**
-   * Takes in a line of a watch.
-   * @returns the resourceVersion that the watch has reached by it
+   * @returns the resourceVersion that the watch has reached by this line
    * @throws KubeFailure for an ERROR event, or when the line is not an event
    */
   line(line: Buffer, at: number): string {
@@ -396,7 +390,6 @@ export interface WatchOptions {
   readonly limits?: Partial<WatchLimits>;
 }
 
-/** A running list-watch. */
 export interface ResourceWatch {
   /** Resolves once the signal has aborted and every connection is closed. Never rejects. */
   readonly ended: Promise<void>;

@@ -9,7 +9,6 @@ import { failureOfStatus, KubeFailure } from './failure.ts';
 export const http = process.getBuiltinModule('node:http');
 
 export interface KubeRequest {
-  /** Default: GET. */
   readonly method?: string;
   /** Path and query, such as `/api/v1/pods?limit=500`. */
   readonly path: string;

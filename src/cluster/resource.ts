@@ -17,7 +17,6 @@ export interface RawMetadata {
   readonly deletionGracePeriodSeconds?: number;
 }
 
-/** An object as the API server sends it. */
 export interface RawObject {
   readonly metadata: RawMetadata;
   readonly spec?: unknown;
@@ -40,7 +39,6 @@ export interface Resource<T> {
   readonly project: (raw: RawObject) => T;
 }
 
-/** What identifies an object. */
 export interface ObjectIdentity {
   /** Empty where the kind is not namespaced. */
   readonly namespace: string;
@@ -133,7 +131,6 @@ export function newStats() {
     lastEventAt: undefined as number | undefined,
     /** The newest resourceVersion that was delivered, by a list, an event or a bookmark. */
     version: undefined as string | undefined,
-    /** Of bodies, uncompressed. */
     bytes: 0,
     objects: 0,
     /** How often a projection or a handler threw; the event was lost to it, and the watch went on. */

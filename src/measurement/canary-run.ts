@@ -20,7 +20,6 @@ import type { ConsumerMetrics } from './lag-metrics.ts';
 import type { ConsumerMeasurement, Measurement } from './measurement.ts';
 import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
-/** What metrics show of a flip. */
 type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
 /** Registers the metrics of the canary. @returns what to call with each flip */
@@ -45,7 +44,6 @@ export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) =
 }
 
 interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connection' | 'namespace' | 'clock'> {
-  /** All that there are now. */
   readonly present: () => readonly Consumer[];
   readonly measurement: Pick<Measurement, 'isReady' | 'onChange' | 'consumers'>;
   readonly logger: Logger;

@@ -96,7 +96,6 @@ const IN_SERVICE = 'in';
 /** Not removed but changed, so that the next leader finds the replica and puts it back. */
 const OUT_OF_SERVICE = 'out';
 
-/** A replica that can be removed. */
 export interface KnownReplica {
   readonly pod: LabelledPod;
   readonly address: string;
@@ -225,7 +224,6 @@ export interface Flipped extends FlipOutcome {
 export interface CanarySettings {
   /** Of the canary server, the same in all replicas. */
   readonly port: number;
-  /** What this replica's canary server answers with. */
   readonly identity: string;
   /** How often to flip for the built-in consumers. Seconds. */
   readonly every: number;
@@ -246,7 +244,6 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly onFlip: (flipped: Flipped) => void;
   /** Monotonic milliseconds: the watch's. */
   readonly clock: () => number;
-  /** In [0, 1). */
   readonly random: () => number;
   readonly limits?: Partial<FlipLimits>;
 }

@@ -76,7 +76,7 @@ function waitingOf(removals: readonly UnresolvedRemoval[], now: number): Waiting
   return { count: removals.length, oldestSeconds: ages.reduce((oldest, age) => Math.max(oldest, age), 0) };
 }
 
-/** Calls everybody who asked to be called, in that order. */
+/** Called in the order in which they were added. */
 class Listeners<Heard extends readonly unknown[]> {
   readonly #all = new Set<(...heard: Heard) => void>();
 
@@ -91,7 +91,6 @@ class Listeners<Heard extends readonly unknown[]> {
   }
 }
 
-/** How long a consumer took to follow one change. */
 export interface ConsumerSample {
   readonly consumer: string;
   readonly direction: Direction;
@@ -278,7 +277,6 @@ export class Measurement {
     return this.#estimator.measured(namespace, this.#clocks.epochSeconds());
   }
 
-  /** The planned lags in force. */
   get table(): PlannedTable {
     return this.#table;
   }

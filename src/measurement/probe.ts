@@ -235,7 +235,6 @@ async function lookUp(host: string, signal: AbortSignal): Promise<readonly strin
 /** Attempts through one consumer that go on at the same time; beyond that, some are left out. */
 const MOST_AT_ONCE = 32;
 
-/** Who may answer an attempt. */
 export interface Replicas {
   /** The identity of the one that is removed and added. */
   readonly canary: string;
@@ -261,7 +260,6 @@ export class Attempts {
   #problems: Problem[] = [];
   made = 0;
   underWay = 0;
-  /** Called with each attempt that ends. */
   onAttempt: ((attempt: Attempt) => void) | undefined;
 
   constructor(options: AttemptsOptions) {

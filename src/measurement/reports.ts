@@ -146,9 +146,7 @@ export interface ReportAnswer {
 interface ConsumerReportsOptions {
   /** What cursors are signed with, in this lead and others. */
   readonly key: Buffer;
-  /** The newest that Linger has seen. */
   readonly newest: () => StageVersions;
-  /** Monotonic milliseconds. */
   readonly clock: () => number;
   /** Called with each lag, in seconds. */
   readonly onLag: (consumer: string, seconds: number) => void;
@@ -204,7 +202,6 @@ export class ConsumerReports {
     return new Map(states);
   }
 
-  /** Its instances, for metrics. */
   *instances(): Iterable<readonly [consumer: string, state: InstancesState, lost: number]> {
     for (const [name, { syncs }] of this.#consumers)
       yield [name, syncs.state(this.#options.clock()), syncs.lost];

@@ -14,15 +14,12 @@ import { Schedule } from '../timing/index.ts';
 interface StamperOptions {
   readonly connection: KubeConnection;
   readonly place: Place;
-  /** Whether this replica leads. */
   readonly leads: () => boolean;
   /** See `LagRecorder.wantsStamp`. */
   readonly wanted: (life: string, silentMs: number) => boolean;
   readonly signal: AbortSignal;
   readonly logger: Logger;
-  /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** In [0, 1). */
   readonly random: () => number;
   /** Resolves with false once the signal has aborted. */
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
