@@ -17,7 +17,7 @@ export interface ApiCall {
   /** For the whole answer. Milliseconds. */
   readonly withinMs: number;
   /** What the body of a patch is. Default: `json-patch`, RFC 6902. */
-  readonly patch?: 'json-patch' | 'merge-patch' | 'strategic-merge-patch' | 'apply-patch';
+  readonly patch?: 'json-patch' | 'merge-patch' | 'apply-patch';
   /** The connections to use. Default: those that all callers of this connection share. */
   readonly agent?: Agent;
 }

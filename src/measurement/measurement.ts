@@ -9,7 +9,6 @@ import {
   type EndpointChange,
   type EndpointGroup,
   type Enough,
-  type Episode,
   type HistoryPart,
   LAG_STAGES,
   LagEstimator,
@@ -322,11 +321,6 @@ export class Measurement {
   /** Merges a stored part in; doing so again changes nothing. @returns false for what is none */
   restorePart(json: unknown, now: number): boolean {
     return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json);
-  }
-
-  /** The storms and bad releases in the history of a namespace or (undefined) the cluster. */
-  episodes(namespace: string | undefined, now: number): readonly Episode[] {
-    return this.#estimator.episodes(namespace, now);
   }
 
   /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
