@@ -201,7 +201,11 @@ function keeping({ world, measurement, declared, metrics, logger }: MeasuredCons
     kept = present;
     all = known;
     const hidden = world.shadowed().join(', ');
-    const message = 'the cluster declares consumers of the same names as files do; its count';
-    if (hidden !== '') once.warn(hidden, { consumers: hidden }, message);
+    if (hidden !== '')
+      once.warn(
+        hidden,
+        { consumers: hidden },
+        'the cluster declares consumers of the same names as files do; its count',
+      );
   };
 }
