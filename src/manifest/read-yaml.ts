@@ -34,6 +34,15 @@ const TAG = /!(?:<[^>\s]*>|[0-9A-Za-z_\-;/?:@&=+$,.!~*'()[\]%]*)/y;
 /** What a JSON object begins with, and a YAML mapping between braces. */
 const JSON_BEGINS = /^\uFEFF?\s*\{/;
 const JSON_WORD = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/;
+/** The words of a plain scalar on one line; in brackets, what parts and ends the entries is none of them. */
+const BLOCK_WORDS = /(?:[ \t]*(?:[^ \t\r\n:#]+|:(?![ \t\r\n]|$)|(?<![ \t\r\n])#))+/y;
+const FLOW_WORDS = /(?:[ \t]*(?:[^ \t\r\n:#,?[\]{}]+|:(?![ \t\r\n]|$)|(?<![ \t\r\n])#))+/y;
+const BREAK = /\r\n?|\n/;
+const QUOTED_MARK = /[\r\n](?:---|\.\.\.)[ \t\r\n]/;
+/** What in quotes is not text as it is written. */
+const SINGLE_SPECIAL = /''|[ \t\r\n]+/g;
+const DOUBLE_SPECIAL =
+  /\\[\r\n][ \t\r\n]*|\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[\s\S])|[ \t\r\n]+/g;
 const BLOCK_HEADER = /[|>](?:([+-])([0-9])?|([0-9])([+-])?)?[ \t]*(?:#[^\r\n]*)?/y;
 /** What go-yaml's reader takes for no text, and what ends a line for it but not for those who edit by lines. */
 const UNREADABLE = /(?![\t\n\r])\p{Cc}|[\u2028\u2029\uFFFE\uFFFF]|\r(?!\n)|\p{Cs}/u;
@@ -189,11 +198,16 @@ class YamlReader {
     return this.#flow > 0 || !this.#keyAllowed || this.#isWithoutContent();
   }
 
-  /** Whether the rest of the line is blank, or a comment. */
-  #isWithoutContent(): boolean {
+  /** How many spaces and tabs stand here. */
+  #blanks(): number {
     let ahead = 0;
     while (this.#code(ahead) === SPACE || this.#code(ahead) === TAB) ahead++;
-    const code = this.#code(ahead);
+    return ahead;
+  }
+
+  /** Whether the rest of the line is blank, or a comment. */
+  #isWithoutContent(): boolean {
+    const code = this.#code(this.#blanks());
     return code === HASH || code === END || isBreak(code);
   }
 
@@ -276,8 +290,7 @@ class YamlReader {
 
   /** At the colon of a key without `?`, over the blanks before it. */
   #isColon(keyStart: number): boolean {
-    let ahead = 0;
-    while (this.#code(ahead) === SPACE || this.#code(ahead) === TAB) ahead++;
+    const ahead = this.#blanks();
     if (this.#code(ahead) !== COLON || !(this.#flow > 0 || this.#isBlankAfter(ahead + 1))) return false;
     this.#at += ahead;
     return this.#at - keyStart <= MAX_KEY_LENGTH;
@@ -642,41 +655,25 @@ class YamlReader {
   #plain(properties: Properties): ScalarNode {
     const start = this.#at;
     const least = this.#indent + 1;
-    let text = '';
-    let end = start;
+    const words = this.#flow > 0 ? FLOW_WORDS : BLOCK_WORDS;
+    let [text, end, gap] = ['', start, ''];
     for (;;) {
-      const from = this.#at;
-      end = this.#plainLineEnd();
-      text += this.#text.slice(from, end);
+      words.lastIndex = this.#at;
+      const line = words.exec(this.#text)?.[0];
+      if (line === undefined) break;
+      text += gap + line;
+      end = words.lastIndex;
+      this.#at = end;
+      this.#at += this.#blanks();
       if (!isBreak(this.#code())) break;
       const breaks = this.#plainBreaks(least);
       this.#keyAllowed = true;
-      if (this.#isPlainEnd(least)) break;
-      text += breaks === 1 ? ' ' : '\n'.repeat(breaks - 1);
+      const outside = this.#flow === 0 && this.#column() < least;
+      if (outside || this.#isMark('...') || this.#isMark('---')) break;
+      gap = breaks === 1 ? ' ' : '\n'.repeat(breaks - 1);
     }
     this.#json &&= JSON_WORD.test(text);
     return this.#scalar({ text, style: 'plain', start, end }, properties);
-  }
-
-  /** Over the rest of the scalar on this line, to the line's end or to what ends the scalar; returns its own end. */
-  #plainLineEnd(): number {
-    let end = this.#at;
-    for (;;) {
-      const code = this.#code();
-      if (code === SPACE || code === TAB) {
-        this.#at++;
-        if (this.#code() === HASH) return end;
-      } else if (code === END || isBreak(code) || this.#endsPlain(code)) {
-        return end;
-      } else {
-        end = ++this.#at;
-      }
-    }
-  }
-
-  #endsPlain(code: number): boolean {
-    if (code === COLON) return this.#isBlankAfter();
-    return this.#flow > 0 && (code === COMMA || code === QUESTION || isBracket(code));
   }
 
   #plainBreaks(least: number): number {
@@ -698,86 +695,54 @@ class YamlReader {
     }
   }
 
-  #isPlainEnd(least: number): boolean {
-    const code = this.#code();
-    if (code === END || code === HASH || this.#endsPlain(code)) return true;
-    return this.#isMark('...') || this.#isMark('---') || (this.#flow === 0 && this.#column() < least);
-  }
-
   #quoted(double: boolean, properties: Properties): ScalarNode {
-    const start = this.#at++;
-    const quoteCode = double ? QUOTE : APOSTROPHE;
+    const start = this.#at;
     this.#json &&= double;
-    let text = '';
-    for (;;) {
-      const code = this.#code();
-      if (code === END || this.#isMark('...') || this.#isMark('---')) {
-        throw this.#error(start, 'this quote is never closed');
-      }
-      if (code === quoteCode) {
-        if (double || this.#code(1) !== APOSTROPHE) break;
-        text += "'";
-        this.#at += 2;
-      } else if (double && code === BACKSLASH) {
-        text += this.#escape();
-      } else if (code === SPACE || code === TAB || isBreak(code)) {
-        text += this.#quotedSpace();
-      } else {
-        const from = this.#at;
-        do this.#at++;
-        while (!this.#endsQuotedRun(this.#code(), quoteCode));
-        text += this.#text.slice(from, this.#at);
-      }
-    }
-    this.#at++;
+    const close = this.#closingQuote(start + 1, double);
+    const written = close === undefined ? '---' : this.#text.slice(start + 1, close);
+    // Behind the mark of a document nothing goes on.
+    if (close === undefined || QUOTED_MARK.test(written))
+      throw this.#error(start, 'this quote is never closed');
+    const text = written.replace(double ? DOUBLE_SPECIAL : SINGLE_SPECIAL, (special: string, at: number) => {
+      if (special === "''") return "'";
+      if (!special.startsWith('\\')) return folded(special);
+      // An escaped line end is nothing, the empty lines behind it are line ends.
+      if (BREAK.test(special)) return folded(special).replace(/^ $/, '');
+      return this.#escape(special, start + 1 + at);
+    });
+    const lastBreak = Math.max(written.lastIndexOf('\n'), written.lastIndexOf('\r'));
+    if (lastBreak >= 0) this.#lineStart = start + 1 + lastBreak + 1;
+    this.#at = close + 1;
     return this.#scalar({ text, style: double ? 'double' : 'single', start, end: this.#at }, properties);
   }
 
-  #endsQuotedRun(code: number, quoteCode: number): boolean {
-    return code <= SPACE || code === quoteCode || code === BACKSLASH;
+  #closingQuote(from: number, double: boolean): number | undefined {
+    const closing = double ? '"' : "'";
+    let at = this.#text.indexOf(closing, from);
+    while (at !== -1 && at < this.#end) {
+      let escapes = 0;
+      while (double && this.#text.charCodeAt(at - escapes - 1) === BACKSLASH) escapes++;
+      const doubled = !double && this.#text.charCodeAt(at + 1) === APOSTROPHE;
+      if (escapes % 2 === 0 && !doubled) return at;
+      at = this.#text.indexOf(closing, at + (doubled ? 2 : 1));
+    }
+    return undefined;
   }
 
-  /** Blanks stay; a line end with the blanks around it is a space, each further one a line end. */
-  #quotedSpace(breaks = 0): string {
-    const from = this.#at;
-    let ends = breaks;
-    for (;;) {
-      const code = this.#code();
-      if (isBreak(code)) {
-        this.#break();
-        ends++;
-      } else if (code === SPACE || code === TAB) {
-        this.#at++;
-      } else {
-        if (ends === 0) return this.#text.slice(from, this.#at);
-        return ends === 1 ? ' ' : '\n'.repeat(ends - 1);
-      }
-    }
-  }
-
-  #escape(): string {
-    const start = this.#at;
-    const code = this.#text[start + 1] ?? '';
-    if (isBreak(this.#code(1))) {
-      this.#at++;
-      this.#break();
-      // The escaped line end is nothing, the empty lines behind it are line ends.
-      const space = this.#quotedSpace(1);
-      return space === ' ' ? '' : space;
-    }
+  /** What an escape stands for, without that of a line end. */
+  #escape(written: string, at: number): string {
+    const code = written[1] ?? '';
     const digits = HEX_DIGITS[code];
-    this.#at += 2 + (digits ?? 0);
     if (digits === undefined) {
       const value = Object.hasOwn(ESCAPES, code) ? ESCAPES[code] : undefined;
       if (code === '/' && this.#json) return code;
-      if (value === undefined) throw this.#error(start, `"\\${code}" is no escape of YAML: write "\\\\"`);
+      if (value === undefined) throw this.#error(at, `"\\${code}" is no escape of YAML: write "\\\\"`);
       return value;
     }
-    const hex = this.#text.slice(start + 2, this.#at);
-    const point = new RegExp(`^[0-9a-fA-F]{${digits}}$`).test(hex) ? Number.parseInt(hex, 16) : Infinity;
+    const point = written.length === 2 + digits ? Number.parseInt(written.slice(2), 16) : Infinity;
     const surrogate = point >= 0xd8_00 && point <= 0xdf_ff;
     if (point > 0x10_ff_ff || (surrogate && !this.#json)) {
-      throw this.#error(start, `expected ${digits} hexadecimal digits of a character behind "\\${code}"`);
+      throw this.#error(at, `expected ${digits} hexadecimal digits of a character behind "\\${code}"`);
     }
     return String.fromCodePoint(point);
   }
@@ -864,12 +829,15 @@ class YamlReader {
   }
 }
 
-function isBreak(code: number): boolean {
-  return code === LINE_FEED || code === RETURN;
+/** Blanks stay; a line end with the blanks around it is a space, each further one a line end. */
+function folded(space: string): string {
+  const ends = space.split(BREAK).length - 1;
+  if (ends === 0) return space;
+  return ends === 1 ? ' ' : '\n'.repeat(ends - 1);
 }
 
-function isBracket(code: number): boolean {
-  return code === BRACKET || code === BRACKET_END || code === BRACE || code === BRACE_END;
+function isBreak(code: number): boolean {
+  return code === LINE_FEED || code === RETURN;
 }
 
 /** What ends a value between brackets. */

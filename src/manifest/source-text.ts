@@ -24,7 +24,7 @@ export class SourceText {
 
   errorAt(offset: number, message: string): ManifestError {
     const { line, column } = this.at(offset);
-    const hint = this.text.slice(this.lineStart(offset), this.nextLine(offset)).includes('{{');
+    const hint = this.text.slice(this.lineStart(offset), this.nextLine(offset + 1)).includes('{{');
     return new ManifestError(`${this.name}:${line}:${column}: ${message}${hint ? TEMPLATE_HINT : ''}`);
   }
 
