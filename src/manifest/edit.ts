@@ -152,6 +152,8 @@ function applySplices(text: string, splices: Splice[], from: number, to: number)
     parts.push(text.slice(at, start), splice.text);
     at = inserts ? start : splice.end;
     if (splice.text === '') removedUntil = at;
+    // A comment may stand right behind a bracket or a quote, and would become text behind a word.
+    if (text[at] === '#' && /\S/.test(splice.text.at(-1) ?? text[start - 1] ?? ' ')) parts.push(' ');
   }
   parts.push(text.slice(at, to));
   return parts.join('');

@@ -226,7 +226,7 @@ function refilled(map: MapNode, { added }: MapChange, { source, flow }: WriteCon
   return { start, end, text: `${eol}${inner}${members.join(`,${eol}${inner}`)}${eol}${outer}` };
 }
 
-const COMMENT_BEHIND = /^[ \t]*(,?)[ \t]+#[^\r\n]*/;
+const COMMENT_BEHIND = /^[ \t]*(,?)[ \t]*#[^\r\n]*/;
 
 /** New members behind `last`, the last entry that stays; `ends` when it is the last one of the text, too. */
 function appended(

@@ -252,3 +252,60 @@ export function independently(text: string): unknown {
   if (failure) throw failure;
   return documents.map((document) => document.toJS() as unknown);
 }
+
+/** How a text is written that YAML 1.2 refuses, or reads as something else, and kubectl accepts. */
+export const dialect = fc.record({
+  /** What quoted text that goes on is indented by: its key's column, or less. */
+  continued: fc.constantFrom(0, 1, 2),
+  quote: fc.constantFrom('"', "'"),
+  /** The column at which lines between brackets stand, where their parent's is 2. */
+  between: fc.constantFrom(0, 2, 3),
+  close: fc.constantFrom(']', '  ]'),
+  comment: fc.constantFrom('', '#x', ' # x'),
+  tabs: fc.boolean(),
+  eol: fc.constantFrom('\n', '\r\n'),
+  bom: fc.boolean(),
+});
+
+type Dialect = typeof dialect extends fc.Arbitrary<infer T> ? T : never;
+
+/** A Pod in that dialect, and what kubectl reads. */
+export function inDialect(words: readonly [string, string], look: Dialect): { text: string; value: Members } {
+  const { continued, quote, between, close, comment, tabs, eol, bom } = look;
+  const [first, second] = words;
+  const indent = tabs ? '\t' : ' '.repeat(between);
+  const lines = [
+    'kind: Pod',
+    'metadata:',
+    '  labels: {',
+    `${indent}a: b,`,
+    `${indent}c: on`,
+    `  }${comment}`,
+    '  annotations:',
+    `    about: ${quote}${first}`,
+    '',
+    `${' '.repeat(continued)}${second}${quote}${comment}`,
+    'spec:',
+    `  args: [${first},`,
+    `${indent}${second}`,
+    `${close}${comment}`,
+    '  containers:',
+    `  - name: ${quote}a${quote}${comment}`,
+    `    ports: [{containerPort: 0x50}]${comment}`,
+    '',
+  ];
+  const value: Members = {
+    kind: 'Pod',
+    metadata: { labels: { a: 'b', c: true }, annotations: { about: `${first}\n${second}` } },
+    spec: { args: [first, second], containers: [{ name: 'a', ports: [{ containerPort: 80 }] }] },
+  };
+  return { text: (bom ? '\uFEFF' : '') + lines.join(eol), value };
+}
+
+/** Documents that are no workloads, in which a key stands twice; `value`: as kubectl reads it, the last one counts. */
+export const twice = fc.constantFrom(
+  { text: 'kind: ConfigMap\ndata:\n  a: b\n  a: c\n', value: { kind: 'ConfigMap', data: { a: 'c' } } },
+  { text: '{"kind": "ConfigMap", "data": 1, "data": {}}\n', value: { kind: 'ConfigMap', data: {} } },
+  { text: 'kind: X\n"kind": ConfigMap\n', value: { kind: 'ConfigMap' } },
+  { text: 'on: 1\n"true": 2\nkind: ConfigMap\n', value: { true: 2, kind: 'ConfigMap' } },
+);

@@ -3,8 +3,11 @@ import fastJsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import * as yaml from 'yaml';
 import type { Operation } from '../../src/decision/index.ts';
+import { decodeText, type Encoding, encodeText } from '../../src/manifest/index.ts';
 import { runs } from '../property/runs.ts';
 import {
+  dialect,
+  inDialect,
   independently,
   layout,
   type Members,
@@ -13,6 +16,7 @@ import {
   patchFor,
   sameValue,
   style,
+  twice,
   written,
 } from './arbitrary-manifest.ts';
 import { editFile, readFile } from './sample-edit.ts';
@@ -208,5 +212,38 @@ describe('whatever the style, the edited text reads as the patched value', () =>
       runs(200),
     );
     expect(Math.min(patched, left)).toBeGreaterThan(5);
+  });
+
+  it('what kubectl reads and YAML 1.2 does not, in every encoding', () => {
+    const word = fc.constantFrom('x', 'two words', 'http://c:80', 'a#b', 'grüße', '日本\u{1F600}');
+    const encodings = fc.constantFrom<Encoding>('utf-8', 'utf-16le', 'utf-16be');
+    const documents = fc.record({ words: fc.tuple(word, word), look: dialect, before: fc.option(twice) });
+    fc.assert(
+      fc.property(documents, encodings, makers, ({ words, look, before }, encoding, ops) => {
+        const { text, value } = inDialect(words, { ...look, bom: look.bom || encoding !== 'utf-8' });
+        const head = before === null ? '' : `${before.text.replaceAll('\n', look.eol)}---${look.eol}`;
+        // A byte order mark stands at the very beginning.
+        const whole = text.startsWith('\uFEFF') ? `\uFEFF${head}${text.slice(1)}` : head + text;
+        const decoded = decodeText(encodeText(whole, encoding), 'f.yaml');
+        expect(decoded).toEqual({ text: whole, encoding });
+
+        const file = readFile(decoded.text);
+        const object = file.objects.at(-1)!;
+        expect(file.objects.map((each) => each.value)).toEqual([...(before ? [before.value] : []), value]);
+        expect(file.objects.map((each) => each.duplicateKey !== undefined)).toEqual(
+          before ? [true, false] : [false],
+        );
+        const operations = patchFor(value, ops);
+        const edited = editFile(file, [{ object, operations, at: '' }]);
+        const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
+        const expected: unknown = fastJsonPatch.applyPatch(fastJsonPatch.deepClone(value), patch).newDocument;
+        expect(edited.notes).toEqual([]);
+        expect(edited.text.startsWith(whole.slice(0, whole.length - text.replace('\uFEFF', '').length))).toBe(
+          true,
+        );
+        expect(fastJsonPatch.deepClone(readFile(edited.text).objects.at(-1)!.value)).toEqual(expected);
+      }),
+      runs(250),
+    );
   });
 });
