@@ -50,7 +50,11 @@ export function judgeAuthority(
   directory: string,
   now: Date,
 ): AuthorityState {
-  const refuse = refusal(directory);
+  const refuse = refusing(
+    directory,
+    'Linger replaces no authority that it did not make: ' +
+      'put a valid ca.crt and ca.key there, or remove both and put your own tls.crt and tls.key',
+  );
   const all = parseCertificates(contents['ca.crt'] ?? '');
   const bundle = all.filter((certificate) => certificate.validToDate > now);
   const key = signingKey(keyText, refuse);
@@ -75,22 +79,23 @@ function due(certificate: X509Certificate, now: Date): AuthorityFault | undefine
 
 type Refuse = (code: CertificateErrorCode, file: CertificateFile, fault: string) => CertificateError;
 
-function refusal(directory: string): Refuse {
-  return (code, file, fault) =>
-    new CertificateError(
-      code,
-      `${join(directory, file)} ${fault}; Linger replaces no authority that it did not make: ` +
-        `put a valid ca.crt and ca.key there, or remove both and put your own tls.crt and tls.key`,
-    );
+/** @param wayOut what a person can do */
+function refusing(directory: string, wayOut: string): Refuse {
+  return (code, file, fault) => new CertificateError(code, `${join(directory, file)} ${fault}; ${wayOut}`);
+}
+
+/** What nobody can decrypt here, a server must not wait for. */
+function keyIn(file: 'ca.key' | 'tls.key', text: string, refuse: Refuse): KeyObject | undefined {
+  const key = parseKey(text);
+  if (key === 'encrypted')
+    throw refuse('EncryptedKey', file, 'is encrypted, and nobody is there to type a passphrase');
+  return key === 'corrupt' ? undefined : key;
 }
 
 /** Undefined when there is nothing to lose: the text is no key. */
 function signingKey(text: string, refuse: Refuse): KeyObject | undefined {
-  const key = parseKey(text);
-  if (key === 'corrupt') return undefined;
-  if (key === 'encrypted')
-    throw refuse('EncryptedKey', 'ca.key', 'is encrypted, and nobody is there to type a passphrase');
-  if (key.asymmetricKeyType === 'rsa') return key;
+  const key = keyIn('ca.key', text, refuse);
+  if (key === undefined || key.asymmetricKeyType === 'rsa') return key;
   throw refuse(
     'UnsupportedKey',
     'ca.key',
@@ -151,45 +156,30 @@ export function tlsRejection(cert: string, key: string): string | undefined {
  * @throws CertificateError `Incomplete`, `Corrupt`, `EncryptedKey`, `Mismatched` or `Expired`
  */
 export function acceptProvided(contents: Contents, directory: string, now: Date): ServingMaterial {
-  const refuse = refusalOfProvided(directory);
-  const chain = parseCertificates(required('tls.crt', contents, refuse));
-  const key = required('tls.key', contents, refuse);
+  const refuse = refusing(
+    directory,
+    'put a valid tls.crt and tls.key there, ' +
+      `or remove the .crt and .key files from ${directory} and Linger makes its own`,
+  );
+  const required = (file: CertificateFile) => {
+    const text = contents[file];
+    if (text === undefined) throw refuse('Incomplete', file, 'is missing');
+    return text;
+  };
+  const chain = parseCertificates(required('tls.crt'));
+  const key = required('tls.key');
   const [leaf] = chain;
   if (leaf === undefined) throw refuse('Corrupt', 'tls.crt', 'holds no certificate that can be read');
-  checkKey(key, leaf, refuse);
+  const parsed = keyIn('tls.key', key, refuse);
+  if (parsed === undefined) throw refuse('Corrupt', 'tls.key', 'holds no private key that can be read');
+  if (!leaf.checkPrivateKey(parsed))
+    throw refuse('Mismatched', 'tls.key', 'does not belong to the first certificate in tls.crt');
   const cert = formatCertificates(chain);
   const rejection = tlsRejection(cert, key);
   if (rejection !== undefined) throw refuse('Corrupt', 'tls.crt', `is not accepted for TLS: ${rejection}`);
   if (leaf.validToDate <= now)
     throw refuse('Expired', 'tls.crt', `expired on ${leaf.validToDate.toISOString()}`);
   return { cert, key, caBundle: bundleOf(contents['ca.crt'], leaf), ...milestones(leaf) };
-}
-
-type RefuseProvided = (code: CertificateErrorCode, file: CertificateFile, fault: string) => CertificateError;
-
-function refusalOfProvided(directory: string): RefuseProvided {
-  return (code, file, fault) =>
-    new CertificateError(
-      code,
-      `${join(directory, file)} ${fault}; put a valid tls.crt and tls.key there, ` +
-        `or remove the .crt and .key files from ${directory} and Linger makes its own`,
-    );
-}
-
-function required(file: CertificateFile, contents: Contents, refuse: RefuseProvided): string {
-  const text = contents[file];
-  if (text === undefined) throw refuse('Incomplete', file, 'is missing');
-  return text;
-}
-
-function checkKey(text: string, leaf: X509Certificate, refuse: RefuseProvided): void {
-  const key = parseKey(text);
-  if (key === 'corrupt') throw refuse('Corrupt', 'tls.key', 'holds no private key that can be read');
-  if (key === 'encrypted')
-    throw refuse('EncryptedKey', 'tls.key', 'is encrypted, and nobody is there to type a passphrase');
-  if (!leaf.checkPrivateKey(key)) {
-    throw refuse('Mismatched', 'tls.key', 'does not belong to the first certificate in tls.crt');
-  }
 }
 
 function bundleOf(authorities: string | undefined, leaf: X509Certificate): string {

@@ -133,9 +133,8 @@ function printAll(outputs: readonly Output[], write: Surroundings['write']): voi
     // A byte order mark is one only at the very beginning.
     const content = index === 0 || encoding !== 'utf-8' ? text : text.replace(/^\uFEFF/, '');
     const marked = index === 0 || content.startsWith('---');
-    if (!ended) write(encodeText('\n', encoding));
-    if (!marked) write(encodeText(separator, encoding));
-    write(encodeText(content, encoding));
+    const before = (ended ? '' : '\n') + (marked ? '' : separator);
+    for (const text of [before, content]) for (const bytes of encodeText(text, encoding)) write(bytes);
     ended = content === '' ? ended : content.endsWith('\n');
   }
 }

@@ -32,10 +32,17 @@ export function decodeText(bytes: Uint8Array, name: string): DecodedText {
   }
 }
 
-export function encodeText(text: string, encoding: Encoding): Uint8Array {
-  if (encoding === 'utf-8') return Buffer.from(text);
-  const bytes = Buffer.from(text, 'utf16le');
-  return encoding === 'utf-16be' ? bytes.swap16() : bytes;
+const PIECE = 1024 * 1024;
+
+/** The bytes of a text, piece by piece: those of a large one need not all be in memory. */
+export function* encodeText(text: string, encoding: Encoding): Generator<Uint8Array> {
+  for (let [at, end] = [0, 0]; at < text.length; at = end) {
+    end = at + PIECE;
+    // Both halves of a character stay together.
+    if (/[\uD800-\uDBFF]/.test(text[end - 1] ?? '')) end++;
+    const bytes = Buffer.from(text.slice(at, end), encoding === 'utf-8' ? 'utf8' : 'utf16le');
+    yield encoding === 'utf-16be' ? bytes.swap16() : bytes;
+  }
 }
 
 function encodingOf(bytes: Uint8Array): Encoding {

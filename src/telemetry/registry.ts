@@ -62,75 +62,47 @@ export function numberAtScrape(
 }
 
 /** The registry, and the metrics of the server itself; the rooms register their own. */
-export interface Metrics {
-  readonly registry: Registry;
-  readonly draining: Gauge;
-  readonly policyReloads: Counter<'result'>;
-  readonly policyLastSuccess: Gauge;
-  readonly policyReloadSuccessful: Gauge;
-  readonly policyProblems: Gauge;
-  readonly policyDocuments: Gauge<'kind'>;
-  readonly certificateExpiry: Gauge;
-  readonly certificateReloads: Counter<'result'>;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
-export function createMetrics(version: string): Metrics {
+export function createMetrics(version: string) {
   const registry = new Registry();
   const registers = [registry];
+  const gauge = <L extends string = never>(name: string, help: string, labelNames: readonly L[] = []) =>
+    new Gauge<L>({ name, help, labelNames: [...labelNames], registers });
+  const reloads = (name: string, help: string) =>
+    new Counter({ name, help, labelNames: ['result'] as const, registers });
   collectDefaultMetrics({ register: registry });
-  new Gauge({
-    name: 'linger_build_info',
-    help: 'Always 1; the labels say what is running.',
-    labelNames: ['version', 'node'],
-    registers,
-  }).set({ version, node: process.version }, 1);
-  return { registry, ...stateMetrics(registers) };
-}
-
-function stateMetrics(registers: Registry[]) {
+  gauge('linger_build_info', 'Always 1; the labels say what is running.', ['version', 'node']).set(
+    { version, node: process.version },
+    1,
+  );
   return {
-    draining: new Gauge({
-      name: 'linger_draining',
-      help: '1 while shutting down: not ready, still answering.',
-      registers,
-    }),
-    policyReloads: new Counter({
-      name: 'linger_policy_reloads_total',
-      help: 'Changes of the policy files, by result: success, or failure (some documents cannot be used).',
-      labelNames: ['result'] as const,
-      registers,
-    }),
-    policyLastSuccess: new Gauge({
-      name: 'linger_policy_last_success_timestamp_seconds',
-      help: 'When all policy files could last be used.',
-      registers,
-    }),
-    policyReloadSuccessful: new Gauge({
-      name: 'linger_policy_last_reload_successful',
-      help: '1 when all that the policy files say is in force, 0 while some documents cannot be used.',
-      registers,
-    }),
-    policyProblems: new Gauge({
-      name: 'linger_policy_problems',
-      help: 'Policy documents and files that cannot be used as they stand on the disk.',
-      registers,
-    }),
-    policyDocuments: new Gauge({
-      name: 'linger_policy_documents',
-      help: 'Documents in force by kind.',
-      labelNames: ['kind'] as const,
-      registers,
-    }),
-    certificateExpiry: new Gauge({
-      name: 'linger_certificate_expiry_timestamp_seconds',
-      help: 'When the serving certificate expires.',
-      registers,
-    }),
-    certificateReloads: new Counter({
-      name: 'linger_certificate_reloads_total',
-      help: 'Changes of the serving certificate, by result: success, or failure (the last good one keeps serving).',
-      labelNames: ['result'] as const,
-      registers,
-    }),
+    registry,
+    draining: gauge('linger_draining', '1 while shutting down: not ready, still answering.'),
+    policyReloads: reloads(
+      'linger_policy_reloads_total',
+      'Changes of the policy files, by result: success, or failure (some documents cannot be used).',
+    ),
+    policyLastSuccess: gauge(
+      'linger_policy_last_success_timestamp_seconds',
+      'When all policy files could last be used.',
+    ),
+    policyReloadSuccessful: gauge(
+      'linger_policy_last_reload_successful',
+      '1 when all that the policy files say is in force, 0 while some documents cannot be used.',
+    ),
+    policyProblems: gauge(
+      'linger_policy_problems',
+      'Policy documents and files that cannot be used as they stand on the disk.',
+    ),
+    policyDocuments: gauge('linger_policy_documents', 'Documents in force by kind.', ['kind']),
+    certificateExpiry: gauge(
+      'linger_certificate_expiry_timestamp_seconds',
+      'When the serving certificate expires.',
+    ),
+    certificateReloads: reloads(
+      'linger_certificate_reloads_total',
+      'Changes of the serving certificate, by result: success, or failure (the last good one keeps serving).',
+    ),
   };
 }

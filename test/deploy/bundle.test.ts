@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
-import { readFile, rm, writeFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { chmod, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import type { Metafile } from 'esbuild';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { buildProgram } from '../../deploy/build.ts';
@@ -121,6 +121,22 @@ describe('the bundle', () => {
     const connection = await connect(server, atEnd);
     connection.write(requestBytes(bodyOf(pod({}, { annotations: { note: 'x'.repeat(200_000) } }))));
     expect(responseOf(await connection.answer()).auditAnnotations).toMatchObject({ reason: 'Audit' });
+  });
+
+  it('is what the package installs: as linger, from any folder', async () => {
+    const { bin, files } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+      readonly bin: Readonly<Record<string, string>>;
+      readonly files: readonly string[];
+    };
+    expect(files).toContain('dist');
+    for (const path of Object.values(bin)) {
+      const installed = join(dirname(dirname(bundle.main)), path);
+      const cwd = await emptyDirectory(atEnd);
+      await chmod(installed, 0o755);
+      await symlink(installed, join(cwd, 'linger'));
+      const found = await run(join(cwd, 'linger'), ['--version'], { cwd });
+      expect([found.code, found.stderr]).toEqual([0, '']);
+    }
   });
 
   it('answers as the sources do', async () => {

@@ -224,7 +224,7 @@ describe('whatever the style, the edited text reads as the patched value', () =>
         const head = before === null ? '' : `${before.text.replaceAll('\n', look.eol)}---${look.eol}`;
         // A byte order mark stands at the very beginning.
         const whole = text.startsWith('\uFEFF') ? `\uFEFF${head}${text.slice(1)}` : head + text;
-        const decoded = decodeText(encodeText(whole, encoding), 'f.yaml');
+        const decoded = decodeText(Buffer.concat([...encodeText(whole, encoding)]), 'f.yaml');
         expect(decoded).toEqual({ text: whole, encoding });
 
         const file = readFile(decoded.text);
