@@ -1,8 +1,8 @@
 import { formatDuration } from '../api/index.ts';
-import { CONDITIONS, type ConsumerView, type LagView, type ToldConsumers } from '../lag/index.ts';
+import { CONDITIONS, type ConsumerView, type LagView, type ConsumerTable } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl } from './connect.ts';
-import { readToldConsumers } from './read-cluster.ts';
+import { readConsumerTable } from './read-cluster.ts';
 import {
   checkFailOn,
   columns,
@@ -31,7 +31,7 @@ export async function consumers(
   const { now, print, warn } = surroundings;
   const connection = await connectAsKubectl(settings, surroundings);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
-  const published = await readToldConsumers(connection, lingerNamespace, signal);
+  const published = await readConsumerTable(connection, lingerNamespace, signal);
   const age = now() - published.asOf;
   if (age > OLD_SECONDS)
     warn(`this is ${formatDuration(Math.round(age))} old: no replica of Linger seems to lead there now\n`);
@@ -63,7 +63,7 @@ const LEFT: readonly string[] = ['NAME', 'MEASURE', 'MEASURED'];
  * Consumers for people: a line for each, then what is wrong with some, then what their numbers cannot show.
  * @param now seconds since the epoch
  */
-export function renderConsumers({ consumers }: ToldConsumers, now: number, wide = false): string {
+export function renderConsumers({ consumers }: ConsumerTable, now: number, wide = false): string {
   const header = HEADER.filter((title) => wide || title !== WIDE_ONLY);
   const rows = consumers.map((view) => {
     const cells = cellsOf(view, now);

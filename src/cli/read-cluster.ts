@@ -19,7 +19,7 @@ import {
   WATCH_LIMITS,
 } from '../cluster/index.ts';
 import { type Documents, fleetOf, NO_DOCUMENTS } from '../decision/index.ts';
-import { NONE_YET, plannedLags, type ToldConsumers } from '../lag/index.ts';
+import { NONE_YET, plannedLags, type ConsumerTable } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
@@ -160,11 +160,11 @@ function refused(namespace: string, map: string): (error: unknown) => { readonly
  * What the leader in a namespace has published of consumers.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
-export async function readToldConsumers(
+export async function readConsumerTable(
   connection: KubeConnection,
   namespace: string,
   signal: AbortSignal,
-): Promise<ToldConsumers> {
+): Promise<ConsumerTable> {
   const place = [namespace, SHARED_NAMES.consumers] as const;
   const published = await asked(connection, readPublished(connection, place, signal, readConsumers));
   if ('value' in published) return published.value;

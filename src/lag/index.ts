@@ -12,15 +12,14 @@ export {
 export {
   CONDITIONS,
   type ConditionReason,
+  type ConsumerTable,
   type ConsumerView,
+  consumersFromJson,
+  consumersToText,
   consumerView,
-  isConditionReason,
-  isNews,
+  hasChanged,
   type LagView,
   type MeasurementState,
-  type ToldConsumers,
-  toldFromJson,
-  toldToText,
   unreadableView,
 } from './consumer-view.ts';
 export {

@@ -3,12 +3,12 @@ import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { GROUP, isRecord, isString, isStringMap } from '../api/index.ts';
 import {
+  type ConsumerTable,
+  consumersFromJson,
+  consumersToText,
   type PlannedTable,
   plannedFromJson,
   plannedToText,
-  type ToldConsumers,
-  toldFromJson,
-  toldToText,
 } from '../lag/index.ts';
 
 /** The ConfigMaps that replicas share, in Linger's own namespace. */
@@ -133,12 +133,12 @@ export function plannedContent(table: PlannedTable): Content {
   return { data: { [PLANNED_KEY]: plannedToText(table) } };
 }
 
-export function readConsumers(object: unknown): Shared<ToldConsumers> {
-  return readText(object, CONSUMERS_KEY, toldFromJson);
+export function readConsumers(object: unknown): Shared<ConsumerTable> {
+  return readText(object, CONSUMERS_KEY, consumersFromJson);
 }
 
-export function consumersContent(consumers: ToldConsumers): Content {
-  return { data: { [CONSUMERS_KEY]: toldToText(consumers) } };
+export function consumersContent(consumers: ConsumerTable): Content {
+  return { data: { [CONSUMERS_KEY]: consumersToText(consumers) } };
 }
 
 /** @param parse returns undefined for what Linger does not write */

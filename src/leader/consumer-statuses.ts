@@ -1,6 +1,6 @@
 import { API_VERSION, type ConsumerStatus, formatDuration, GROUP, isRecord } from '../api/index.ts';
 import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
-import { type ConsumerView, isNews, type LagView } from '../lag/index.ts';
+import { type ConsumerView, hasChanged, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { bytesOf, consumersContent, REFUSALS, readConsumers, SHARED_NAMES } from './codec.ts';
 import type { ElectionClock, Leadership } from './election.ts';
@@ -128,7 +128,7 @@ export class ConsumerPublisher {
     if (views.length !== published.size) return true;
     return views.some((view) => {
       const before = published.get(view.name);
-      return before === undefined || isNews(view, before);
+      return before === undefined || hasChanged(view, before);
     });
   }
 
@@ -199,7 +199,7 @@ export class ConsumerPublisher {
     const written = this.#written.get(name);
     const observed = isRecord(status) ? status.observedGeneration : undefined;
     if (written === undefined || observed !== generation || conditionIn(status) === undefined) return true;
-    if (isNews(view, written.view)) return true;
+    if (hasChanged(view, written.view)) return true;
     const { time, limits } = this.#options;
     const isNewer = (view.lastSample ?? 0) - (written.view.lastSample ?? 0) >= 1;
     return isNewer && time.clock() - written.at >= limits.statusAgainMs;

@@ -6,8 +6,8 @@ import { CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
 import {
   type ConsumerFacts,
   type ConsumerView,
+  consumersToText,
   consumerView,
-  toldToText,
 } from '../../src/lag/consumer-view.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
@@ -82,7 +82,7 @@ async function cluster(data?: Record<string, string>): Promise<ModelCluster> {
 }
 
 const telling = (now: number) =>
-  cluster({ 'consumers.json': toldToText({ asOf: now, consumers: views(now) }) });
+  cluster({ 'consumers.json': consumersToText({ asOf: now, consumers: views(now) }) });
 
 async function consumers(model: ModelCluster, ...args: string[]) {
   const file = join(await emptyDirectory(atEnd), 'config');

@@ -3,11 +3,11 @@ import { CLUSTER_IP, ConsumerEstimator, consumerOf } from '../../src/lag/consume
 import {
   CONDITIONS,
   type ConsumerFacts,
+  consumersFromJson,
+  consumersToText,
   consumerView,
-  isNews,
+  hasChanged,
   type MeasurementState,
-  toldFromJson,
-  toldToText,
   unreadableView,
 } from '../../src/lag/consumer-view.ts';
 
@@ -114,8 +114,8 @@ describe('what is shown', () => {
   });
 });
 
-describe('news', () => {
-  const told = consumerView(facts(), NOW);
+describe('a change to publish soon', () => {
+  const published = consumerView(facts(), NOW);
   it.each<[string, Partial<ConsumerFacts>, boolean]>([
     ['nothing', {}, false],
     ['more samples of the same', { removals: measured(1, 500) }, false],
@@ -127,22 +127,22 @@ describe('news', () => {
     ['other limits', { state: { ...WELL, limits: [] } }, true],
     ['no samples any more', { removals: undefined }, true],
   ])('is %s: %s', (_, more, expected) => {
-    expect(isNews(consumerView(facts(more), NOW, told), told)).toBe(expected);
+    expect(hasChanged(consumerView(facts(more), NOW, published), published)).toBe(expected);
   });
 
   it('is another message', () => {
     const saying = (message: string) =>
       consumerView(facts({ state: { ...WELL, trouble: { reason: 'BadAnswer', message } } }), NOW);
-    expect(isNews(saying('404'), saying('502'))).toBe(true);
+    expect(hasChanged(saying('404'), saying('502'))).toBe(true);
   });
 });
 
-describe('what is told of all of them', () => {
+describe('the published table of consumers', () => {
   const consumers = [consumerView(facts(), NOW), unreadableView('odd', 'spec', NOW)];
-  const text = toldToText({ asOf: NOW, consumers });
+  const text = consumersToText({ asOf: NOW, consumers });
 
   it('is read as it was written', () => {
-    expect(toldFromJson(JSON.parse(text))).toEqual({ asOf: NOW, consumers });
+    expect(consumersFromJson(JSON.parse(text))).toEqual({ asOf: NOW, consumers });
   });
 
   const broken = (change: (json: { v: number; consumers: Record<string, unknown>[] }) => void) => {
@@ -163,5 +163,5 @@ describe('what is told of all of them', () => {
       broken(({ consumers: [view] }) => Object.assign(view?.condition ?? {}, { reason: 'x' })),
     ],
     ['limits that are none', broken(({ consumers: [view] }) => Object.assign(view ?? {}, { limits: [1] }))],
-  ])('%s is refused', (_, json) => expect(toldFromJson(json)).toBeUndefined());
+  ])('%s is refused', (_, json) => expect(consumersFromJson(json)).toBeUndefined());
 });
