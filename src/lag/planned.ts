@@ -1,8 +1,8 @@
-import { isRecord } from '../api/index.ts';
+import { z } from 'zod';
 import type { Consumer } from './consumer.ts';
 import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf, totalOf } from './distribution.ts';
 import { CELLS, lastCellWithin } from './grid.ts';
-import { cellsFromText, cellsToText, isCount, isInstant } from './histogram.ts';
+import { cellsFromText, cellsToText } from './histogram.ts';
 import { type Enough, isEnough, type LagHistory, type Reached, type WindowLags } from './lag-history.ts';
 
 /** Until the policies in force are known: the built-in policy's. */
@@ -72,9 +72,8 @@ const PUBLISH_SECONDS = 600;
 
 const PERCENTILES = [50, 90, 99, 99.9] as const;
 
-/** A percentile that has moved by less than this share of it… */
+/** A percentile moves a wait (they go in steps of 5 s) when it has moved by this share, and by this much. */
 const MOVED_SHARE = 0.05;
-/** …or by less than this moves no wait: waits go in steps of 5 s. */
 const MOVED_SECONDS = 0.05;
 
 /** The coverage that plans state stays this close to the truth. */
@@ -99,34 +98,31 @@ export function* nextPlanned(
   asked: readonly Enough[] = [BUILT_IN_ENOUGH],
 ): Generator<undefined, PlannedTable> {
   const ofConsumers = [...asked, ENOUGH_OF_BUILT_IN];
+  const isDue = (row: PlannedRow | undefined, history: LagHistory, enough: readonly Enough[]) =>
+    row === undefined ? history.samples > 0 : isNewlyEnough(history.reached(now), row, enough);
   const atOnce =
-    isNewlyEnough(table.cluster, cluster, now, asked) ||
-    [...(consumers ?? [])].some(([name, each]) =>
-      isNewlyEnough(table.consumers.get(name), each, now, ofConsumers),
-    );
+    isDue(table.cluster, cluster, asked) ||
+    [...(consumers ?? [])].some(([name, each]) => isDue(table.consumers.get(name), each, ofConsumers));
   // A clock that was set back does not hold up a table.
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
-  const ofCluster = curvesOf(cluster.windows(now, minSamples));
+  const ofCluster = cluster.windows(now, minSamples).map(curveOf);
   const clusterReached = cluster.reached(now);
+  const clusterRow = rowOf('cluster', cluster, ofCluster, clusterReached, now, minSamples);
   const rows = new Map<string, PlannedRow>();
   const next = {
-    cluster: changed(
-      table.cluster,
-      rowOf('cluster', cluster, ofCluster, clusterReached, now, minSamples),
-      asked,
-    ),
+    cluster: changed(table.cluster, clusterRow, asked),
     namespaces: new Map<string, PlannedRow>(),
     consumers: consumers === undefined ? table.consumers : rows,
   };
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
     yield;
-    const own = history.windows(now, minSamples);
+    const own = history.windows(now, minSamples).map(curveOf);
     if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
     // Where it did not speak for itself, its pods had the cluster's waits.
-    const curves = curvesOf(own).map((curve) =>
+    const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
     const { samples, seconds } = history.reached(now);
@@ -139,7 +135,7 @@ export function* nextPlanned(
   }
   for (const [name, history] of consumers ?? []) {
     yield;
-    const curves = curvesOf(history.windows(now, minSamples));
+    const curves = history.windows(now, minSamples).map(curveOf);
     const row = rowOf('cluster', history, curves, history.reached(now), now, minSamples);
     const kept = changed(table.consumers.get(name), row, ofConsumers);
     if (kept !== undefined) rows.set(name, kept);
@@ -151,45 +147,31 @@ export function* nextPlanned(
   return same ? table : { at: now, ...next };
 }
 
-/** Whether a scope's first row is due, or one by which there is enough history for a wait. */
-function isNewlyEnough(
-  row: PlannedRow | undefined,
-  history: LagHistory,
-  now: number,
-  asked: readonly Enough[],
-): boolean {
-  if (row === undefined) return history.samples > 0;
-  const reached = history.reached(now);
-  return asked.some((enough) => isEnough(reached, enough) && !isEnough(row.reached, enough));
+/** Whether what has been reached is enough for one of these, and was not yet in the row before. */
+function isNewlyEnough(reached: Reached, before: PlannedRow, asked: readonly Enough[]): boolean {
+  return asked.some((enough) => isEnough(reached, enough) && !isEnough(before.reached, enough));
 }
 
 /** The share of lags beyond each cell, at one hour. */
-interface HourlyCurve {
-  readonly at: number;
-  readonly samples: number;
-  readonly historySeconds: number;
+interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
 }
 
 /** Those of past hours are asked for again and again. */
 const CURVES = new WeakMap<WindowLags, HourlyCurve>();
 
-function curvesOf(windows: readonly WindowLags[]): readonly HourlyCurve[] {
-  return windows.map((lags) => {
-    const known = CURVES.get(lags);
-    if (known !== undefined) return known;
-    const { at, samples, historySeconds, counts } = lags;
-    const longer = new Uint32Array(CELLS);
-    let beyond = 0;
-    for (let cell = CELLS - 1; cell >= 0; cell -= 1) {
-      // Rounded up: no lag, however rare, gets lost, and no coverage reads better than it is.
-      longer[cell] = Math.ceil((beyond / samples) * UNITS - 1e-6);
-      beyond += counts[cell] ?? 0;
-    }
-    const curve = { at, samples, historySeconds, longer };
-    CURVES.set(lags, curve);
-    return curve;
-  });
+function curveOf(lags: WindowLags): HourlyCurve {
+  const known = CURVES.get(lags);
+  if (known !== undefined) return known;
+  const { counts, ...curve } = { ...lags, longer: new Uint32Array(CELLS) };
+  let beyond = 0;
+  for (let cell = CELLS - 1; cell >= 0; cell -= 1) {
+    // Rounded up: no lag, however rare, gets lost, and no coverage reads better than it is.
+    curve.longer[cell] = Math.ceil((beyond / lags.samples) * UNITS - 1e-6);
+    beyond += counts[cell] ?? 0;
+  }
+  CURVES.set(lags, curve);
+  return curve;
 }
 
 function rowOf(
@@ -202,25 +184,20 @@ function rowOf(
 ): PlannedRow | undefined {
   const [current] = curves;
   if (current === undefined) return undefined;
-  const { samples, historySeconds, longer } = current;
   // Whole seconds, as they are written: the leader decides by the very numbers that the other replicas read.
   const row = {
     scope,
-    samples,
-    historySeconds: Math.floor(historySeconds),
+    samples: current.samples,
+    historySeconds: Math.floor(current.historySeconds),
     reached: { ...reached, seconds: Math.floor(reached.seconds) },
-    current: densityOf(longer),
+    current: densityOf(current.longer),
     slow: largestOf(curves),
   };
   const [episode] = history.episodes(now, minSamples);
-  if (
-    episode === undefined ||
-    episode.p99WithoutSeconds > (1 - MOVED_SHARE) * lagsOf(row.current).quantile(99)
-  ) {
-    return row;
-  }
+  const relevant = (1 - MOVED_SHARE) * lagsOf(row.current).quantile(99);
+  if (episode === undefined || episode.p99WithoutSeconds > relevant) return row;
   const { from, to, share } = episode;
-  const without = largestOf(curvesOf(history.without(from, to).windows(now, minSamples)));
+  const without = largestOf(history.without(from, to).windows(now, minSamples).map(curveOf));
   return { ...row, episode: { from, to, share, without } };
 }
 
@@ -236,13 +213,7 @@ function largestOf(curves: readonly HourlyCurve[]): Density {
 }
 
 function densityOf(longer: Uint32Array): Density {
-  const density = new Float64Array(CELLS);
-  let before = UNITS;
-  longer.forEach((units, cell) => {
-    density[cell] = before - units;
-    before = units;
-  });
-  return density;
+  return Float64Array.from(longer, (units, cell) => (longer[cell - 1] ?? UNITS) - units);
 }
 
 /** The row to publish: the one before, where the new one would make no difference. */
@@ -253,15 +224,14 @@ function changed(
 ): PlannedRow | undefined {
   // What has been measured once stays the best that is known.
   if (before === undefined || row === undefined) return row ?? before;
-  const newlyEnough = asked.some((each) => isEnough(row.reached, each) && !isEnough(before.reached, each));
-  const same =
-    !newlyEnough &&
-    row.scope === before.scope &&
-    (row.episode === undefined) === (before.episode === undefined) &&
-    !haveMoved(row.slow, before.slow) &&
-    !haveMoved(row.current, before.current) &&
-    !hasCoverageMoved(row.current, before.current);
-  return same ? before : row;
+  const differs =
+    isNewlyEnough(row.reached, before, asked) ||
+    row.scope !== before.scope ||
+    (row.episode === undefined) !== (before.episode === undefined) ||
+    haveMoved(row.slow, before.slow) ||
+    haveMoved(row.current, before.current) ||
+    hasCoverageMoved(row.current, before.current);
+  return differs ? row : before;
 }
 
 function haveMoved(now: Density, before: Density): boolean {
@@ -289,26 +259,81 @@ function sameRows(a: ReadonlyMap<string, PlannedRow>, b: ReadonlyMap<string, Pla
 
 const VERSION = 2;
 
-/** The table as compact JSON text. */
-export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTable): string {
-  return JSON.stringify({
-    v: VERSION,
-    at: Number.isFinite(at) ? at : null,
-    ...(cluster === undefined ? {} : { cluster: rowToJson(cluster) }),
-    namespaces: rowsToJson(namespaces),
-    consumers: rowsToJson(consumers),
+/** Occupied cells as text, see {@link cellsToText}; read only where they add up to {@link UNITS}. */
+const CURVE = z.string().transform((text, context): Density => {
+  const curve = cellsFromText(text);
+  if (curve !== undefined && totalOf(curve) === UNITS) return curve;
+  context.addIssue('expected a curve');
+  return z.NEVER;
+});
+const COUNT = z.int().nonnegative();
+const ROW = z
+  .object({
+    scope: z.enum(['cluster', 'namespace']),
+    samples: COUNT,
+    history: z.number(),
+    reached: z.tuple([COUNT, z.number()]),
+    current: CURVE,
+    /** Absent: as `current`. */
+    slow: CURVE.optional(),
+    episode: z
+      .object({ from: z.number(), to: z.number(), share: z.number(), without: CURVE })
+      .exactOptional(),
+  })
+  .transform(({ history, reached: [samples, seconds], slow, ...row }): PlannedRow => {
+    return { ...row, historySeconds: history, reached: { samples, seconds }, slow: slow ?? row.current };
   });
-}
+const ROWS = z
+  .record(z.string(), ROW)
+  .transform((rows): ReadonlyMap<string, PlannedRow> => new Map(Object.entries(rows)));
+const TABLE = z.object({
+  v: z.literal(VERSION),
+  /** null: −Infinity. */
+  at: z.number().nullable(),
+  cluster: ROW.optional(),
+  namespaces: ROWS,
+  consumers: ROWS,
+});
 
 /** Reads what {@link plannedToText} wrote, parsed. @returns undefined when it is none, or of another version */
 export function plannedFromJson(json: unknown): PlannedTable | undefined {
-  if (!isRecord(json) || json.v !== VERSION) return undefined;
-  const cluster = json.cluster === undefined ? undefined : rowFromJson(json.cluster);
-  if (json.cluster !== undefined && cluster === undefined) return undefined;
-  const namespaces = rowsFromJson(json.namespaces);
-  const consumers = rowsFromJson(json.consumers);
-  if (namespaces === undefined || consumers === undefined) return undefined;
-  return { at: isInstant(json.at) ? json.at : Number.NEGATIVE_INFINITY, cluster, namespaces, consumers };
+  const { data } = TABLE.safeParse(json);
+  if (data === undefined) return undefined;
+  const { at, cluster, namespaces, consumers } = data;
+  return { at: at ?? Number.NEGATIVE_INFINITY, cluster, namespaces, consumers };
+}
+
+/** The table as compact JSON text. */
+export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTable): string {
+  const rows = (of: ReadonlyMap<string, PlannedRow>) =>
+    Object.fromEntries([...of].map(([name, row]) => [name, rowToJson(row)]));
+  return JSON.stringify({
+    v: VERSION,
+    at: Number.isFinite(at) ? at : null,
+    cluster: cluster && rowToJson(cluster),
+    namespaces: rows(namespaces),
+    consumers: rows(consumers),
+  });
+}
+
+function rowToJson({
+  historySeconds,
+  reached,
+  current,
+  slow,
+  episode,
+  ...row
+}: PlannedRow): z.input<typeof ROW> {
+  const text = cellsToText(current);
+  const slower = cellsToText(slow);
+  return {
+    ...row,
+    history: historySeconds,
+    reached: [reached.samples, reached.seconds],
+    current: text,
+    ...(slower === text ? {} : { slow: slower }),
+    ...(episode && { episode: { ...episode, without: cellsToText(episode.without) } }),
+  };
 }
 
 /** The table without the namespaces that have the fewest samples, until its text is at most so long. */
@@ -320,66 +345,6 @@ export function shrunkTable(table: PlannedTable, characters: number): PlannedTab
     shrunk = { ...table, namespaces: new Map(busiest.slice(0, kept)) };
   }
   return shrunk;
-}
-
-function rowsToJson(rows: ReadonlyMap<string, PlannedRow>): unknown {
-  return Object.fromEntries([...rows].map(([name, row]) => [name, rowToJson(row)]));
-}
-
-function rowsFromJson(json: unknown): ReadonlyMap<string, PlannedRow> | undefined {
-  if (!isRecord(json)) return undefined;
-  const rows = new Map<string, PlannedRow>();
-  for (const [name, each] of Object.entries(json)) {
-    const row = rowFromJson(each);
-    if (row === undefined) return undefined;
-    rows.set(name, row);
-  }
-  return rows;
-}
-
-function rowToJson({ scope, samples, historySeconds, reached, current, slow, episode }: PlannedRow): unknown {
-  const text = cellsToText(current);
-  const slower = cellsToText(slow);
-  return {
-    scope,
-    samples,
-    history: historySeconds,
-    reached: [reached.samples, reached.seconds],
-    current: text,
-    ...(slower === text ? {} : { slow: slower }),
-    ...(episode && { episode: { ...episode, without: cellsToText(episode.without) } }),
-  };
-}
-
-function rowFromJson(json: unknown): PlannedRow | undefined {
-  if (!isRecord(json) || !Array.isArray(json.reached)) return undefined;
-  const { scope, samples, history } = json;
-  const [reachedSamples, seconds] = json.reached as unknown[];
-  if (scope !== 'cluster' && scope !== 'namespace') return undefined;
-  if (!isCount(samples) || !isInstant(history) || !isCount(reachedSamples) || !isInstant(seconds)) {
-    return undefined;
-  }
-  const current = curveFromText(json.current);
-  const slow = json.slow === undefined ? current : curveFromText(json.slow);
-  if (current === undefined || slow === undefined) return undefined;
-  const reached = { samples: reachedSamples, seconds };
-  const row = { scope, samples, historySeconds: history, reached, current, slow } as const;
-  if (json.episode === undefined) return row;
-  const episode = episodeFromJson(json.episode);
-  return episode && { ...row, episode };
-}
-
-function episodeFromJson(json: unknown): PlannedEpisode | undefined {
-  if (!isRecord(json)) return undefined;
-  const { from, to, share } = json;
-  const without = curveFromText(json.without);
-  if (!isInstant(from) || !isInstant(to) || !isInstant(share) || without === undefined) return undefined;
-  return { from, to, share, without };
-}
-
-function curveFromText(text: unknown): Density | undefined {
-  const curve = cellsFromText(text);
-  return curve !== undefined && totalOf(curve) === UNITS ? curve : undefined;
 }
 
 /** One of the things that a lag is put together from. */
@@ -427,9 +392,7 @@ const COMBINATIONS_KEPT = 512;
 export const CONTROL_PLANE = 'control plane';
 
 interface Part extends LagPart {
-  readonly slow: Density | undefined;
-  readonly current: Density | undefined;
-  readonly episode: PlannedEpisode | undefined;
+  readonly row: Pick<PlannedRow, 'slow' | 'current' | 'episode'> | undefined;
 }
 
 /**
@@ -441,17 +404,17 @@ export function plannedLags(table: PlannedTable): LagSource {
   return {
     planned: (namespace, consumers, enough) => {
       const own = table.namespaces.get(namespace);
-      // No namespace's name, and no consumer's, has a blank in it.
       const thresholds = `${enough.minSamples}/${enough.minHistory}`;
-      const key = [
-        own === undefined ? '' : namespace,
-        thresholds,
-        ...consumers.map(({ lagKey }) => lagKey),
-      ].join(' ');
+      const keys = consumers.map(({ lagKey }) => lagKey);
+      // No namespace's name, and no consumer's, has a blank in it.
+      const key = [own === undefined ? '' : namespace, thresholds, ...keys].join(' ');
       const kept = combinations.get(key);
       if (kept !== undefined) return kept;
-      const plane = measuredPart(CONTROL_PLANE, true, own ?? table.cluster, enough);
-      const parts = consumers.map((consumer) => consumerPart(consumer, table.consumers, enough));
+      const plane = partOf({ name: CONTROL_PLANE, builtIn: true }, own ?? table.cluster, enough);
+      const parts = consumers.map((consumer) => {
+        const asked = consumer.builtIn ? ENOUGH_OF_BUILT_IN : enough;
+        return partOf(consumer, table.consumers.get(consumer.name), asked);
+      });
       const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, parts);
       if (combinations.size >= COMBINATIONS_KEPT) combinations.clear();
       combinations.set(key, combined);
@@ -460,76 +423,53 @@ export function plannedLags(table: PlannedTable): LagSource {
   };
 }
 
-function consumerPart(
-  { name, declared, builtIn }: LaggingConsumer,
-  rows: PlannedTable['consumers'],
+function partOf(
+  { name, builtIn, declared }: Pick<Consumer, 'name' | 'builtIn'> & Partial<LaggingConsumer>,
+  measured: PlannedRow | undefined,
   enough: Enough,
 ): Part {
-  if (declared === undefined) {
-    return measuredPart(name, builtIn, rows.get(name), builtIn ? ENOUGH_OF_BUILT_IN : enough);
+  const known = { name, builtIn, samples: 0, historySeconds: 0 };
+  if (declared !== undefined) {
+    const row = { slow: declared, current: declared };
+    return { ...known, source: 'declared', enough: true, lags: lagsOf(declared), row };
   }
-  return {
-    name,
-    builtIn,
-    source: 'declared',
-    enough: true,
-    samples: 0,
-    historySeconds: 0,
-    lags: lagsOf(declared),
-    slow: declared,
-    current: declared,
-    episode: undefined,
-  };
-}
-
-function measuredPart(name: string, builtIn: boolean, row: PlannedRow | undefined, enough: Enough): Part {
-  return {
-    name,
-    builtIn,
-    source: row === undefined ? 'unknown' : 'measured',
-    enough: row !== undefined && isEnough(row.reached, enough),
-    samples: row?.samples ?? 0,
-    historySeconds: row?.historySeconds ?? 0,
-    lags: row && lagsOf(row.slow),
-    slow: row?.slow,
-    current: row?.current,
-    episode: row?.episode,
-  };
+  if (measured === undefined)
+    return { ...known, source: 'unknown', enough: false, lags: undefined, row: undefined };
+  const { samples, historySeconds, reached, slow } = measured;
+  const rest = { samples, historySeconds, enough: isEnough(reached, enough), lags: lagsOf(slow) };
+  return { ...known, ...rest, source: 'measured', row: measured };
 }
 
 function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): PlannedLag {
   const parts = [plane, ...consumers];
   const measured = parts.filter((part) => part === plane || part.source === 'measured');
-  const least = (of: 'samples' | 'historySeconds') => Math.min(...measured.map((part) => part[of]));
   const whole = parts.every(({ enough }) => enough);
-  const known = combinedOf(plane, consumers, (part) => (part.enough ? part.slow : undefined));
-  const seen = combinedOf(plane, consumers, ({ slow }) => slow);
-  const current = whole ? combinedOf(plane, consumers, (part) => part.current) : undefined;
-  const lifted = whole ? parts.find(({ episode }) => episode !== undefined) : undefined;
-  const without = () =>
-    combinedOf(plane, consumers, (part) => (part === lifted ? part.episode?.without : part.slow)) as Lags;
+  const combined = (densityOfPart: (part: Part) => Density | undefined) =>
+    combinedOf(
+      densityOfPart(plane),
+      consumers.flatMap((part) => densityOfPart(part) ?? []),
+    );
+  const current = whole ? combined(({ row }) => row?.current) : undefined;
+  const lifted = whole ? parts.find(({ row }) => row?.episode !== undefined) : undefined;
+  const episode = lifted?.row?.episode;
+  const without = () => combined((part) => (part === lifted ? episode?.without : part.row?.slow)) as Lags;
   return {
     scope,
-    samples: least('samples'),
-    historySeconds: least('historySeconds'),
+    samples: Math.min(...measured.map(({ samples }) => samples)),
+    historySeconds: Math.min(...measured.map(({ historySeconds }) => historySeconds)),
     parts,
-    known,
-    seen,
-    coverage: current && ((seconds) => current.coverage(seconds)),
-    episode: lifted?.episode && { ...lifted.episode, without },
+    known: combined(({ enough, row }) => (enough ? row?.slow : undefined)),
+    seen: combined(({ row }) => row?.slow),
+    coverage: current?.coverage,
+    episode: episode && { ...episode, without },
   };
 }
 
-/** The control plane's lag followed by the slowest of the consumers', as far as their densities are given. */
-function combinedOf(
-  plane: Part,
-  consumers: readonly Part[],
-  densityOfPart: (part: Part) => Density | undefined,
-): Lags | undefined {
-  const first = densityOfPart(plane);
-  const after = consumers.flatMap((part) => densityOfPart(part) ?? []);
-  if (after.length === 0) return first && lagsOf(first);
-  return lagsOf(first === undefined ? maxOf(after) : sumOf(first, maxOf(after)));
+/** The control plane's lag followed by the slowest of the consumers', as far as they are known. */
+function combinedOf(plane: Density | undefined, consumers: readonly Density[]): Lags | undefined {
+  if (consumers.length === 0) return plane && lagsOf(plane);
+  const slowest = maxOf(consumers);
+  return lagsOf(plane === undefined ? slowest : sumOf(plane, slowest));
 }
 
 /** Nothing measured yet: every wait is `initial`, or what consumers are declared to need. */
