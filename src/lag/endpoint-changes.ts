@@ -5,14 +5,11 @@ import { type ClusterEvent, LAG_STAGES, type LagStage, type StageSample, type St
 import { Histogram } from './histogram.ts';
 import { type DiscardCounts, INVERSION_MS, LagRecorder, type UnresolvedRemoval } from './recorder.ts';
 
-/**
- * What can happen to an endpoint. `added` and `removed`: it is listed from here on, or no longer; the others say how: an
- * endpoint that appears ready gives `added` and `ready`.
- */
+/** What can happen to an endpoint. One that appears ready is `added` and `ready`. */
 export const CHANGES = ['added', 'ready', 'notReady', 'terminating', 'removed'] as const;
 export type ChangeKind = (typeof CHANGES)[number];
 
-/** What leads from one state to the next; undefined: not listed. */
+/** undefined: not listed. */
 function changesBetween(
   before: EndpointState | undefined,
   after: EndpointState | undefined,
@@ -23,19 +20,18 @@ function changesBetween(
   return after === 'notReady' ? ['added'] : ['added', after];
 }
 
-/** As many as removals can be under way: of pods that are gone and that endpoints may list still. */
+/** As many as removals can be under way. */
 const MOST_GONE = 50_000;
 
 /**
- * The pods that a label selector selects, for endpoints, which say whose they are and not which labels those have. A pod
- * whose labels have matched stays selected when they change: taking a label off is a way to withdraw it, and that is
- * what one wants to see.
+ * The pods that a label selector selects: endpoints name their pods, not the pods' labels. A pod that has matched stays
+ * selected when its labels change, since taking a label off is a way to withdraw it.
  */
 export class PodSelection {
   readonly #selector: LabelSelector;
-  /** Every pod that is known, by uid. */
+  /** By uid, whether it is selected. */
   readonly #pods = new Map<string, boolean>();
-  /** Those of them that are gone, the longest first. */
+  /** Deleted pods that endpoints may still list, oldest first. */
   readonly #gone = new Set<string>();
   #any = false;
 
@@ -49,14 +45,14 @@ export class PodSelection {
     this.#any ||= selected;
   }
 
-  /** It does not exist any more; changes of what still lists it are shown all the same. */
+  /** Changes of what still lists the deleted pod are shown all the same. */
   delete(uid: string): void {
     if (!this.#pods.has(uid)) return;
     this.#gone.add(uid);
     if (this.#gone.size <= MOST_GONE) return;
-    const [longest = ''] = this.#gone;
-    this.#gone.delete(longest);
-    this.#pods.delete(longest);
+    const [oldest = ''] = this.#gone;
+    this.#gone.delete(oldest);
+    this.#pods.delete(oldest);
   }
 
   /** @returns undefined: nothing is known of this pod */
@@ -69,16 +65,14 @@ export class PodSelection {
     return this.#any;
   }
 
-  /** How much is held. */
   get size(): number {
     return this.#pods.size;
   }
 }
 
-/** A span in which a stream brought nothing, or brought it late. */
+/** A span in which a stream brought nothing, or brought it late. Milliseconds of the monotonic clock. */
 export interface Interruption {
   readonly stream: Stream;
-  /** Milliseconds of the monotonic clock. */
   readonly since: number;
   /** Undefined: it goes on. */
   readonly until: number | undefined;
@@ -86,32 +80,31 @@ export interface Interruption {
   readonly cause: string | undefined;
 }
 
-/** Notes when streams are interrupted, from the first time on that each is current. */
+/** The interruptions of streams, from the first time on that each is current. */
 export class Interruptions {
   readonly #ended: Interruption[] = [];
-  readonly #open = new Map<Stream, Interruption>();
-  readonly #begun = new Set<Stream>();
+  /** Streams that have been current, each with the interruption that goes on. */
+  readonly #begun = new Map<Stream, Interruption | undefined>();
 
   /** @returns the interruption that this begins */
   broken(stream: Stream, at: number): Interruption | undefined {
-    if (!this.#begun.has(stream) || this.#open.has(stream)) return undefined;
+    if (!this.#begun.has(stream) || this.#begun.get(stream) !== undefined) return undefined;
     const interruption = { stream, since: at, until: undefined, cause: undefined };
-    this.#open.set(stream, interruption);
+    this.#begun.set(stream, interruption);
     return interruption;
   }
 
-  /** Why the stream is interrupted: what is said last before it is current again is forgotten, the first counts. */
+  /** Only the first cause counts. */
   because(stream: Stream, cause: string): void {
-    const open = this.#open.get(stream);
-    if (open?.cause === undefined && open !== undefined) this.#open.set(stream, { ...open, cause });
+    const open = this.#begun.get(stream);
+    if (open !== undefined) this.#begun.set(stream, { ...open, cause: open.cause ?? cause });
   }
 
   /** @returns the interruption that this ends */
   current(stream: Stream, at: number): Interruption | undefined {
-    this.#begun.add(stream);
-    const open = this.#open.get(stream);
+    const open = this.#begun.get(stream);
+    this.#begun.set(stream, undefined);
     if (open === undefined) return undefined;
-    this.#open.delete(stream);
     const ended = { ...open, until: at };
     this.#ended.push(ended);
     return ended;
@@ -119,7 +112,7 @@ export class Interruptions {
 
   /** In the order in which they ended; those that go on come last. */
   get all(): readonly Interruption[] {
-    return [...this.#ended, ...this.#open.values()];
+    return [...this.#ended, ...this.#begun.values()].filter((each) => each !== undefined);
   }
 
   /** Whether every stream of these has been current at least once. */
@@ -146,8 +139,8 @@ export interface ObservedChange {
   /** Seconds from the start of the pod's termination until this; undefined: it is no withdrawal that was measured. */
   readonly lag: number | undefined;
   /**
-   * Whether `at` is when it happened (`live`), or it had happened before: at an unknown instant while the watch was
-   * interrupted or being renewed (`late`), or before it began (`initial`).
+   * `live`: it happened at `at`; `late`: at an unknown instant while the watch was interrupted or being renewed;
+   * `initial`: before the watch began.
    */
   readonly seen: 'live' | 'late' | 'initial';
 }
@@ -163,19 +156,19 @@ export interface ObserverOptions {
 const UNKNOWN_MS = 60_000;
 
 interface Held {
-  readonly change: ObservedChange;
+  change: ObservedChange;
   readonly mayGetLag: boolean;
 }
 
 /**
- * Turns events of the watches into changes, with the lag of those that end a removal: the sample that the recorder has
- * taken of it. Streams differ by milliseconds, so a withdrawal may show before its termination does; one that has no
- * lag yet is held back for as long as the recorder would still accept that, and so is what comes after it.
+ * Turns events of the watches into changes; those that end a removal have its lag. Streams differ by milliseconds, so a
+ * withdrawal may show before its termination does: one without a lag is held back for as long as the recorder would
+ * still accept that, and so is what comes after it.
  */
 export class ChangeObserver {
   readonly #options: ObserverOptions;
   readonly #recorder = new LagRecorder({ addresses: true });
-  /** Streams that come when things happen. */
+  /** Streams that bring events when they happen. */
   readonly #current = new Set<Stream>();
   /** Streams whose first list is complete. */
   readonly #listed = new Set<Stream>();
@@ -187,11 +180,19 @@ export class ChangeObserver {
 
   apply(event: ClusterEvent): void {
     const { stages, changes } = this.#recorder.apply(event);
-    const samples = [...stages];
+    const samples = new Set(stages);
     for (const change of changes) this.#hold(change, event.at, samples);
     // What is left belongs to withdrawals that showed before their termination.
-    for (const sample of samples) this.#giveLag(sample);
-    if ('stream' in event) this.#note(event);
+    for (const sample of samples) {
+      const held = this.#held.find(
+        ({ change, mayGetLag }) => mayGetLag && change.lag === undefined && isOf(sample, change),
+      );
+      if (held !== undefined) held.change = { ...held.change, lag: sample.lag };
+    }
+    if (!('stream' in event)) return;
+    if (event.type === 'StreamCurrent') this.#current.add(event.stream);
+    else this.#current.delete(event.stream);
+    if (event.type === 'ListEnds') this.#listed.add(event.stream);
   }
 
   /** What is known in full by this instant, in the order in which it was learned. Ask again within 250 ms. */
@@ -200,7 +201,7 @@ export class ChangeObserver {
     return this.#takeFirst(end < 0 ? this.#held.length : end);
   }
 
-  /** The rest, whatever may still become known of it: nothing comes any more. */
+  /** The rest, when nothing more comes. */
   takeAll(): readonly ObservedChange[] {
     return this.#takeFirst(this.#held.length);
   }
@@ -215,8 +216,7 @@ export class ChangeObserver {
   }
 
   #takeFirst(count: number): readonly ObservedChange[] {
-    const taken = this.#held.slice(0, count);
-    this.#held = this.#held.slice(count);
+    const taken = this.#held.splice(0, count);
     return taken.map(({ change }) => change).filter(({ uid }) => this.#isSelected(uid));
   }
 
@@ -225,48 +225,29 @@ export class ChangeObserver {
     return pods === undefined || (uid !== undefined && pods.has(uid) === true);
   }
 
-  #waits({ change: { uid, at }, mayGetLag }: Held, now: number): boolean {
-    if (mayGetLag && now - at <= INVERSION_MS) return true;
+  #waits({ change: { uid, at, lag }, mayGetLag }: Held, now: number): boolean {
+    if (mayGetLag && lag === undefined && now - at <= INVERSION_MS) return true;
     const { pods } = this.#options;
     if (pods === undefined || uid === undefined || pods.has(uid) !== undefined) return false;
-    // Whether the pod is selected will show, when its stream brings it.
+    // Its stream will show whether the pod is selected.
     return !this.#listed.has('pods') || now - at <= (this.#current.has('pods') ? INVERSION_MS : UNKNOWN_MS);
   }
 
   /** Takes the sample of a withdrawal out of the samples. */
-  #hold({ uid, group, before, after, address }: StateChange, at: number, samples: StageSample[]): void {
+  #hold({ uid, group, before, after, address }: StateChange, at: number, samples: Set<StageSample>): void {
     const { stage: source, namespace, service } = group;
-    const seen = this.#seen(source);
+    const seen = this.#listed.has(source) ? (this.#current.has(source) ? 'live' : 'late') : 'initial';
     if (seen === 'initial' && !this.#options.initial) return;
     const { pod, ip = '' } = address ?? {};
     const withdrawn = before === 'ready';
     // An address without a pod has no uid; see EndpointChange.
     const of = { source, namespace, service, uid: uid.startsWith('/') ? undefined : uid };
-    const own = withdrawn ? samples.findIndex((sample) => isOf(sample, of)) : -1;
-    const lag = own < 0 ? undefined : samples.splice(own, 1)[0]?.lag;
-    const mayGetLag = withdrawn && lag === undefined && seen === 'live';
+    const own = withdrawn ? [...samples].find((sample) => isOf(sample, of)) : undefined;
+    if (own !== undefined) samples.delete(own);
+    const lag = own?.lag;
+    const mayGetLag = withdrawn && seen === 'live';
     for (const change of changesBetween(before, after))
       this.#held.push({ change: { change, ...of, pod, ip, withdrawn, at, lag, seen }, mayGetLag });
-  }
-
-  #giveLag(sample: StageSample): void {
-    const index = this.#held.findIndex(
-      ({ change, mayGetLag }) => mayGetLag && change.lag === undefined && isOf(sample, change),
-    );
-    const held = this.#held[index];
-    if (held === undefined) return;
-    this.#held[index] = { change: { ...held.change, lag: sample.lag }, mayGetLag: false };
-  }
-
-  #seen(source: LagStage): ObservedChange['seen'] {
-    if (!this.#listed.has(source)) return 'initial';
-    return this.#current.has(source) ? 'live' : 'late';
-  }
-
-  #note({ type, stream }: Extract<ClusterEvent, { readonly stream: Stream }>): void {
-    if (type === 'StreamCurrent') this.#current.add(stream);
-    else this.#current.delete(stream);
-    if (type === 'ListEnds') this.#listed.add(stream);
   }
 }
 
@@ -285,9 +266,7 @@ export interface SourceSummary {
   readonly changes: Readonly<Record<ChangeKind, number>>;
   readonly samples: number;
   /** Undefined without a sample. */
-  readonly lag:
-    | { readonly p50: number; readonly p90: number; readonly p99: number; readonly max: number }
-    | undefined;
+  readonly lag: Readonly<Record<'p50' | 'p90' | 'p99' | 'max', number>> | undefined;
 }
 
 /** More would scroll the percentiles away. */
@@ -295,25 +274,35 @@ const SLOWEST = 5;
 
 /** What a watch has seen so far, in memory that does not grow. */
 export class ChangeSummary {
-  readonly #sources = new Map<LagStage, SourceCount>();
+  readonly #sources = Object.fromEntries(LAG_STAGES.map((source) => [source, newCount()])) as Readonly<
+    Record<LagStage, SourceCount>
+  >;
   #slowest: readonly (ObservedChange & { readonly lag: number })[] = [];
 
   add(change: ObservedChange): void {
     if (change.seen === 'initial') return;
-    const count = this.#sources.get(change.source) ?? new SourceCount();
-    this.#sources.set(change.source, count);
-    count.add(change);
+    const count = this.#sources[change.source];
+    count.changes[change.change] += 1;
     const { lag } = change;
     if (lag === undefined) return;
+    count.lags.record(lag);
+    count.min = Math.min(count.min, lag);
+    count.max = Math.max(count.max, lag);
     // The earlier of two alike stays in front.
     this.#slowest = [...this.#slowest, { ...change, lag }].sort((a, b) => b.lag - a.lag).slice(0, SLOWEST);
   }
 
   /** In the order of {@link LAG_STAGES}, those of these. */
   sources(wanted: readonly LagStage[]): readonly SourceSummary[] {
-    return LAG_STAGES.filter((source) => wanted.includes(source)).map((source) =>
-      (this.#sources.get(source) ?? new SourceCount()).summaryOf(source),
-    );
+    return LAG_STAGES.filter((source) => wanted.includes(source)).map((source) => {
+      const { changes, lags, min, max } = this.#sources[source];
+      // A cell's value may lie beyond all that was recorded in it.
+      const quantile = (percentile: number) =>
+        Math.min(Math.max(quantileOf(lags.counts, percentile), min), max);
+      const samples = lags.total;
+      const lag = samples > 0 ? { p50: quantile(50), p90: quantile(90), p99: quantile(99), max } : undefined;
+      return { source, changes: { ...changes }, samples, lag };
+    });
   }
 
   /** The removals that took longest, slowest first. */
@@ -322,27 +311,9 @@ export class ChangeSummary {
   }
 }
 
-class SourceCount {
-  readonly #changes = Object.fromEntries(CHANGES.map((kind) => [kind, 0])) as Record<ChangeKind, number>;
-  readonly #lags = new Histogram();
-  #min = Number.POSITIVE_INFINITY;
-  #max = 0;
+type SourceCount = ReturnType<typeof newCount>;
 
-  add({ change, lag }: ObservedChange): void {
-    this.#changes[change] += 1;
-    if (lag === undefined) return;
-    this.#lags.record(lag);
-    this.#min = Math.min(this.#min, lag);
-    this.#max = Math.max(this.#max, lag);
-  }
-
-  summaryOf(source: LagStage): SourceSummary {
-    const { total, counts } = this.#lags;
-    // A cell's value may lie beyond all that was recorded in it.
-    const quantile = (percentile: number) =>
-      Math.min(Math.max(quantileOf(counts, percentile), this.#min), this.#max);
-    const lag =
-      total === 0 ? undefined : { p50: quantile(50), p90: quantile(90), p99: quantile(99), max: this.#max };
-    return { source, changes: { ...this.#changes }, samples: total, lag };
-  }
+function newCount() {
+  const changes = Object.fromEntries(CHANGES.map((kind) => [kind, 0])) as Record<ChangeKind, number>;
+  return { changes, lags: new Histogram(), min: Number.POSITIVE_INFINITY, max: 0 };
 }

@@ -35,15 +35,11 @@ export interface RemovalSample {
 }
 
 /** The watches, each of them in order by itself and independent of the others. */
-export const STREAMS = ['pods', 'services', 'EndpointSlice', 'Endpoints'] as const satisfies readonly (
-  | LagStage
-  | 'pods'
-  | 'services'
-)[];
+export const STREAMS = ['pods', 'services', ...LAG_STAGES] as const;
 export type Stream = (typeof STREAMS)[number];
 
 /** The streams that a removal is measured by. */
-export const STAMPED_STREAMS = ['pods', 'EndpointSlice', 'Endpoints'] as const satisfies readonly Stream[];
+export const STAMPED_STREAMS = ['pods', ...LAG_STAGES] as const;
 export type StampedStream = (typeof STAMPED_STREAMS)[number];
 
 export interface TerminatingPod {
@@ -148,11 +144,13 @@ export type ClusterEvent =
       readonly at: number;
     } & ObjectDeleted)
   | { readonly type: 'Stamp'; readonly at: number; readonly from: StampedStream; readonly stamp: Stamp }
-  | {
-      readonly type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent';
-      readonly at: number;
-      readonly stream: Stream;
-    };
+  | StreamEvent;
+
+export interface StreamEvent {
+  readonly type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent';
+  readonly at: number;
+  readonly stream: Stream;
+}
 
 /**
  * The order of two resourceVersions of one resource (KEP-5504: decimal integers).

@@ -2,12 +2,12 @@ import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoi
 import {
   type ClusterEvent,
   type EndpointsState,
-  type LagStage,
   type RemovalSample,
   type ServiceState,
   STREAMS,
   type StageSample,
   type Stream,
+  type StreamEvent,
   type TerminatingPod,
 } from './events.ts';
 import { Punctuality } from './punctuality.ts';
@@ -30,21 +30,21 @@ export const DISCARDS = {
 export type DiscardReason = keyof typeof DISCARDS;
 export type DiscardCounts = Readonly<Record<DiscardReason, number>>;
 
-/** These say that a group is not measured; the pod's lag is that of the other groups. All others spoil the pod's lag. */
+/** These say that a group is not measured, and the pod's lag is that of the other groups; others spoil the pod's lag. */
 const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set(['NeverWithdrawn', 'OverCapacity', 'NoService']);
 
 /**
  * How far the instants of a stream's events can be trusted.
  *
  * - `current`: an event comes when the thing happens.
- * - `rotating`: the server closed the watch at its timeout and it is being resumed: nothing is lost, and what happened
- *   in the gap comes late. What began before the gap and shows its end after it was caught up has true instants on
- *   both sides, so it is not discarded; a lag of minutes could otherwise never be measured, because watches live 4 to 5.
+ * - `rotating`: the server closed the watch at its timeout (after 4 to 5 minutes) and it is being resumed: nothing is
+ *   lost, and what happened in the gap comes late. A removal that began before the gap and ends after it has true
+ *   instants, so it is kept; a lag of minutes could otherwise never be measured.
  * - `broken`: anything else, from the start of the process on; what spans it gives no sample.
  */
 type StreamState = 'current' | 'rotating' | 'broken';
 
-/** Beyond the longest lag of the grid nothing is learned by waiting on, and what is never withdrawn must not pile up. */
+/** The longest lag of the grid: nothing is learned by waiting on, and what is never withdrawn must not pile up. */
 export const EXPIRY_MS = 7_200_000;
 
 /** More than a node failure or a rollout of everything opens at once; some 10 MB when full. */
@@ -60,13 +60,13 @@ const LATE_SHARE = 0.02;
 /** The leader stamps once a removal has been open for this long. */
 const STAMPED_AFTER_MS = 1_000;
 
-/** By then a replica whose removals are open there alone has stamped twice; where no stamp comes, samples are taken as they are. */
+/** By then a replica that alone has open removals has stamped twice; without stamps, samples are taken as they are. */
 const STAMPS_WITHIN_MS = 10_000;
 
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
 const REMEMBERED_MS = 10_000;
 
-/** 1,600 withdrawals a second for all of that time; some 2 MB when full. Beyond, the oldest is forgotten. */
+/** Pods with early withdrawals: 1,600 a second for all of that time. Beyond, the oldest is forgotten. */
 const MOST_REMEMBERED = 16_384;
 
 /** The end of a pod, from the first sign of it until nothing lists the pod any more. */
@@ -77,8 +77,8 @@ interface Termination {
   gone: boolean;
   /** The groups that listed it as ready and have not withdrawn it. */
   open: Removal[];
-  /** What has withdrawn it, among them what is {@link LagRecorder.#unverified} still. */
-  withdrawals: { readonly group: EndpointGroup; readonly sample: StageSample }[];
+  /** Those that are in {@link LagRecorder.#unverified}, too, and those that no longer are. */
+  withdrawals: Withdrawal[];
   unverified: number;
   /** How late the pods' stream was, in milliseconds; undefined: no stamp has shown it yet. */
   lateness: number | undefined;
@@ -90,83 +90,27 @@ interface Termination {
 interface Removal {
   readonly termination: Termination;
   readonly group: EndpointGroup;
-  /** It gives no sample any more and has been counted as discarded; that it is open is true all the same. */
+  /** It gives no sample and has been counted as discarded, but is still open. */
   spoiled: boolean;
 }
 
-/** A withdrawal that waits for the stamps that show whether its streams were in time. */
-interface Unverified {
+/** A removal that has ended. Stamps show whether its streams were in time. */
+interface Withdrawal {
   readonly termination: Termination;
+  readonly group: EndpointGroup;
   readonly sample: StageSample;
 }
 
-/** A withdrawal that showed before the termination did: the streams are independent. */
+/** A withdrawal that showed before the termination, if there is one: the streams are independent. */
 interface EarlyEnd {
-  readonly uid: string;
   readonly group: EndpointGroup;
   readonly at: number;
   readonly version: string | undefined;
 }
 
-/** The withdrawals of the last seconds that may turn out to have been terminations. */
-class EarlyEnds {
-  /** Oldest first. */
-  readonly #all = new Set<EarlyEnd>();
-  readonly #byPod = new Map<string, EarlyEnd[]>();
-
-  remember(early: EarlyEnd): void {
-    this.#all.add(early);
-    this.#byPod.set(early.uid, [...(this.#byPod.get(early.uid) ?? []), early]);
-    const [oldest] = this.#all;
-    if (this.#all.size > MOST_REMEMBERED && oldest !== undefined) this.#forget(oldest);
-  }
-
-  has(uid: string): boolean {
-    return this.#byPod.has(uid);
-  }
-
-  /** The pod's, which are forgotten by that. */
-  take(uid: string): readonly EarlyEnd[] {
-    const taken = this.#byPod.get(uid) ?? [];
-    for (const early of taken) this.#forget(early);
-    return taken;
-  }
-
-  /** The group lists it again. */
-  undo(uid: string, group: EndpointGroup): void {
-    for (const early of this.#byPod.get(uid) ?? []) if (early.group === group) this.#forget(early);
-  }
-
-  /** Forgets those of a stage; undefined: all. */
-  clear(stage: LagStage | undefined): void {
-    for (const early of this.#all)
-      if (stage === undefined || early.group.stage === stage) this.#forget(early);
-  }
-
-  expire(now: number): void {
-    for (const early of this.#all) {
-      if (now - early.at < REMEMBERED_MS) return;
-      this.#forget(early);
-    }
-  }
-
-  #forget(early: EarlyEnd): void {
-    this.#all.delete(early);
-    const left = (this.#byPod.get(early.uid) ?? []).filter((each) => each !== early);
-    if (left.length > 0) this.#byPod.set(early.uid, left);
-    else this.#byPod.delete(early.uid);
-  }
-}
-
 /** A removal that has begun and whose end has not shown. */
-export interface UnresolvedRemoval {
-  readonly stage: LagStage;
-  readonly namespace: string;
-  /** The Service. */
-  readonly name: string;
+export interface UnresolvedRemoval extends Pick<StageSample, 'stage' | 'namespace' | 'name' | 'uid'> {
   readonly pod: string;
-  /** Of the pod. */
-  readonly uid: string;
   /** Milliseconds of the monotonic clock: its age is the caller's now less this. */
   readonly since: number;
 }
@@ -202,12 +146,13 @@ export class LagRecorder {
   /** Oldest first. */
   readonly #open = new Set<Removal>();
   readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
-  readonly #early = new EarlyEnds();
+  /** By the pod's uid, the pod that was withdrawn latest at the end. */
+  readonly #early = new Map<string, readonly EarlyEnd[]>();
   readonly #punctuality: Punctuality | undefined;
   /** Those whose beginning no stamp has verified yet. Oldest first. */
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
-  readonly #unverified = new Set<Unverified>();
+  readonly #unverified = new Set<Withdrawal>();
   readonly #discarded: Record<DiscardReason, number>;
   /** What the event in hand has led to. */
   #stages: StageSample[] = [];
@@ -216,7 +161,7 @@ export class LagRecorder {
   constructor({ addresses = false, stamps = false }: RecorderOptions = {}) {
     this.#index = new EndpointIndex({ addresses });
     this.#punctuality = stamps ? new Punctuality() : undefined;
-    const none = Object.keys(DISCARDS).map((reason) => [reason, 0] as const);
+    const none = Object.keys(DISCARDS).map((reason) => [reason, 0]);
     this.#discarded = Object.fromEntries(none) as Record<DiscardReason, number>;
   }
 
@@ -255,14 +200,10 @@ export class LagRecorder {
   }
 
   /** Whether the slices or the Endpoints of a Service list the pod as ready. */
-  isReady(
-    uid: string,
-    { stage, namespace, service }: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>,
-  ) {
-    const groups = this.#index.readyGroups(uid);
-    return groups.some(
-      (each) => each.stage === stage && each.namespace === namespace && each.service === service,
-    );
+  isReady(uid: string, of: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>): boolean {
+    const isOf = ({ stage, namespace, service }: EndpointGroup) =>
+      stage === of.stage && namespace === of.namespace && service === of.service;
+    return this.#index.readyGroups(uid).some(isOf);
   }
 
   /** How many removals gave no sample, by reason, since the beginning. */
@@ -293,8 +234,8 @@ export class LagRecorder {
         return this.#changed(changes, event.at, event.version);
       }
       case 'Service': {
-        const { namespace, name, publishNotReadyAddresses, selector } = event.service;
-        this.#services.set(`${namespace}/${name}`, { namespace, name, publishNotReadyAddresses, selector });
+        const { namespace, name, publishNotReadyAddresses } = event.service;
+        this.#services.set(`${namespace}/${name}`, event.service);
         if (publishNotReadyAddresses) this.#giveUpService(namespace, name, 'NeverWithdrawn');
         return NONE;
       }
@@ -309,7 +250,7 @@ export class LagRecorder {
         return NONE;
       }
       default:
-        this.#stream(event.type, event.stream);
+        this.#stream(event);
         return NONE;
     }
   }
@@ -328,7 +269,8 @@ export class LagRecorder {
 
   /** The termination shows: opens a removal for each group that lists the pod as ready at this instant. */
   #begin(pod: TerminatingPod, at: number): Termination {
-    const early = this.#early.take(pod.uid);
+    const early = this.#early.get(pod.uid) ?? [];
+    this.#early.delete(pod.uid);
     const groups = this.#index.readyGroups(pod.uid).filter(({ mirrored }) => !mirrored);
     const termination: Termination = {
       pod,
@@ -348,7 +290,7 @@ export class LagRecorder {
     }
     for (const group of groups) this.#openRemoval(termination, group);
     for (const { group, at: endedAt, version } of early) {
-      if (this.#deselects(group, pod.labels)) continue;
+      if (at - endedAt >= REMEMBERED_MS || this.#deselects(group, pod.labels)) continue;
       const exclusion = this.#exclusionOf(group);
       if (exclusion !== undefined) this.#discard(exclusion, termination);
       else if (at - endedAt > INVERSION_MS) this.#discard('Inversion', termination);
@@ -402,7 +344,7 @@ export class LagRecorder {
   }
 
   #listedAsReady({ uid, group }: EndpointChange): void {
-    this.#early.undo(uid, group);
+    this.#forgetEarly(uid, (early) => early.group === group);
     const termination = this.#terminations.get(uid);
     if (termination?.withdrawals.some((each) => each.group === group) === true)
       this.#discard('Relisted', termination);
@@ -415,7 +357,7 @@ export class LagRecorder {
     if (termination === undefined || removal === undefined) {
       // `notReady` is a readiness flip. The others may be a termination that the pods' stream has yet to show.
       const maybeTermination = after !== 'notReady' && termination === undefined;
-      if (maybeTermination && current) this.#early.remember({ uid, group, at, version });
+      if (maybeTermination && current) this.#rememberEarly(uid, { group, at, version });
       return;
     }
     this.#end(removal);
@@ -430,11 +372,25 @@ export class LagRecorder {
     const { pod, since } = termination;
     const lag = Math.max(0, at - since) / 1000;
     const sample = { stage, namespace, name, uid: pod.uid, lag, at, version };
-    termination.withdrawals.push({ group, sample });
-    const unverified = { termination, sample };
+    const withdrawal = { termination, group, sample };
+    termination.withdrawals.push(withdrawal);
     termination.unverified += 1;
-    this.#unverified.add(unverified);
-    this.#verify(unverified, at);
+    this.#unverified.add(withdrawal);
+    this.#verify(withdrawal, at);
+  }
+
+  #rememberEarly(uid: string, early: EarlyEnd): void {
+    const others = this.#early.get(uid) ?? [];
+    this.#early.delete(uid);
+    this.#early.set(uid, [...others, early]);
+    const [oldest = ''] = this.#early.keys();
+    if (this.#early.size > MOST_REMEMBERED) this.#early.delete(oldest);
+  }
+
+  #forgetEarly(uid: string, isForgotten: (early: EarlyEnd) => boolean): void {
+    const left = this.#early.get(uid)?.filter((early) => !isForgotten(early)) ?? [];
+    if (left.length > 0) this.#early.set(uid, left);
+    else this.#early.delete(uid);
   }
 
   #verifyAll(now: number): void {
@@ -446,11 +402,11 @@ export class LagRecorder {
   }
 
   /** Takes or discards the sample as soon as it is known whether both its streams were in time. */
-  #verify(unverified: Unverified, now: number): void {
-    const { termination, sample } = unverified;
+  #verify(withdrawal: Withdrawal, now: number): void {
+    const { termination, sample } = withdrawal;
     const late = this.#isLate(termination, sample, now);
     if (late === undefined) return;
-    this.#unverified.delete(unverified);
+    this.#unverified.delete(withdrawal);
     termination.unverified -= 1;
     if (late) this.#discard('Late', termination);
     else this.#stages.push(sample);
@@ -465,10 +421,7 @@ export class LagRecorder {
     const first = beginning ?? punctuality.lateness('pods', since);
     const last = punctuality.lateness(stage, at);
     // A stream that owes a stamp of before the event has brought the event late, too.
-    const owed = Math.max(
-      first === undefined ? punctuality.behind('pods', now) : first,
-      last === undefined ? punctuality.behind(stage, now) : last,
-    );
+    const owed = Math.max(first ?? punctuality.behind('pods', now), last ?? punctuality.behind(stage, now));
     if (owed > tolerated) return true;
     if (first !== undefined && last !== undefined) return false;
     const stamped = lag * 1000 > STAMPED_AFTER_MS && now - at < STAMPS_WITHIN_MS;
@@ -483,8 +436,7 @@ export class LagRecorder {
     const samples = withdrawals.map(({ sample }) => sample);
     const last = samples.reduce((latest, each) => (each.lag > latest.lag ? each : latest));
     const { namespace, name, uid } = pod;
-    const removal = { namespace, pod: name, uid, lag: last.lag, at: last.at, withdrawals: samples };
-    this.#removals.push(removal);
+    this.#removals.push({ namespace, pod: name, uid, lag: last.lag, at: last.at, withdrawals: samples });
   }
 
   /** It is open no more, for whatever reason. */
@@ -504,7 +456,7 @@ export class LagRecorder {
   }
 
   #giveUp(group: EndpointGroup, reason: DiscardReason): void {
-    for (const removal of [...(this.#openOf.get(group) ?? [])]) this.#drop(removal, reason);
+    for (const removal of this.#openOf.get(group) ?? []) this.#drop(removal, reason);
   }
 
   #drop(removal: Removal, reason: DiscardReason): void {
@@ -514,14 +466,17 @@ export class LagRecorder {
   }
 
   #expire(now: number): void {
-    this.#early.expire(now);
+    for (const [uid, ends] of this.#early) {
+      if (now - (ends.at(-1)?.at ?? 0) < REMEMBERED_MS) break;
+      this.#early.delete(uid);
+    }
     for (const removal of this.#open) {
       if (now - removal.termination.since < EXPIRY_MS) break;
       this.#drop(removal, 'Expired');
     }
-    for (const unverified of this.#unverified) {
-      if (now - unverified.sample.at < STAMPS_WITHIN_MS) break;
-      this.#verify(unverified, now);
+    for (const withdrawal of this.#unverified) {
+      if (now - withdrawal.sample.at < STAMPS_WITHIN_MS) break;
+      this.#verify(withdrawal, now);
     }
   }
 
@@ -546,10 +501,7 @@ export class LagRecorder {
     return Object.entries(selector).some(([key, value]) => labels[key] !== value);
   }
 
-  #stream(
-    type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent',
-    stream: Stream,
-  ): void {
+  #stream({ type, stream }: StreamEvent): void {
     if (type === 'ListEnds') return;
     if (stream !== 'services') this.#punctuality?.forget(stream);
     if (type === 'StreamCurrent') this.#streams.set(stream, 'current');
@@ -567,7 +519,8 @@ export class LagRecorder {
       removal.spoiled = true;
       this.#discard('Reconnect', removal.termination);
     }
-    this.#early.clear(stage);
+    const isSpoiled = ({ group }: EarlyEnd) => stage === undefined || group.stage === stage;
+    for (const uid of this.#early.keys()) this.#forgetEarly(uid, isSpoiled);
   }
 
   #discard(reason: DiscardReason, termination: Termination): void {
