@@ -13,11 +13,9 @@ export function totalOf(density: Density): number {
   return total;
 }
 
-/** Adds `factor` × the one to the other, in place. */
-export function addScaled(target: Density, density: Density, factor: number): void {
-  for (let cell = 0; cell < CELLS; cell += 1) {
-    target[cell] = (target[cell] ?? 0) + factor * (density[cell] ?? 0);
-  }
+/** In place. */
+export function addTo(sum: Density, addend: Density): void {
+  for (let cell = 0; cell < CELLS; cell += 1) sum[cell] = (sum[cell] ?? 0) + (addend[cell] ?? 0);
 }
 
 /**

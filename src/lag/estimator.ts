@@ -1,9 +1,10 @@
-import { type Density, type MeasuredLag, totalOf } from './distribution.ts';
-import { LAG_STAGES, type LagStage } from './events.ts';
+import { addTo, type Density, type MeasuredLag, totalOf } from './distribution.ts';
+import { LAG_STAGES, type LagStage, type StageSample } from './events.ts';
 import { CELLS, cellOf } from './grid.ts';
 import { Histogram } from './histogram.ts';
 import { type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 import { OWN_SAMPLES } from './planned.ts';
+import type { UnresolvedRemoval } from './recorder.ts';
 
 interface Activity {
   /** Lags counted, halved every day. At most this many. */
@@ -15,14 +16,14 @@ interface Activity {
 /** Names are counted for this many times as many as are kept: who is rising has to be seen before it is let in. */
 const CANDIDATES_PER_PLACE = 8;
 
-/** A newcomer must be a quarter busier than whom it displaces, or two of the same size would take turns. */
+/** A newcomer must be a quarter busier than the name that it displaces, or two of the same size would take turns. */
 const CLEARLY_BUSIER = 1.25;
 
 const DAY_SECONDS = 86_400;
 
 /**
- * Which names are the busiest, in bounded memory however many there are: the Space-Saving counters (Metwally,
- * Agrawal and El Abbadi, 2005), halved every day so that last month's rush does not hold a place for ever.
+ * Which names are the busiest, in bounded memory however many there are: the Space-Saving counters (Metwally, Agrawal
+ * and El Abbadi, 2005), halved every day so that last month's rush does not hold a place for ever.
  */
 export class Busiest {
   readonly #places: number;
@@ -38,32 +39,25 @@ export class Busiest {
     return this.#kept;
   }
 
-  /** Counts one lag. @returns whether the name is kept, and whom it displaced */
+  /** @returns whether the name is kept, and the name that it displaced */
   count(name: string, at: number, times = 1): { readonly kept: boolean; readonly displaced?: string } {
     this.#halve(at);
     const activity = this.#counted.get(name) ?? this.#admit(name);
-    if (activity === undefined) return { kept: false };
     activity.atMost += times;
     if (this.#kept.has(name)) return { kept: true };
-    if (this.#kept.size < this.#places) {
-      this.#kept.add(name);
-      return { kept: true };
-    }
-    const quietest = this.#quietest(this.#kept);
-    if (quietest === undefined) return { kept: false };
-    const threshold = CLEARLY_BUSIER * (this.#counted.get(quietest)?.atMost ?? 0);
-    if (activity.atMost - activity.inherited <= threshold) return { kept: false };
-    this.#kept.delete(quietest);
+    const displaced = this.#kept.size < this.#places ? undefined : this.#quietest(this.#kept);
+    const threshold = CLEARLY_BUSIER * (this.#counted.get(displaced ?? '')?.atMost ?? 0);
+    if (displaced !== undefined && activity.atMost - activity.inherited <= threshold) return { kept: false };
     this.#kept.add(name);
-    return { kept: true, displaced: quietest };
+    if (displaced === undefined) return { kept: true };
+    this.#kept.delete(displaced);
+    return { kept: true, displaced };
   }
 
-  #admit(name: string): Activity | undefined {
+  #admit(name: string): Activity {
     let inherited = 0;
     if (this.#counted.size >= this.#places * (CANDIDATES_PER_PLACE + 1)) {
-      const others = [...this.#counted.keys()].filter((each) => !this.#kept.has(each));
-      const quietest = this.#quietest(others);
-      if (quietest === undefined) return undefined;
+      const quietest = this.#quietest([...this.#counted.keys()].filter((each) => !this.#kept.has(each)));
       inherited = this.#counted.get(quietest)?.atMost ?? 0;
       this.#counted.delete(quietest);
     }
@@ -72,16 +66,10 @@ export class Busiest {
     return activity;
   }
 
-  #quietest(names: Iterable<string>): string | undefined {
-    let quietest: string | undefined;
-    let least = Number.POSITIVE_INFINITY;
-    for (const name of names) {
-      const { atMost } = this.#counted.get(name) ?? { atMost: 0 };
-      if (atMost >= least) continue;
-      quietest = name;
-      least = atMost;
-    }
-    return quietest;
+  /** @param names at least one */
+  #quietest(names: Iterable<string>): string {
+    const activity = (name: string) => this.#counted.get(name)?.atMost ?? 0;
+    return [...names].reduce((least, name) => (activity(name) < activity(least) ? name : least));
   }
 
   #halve(at: number): void {
@@ -101,9 +89,8 @@ const MINUTE_SECONDS = 60;
 const MINUTES = 5;
 
 /**
- * The lags that ended in the last 4 to 5 minutes, by the minute. Minutes are those of the wall clock, so that all
- * replicas forget the same lags at the same time: by clocks of their own, one would tell of a storm for up to a minute
- * longer than another. Instants are seconds since the epoch.
+ * The lags that ended in the last 4 to 5 minutes, by minutes of the wall clock: with clocks of their own, one replica would
+ * report a storm for up to a minute longer than another. Instants are seconds since the epoch.
  */
 export class RecentLags {
   static readonly windowSeconds: number = MINUTES * MINUTE_SECONDS;
@@ -112,31 +99,26 @@ export class RecentLags {
 
   record(lagSeconds: number, epochSeconds: number): void {
     const minute = Math.floor(epochSeconds / MINUTE_SECONDS);
-    let histogram = this.#minutes.get(minute);
-    if (histogram === undefined) {
+    if (!this.#minutes.has(minute)) {
       this.#forget(minute);
-      histogram = new Histogram();
-      this.#minutes.set(minute, histogram);
+      this.#minutes.set(minute, new Histogram());
     }
-    histogram.record(lagSeconds);
+    this.#minutes.get(minute)?.record(lagSeconds);
   }
 
   /** By cell; all zeros when nothing ended lately. */
   counts(epochSeconds: number): Density {
     this.#forget(Math.floor(epochSeconds / MINUTE_SECONDS));
-    const all = new Histogram();
-    for (const histogram of this.#minutes.values()) all.merge(histogram);
-    return all.counts;
+    const all = new Float64Array(CELLS);
+    for (const { counts } of this.#minutes.values()) addTo(all, counts);
+    return all;
   }
 
   get bytes(): number {
     return this.#minutes.size * CELLS * Float64Array.BYTES_PER_ELEMENT;
   }
 
-  /**
-   * A clock that was set back leaves minutes that are yet to come: they would stay, and with them memory would grow. The
-   * next one may be there because the clock was only corrected a little.
-   */
+  /** Minutes yet to come are of a clock that was set back, and would stay; the next may be of a small correction. */
   #forget(current: number): void {
     for (const minute of this.#minutes.keys()) {
       if (minute <= current - MINUTES || minute > current + 1) this.#minutes.delete(minute);
@@ -147,25 +129,17 @@ export class RecentLags {
 /**
  * The distribution of lags where some have not ended yet: the product-limit estimator (Kaplan and Meier, 1958).
  *
- * `ended[cell]` lags ended in that cell; `waiting[cell]` have reached it and still wait, so all that is known is that
- * they are longer. The rule: each one that waits shares its weight among what ended later than its age (it takes
- * as long as those that were as old as it is now); of equal age, the ended count first. Where nothing ended later,
- * the weight stands at the longest age of all: an age is the least that its lag can come to, and what all of the
- * waiting have in common is that no younger one has been seen to end (Efron's rule for the tail).
+ * `ended[cell]` lags ended in that cell; `waiting[cell]` have reached it and still wait. Each that waits shares its weight
+ * among those that ended later than its age; of equal age, the ended count first. Where nothing ended later, the weight
+ * stands at the longest age of all (Efron's rule for the tail).
  *
  * @returns a distribution of total 1, or undefined when there is neither an ended nor a waiting lag
  */
 export function withWaiting(ended: Density, waiting: Density): Density | undefined {
-  let atRisk = 0;
-  let longest = -1;
-  for (let cell = 0; cell < CELLS; cell += 1) {
-    const here = (ended[cell] ?? 0) + (waiting[cell] ?? 0);
-    if (here === 0) continue;
-    atRisk += here;
-    longest = cell;
-  }
+  const isOccupied = (_: number, cell: number) => (ended[cell] ?? 0) + (waiting[cell] ?? 0) > 0;
+  const longest = ended.findLastIndex(isOccupied);
   if (longest < 0) return undefined;
-
+  let atRisk = totalOf(ended) + totalOf(waiting);
   const density = new Float64Array(CELLS);
   let surviving = 1;
   for (let cell = 0; cell <= longest; cell += 1) {
@@ -184,14 +158,8 @@ export function withWaiting(ended: Density, waiting: Density): Density | undefin
 /** Namespaces with a history of their own: the busiest. What memory and the stored history cost grows with them. */
 export const NAMESPACES_KEPT = 50;
 
-/** A withdrawal that a terminating pod still waits for. `since`: milliseconds of the monotonic clock. */
-export interface WaitingRemoval {
-  readonly stage: LagStage;
-  readonly namespace: string;
-  /** Of the pod. */
-  readonly uid: string;
-  readonly since: number;
-}
+/** A withdrawal that a terminating pod still waits for. */
+export type WaitingRemoval = Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'uid' | 'since'>;
 
 /** The same moment by both clocks. */
 export interface Now {
@@ -230,23 +198,16 @@ export class LagEstimator {
   }
 
   /** A pod was removed: how long until the last of those that listed it had withdrawn it. */
-  record(
-    { namespace, lag }: { readonly namespace: string; readonly lag: number },
-    epochSeconds: number,
-  ): void {
-    for (const { history, recent } of [this.#cluster, this.#scopeOf(namespace, epochSeconds)].filter(
-      isScope,
-    )) {
-      history.record(lag, epochSeconds);
-      recent.record(lag, epochSeconds);
+  record({ namespace, lag }: Pick<StageSample, 'namespace' | 'lag'>, epochSeconds: number): void {
+    for (const scope of [this.#cluster, this.#scopeOf(namespace, epochSeconds)]) {
+      scope?.history.record(lag, epochSeconds);
+      scope?.recent.record(lag, epochSeconds);
     }
   }
 
   /** One stage withdrew a pod: for the lag of the last minutes by stage only. */
-  recordStage(
-    { stage, namespace, lag }: { readonly stage: LagStage; readonly namespace: string; readonly lag: number },
-    epochSeconds: number,
-  ): void {
+  recordStage(sample: Pick<StageSample, 'stage' | 'namespace' | 'lag'>, epochSeconds: number): void {
+    const { stage, namespace, lag } = sample;
     this.#cluster.stages[stage].record(lag, epochSeconds);
     this.#namespaces.get(namespace)?.stages[stage].record(lag, epochSeconds);
   }
@@ -270,7 +231,7 @@ export class LagEstimator {
     const week = own?.history.window(epochSeconds, 0);
     if (week !== undefined && week.samples >= OWN_SAMPLES)
       return { ...week, scope: 'namespace', density: week.counts, stages: [] };
-    const ofCluster = this.#cluster.history.window(epochSeconds, 0);
+    const ofCluster = this.cluster.window(epochSeconds, 0);
     return ofCluster && { ...ofCluster, scope: 'cluster', density: ofCluster.counts, stages: [] };
   }
 
@@ -318,23 +279,19 @@ export class LagEstimator {
   /** The histories to store, most important first: the cluster's, then the busiest namespaces'. */
   *parts(now: number): Generator<HistoryPart> {
     yield* this.cluster.parts(CLUSTER_KEY, now);
-    const namespaces = [...this.#namespaces].map(([name, { history }]) => ({ name, history }));
-    namespaces.sort((a, b) => b.history.samples - a.history.samples);
-    for (const { name, history } of namespaces) yield* history.parts(`${NAMESPACE_KEY}${name}`, now);
+    const namespaces = [...this.namespaces].sort(([, a], [, b]) => b.samples - a.samples);
+    for (const [name, history] of namespaces) yield* history.parts(`${NAMESPACE_KEY}${name}`, now);
   }
 
   /** Merges a part in that an earlier life or another replica has stored. @returns false for what is no part of these */
   restorePart(json: unknown, now: number): boolean {
     const part = LagHistory.readPart(json);
-    if (part === undefined) return false;
-    if (part.key === CLUSTER_KEY) {
-      this.cluster.merge(part.history);
-      return true;
-    }
-    if (!part.key.startsWith(NAMESPACE_KEY)) return false;
-    const name = part.key.slice(NAMESPACE_KEY.length);
-    const known = this.#namespaces.get(name);
-    (known ?? this.#scopeOf(name, now, part.history.samples))?.history.merge(part.history);
+    if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history);
+    else if (part?.key.startsWith(NAMESPACE_KEY) === true) {
+      const name = part.key.slice(NAMESPACE_KEY.length);
+      const scope = this.#namespaces.get(name) ?? this.#scopeOf(name, now, part.history.samples);
+      scope?.history.merge(part.history);
+    } else return false;
     return true;
   }
 
@@ -363,10 +320,6 @@ export class LagEstimator {
 
 const CLUSTER_KEY = 'cluster';
 const NAMESPACE_KEY = 'namespace/';
-
-function isScope(scope: Scope | undefined): scope is Scope {
-  return scope !== undefined;
-}
 
 function count(counts: Density, age: number): void {
   const cell = cellOf(age);

@@ -15,19 +15,12 @@ export class Histogram {
     this.counts[cell] = (this.counts[cell] ?? 0) + 1;
     this.#total += 1;
   }
-
-  merge(other: Histogram): void {
-    other.counts.forEach((times, cell) => {
-      this.counts[cell] = (this.counts[cell] ?? 0) + times;
-    });
-    this.#total += other.total;
-  }
 }
 
 /**
- * The occupied cells of a histogram or curve as short text, in base 36: the value of each, and before a dot its distance
- * from the cell before where that is not 1; after a dot, a value of 1 is left out. Two lags of cell 400, one of cell 401
- * and one of cell 410: `b4.2,1,9.`.
+ * The occupied cells of a histogram or curve as short text, in base 36: `distance.value`, the distance from the cell before
+ * where it is not 1, the value after a dot where it is not 1. Two lags of cell 400, one of cell 401 and one of cell 410:
+ * `b4.2,1,9.`.
  */
 export function cellsToText(values: ArrayLike<number>): string {
   const writer = new CellsWriter();
@@ -93,12 +86,4 @@ export function readCells(text: unknown, visit: (cell: number, value: number) =>
     } else return false;
   }
   return true;
-}
-
-export function isCount(value: unknown): value is number {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
-}
-
-export function isInstant(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value);
 }

@@ -1,7 +1,7 @@
-import { isRecord, isString } from '../api/index.ts';
+import { z } from 'zod';
 import { type Density, quantileOf, totalOf } from './distribution.ts';
 import { CELLS, cellOf } from './grid.ts';
-import { CellsWriter, Histogram, isCount, isInstant, readCells } from './histogram.ts';
+import { CellsWriter, Histogram, readCells } from './histogram.ts';
 
 /** 15 minutes: a storm of S1's kind (10 to 12 minutes) fills one or two slices. */
 export const SLICE_SECONDS = 900;
@@ -116,6 +116,10 @@ export interface Enough {
   readonly minHistory: number;
 }
 
+export function furthest(a: Reached, b: Reached): Reached {
+  return { samples: Math.max(a.samples, b.samples), seconds: Math.max(a.seconds, b.seconds) };
+}
+
 export function isEnough({ samples, seconds }: Reached, { minSamples, minHistory }: Enough): boolean {
   return samples >= minSamples && seconds >= minHistory;
 }
@@ -196,10 +200,8 @@ export class LagHistory {
 
   /** Bytes of lag data held. */
   get bytes(): number {
-    return this.#closed.reduce(
-      (sum, slot) => sum + slot.entries.byteLength,
-      this.#open?.counts.byteLength ?? 0,
-    );
+    const open = this.#open?.counts.byteLength ?? 0;
+    return this.#closed.reduce((sum, { entries }) => sum + entries.byteLength, open);
   }
 
   /** @throws RangeError for a negative lag or NaN */
@@ -216,11 +218,7 @@ export class LagHistory {
 
   /** How much history there is at this instant, or has been at any before. */
   reached(now: number): Reached {
-    const samples = Math.max(this.#reached.samples, this.samples);
-    const seconds = Math.max(this.#reached.seconds, now - this.#since);
-    if (samples > this.#reached.samples || seconds > this.#reached.seconds) {
-      this.#reached = { samples, seconds };
-    }
+    this.#reached = furthest(this.#reached, { samples: this.samples, seconds: now - this.#since });
     return this.#reached;
   }
 
@@ -274,8 +272,7 @@ export class LagHistory {
     if (whole === undefined) return [];
     const slots = this.#slots();
     const { first } = windowOf(slots, slots.length, now, minSamples);
-    const p99Seconds = quantileOf(whole.counts, 99);
-    const long = cellOf(p99Seconds * LONG_SHARE);
+    const long = cellOf(quantileOf(whole.counts, 99) * LONG_SHARE);
     const runs: { from: number; to: number; removals: number; long: number; counts: Density }[] = [];
     let allLong = 0;
     for (const slot of slots.slice(first)) {
@@ -300,9 +297,8 @@ export class LagHistory {
       .flatMap(({ from, to, removals, counts }) => {
         const rest = this.without(from, to).window(now, minSamples);
         if (rest === undefined || rest.samples < LEAST_REST) return [];
-        const share = removals / whole.samples;
-        const p99WithoutSeconds = quantileOf(rest.counts, 99);
-        return [{ from, to, removals, share, p99Seconds: quantileOf(counts, 99), p99WithoutSeconds }];
+        const [p99Seconds, p99WithoutSeconds] = [quantileOf(counts, 99), quantileOf(rest.counts, 99)];
+        return [{ from, to, removals, share: removals / whole.samples, p99Seconds, p99WithoutSeconds }];
       });
   }
 
@@ -337,10 +333,7 @@ export class LagHistory {
     this.#hours = undefined;
     this.#since = Math.min(this.#since, other.#since);
     this.#latest = Math.max(this.#latest, other.#latest);
-    this.#reached = {
-      samples: Math.max(this.#reached.samples, other.#reached.samples),
-      seconds: Math.max(this.#reached.seconds, other.#reached.seconds),
-    };
+    this.#reached = furthest(this.#reached, other.#reached);
     this.#trim();
   }
 
@@ -383,22 +376,19 @@ export class LagHistory {
     return text;
   }
 
-  /** Reads what one of the {@link parts} wrote, parsed. @returns undefined when it is something else, or of another version */
+  /** @returns undefined for what none of the {@link parts} has written, or another version has */
   static readPart(json: unknown): { readonly key: string; readonly history: LagHistory } | undefined {
-    if (!isRecord(json) || json.v !== VERSION || !isString(json.key)) return undefined;
-    if (!Array.isArray(json.slots) || !isRecord(json.reached)) return undefined;
-    const { samples, seconds } = json.reached;
-    if (!isCount(samples) || !isInstant(seconds) || json.slots.length > MOST_DAYS * 96 * 2) return undefined;
-    const slots = (json.slots as unknown[]).map(slotFromJson);
-    if (!slots.every((slot) => slot !== undefined)) return undefined;
+    const { data } = PART.safeParse(json);
+    if (data === undefined) return undefined;
+    const { key, slots, since, latest, reached } = data;
     const history = new LagHistory();
     history.#closed = slots.toSorted(byEnd);
     if (slots.length > 0) {
-      if (!isInstant(json.since) || !isInstant(json.latest)) return undefined;
-      [history.#since, history.#latest] = [json.since, json.latest];
+      if (since === null || latest === null) return undefined;
+      [history.#since, history.#latest] = [since, latest];
     }
-    history.#reached = { samples, seconds };
-    return { key: json.key, history };
+    history.#reached = reached;
+    return { key, history };
   }
 
   #slots(): readonly Slot[] {
@@ -406,12 +396,13 @@ export class LagHistory {
     const open = slotOf(this.#openSlice, 1, this.#open.counts);
     const same = this.#closed.findLastIndex(({ first, width }) => first === open.first && width === 1);
     const part = this.#closed[same];
+    if (part !== undefined) {
+      const counts = addSlots(new Float64Array(CELLS), [part, open]);
+      return this.#closed.with(same, slotOf(open.first, 1, counts));
+    }
     const last = this.#closed.at(-1);
-    if (part === undefined && (last === undefined || endOf(last) <= endOf(open)))
-      return [...this.#closed, open];
-    if (part === undefined) return [...this.#closed, open].sort(byEnd);
-    const counts = addSlots(new Float64Array(CELLS), [part, open]);
-    return this.#closed.with(same, slotOf(open.first, 1, counts));
+    const slots = [...this.#closed, open];
+    return last === undefined || endOf(last) <= endOf(open) ? slots : slots.sort(byEnd);
   }
 
   /** From the first lag of a window until its end. */
@@ -429,17 +420,14 @@ export class LagHistory {
   #trim(): void {
     const slots = this.#closed;
     const newest = slots.at(-1);
-    if (newest === undefined) return;
-    let first = slots.length;
     let samples = 0;
-    while (first > 0) {
-      const slot = slots[first - 1] as Slot;
-      const isOld = endOf(newest) - endOf(slot) >= MOST_DAYS * DAY_SECONDS;
-      if (isOld || (slots.length - first >= SLOTS_KEPT && samples >= SAMPLES_KEPT)) break;
+    const last = slots.findLastIndex((slot, index) => {
+      const isOld = newest !== undefined && endOf(newest) - endOf(slot) >= MOST_DAYS * DAY_SECONDS;
+      const isSpare = slots.length - 1 - index >= SLOTS_KEPT && samples >= SAMPLES_KEPT;
       samples += slot.samples;
-      first -= 1;
-    }
-    if (first > 0) this.#closed = slots.slice(first);
+      return isOld || isSpare;
+    });
+    if (last >= 0) this.#closed = slots.slice(last + 1);
   }
 }
 
@@ -451,58 +439,57 @@ function longLags({ entries }: Slot, cell: number): number {
 }
 
 /** Where the window begins that ends at this instant with the slot before `end`. */
-function windowOf(
-  slots: readonly Slot[],
-  end: number,
-  at: number,
-  minSamples: number,
-): { readonly first: number; readonly samples: number } {
-  let days = WINDOW_DAYS;
-  let samples = 0;
-  let first = end;
-  while (first > 0) {
+function windowOf(slots: readonly Slot[], end: number, at: number, minSamples: number) {
+  let [days, samples, first] = [WINDOW_DAYS, 0, end];
+  for (; first > 0; first -= 1) {
     const slot = slots[first - 1] as Slot;
     const age = at - endOf(slot);
     while (age >= days * DAY_SECONDS && days < MOST_DAYS && samples < minSamples) days += 1;
     if (age >= days * DAY_SECONDS) break;
     samples += slot.samples;
-    first -= 1;
   }
   return { first, samples };
 }
 
 /** Two histories' slots by the stretches of time in which slots overlap, in order. */
-function groupsOf(
-  own: readonly Slot[],
-  others: readonly Slot[],
-): readonly { readonly own: readonly Slot[]; readonly others: readonly Slot[] }[] {
+function groupsOf(own: readonly Slot[], others: readonly Slot[]) {
   const all = [
-    ...own.map((slot) => ({ slot, mine: true })),
-    ...others.map((slot) => ({ slot, mine: false })),
+    ...own.map((slot) => ({ slot, of: 'own' as const })),
+    ...others.map((slot) => ({ slot, of: 'others' as const })),
   ];
   all.sort((a, b) => a.slot.first - b.slot.first || b.slot.width - a.slot.width);
   const groups: { own: Slot[]; others: Slot[] }[] = [];
   let end = Number.NEGATIVE_INFINITY;
-  for (const { slot, mine } of all) {
+  for (const { slot, of } of all) {
     if (slot.first >= end) groups.push({ own: [], others: [] });
     end = Math.max(end, slot.first + slot.width);
-    groups.at(-1)?.[mine ? 'own' : 'others'].push(slot);
+    groups.at(-1)?.[of].push(slot);
   }
   return groups.map((group) => ({ own: group.own.sort(byEnd), others: group.others.sort(byEnd) }));
 }
 
-function slotFromJson(json: unknown): Slot | undefined {
-  if (!Array.isArray(json)) return undefined;
-  const [first, width, text] = json as unknown[];
-  if (!isCount(first) || !isCount(width) || !WIDTHS.some((each) => each === width)) return undefined;
-  const entries: number[] = [];
-  let samples = 0;
-  let most = 0;
-  const isWhole = readCells(text, (cell, times) => {
-    if (times <= MOST_OF_A_CELL) pushEntries(entries, cell, times);
-    most = Math.max(most, times);
-    samples += times;
+const COUNT = z.int().nonnegative();
+/** First slice, width, and lags by cell. */
+const SLOT = z
+  .tuple([COUNT, z.literal(WIDTHS), z.string()])
+  .transform(([first, width, text], context): Slot => {
+    const entries: number[] = [];
+    let samples = 0;
+    const isWhole = readCells(text, (cell, times) => {
+      if (times > MOST_OF_A_CELL) samples = Number.NaN;
+      else pushEntries(entries, cell, times);
+      samples += times;
+    });
+    if (first % width === 0 && isWhole && samples > 0)
+      return { first, width, samples, entries: Uint32Array.from(entries) };
+    context.addIssue('expected a slot');
+    return z.NEVER;
   });
-  if (first % width !== 0 || !isWhole || samples === 0 || most > MOST_OF_A_CELL) return undefined;
-  return { first, width, samples, entries: Uint32Array.from(entries) };
-}
+const PART = z.object({
+  v: z.literal(VERSION),
+  key: z.string(),
+  since: z.number().nullable(),
+  latest: z.number().nullable(),
+  reached: z.object({ samples: COUNT, seconds: z.number() }),
+  slots: z.array(SLOT).max(MOST_DAYS * 96 * 2),
+});

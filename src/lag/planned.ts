@@ -3,7 +3,14 @@ import type { Consumer } from './consumer.ts';
 import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf, totalOf } from './distribution.ts';
 import { CELLS, lastCellWithin } from './grid.ts';
 import { cellsFromText, cellsToText } from './histogram.ts';
-import { type Enough, isEnough, type LagHistory, type Reached, type WindowLags } from './lag-history.ts';
+import {
+  type Enough,
+  furthest,
+  isEnough,
+  type LagHistory,
+  type Reached,
+  type WindowLags,
+} from './lag-history.ts';
 
 /** Until the policies in force are known: the built-in policy's. */
 export const BUILT_IN_ENOUGH: Enough = { minSamples: 200, minHistory: 86_400 };
@@ -125,11 +132,7 @@ export function* nextPlanned(
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
-    const { samples, seconds } = history.reached(now);
-    const reached = {
-      samples: Math.max(samples, clusterReached.samples),
-      seconds: Math.max(seconds, clusterReached.seconds),
-    };
+    const reached = furthest(history.reached(now), clusterReached);
     const row = rowOf('namespace', history, curves, reached, now, minSamples);
     next.namespaces.set(name, changed(table.namespaces.get(name), row, asked) as PlannedRow);
   }
@@ -288,8 +291,8 @@ const ROWS = z
   .transform((rows): ReadonlyMap<string, PlannedRow> => new Map(Object.entries(rows)));
 const TABLE = z.object({
   v: z.literal(VERSION),
-  /** null: −Infinity. */
-  at: z.number().nullable(),
+  /** Absent or null: −Infinity. */
+  at: z.number().nullish(),
   cluster: ROW.optional(),
   namespaces: ROWS,
   consumers: ROWS,

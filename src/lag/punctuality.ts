@@ -61,8 +61,8 @@ export class Punctuality {
     if (!writer.stamp(from, stamp, at, current)) return;
     this.#writers.delete(stamp.life);
     this.#writers.set(stamp.life, writer);
-    const [longest] = this.#writers.keys();
-    if (this.#writers.size > WRITERS && longest !== undefined) this.#writers.delete(longest);
+    const [oldest = ''] = this.#writers.keys();
+    if (this.#writers.size > WRITERS) this.#writers.delete(oldest);
   }
 
   /** When another writer than this last sent a stamp, on this process's clock. */
@@ -81,12 +81,8 @@ export class Punctuality {
    * @returns undefined while the next stamp of the stream, or the one that acknowledges it, has not come
    */
   lateness(stream: StampedStream, at: number): number | undefined {
-    let most: number | undefined;
-    for (const writer of this.#writers.values()) {
-      const lateness = writer.lateness(stream, at);
-      if (lateness !== undefined) most = Math.max(most ?? 0, lateness);
-    }
-    return most;
+    const known = [...this.#writers.values()].flatMap((writer) => writer.lateness(stream, at) ?? []);
+    return known.length === 0 ? undefined : Math.max(...known);
   }
 
   /** How far behind the stream is now, at least: the time for which it has owed the oldest stamp. Milliseconds. */
@@ -114,12 +110,21 @@ class Writer {
   stamp(from: StampedStream, { number, sentAt, acknowledged }: Stamp, at: number, current: boolean): boolean {
     if (number <= (this.#latest.get(from) ?? 0)) return false;
     this.#latest.set(from, number);
-    this.#deliver(from, number, at, current);
-    if (current) {
-      this.#sentAt = Math.max(this.#sentAt, sentAt);
-      this.#compareClocks(at, at - sentAt);
-      for (const stream of STAMPED_STREAMS) this.#acknowledge(stream, acknowledged[stream]);
-    }
+    const owed = this.#owed.get(from) ?? [];
+    this.#owed.set(
+      from,
+      owed.filter((each) => each.number > number),
+    );
+    if (!current) return true;
+    const delivered = this.#delivered.get(from) ?? [];
+    delivered.push({ number, at, committedBy: owed.find((each) => each.number >= number)?.at });
+    if (delivered.length > KEPT) delivered.shift();
+    this.#delivered.set(from, delivered);
+    this.#sentAt = Math.max(this.#sentAt, sentAt);
+    this.#offsets.push({ at, offset: at - sentAt });
+    if (this.#offsets.length > KEPT || at - (this.#offsets[0]?.at ?? at) > OFFSET_MS) this.#offsets.shift();
+    this.#offset = Math.min(...this.#offsets.map(({ offset }) => offset));
+    for (const stream of STAMPED_STREAMS) this.#acknowledge(stream, acknowledged[stream]);
     return true;
   }
 
@@ -150,24 +155,6 @@ class Writer {
 
   #latenessOf({ at, committedBy }: Delivered): number {
     return committedBy === undefined ? 0 : Math.max(0, at - committedBy - this.#offset);
-  }
-
-  #compareClocks(at: number, offset: number): void {
-    this.#offsets.push({ at, offset });
-    if (this.#offsets.length > KEPT || at - (this.#offsets[0]?.at ?? at) > OFFSET_MS) this.#offsets.shift();
-    this.#offset = Math.min(...this.#offsets.map((each) => each.offset));
-  }
-
-  #deliver(stream: StampedStream, number: number, at: number, current: boolean): void {
-    const owed = this.#owed.get(stream) ?? [];
-    const committedBy = owed.find((each) => each.number >= number)?.at;
-    const stillOwed = owed.filter((each) => each.number > number);
-    this.#owed.set(stream, stillOwed);
-    if (!current) return;
-    const delivered = this.#delivered.get(stream) ?? [];
-    delivered.push({ number, at, committedBy });
-    if (delivered.length > KEPT) delivered.shift();
-    this.#delivered.set(stream, delivered);
   }
 
   /** The API server had the stream's stamps up to this number by then. */

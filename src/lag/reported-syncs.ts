@@ -2,8 +2,8 @@ import type { ReportResult } from '../api/index.ts';
 import { compareVersions, LAG_STAGES, type LagStage } from './events.ts';
 
 /**
- * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied. Empty: not
- * known. A kind that an instance does not read is absent from what it has applied.
+ * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied, where a kind
+ * that it does not read is absent. Empty: not known.
  */
 export type StageVersions = Readonly<Partial<Record<LagStage, string>>>;
 
@@ -38,10 +38,12 @@ function covers(applied: StageVersions, wanted: StageVersions): boolean {
 const LATEST_INTERVALS = 8;
 /** Silence of this many of the longest intervals is more than jitter and a missed sync or two. */
 const INTERVALS_OF_SILENCE = 3;
-/** An instance that syncs every second may still be restarted or wait for a slow discovery. Milliseconds. */
+/** Milliseconds. An instance that syncs every second may still be restarted or wait for a slow discovery. */
 const LEAST_PATIENCE = 30_000;
-/** How long one instance can hold up what the others have done. Milliseconds. */
+/** Milliseconds. How long one instance can hold up what the others have done. */
 const MOST_PATIENCE = 900_000;
+/** Milliseconds. Instances that report once after each sync are up to two intervals late. */
+const LONGEST_LAG = 2 * MOST_PATIENCE;
 
 /**
  * How long after its last sync an instance is taken to be gone.
@@ -52,16 +54,12 @@ function patienceFor(longest: number | undefined): number {
   return Math.min(MOST_PATIENCE, Math.max(LEAST_PATIENCE, INTERVALS_OF_SILENCE * longest));
 }
 
-/** Instances that report once after each sync are up to two intervals late. Milliseconds. */
-const LONGEST_LAG = 2 * MOST_PATIENCE;
-
 /** Milliseconds. */
 const APART = 1_000;
 
 /**
- * One instant in each second, at a different fraction of it each time. The fractions are a hash of the second's number: a
- * regular sequence would be in step with the intervals of some consumers, and see only some of their phases.
- * Milliseconds, ascending.
+ * One instant in each second (in milliseconds), at a fraction hashed from the second's number: a regular sequence would be
+ * in step with the intervals of some consumers, and see only some of their phases.
  */
 export function instantOf(index: number): number {
   return (index + hashed(index)) * APART;
@@ -84,7 +82,7 @@ export function firstIndexAfter(at: number): number {
 /** An instant that some live instances have not applied yet. */
 interface Pending {
   readonly at: number;
-  /** Where newer versions were seen: those; undefined: the clock alone made it an instant. */
+  /** Of the newer versions that made it an instant; undefined: the clock did. */
   readonly versions: StageVersions | undefined;
   /** How many instances have not applied it yet. */
   waiting: number;
@@ -110,14 +108,13 @@ class PendingInstants {
 
   /** One instance has applied what was removed after one instant and up to another. */
   apply(after: number, upTo: number, onDone: OnDone): void {
-    for (let index = this.#firstAfter(after); index < this.#pending.length; index++) {
-      const pending = this.#pending[index];
-      if (pending === undefined || pending.at > upTo) break;
+    for (const pending of this.#pending.slice(this.#firstAfter(after))) {
+      if (pending.at > upTo) break;
       pending.waiting -= 1;
       if (pending.waiting === 0) onDone(pending.at, pending.lost);
     }
     const first = this.#pending.findIndex(({ waiting }) => waiting > 0);
-    if (first !== 0) this.#pending = first < 0 ? [] : this.#pending.slice(first);
+    this.#pending.splice(0, first < 0 ? this.#pending.length : first);
   }
 
   /** One instance will not say when it has applied what was removed after an instant. */
@@ -126,11 +123,11 @@ class PendingInstants {
     this.apply(after, Number.POSITIVE_INFINITY, onDone);
   }
 
-  /** Instants that old are given up: reports arrive, and never one that applies them. */
+  /** Gives up instants that old: reports arrive, and never one that applies them. */
   expire(before: number, onDone: OnDone): void {
-    const kept = this.#firstAfter(before);
-    for (const { at, waiting } of this.#pending.slice(0, kept)) if (waiting > 0) onDone(at, true);
-    if (kept > 0) this.#pending = this.#pending.slice(kept);
+    if ((this.#pending[0]?.at ?? before) >= before) return;
+    const expired = this.#pending.splice(0, this.#firstAfter(before));
+    for (const { at, waiting } of expired) if (waiting > 0) onDone(at, true);
   }
 
   /** The last instant at which nothing newer than these versions was seen. */
@@ -139,28 +136,23 @@ class PendingInstants {
     return pending?.at ?? Number.NEGATIVE_INFINITY;
   }
 
+  /** From the end: an instance mostly waits for the latest. */
   #firstAfter(instant: number): number {
-    let [low, high] = [0, this.#pending.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#pending[middle]?.at ?? 0) <= instant) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return this.#pending.findLastIndex(({ at }) => at <= instant) + 1;
   }
 }
 
-/** What an instance says of a sync that is complete. */
+/**
+ * What an instance says of a sync that is complete: it began after a cursor had been given (`versions`: what Linger had
+ * seen by then), or all up to these versions of the API has been applied.
+ */
 export type SyncClaim =
-  /** The sync began after it had been given a cursor. */
   | {
       readonly by: 'cursor';
-      /** What Linger had seen when it gave the cursor. */
       readonly versions: StageVersions;
-      /** When that was, in milliseconds of the clock of this lead; undefined: an earlier leader gave it. */
+      /** In milliseconds of the clock of this lead; undefined: an earlier leader gave it. */
       readonly givenAt: number | undefined;
     }
-  /** It reads the API itself, and has applied everything up to these. */
   | { readonly by: 'versions'; readonly versions: StageVersions };
 
 /** An instance of a consumer. */
@@ -177,7 +169,7 @@ export interface InstanceName {
  */
 class ReportingInstance {
   readonly name: string;
-  /** When it was last heard of, whatever it said. */
+  /** The last report of any kind. */
   heardAt: number;
   /** Everything that was removed until then is out of its table. */
   appliedUntil = Number.NEGATIVE_INFINITY;
@@ -215,9 +207,9 @@ class ReportingInstance {
   }
 }
 
-/** As many are kept of each consumer. */
+/** Of each consumer. */
 export const MOST_INSTANCES = 1_000;
-/** How long an instance that is not live is remembered. Milliseconds. */
+/** Milliseconds. How long an instance that is not live is remembered. */
 const SILENT_INSTANCE_KEPT_MS = 3_600_000;
 
 export type SyncResult = Extract<ReportResult, 'Asked' | 'Synced' | 'UsedCursor' | 'TooManyInstances'>;
@@ -235,15 +227,13 @@ export interface InstancesState {
  * What the instances of one consumer report of their syncs, and the lag that follows from it.
  *
  * The lag is taken at one instant in each second: had an endpoint been removed just then, how long until the last live
- * instance had completed a sync that began later? So how instances are staggered counts as it is, no removal need
- * really happen, and each second has the same weight. An instance that reports the resourceVersions that it has applied
- * says nothing while nothing changes; while one is live, the lag is taken instead each time that newer versions are seen.
+ * instance had completed a sync that began later? No removal need really happen, and each second has the same weight. An
+ * instance that reports the resourceVersions that it has applied says nothing while nothing changes; while one is live,
+ * the lag is taken instead each time that newer versions are seen.
  *
- * When a report arrives proves nothing but that the sync is over by then: a sync began after its cursor was given, and a
- * report that travels for long makes the lag longer, never shorter. Where an instance falls silent before it has applied
- * an instant, when it stopped sending is unknown: the instant is given up, and counted.
- *
- * It has no clock: `now` is the caller's, in milliseconds that never go back.
+ * A report proves only that its sync began after the cursor was given and is over by now; one that travels for long makes
+ * the lag longer, never shorter. Where an instance falls silent before it has applied an instant, that instant is given
+ * up, and counted. `now` is the caller's clock, in milliseconds that never go back.
  */
 export class ReportedSyncs {
   readonly #onLag: (seconds: number) => void;

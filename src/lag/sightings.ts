@@ -1,15 +1,13 @@
 /**
  * When a consumer has stopped sending to the canary, and when it began: from attempts through it, each over a new
- * connection, of which some are answered by the canary and others by its fellows.
+ * connection, some answered by the canary and others by its fellows. All instants are milliseconds of one monotonic clock.
  *
- * Which replica answers is chosen somewhere between an attempt's beginning and its end: the middle is taken for that
- * instant, which is wrong by half of what the answer took at the most. Where each attempt meets the canary with
- * probability p, its last sighting is on average one gap between sightings, less half of that between attempts, older
- * than the instant since which it cannot be met. That is what is added, from the last gaps that there were; so it needs
- * no knowledge of how many replicas and how many instances of the consumer there are.
+ * Which replica answers is chosen between an attempt's beginning and its end: the middle is taken. Where each attempt
+ * meets the canary with probability p, its last sighting is on average one gap between sightings, less half of that
+ * between attempts, older than the instant since which it cannot be met. That is added, from the last gaps, so no
+ * knowledge is needed of how many replicas and how many instances of the consumer there are.
  */
 
-/** Instants: milliseconds of one monotonic clock. */
 export interface Attempt {
   readonly began: number;
   readonly ended: number;
@@ -20,11 +18,11 @@ export interface Attempt {
    * - `unclear`: anything else, such as no answer in time; it proves nothing.
    */
   readonly met: 'canary' | 'fellow' | 'none' | 'unclear';
-  /** How long a client may go on by what it was answered: the TTL of a DNS record. Milliseconds; absent: 0. */
+  /** How many milliseconds a client may go on by its answer, the TTL of a DNS record; default: 0. */
   readonly heldMs?: number;
 }
 
-/** An instant that was not seen itself. Milliseconds. */
+/** An instant that was not seen itself. */
 export interface Instant {
   readonly at: number;
   /** How far off it may be: twice the standard deviation, where attempts are answered quickly. */
@@ -52,7 +50,7 @@ export class Departure {
   readonly #options: SightingsOptions;
   /** The newest, by their beginnings. */
   #sightings: readonly Attempt[] = [];
-  /** When attempts began that have proved something: these, and the sightings; since the first of enough sightings. */
+  /** When conclusive attempts began, since the first of enough sightings. */
   #conclusive: number[] = [];
   #seen = 0;
   /** Until when a client may connect to it by an answer that it was given. */
@@ -62,7 +60,7 @@ export class Departure {
     this.#options = options;
   }
 
-  /** @returns whether it has proved anything */
+  /** @returns whether it is conclusive */
   add(attempt: Attempt): boolean {
     const { met, began } = attempt;
     if (met === 'unclear' || (met === 'none' && !this.#options.alone)) return false;
@@ -75,8 +73,7 @@ export class Departure {
     this.#seen += 1;
     const { ended, heldMs } = attempt;
     if (heldMs !== undefined) this.#heldUntil = Math.max(this.#heldUntil, ended + heldMs);
-    const sightings = [...this.#sightings, attempt].toSorted((a, b) => a.began - b.began);
-    this.#sightings = sightings.slice(-ENOUGH_SIGHTINGS);
+    this.#sightings = [...this.#sightings, attempt].sort(byBeginning).slice(-ENOUGH_SIGHTINGS);
     // While there are fewer, a still older one may come after those that began later.
     if (this.#sightings.length < ENOUGH_SIGHTINGS) return;
     const oldest = this.#sightings[0]?.began ?? attempt.began;
@@ -122,27 +119,29 @@ export class Arrival {
 
   /** Since when it can be seen. @returns undefined where it has been seen less than twice */
   get beginning(): Instant | undefined {
-    const sightings = this.#sightings;
-    const [first] = sightings;
+    const [first] = this.#sightings;
     const attempts = this.#attempts.map(({ began }) => began);
-    const margin = marginOf(sightings, attempts);
+    const margin = marginOf(this.#sightings, attempts);
     return first && margin && instant(first, middle(first) - margin.mean, margin.gap);
   }
 
   get #sightings(): readonly Attempt[] {
-    return this.#attempts.filter(({ met }) => met === 'canary').toSorted((a, b) => a.began - b.began);
+    return this.#attempts.filter(({ met }) => met === 'canary').sort(byBeginning);
   }
 }
 
-interface Margin {
-  /** From the last sighting to the end, on average. */
-  readonly mean: number;
-  /** Between two sightings. */
-  readonly gap: number;
-}
+const byBeginning = (a: Attempt, b: Attempt) => a.began - b.began;
+const middle = ({ began, ended }: Attempt) => (began + ended) / 2;
+const instant = ({ began, ended }: Attempt, at: number, gap: number): Instant => {
+  return { at, within: (ended - began) / 2 + 2 * gap };
+};
 
-/** @param sightings by their beginnings; @param attempts when each began that has proved something */
-function marginOf(sightings: readonly Attempt[], attempts: readonly number[]): Margin | undefined {
+/**
+ * `mean`: from the last sighting to the end, on average; `gap`: between two sightings.
+ * @param sightings by their beginnings
+ * @param attempts when each conclusive one began
+ */
+function marginOf(sightings: readonly Attempt[], attempts: readonly number[]) {
   const [first, last] = [sightings[0], sightings.at(-1)];
   if (first === undefined || last === undefined || sightings.length < 2) return undefined;
   const span = last.began - first.began;
@@ -154,12 +153,4 @@ function marginOf(sightings: readonly Attempt[], attempts: readonly number[]): M
 /** How many attempts began from the one on until the other, both included. */
 function countBetween(first: Attempt, last: Attempt, attempts: readonly number[]): number {
   return attempts.filter((began) => began >= first.began && began <= last.began).length;
-}
-
-function instant({ began, ended }: Attempt, at: number, gap: number): Instant {
-  return { at, within: (ended - began) / 2 + 2 * gap };
-}
-
-function middle({ began, ended }: Attempt): number {
-  return (began + ended) / 2;
 }

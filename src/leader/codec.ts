@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
-import { GROUP, isRecord, isString, isStringMap } from '../api/index.ts';
+import { z } from 'zod';
+import { GROUP, isRecord, isStringMap } from '../api/index.ts';
 import {
   type ConsumerTable,
   consumersFromJson,
@@ -230,19 +231,23 @@ function sameTexts(a: Readonly<Record<string, string>>, b: Readonly<Record<strin
   return keys.length === Object.keys(b).length && keys.every((key) => a[key] === b[key]);
 }
 
-/** A span that is taken out of the history. Seconds since the epoch. */
-export interface Forgotten {
-  readonly from: number;
-  readonly to: number;
-  /** Only of this namespace, or of this consumer; neither: of everything. */
-  readonly namespace?: string;
-  readonly consumer?: string;
-}
+/** A span to take out of the history of one namespace or consumer, or (neither) of everything. Seconds since the epoch. */
+export type Forgotten = Readonly<z.infer<typeof FORGOTTEN>>;
 
-/** Entries that do not parse are left out. */
+const TIME = z.string().transform((text) => Date.parse(text) / 1000);
+const FORGOTTEN = z
+  .object({
+    from: TIME,
+    to: TIME,
+    namespace: z.string().exactOptional(),
+    consumer: z.string().exactOptional(),
+  })
+  .refine(({ from, to }) => from < to);
+
+/** Entries that do not parse are left out: one for a scope must not be taken for one of everything. */
 export function readForgotten(object: unknown): readonly Forgotten[] {
   const list = parsed(partsOf(object).annotations[SHARED_ANNOTATIONS.forgotten] ?? '[]');
-  return Array.isArray(list) ? list.flatMap(forgottenOf) : [];
+  return Array.isArray(list) ? list.flatMap((each) => FORGOTTEN.safeParse(each).data ?? []) : [];
 }
 
 export function forgottenText(forgotten: readonly Forgotten[]): string {
@@ -252,18 +257,6 @@ export function forgottenText(forgotten: readonly Forgotten[]): string {
 
 export function isSame(a: Forgotten, b: Forgotten): boolean {
   return a.from === b.from && a.to === b.to && a.namespace === b.namespace && a.consumer === b.consumer;
-}
-
-function forgottenOf(json: unknown): readonly Forgotten[] {
-  if (!isRecord(json) || !isString(json.from) || !isString(json.to)) return [];
-  const { namespace, consumer } = json;
-  const [from, to] = [Date.parse(json.from) / 1000, Date.parse(json.to) / 1000];
-  if (!(from < to)) return [];
-  // An entry for one scope must not be taken for one of everything.
-  if (![namespace, consumer].every((each) => each === undefined || isString(each))) return [];
-  return [
-    { from, to, ...(isString(namespace) ? { namespace } : {}), ...(isString(consumer) ? { consumer } : {}) },
-  ];
 }
 
 function refused(refusal: Refusal, where?: string): Shared<never> {

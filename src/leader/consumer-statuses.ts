@@ -2,7 +2,7 @@ import { API_VERSION, type ConsumerStatus, formatDuration, GROUP, isRecord } fro
 import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
 import { type ConsumerView, hasChanged, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
-import { bytesOf, consumersContent, REFUSALS, readConsumers, SHARED_NAMES } from './codec.ts';
+import { bytesOf, consumersContent, readConsumers, SHARED_NAMES } from './codec.ts';
 import type { ElectionClock, Leadership } from './election.ts';
 import type { PublishLimits, Reporting } from './publish-status.ts';
 import type { SharedStore } from './store.ts';
@@ -18,6 +18,7 @@ export function statusOf(view: ConsumerView, generation: number | undefined): Co
   const { measure, removals, additions, lastSample, instances, limits, condition } = view;
   const { status, reason, message, since } = condition;
   const observed = generation === undefined ? {} : { observedGeneration: generation };
+  const lastTransitionTime = instant(since);
   return {
     ...observed,
     measure,
@@ -26,9 +27,7 @@ export function statusOf(view: ConsumerView, generation: number | undefined): Co
     ...(additions === null ? {} : { additions: lagOf(additions) }),
     ...(instances === null ? {} : { instances }),
     limits: [...limits],
-    conditions: [
-      { type: MEASURED, status, reason, message, lastTransitionTime: instant(since), ...observed },
-    ],
+    conditions: [{ type: MEASURED, status, reason, message, lastTransitionTime, ...observed }],
   };
 }
 
@@ -133,8 +132,8 @@ export class ConsumerPublisher {
   }
 
   async #publish(signal: AbortSignal): Promise<void> {
-    const { store, reporting, time, limits, consumers } = this.#options;
-    try {
+    const { store, reporting, time, consumers } = this.#options;
+    await reporting.attempt('consumers', this.#schedule, signal, async () => {
       if (this.#published === undefined) {
         const before = readConsumers(await store.read(SHARED_NAMES.consumers, signal));
         if (before.outcome === 'read') {
@@ -148,20 +147,13 @@ export class ConsumerPublisher {
       const content = consumersContent({ asOf: epochSeconds, consumers: views });
       const options = { epochSeconds, signal };
       const outcome = await store.write(SHARED_NAMES.consumers, content, this.#leadership, options);
-      reporting.succeeded('consumers');
-      const now = time.clock();
-      if (outcome === 'outgrown') this.#schedule.failed(now, limits.election.renewEveryMs);
-      else this.#schedule.done(now);
-      if (outcome === 'Newer' || outcome === 'Foreign')
-        reporting.refused('consumers', outcome, REFUSALS[outcome]);
-      if (outcome !== 'written') return;
-      reporting.written('consumers', epochSeconds, bytesOf(content));
-      this.#published = views;
-      this.#publishedAt = now;
-    } catch (thrown) {
-      if (signal.aborted) return;
-      reporting.failed('consumers', thrown, (after) => this.#schedule.failed(time.clock(), after));
-    }
+      if (outcome === 'written') {
+        reporting.written('consumers', epochSeconds, bytesOf(content));
+        this.#published = views;
+        this.#publishedAt = time.clock();
+      }
+      return outcome;
+    });
   }
 
   /** Writes the status of the consumer that has waited longest, if any has something new. */

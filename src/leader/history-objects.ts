@@ -2,6 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { KubeConnection } from '../cluster/index.ts';
 import type { HistoryPart } from '../lag/index.ts';
 import {
+  bytesOf,
   type Content,
   type Forgotten,
   forgottenText,
@@ -98,7 +99,8 @@ export async function restoreHistory(
   history: Pick<StoredHistory, 'restorePart'>,
   epochSeconds: number,
 ): Promise<RestoredHistory> {
-  let [stamp, bytes, objects, text]: [Stamp | undefined, number, number, number] = [undefined, 0, 0, 0];
+  let [bytes, objects, text] = [0, 0, 0];
+  let stamp: Stamp | undefined;
   let refused: RestoredHistory['refused'];
   let forgotten: readonly Forgotten[] | undefined;
   for (const [index, name] of HISTORY_NAMES.entries()) {
@@ -122,11 +124,8 @@ export async function restoreHistory(
       await turn();
       if (part?.json === undefined || !history.restorePart(part.json, epochSeconds)) unreadable += 1;
     }
-    if (unreadable > 0)
-      refused ??= {
-        refusal: 'Corrupt',
-        problem: `${name}: ${unreadable} of ${present.value.length} parts: ${REFUSALS.Corrupt}`,
-      };
+    const problem = `${name}: ${unreadable} of ${present.value.length} parts: ${REFUSALS.Corrupt}`;
+    if (unreadable > 0) refused ??= { refusal: 'Corrupt', problem };
   }
   return { stamp, bytes, objects, forgotten: forgotten ?? [], refused };
 }
@@ -135,7 +134,6 @@ export async function restoreHistory(
 export class HistoryObjects {
   readonly #store: SharedStore;
   readonly #history: StoredHistory;
-  /** Whether every ConfigMap has been read, and none must be left alone: until then none is written over. */
   #settled = false;
   /** How many ConfigMaps have contents. */
   #objects = 0;
@@ -147,6 +145,7 @@ export class HistoryObjects {
     this.#history = history;
   }
 
+  /** Whether every ConfigMap has been read, and none must be left alone: until then none is written over. */
   get settled(): boolean {
     return this.#settled;
   }
@@ -155,9 +154,9 @@ export class HistoryObjects {
   async restore(epochSeconds: number, signal: AbortSignal): Promise<RestoredHistory> {
     const read = (name: string) => this.#store.read(name, signal);
     const restored = await restoreHistory(read, this.#history, epochSeconds);
-    const { refused } = restored;
+    const { refused, objects } = restored;
     this.#settled = refused === undefined || !LEFT_ALONE.has(refused.refusal);
-    this.#objects = restored.objects;
+    this.#objects = objects;
     return restored;
   }
 
@@ -170,25 +169,25 @@ export class HistoryObjects {
     leadership: Leadership,
     options: { readonly epochSeconds: number; readonly signal: AbortSignal },
     forgotten: readonly Forgotten[],
-    onWritten: (content: Content, outcome: WriteOutcome) => void,
-  ): Promise<WriteOutcome | 'Full'> {
-    let index = 0;
+  ): Promise<{ readonly outcome: WriteOutcome | 'Full'; readonly bytes: number; readonly writes: number }> {
+    const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText(forgotten) };
+    let [index, bytes, writes] = [0, 0, 0];
     for await (const content of historyContents(this.#history, options.epochSeconds, this.#share)) {
       const name = HISTORY_NAMES[index];
-      if (name === undefined) return 'Full';
-      const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText(forgotten) };
+      if (name === undefined) return { outcome: 'Full', bytes, writes };
       const outcome = await this.#store.write(name, { ...content, annotations }, leadership, options);
-      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
-      onWritten(content, outcome);
+      if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };
+      bytes += bytesOf(content);
+      writes += Number(outcome === 'written');
       index += 1;
     }
     // What an earlier, longer history has left would be restored again.
-    for (let rest = index; rest < this.#objects; rest += 1) {
-      const outcome = await this.#store.write(HISTORY_NAMES[rest] ?? '', {}, leadership, options);
-      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
+    for (const name of HISTORY_NAMES.slice(index, this.#objects)) {
+      const outcome = await this.#store.write(name, {}, leadership, options);
+      if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };
     }
     this.#objects = index;
-    return 'written';
+    return { outcome: 'written', bytes, writes };
   }
 
   /** The server did not take it: less the next time, whatever it was that was too much. */

@@ -8,8 +8,10 @@ import {
   numberAtScrape,
   samplesBy,
 } from '../telemetry/index.ts';
-import { type Refusal, SHARED_NAMES, type SharedObject } from './codec.ts';
+import type { Schedule } from '../timing/index.ts';
+import { REFUSALS, type Refusal, SHARED_NAMES, type SharedObject } from './codec.ts';
 import { ELECTION_LIMITS } from './election.ts';
+import type { WriteOutcome } from './store.ts';
 
 /** Milliseconds unless they say otherwise. */
 export const PUBLISH_LIMITS = {
@@ -54,7 +56,6 @@ export type PublishTarget = 'lease' | SharedObject | 'status';
 export interface PublishedState {
   /** When what is in use was written, by its writer's clock. Seconds since the epoch. */
   writtenAt: number | undefined;
-  /** Of its contents. */
   bytes: number | undefined;
   /** By this replica. */
   writes: number;
@@ -86,14 +87,38 @@ export function newStatus(): PublishStatus {
 
 /** Brings the status up to date, and logs trouble once. */
 export class Reporting {
-  readonly status: PublishStatus;
+  readonly status: PublishStatus = newStatus();
   readonly #logger: Logger;
   readonly #once: LogOnce;
+  readonly #clock: () => number;
+  readonly #renewEveryMs: number;
 
-  constructor(logger: Logger, status: PublishStatus) {
+  constructor(logger: Logger, clock: () => number, { election }: PublishLimits) {
     this.#logger = logger;
     this.#once = new LogOnce(logger);
-    this.status = status;
+    this.#clock = clock;
+    this.#renewEveryMs = election.renewEveryMs;
+  }
+
+  /** Writes an object, and schedules the next write by the outcome. Never rejects. @returns why it failed */
+  async attempt(
+    object: SharedObject,
+    schedule: Schedule,
+    signal: AbortSignal,
+    write: () => Promise<WriteOutcome | 'Full' | 'unsettled'>,
+  ): Promise<ObjectFailure | undefined> {
+    try {
+      const outcome = await write();
+      this.succeeded(object);
+      // The next renewal raises our term, or ends it.
+      if (outcome === 'outgrown') schedule.failed(this.#clock(), this.#renewEveryMs);
+      else schedule.done(this.#clock());
+      if (outcome === 'Newer' || outcome === 'Foreign') this.refused(object, outcome, REFUSALS[outcome]);
+    } catch (thrown) {
+      if (!signal.aborted)
+        return this.failed(object, thrown, (after) => schedule.failed(this.#clock(), after));
+    }
+    return undefined;
   }
 
   /** @param pauseAfter the pause until the next attempt, in milliseconds, given what the server asked for */
@@ -130,21 +155,15 @@ export class Reporting {
     const state = this.status.published[object];
     if (state.refusal === refusal) return;
     state.refusal = refusal;
-    this.#logger.error(
-      { object: nameOf(object), reason: refusal, problem },
-      'what is published cannot be used',
-    );
+    const members = { object: nameOf(object), reason: refusal, problem };
+    this.#logger.error(members, 'what is published cannot be used');
   }
 
   /** The history has more scopes than its ConfigMaps have room for. */
   historyFull(full: boolean): void {
     const members = { object: SHARED_NAMES.history };
-    if (full)
-      this.#once.warn(
-        'room',
-        members,
-        'the history does not fit into its ConfigMaps: the quietest scopes are not stored',
-      );
+    const text = 'the history does not fit into its ConfigMaps: the quietest scopes are not stored';
+    if (full) this.#once.warn('room', members, text);
     else this.#once.over('room', members, 'the history fits into its ConfigMaps again');
   }
 

@@ -9,7 +9,6 @@ import {
   type Forgotten,
   isSame,
   plannedContent,
-  REFUSALS,
   readForgotten,
   readPlanned,
   SHARED_NAMES,
@@ -19,14 +18,8 @@ import { ConsumerPublisher, type PublishedConsumers } from './consumer-statuses.
 import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
 import { ApiLeaseStore } from './lease.ts';
-import {
-  newStatus,
-  PUBLISH_LIMITS,
-  type PublishLimits,
-  type PublishStatus,
-  Reporting,
-} from './publish-status.ts';
-import { type PublishedPlanned, SharedStore, type WriteOutcome } from './store.ts';
+import { PUBLISH_LIMITS, type PublishLimits, type PublishStatus, Reporting } from './publish-status.ts';
+import { type PublishedPlanned, SharedStore } from './store.ts';
 
 /** What replicas share of what they measure. Calls are synchronous unless they say otherwise. */
 export interface SharedMeasurement extends StoredHistory {
@@ -104,7 +97,7 @@ class Replica {
     this.#identity = `${options.identity}_${randomUUID().slice(0, 8)}`;
     const { requestMs } = limits;
     this.store = new SharedStore({ connection, namespace, identity: this.#identity, requestMs });
-    this.reporting = new Reporting(logger, newStatus());
+    this.reporting = new Reporting(logger, options.time.clock, limits);
     this.history = new HistoryObjects(this.store, measurement);
   }
 
@@ -370,12 +363,12 @@ class LeaderTerm {
     if (working === NOTHING_PLANNED) return;
     const table = shrunkTable(working, limits.plannedCharacters);
     const epochSeconds = options.epochSeconds();
-    await this.#attempt('planned', this.#planned, signal, async () => {
+    await reporting.attempt('planned', this.#planned, signal, async () => {
       const content = plannedContent(table);
       const write = { epochSeconds, signal };
       const outcome = await store.write(SHARED_NAMES.planned, content, this.#leadership, write);
       if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
-      reporting.written('planned', epochSeconds, bytesOf(content), outcome === 'written' ? 1 : 0);
+      reporting.written('planned', epochSeconds, bytesOf(content), Number(outcome === 'written'));
       this.#published = working;
       this.#publishedText = plannedToText(table);
       options.measurement.adopt(table);
@@ -385,48 +378,20 @@ class LeaderTerm {
 
   async #publishHistory(signal: AbortSignal): Promise<void> {
     const { history, reporting, options } = this.#replica;
-    await this.#attempt('history', this.#history, signal, async () => {
+    const failure = await reporting.attempt('history', this.#history, signal, async () => {
       // Refused at takeover; its owner may have removed it since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
       const epochSeconds = options.epochSeconds();
-      let [bytes, writes] = [0, 0];
-      const outcome = await history.write(
-        this.#leadership,
-        { epochSeconds, signal },
-        this.#replica.forgotten,
-        (content, written) => {
-          bytes += bytesOf(content);
-          writes += Number(written === 'written');
-        },
-      );
+      const { forgotten } = this.#replica;
+      const written = await history.write(this.#leadership, { epochSeconds, signal }, forgotten);
+      const { outcome, bytes, writes } = written;
       if (outcome === 'written' || outcome === 'Full') {
         reporting.written('history', epochSeconds, bytes, writes);
         reporting.historyFull(outcome === 'Full');
       }
       return outcome;
     });
-  }
-
-  async #attempt(
-    object: SharedObject,
-    schedule: Schedule,
-    signal: AbortSignal,
-    write: () => Promise<WriteOutcome | 'Full' | 'unsettled'>,
-  ): Promise<void> {
-    const { reporting, history, limits, options } = this.#replica;
-    const { clock } = options.time;
-    try {
-      const outcome = await write();
-      reporting.succeeded(object);
-      // The next renewal raises our term, or ends it.
-      if (outcome === 'outgrown') schedule.failed(clock(), limits.election.renewEveryMs);
-      else schedule.done(clock());
-      if (outcome === 'Newer' || outcome === 'Foreign') reporting.refused(object, outcome, REFUSALS[outcome]);
-    } catch (thrown) {
-      if (signal.aborted) return;
-      const failure = reporting.failed(object, thrown, (after) => schedule.failed(clock(), after));
-      if (object === 'history' && failure.reason === 'Refused') history.shrink();
-    }
+    if (failure?.reason === 'Refused') history.shrink();
   }
 }

@@ -1,14 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import {
-  addScaled,
-  type Density,
-  exactly,
-  maxOf,
-  quantileOf,
-  sumOf,
-  uniformUpTo,
-} from '../../src/lag/distribution.ts';
+import { type Density, exactly, maxOf, quantileOf, sumOf, uniformUpTo } from '../../src/lag/distribution.ts';
 import { CELLS } from '../../src/lag/grid.ts';
+import { addScaled } from '../lag/shapes.ts';
 import { read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/concepts.md';

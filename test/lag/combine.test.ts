@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import {
-  addScaled,
   coverageOf,
   type Density,
   exactly,
@@ -14,7 +13,7 @@ import {
 import { withWaiting } from '../../src/lag/estimator.ts';
 import { CELL_ERROR, CELLS, cellOf } from '../../src/lag/grid.ts';
 import { Histogram } from '../../src/lag/histogram.ts';
-import { exactPercentile, PERCENTILES, randomNumbers, SHAPES, type Shape } from './shapes.ts';
+import { addScaled, exactPercentile, PERCENTILES, randomNumbers, SHAPES, type Shape } from './shapes.ts';
 
 function draw(shape: Shape, count: number, seed: number): Float64Array {
   const random = randomNumbers(seed);

@@ -1,3 +1,5 @@
+import type { Density } from '../../src/lag/distribution.ts';
+
 /** Deterministic random numbers in [0, 1): mulberry32. */
 export function randomNumbers(seed: number): () => number {
   let state = seed;
@@ -34,3 +36,10 @@ export function exactPercentile(sorted: ArrayLike<number>, percentile: number): 
 }
 
 export const PERCENTILES = [0.1, 1, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99] as const;
+
+/** Adds `factor` × the one to the other, in place. */
+export function addScaled(target: Density, density: Density, factor: number): void {
+  density.forEach((weight, cell) => {
+    target[cell] = (target[cell] ?? 0) + factor * weight;
+  });
+}
