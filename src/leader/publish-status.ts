@@ -106,7 +106,7 @@ export class Reporting {
     schedule: Schedule,
     signal: AbortSignal,
     write: () => Promise<WriteOutcome | 'Full' | 'unsettled'>,
-  ): Promise<ObjectFailure | undefined> {
+  ): Promise<KubeFailure | undefined> {
     try {
       const outcome = await write();
       this.succeeded(object);
