@@ -1,7 +1,7 @@
-import { z } from 'zod';
-import { formatDuration } from '../api/index.ts';
+import { formatDuration, isAbsentOr, isRecord, isString } from '../api/index.ts';
 import type { Consumer, ConsumerLag, MeasureKind } from './consumer.ts';
 import { lagsOf } from './distribution.ts';
+import { isInstant } from './histogram.ts';
 
 /** The reasons of the condition `Measured`. Status True: the estimate can be relied on; Unknown: too early to say. */
 export const CONDITIONS = {
@@ -51,6 +51,7 @@ export interface MeasurementState {
 
 interface Judgement {
   readonly reason: ConditionReason;
+  /** Sentences, the same as long as nothing has changed. */
   readonly message: string;
 }
 
@@ -64,58 +65,34 @@ const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
 };
 
 /** Seconds. A declared lag has no samples. */
-const LAG = z.object({ samples: z.number(), p50: z.number(), p99: z.number() });
-export type LagView = Readonly<z.infer<typeof LAG>>;
+export interface LagView {
+  readonly samples: number;
+  readonly p50: number;
+  readonly p99: number;
+}
 
-const CONDITION = z
-  .object({
-    status: z.enum(['True', 'False', 'Unknown']),
-    reason: z.enum(Object.keys(CONDITIONS) as ConditionReason[]),
-    /** Sentences, the same as long as nothing has changed. */
-    message: z.string(),
-    /** When the status became what it is, in seconds since the epoch. */
-    since: z.number(),
-  })
-  .refine(({ status, reason }) => status === CONDITIONS[reason].status);
+/** The condition `Measured` of a consumer. */
+interface MeasuredCondition extends Judgement {
+  readonly status: (typeof CONDITIONS)[ConditionReason]['status'];
+  /** When the status became what it is. Seconds since the epoch. */
+  readonly since: number;
+}
 
-const VIEW = z.object({
-  name: z.string(),
-  /** `unknown`: its spec could never be read. */
-  measure: z.enum(['unknown', ...(Object.keys(USUAL_SECONDS) as MeasureKind[])]),
-  /** Until it has stopped sending to a removed endpoint. */
-  removals: LAG.nullable(),
-  /** Until it sends to an added one. */
-  additions: LAG.nullable(),
-  /** Seconds since the epoch. */
-  lastSample: z.number().nullable(),
-  /** That report; null where they cannot be told apart. */
-  instances: z.number().nullable(),
-  condition: CONDITION,
-  limits: z.array(z.string()).readonly(),
-});
 /** A consumer as `linger consumers`, its status and metrics show it; null: not known. */
-export type ConsumerView = Readonly<z.infer<typeof VIEW>>;
-
-const TABLE = z.object({
-  v: z.literal(1),
+export interface ConsumerView {
+  readonly name: string;
+  /** `unknown`: its spec could never be read. */
+  readonly measure: MeasureKind | 'unknown';
+  /** Until it has stopped sending to a removed endpoint. */
+  readonly removals: LagView | null;
+  /** Until it sends to an added one. */
+  readonly additions: LagView | null;
   /** Seconds since the epoch. */
-  asOf: z.number(),
-  consumers: z.array(VIEW),
-});
-/** What the leader publishes of all consumers, at one moment. */
-export interface ConsumerTable {
-  readonly asOf: number;
-  readonly consumers: readonly ConsumerView[];
-}
-
-export function consumersToText(table: ConsumerTable): string {
-  return JSON.stringify({ v: 1, ...table });
-}
-
-/** @returns undefined for what {@link consumersToText} has not written, or another version has */
-export function consumersFromJson(json: unknown): ConsumerTable | undefined {
-  const { data } = TABLE.safeParse(json);
-  return data && { asOf: data.asOf, consumers: data.consumers };
+  readonly lastSample: number | null;
+  /** That report; null where they cannot be told apart. */
+  readonly instances: number | null;
+  readonly condition: MeasuredCondition;
+  readonly limits: readonly string[];
 }
 
 /** What a view is made from. */
@@ -163,7 +140,7 @@ export function unreadableView(name: string, problem: string, now: number, befor
 /** Characters of a condition's message: some hundreds of them go into one ConfigMap. */
 const LONGEST_MESSAGE = 1_000;
 
-function conditionOf({ reason, message }: Judgement, now: number, before: Before): ConsumerView['condition'] {
+function conditionOf({ reason, message }: Judgement, now: number, before: Before): MeasuredCondition {
   const { status } = CONDITIONS[reason];
   const since = before?.condition.status === status ? before.condition.since : now;
   return { status, reason, message: message.slice(0, LONGEST_MESSAGE), since };
@@ -219,4 +196,54 @@ function hasMoved(now: LagView | null, before: LagView | null): boolean {
   if (now === null || before === null) return now !== before;
   const moved = (is: number, was: number) => Math.abs(is - was) > MOVED * Math.max(is, was);
   return moved(now.p50, before.p50) || moved(now.p99, before.p99);
+}
+
+const VERSION = 1;
+
+/** What the leader publishes of all consumers, at one moment. */
+export interface ConsumerTable {
+  /** Seconds since the epoch. */
+  readonly asOf: number;
+  readonly consumers: readonly ConsumerView[];
+}
+
+export function consumersToText({ asOf, consumers }: ConsumerTable): string {
+  return JSON.stringify({ v: VERSION, asOf, consumers });
+}
+
+/** @returns undefined for what {@link consumersToText} has not written, or another version has */
+export function consumersFromJson(json: unknown): ConsumerTable | undefined {
+  if (!isRecord(json) || json.v !== VERSION || !isInstant(json.asOf)) return undefined;
+  const { asOf, consumers } = json;
+  return Array.isArray(consumers) && consumers.every(isView) ? { asOf, consumers } : undefined;
+}
+
+function isView(json: unknown): json is ConsumerView {
+  return (
+    isRecord(json) &&
+    isString(json.name) &&
+    (json.measure === 'unknown' || Object.hasOwn(USUAL_SECONDS, String(json.measure))) &&
+    isNullOr(isLag, json.removals) &&
+    isNullOr(isLag, json.additions) &&
+    isNullOr(isInstant, json.lastSample) &&
+    isNullOr(isInstant, json.instances) &&
+    isCondition(json.condition) &&
+    Array.isArray(json.limits) &&
+    json.limits.every(isString)
+  );
+}
+
+function isLag(json: unknown): boolean {
+  return isRecord(json) && isInstant(json.samples) && isInstant(json.p50) && isInstant(json.p99);
+}
+
+function isCondition(json: unknown): boolean {
+  if (!isRecord(json) || !isString(json.message) || !isInstant(json.since)) return false;
+  const { reason, status } = json;
+  const isReason = isString(reason) && Object.hasOwn(CONDITIONS, reason);
+  return isReason && status === CONDITIONS[reason as ConditionReason].status;
+}
+
+function isNullOr(is: (value: unknown) => boolean, value: unknown): boolean {
+  return value !== undefined && isAbsentOr(is, value);
 }

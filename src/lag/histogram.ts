@@ -87,3 +87,11 @@ export function readCells(text: unknown, visit: (cell: number, value: number) =>
   }
   return true;
 }
+
+export function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+export function isInstant(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}

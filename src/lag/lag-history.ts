@@ -1,7 +1,7 @@
-import { z } from 'zod';
+import { isRecord, isString } from '../api/index.ts';
 import { type Density, quantileOf, totalOf } from './distribution.ts';
 import { CELLS, cellOf } from './grid.ts';
-import { CellsWriter, Histogram, readCells } from './histogram.ts';
+import { CellsWriter, Histogram, isCount, isInstant, readCells } from './histogram.ts';
 
 /** 15 minutes: a storm of S1's kind (10 to 12 minutes) fills one or two slices. */
 export const SLICE_SECONDS = 900;
@@ -376,19 +376,22 @@ export class LagHistory {
     return text;
   }
 
-  /** @returns undefined for what none of the {@link parts} has written, or another version has */
+  /** Reads what one of the {@link parts} wrote, parsed. @returns undefined when it is something else, or of another version */
   static readPart(json: unknown): { readonly key: string; readonly history: LagHistory } | undefined {
-    const { data } = PART.safeParse(json);
-    if (data === undefined) return undefined;
-    const { key, slots, since, latest, reached } = data;
+    if (!isRecord(json) || json.v !== VERSION || !isString(json.key)) return undefined;
+    if (!Array.isArray(json.slots) || !isRecord(json.reached)) return undefined;
+    const { samples, seconds } = json.reached;
+    if (!isCount(samples) || !isInstant(seconds) || json.slots.length > MOST_DAYS * 96 * 2) return undefined;
+    const slots = (json.slots as unknown[]).map(slotFromJson);
+    if (!slots.every((slot) => slot !== undefined)) return undefined;
     const history = new LagHistory();
     history.#closed = slots.toSorted(byEnd);
     if (slots.length > 0) {
-      if (since === null || latest === null) return undefined;
-      [history.#since, history.#latest] = [since, latest];
+      if (!isInstant(json.since) || !isInstant(json.latest)) return undefined;
+      [history.#since, history.#latest] = [json.since, json.latest];
     }
-    history.#reached = reached;
-    return { key, history };
+    history.#reached = { samples, seconds };
+    return { key: json.key, history };
   }
 
   #slots(): readonly Slot[] {
@@ -468,28 +471,18 @@ function groupsOf(own: readonly Slot[], others: readonly Slot[]) {
   return groups.map((group) => ({ own: group.own.sort(byEnd), others: group.others.sort(byEnd) }));
 }
 
-const COUNT = z.int().nonnegative();
-/** First slice, width, and lags by cell. */
-const SLOT = z
-  .tuple([COUNT, z.literal(WIDTHS), z.string()])
-  .transform(([first, width, text], context): Slot => {
-    const entries: number[] = [];
-    let samples = 0;
-    const isWhole = readCells(text, (cell, times) => {
-      if (times > MOST_OF_A_CELL) samples = Number.NaN;
-      else pushEntries(entries, cell, times);
-      samples += times;
-    });
-    if (first % width === 0 && isWhole && samples > 0)
-      return { first, width, samples, entries: Uint32Array.from(entries) };
-    context.addIssue('expected a slot');
-    return z.NEVER;
+function slotFromJson(json: unknown): Slot | undefined {
+  if (!Array.isArray(json)) return undefined;
+  const [first, width, text] = json as unknown[];
+  if (!isCount(first) || !isCount(width) || !WIDTHS.some((each) => each === width)) return undefined;
+  const entries: number[] = [];
+  let samples = 0;
+  let most = 0;
+  const isWhole = readCells(text, (cell, times) => {
+    if (times <= MOST_OF_A_CELL) pushEntries(entries, cell, times);
+    most = Math.max(most, times);
+    samples += times;
   });
-const PART = z.object({
-  v: z.literal(VERSION),
-  key: z.string(),
-  since: z.number().nullable(),
-  latest: z.number().nullable(),
-  reached: z.object({ samples: COUNT, seconds: z.number() }),
-  slots: z.array(SLOT).max(MOST_DAYS * 96 * 2),
-});
+  if (first % width !== 0 || !isWhole || samples === 0 || most > MOST_OF_A_CELL) return undefined;
+  return { first, width, samples, entries: Uint32Array.from(entries) };
+}

@@ -1,8 +1,8 @@
-import { z } from 'zod';
+import { isRecord } from '../api/index.ts';
 import type { Consumer } from './consumer.ts';
 import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf, totalOf } from './distribution.ts';
 import { CELLS, lastCellWithin } from './grid.ts';
-import { cellsFromText, cellsToText } from './histogram.ts';
+import { cellsFromText, cellsToText, isCount, isInstant } from './histogram.ts';
 import {
   type Enough,
   furthest,
@@ -262,48 +262,57 @@ function sameRows(a: ReadonlyMap<string, PlannedRow>, b: ReadonlyMap<string, Pla
 
 const VERSION = 2;
 
-/** Occupied cells as text, see {@link cellsToText}; read only where they add up to {@link UNITS}. */
-const CURVE = z.string().transform((text, context): Density => {
-  const curve = cellsFromText(text);
-  if (curve !== undefined && totalOf(curve) === UNITS) return curve;
-  context.addIssue('expected a curve');
-  return z.NEVER;
-});
-const COUNT = z.int().nonnegative();
-const ROW = z
-  .object({
-    scope: z.enum(['cluster', 'namespace']),
-    samples: COUNT,
-    history: z.number(),
-    reached: z.tuple([COUNT, z.number()]),
-    current: CURVE,
-    /** Absent: as `current`. */
-    slow: CURVE.optional(),
-    episode: z
-      .object({ from: z.number(), to: z.number(), share: z.number(), without: CURVE })
-      .exactOptional(),
-  })
-  .transform(({ history, reached: [samples, seconds], slow, ...row }): PlannedRow => {
-    return { ...row, historySeconds: history, reached: { samples, seconds }, slow: slow ?? row.current };
-  });
-const ROWS = z
-  .record(z.string(), ROW)
-  .transform((rows): ReadonlyMap<string, PlannedRow> => new Map(Object.entries(rows)));
-const TABLE = z.object({
-  v: z.literal(VERSION),
-  /** Absent or null: −Infinity. */
-  at: z.number().nullish(),
-  cluster: ROW.optional(),
-  namespaces: ROWS,
-  consumers: ROWS,
-});
-
 /** Reads what {@link plannedToText} wrote, parsed. @returns undefined when it is none, or of another version */
 export function plannedFromJson(json: unknown): PlannedTable | undefined {
-  const { data } = TABLE.safeParse(json);
-  if (data === undefined) return undefined;
-  const { at, cluster, namespaces, consumers } = data;
-  return { at: at ?? Number.NEGATIVE_INFINITY, cluster, namespaces, consumers };
+  if (!isRecord(json) || json.v !== VERSION) return undefined;
+  const cluster = json.cluster === undefined ? undefined : rowFromJson(json.cluster);
+  if (json.cluster !== undefined && cluster === undefined) return undefined;
+  const namespaces = rowsFromJson(json.namespaces);
+  const consumers = rowsFromJson(json.consumers);
+  if (namespaces === undefined || consumers === undefined) return undefined;
+  return { at: isInstant(json.at) ? json.at : Number.NEGATIVE_INFINITY, cluster, namespaces, consumers };
+}
+
+function rowsFromJson(json: unknown): ReadonlyMap<string, PlannedRow> | undefined {
+  if (!isRecord(json)) return undefined;
+  const rows = new Map<string, PlannedRow>();
+  for (const [name, each] of Object.entries(json)) {
+    const row = rowFromJson(each);
+    if (row === undefined) return undefined;
+    rows.set(name, row);
+  }
+  return rows;
+}
+
+function rowFromJson(json: unknown): PlannedRow | undefined {
+  if (!isRecord(json) || !Array.isArray(json.reached)) return undefined;
+  const { scope, samples, history } = json;
+  const [reachedSamples, seconds] = json.reached as unknown[];
+  if (scope !== 'cluster' && scope !== 'namespace') return undefined;
+  if (!isCount(samples) || !isInstant(history) || !isCount(reachedSamples) || !isInstant(seconds)) {
+    return undefined;
+  }
+  const current = curveFromText(json.current);
+  const slow = json.slow === undefined ? current : curveFromText(json.slow);
+  if (current === undefined || slow === undefined) return undefined;
+  const reached = { samples: reachedSamples, seconds };
+  const row = { scope, samples, historySeconds: history, reached, current, slow } as const;
+  if (json.episode === undefined) return row;
+  const episode = episodeFromJson(json.episode);
+  return episode && { ...row, episode };
+}
+
+function episodeFromJson(json: unknown): PlannedEpisode | undefined {
+  if (!isRecord(json)) return undefined;
+  const { from, to, share } = json;
+  const without = curveFromText(json.without);
+  if (!isInstant(from) || !isInstant(to) || !isInstant(share) || without === undefined) return undefined;
+  return { from, to, share, without };
+}
+
+function curveFromText(text: unknown): Density | undefined {
+  const curve = cellsFromText(text);
+  return curve !== undefined && totalOf(curve) === UNITS ? curve : undefined;
 }
 
 /** The table as compact JSON text. */
@@ -319,14 +328,7 @@ export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTab
   });
 }
 
-function rowToJson({
-  historySeconds,
-  reached,
-  current,
-  slow,
-  episode,
-  ...row
-}: PlannedRow): z.input<typeof ROW> {
+function rowToJson({ historySeconds, reached, current, slow, episode, ...row }: PlannedRow): unknown {
   const text = cellsToText(current);
   const slower = cellsToText(slow);
   return {
