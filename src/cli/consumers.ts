@@ -1,5 +1,5 @@
 import { formatDuration } from '../api/index.ts';
-import { CONDITIONS, type ConsumerView, type LagView, type ConsumerTable } from '../lag/index.ts';
+import { CONDITIONS, type ConsumerTable, type ConsumerView, type LagView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl } from './connect.ts';
 import { readConsumerTable } from './read-cluster.ts';

@@ -19,7 +19,7 @@ import {
   WATCH_LIMITS,
 } from '../cluster/index.ts';
 import { type Documents, fleetOf, NO_DOCUMENTS } from '../decision/index.ts';
-import { NONE_YET, plannedLags, type ConsumerTable } from '../lag/index.ts';
+import { type ConsumerTable, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
