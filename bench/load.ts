@@ -33,6 +33,8 @@ export interface Load {
   readonly seconds: number;
   /** Reviews per second, open loop; undefined = closed loop. */
   readonly rate?: number;
+  /** Takes a line per review: when it was due (Unix time, ms), its latency (ms). */
+  readonly samplesFile?: string;
 }
 
 export const CONNECTIONS = 16;
@@ -56,8 +58,13 @@ export async function drive(server: Server, load: Load, generator: LoadGenerator
   }
 }
 
-async function driveOnce(server: Server, load: Load, generator: LoadGenerator): Promise<LoadResult> {
+/**
+ * As {@link drive}, whoever else uses the machine.
+ * @throws when one answer was not a 200 with a patch
+ */
+export async function driveOnce(server: Server, load: Load, generator: LoadGenerator): Promise<LoadResult> {
   const flags = [
+    ...(load.samplesFile === undefined ? [] : ['-samples', load.samplesFile]),
     ...['-address', `127.0.0.1:${server.port}`, '-body', load.reviewFile],
     ...[
       '-connections',

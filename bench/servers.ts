@@ -30,10 +30,15 @@ const HOST = '127.0.0.1';
 /** A server that gets SIGINT has nothing in flight; whoever is still there then is killed. */
 const STOP_MS = 5_000;
 
-export async function startServer(name: ServerName, surroundings: Surroundings): Promise<Server> {
+/** @param more further flags of Linger's */
+export async function startServer(
+  name: ServerName,
+  surroundings: Surroundings,
+  more: readonly string[] = [],
+): Promise<Server> {
   const [port, adminPort] = await freePorts(2);
   const { command, environment = {} } = runOf(name, surroundings, String(port), String(adminPort));
-  const [program = '', ...args] = [...surroundings.pinning.server, ...command];
+  const [program = '', ...args] = [...surroundings.pinning.server, ...command, ...more];
   const logFile = join(surroundings.scratch, `${name}.log`);
   const log = openSync(logFile, 'w');
   // One core, one P: with more, Go's collector would compete with itself. A Node process is what it is.

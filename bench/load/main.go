@@ -50,6 +50,7 @@ func main() {
 	connections := flag.Int("connections", 16, "connections")
 	rate := flag.Float64("rate", 0, "reviews per second; 0 = closed loop")
 	duration := flag.Duration("duration", 5*time.Second, "how long to send")
+	samples := flag.String("samples", "", "file for a line per review: when it was due (Unix, ms), its latency (ms)")
 	flag.Parse()
 	runtime.GOMAXPROCS(processors)
 
@@ -64,6 +65,12 @@ func main() {
 		os.Exit(1)
 	}
 	result := run(workers, *rate, *duration)
+	if *samples != "" {
+		if err := writeSamples(*samples, workers); err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+	}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		os.Exit(1)
 	}

@@ -1,10 +1,29 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"math"
+	"os"
 	"slices"
 	"time"
 )
+
+// writeSamples leaves each review's latency to whoever wants to know what else happened at that moment.
+func writeSamples(path string, workers []*worker) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	out := bufio.NewWriter(file)
+	for _, worker := range workers {
+		for i, latency := range worker.latencies {
+			fmt.Fprintf(out, "%d %.3f\n", worker.since[i].UnixMilli(), float64(latency.Nanoseconds())/1e6)
+		}
+	}
+	return out.Flush()
+}
 
 // collect makes one result of what the connections saw. Percentiles are exact: every latency was kept.
 func collect(workers []*worker, late []time.Duration, elapsed float64) Result {

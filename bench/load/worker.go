@@ -68,6 +68,7 @@ type worker struct {
 	reader     *bufio.Reader
 	body       bytes.Buffer
 	latencies  []time.Duration
+	since      []time.Time // what each latency counts from
 	reconnects int
 	err        error
 }
@@ -104,6 +105,7 @@ func (w *worker) send(since time.Time) bool {
 	reconnect, err := w.exchange()
 	if err == nil {
 		w.latencies = append(w.latencies, time.Since(since))
+		w.since = append(w.since, since)
 		if reconnect {
 			w.reconnects++
 			w.conn.Close()

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { holdWorld } from '../../src/decision/world.ts';
@@ -8,24 +8,11 @@ import { longestTurn } from '../webhook/longest-turn.ts';
 import { sharedCertificates } from './certificates.ts';
 import { emptyDirectory, replaceFile, serving } from './linger.ts';
 import { waitNow } from './reviewing.ts';
+import { cpuSeconds, teamPolicies } from './team-policies.ts';
 
 const certs = sharedCertificates();
 
-/** As many policies, each for the namespaces of one team. */
-const policies = (count: number, wait: string) =>
-  Array.from(
-    { length: count },
-    (_, index) =>
-      `apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: team-${index}}\n` +
-      `spec:\n  namespaceSelector: {matchLabels: {team: team-${index}}}\n  wait: {from: Fixed, fixed: ${wait}}\n`,
-  ).join('---\n');
 const SHOP = '---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: team-7}}\n';
-
-/** Seconds of CPU that a process has taken. Source: proc_pid_stat(5), in hundredths on every Linux. */
-async function cpuSeconds(pid: number): Promise<number> {
-  const fields = (await readFile(`/proc/${pid}/stat`, 'utf8')).replace(/^.*\) /, '').split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / 100;
-}
 
 describe('ten thousand policies', () => {
   // The bundle does it in 2.4 s; from the sources each thread strips types for another half second or more.
@@ -33,7 +20,7 @@ describe('ten thousand policies', () => {
     'a server has started with them after 5 s of computing',
     async () => {
       const directory = await emptyDirectory();
-      await writeFile(join(directory, 'teams.yaml'), policies(10_000, '17s') + SHOP);
+      await writeFile(join(directory, 'teams.yaml'), teamPolicies(10_000, '17s') + SHOP);
       const server = await serving(certs(), ['--cluster', 'off', '--policies', directory]);
       const seconds = await cpuSeconds(server.pid);
       console.log(`10,000 policies: ${seconds} s of CPU until it listens`);
@@ -47,7 +34,7 @@ describe('a reload of policies of 1 MB', () => {
   it('never holds reviews up for more than 100 ms', async () => {
     const directory = await emptyDirectory();
     const file = join(directory, 'teams.yaml');
-    await writeFile(file, policies(5_500, '17s'));
+    await writeFile(file, teamPolicies(5_500, '17s'));
     const ending = new AbortController();
     onTestFinished(() => ending.abort());
     const changed = Promise.withResolvers<PolicyState>();
@@ -58,7 +45,7 @@ describe('a reload of policies of 1 MB', () => {
     };
     take(await followPolicyFiles(directory, take, ending.signal, 50));
     const longest = await longestTurn(async () => {
-      await replaceFile(file, policies(5_500, '18s'));
+      await replaceFile(file, teamPolicies(5_500, '18s'));
       await changed.promise;
     });
     console.log(`1 MB of policies: at most ${longest.toFixed(1)} ms in one turn`);

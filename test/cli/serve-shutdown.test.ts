@@ -1,9 +1,13 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { delimiter, dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { atEndOfFile, connect, connectSilently, requestBytes } from '../webhook/connection.ts';
 import { bodyOf, UID } from '../webhook/reviews.ts';
 import { responseOf } from '../webhook/webhook.ts';
 import { sharedCertificates } from './certificates.ts';
-import { type Serving, serving, until } from './linger.ts';
+import { ROOT, type Serving, serving, until } from './linger.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
@@ -101,6 +105,30 @@ describe.concurrent('SIGTERM', () => {
     const tooLate = new Promise((resolve) => setTimeout(resolve, 20_000, 'still running after 20 s'));
     expect(await Promise.race([server.exited, tooLate])).toBe(0);
     await connection.closed;
+  });
+});
+
+describe('npm start', () => {
+  it('hands SIGTERM to the server: npm’s shell becomes it', async () => {
+    const { scripts } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+      scripts: Record<string, string>;
+    };
+    // Some shells do that of themselves with a last command, and some do not.
+    expect(scripts.start).toMatch(/^exec node /);
+    const flags = `--port 0 --admin-port 0 --cluster off --drain 0s --certs "${certs()}"`;
+    const PATH = `${dirname(process.execPath)}${delimiter}${process.env.PATH}`;
+    const child = spawn('sh', ['-c', `${scripts.start} ${flags}`], {
+      cwd: ROOT,
+      env: { ...process.env, PATH },
+    });
+    atEnd(() => void child.kill('SIGKILL'));
+    let printed = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => (printed += chunk));
+    await until(async () => printed.includes('"listening"'));
+    const exited = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect(await exited).toEqual([0, null]);
+    expect(printed).toContain('"stopped"');
   });
 });
 

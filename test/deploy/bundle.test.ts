@@ -6,6 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { buildProgram } from '../../deploy/build.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
 import { emptyDirectory, ROOT, run, serving, until } from '../cli/linger.ts';
+import { cpuSeconds, teamPolicies } from '../cli/team-policies.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { pod } from '../decision/sample-pod.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
@@ -110,6 +111,19 @@ describe('the bundle', () => {
   it('parses policies in a thread, and what takes is not in the server', async () => {
     const loaded = await loadedBy('--cluster', 'off', '--policies', join(ROOT, 'docs/examples/policies'));
     expect(OF_DOCUMENTS.filter((place) => loaded.has(place))).toEqual([]);
+  });
+
+  it.runIf(process.platform === 'linux')('starts with 10,000 policies in 3 s', async () => {
+    const directory = await emptyDirectory(atEnd);
+    await writeFile(join(directory, 'teams.yaml'), teamPolicies(10_000, '17s'));
+    const server = await serving(certs(), ['--cluster', 'off', '--policies', directory], {
+      ...{ atEnd, main: bundle.main },
+    });
+    // Of computing, on all cores: what it takes a quiet machine at most, and a busy one cannot make it more.
+    const seconds = await cpuSeconds(server.pid);
+    console.log(`10,000 policies: ${seconds} s of CPU until the bundle listens`);
+    expect(seconds).toBeLessThan(3);
+    expect(await server.count('linger_policy_documents{kind="ClusterTerminationPolicy"}')).toBe(10_000);
   });
 
   it('has its threads: policies count, and large reviews are read', async () => {

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseAllDocuments } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 
 interface Expression {
@@ -78,5 +78,50 @@ describe('the webhook leaves out the pods of Linger', () => {
     const namespaces = named.flatMap(({ namespace }) => namespace ?? []);
     expect(new Set([...namespaces, webhook?.clientConfig.service.namespace])).toEqual(new Set(['elsewhere']));
     await rm(directory, { recursive: true });
+  });
+});
+
+describe('the NetworkPolicy', () => {
+  interface Policy {
+    readonly spec: {
+      readonly podSelector: { readonly matchLabels: Record<string, string> };
+      readonly ingress: readonly {
+        readonly ports: readonly { port: number }[];
+        readonly from?: readonly object[];
+      }[];
+      readonly egress: readonly { readonly ports: readonly { port: number; protocol?: string }[] }[];
+    };
+  }
+  const policyOf = (text: string) => (parse(text) as Policy).spec;
+  const ingressOf = (text: string) =>
+    policyOf(text).ingress.map(({ ports, from = [] }) => [
+      ports.map(({ port }) => port).join(),
+      from.flatMap((each) => Object.keys(each)).join() || 'all',
+    ]);
+  const file = join(ROOT, 'deploy', 'networkpolicy.yaml');
+
+  it('is about the replicas and nobody else, and lets in nothing but their ports', async () => {
+    const text = await readFile(file, 'utf8');
+    const own = (await written()).find(
+      ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'linger',
+    );
+    const { template } = (own as unknown as { spec: { template: { metadata: { labels: object } } } }).spec;
+    expect(template.metadata.labels).toMatchObject(policyOf(text).podSelector.matchLabels);
+    expect(ingressOf(text)).toEqual([
+      ['8443', 'all'],
+      ['8080', 'all'],
+      ['8081', 'all'],
+    ]);
+  });
+
+  it('restricts the webhook’s port once the lines with `from` are no comments any more', async () => {
+    const text = await readFile(file, 'utf8');
+    const uncommented = text.replace(/^( +)# (?!For )/gm, '$1');
+    expect(ingressOf(uncommented)).toEqual([
+      ['8443', 'ipBlock,namespaceSelector'],
+      ['8080', 'ipBlock,namespaceSelector'],
+      ['8081', 'all'],
+    ]);
+    expect(policyOf(uncommented).egress.at(-1)?.ports).toContainEqual({ port: 53, protocol: 'UDP' });
   });
 });

@@ -66,6 +66,19 @@ function containerd(): Source {
   };
 }
 
+/** Of the version that its go.mod names, with the few plugins that main.go does. */
+function coreDns(): Source {
+  return {
+    name: 'coredns',
+    directory: join(here, 'coredns'),
+    files: ['go.mod', 'go.sum', 'main.go'],
+    outputs: [{ program: 'coredns', target: '.' }],
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 2,
+  };
+}
+
 function application(): Source {
   return {
     name: 'app',
@@ -100,6 +113,12 @@ export async function ensureBinaries(cacheDir: string, say: (line: string) => vo
 export async function ensureApplication(cacheDir: string, say: (line: string) => void): Promise<string> {
   const [directory] = await buildMissing([application()], cacheDir, say);
   return join(directory ?? '', 'app');
+}
+
+/** Only CoreDNS: no part of the cluster, which has no DNS; see cluster-dns.ts. */
+export async function ensureCoreDns(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const [directory] = await buildMissing([coreDns()], cacheDir, say);
+  return join(directory ?? '', 'coredns');
 }
 
 async function buildMissing(

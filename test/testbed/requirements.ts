@@ -14,6 +14,8 @@ const programs: readonly { readonly program: string; readonly debian: string }[]
   { program: 'busybox', debian: 'busybox-static' },
   { program: 'nsenter', debian: 'util-linux' },
   { program: 'mount', debian: 'mount' },
+  // Not the cluster but its suite runs it, as the documentation says.
+  { program: 'openssl', debian: 'openssl' },
 ];
 
 /** Where distributions put the CNI plugins: Debian, Fedora, and the upstream archive. */

@@ -28,6 +28,8 @@ export interface InstallationOptions {
   readonly flags?: readonly string[];
   /** ClusterIPs of Services of deploy/, for whoever has no cluster DNS: they stand in the certificate as well. */
   readonly addresses?: Readonly<Record<string, string>>;
+  /** The address of a cluster DNS, where there is one: as the kubelet would tell pods of it. */
+  readonly dns?: string;
 }
 
 /** In the certificate, as docs/operations.md has it. */
@@ -121,13 +123,14 @@ function makeCertificate(names: readonly string[]): Certificate {
 /** What an operator fills in. */
 function adapted(
   manifest: Manifest,
-  { policies, flags = [], addresses = {} }: InstallationOptions,
+  { policies, flags = [], addresses = {}, dns }: InstallationOptions,
   authority: string,
 ): Manifest {
   const { kind, metadata } = manifest;
   if (kind === 'ConfigMap' && metadata.name === 'linger-policies') manifest.data = { 'base.yaml': policies };
   if (kind === 'Deployment' && metadata.name === 'linger') {
     for (const container of manifest.spec?.template.spec.containers ?? []) container.args.push(...flags);
+    if (dns !== undefined) Object.assign(manifest.spec?.template.spec ?? {}, podDns(dns));
   }
   const clusterIP = addresses[metadata.name];
   if (kind === 'Service' && clusterIP !== undefined && manifest.spec !== undefined) {
@@ -138,6 +141,11 @@ function adapted(
     webhook.clientConfig = { ...webhook.clientConfig, caBundle };
   }
   return manifest;
+}
+
+function podDns(server: string): object {
+  const searches = ['linger.svc.cluster.local', 'svc.cluster.local', 'cluster.local'];
+  return { dnsPolicy: 'None', dnsConfig: { nameservers: [server], searches } };
 }
 
 async function must(cluster: Cluster, args: readonly string[], stdin?: string): Promise<string> {

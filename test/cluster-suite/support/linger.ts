@@ -24,6 +24,8 @@ export interface LingerOptions {
   readonly drain?: string;
   /** Of the cluster to measure. Default: none. */
   readonly kubeconfig?: string;
+  /** The authority of the clients that it answers, a file. Its decisions cannot be read then. */
+  readonly clientCa?: string;
 }
 
 export interface PlanLine {
@@ -90,6 +92,7 @@ export class Linger {
       policies,
       'log-level': 'debug',
       drain: options.drain ?? '0s',
+      ...(options.clientCa !== undefined && { 'client-ca': options.clientCa }),
       ...(options.kubeconfig === undefined ? { cluster: 'off' } : { kubeconfig: options.kubeconfig }),
     };
     const argv = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);

@@ -5,7 +5,7 @@ import { type Cluster, openCluster } from '../../testbed/cluster.ts';
 import { Linger, type LingerOptions } from './linger.ts';
 import { Registration } from './registration.ts';
 
-export type LingerStart = Pick<LingerOptions, 'policies' | 'port' | 'drain'>;
+export type LingerStart = Pick<LingerOptions, 'policies' | 'port' | 'drain' | 'clientCa'>;
 
 /** What every file of the suite stands on: a cluster in which Linger serves. */
 export interface Stage {
