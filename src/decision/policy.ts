@@ -117,6 +117,8 @@ export const BUILT_IN_POLICY: EffectivePolicy = Object.freeze(
 /** A policy document, ready to be merged. */
 interface Policy extends Layer {
   readonly name: string;
+  /** Empty for a ClusterTerminationPolicy. */
+  readonly namespace: string;
   readonly priority: number;
   readonly namespaceSelector: LabelSelector;
   readonly podSelector: LabelSelector;
@@ -194,21 +196,26 @@ export function policySet(
   cluster: readonly ClusterTerminationPolicy[],
   namespaced: readonly TerminationPolicy[],
 ): PolicySet {
-  const grouped = Map.groupBy(namespaced, (document) => document.metadata.namespace);
+  const ofCluster = cluster.map(policyOf);
+  const ofNamespaces = Map.groupBy(namespaced.map(policyOf), ({ namespace }) => namespace);
   return {
-    thresholds: thresholdsOf([...cluster, ...namespaced]),
-    cluster: new PolicyList(cluster.map(policyOf)),
+    thresholds: thresholdsOf([...ofCluster, ...[...ofNamespaces.values()].flat()]),
+    cluster: new PolicyList(ofCluster),
     byNamespace: new Map(
-      [...grouped].map(([namespace, documents]) => [namespace, new PolicyList(documents.map(policyOf))]),
+      [...ofNamespaces].map(([namespace, policies]) => [namespace, new PolicyList(policies)]),
     ),
   };
 }
 
-function thresholdsOf(
-  documents: readonly (ClusterTerminationPolicy | TerminationPolicy)[],
-): readonly Enough[] {
-  const valuesOf = (field: 'wait.minSamples' | 'wait.minHistory') =>
-    new Set([BUILT_IN_VALUES[field], ...documents.flatMap(({ spec }) => leavesOf(spec)[field] ?? [])]);
+function thresholdsOf(policies: readonly Policy[]): readonly Enough[] {
+  const valuesOf = (field: 'wait.minSamples' | 'wait.minHistory') => {
+    const found = new Set([BUILT_IN_VALUES[field]]);
+    for (const { values } of policies) {
+      const value = values[field];
+      if (value !== undefined) found.add(value);
+    }
+    return found;
+  };
   return [
     ...[...valuesOf('wait.minSamples')].map((minSamples) => ({ minSamples, minHistory: 0 })),
     ...[...valuesOf('wait.minHistory')].map((minHistory) => ({ minSamples: 0, minHistory })),
@@ -218,12 +225,13 @@ function thresholdsOf(
 function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | TerminationPolicy): Policy {
   const { priority = 0, podSelector, namespaceSelector }: ClusterTerminationPolicySpec = spec;
   const { name } = metadata;
-  const origin = `${kind}/${kind === 'TerminationPolicy' ? `${metadata.namespace}/` : ''}${name}`;
+  const namespace = kind === 'TerminationPolicy' ? metadata.namespace : '';
+  const origin = `${kind}/${namespace === '' ? '' : `${namespace}/`}${name}`;
   const selectors = {
     namespaceSelector: namespaceSelector ?? EVERYTHING,
     podSelector: podSelector ?? EVERYTHING,
   };
-  return { name, priority, ...selectors, values: leavesOf(spec), origin };
+  return { name, namespace, priority, ...selectors, values: leavesOf(spec), origin };
 }
 
 // Names are compared by code unit and not by locale: the order must be the same on every machine.
@@ -232,17 +240,26 @@ function inLayerOrder(a: Policy, b: Policy): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
+/** The field of each member of a spec, and of each member of that: `wait`, `percentile` → `wait.percentile`. */
+const FIELD_OF = new Map<string, Map<string, string>>();
+for (const field of Object.keys(BUILT_IN_VALUES)) {
+  const [name = '', member = ''] = field.split('.');
+  FIELD_OF.set(name, (FIELD_OF.get(name) ?? new Map<string, string>()).set(member, field));
+}
+
 /** The leaves that a document sets, and only those: an absent field must not hide a lower layer. */
 function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
   const leaves: Record<string, unknown> = {};
-  const set = (field: string, value: unknown) => {
-    if (value !== undefined && Object.hasOwn(BUILT_IN_VALUES, field)) leaves[field] = value;
+  const set = (field: string | undefined, value: unknown) => {
+    if (field !== undefined && value !== undefined) leaves[field] = value;
   };
-  // Plain loops: thousands of policies are read at once.
+  // Plain loops, and no text is made: thousands of policies are read at once, between two reviews.
   for (const name in spec) {
+    const fields = FIELD_OF.get(name);
+    if (fields === undefined) continue;
     const value: unknown = spec[name as keyof ClusterTerminationPolicySpec];
-    if (isRecord(value)) for (const member in value) set(`${name}.${member}`, value[member]);
-    else set(name, value);
+    if (isRecord(value)) for (const member in value) set(fields.get(member), value[member]);
+    else set(fields.get(''), value);
   }
   return leaves;
 }

@@ -144,6 +144,7 @@ function unlessIn<T extends ClusterTerminationPolicy | TerminationPolicy>(
   files: readonly T[],
 ): readonly T[] {
   const keyOf = ({ metadata }: T) => `${metadata.namespace ?? ''}/${metadata.name}`;
+  if (cluster.length === 0) return files;
   const keys = new Set(cluster.map(keyOf));
   return [...files.filter((each) => !keys.has(keyOf(each))), ...cluster];
 }

@@ -114,8 +114,8 @@ function problemIn(file: string, message: string, key?: string): PolicyProblem {
 /** The files of a snapshot, one after the other. */
 export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
   const seen = new Map<string, string>();
-  for (const { name, text } of files) {
-    const { objects, problems } = readManifests(text, name);
+  for (const { name, bytes } of files) {
+    const { objects, problems } = readManifests(Buffer.from(bytes).toString(), name);
     const unreadable = problems.map(({ message }) => problemIn(name, message));
     yield joined([{ entries: [], problems: unreadable }, readObjects(objects, name, seen)]);
   }

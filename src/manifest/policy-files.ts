@@ -3,11 +3,14 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import {
   asError,
+  type ClusterTerminationPolicy,
+  type DiscoveryConsumer,
   type ErrorCode,
   type LingerDocument,
   LingerError,
   type NamespaceRecord,
   type ServiceRecord,
+  type TerminationPolicy,
 } from '../api/index.ts';
 import type { Documents } from '../decision/index.ts';
 import { besides, OffLoop, pause } from '../timing/index.ts';
@@ -43,14 +46,21 @@ export interface PolicyReading {
 }
 
 export function documentsOf(entries: readonly PolicyEntry[]): Documents {
-  const ours = entries.flatMap((entry) => (entry.kind === 'linger.dev' ? [entry.value] : []));
-  return {
-    clusterPolicies: ours.filter((document) => document.kind === 'ClusterTerminationPolicy'),
-    policies: ours.filter((document) => document.kind === 'TerminationPolicy'),
-    consumers: ours.filter((document) => document.kind === 'DiscoveryConsumer'),
-    namespaces: entries.flatMap((entry) => (entry.kind === 'Namespace' ? [entry.value] : [])),
-    services: entries.flatMap((entry) => (entry.kind === 'Service' ? [entry.value] : [])),
+  const documents = {
+    clusterPolicies: [] as ClusterTerminationPolicy[],
+    policies: [] as TerminationPolicy[],
+    consumers: [] as DiscoveryConsumer[],
+    namespaces: [] as NamespaceRecord[],
+    services: [] as ServiceRecord[],
   };
+  for (const entry of entries) {
+    if (entry.kind === 'Namespace') documents.namespaces.push(entry.value);
+    else if (entry.kind === 'Service') documents.services.push(entry.value);
+    else if (entry.value.kind === 'ClusterTerminationPolicy') documents.clusterPolicies.push(entry.value);
+    else if (entry.value.kind === 'TerminationPolicy') documents.policies.push(entry.value);
+    else documents.consumers.push(entry.value);
+  }
+  return documents;
 }
 
 /** Policy files as they stand on the disk at one moment. */
@@ -64,7 +74,8 @@ export interface PolicySnapshot {
 
 export interface PolicyFile {
   readonly name: string;
-  readonly text: string;
+  /** UTF-8. */
+  readonly bytes: Uint8Array;
 }
 
 const POLICY_FILE = /^[^.].*\.(ya?ml|json)$/;
@@ -92,7 +103,7 @@ export async function readPolicyFiles(path: string): Promise<PolicySnapshot> {
   for (const each of await Promise.all(paths.map((file) => take(basename(file), readPolicyFile(file)))))
     if (each !== undefined) files.push(each);
   const hash = createHash('sha256');
-  for (const { name, text } of files) hash.update(`${name}\0${text}\0`);
+  for (const { name, bytes } of files) hash.update(`${name}\0${bytes.length}\0`).update(bytes);
   for (const { message } of problems) hash.update(`\0${message}\0`);
   return { hash: hash.digest('hex'), files, problems };
 }
@@ -116,7 +127,7 @@ async function readPolicyFile(path: string): Promise<PolicyFile> {
     regular = about.isFile();
     // A pipe or device would never end.
     if (regular && size <= MAX_FILE_BYTES)
-      return { name: basename(path), text: await readFile(path, 'utf8') };
+      return { name: basename(path), bytes: await readFile(path) };
   } catch (cause) {
     throw unreadable(path, cause);
   }
