@@ -126,8 +126,7 @@ async function readPolicyFile(path: string): Promise<PolicyFile> {
     size = about.size;
     regular = about.isFile();
     // A pipe or device would never end.
-    if (regular && size <= MAX_FILE_BYTES)
-      return { name: basename(path), bytes: await readFile(path) };
+    if (regular && size <= MAX_FILE_BYTES) return { name: basename(path), bytes: await readFile(path) };
   } catch (cause) {
     throw unreadable(path, cause);
   }
