@@ -1,5 +1,5 @@
 // CoreDNS with the plugins that a cluster's Corefile needs to answer for Services, and no others: the whole program takes
-// four minutes to build, mostly for the libraries of clouds.
+// four minutes to build.
 package main
 
 import (
