@@ -11,7 +11,7 @@ export class BodyError extends Error {
 }
 
 /** Bodies up to this length are always read: with the limit of connections, that bounds them. Reviews take 3 to 20 KB. */
-export const SMALL_BODY_BYTES = 64 * 1024;
+export const SMALL_BODY_BYTES = 32 * 1024;
 
 /** Five of the largest reviews at once. With 512 MiB for the process, there is room for them to be parsed as well. */
 const LARGE_BODIES_BYTES = 40 * 1024 * 1024;

@@ -28,7 +28,7 @@ const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
 const CLOSE_TIMEOUT_MS = 4_000;
 
 /**
- * Open connections, and those that are still in their handshake. Each takes 30 to 60 KB, and a small body (64 KiB) at
+ * Open connections, and those that are still in their handshake. Each takes 30 to 60 KB, and a small body (32 KiB) at
  * most. Beyond the limit the connection that has been idle for longest is closed for the new one, or, where none is idle,
  * the one that was answered longest ago.
  */

@@ -14,19 +14,23 @@ import {
   serviceObject,
   sliceObject,
 } from '../cluster/model-cluster.ts';
-import { atEndOfFile } from '../webhook/connection.ts';
+import { atEndOfFile, connect } from '../webhook/connection.ts';
 
 /**
  * How many files something may pass through on its way: what a newcomer has to open to follow it. Not counted are the
  * ground rooms (vocabulary, logs, pacing), metrics, what keeps the connection, and what runs by itself meanwhile.
  */
-const LIMITS = { 'a review to its answer': 14, 'a watch event to a wait': 18 } as const;
+const LIMITS = {
+  'a review to its answer': 14,
+  'a report to a sample': 10,
+  'a watch event to a wait': 18,
+} as const;
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
 
 /** A server that says, whenever it is asked, in which files of src it has called functions since the last time. */
-async function observedServer(kubeconfig: string): Promise<Serving & { entered(): Promise<string[]> }> {
+async function observedServer(args: readonly string[]): Promise<Serving & { entered(): Promise<string[]> }> {
   const list = join(await emptyDirectory(atEnd), 'entered');
   const hook = `
     import { renameSync, writeFileSync } from 'node:fs';
@@ -44,7 +48,7 @@ async function observedServer(kubeconfig: string): Promise<Serving & { entered()
     });
   `;
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
-  const server = await serving(certs(), ['--kubeconfig', kubeconfig], { atEnd, env: { NODE_OPTIONS } });
+  const server = await serving(certs(), args, { atEnd, env: { NODE_OPTIONS } });
   const source = `file://${join(ROOT, 'src')}/`;
   const entered = async () => {
     await rm(list, { force: true });
@@ -55,6 +59,34 @@ async function observedServer(kubeconfig: string): Promise<Serving & { entered()
     return [...new Set(files)].filter((file) => !file.endsWith('index.ts')).toSorted();
   };
   return { ...server, entered };
+}
+
+/** What is entered each of three times that something is done: what runs by itself now and then is left out. */
+async function enteredEachTime(
+  server: { entered(): Promise<string[]> },
+  act: () => Promise<unknown>,
+): Promise<readonly string[]> {
+  let common: ReadonlySet<string> | undefined;
+  for (let each = 0; each < 3; each += 1) {
+    await server.entered();
+    await act();
+    const entered = new Set(await server.entered());
+    common = common?.intersection(entered) ?? entered;
+  }
+  return [...(common ?? [])].toSorted();
+}
+
+/** All that is entered until there are these. */
+async function enteredUntil(
+  server: { entered(): Promise<string[]> },
+  isAll: (files: ReadonlySet<string>) => boolean,
+): Promise<readonly string[]> {
+  const files = new Set<string>();
+  await until(async () => {
+    for (const each of await server.entered()) files.add(each);
+    return isAll(files);
+  });
+  return [...files].toSorted();
 }
 
 const BESIDE = /^(api|telemetry|timing)\/|-metrics\.ts$|^webhook\/server\.ts$|^cli\/serve\.ts$/;
@@ -69,10 +101,30 @@ function check(flow: keyof typeof LIMITS, entered: readonly string[]): void {
 }
 
 const WATCHES = /^cluster\/reflector\.ts$/;
+const REPORTS =
+  /^measurement\/(measurement|reports)\.ts$|^lag\/(reported-syncs|estimator|lag-history|histogram|grid)\.ts$/;
 const PLANS = /^lag\/(estimator|lag-history|histogram|planned|distribution|grid)\.ts$|^decision\/world\.ts$/;
 
-/** Longer than the pause between two looks at whether the published curves must follow. */
-const PLANNING_MS = 6_000;
+const EDGE = JSON.stringify({
+  apiVersion: 'linger.dev/v1alpha1',
+  kind: 'DiscoveryConsumer',
+  metadata: { name: 'edge' },
+  spec: { measure: { reports: {} } },
+});
+const USER = { username: 'system:serviceaccount:edge:gateway' };
+const TOKEN_REVIEW = { status: { authenticated: true, audiences: ['linger.dev/reports'], user: USER } };
+
+/** What a gateway posts: before a sync with the cursor of the last one. @returns the cursor of this one */
+async function report(server: Serving, cursor = ''): Promise<string> {
+  const connection = await connect(server, atEnd);
+  const body = JSON.stringify({ cursor });
+  const head = `Host: x\r\nAuthorization: Bearer t\r\nContent-Length: ${body.length}\r\n`;
+  connection.write(`POST /v1/consumers/edge/reports HTTP/1.1\r\n${head}\r\n${body}`);
+  const answer = await connection.answer();
+  connection.destroy();
+  expect(answer.status, answer.body).toBe(200);
+  return (JSON.parse(answer.body) as { cursor: string }).cursor;
+}
 
 it('what passes through src passes through few files', async () => {
   const model = await ModelCluster.start(atEnd);
@@ -83,25 +135,38 @@ it('what passes through src passes through few files', async () => {
   model.put('endpointslices', sliceObject('shop', 'web', 'web-1'));
   const file = join(await emptyDirectory(atEnd), 'config');
   await writeFile(file, model.kubeconfig);
-  const server = await observedServer(file);
+  const policies = await emptyDirectory(atEnd);
+  await writeFile(join(policies, 'edge.yaml'), EDGE);
+  model.single.set('/apis/authentication.k8s.io/v1/tokenreviews', TOKEN_REVIEW);
+  model.single.set('/apis/authorization.k8s.io/v1/subjectaccessreviews', { status: { allowed: true } });
+  const server = await observedServer(['--kubeconfig', file, '--policies', policies]);
   await until(async () => (await server.get('/readyz')).status === 200);
   const review = () => waitNow(server, atEnd);
 
   await review();
+  // The token's owner is remembered from here on.
+  await report(server, await report(server));
   await server.entered();
   await sleep(2_000);
   const idle = new Set(await server.entered());
-  await review();
-  const answered = (await server.entered()).filter((path) => !idle.has(path));
+  const answered = (await enteredEachTime(server, review)).filter((path) => !idle.has(path));
   check('a review to its answer', answered);
 
   model.put('pods', podObject('shop', 'web-1', true));
   model.put('endpointslices', sliceObject('shop', 'web'));
-  await sleep(1_000);
-  const sampled = (await server.entered()).filter((path) => !idle.has(path) || WATCHES.test(path));
-  await sleep(PLANNING_MS);
+  const followed = await enteredUntil(server, (files) => files.has('lag/histogram.ts'));
+  const sampled = followed.filter((path) => !idle.has(path) || WATCHES.test(path));
+  const since = await enteredUntil(server, (files) => files.has('lag/distribution.ts'));
   // What else a server does meanwhile is none of this; a curve is made and put into the World.
-  const planned = (await server.entered()).filter((path) => PLANS.test(path));
+  const planned = since.filter((path) => PLANS.test(path));
+
+  // The first sync that has the removal in it makes a sample, and only that one.
+  const cursor = await report(server);
+  await server.entered();
+  await report(server, cursor);
+  const reported = (await server.entered()).filter((path) => !idle.has(path) || REPORTS.test(path));
+  check('a report to a sample', reported);
+
   // Of a review, the part that a measured lag has in it.
   const decided = answered.filter((path) => path.startsWith('lag/') || path === 'decision/wait.ts');
   check('a watch event to a wait', [...new Set([...sampled, ...planned, ...decided])].toSorted());
