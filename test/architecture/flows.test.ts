@@ -66,14 +66,14 @@ async function enteredEachTime(
   server: { entered(): Promise<string[]> },
   act: () => Promise<unknown>,
 ): Promise<readonly string[]> {
-  let common: ReadonlySet<string> | undefined;
+  let common: readonly string[] | undefined;
   for (let each = 0; each < 3; each += 1) {
     await server.entered();
     await act();
-    const entered = new Set(await server.entered());
-    common = common?.intersection(entered) ?? entered;
+    const entered = await server.entered();
+    common = common?.filter((path) => entered.includes(path)) ?? entered;
   }
-  return [...(common ?? [])].toSorted();
+  return common ?? [];
 }
 
 /** All that is entered until there are these. */

@@ -5,7 +5,7 @@ import { Installation } from '../cluster-suite/support/installation.ts';
 import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { type ClusterDns, type ClusterDnsOptions, startClusterDns } from '../testbed/cluster-dns.ts';
 import { clusterSettings } from '../testbed/settings.ts';
-import { byForm } from './form.ts';
+import { LONG } from './form.ts';
 
 const POLICY = JSON.stringify({
   apiVersion: 'linger.dev/v1alpha1',
@@ -35,7 +35,7 @@ const FIRST: ClusterDnsOptions = { ttl: 5 };
 
 beforeAll(async () => {
   cluster = await openCluster();
-  if (!cluster.own) return;
+  if (!LONG || !cluster.own) return;
   dns = await startClusterDns(clusterSettings(), FIRST);
   const flags = ['--canary-every=1s', '--log-level=debug'];
   linger = await Installation.create(cluster, { policies: POLICY, flags, dns: dns.server });
@@ -50,7 +50,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   reading.abort();
-  if (cluster?.own) {
+  if (LONG && cluster?.own) {
     await linger?.remove();
     await dns?.stop();
   }
@@ -108,15 +108,16 @@ const KUBEADM: ClusterDnsOptions = { ttl: 30 };
 const SETTINGS: readonly [string, ClusterDnsOptions][] = [
   ['ttl 5, no cache', FIRST],
   ['ttl 5, cache 30', { ttl: 5, cache: 30 }],
-  ...byForm([], [['ttl 30, no cache, as kubeadm has it', KUBEADM]] as [string, ClusterDnsOptions][]),
+  ['ttl 30, no cache, as kubeadm has it', KUBEADM],
 ];
 
-describe.runIf(await isOwn())('the canary through CoreDNS', () => {
+// Building CoreDNS and waiting for its TTLs takes ten minutes: in the long form only.
+describe.runIf(LONG && (await isOwn()))('the canary through CoreDNS', () => {
   it.each(SETTINGS)(
     'times clients of a headless Service: %s',
     { timeout: 2_400_000 },
     async (what, options) => {
-      const pairs = await measured(options, byForm(6, 30));
+      const pairs = await measured(options, 30);
       const line = [50, 90].map((percentile) => {
         const of = (values: readonly number[]) => percentileOf(values, percentile);
         const own = of(pairs.map((pair) => pair.measured));
@@ -131,7 +132,7 @@ describe.runIf(await isOwn())('the canary through CoreDNS', () => {
       );
       // What clients hold is in it: without a cache, all of the TTL.
       if (options.cache === undefined)
-        for (const pair of pairs) expect(pair.measured).toBeGreaterThanOrEqual(options.ttl);
+        for (const pair of pairs) expect(pair.measured).toBeGreaterThan(options.ttl - WITHIN_SECONDS);
       else expect(Math.max(...pairs.map((pair) => pair.measured))).toBeLessThan(options.ttl + 2);
     },
   );
