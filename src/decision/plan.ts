@@ -115,9 +115,16 @@ export function renderPlan(plan: Plan): string {
 /** As many containers as a pod may have, with names of 63 characters. A longer text takes too long to parse. */
 const PLAN_MAX_LENGTH = 72 * 1024;
 
+/**
+ * Twice as many names as there may be containers. V8 hashes texts of digits by their values, so that they can be made to
+ * collide; each then takes longer to parse than the one before, also those of later reviews.
+ */
+const MOST_TEXTS_OF_DIGITS = 2_000;
+
 /** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
 export function parsePlan(text: string): Plan | undefined {
   if (text.length > PLAN_MAX_LENGTH) return undefined;
+  if ((text.match(/"\d/g)?.length ?? 0) > MOST_TEXTS_OF_DIGITS) return undefined;
   const value = jsonIn(text);
   if (!isRecord(value)) return undefined;
   const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = value;

@@ -162,9 +162,13 @@ export class Reporting {
   /** The history has more scopes than its ConfigMaps have room for. */
   historyFull(full: boolean): void {
     const members = { object: SHARED_NAMES.history };
-    const text = 'the history does not fit into its ConfigMaps: the quietest scopes are not stored';
-    if (full) this.#once.warn('room', members, text);
-    else this.#once.over('room', members, 'the history fits into its ConfigMaps again');
+    if (!full) this.#once.over('room', members, 'the history fits into its ConfigMaps again');
+    else
+      this.#once.warn(
+        'room',
+        members,
+        'the history does not fit into its ConfigMaps: the quietest scopes are not stored',
+      );
   }
 
   broke(err: Error): void {
