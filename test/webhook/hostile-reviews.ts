@@ -23,7 +23,7 @@ const colliding = (bits: number) => (index: number) => {
   return `"${1e8 + (index % inOneChain) * step + Math.floor(index / inOneChain)}"`;
 };
 
-const inContainer = (member: string, text: string): string =>
+export const inContainer = (member: string, text: string): string =>
   JSON.stringify(podOf(server('app', { [member]: 'VALUE' }))).replace('"VALUE"', () => text);
 const inPod = (member: string, text: string): string =>
   JSON.stringify(pod({ [member]: 'VALUE' })).replace('"VALUE"', () => text);

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 import { MAX_BODY_BYTES } from '../../src/webhook/admission.ts';
 import { SMALL_BODY_BYTES } from '../../src/webhook/body.ts';
 import { atEndOfFile, connect, requestBytes } from './connection.ts';
-import { HOSTILE } from './hostile-reviews.ts';
+import { HOSTILE, inContainer } from './hostile-reviews.ts';
 import { longestTurn } from './longest-turn.ts';
-import { bodyOf } from './reviews.ts';
+import { bodyOf, bodyWith } from './reviews.ts';
 import { responseOf, startWebhook } from './webhook.ts';
 
 const atEnd = atEndOfFile();
@@ -35,4 +35,12 @@ describe('no review holds the event loop up for more than 250 ms', async () => {
       expect(responseOf(await (await webhook).post(bodyOf())).patch).toBeDefined();
     });
   });
+});
+
+it('a review of more values than its thread has room for is TooLarge', async () => {
+  const webhook = await startWebhook({ logLevel: 'silent' });
+  const values = (count: number) => bodyWith(inContainer('args', `[${'{},'.repeat(count)}{}]`));
+  const reasonOf = async (count: number) =>
+    responseOf(await webhook.post(values(count))).auditAnnotations?.reason;
+  expect([await reasonOf(100_000), await reasonOf(600_000)]).toEqual(['Injected', 'TooLarge']);
 });
