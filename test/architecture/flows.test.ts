@@ -48,7 +48,11 @@ async function observedServer(args: readonly string[]): Promise<Serving & { ente
     });
   `;
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
-  const server = await serving(certs(), args, { atEnd, env: { NODE_OPTIONS } });
+  const server = await serving(certs(), args, {
+    atEnd,
+    main: join(ROOT, 'src/main.ts'),
+    env: { NODE_OPTIONS },
+  });
   const source = `file://${join(ROOT, 'src')}/`;
   const entered = async () => {
     await rm(list, { force: true });

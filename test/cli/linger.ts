@@ -4,15 +4,16 @@ import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { text as readAll } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
 import { onTestFinished, vi } from 'vitest';
 import type { AtEnd } from '../webhook/connection.ts';
+import { BUILT, ROOT } from './built.ts';
 
 // A process takes a third of a second to start; on a machine that is busy with other things, many times that.
 vi.setConfig({ testTimeout: 90_000 });
 
-export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-export const MAIN = join(ROOT, 'src/main.ts');
+export { ROOT };
+/** The program as it is shipped; see build.ts. */
+export const MAIN = join(BUILT, 'main.js');
 
 export interface Finished {
   readonly code: number | null;
@@ -24,7 +25,7 @@ export interface RunOptions {
   readonly stdin?: string | Uint8Array;
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-  /** Default: the sources. */
+  /** Default: {@link MAIN}. */
   readonly main?: string;
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[];

@@ -10,6 +10,7 @@ const EVERYTHING = [
 
 export default defineConfig({
   test: {
+    globalSetup: ['test/cli/build.ts'],
     include: LONG ? SCENARIOS : EVERYTHING,
     // One cluster, one webhook configuration: files would disturb each other.
     fileParallelism: false,

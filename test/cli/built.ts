@@ -1,0 +1,6 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** Where tests have the program built. */
+export const BUILT = join(ROOT, 'node_modules/.cache/linger/dist');
