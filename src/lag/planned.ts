@@ -115,11 +115,10 @@ export function* nextPlanned(
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
   const ofCluster = cluster.windows(now, minSamples).map(curveOf);
-  const clusterReached = cluster.reached(now);
-  const clusterRow = rowOf('cluster', cluster, ofCluster, clusterReached, now, minSamples);
+  const look = { reached: cluster.reached(now), now, minSamples, asked };
   const rows = new Map<string, PlannedRow>();
   const next = {
-    cluster: changed(table.cluster, clusterRow, asked),
+    cluster: nextRow(table.cluster, { scope: 'cluster', history: cluster, curves: ofCluster, ...look }),
     namespaces: new Map<string, PlannedRow>(),
     consumers: consumers === undefined ? table.consumers : rows,
   };
@@ -132,16 +131,16 @@ export function* nextPlanned(
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
-    const reached = furthest(history.reached(now), clusterReached);
-    const row = rowOf('namespace', history, curves, reached, now, minSamples);
-    next.namespaces.set(name, changed(table.namespaces.get(name), row, asked) as PlannedRow);
+    const reached = furthest(history.reached(now), look.reached);
+    const measured = { ...look, scope: 'namespace', history, curves, reached } as const;
+    next.namespaces.set(name, nextRow(table.namespaces.get(name), measured) as PlannedRow);
   }
   for (const [name, history] of consumers ?? []) {
     yield;
     const curves = history.windows(now, minSamples).map(curveOf);
-    const row = rowOf('cluster', history, curves, history.reached(now), now, minSamples);
-    const kept = changed(table.consumers.get(name), row, ofConsumers);
-    if (kept !== undefined) rows.set(name, kept);
+    const measured = { ...look, scope: 'cluster', history, curves, asked: ofConsumers } as const;
+    const row = nextRow(table.consumers.get(name), { ...measured, reached: history.reached(now) });
+    if (row !== undefined) rows.set(name, row);
   }
   const same =
     next.cluster === table.cluster &&
@@ -177,16 +176,22 @@ function curveOf(lags: WindowLags): HourlyCurve {
   return curve;
 }
 
-function rowOf(
-  scope: LagScope,
-  history: LagHistory,
-  curves: readonly HourlyCurve[],
-  reached: Reached,
-  now: number,
-  minSamples: number,
-): PlannedRow | undefined {
+/** What a scope's next row is made of; the current curve comes first. */
+interface Measured {
+  readonly scope: LagScope;
+  readonly history: LagHistory;
+  readonly curves: readonly HourlyCurve[];
+  readonly reached: Reached;
+  readonly now: number;
+  readonly minSamples: number;
+  readonly asked: readonly Enough[];
+}
+
+/** The row to publish: the one before, where a new one would make no difference or nothing is measured any more. */
+function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow | undefined {
+  const { scope, history, curves, reached, now, minSamples, asked } = measured;
   const [current] = curves;
-  if (current === undefined) return undefined;
+  if (current === undefined) return before;
   // Whole seconds, as they are written: the leader decides by the very numbers that the other replicas read.
   const row = {
     scope,
@@ -196,9 +201,19 @@ function rowOf(
     current: densityOf(current.longer),
     slow: largestOf(curves),
   };
-  const [episode] = history.episodes(now, minSamples);
   const relevant = (1 - MOVED_SHARE) * lagsOf(row.current).quantile(99);
-  if (episode === undefined || episode.p99WithoutSeconds > relevant) return row;
+  const [first] = history.episodes(now, minSamples);
+  const episode = first && first.p99WithoutSeconds <= relevant ? first : undefined;
+  const differs =
+    before === undefined ||
+    isNewlyEnough(row.reached, before, asked) ||
+    row.scope !== before.scope ||
+    (episode === undefined) !== (before.episode === undefined) ||
+    haveMoved(row.slow, before.slow) ||
+    haveMoved(row.current, before.current) ||
+    hasCoverageMoved(row.current, before.current);
+  if (!differs) return before;
+  if (episode === undefined) return row;
   const { from, to, share } = episode;
   const without = largestOf(history.without(from, to).windows(now, minSamples).map(curveOf));
   return { ...row, episode: { from, to, share, without } };
@@ -216,25 +231,13 @@ function largestOf(curves: readonly HourlyCurve[]): Density {
 }
 
 function densityOf(longer: Uint32Array): Density {
-  return Float64Array.from(longer, (units, cell) => (longer[cell - 1] ?? UNITS) - units);
-}
-
-/** The row to publish: the one before, where the new one would make no difference. */
-function changed(
-  before: PlannedRow | undefined,
-  row: PlannedRow | undefined,
-  asked: readonly Enough[],
-): PlannedRow | undefined {
-  // What has been measured once stays the best that is known.
-  if (before === undefined || row === undefined) return row ?? before;
-  const differs =
-    isNewlyEnough(row.reached, before, asked) ||
-    row.scope !== before.scope ||
-    (row.episode === undefined) !== (before.episode === undefined) ||
-    haveMoved(row.slow, before.slow) ||
-    haveMoved(row.current, before.current) ||
-    hasCoverageMoved(row.current, before.current);
-  return differs ? row : before;
+  const density = new Float64Array(CELLS);
+  let before = UNITS;
+  longer.forEach((units, cell) => {
+    density[cell] = before - units;
+    before = units;
+  });
+  return density;
 }
 
 function haveMoved(now: Density, before: Density): boolean {

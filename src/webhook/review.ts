@@ -49,8 +49,8 @@ export function readReview(body: Buffer): Screened {
 }
 
 /**
- * A review's heap has room for as many JSON values: at the worst they take 150 bytes each. Where a thread's heap is still over
- * its limit when the thread is taken down, V8 ends the whole process. Honest reviews have some thousands of values.
+ * As many JSON values fit into the heap of the thread, at 150 bytes each in the worst case; honest reviews have thousands.
+ * V8 ends the whole process where a thread is taken down with its heap over the limit.
  */
 const MOST_VALUES = 500_000;
 
