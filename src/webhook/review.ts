@@ -55,8 +55,7 @@ export function readReview(body: Buffer): Screened {
 const MOST_VALUES = 500_000;
 
 function hasTooManyValues(body: Buffer): boolean {
-  let values = 0;
-  // Commas and brackets in texts count, too: annotations that are long enough to matter are TooLarge anyway.
+  let values = 0; // Commas and brackets in texts count, too: annotations long enough to matter are TooLarge anyway.
   for (const byte of body) if (byte === 0x2c || byte === 0x5b || byte === 0x7b) values += 1;
   return values > MOST_VALUES;
 }
