@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { Linger } from './support/linger.ts';
 import { pod, silentContainer } from './support/manifests.ts';
 import { createPod, summaryOf } from './support/outcome.ts';
@@ -83,6 +83,10 @@ describe('what a server knows of its cluster', () => {
     const namespace = await cluster.namespace('following');
     await cluster.create(service(namespace));
     await becomes(namespace, 'Injected: app sleep 30; grace 60');
+    // The Services that other tests have left go with their namespaces.
+    const namespaces = () => cluster.list({ apiVersion: 'v1', kind: 'Namespace' });
+    const isGoing = ({ metadata }: KubernetesObject) => 'deletionTimestamp' in metadata;
+    await waitUntil('namespaces to be gone', async () => !(await namespaces()).some(isGoing));
     const stillKnown = await linger.metric('linger_watch_objects{resource="services"}');
 
     let over = false;
