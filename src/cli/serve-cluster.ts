@@ -197,44 +197,21 @@ function startSharing(context: ClusterContext, shared: Shared): Sharing {
 /** Between two computations of the lags by a replica that is alone. */
 const ALONE_EVERY_MS = 5_000;
 
-async function planAlone({ world, signal }: ClusterContext, { measurement }: Shared): Promise<void> {
-  while (await pause(ALONE_EVERY_MS, signal)) {
-    const before = measurement.table;
-    if ((await measurement.replan(epochSeconds())) !== before) applyLags(world, measurement);
-  }
-}
-
-/** Called whenever the lags in force have changed. */
-function applyLags(world: WorldHolder, measurement: Measurement): void {
-  world.apply({ kind: 'lags', lags: measurement.lags() });
+async function planAlone({ signal }: ClusterContext, { measurement }: Shared): Promise<void> {
+  while (await pause(ALONE_EVERY_MS, signal)) await measurement.replan(epochSeconds());
 }
 
 function shareIn({ namespace, identity }: Place, context: ClusterContext, shared: Shared): Sharing {
-  const { connection, logger, metrics, world, signal } = context;
-  const { measurement, consumers, onLeading } = shared;
+  const { connection, logger, metrics, signal } = context;
   const leaving = new AbortController();
   const publishing = startPublishing({
     connection,
     namespace,
     identity,
-    measurement: {
-      get table() {
-        return measurement.table;
-      },
-      next: (table, now) => measurement.next(table, now),
-      adopt: (table) => {
-        measurement.adopt(table);
-        applyLags(world, measurement);
-      },
-      parts: (now) => measurement.parts(now),
-      restorePart: (json, now) => measurement.restorePart(json, now),
-      forget: (span, scope) => measurement.forget(span, scope),
-    },
+    ...shared,
     logger,
     time: { clock, random: Math.random, pause, wallMicroseconds: () => Date.now() * 1000 },
     epochSeconds,
-    consumers,
-    onLeading,
     signal: AbortSignal.any([signal, leaving.signal]),
   });
   registerPublishMetrics(metrics.registry, publishing.status);
@@ -262,6 +239,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
     { clock, epochSeconds },
     { stamps: place !== undefined, asked: () => world.current().policies.thresholds },
   );
+  measurement.onLags((lags) => world.apply({ kind: 'lags', lags }));
   const canary = canaryOf(context, measurement);
   const handlers: ClusterHandlers = {
     onWorld: (event) => world.apply(event),

@@ -1,5 +1,5 @@
 export { AccessReviews, type TokenUser } from './access-reviews.ts';
-export { type ApiCall, type ApiName, callApi, kubeVersion, unlessNotFound } from './client.ts';
+export { callApi, kubeVersion, unlessNotFound } from './client.ts';
 export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
 export {
   CLUSTER_TERMINATION_POLICIES,
@@ -29,7 +29,6 @@ export { ask, http, newAgent, readText } from './request.ts';
 export {
   type RawObject,
   type Resource,
-  type ResourceEvent,
   WATCH_LIMITS,
   type WatchStats,
 } from './resource.ts';

@@ -2,7 +2,7 @@ import { addTo, type Density, type MeasuredLag, totalOf } from './distribution.t
 import { LAG_STAGES, type LagStage, type StageSample } from './events.ts';
 import { CELLS, cellOf } from './grid.ts';
 import { Histogram } from './histogram.ts';
-import { type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 import { OWN_SAMPLES } from './planned.ts';
 import type { UnresolvedRemoval } from './recorder.ts';
 
@@ -293,12 +293,6 @@ export class LagEstimator {
       scope?.history.merge(part.history);
     } else return false;
     return true;
-  }
-
-  /** The storms and bad releases of one namespace, or (undefined) of the cluster. */
-  episodes(namespace: string | undefined, now: number): readonly Episode[] {
-    const history = namespace === undefined ? this.cluster : this.#namespaces.get(namespace)?.history;
-    return history?.episodes(now, 0) ?? [];
   }
 
   /** Takes a span out of a namespace's history, or (undefined) of all. @returns how many removals of the scope were in it */

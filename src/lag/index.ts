@@ -24,9 +24,7 @@ export {
 } from './consumer-view.ts';
 export {
   type Density,
-  type LagScope,
   type Lags,
-  lagsOf,
   type MeasuredLag,
   quantileOf,
 } from './distribution.ts';
@@ -65,15 +63,12 @@ export {
   type Episode,
   type HistoryPart,
   LagHistory,
-  type Reached,
   type Span,
 } from './lag-history.ts';
 export {
   BUILT_IN_ENOUGH,
   CONTROL_PLANE,
-  type LagPart,
   type LagSource,
-  type MeasuredHistories,
   NONE_YET,
   NOTHING_PLANNED,
   nextPlanned,

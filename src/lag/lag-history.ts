@@ -266,9 +266,8 @@ export class LagHistory {
     return { at: now, samples, historySeconds: this.#spanOf(slots[first], now), counts };
   }
 
-  /** The episodes of the window at this instant: those with the most long lags first. */
-  episodes(now: number, minSamples: number): readonly Episode[] {
-    const whole = this.window(now, minSamples);
+  /** The episodes of the window at this instant: those with the most long lags first. @param whole that window */
+  episodes(now: number, minSamples: number, whole = this.window(now, minSamples)): readonly Episode[] {
     if (whole === undefined) return [];
     const slots = this.#slots();
     const { first } = windowOf(slots, slots.length, now, minSamples);

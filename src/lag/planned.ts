@@ -114,8 +114,9 @@ export function* nextPlanned(
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
-  const ofCluster = cluster.windows(now, minSamples).map(curveOf);
-  const look = { reached: cluster.reached(now), now, minSamples, asked };
+  const windows = cluster.windows(now, minSamples);
+  const ofCluster = windows.map(curveOf);
+  const look = { whole: windows[0], reached: cluster.reached(now), now, minSamples, asked };
   const rows = new Map<string, PlannedRow>();
   const next = {
     cluster: nextRow(table.cluster, { scope: 'cluster', history: cluster, curves: ofCluster, ...look }),
@@ -125,21 +126,23 @@ export function* nextPlanned(
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
     yield;
-    const own = history.windows(now, minSamples).map(curveOf);
+    const windows = history.windows(now, minSamples);
+    const own = windows.map(curveOf);
     if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
     // Where it did not speak for itself, its pods had the cluster's waits.
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
     const reached = furthest(history.reached(now), look.reached);
-    const measured = { ...look, scope: 'namespace', history, curves, reached } as const;
+    const measured = { ...look, scope: 'namespace', history, whole: windows[0], curves, reached } as const;
     next.namespaces.set(name, nextRow(table.namespaces.get(name), measured) as PlannedRow);
   }
   for (const [name, history] of consumers ?? []) {
     yield;
-    const curves = history.windows(now, minSamples).map(curveOf);
-    const measured = { ...look, scope: 'cluster', history, curves, asked: ofConsumers } as const;
-    const row = nextRow(table.consumers.get(name), { ...measured, reached: history.reached(now) });
+    const windows = history.windows(now, minSamples);
+    const ofConsumer = { whole: windows[0], curves: windows.map(curveOf), reached: history.reached(now) };
+    const measured = { ...look, scope: 'cluster', history, ...ofConsumer, asked: ofConsumers } as const;
+    const row = nextRow(table.consumers.get(name), measured);
     if (row !== undefined) rows.set(name, row);
   }
   const same =
@@ -180,6 +183,8 @@ function curveOf(lags: WindowLags): HourlyCurve {
 interface Measured {
   readonly scope: LagScope;
   readonly history: LagHistory;
+  /** The history's own current window. */
+  readonly whole: WindowLags | undefined;
   readonly curves: readonly HourlyCurve[];
   readonly reached: Reached;
   readonly now: number;
@@ -189,7 +194,7 @@ interface Measured {
 
 /** The row to publish: the one before, where a new one would make no difference or nothing is measured any more. */
 function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow | undefined {
-  const { scope, history, curves, reached, now, minSamples, asked } = measured;
+  const { scope, history, whole, curves, reached, now, minSamples, asked } = measured;
   const [current] = curves;
   if (current === undefined) return before;
   // Whole seconds, as they are written: the leader decides by the very numbers that the other replicas read.
@@ -202,7 +207,7 @@ function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow
     slow: largestOf(curves),
   };
   const relevant = (1 - MOVED_SHARE) * lagsOf(row.current).quantile(99);
-  const [first] = history.episodes(now, minSamples);
+  const [first] = history.episodes(now, minSamples, whole);
   const episode = first && first.p99WithoutSeconds <= relevant ? first : undefined;
   const differs =
     before === undefined ||

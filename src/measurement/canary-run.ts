@@ -165,6 +165,7 @@ export function measureConsumers(context: MeasuredConsumersContext) {
     } while (await pause(LOOK_EVERY_MS, signal));
   };
   let left: Promise<unknown> = Promise.resolve();
+  void follow();
   return {
     /** To be called whenever this replica leads. */
     lead: (lead: Lead): void => {
@@ -179,8 +180,6 @@ export function measureConsumers(context: MeasuredConsumersContext) {
     },
     /** Resolves once what this replica changed while it led has been put back: within 15 s. */
     left: () => left,
-    /** Resolves once the signal has aborted and nothing goes on any more. */
-    ended: follow().then(() => left),
   };
 }
 

@@ -191,6 +191,7 @@ export class Measurement {
   readonly #samples = new Listeners<[StageSample]>();
   readonly #removals = new Listeners<[RemovalSample]>();
   readonly #changes = new Listeners<[change: EndpointChange, at: number]>();
+  readonly #planned = new Listeners<[LagSource]>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
   /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
@@ -205,6 +206,8 @@ export class Measurement {
   readonly onRemoval = this.#removals.add;
   /** Every change of an endpoint's state, with its instant. */
   readonly onChange = this.#changes.add;
+  /** What decisions read, whenever it has changed. */
+  readonly onLags = this.#planned.add;
 
   /**
    * @param options.stamps whether a leader stamps objects, so that late streams show
@@ -303,6 +306,7 @@ export class Measurement {
     if (table === this.#table) return;
     this.#table = table;
     this.#lags = plannedLags(table);
+    this.#planned.call(this.#lags);
   }
 
   /** The histories to store, most important first. */

@@ -6,6 +6,5 @@ export {
   gaugeAtScrape,
   type Metrics,
   numberAtScrape,
-  type ReadAtScrape,
   samplesBy,
 } from './registry.ts';

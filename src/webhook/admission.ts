@@ -6,7 +6,7 @@ import type { Logger } from '../telemetry/index.ts';
 import { besides, OffLoop } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
 import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
-import { BodyError, endUnread, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
+import { answerJson, BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
 import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtStart } from './review.ts';
 
 /**
@@ -103,7 +103,7 @@ function answerReview(
     const answered = render(respond(screened, options));
     // Asked now and not when the request began: a drain may have begun meanwhile.
     if (options.closesConnection()) response.setHeader('Connection', 'close');
-    send(response, 200, answered);
+    answerJson(response, 200, answered);
     metrics.answered(200, (performance.now() - started) / 1000);
   } catch (error) {
     logger.error({ err: error }, 'request failed');
@@ -148,17 +148,7 @@ function render({ patch, ...response }: AdmissionResponse): string {
 }
 
 function refuse(response: ServerResponse, status: number, message: string, metrics: AdmissionMetrics): void {
-  const body = JSON.stringify({ error: message });
   // The rest of a body that was not read would be taken for the next request.
-  response.writeHead(status, { ...jsonOf(body), Connection: 'close' });
-  endUnread(response, body);
+  answerJson(response, status, JSON.stringify({ error: message }), true);
   metrics.answered(status);
-}
-
-function send(response: ServerResponse, status: number, body: string): void {
-  response.writeHead(status, jsonOf(body)).end(body);
-}
-
-function jsonOf(body: string) {
-  return { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
 }

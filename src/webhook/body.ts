@@ -120,7 +120,7 @@ const LINGER_MS = 1_000;
  * connection, and the client then loses the answer (RFC 9112, 9.6): what it still sends is read and dropped first.
  * Needs a Content-Length, so that the client sees the answer's end before the connection's.
  */
-export function endUnread(response: ServerResponse, body: string): void {
+function endUnread(response: ServerResponse, body: string): void {
   const { req: request } = response;
   if (request.complete) {
     response.end(body);
@@ -133,6 +133,13 @@ export function endUnread(response: ServerResponse, body: string): void {
   };
   const timer = setTimeout(end, LINGER_MS);
   request.once('end', end).once('close', end).resume();
+}
+
+/** @param closing the connection ends with this answer, whatever the client still sends */
+export function answerJson(response: ServerResponse, status: number, body: string, closing = false): void {
+  const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
+  if (closing) endUnread(response.setHeader('Connection', 'close').writeHead(status, headers), body);
+  else response.writeHead(status, headers).end(body);
 }
 
 /** What the headers alone rule out. */

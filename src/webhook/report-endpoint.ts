@@ -13,7 +13,7 @@ import {
 import type { InstanceName } from '../lag/index.ts';
 import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { BodyError, endUnread, readBody } from './body.ts';
+import { answerJson, BodyError, readBody } from './body.ts';
 import type { Judge } from './report-access.ts';
 
 /** Everything that is answered with another status than 200. */
@@ -120,8 +120,7 @@ export function reportsApp(options: ReportsOptions): RequestListener {
 
 function notHere(response: ServerResponse, status: number, message: string): void {
   // A body may follow that is not read.
-  response.statusCode = status;
-  sendJson(response, { message }, true);
+  answerJson(response, status, lineOf({ message }), true);
 }
 
 class ReportDesk {
@@ -239,13 +238,7 @@ function send(
   if (after !== undefined) response.setHeader('Retry-After', String(after));
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer');
   if (body.cursor !== undefined) response.setHeader(CURSOR_HEADER, body.cursor);
-  response.statusCode = status;
-  sendJson(response, body, CLOSING.has(result));
+  answerJson(response, status, lineOf(body), CLOSING.has(result));
 }
 
-function sendJson(response: ServerResponse, body: object, closing: boolean): void {
-  const text = `${JSON.stringify(body)}\n`;
-  response.setHeader('Content-Type', 'application/json').setHeader('Content-Length', Buffer.byteLength(text));
-  if (closing) endUnread(response.setHeader('Connection', 'close'), text);
-  else response.end(text);
-}
+const lineOf = (body: object) => `${JSON.stringify(body)}\n`;

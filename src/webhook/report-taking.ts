@@ -73,8 +73,6 @@ interface ReportTaking {
   readonly lead: (lead: Lead) => void;
   /** Answers everything under `/v1`. */
   readonly listener: RequestListener;
-  /** Resolves once the signal has aborted and nothing goes on any more. */
-  readonly ended: () => Promise<unknown>;
 }
 
 /** How soon a silence shows. */
@@ -85,7 +83,7 @@ const REVIEW_CONNECTIONS = 4;
 const LABEL_REQUEST_MS = 5_000;
 
 export function takeReports(context: ReportTakingContext): ReportTaking {
-  const { connection, place, consumers, measurement, key, newest, logger, metrics, clock, signal } = context;
+  const { connection, place, consumers, measurement, key, newest, logger, metrics, clock } = context;
   let taken: { readonly reports: ConsumerReports; readonly lead: Lead } | undefined;
   const count = registerReportMetrics(metrics.registry, () => [...(taken?.reports.instances() ?? [])]);
   const listener = lazily({
@@ -116,17 +114,13 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     const pods = new PodLabels({ connection, namespace, requestMs: LABEL_REQUEST_MS });
     await labelLeader(lead, { pods, identity, logger, clock, random: Math.random, pause });
   };
-  let ended: Promise<unknown> = Promise.resolve();
+  let over: Promise<unknown> = Promise.resolve();
   return {
     // One lead after the other: the end of one must not undo what the next has begun.
     lead: (lead) => {
-      ended = Promise.all([ended.then(() => label(lead)), take(lead)]);
+      over = Promise.all([over.then(() => label(lead)), take(lead)]);
     },
     listener,
-    ended: async () => {
-      if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
-      await ended;
-    },
   };
 }
 

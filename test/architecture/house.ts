@@ -17,7 +17,7 @@ export interface HouseFigures {
 }
 
 /** What the house is held to. The lines are where it stands: the goal is 22,000, and the limit only ever falls. */
-export const HOUSE_LIMITS = { files: 190, lines: 27_800, single: 15, repeated: 0 } as const;
+export const HOUSE_LIMITS = { files: 190, lines: 27_760, single: 15, repeated: 0 } as const;
 
 const DOOR = /\/index\.ts$/;
 

@@ -1,6 +1,7 @@
 import { Resolver } from 'node:dns/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
+import type { Cluster } from '../../testbed/cluster.ts';
+import type { Slice } from './programmed-rules.ts';
 
 /** From when a slice no longer listed an address as ready until no client of DNS had to believe in it. Milliseconds. */
 export interface DnsDeparture {
@@ -11,12 +12,6 @@ export interface DnsDeparture {
   /** For how long DNS itself went on naming the address. */
   readonly named: number;
 }
-
-type Slice = KubernetesObject & {
-  readonly endpoints:
-    | readonly { readonly addresses: readonly string[]; readonly conditions: { readonly ready: boolean } }[]
-    | null;
-};
 
 const EVERY_MS = 20;
 

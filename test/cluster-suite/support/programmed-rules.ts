@@ -11,7 +11,8 @@ export interface ProgrammedChange {
   readonly lag: number;
 }
 
-type Slice = KubernetesObject & {
+/** As far as it is read. */
+export type Slice = KubernetesObject & {
   readonly endpoints:
     | readonly { readonly addresses: readonly string[]; readonly conditions: { readonly ready: boolean } }[]
     | null;
