@@ -23,6 +23,15 @@ export {
 export { DURATION_HINT, formatDuration, parseDuration } from './duration.ts';
 export { asError, type ErrorCode, LingerError, UserError } from './errors.ts';
 export {
+  HOLD_HELPER,
+  HOLD_MOUNT,
+  HOLD_SERVICE,
+  HOLD_VOLUME,
+  holdConfigMap,
+  holdKey,
+  isHoldToken,
+} from './hold.ts';
+export {
   HOOK_CHOICES,
   HOOK_NAMES,
   HOOK_RESERVED,

@@ -14,6 +14,8 @@ export const ANNOTATION = {
   existingHook: 'linger.dev/existing-hook',
   /** Written by Linger, never read as a wish: the plan that the pod's hooks follow. */
   plan: 'linger.dev/plan',
+  /** Written by Linger: SHA-256 of the token that the pod's Hold hooks carry, in hex. */
+  holdToken: 'linger.dev/hold-token',
 } as const;
 
 export const ANNOTATION_PREFIX = 'linger.dev/';

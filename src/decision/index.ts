@@ -12,6 +12,7 @@ export { type Workload, workloadOf } from './workload.ts';
 export {
   type ClusterView,
   type Documents,
+  type HoldSupply,
   holdWorld,
   type LocatedObject,
   NO_DOCUMENTS,

@@ -325,6 +325,9 @@ function readContainers(text: string): Partial<PolicyValues> | string {
   return names.length === 0 ? 'container names, separated by commas' : { containers: names };
 }
 
+/** Linger's own, which are read as no wish. */
+const WRITTEN: ReadonlySet<string> = new Set([ANNOTATION.plan, ANNOTATION.holdToken]);
+
 /** What the annotations of one object say, and what is wrong with them. */
 interface AnnotationLayers {
   readonly layers: readonly Layer[];
@@ -359,7 +362,7 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
     }
   };
   for (const key in annotations) {
-    if (key.startsWith(ANNOTATION_PREFIX) && key !== ANNOTATION.plan) read(key, String(annotations[key]));
+    if (key.startsWith(ANNOTATION_PREFIX) && !WRITTEN.has(key)) read(key, String(annotations[key]));
   }
   const label = labelOf(labels, ANNOTATION.inject);
   if (label !== undefined) {

@@ -12,6 +12,22 @@ import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS
 import type { Fleet } from './fleet.ts';
 import { type PolicySet, policySet } from './policy.ts';
 
+/** What `hook: Hold` needs of the cluster. */
+export interface HoldSupply {
+  /** Where helpers call, never a name: `10.201.0.7:8445` or `[fd00::7]:8445`. */
+  readonly address: string;
+  /** Of the ConfigMap with the helpers. */
+  readonly digest: string;
+  /** The namespaces in which that ConfigMap has been seen. */
+  readonly namespaces: ReadonlySet<string>;
+  /** The kinds of node on which the self-test has passed. */
+  readonly tested: ReadonlySet<string>;
+  /** Those that there is a helper for. */
+  readonly architectures: ReadonlySet<string>;
+  /** An image with the helpers, where the operator has given one. */
+  readonly image?: string;
+}
+
 /** All that a decision knows beside the pod: one immutable value, replaced as a whole. */
 export interface World {
   readonly policies: PolicySet;
@@ -22,6 +38,8 @@ export interface World {
   /** undefined: no cluster to ask; taken for a current one. */
   readonly fleet: Fleet | undefined;
   readonly lags: LagSource;
+  /** undefined: there is no Hold Service. */
+  readonly hold: HoldSupply | undefined;
   /** The operator's cap on every layer's mode. */
   readonly modeLimit: Mode;
 }
@@ -57,6 +75,7 @@ export interface ClusterView {
   readonly policies?: readonly TerminationPolicy[];
   readonly consumers?: readonly Consumer[];
   readonly fleet?: Fleet;
+  readonly hold?: HoldSupply | undefined;
 }
 
 /** What a World is made of. */
@@ -87,6 +106,7 @@ export type WorldEvent =
   | { readonly kind: 'policies'; readonly policies: readonly TerminationPolicy[] }
   | { readonly kind: 'consumers'; readonly consumers: readonly Consumer[] }
   | { readonly kind: 'fleet'; readonly fleet: Fleet }
+  | { readonly kind: 'hold'; readonly hold: HoldSupply | undefined }
   | { readonly kind: 'lags'; readonly lags: LagSource };
 
 function changedBy(sources: Sources, { kind, ...change }: WorldEvent): Sources {
@@ -123,6 +143,7 @@ export function worldOf(
     services: part('services', ['services'], () => servicesOf(sources)),
     consumers: part('consumers', ['consumers'], () => consumersOf(sources)),
     fleet: cluster.fleet,
+    hold: cluster.hold,
     lags: sources.lags,
     modeLimit: sources.modeLimit,
   };

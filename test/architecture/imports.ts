@@ -26,6 +26,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['certs', 'manifest', 'cluster'],
   ['leader'],
   ['measurement'],
+  ['hold'],
   ['webhook', 'diagnose'],
   ['cli'],
   ['main.ts'],
