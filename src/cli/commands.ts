@@ -146,6 +146,38 @@ const EXPLAIN_FLAGS = {
   ),
 };
 
+/** Where the cluster is, for the commands that people run against one. */
+const CLUSTER_FLAGS = {
+  kubeconfig: optional(
+    file,
+    'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
+  ),
+  context: optional(name, "context of the kubeconfig; without it, the kubeconfig's current one"),
+};
+
+const AUDIT_FORMATS = [...OUTPUT_FORMATS, 'sarif', 'github', 'junit', 'markdown'] as const;
+
+const AUDIT_FLAGS = {
+  ...CLUSTER_FLAGS,
+  filename: MANIFEST_FLAGS.filename,
+  recursive: MANIFEST_FLAGS.recursive,
+  namespace: optional(
+    name,
+    'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
+    'n',
+  ),
+  allNamespaces: flag(toggle, 'false', 'all namespaces of the cluster, as without --namespace', 'A'),
+  selector: MANIFEST_FLAGS.selector,
+  policies,
+  modeLimit,
+  lingerNamespace: flag(name, 'linger', 'namespace of the cluster in which Linger runs'),
+  output: flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
+  failOn: optional(
+    list('<code,...>'),
+    'exit 3 when a workload has one of these verdicts, findings or skip reasons; "any" stands for unprotected',
+  ),
+};
+
 const SIMULATE_FLAGS = {
   policies,
   namespace: flag(name, 'default', 'namespace of the pods whose wait is printed', 'n'),
@@ -155,15 +187,6 @@ const SIMULATE_FLAGS = {
 const CERTS_FLAGS = {
   dns: flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
   out: flag(folder, 'certs', 'folder for ca.crt, ca.key, tls.crt and tls.key; kept and renewed if there'),
-};
-
-/** Where the cluster is, for the commands that people run against one. */
-const CLUSTER_FLAGS = {
-  kubeconfig: optional(
-    file,
-    'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
-  ),
-  context: optional(name, "context of the kubeconfig; without it, the kubeconfig's current one"),
 };
 
 const WATCH_FLAGS = {
@@ -256,6 +279,11 @@ export const VERBS = {
   inject: verb('Put hooks and grace into manifests: manifests in, manifests out.', INJECT_FLAGS, MANIFESTS),
   uninject: verb('Take out of manifests what inject has put in.', UNINJECT_FLAGS, MANIFESTS),
   explain: verb('Say what would be done with the pods of manifests, and why.', EXPLAIN_FLAGS, MANIFESTS),
+  audit: verb(
+    'Say which workloads lose requests when their pods terminate: of a cluster, or of manifests.',
+    AUDIT_FLAGS,
+    MANIFESTS,
+  ),
   check: verb('Say which policy documents cannot be used; exit 1 if there are any.', { policies }, POLICIES),
   simulate: verb(
     'Say which waits Linger would have planned while recorded removals happened.',

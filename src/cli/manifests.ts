@@ -18,6 +18,7 @@ import {
   type LocatedObject,
   NO_DOCUMENTS,
   NO_SOURCES,
+  type PodRequest,
   type Workload,
   type World,
   workloadOf,
@@ -208,10 +209,19 @@ function podTemplateIn(value: unknown, path: string, depth: number): string | un
   return undefined;
 }
 
+/** A workload, and the namespace that its pods will be in. */
+type PlacedWorkload = Pick<FoundWorkload, 'workload' | 'namespace'>;
+
 /** Decides for the pods of a workload. */
-export function planOf({ workload, namespace }: FoundWorkload, world: World) {
+export function planOf(found: PlacedWorkload, world: World) {
+  const { workload, namespace } = found;
+  return { workload, namespace, decision: decide(requestOf(found), world) };
+}
+
+/** What an admission would be asked when the workload's controller creates a pod. */
+export function requestOf({ workload, namespace }: PlacedWorkload): PodRequest {
   const { pod: object, ownerKind } = workload;
-  const request = {
+  return {
     operation: 'CREATE',
     resource: { group: '', resource: 'pods' },
     subResource: undefined,
@@ -219,5 +229,4 @@ export function planOf({ workload, namespace }: FoundWorkload, world: World) {
     object,
     ...(ownerKind === undefined ? {} : { ownerKind }),
   };
-  return { workload, namespace, decision: decide(request, world) };
 }

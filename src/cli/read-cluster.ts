@@ -1,4 +1,15 @@
-import { LingerError, serviceIndex } from '../api/index.ts';
+import {
+  EVERYTHING,
+  isRecord,
+  type Labels,
+  LingerError,
+  labelOf,
+  MIRROR_POD_ANNOTATION,
+  NO_LABELS,
+  selects,
+  serviceIndex,
+} from '../api/index.ts';
+import { NEIGHBOUR_KINDS, type Neighbours, neighboursIn, type RunningPod } from '../audit/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -13,12 +24,13 @@ import {
   listAll,
   namespacesResource,
   nodesResource,
+  type RawObject,
   type Resource,
   servicesResource,
   TERMINATION_POLICIES,
   WATCH_LIMITS,
 } from '../cluster/index.ts';
-import { type Documents, fleetOf, NO_DOCUMENTS } from '../decision/index.ts';
+import { type Documents, fleetOf, NO_DOCUMENTS, type Workload, workloadOf } from '../decision/index.ts';
 import { type ConsumerTable, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
@@ -40,7 +52,7 @@ const ANSWER_MS = 10_000;
  */
 export async function readCluster(
   connection: KubeConnection,
-  { lingerNamespace, policies }: Settings<'explain'>,
+  { lingerNamespace, policies }: Pick<Settings<'explain'>, 'lingerNamespace' | 'policies'>,
   warn: Terminal['warn'],
 ): Promise<KnownCluster> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
@@ -75,6 +87,141 @@ export async function readCluster(
     files:
       policies === undefined ? await readPolicyMap(connection, lingerNamespace, signal, warn) : NO_DOCUMENTS,
   };
+}
+
+/** A workload of the cluster, and the pods of it that run. */
+export interface LiveWorkload {
+  readonly workload: Workload;
+  readonly namespace: string;
+  readonly object: unknown;
+  /** Of a Pod, itself. */
+  readonly running: readonly RunningPod[];
+}
+
+/** The kinds that make pods, as they are listed. Those that are no part of Kubernetes may not be served. */
+const WORKLOAD_KINDS = [
+  { apiVersion: 'apps/v1', kind: 'Deployment', plural: 'deployments', hash: 'pod-template-hash' },
+  { apiVersion: 'apps/v1', kind: 'StatefulSet', plural: 'statefulsets', hash: undefined },
+  { apiVersion: 'apps/v1', kind: 'DaemonSet', plural: 'daemonsets', hash: undefined },
+  {
+    apiVersion: 'argoproj.io/v1alpha1',
+    kind: 'Rollout',
+    plural: 'rollouts',
+    hash: 'rollouts-pod-template-hash',
+  },
+] as const;
+
+/** Pods that no controller owns are read one by one; with more of them than this, the rest is left out and said. */
+const MOST_BARE_PODS = 200;
+
+/**
+ * The workloads of a cluster or of one namespace, with the metadata of their pods, and what surrounds them. Templates are
+ * kept, statuses are not: 1,000 Deployments take some 10 MB.
+ * @throws LingerError `cluster-unreachable`, `cluster-denied`
+ */
+export async function readWorkloads(
+  connection: KubeConnection,
+  { namespace, selector = EVERYTHING }: Settings<'audit'>,
+  warn: Terminal['warn'],
+): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly neighbours: Neighbours }> {
+  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+  const within = (path: string) =>
+    namespace === undefined ? path : path.replace(/\/([a-z]+)$/, `/namespaces/${namespace}/$1`);
+  const all = (apiVersion: string, kind: string, path: string) =>
+    unlessAbsent(
+      everyOne(
+        { path: within(path), project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }) },
+        connection,
+        signal,
+      ),
+    );
+  const pods = await asked(
+    connection,
+    everyOne({ path: within('/api/v1/pods'), metadataOnly: true, project: liveMetadata }, connection, signal),
+  );
+  const owned = Map.groupBy(pods, ({ owner }) => owner);
+  const kinds = await asked(
+    connection,
+    Promise.all(
+      WORKLOAD_KINDS.map(async ({ apiVersion, kind, plural, hash }) => {
+        const objects = await all(apiVersion, kind, `/apis/${apiVersion}/${plural}`);
+        return objects.map((object) => ({ object, kind, hash }));
+      }),
+    ),
+  );
+  const bare = (owned.get(undefined) ?? []).filter(({ mirror }) => !mirror);
+  if (bare.length > MOST_BARE_PODS)
+    warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out\n`);
+  const single = await asked(
+    connection,
+    Promise.all(
+      bare.slice(0, MOST_BARE_PODS).map(({ namespace: own, name }) =>
+        everyOne(
+          {
+            path: `/api/v1/namespaces/${own}/pods`,
+            query: { fieldSelector: `metadata.name=${name}` },
+            project: ({ metadata, spec }) => ({ apiVersion: 'v1', kind: 'Pod', metadata, spec }),
+          },
+          connection,
+          signal,
+        ),
+      ),
+    ),
+  );
+  const surrounding = await asked(
+    connection,
+    Promise.all(
+      Object.entries(NEIGHBOUR_KINDS).map(([kind, path]) =>
+        all(path.split('/').slice(2, -1).join('/'), kind, path),
+      ),
+    ),
+  );
+  const placed = [
+    ...kinds.flat(),
+    ...single.flat().map((object) => ({ object, kind: 'Pod', hash: undefined })),
+  ];
+  const workloads = placed.flatMap(({ object, kind }) => {
+    const workload = workloadOf(object);
+    const { namespace: own = '', name, labels = NO_LABELS } = object.metadata;
+    if (workload === undefined || !selects(selector, labels)) return [];
+    const itself = { name, annotations: object.metadata.annotations ?? NO_LABELS };
+    const running = kind === 'Pod' ? [itself] : (owned.get(`${kind}/${own}/${name}`) ?? []);
+    return [{ workload, namespace: own, object, running }];
+  });
+  return { workloads, neighbours: neighboursIn(surrounding.flat(), 'default') };
+}
+
+/** A pod's name, annotations, and the workload that it belongs to, as `Deployment/shop/web`; undefined: none. */
+function liveMetadata({ metadata }: RawObject) {
+  const { namespace = '', name, labels = NO_LABELS, annotations = NO_LABELS } = metadata;
+  const owners: unknown = 'ownerReferences' in metadata ? metadata.ownerReferences : undefined;
+  const list: readonly unknown[] = Array.isArray(owners) ? owners : [];
+  const controller = list.filter(isRecord).find((owner) => owner.controller === true);
+  return {
+    ...{ namespace, name, annotations },
+    mirror: labelOf(annotations, MIRROR_POD_ANNOTATION) !== undefined,
+    owner: controller && `${ownerOf(String(controller.kind), String(controller.name), namespace, labels)}`,
+  };
+}
+
+/** A ReplicaSet is named after what made it and its pods' hash. Source: k8s.io/kubernetes pkg/controller/deployment/sync.go. */
+function ownerOf(kind: string, name: string, namespace: string, labels: Labels): string {
+  const made = WORKLOAD_KINDS.find(
+    ({ hash }) => hash !== undefined && name.endsWith(`-${labelOf(labels, hash)}`),
+  );
+  if (kind !== 'ReplicaSet' || made?.hash === undefined) return `${kind}/${namespace}/${name}`;
+  const hash = labelOf(labels, made.hash) ?? '';
+  return `${made.kind}/${namespace}/${name.slice(0, -hash.length - 1)}`;
+}
+
+/** A kind that is not served, or that we may not list, has no objects for us. */
+async function unlessAbsent<T>(listing: Promise<readonly T[]>): Promise<readonly T[]> {
+  try {
+    return await listing;
+  } catch (thrown) {
+    if (asFailure(thrown).reason === 'NotServed') return [];
+    throw thrown;
+  }
 }
 
 /** What a healthy server answers now and then; any other failure would be the same a second later. */

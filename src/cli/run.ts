@@ -24,6 +24,7 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   inject: async () => (await import('./inject.ts')).inject,
   uninject: async () => (await import('./inject.ts')).uninject,
   explain: async () => (await import('./explain.ts')).explain,
+  audit: async () => (await import('./audit.ts')).audit,
   check: async () => (await import('./check.ts')).check,
   simulate: async () => (await import('./simulate.ts')).simulate,
   certs: async () => (await import('./certs.ts')).certs,

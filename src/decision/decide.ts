@@ -44,7 +44,7 @@ import {
 } from './pod.ts';
 import { type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
-import { chooseWait, enoughOf, estimateOfWait } from './wait.ts';
+import { chooseWait, enoughOf, estimateOfWait, type WaitChoice } from './wait.ts';
 import type { World } from './world.ts';
 
 /** What is asked: shall this pod, about to be created, wait, and how long? */
@@ -74,6 +74,30 @@ export function decide(request: PodRequest, world: World): Decision {
   const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
   const decision = decideUnder(policy, pod, namespace, request.ownerKind, world);
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
+}
+
+/** What is known of a pod's traffic, and the wait that its policy comes to, whatever hooks the pod has. */
+export interface Exposure {
+  readonly policy: EffectivePolicy;
+  readonly choice: WaitChoice;
+  readonly lag: PlannedLag;
+  /** The Services that select it. */
+  readonly services: SelectingServices;
+  /** The consumers that send it traffic, or may. */
+  readonly consumers: readonly Consumer[];
+}
+
+/** For audits: {@link decide} says what is done, this what it is held against. Undefined for what is no Pod to decide on. */
+export function exposureOf(request: PodRequest, world: World): Exposure | undefined {
+  if (screen(request) !== undefined) return undefined;
+  const pod = request.object as Pod;
+  const namespace = world.namespaces.get(request.namespace) ?? unseenNamespace(request.namespace);
+  const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
+  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const services = servicesSelecting(world.services, namespace.name, labelsOf(pod));
+  const { consumers } = sendersTo(pod, namespace, services, world.consumers);
+  const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy));
+  return { policy, choice: chooseWait(policy, lag), lag, services, consumers };
 }
 
 /** The reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */

@@ -1,11 +1,19 @@
-export { decide, type PodRequest, screen } from './decide.ts';
+export { decide, type Exposure, exposureOf, type PodRequest, screen } from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export { type Fleet, fleetOf, type NodeVersion, type SettlingFleet, settle, UNSETTLED } from './fleet.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
-export { type Decision, isAudit, renderPlan, type Skip } from './plan.ts';
+export { type Decision, isAudit, type Plan, parsePlan, renderPlan, type Skip } from './plan.ts';
 export { essentialsOf, type Pod } from './pod.ts';
 export { BUILT_IN } from './policy.ts';
-export { NOTES, type Note, SKIP_REASONS, warning, warningsOf } from './reasons.ts';
+export {
+  NOTES,
+  type Note,
+  type NoteCode,
+  SKIP_REASONS,
+  type SkipReason,
+  warning,
+  warningsOf,
+} from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
 export { type DefaultWait, defaultWait } from './wait.ts';
 export { type Workload, workloadOf } from './workload.ts';

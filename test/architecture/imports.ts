@@ -27,7 +27,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['leader'],
   ['measurement'],
   ['hold'],
-  ['webhook', 'diagnose'],
+  ['webhook', 'diagnose', 'audit'],
   ['cli'],
   ['main.ts'],
 ];

@@ -176,6 +176,25 @@ const EXPLAIN: Rows<'explain'> = {
     refuses: ['', ','],
   },
 };
+const AUDIT: Rows<'audit'> = {
+  ...MANIFESTS,
+  namespace: { ...MANIFESTS.namespace, byDefault: undefined },
+  allNamespaces: SWITCH,
+  policies: TEXT(undefined),
+  modeLimit: MODES,
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT('linger'),
+  output: {
+    byDefault: 'table',
+    reads: ['table', 'wide', 'json', 'yaml', 'sarif', 'github', 'junit', 'markdown'].map((each) => [
+      each,
+      each,
+    ]),
+    refuses: ['', 'xml', 'constructor'],
+  },
+  failOn: EXPLAIN.failOn,
+};
 const SIMULATE: Rows<'simulate'> = {
   policies: TEXT(undefined),
   namespace: TEXT('default'),
@@ -308,6 +327,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   inject: INJECT,
   uninject: UNINJECT,
   explain: EXPLAIN,
+  audit: AUDIT,
   check: CHECK,
   simulate: SIMULATE,
   certs: CERTS,

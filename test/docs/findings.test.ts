@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { AUDIT_FINDINGS } from '../../src/audit/findings.ts';
 import { FINDINGS } from '../../src/diagnose/rules.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
@@ -11,6 +12,23 @@ describe('findings', () => {
     expect(documented.map(({ finding, severity }) => [codeOf(finding), severity])).toEqual(
       Object.entries(FINDINGS).map(([code, { severity }]) => [code, severity]),
     );
+  });
+
+  test.each(documented)('$finding says what it means and what to do', (row) => {
+    expect(row['what it means']).not.toBe('');
+    expect(row['what to do']).not.toBe('');
+  });
+});
+
+describe('what an audit finds', () => {
+  const documented = tableUnder(PAGE, 'What an audit finds');
+
+  test('the table has exactly the findings, in the catalogue’s order, with what they do to the verdict', () => {
+    expect(documented.map(({ finding }) => codeOf(finding))).toEqual(Object.keys(AUDIT_FINDINGS));
+    for (const { finding, verdict = '' } of documented) {
+      const code = codeOf(finding) as keyof typeof AUDIT_FINDINGS;
+      expect(verdict).toMatch(code === 'NoOtherEndpoint' ? /none$/ : (AUDIT_FINDINGS[code] ?? 'none'));
+    }
   });
 
   test.each(documented)('$finding says what it means and what to do', (row) => {

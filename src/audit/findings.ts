@@ -1,0 +1,438 @@
+import { ANNOTATION, ANNOTATION_PREFIX, GROUP, isRecord, memberAt, plainSleep } from '../api/index.ts';
+import {
+  type Decision,
+  type Exposure,
+  exposureOf,
+  isAudit,
+  type NoteCode,
+  type Plan,
+  type Pod,
+  type PodRequest,
+  parsePlan,
+  SKIP_REASONS,
+  type SkipReason,
+  type Workload,
+  type World,
+} from '../decision/index.ts';
+import { type Neighbours, serviceKey, workloadKey } from './surroundings.ts';
+
+/** What an audit says of a workload's pods: they keep their requests, lose some, need not wait, or it cannot be told. */
+export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
+export type Verdict = (typeof VERDICTS)[number];
+
+/**
+ * What can be found beside the reasons of decisions, and what each does to the verdict of a workload that would otherwise
+ * be protected; none: it stays. In the order in which they are reported.
+ */
+export const AUDIT_FINDINGS = {
+  AuditOnly: 'unprotected',
+  HookTooShort: 'unprotected',
+  GraceEaten: 'unprotected',
+  PartialWait: 'unprotected',
+  NeverWithdrawn: 'unprotected',
+  NoOtherEndpoint: undefined,
+  NotInjected: 'unprotected',
+  StampedTooShort: 'unprotected',
+  UndeclaredConsumer: undefined,
+  DaemonSetServing: undefined,
+  AnnotationMisplaced: undefined,
+  StormNotCovered: undefined,
+  Episode: undefined,
+} as const satisfies Readonly<Record<string, Verdict | undefined>>;
+export type FindingCode = keyof typeof AUDIT_FINDINGS;
+
+/** Why a workload that has no finding is what it is. */
+export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected'] as const;
+type GoodReason = (typeof GOOD_REASONS)[number];
+export type AuditReason = FindingCode | SkipReason | GoodReason;
+
+/** A line of an audit. Times in whole seconds, null where none can be told. */
+export interface AuditFinding {
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly verdict: Verdict;
+  readonly reason: AuditReason;
+  /** That the pods have, or would have. */
+  readonly waitSeconds: number | null;
+  readonly graceSeconds: number | null;
+  /** For how long a removed pod may still be sent requests after it has stopped: 0 where the wait is enough. */
+  readonly exposureSeconds: number | null;
+  readonly file?: string;
+  readonly line?: number;
+  /** A full sentence or two about this very workload; the way out where there is one. */
+  readonly text: string;
+}
+
+/** A pod of a workload as it runs: its metadata. */
+export interface RunningPod {
+  readonly name: string;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** A workload to be audited. */
+export interface AuditSubject {
+  readonly workload: Workload;
+  readonly namespace: string;
+  /** As an admission would be asked: without its pods' names. */
+  readonly request: PodRequest;
+  readonly decision: Decision;
+  /** The whole object, unchecked. */
+  readonly object: unknown;
+  readonly file?: string;
+  readonly line?: number;
+  /** undefined: not known, as in a manifest. */
+  readonly running?: readonly RunningPod[];
+}
+
+/** What all of a workload's lines have in common, and what is told only once. */
+export interface Audited {
+  /** The workload's own first; then one for each further finding. Never empty. */
+  readonly findings: readonly AuditFinding[];
+  readonly cost: Cost;
+}
+
+/** What waiting costs. Seconds. */
+export interface Cost {
+  /** A rollout takes that much longer: pods that are replaced one after the other wait one after the other. */
+  readonly rollout: number;
+  /** Draining a node takes that much longer at most: its pods wait side by side. */
+  readonly drain: number;
+}
+
+/** What is wrong with a workload, or good to know. */
+interface Said {
+  readonly reason: FindingCode;
+  readonly text: string;
+  /** Where this case of the finding changes the verdict, though others of the code do not. */
+  readonly verdict?: Verdict;
+  /** The shortest wait of the pods that it is about, where that is not what new ones get. Seconds. */
+  readonly wait?: number;
+}
+
+/** What its pods have today, or get. */
+interface Standing {
+  readonly verdict: Verdict;
+  readonly reason: AuditReason;
+  readonly wait: number | null;
+  readonly grace: number | null;
+  readonly text: string;
+}
+
+/** Reasons to skip that leave traffic unprotected, or leave it open; all others say that there is nothing to protect. */
+const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
+  InvalidPod: 'unknown',
+  TooLarge: 'unknown',
+  InternalError: 'unknown',
+  ZeroGrace: 'unprotected',
+  NoRoom: 'unprotected',
+  NoWait: 'unprotected',
+  NoHook: 'unprotected',
+  NoContainer: 'unprotected',
+};
+
+/** The verdict on one workload, and all that is to be said of it. */
+export function auditWorkload(subject: AuditSubject, world: World, neighbours: Neighbours): Audited {
+  const { workload, namespace, request } = subject;
+  const exposure = exposureOf(request, world);
+  const standing = standingOf(subject, exposure);
+  const said = exposure === undefined ? [] : furtherFindings(subject, exposure, neighbours, standing);
+  const sooner = said.find((each) => verdictOf(each) !== undefined);
+  const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
+  const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
+  const common = {
+    ...{ kind: workload.kind, namespace, name: workload.name, verdict },
+    ...{ waitSeconds: standing.wait, graceSeconds: standing.grace },
+    exposureSeconds:
+      verdict === 'skipped'
+        ? null
+        : openFor(exposure, verdict === 'protected', decisive?.wait ?? standing.wait),
+  };
+  const where = {
+    ...(subject.file === undefined ? {} : { file: subject.file }),
+    ...(subject.line === undefined ? {} : { line: subject.line }),
+  };
+  const first = decisive ?? standing;
+  const rest = said.filter((each) => each !== decisive);
+  const all = [first, ...rest].filter(
+    (each, index, these) => these.findIndex(({ reason }) => reason === each.reason) === index,
+  );
+  return {
+    findings: all.map(({ reason, text }) => ({ ...common, reason, ...where, text })),
+    cost: costOf(subject, neighbours),
+  };
+}
+
+function verdictOf({ reason, verdict }: Said): Verdict | undefined {
+  return verdict ?? AUDIT_FINDINGS[reason];
+}
+
+/** How long requests may still come after the pod has stopped, as far as the lag is known. */
+function openFor(exposure: Exposure | undefined, isProtected: boolean, wait: number | null): number | null {
+  if (isProtected) return 0;
+  if (exposure === undefined) return null;
+  return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
+}
+
+/** The lag that a hook has to cover: as it is known, without the safety factor; else the wait that the policy comes to. */
+function neededOf({ policy, choice, lag }: Exposure): number {
+  if (choice.why === 'fixed' || lag.known === undefined) return choice.seconds;
+  return lag.known.quantile(policy['wait.percentile'].value);
+}
+
+function standingOf(subject: AuditSubject, exposure: Exposure | undefined): Standing {
+  const { decision } = subject;
+  if (decision.outcome === 'inject') {
+    const { wait, grace, hook, why } = decision.plan;
+    const base = { wait, grace };
+    if (isAudit(decision)) {
+      const text = `pods would wait ${wait}s (${hook}), but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
+      return { ...base, wait: 0, verdict: 'unprotected', reason: 'AuditOnly', text };
+    }
+    const text = `pods get a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s when they are created`;
+    return { ...base, verdict: 'protected', reason: 'Injected', text };
+  }
+  const { reason, standing: plan } = decision;
+  if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure);
+  if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
+  const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
+  return { verdict, reason, wait: null, grace: null, text: SKIP_REASONS[reason] };
+}
+
+function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
+  const { wait, grace, why } = plan;
+  const needed = exposure === undefined ? 0 : exposure.choice.seconds;
+  // A number that somebody has set is not made wrong by a measurement.
+  if (why !== 'fixed' && exposure !== undefined && wait < neededOf(exposure)) {
+    const text = `the pods carry a wait of ${wait}s, and the lag asks for ${needed}s today: roll them, or inject --refresh`;
+    return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
+  }
+  return {
+    ...{ verdict: 'protected', reason: 'AlreadyInjected', wait, grace },
+    text: `the pods carry a wait of ${wait}s already`,
+  };
+}
+
+/** Every container has a hook of its author's. */
+function standingHook(subject: AuditSubject, exposure: Exposure): Standing {
+  const pod = subject.request.object as Pod;
+  const grace = pod.spec.terminationGracePeriodSeconds ?? 30;
+  const sleeps = pod.spec.containers.map(({ lifecycle }) => {
+    const handler = lifecycle?.preStop;
+    return handler ? plainSleep(handler)?.seconds : undefined;
+  });
+  const own = sleeps.some((seconds) => seconds === undefined) ? undefined : Math.min(...(sleeps as number[]));
+  if (own === undefined) {
+    const text = 'every container has a preStop hook of its own; how long it waits cannot be told from it';
+    return { verdict: 'unknown', reason: 'ExistingHook', wait: null, grace, text };
+  }
+  const base = { wait: own, grace };
+  const { choice, lag } = exposure;
+  const needed = Math.ceil(neededOf(exposure));
+  const enough = `the containers' own hooks wait ${own}s`;
+  if (own >= needed) return { ...base, verdict: 'protected', reason: 'OwnHook', text: enough };
+  if (choice.why !== 'fixed' && lag.known === undefined) {
+    const text = `${enough}; whether that is enough is not known: nothing has been measured, and Linger would wait ${choice.seconds}s`;
+    return { ...base, verdict: 'unknown', reason: 'ExistingHook', text };
+  }
+  const cure = 'remove the hooks, or set linger.dev/existing-hook: Extend on the pod template';
+  const text = `${enough}, and the lag asks for ${needed}s: ${cure}`;
+  return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
+}
+
+/** Findings that notes of the decision say already. */
+const OF_NOTES: ReadonlySet<NoteCode> = new Set([
+  'PartialWait',
+  'DaemonSetServing',
+  'StormNotCovered',
+  'Episode',
+]);
+
+/** kubelet leaves a container at least this long after its hook. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
+const LEAST_GRACE = 2;
+
+function furtherFindings(
+  subject: AuditSubject,
+  exposure: Exposure,
+  neighbours: Neighbours,
+  standing: Standing,
+): readonly Said[] {
+  const { decision } = subject;
+  const ofNotes = decision.notes
+    .filter(({ code }) => OF_NOTES.has(code))
+    .map(({ code, text }) => ({ reason: code as FindingCode, text }));
+  const misplaced = misplacedAnnotations(subject);
+  if (standing.verdict === 'skipped')
+    return [...ofNotes.filter(({ reason }) => reason === 'DaemonSetServing'), ...misplaced];
+  return [
+    ...graceEaten(subject),
+    ...ofNotes,
+    ...neverWithdrawn(exposure, neighbours),
+    ...noOtherEndpoint(subject, exposure, neighbours),
+    ...runningFindings(subject, exposure),
+    ...undeclaredConsumer(exposure, neighbours),
+    ...misplaced,
+  ];
+}
+
+function graceEaten({ request, decision }: AuditSubject): readonly Said[] {
+  if (decision.outcome === 'inject' || decision.reason !== 'ExistingHook') return [];
+  const { spec } = request.object as Pod;
+  const grace = spec.terminationGracePeriodSeconds ?? 30;
+  const eater = spec.containers.find(({ lifecycle }) => {
+    const own = lifecycle?.preStop ? plainSleep(lifecycle.preStop)?.seconds : undefined;
+    return own !== undefined && own > grace - LEAST_GRACE;
+  });
+  if (eater === undefined) return [];
+  const text = `container "${eater.name}" sleeps for all of its grace of ${grace}s: the application is killed ${LEAST_GRACE}s after SIGTERM; raise terminationGracePeriodSeconds by the sleep`;
+  return [{ reason: 'GraceEaten', text }];
+}
+
+/** A Service that lists terminating pods until they are gone sends to them whatever they wait. */
+function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: Neighbours): readonly Said[] {
+  if (services === 'unknown') return [];
+  const named = services.filter(({ namespace, name }) => neverWithdrawing.has(serviceKey(namespace, name)));
+  if (named.length === 0) return [];
+  const text = `Service ${named.map(({ name }) => name).join(', ')} has publishNotReadyAddresses: its clients are sent to terminating pods until these are gone, and no wait changes that`;
+  return [{ reason: 'NeverWithdrawn', text }];
+}
+
+/** With no other ready endpoint, kube-proxy goes on sending to the terminating one. Source: KEP-1669. */
+function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: Neighbours): readonly Said[] {
+  if (exposure.services !== 'unknown' && exposure.services.length === 0) return [];
+  const { workload, namespace } = subject;
+  const replicas = replicasOf(subject, neighbours);
+  const gap = 'a wait only lengthens the time without an endpoint that serves';
+  if (workload.kind === 'Deployment' && strategyOf(subject) === 'Recreate') {
+    const text = `strategy Recreate ends every pod before it begins another: ${gap}; use RollingUpdate`;
+    return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
+  }
+  if (replicas === undefined || replicas > 1) return [];
+  if (replicas === 0) return [];
+  if (workload.kind === 'StatefulSet') {
+    const text = `a StatefulSet of one ends its pod before it begins the next: ${gap}; use two replicas`;
+    return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
+  }
+  if (workload.kind !== 'Deployment' && workload.kind !== 'ReplicaSet' && workload.kind !== 'Rollout')
+    return [];
+  const subjectName = `${workload.kind} ${namespace}/${workload.name}`;
+  const text = `${subjectName} has one replica: when its node is drained, no other endpoint serves; use two replicas and a PodDisruptionBudget`;
+  return [{ reason: 'NoOtherEndpoint', text }];
+}
+
+function replicasOf(
+  { workload, namespace, object }: AuditSubject,
+  { scaled }: Neighbours,
+): number | undefined {
+  const least = scaled.get(workloadKey(workload.kind, namespace, workload.name));
+  if (least !== undefined) return least;
+  if (!/^(Deployment|ReplicaSet|ReplicationController|StatefulSet|Rollout|CloneSet)$/.test(workload.kind))
+    return undefined;
+  const replicas = memberAt(object, ['spec', 'replicas']);
+  return typeof replicas === 'number' ? replicas : 1;
+}
+
+function strategyOf({ object }: AuditSubject): unknown {
+  return memberAt(object, ['spec', 'strategy', 'type']);
+}
+
+/** Pods that were created while the webhook was away, or before its policy, and pods with waits of another time. */
+function runningFindings({ running, decision, workload }: AuditSubject, exposure: Exposure): readonly Said[] {
+  if (running === undefined) return [];
+  const plans = running.map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''));
+  const without = plans.filter((plan) => plan === undefined).length;
+  const expected = decision.outcome === 'inject' && !isAudit(decision);
+  const needed = Math.ceil(neededOf(exposure));
+  const waits = plans.flatMap((plan) => (plan === undefined || plan.why === 'fixed' ? [] : [plan.wait]));
+  const short = waits.filter((wait) => wait < needed).length;
+  const cure = workload.kind === 'Pod' ? 'create it anew' : 'kubectl rollout restart replaces them';
+  const said: Said[] = [];
+  if (expected && without > 0) {
+    const text = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait: created before the policy, or while the webhook was away; ${cure}`;
+    said.push({ reason: 'NotInjected', text, wait: 0 });
+  }
+  if (short > 0) {
+    const text = `${ofPods(short, running.length)} ${short === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${needed}s; ${cure}`;
+    said.push({ reason: 'StampedTooShort', text, wait: Math.min(...waits) });
+  }
+  return said;
+}
+
+function ofPods(some: number, all: number): string {
+  return `${some} of ${all} ${all === 1 ? 'pod' : 'pods'}`;
+}
+
+/** Something outside leads to a Service of the pods, and no consumer says how late it follows. */
+function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Neighbours): readonly Said[] {
+  if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return [];
+  const leading = services.flatMap(({ namespace, name, labels }) =>
+    (routes.get(serviceKey(namespace, name)) ?? []).map((route) => ({ route, name, labels })),
+  );
+  const [first] = leading;
+  if (first === undefined) return [];
+  const named = [...new Set(leading.map(({ route }) => route))].join(', ');
+  const text = `${named} leads here, and no DiscoveryConsumer says how late what is behind it follows: its lag is in no wait. Declare it, for example: ${declarationOf(first.route)}`;
+  return [{ reason: 'UndeclaredConsumer', text }];
+}
+
+/** As flow YAML, to be pasted. */
+function declarationOf(route: string): string {
+  const name = /^Service /.test(route) ? 'load-balancer' : 'gateway';
+  return `{apiVersion: ${GROUP}/v1alpha1, kind: DiscoveryConsumer, metadata: {name: ${name}}, spec: {measure: {declared: {syncInterval: 10s}}}}`;
+}
+
+/** Pods take no annotations of their workload's. */
+function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said[] {
+  const annotations = memberAt(object, ['metadata', 'annotations']);
+  if (workload.kind === 'Pod' || !isRecord(annotations)) return [];
+  const keys = Object.keys(annotations).filter((key) => key.startsWith(ANNOTATION_PREFIX));
+  if (keys.length === 0) return [];
+  const place = `spec${workload.pointer.slice('/spec'.length).replaceAll('/', '.')}.metadata.annotations`;
+  const text = `${keys.join(', ')} on the ${workload.kind} itself has no effect: it belongs into ${place}`;
+  return [{ reason: 'AnnotationMisplaced', text }];
+}
+
+/** StatefulSets replace one pod after the other, and Recreate begins when all have ended; others overlap. */
+function costOf(subject: AuditSubject, neighbours: Neighbours): Cost {
+  const { decision, workload } = subject;
+  if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
+  const { wait } = decision.plan;
+  const replicas = replicasOf(subject, neighbours) ?? 1;
+  if (workload.kind === 'StatefulSet') return { rollout: wait * replicas, drain: wait };
+  return { rollout: strategyOf(subject) === 'Recreate' ? wait : 0, drain: wait };
+}
+
+/** An audit as a whole. */
+export interface AuditSummary {
+  readonly workloads: number;
+  readonly verdicts: Readonly<Record<Verdict, number>>;
+  /** How many workloads would be protected if the policies said Enforce. */
+  readonly wouldBe: number;
+  /** How many workloads have it, by reason. */
+  readonly reasons: Readonly<Record<string, number>>;
+  /** Of those that are skipped: how many, by reason. */
+  readonly skipped: Readonly<Record<string, number>>;
+  /** Seconds that the waits add: to all rollouts together, and to the drain of a node at most. */
+  readonly rolloutSeconds: number;
+  readonly drainSeconds: number;
+}
+
+export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
+  const verdicts: Record<Verdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
+  const reasons: Record<string, number> = {};
+  const skipped: Record<string, number> = {};
+  let wouldBe = 0;
+  for (const { findings } of audited) {
+    const [own] = findings;
+    if (own === undefined) continue;
+    verdicts[own.verdict] += 1;
+    if (own.reason === 'AuditOnly') wouldBe += 1;
+    if (own.verdict === 'skipped') skipped[own.reason] = (skipped[own.reason] ?? 0) + 1;
+    for (const { reason } of findings) reasons[reason] = (reasons[reason] ?? 0) + 1;
+  }
+  return {
+    ...{ workloads: audited.length, verdicts, wouldBe, reasons, skipped },
+    rolloutSeconds: audited.reduce((sum, { cost }) => sum + cost.rollout, 0),
+    drainSeconds: Math.max(0, ...audited.map(({ cost }) => cost.drain)),
+  };
+}

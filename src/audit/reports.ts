@@ -1,0 +1,132 @@
+import type { AuditFinding, AuditSummary, Verdict } from './findings.ts';
+
+/** What `linger audit --output json` prints, and what every other form is made of. */
+export interface AuditReport {
+  /** Those of one workload follow each other. */
+  readonly findings: readonly AuditFinding[];
+  readonly summary: AuditSummary;
+}
+
+/** How bad a line is for the tools of others. Undefined: it is nothing to report. */
+function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' | undefined {
+  if (verdict === 'unprotected') return 'warning';
+  if (verdict === 'unknown') return 'note';
+  return /^(Injected|OwnHook|AlreadyInjected)$/.test(reason) || isSkip(verdict, reason) ? undefined : 'note';
+}
+
+/** The verdict's own line of a workload that is skipped says that there is nothing to do. */
+function isSkip(verdict: Verdict, reason: string): boolean {
+  return verdict === 'skipped' && !/^(DaemonSetServing|AnnotationMisplaced)$/.test(reason);
+}
+
+function subjectOf({ kind, namespace, name }: AuditFinding): string {
+  return `${kind} ${namespace}/${name}`;
+}
+
+const REPOSITORY = 'https://linger.dev';
+
+/**
+ * SARIF 2.1.0, as code scanning takes it. A finding in a cluster has no file: its place is the object's name.
+ * @param version of Linger
+ */
+export function sarif({ findings }: AuditReport, version: string): object {
+  const reported = findings.flatMap((finding) => {
+    const level = levelOf(finding);
+    return level === undefined ? [] : [{ finding, level }];
+  });
+  const rules = [...new Set(reported.map(({ finding }) => finding.reason))];
+  const results = reported.map(({ finding, level }) => ({
+    ruleId: finding.reason,
+    level,
+    message: { text: `${subjectOf(finding)}: ${finding.text}` },
+    locations: [
+      {
+        ...(finding.file !== undefined && {
+          physicalLocation: {
+            artifactLocation: { uri: finding.file },
+            region: { startLine: finding.line ?? 1 },
+          },
+        }),
+        logicalLocations: [{ fullyQualifiedName: subjectOf(finding), kind: 'resource' }],
+      },
+    ],
+  }));
+  const driver = {
+    name: 'linger',
+    version,
+    informationUri: REPOSITORY,
+    rules: rules.map((id) => ({ id, shortDescription: { text: id } })),
+  };
+  return {
+    $schema: 'https://json.schemastore.org/sarif-2.1.0.json',
+    version: '2.1.0',
+    runs: [{ tool: { driver }, results }],
+  };
+}
+
+/** Workflow commands, by which GitHub Actions shows findings at their lines. Source: actions/toolkit core/command.ts. */
+export function github({ findings }: AuditReport): string {
+  const data = (text: string) => text.replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+  const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
+  return findings
+    .flatMap((finding) => {
+      const level = levelOf(finding);
+      if (level === undefined) return [];
+      const { file, line, reason } = finding;
+      const place = file === undefined ? '' : `file=${property(file)},line=${line ?? 1},`;
+      const text = data(`${subjectOf(finding)}: ${finding.text}`);
+      return [`::${level === 'warning' ? 'warning' : 'notice'} ${place}title=${property(reason)}::${text}\n`];
+    })
+    .join('');
+}
+
+/** A test case for each workload: unprotected ones fail, skipped ones are skipped. */
+export function junit({ findings, summary }: AuditReport): string {
+  const cases = Map.groupBy(findings, subjectOf);
+  const lines = [...cases].map(([subject, all]) => {
+    const [own] = all as [AuditFinding];
+    const said = all.map(({ reason, text }) => `${reason}: ${text}`).join('\n');
+    const head = `    <testcase classname="linger.${xml(own.namespace)}" name="${xml(subject)}"`;
+    if (own.verdict === 'unprotected')
+      return `${head}>\n      <failure message="${xml(own.reason)}">${xml(said)}</failure>\n    </testcase>`;
+    if (own.verdict === 'skipped')
+      return `${head}>\n      <skipped message="${xml(own.reason)}"/>\n    </testcase>`;
+    return all.length === 1 && own.verdict === 'protected'
+      ? `${head}/>`
+      : `${head}>\n      <system-out>${xml(said)}</system-out>\n    </testcase>`;
+  });
+  const { unprotected, skipped } = summary.verdicts;
+  const counts = `tests="${cases.size}" failures="${unprotected}" skipped="${skipped}"`;
+  const body = lines.map((line) => `${line}\n`).join('');
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites ${counts}>\n  <testsuite name="linger audit" ${counts}>\n${body}  </testsuite>\n</testsuites>\n`;
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  '\n': '&#10;',
+};
+
+/** Characters that XML 1.0 cannot have at all go. */
+function xml(text: string): string {
+  const kept = [...text].filter((char) => char === '\n' || char === '\t' || char >= ' ').join('');
+  return kept.replaceAll(/[&<>"\n]/g, (char) => ENTITIES[char] ?? char);
+}
+
+/** For a comment on a merge request. */
+export function markdown({ findings, summary }: AuditReport): string {
+  const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
+  const rows = findings.map((finding) => {
+    const { verdict, reason, waitSeconds, exposureSeconds, text } = finding;
+    const seconds = (value: number | null) => (value === null ? '' : `${value} s`);
+    const cells = [subjectOf(finding), verdict, reason, seconds(waitSeconds), seconds(exposureSeconds), text];
+    return `| ${cells.map(cell).join(' | ')} |\n`;
+  });
+  const { verdicts, workloads } = summary;
+  const counted = Object.entries(verdicts).map(([verdict, count]) => `${count} ${verdict}`);
+  const head = `**linger audit**: ${workloads} workloads: ${counted.join(', ')}\n`;
+  if (rows.length === 0) return head;
+  return `${head}\n| workload | verdict | reason | wait | open for | |\n|---|---|---|---|---|---|\n${rows.join('')}`;
+}

@@ -1,0 +1,104 @@
+import { isRecord, isString, isStringMap, type Labels, memberAt, NO_LABELS } from '../api/index.ts';
+
+/** What leads traffic from outside the Services to a Service: `Ingress shop/web`. */
+type Route = string;
+
+/** What an audit knows beside the World: of Services, what routes to them, and of workloads, what scales them. */
+export interface Neighbours {
+  readonly routes: ReadonlyMap<string, readonly Route[]>;
+  /** Services that list a terminating pod as ready until it is gone (publishNotReadyAddresses). */
+  readonly neverWithdrawing: ReadonlySet<string>;
+  /** The least replicas that an autoscaler keeps, by {@link workloadKey}. */
+  readonly scaled: ReadonlyMap<string, number>;
+}
+
+export const NO_NEIGHBOURS: Neighbours = {
+  routes: new Map(),
+  neverWithdrawing: new Set(),
+  scaled: new Map(),
+};
+
+export function serviceKey(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}
+
+export function workloadKey(kind: string, namespace: string, name: string): string {
+  return `${kind}/${namespace}/${name}`;
+}
+
+/** The kinds that {@link neighboursIn} reads, with the paths under which an API server lists them. */
+export const NEIGHBOUR_KINDS: Readonly<Record<string, string>> = {
+  Service: '/api/v1/services',
+  Ingress: '/apis/networking.k8s.io/v1/ingresses',
+  HTTPRoute: '/apis/gateway.networking.k8s.io/v1/httproutes',
+  GRPCRoute: '/apis/gateway.networking.k8s.io/v1/grpcroutes',
+  HorizontalPodAutoscaler: '/apis/autoscaling/v2/horizontalpodautoscalers',
+};
+
+/** The replaced form of publishNotReadyAddresses. Source: k8s.io/kubernetes pkg/controller/endpoint. */
+const TOLERATE_UNREADY = 'service.alpha.kubernetes.io/tolerate-unready-endpoints';
+
+/**
+ * Sorts what surrounds workloads by what it says of them. Objects of other kinds, and what has not the form that the API
+ * server would demand, are passed over.
+ */
+export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: string): Neighbours {
+  const routes = new Map<string, Route[]>();
+  const neverWithdrawing = new Set<string>();
+  const scaled = new Map<string, number>();
+  const leads = (route: Route, namespace: string, service: unknown) => {
+    if (!isString(service)) return;
+    const key = serviceKey(namespace, service);
+    const known = routes.get(key) ?? [];
+    if (!known.includes(route)) routes.set(key, [...known, route]);
+  };
+  for (const object of objects) {
+    if (!isRecord(object) || !isString(object.kind)) continue;
+    const { kind } = object;
+    const name = String(memberAt(object, ['metadata', 'name']));
+    const given = memberAt(object, ['metadata', 'namespace']);
+    const namespace = isString(given) && given !== '' ? given : defaultNamespace;
+    const spec = isRecord(object.spec) ? object.spec : {};
+    const route = `${kind} ${namespace}/${name}`;
+    if (kind === 'Service') {
+      const annotations = labelsIn(memberAt(object, ['metadata', 'annotations']));
+      if (spec.type === 'LoadBalancer') leads(route, namespace, name);
+      if (spec.publishNotReadyAddresses === true || annotations[TOLERATE_UNREADY] === 'true')
+        neverWithdrawing.add(serviceKey(namespace, name));
+    }
+    if (kind === 'Ingress') for (const service of servicesOfIngress(spec)) leads(route, namespace, service);
+    if (kind === 'HTTPRoute' || kind === 'GRPCRoute')
+      for (const { name: service, namespace: other } of backendsOf(spec))
+        leads(route, isString(other) ? other : namespace, service);
+    if (kind === 'HorizontalPodAutoscaler') {
+      const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : {};
+      const least = typeof spec.minReplicas === 'number' ? spec.minReplicas : 1;
+      scaled.set(workloadKey(String(target.kind), namespace, String(target.name)), least);
+    }
+  }
+  return { routes, neverWithdrawing, scaled };
+}
+
+function labelsIn(value: unknown): Labels {
+  return isStringMap(value) ? value : NO_LABELS;
+}
+
+function listOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.filter(isRecord) : [];
+}
+
+function servicesOfIngress(spec: Readonly<Record<string, unknown>>): readonly unknown[] {
+  const backends = [
+    spec.defaultBackend,
+    ...listOf(spec.rules).flatMap((rule) =>
+      listOf(memberAt(rule, ['http', 'paths'])).map((path) => path.backend),
+    ),
+  ];
+  return backends.map((backend) => memberAt(backend, ['service', 'name']));
+}
+
+/** A route's backends; those of other kinds than Service lead elsewhere. */
+function backendsOf(spec: Readonly<Record<string, unknown>>): readonly Readonly<Record<string, unknown>>[] {
+  const backends = listOf(spec.rules).flatMap((rule) => listOf(rule.backendRefs));
+  return backends.filter(({ kind }) => (kind ?? 'Service') === 'Service');
+}

@@ -1,0 +1,161 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { type AuditFinding, auditWorkload } from '../../src/audit/findings.ts';
+import type { AuditReport } from '../../src/audit/reports.ts';
+import { NO_NEIGHBOURS } from '../../src/audit/surroundings.ts';
+import { decide } from '../../src/decision/decide.ts';
+import { workloadOf } from '../../src/decision/workload.ts';
+import type { World } from '../../src/decision/world.ts';
+import { plannedLags } from '../../src/lag/planned.ts';
+import { linger } from '../cli/linger.ts';
+import { samplePlan } from '../decision/sample-plan.ts';
+import { consumer, service, worldOf } from '../decision/sample-world.ts';
+import { measuredTable } from '../lag/sample-table.ts';
+
+const DATA = join(import.meta.dirname, '..', 'testdata', 'audit');
+
+/** `# expect: VERDICT REASON,REASON` stands before each workload, decided by hand; the first reason is the verdict's. */
+const EXPECTED =
+  /^# expect: (?<said>\w+ [\w,]+)\n(?:.*\n)*?kind: (?<kind>\w+)\nmetadata:\n {2}name: (?<name>\S+)/gm;
+
+describe('workloads in the style of public manifests', async () => {
+  const { stdout } = await linger(['audit', '-R', '-f', DATA, '-o', 'json']);
+  const { findings, summary } = JSON.parse(stdout) as AuditReport;
+  const cases = readdirSync(DATA).flatMap((file) =>
+    [...readFileSync(join(DATA, file), 'utf8').matchAll(EXPECTED)].map(({ groups = {} }) => ({
+      file,
+      ...groups,
+    })),
+  ) as { file: string; said: string; kind: string; name: string }[];
+
+  test('there are at least 60 of them, and each has been judged', () => {
+    expect(cases.length).toBeGreaterThanOrEqual(60);
+    expect(summary.workloads).toBe(cases.length);
+  });
+
+  test.each(cases)('$file: $kind $name: $said', ({ file, kind, name, said }) => {
+    const own = findings.filter(
+      (each) => each.kind === kind && each.name === name && each.file?.endsWith(file),
+    );
+    expect(`${own[0]?.verdict} ${own.map(({ reason }) => reason).join(',')}`).toBe(said);
+    expect(new Set(own.map(({ verdict }) => verdict)).size).toBe(1);
+  });
+
+  test('a line names the place of its workload', () => {
+    for (const { file = '', line = 0, name } of findings) {
+      const [, ...rest] = readFileSync(file, 'utf8')
+        .split('\n')
+        .slice(line - 1);
+      expect(rest.slice(0, 3).join('\n')).toContain(`name: ${name}`);
+    }
+  });
+
+  test('the summary counts workloads, each under its verdict', () => {
+    const counted = (verdict: AuditFinding['verdict']) =>
+      cases.filter(({ said }) => said.startsWith(verdict)).length;
+    expect(summary.verdicts).toEqual({
+      protected: counted('protected'),
+      unprotected: counted('unprotected'),
+      skipped: counted('skipped'),
+      unknown: counted('unknown'),
+    });
+    expect(summary.wouldBe).toBe(1);
+  });
+});
+
+const BUILT_IN = { 'cluster-ip': 0.1, 'cluster-dns': 0.1 };
+const SHOP = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' })];
+
+/** A world whose removals all take this long. */
+function slow(lag: number, documents: Parameters<typeof worldOf>[0] = SHOP): World {
+  return worldOf(documents, { lags: plannedLags(measuredTable(lag, BUILT_IN)), servicesComplete: true });
+}
+
+interface Given {
+  /** Seconds of the container's own sleep. */
+  readonly sleeps?: number;
+  readonly grace?: number;
+  readonly replicas?: number;
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** Of running pods, the seconds of their plans; undefined: without one. */
+  readonly running?: readonly (number | undefined)[];
+}
+
+function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running }: Given, world: World) {
+  const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
+  const container = { name: 'app', image: 'app:1', ports: [{ containerPort: 80 }], ...lifecycle };
+  const spec = {
+    ...(grace === undefined ? {} : { terminationGracePeriodSeconds: grace }),
+    containers: [container],
+  };
+  const object = {
+    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace: 'shop' } },
+    spec: { replicas, template: { metadata: { labels: { app: 'web' }, annotations }, spec } },
+  };
+  const workload = workloadOf(object)!;
+  const request = {
+    ...{ operation: 'CREATE', resource: { group: '', resource: 'pods' }, subResource: undefined },
+    ...{ namespace: 'shop', object: workload.pod, ownerKind: 'ReplicaSet' },
+  };
+  const pods = running?.map((wait, index) => ({
+    name: `web-${index}`,
+    annotations:
+      wait === undefined
+        ? {}
+        : { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) },
+  }));
+  const subject = {
+    ...{ workload, namespace: 'shop', request, decision: decide(request, world), object },
+    ...(pods && { running: pods }),
+  };
+  return auditWorkload(subject, world, NO_NEIGHBOURS).findings;
+}
+
+const inWords = (findings: readonly AuditFinding[]) => {
+  const [own] = findings;
+  const reasons = findings.map(({ reason }) => reason).join(',');
+  return `${own?.verdict} ${reasons}, waits ${own?.waitSeconds}, open for ${own?.exposureSeconds}`;
+};
+
+describe('what is held against the lag that has been measured', () => {
+  test.each<[string, Given, number, string]>([
+    ['no hook', {}, 12, 'protected Injected, waits 20, open for 0'],
+    ['a sleep that covers it', { sleeps: 15, grace: 60 }, 12, 'protected OwnHook, waits 15, open for 0'],
+    ['a sleep that does not', { sleeps: 5, grace: 60 }, 12, 'unprotected HookTooShort, waits 5, open for 8'],
+    [
+      'a short sleep in a quick cluster',
+      { sleeps: 5, grace: 60 },
+      0.2,
+      'protected OwnHook, waits 5, open for 0',
+    ],
+    [
+      'a sleep that covers it, and eats its grace',
+      { sleeps: 30 },
+      12,
+      'unprotected GraceEaten, waits 30, open for 0',
+    ],
+    [
+      'mode Audit',
+      { annotations: { 'linger.dev/mode': 'Audit' } },
+      12,
+      'unprotected AuditOnly, waits 0, open for 13',
+    ],
+    ['pods with today’s wait', { running: [20, 20] }, 12, 'protected Injected, waits 20, open for 0'],
+    ['pods with last month’s', { running: [5, 20] }, 12, 'unprotected StampedTooShort, waits 20, open for 8'],
+    ['pods without any', { running: [undefined, 20] }, 12, 'unprotected NotInjected, waits 20, open for 13'],
+    [
+      'both',
+      { running: [undefined, 5] },
+      12,
+      'unprotected NotInjected,StampedTooShort, waits 20, open for 13',
+    ],
+  ])('%s', (_title, given, lag, expected) => expect(inWords(auditOf(given, slow(lag)))).toBe(expected));
+
+  test('the lag of a declared consumer counts', () => {
+    const world = slow(1, [...SHOP, consumer({}, 'edge', { declared: { lag: '20s' } })]);
+    expect(inWords(auditOf({ sleeps: 10, grace: 60 }, world))).toBe(
+      'unprotected HookTooShort, waits 10, open for 11',
+    );
+  });
+});

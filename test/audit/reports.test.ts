@@ -1,0 +1,155 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { linger } from '../cli/linger.ts';
+
+/** One of each verdict; the text of the last has characters that each form must escape. */
+const MANIFEST = `\
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: app, image: a}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: own, namespace: shop}
+spec:
+  replicas: 2
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 10
+      containers: [{name: '50%|<a>', image: a, lifecycle: {preStop: {sleep: {seconds: 10}}}}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: shop}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}
+`;
+
+let folder = '';
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'linger-audit-'));
+  await writeFile(join(folder, 'app.yaml'), MANIFEST);
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml', ...args], { cwd: folder });
+
+const EATEN =
+  'container "50%|<a>" sleeps for all of its grace of 10s: the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the sleep';
+
+describe.concurrent('linger audit of manifests', () => {
+  test('table: one screen first, then what is wrong', async () => {
+    const { stdout, code } = await audit();
+    expect(code).toBe(0);
+    expect(stdout).toBe(`\
+protected            1 of 3
+lose requests today  1 of 3
+not known            0 of 3
+skipped              1 of 3  1 Job
+the waits add        0s      to rollouts that replace pods one after the other, all together
+                     30s     to the drain of a node, at most
+
+VERDICT      WORKLOAD             WAIT  GRACE  OPEN FOR  REASONS
+unprotected  Deployment shop/own   10s    10s       20s  GraceEaten
+protected    Deployment shop/web   30s    60s        0s  Injected
+
+Deployment shop/own: GraceEaten: ${EATEN}
+`);
+  });
+
+  test('github: a command at the line, with what would end it early escaped', async () => {
+    const { stdout } = await audit('-o', 'github');
+    expect(stdout).toBe(
+      `::warning file=app.yaml,line=15,title=GraceEaten::Deployment shop/own: ${EATEN.replace('%', '%25')}\n`,
+    );
+  });
+
+  test('sarif: a result for what is wrong, at its file and line', async () => {
+    const { stdout } = await audit('-o', 'sarif');
+    const { version, runs } = JSON.parse(stdout) as {
+      version: string;
+      runs: { tool: { driver: { name: string; rules: { id: string }[] } }; results: unknown[] }[];
+    };
+    expect(version).toBe('2.1.0');
+    expect(runs[0]?.tool.driver).toMatchObject({ name: 'linger', rules: [{ id: 'GraceEaten' }] });
+    expect(runs[0]?.results).toEqual([
+      {
+        ruleId: 'GraceEaten',
+        level: 'warning',
+        message: { text: `Deployment shop/own: ${EATEN}` },
+        locations: [
+          {
+            physicalLocation: { artifactLocation: { uri: 'app.yaml' }, region: { startLine: 15 } },
+            logicalLocations: [{ fullyQualifiedName: 'Deployment shop/own', kind: 'resource' }],
+          },
+        ],
+      },
+    ]);
+  });
+
+  test('junit: a case for each workload', async () => {
+    const { stdout } = await audit('-o', 'junit');
+    const escaped = EATEN.replaceAll('"', '&quot;').replace('<a>', '&lt;a&gt;');
+    expect(stdout).toBe(`\
+<?xml version="1.0" encoding="UTF-8"?>
+<testsuites tests="3" failures="1" skipped="1">
+  <testsuite name="linger audit" tests="3" failures="1" skipped="1">
+    <testcase classname="linger.shop" name="Deployment shop/web"/>
+    <testcase classname="linger.shop" name="Deployment shop/own">
+      <failure message="GraceEaten">GraceEaten: ${escaped}</failure>
+    </testcase>
+    <testcase classname="linger.shop" name="Job shop/once">
+      <skipped message="Job"/>
+    </testcase>
+  </testsuite>
+</testsuites>
+`);
+  });
+
+  test('markdown: a table whose cells are not ended by what stands in them', async () => {
+    const { stdout } = await audit('-o', 'markdown');
+    expect(stdout).toContain('3 workloads: 1 protected, 1 unprotected, 1 skipped, 0 unknown\n');
+    expect(stdout).toContain(
+      `| Deployment shop/own | unprotected | GraceEaten | 10 s | 20 s | ${EATEN.replace('|', '\\|')} |\n`,
+    );
+  });
+
+  test.each([
+    ['any', 3],
+    ['unprotected', 3],
+    ['GraceEaten', 3],
+    ['Job', 3],
+    ['unknown', 0],
+    ['NotInjected,HookTooShort', 0],
+  ])('--fail-on %s: exit %i', async (codes, expected) => {
+    expect((await audit('--fail-on', codes)).code).toBe(expected);
+  });
+
+  test('a word that --fail-on does not know is named, with all that it knows', async () => {
+    const { code, stderr } = await audit('--fail-on', 'HookToShort');
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/--fail-on: expected some of any, protected, .*HookTooShort.*, got "HookToShort"/);
+  });
+
+  test('a document that cannot be read is named, the others are audited, and the exit code says so', async () => {
+    await writeFile(join(folder, 'broken.yaml'), `${MANIFEST}---\na: [\n`);
+    const { code, stdout, stderr } = await linger(['audit', '-f', 'broken.yaml', '-o', 'json'], {
+      cwd: folder,
+    });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/broken\.yaml:\d+/);
+    expect((JSON.parse(stdout) as { summary: { workloads: number } }).summary.workloads).toBe(3);
+  });
+});

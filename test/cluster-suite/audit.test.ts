@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { AuditReport } from '../../src/audit/reports.ts';
+import { linger, MAIN } from '../cli/linger.ts';
+import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { job, pod, service, workload } from './support/manifests.ts';
+
+let cluster: Cluster;
+
+beforeAll(async () => {
+  cluster = await openCluster();
+});
+
+afterAll(() => cluster?.close());
+
+const audit = async (...args: readonly string[]) => {
+  const { stdout, stderr } = await linger([
+    'audit',
+    '--kubeconfig',
+    cluster.kubeconfig,
+    '-o',
+    'json',
+    ...args,
+  ]);
+  expect(stdout, stderr).not.toBe('');
+  return JSON.parse(stdout) as AuditReport;
+};
+
+/** `verdict reasons` by `Kind name`. */
+const inWords = ({ findings }: AuditReport) => {
+  const words: Record<string, string> = {};
+  for (const { kind, name, verdict, reason } of findings) {
+    const key = `${kind} ${name}`;
+    words[key] = key in words ? `${words[key]},${reason}` : `${verdict} ${reason}`;
+  }
+  return words;
+};
+
+describe('an audit of a cluster', () => {
+  it('judges what runs there: workloads with their pods, bare pods, and what leads to them', async () => {
+    const namespace = await cluster.namespace('audit');
+    for (const object of [
+      workload('Deployment', namespace, 'web', { replicas: 2 }),
+      service(namespace, 'web'),
+      workload('StatefulSet', namespace, 'db', { replicas: 1, serviceName: 'db' }),
+      service(namespace, 'db'),
+      workload('DaemonSet', namespace, 'agent'),
+      service(namespace, 'agent'),
+      pod(namespace, 'bare', {}, { labels: { app: 'bare' } }),
+      service(namespace, 'bare'),
+      job(namespace, 'once'),
+    ])
+      await cluster.create(object);
+    await cluster.api.call('POST', `/apis/networking.k8s.io/v1/namespaces/${namespace}/ingresses`, {
+      body: {
+        metadata: { name: 'edge' },
+        spec: { defaultBackend: { service: { name: 'web', port: { number: 80 } } } },
+      },
+    });
+    await waitUntil('the pods have been made', async () => {
+      const { items } = await cluster.api.call<{ items: unknown[] }>(
+        'GET',
+        `/api/v1/namespaces/${namespace}/pods`,
+      );
+      return items.length >= 6;
+    });
+    const report = await audit('-n', namespace);
+    expect(inWords(report)).toEqual({
+      // Linger runs nowhere here, so no pod was given a wait.
+      'Deployment web': 'unprotected NotInjected,UndeclaredConsumer',
+      'StatefulSet db': 'unprotected NoOtherEndpoint,NotInjected',
+      'DaemonSet agent': 'skipped DaemonSet,DaemonSetServing',
+      'Pod bare': 'unprotected NotInjected',
+    });
+    const [web] = report.findings;
+    expect(web?.text).toMatch(/^2 of 2 pods have no wait/);
+  }, 120_000);
+
+  it('of 1,000 Deployments takes at most 10 s and 300 MB', async () => {
+    const namespace = await cluster.namespace('audit-many');
+    const made = Array.from({ length: 1_000 }, (_, index) =>
+      workload('Deployment', namespace, `app-${index}`, { replicas: 0 }),
+    );
+    for (let from = 0; from < made.length; from += 50)
+      await Promise.all(made.slice(from, from + 50).map((object) => cluster.create(object)));
+    const begun = performance.now();
+    const child = spawn(
+      process.execPath,
+      [MAIN, 'audit', '--kubeconfig', cluster.kubeconfig, '-n', namespace, '-o', 'json'],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    );
+    let peakMb = 0;
+    const watching = setInterval(() => {
+      peakMb = Math.max(peakMb, peakOf(child.pid) ?? 0);
+    }, 20);
+    const [stdout] = await Promise.all([text(child.stdout), once(child, 'exit')]);
+    clearInterval(watching);
+    const seconds = (performance.now() - begun) / 1000;
+    console.log(`1,000 Deployments: ${seconds.toFixed(1)} s, ${peakMb} MB`);
+    expect((JSON.parse(stdout) as AuditReport).summary.workloads).toBe(1_000);
+    expect(seconds).toBeLessThan(10);
+    expect(peakMb).toBeGreaterThan(40);
+    expect(peakMb).toBeLessThan(300);
+  }, 300_000);
+});
+
+/** undefined: it has ended. */
+function peakOf(pid: number | undefined): number | undefined {
+  try {
+    const [, kib] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+    return kib === undefined ? undefined : Math.round(Number(kib) / 1024);
+  } catch {
+    return undefined;
+  }
+}
