@@ -14,7 +14,7 @@ import {
   type Workload,
   type World,
 } from '../decision/index.ts';
-import { type Neighbours, serviceKey, workloadKey } from './surroundings.ts';
+import { type Neighbours, serviceKey, workloadKey } from './neighbours.ts';
 
 /** What an audit says of a workload's pods: they keep their requests, lose some, need not wait, or it cannot be told. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;

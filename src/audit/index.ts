@@ -1,3 +1,4 @@
+export { type AuditReport, github, junit, markdown, sarif } from './audit-formats.ts';
 export {
   AUDIT_FINDINGS,
   type Audited,
@@ -13,5 +14,4 @@ export {
   VERDICTS,
   type Verdict,
 } from './findings.ts';
-export { type AuditReport, github, junit, markdown, sarif } from './reports.ts';
-export { NEIGHBOUR_KINDS, type Neighbours, neighboursIn } from './surroundings.ts';
+export { NEIGHBOUR_KINDS, type Neighbours, neighboursIn } from './neighbours.ts';

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload } from '../../src/audit/findings.ts';
-import type { AuditReport } from '../../src/audit/reports.ts';
-import { NO_NEIGHBOURS } from '../../src/audit/surroundings.ts';
+import { NO_NEIGHBOURS } from '../../src/audit/neighbours.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';

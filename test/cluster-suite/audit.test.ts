@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AuditReport } from '../../src/audit/reports.ts';
+import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { linger, MAIN } from '../cli/linger.ts';
 import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { job, pod, service, workload } from './support/manifests.ts';
