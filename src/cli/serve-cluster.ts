@@ -15,7 +15,7 @@ import {
   TERMINATION_POLICIES,
   type WatchStats,
 } from '../cluster/index.ts';
-import { defaultWait, type WorldHolder } from '../decision/index.ts';
+import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import {
   followPublished,
   type Lead,
@@ -49,6 +49,8 @@ export interface ClusterContext {
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'registry'>;
   readonly world: WorldHolder;
+  /** Brings policies into force, others' turns between; resolves when they are. */
+  readonly changePolicies: (event: WorldEvent) => Promise<void>;
   /** Where replicas share what they measure; undefined: this one is alone. */
   readonly place: Place | undefined;
   /** undefined: there is no canary. */
@@ -102,17 +104,17 @@ function reportingOf(what: string, logger: Logger) {
 
 /** Follows policies and consumers of the cluster into the world; log lines say what cannot be used. */
 function followDeclared(context: ClusterContext) {
-  const { world } = context;
+  const { world, changePolicies } = context;
   const consumers = followKind(DISCOVERY_CONSUMERS, context, (values) =>
     world.apply({ kind: 'consumers', consumers: values }),
   );
   const kinds: Readonly<Record<string, CustomObjects<unknown>>> = {
     discoveryconsumers: consumers,
     clusterterminationpolicies: followKind(CLUSTER_TERMINATION_POLICIES, context, (values) =>
-      world.apply({ kind: 'clusterPolicies', clusterPolicies: values }),
+      changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
     ),
     terminationpolicies: followKind(TERMINATION_POLICIES, context, (values) =>
-      world.apply({ kind: 'policies', policies: values }),
+      changePolicies({ kind: 'policies', policies: values }),
     ),
   };
   const served = () => Object.entries(kinds).filter(([, objects]) => objects.served());
@@ -128,7 +130,7 @@ function followDeclared(context: ClusterContext) {
 function followKind<T>(
   kind: CustomKind<T>,
   { connection, logger, signal }: ClusterContext,
-  onValues: (values: readonly T[]) => void,
+  onValues: (values: readonly T[]) => Promise<void> | void,
 ): CustomObjects<T> {
   const of = { kind: kind.kind };
   let wasAbsent = false;

@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
 import { CertificateSource } from '../certs/index.ts';
-import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
+import { holdWorld, NO_DOCUMENTS, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
 import { createLogger, createMetrics, type Logger, type Metrics } from '../telemetry/index.ts';
+import { inPieces, oneByOne } from '../timing/index.ts';
 import {
   AdmissionMetrics,
   adminApp,
@@ -92,6 +93,7 @@ interface Running {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly world: WorldHolder;
+  readonly changePolicies: (event: WorldEvent) => Promise<void>;
   readonly certificates: CertificateSource;
   /** Aborts when the server ends; everything that goes on in the background listens to it. */
   readonly signal: AbortSignal;
@@ -105,11 +107,13 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   try {
     // The address that is listened on must be in the certificate, too, unless it stands for all of them.
     const names = isUnspecified(host) ? certNames : [...certNames, host];
+    const world = holdWorld(settings.modeLimit);
     const running: Running = {
       settings,
       logger: createLogger(settings.logLevel),
       metrics: createMetrics(surroundings.version),
-      world: holdWorld(settings.modeLimit),
+      world,
+      changePolicies: oneByOne((event) => inPieces(world.applying(event), () => performance.now())),
       certificates: await CertificateSource.open({ directory: certs, names }, new Date()),
       signal: ending.signal,
     };
@@ -243,11 +247,11 @@ async function listenForCanary({ settings, logger, signal }: Running): Promise<C
  * Follows the policy files; with `--strict`, throws their first problem.
  * @returns what is wrong with them at the moment
  */
-async function startPolicies({ settings, logger, metrics, world, signal }: Running) {
+async function startPolicies({ settings, logger, metrics, changePolicies, signal }: Running) {
   const path = settings.policies;
   let problems: PolicyState['problems'] = [];
-  const take = (state: PolicyState) => {
-    world.apply({ kind: 'documents', documents: state.documents });
+  const take = async (state: PolicyState) => {
+    await changePolicies({ kind: 'documents', documents: state.documents });
     const known = new Set(problems.map(({ message }) => message));
     for (const { message: problem } of state.problems)
       if (!known.has(problem))
@@ -258,8 +262,8 @@ async function startPolicies({ settings, logger, metrics, world, signal }: Runni
     problems = state.problems;
     showPolicies(state, metrics);
   };
-  const onChange = (state: PolicyState) => {
-    take(state);
+  const onChange = async (state: PolicyState) => {
+    await take(state);
     metrics.policyReloads.inc({ result: state.problems.length === 0 ? 'success' : 'failure' });
     logger.info({ path, problems: problems.length }, 'policies reloaded');
   };
@@ -269,7 +273,7 @@ async function startPolicies({ settings, logger, metrics, world, signal }: Runni
       : await followPolicyFiles(path, onChange, signal);
   const [problem] = first.problems;
   if (settings.strict && problem !== undefined) throw new LingerError(problem.code, problem.message);
-  take(first);
+  await take(first);
   return () => problems.map(({ message }) => message);
 }
 

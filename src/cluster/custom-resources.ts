@@ -92,8 +92,11 @@ function customObject<T>(kind: CustomKind<T>, { metadata, spec, status }: RawObj
 
 /** Calls are synchronous. */
 export interface CustomHandlers<T> {
-  /** Called once they have been read, and after changes of what can be read of them; many come as one. By name. */
-  onValues(values: readonly T[]): void;
+  /**
+   * Called once they have been read, and after changes of what can be read of them; many come as one. By name.
+   * @returns once they are in force: they have not been read before
+   */
+  onValues(values: readonly T[]): Promise<void> | void;
   /** The spec of one cannot be read, or (undefined) can be again. Its last good one stays in force. */
   onProblem(name: string, problem: string | undefined): void;
   /** Whether the kind is served, called when that changes: without its CRD, only files declare such objects. */
@@ -105,7 +108,7 @@ export interface CustomHandlers<T> {
 }
 
 export interface CustomObjects<T> extends ResourceWatch {
-  /** Resolves once the API server has given an answer: all of them, or that there are none for us. It may never. */
+  /** Resolves once the API server has given an answer, all of them or that there are none for us, and that is in force. It may never. */
   readonly read: Promise<void>;
   /** Whether it is certain which ones there are: they have been listed, or the kind has not been served for a while. */
   known(): boolean;
@@ -126,7 +129,7 @@ const LONGEST_PAUSE_MS = 45_000;
 /** Our rights may be older than this version: then files declare the objects, and the log says why. */
 const NONE_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 
-/** 10,000 policies are sorted and compiled in some 30 ms: a tenant who rewrites one all the time costs little by this. */
+/** 10,000 policies are sorted and compiled in some 30 ms, piece by piece: a tenant who rewrites one all the time costs little by this. */
 const CHANGES_EVERY_MS = 250;
 
 /** Follows the objects of a kind until the signal aborts, also where its CRD is not installed. */
@@ -190,8 +193,7 @@ export function followCustomResources<T>(
     known = true;
     absentSince = undefined;
     setServed(true);
-    if (first) change();
-    read.resolve();
+    void Promise.resolve(first ? change() : undefined).then(() => read.resolve());
   };
 
   /** With its CRD, every object of a kind is gone. */

@@ -126,9 +126,15 @@ interface Policy extends Layer {
 
 /** Up to so many policies are tried faster than looked up. */
 const FEW = 32;
-/** Keys beside those of labels: the policies that need no certain label, and those that need one of the namespace. */
+/**
+ * Keys beside those of labels: the policies that need no certain label, and those that need one of the namespace and
+ * restrain pods already while it has not been seen whether it has that label.
+ */
 const OF_ANY = 'any';
-const OF_NAMESPACE = 'namespace';
+const RESTRAINING = 'restraining';
+
+/** Of so many policies one step of making a {@link PolicySet} consists: a millisecond on a slow machine. */
+const POLICIES_OF_STEP = 50;
 
 /**
  * Policies in the order in which they are layered: ascending priority, then name; later wins. Most policies ask for a
@@ -139,33 +145,40 @@ class PolicyList {
   /** By key: the places in the order. */
   readonly #ranks = new Map<string, number[]>();
 
-  constructor(policies: readonly Policy[]) {
-    this.#all = policies.toSorted(inLayerOrder);
-    for (const [rank, policy] of this.#all.entries()) {
+  private constructor(all: readonly Policy[]) {
+    this.#all = all;
+  }
+
+  static *of(policies: readonly Policy[]): Generator<undefined, PolicyList> {
+    const list = new PolicyList(policies.toSorted(inLayerOrder));
+    for (const [rank, policy] of list.#all.entries()) {
+      if (rank % POLICIES_OF_STEP === 0) yield;
       for (const key of lookupKeys(policy)) {
-        const ranks = this.#ranks.get(key);
-        if (ranks === undefined) this.#ranks.set(key, [rank]);
+        const ranks = list.#ranks.get(key);
+        if (ranks === undefined) list.#ranks.set(key, [rank]);
         else ranks.push(rank);
       }
     }
+    return list;
   }
 
   /** Those whose selectors may match, in layer order. */
   candidates(namespace: NamespaceRecord, labels: Labels): readonly Policy[] {
     if (this.#all.length <= FEW) return this.#all;
-    // A Namespace that has not been seen may have any label.
-    const ofNamespace = namespace.unseen ? [OF_NAMESPACE] : labelKeys('namespace', namespace.labels);
-    const keys = [OF_ANY, ...labelKeys('pod', labels), ...ofNamespace];
+    const keys = [OF_ANY, ...labelKeys('pod', labels), ...labelKeys('namespace', namespace.labels)];
+    // A Namespace that has not been seen may have any label beside its name.
+    if (namespace.unseen) keys.push(RESTRAINING);
     const ranks = keys.flatMap((key) => this.#ranks.get(key) ?? []);
-    return ranks.toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
+    return [...new Set(ranks)].toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
   }
 }
 
-function lookupKeys({ podSelector, namespaceSelector }: Policy): readonly string[] {
+function lookupKeys({ podSelector, namespaceSelector, values }: Policy): readonly string[] {
   const ofPod = neededLabels('pod', podSelector);
   if (ofPod !== undefined) return ofPod;
   const ofNamespace = neededLabels('namespace', namespaceSelector);
-  return ofNamespace === undefined ? [OF_ANY] : [OF_NAMESPACE, ...ofNamespace];
+  if (ofNamespace === undefined) return [OF_ANY];
+  return restrains(values) || refuses(values) ? [RESTRAINING, ...ofNamespace] : ofNamespace;
 }
 
 /** Labels of which an object needs one to be selected; undefined where none is certain. */
@@ -192,19 +205,34 @@ export interface PolicySet {
   readonly thresholds: readonly Enough[];
 }
 
-export function policySet(
+/** In steps, because thousands of policies take long enough to hold reviews up. */
+export function* policySet(
   cluster: readonly ClusterTerminationPolicy[],
   namespaced: readonly TerminationPolicy[],
-): PolicySet {
-  const ofCluster = cluster.map(policyOf);
-  const ofNamespaces = Map.groupBy(namespaced.map(policyOf), ({ namespace }) => namespace);
+): Generator<undefined, PolicySet> {
+  const ofCluster = yield* policiesOf(cluster);
+  const ofNamespaces = yield* policiesOf(namespaced);
+  const byNamespace = new Map<string, PolicyList>();
+  for (const [namespace, policies] of Map.groupBy(ofNamespaces, (policy) => policy.namespace)) {
+    yield;
+    byNamespace.set(namespace, yield* PolicyList.of(policies));
+  }
   return {
-    thresholds: thresholdsOf([...ofCluster, ...[...ofNamespaces.values()].flat()]),
-    cluster: new PolicyList(ofCluster),
-    byNamespace: new Map(
-      [...ofNamespaces].map(([namespace, policies]) => [namespace, new PolicyList(policies)]),
-    ),
+    thresholds: thresholdsOf([...ofCluster, ...ofNamespaces]),
+    cluster: yield* PolicyList.of(ofCluster),
+    byNamespace,
   };
+}
+
+function* policiesOf(
+  documents: readonly (ClusterTerminationPolicy | TerminationPolicy)[],
+): Generator<undefined, Policy[]> {
+  const policies: Policy[] = [];
+  for (const document of documents) {
+    if (policies.length % POLICIES_OF_STEP === 0) yield;
+    policies.push(policyOf(document));
+  }
+  return policies;
 }
 
 function thresholdsOf(policies: readonly Policy[]): readonly Enough[] {
@@ -253,7 +281,7 @@ function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
   const set = (field: string | undefined, value: unknown) => {
     if (field !== undefined && value !== undefined) leaves[field] = value;
   };
-  // Plain loops, and no text is made: thousands of policies are read at once, between two reviews.
+  // Plain loops, and no text is made: thousands of policies are read at once, while reviews wait.
   for (const name in spec) {
     const fields = FIELD_OF.get(name);
     if (fields === undefined) continue;
@@ -418,7 +446,16 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
   return merge;
 }
 
-type Permission = 'overrides.namespaces' | 'overrides.pods';
+const PERMISSIONS = ['overrides.namespaces', 'overrides.pods'] as const;
+type Permission = (typeof PERMISSIONS)[number];
+
+function refuses(values: Partial<PolicyValues>): boolean {
+  return PERMISSIONS.some((field) => values[field] === false);
+}
+
+function restrains(values: Partial<PolicyValues>): boolean {
+  return [values.mode, values['ceiling.mode']].some((mode) => mode === 'Audit' || mode === 'Off');
+}
 
 /** The layers of one pod, as far as they have been merged. */
 class Merge implements MergedPolicy {
@@ -443,8 +480,7 @@ class Merge implements MergedPolicy {
 
   /** What a policy refuses that may apply to a Namespace that has not been seen: the cautious side is that it does. */
   applyRefusals({ values, origin }: Layer): void {
-    const permissions = ['overrides.namespaces', 'overrides.pods'] as const;
-    for (const field of permissions) if (values[field] === false) this.#set(field, values, origin);
+    for (const field of PERMISSIONS) if (values[field] === false) this.#set(field, values, origin);
   }
 
   applyIfAllowed(layer: Layer, permission: Permission): void {
@@ -497,9 +533,7 @@ class Merge implements MergedPolicy {
 
   /** Enforces nothing while a policy that may apply says Audit or Off. */
   holdUnresolved(unresolved: readonly Policy[], { name }: NamespaceRecord): void {
-    const holding = unresolved.find(({ values }) =>
-      [values.mode, values['ceiling.mode']].some((mode) => mode === 'Audit' || mode === 'Off'),
-    );
+    const holding = unresolved.find(({ values }) => restrains(values));
     if (holding === undefined) return;
     const { origin } = holding;
     if (this.#capMode('Audit', origin, 'namespaceSelector') === undefined) return;

@@ -11,7 +11,7 @@ import {
 } from '../lag/index.ts';
 import { effectivePolicy } from './policy.ts';
 import { chooseWait, enoughOf, type WaitReason } from './wait.ts';
-import type { World } from './world.ts';
+import { taken, type World } from './world.ts';
 
 /** One removed pod, or how long one consumer took to follow a withdrawal. Seconds. */
 export interface SimulatedEvent {
@@ -110,11 +110,4 @@ export function simulate(
     if (lag?.coverage === undefined) look(now);
   }
   return waits;
-}
-
-/** All steps of a computation at once: nothing else waits here. */
-function taken<T>(steps: Generator<unknown, T>): T {
-  let step = steps.next();
-  while (step.done !== true) step = steps.next();
-  return step.value;
 }

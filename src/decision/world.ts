@@ -120,40 +120,54 @@ function changedBy(sources: Sources, { kind, ...change }: WorldEvent): Sources {
  * - Namespaces and Services: those being applied, then the cluster's. Those of files count until the cluster's have been
  *   read, since files can only say what their author once believed of the cluster.
  * - policies and consumers: those of files and of the cluster stand side by side; of one kind and name, the cluster's.
- * @param before a World and its sources, whose unchanged parts are shared: making one costs what has changed
  */
-export function worldOf(
-  sources: Sources,
-  before?: { readonly sources: Sources; readonly world: World },
-): World {
-  const { files, cluster, applied } = sources;
-  const from = before?.sources;
-  const sameBase = from?.files === files && from.applied === applied;
-  const part = <P extends keyof World>(
+export function worldOf(sources: Sources): World {
+  return worldWith(taken(policiesOf(sources)), sources);
+}
+
+/** A World and what it was made of: what has not changed is shared, so making the next one costs what has changed. */
+interface Before {
+  readonly sources: Sources;
+  readonly world: World;
+}
+
+function isUnchanged(sources: Sources, before: Before, madeOf: readonly (keyof ClusterView)[]): boolean {
+  const { files, applied, cluster } = before.sources;
+  const sameBase = files === sources.files && applied === sources.applied;
+  return sameBase && madeOf.every((member) => cluster[member] === sources.cluster[member]);
+}
+
+function worldWith(policies: PolicySet, sources: Sources, before?: Before): World {
+  const part = <P extends 'namespaces' | 'services' | 'consumers'>(
     name: P,
-    madeOf: readonly (keyof ClusterView)[],
-    make: () => World[P],
-  ): World[P] =>
-    before && sameBase && madeOf.every((member) => from?.cluster[member] === cluster[member])
-      ? before.world[name]
-      : make();
+    make: (sources: Sources) => World[P],
+  ): World[P] => (before && isUnchanged(sources, before, [name]) ? before.world[name] : make(sources));
   return {
-    policies: part('policies', ['clusterPolicies', 'policies'], () => policiesOf(sources)),
-    namespaces: part('namespaces', ['namespaces'], () => namespacesOf(sources)),
-    services: part('services', ['services'], () => servicesOf(sources)),
-    consumers: part('consumers', ['consumers'], () => consumersOf(sources)),
-    fleet: cluster.fleet,
-    hold: cluster.hold,
+    policies,
+    namespaces: part('namespaces', namespacesOf),
+    services: part('services', servicesOf),
+    consumers: part('consumers', consumersOf),
+    fleet: sources.cluster.fleet,
+    hold: sources.cluster.hold,
     lags: sources.lags,
     modeLimit: sources.modeLimit,
   };
 }
 
+/** All steps of a computation at once: nothing else waits. */
+export function taken<T>(steps: Generator<unknown, T>): T {
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
+}
+
 /** What is known before anything has been read. */
 export const EMPTY_WORLD: World = worldOf(NO_SOURCES);
 
-function policiesOf({ files, cluster }: Sources): PolicySet {
-  return policySet(
+function* policiesOf(sources: Sources, before?: Before): Generator<undefined, PolicySet> {
+  if (before && isUnchanged(sources, before, ['clusterPolicies', 'policies'])) return before.world.policies;
+  const { files, cluster } = sources;
+  return yield* policySet(
     unlessIn(cluster.clusterPolicies ?? [], files.clusterPolicies),
     unlessIn(cluster.policies ?? [], files.policies),
   );
@@ -200,6 +214,11 @@ export interface WorldHolder {
   /** The current world: a value that never changes under its reader. */
   current(): World;
   apply(event: WorldEvent): void;
+  /**
+   * The same in steps, for policies, of which there may be thousands; the last one replaces the world. Other events may be
+   * applied meanwhile, but none of policies.
+   */
+  applying(event: WorldEvent): Generator<undefined, void>;
   /** The consumers of files that do not count, because the cluster has others of their names. */
   shadowed(): readonly string[];
 }
@@ -207,13 +226,16 @@ export interface WorldHolder {
 export function holdWorld(modeLimit: Mode): WorldHolder {
   let sources: Sources = { ...NO_SOURCES, modeLimit };
   let world = worldOf(sources);
+  const applying = function* (event: WorldEvent): Generator<undefined, void> {
+    const policies = yield* policiesOf(changedBy(sources, event), { sources, world });
+    const next = changedBy(sources, event);
+    world = worldWith(policies, next, { sources, world });
+    sources = next;
+  };
   return {
     current: () => world,
-    apply: (event) => {
-      const next = changedBy(sources, event);
-      world = worldOf(next, { sources, world });
-      sources = next;
-    },
+    apply: (event) => taken(applying(event)),
+    applying,
     shadowed: () => {
       const names = new Set(sources.cluster.consumers?.map(({ name }) => name));
       return sources.files.consumers.map(({ metadata }) => metadata.name).filter((name) => names.has(name));

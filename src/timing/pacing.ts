@@ -57,6 +57,16 @@ export async function inPieces<T>(steps: Generator<unknown, T>, clock: () => num
   }
 }
 
+/** @returns what does this work one call after the other, in the order of the calls */
+export function oneByOne<I, O>(work: (input: I) => Promise<O>): (input: I) => Promise<O> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (input) => {
+    const done = last.then(() => work(input));
+    last = done.catch(() => undefined);
+    return done;
+  };
+}
+
 /**
  * Does work that is given up after so many milliseconds, or when a signal aborts: by the signal that it gets.
  * Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.

@@ -28,6 +28,7 @@ const follow = (prepare?: (model: ModelCluster) => void): Promise<Followed> =>
 async function followKind<T>(
   kind: CustomKind<T>,
   prepare: (model: ModelCluster) => void = () => undefined,
+  taken: () => Promise<void> | void = () => undefined,
 ): Promise<Followed<T>> {
   const model = await ModelCluster.start(onTestFinished as AtEnd);
   model.refuse = () => undefined;
@@ -40,7 +41,10 @@ async function followKind<T>(
     kind,
     { server: model.url, credentials: async () => ({}) },
     {
-      onValues: (consumers) => void worlds.push(consumers),
+      onValues: (consumers) => {
+        worlds.push(consumers);
+        return taken();
+      },
       onProblem: (name, problem) => void said.push(`${name}: ${problem ?? 'well'}`),
       onServed: (served) => void said.push(served ? 'served' : 'not served'),
       onFailure: ({ reason }) => void said.push(reason),
@@ -76,6 +80,20 @@ const gateways = (model: ModelCluster) => {
 const current = ({ source }: Followed) => waitUntil('the watch', () => source.stats.current, soon);
 
 describe('the consumers of the cluster', () => {
+  it('have been read once the world has taken them', async () => {
+    const inForce = Promise.withResolvers<void>();
+    const followed = await followKind(DISCOVERY_CONSUMERS, gateways, () => inForce.promise);
+    let read = false;
+    void followed.source.read.then(() => {
+      read = true;
+    });
+    await current(followed);
+    expect(read).toBe(false);
+    inForce.resolve();
+    await followed.source.read;
+    expect(lagsOf(followed.worlds[0])).toHaveLength(2);
+  });
+
   it('are told as a whole once they have been read, by name, and whenever they change', async () => {
     const followed = await follow(gateways);
     const { source, worlds, model, said } = followed;

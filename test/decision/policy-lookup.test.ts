@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { selects } from '../../src/api/selector.ts';
+import { selectsNamespace, unseenNamespace } from '../../src/api/kubernetes-objects.ts';
+import { NAMESPACE_NAME_LABEL } from '../../src/api/names.ts';
+import { type LabelSelector, selects } from '../../src/api/selector.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { runs } from '../property/runs.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
@@ -17,21 +19,28 @@ const REQUIREMENT = fc.oneof(
   }),
   fc.record({ key: KEY, operator: fc.constantFrom('Exists', 'DoesNotExist') }),
 );
+/** `shop` is the pod's. */
+const NAME = fc.constantFrom('shop', 'blog');
+const OF_NAME = fc.record({
+  key: fc.constant(NAMESPACE_NAME_LABEL),
+  operator: fc.constantFrom('In', 'NotIn'),
+  values: fc.array(NAME, { minLength: 1, maxLength: 2 }),
+});
 const SELECTOR = fc.record(
   { matchLabels: LABELS, matchExpressions: fc.array(REQUIREMENT, { maxLength: 2 }) },
   { requiredKeys: [] },
 );
 
 describe('policies are looked up by the labels that they ask for', () => {
+  const POLICY = {
+    namespaceSelector: SELECTOR,
+    podSelector: SELECTOR,
+    priority: fc.integer({ min: 0, max: 2 }),
+  };
+  const many60 = { minLength: 20, maxLength: 60, size: 'max' } as const;
+
   it('and those that apply are those whose selectors match, in layer order', () => {
-    const policies = fc.array(
-      fc.record({
-        namespaceSelector: SELECTOR,
-        podSelector: SELECTOR,
-        priority: fc.integer({ min: 0, max: 2 }),
-      }),
-      { minLength: 20, maxLength: 60, size: 'max' },
-    );
+    const policies = fc.array(fc.record(POLICY), many60);
     fc.assert(
       fc.property(policies, LABELS, LABELS, (specs, labels, ofNamespace) => {
         const documents = specs.map((spec, index) => {
@@ -58,6 +67,56 @@ describe('policies are looked up by the labels that they ask for', () => {
     );
   });
 
+  it('of a Namespace that has not been seen, those that may apply restrain, and those that do apply', () => {
+    const namespaceSelector = fc.oneof(
+      SELECTOR,
+      fc.record({ matchLabels: fc.dictionary(fc.constant(NAMESPACE_NAME_LABEL), NAME, { minKeys: 1 }) }),
+      fc.record({ matchLabels: LABELS, matchExpressions: fc.array(OF_NAME, { maxLength: 2 }) }),
+    );
+    const policies = fc.array(
+      fc.record({
+        ...POLICY,
+        namespaceSelector,
+        mode: fc.option(fc.constantFrom('Enforce', 'Audit'), { nil: undefined, freq: 50 }),
+        refused: fc.option(fc.constant(false), { nil: undefined, freq: 50 }),
+      }),
+      many60,
+    );
+    fc.assert(
+      fc.property(policies, LABELS, (specs, labels) => {
+        const documents = specs.map(({ refused, ...spec }, index) =>
+          clusterPolicy(
+            {
+              ...spec,
+              wait: { from: 'Fixed', fixed: `${index + 10}s` },
+              ...(refused === undefined ? {} : { overrides: { pods: refused } }),
+            },
+            `policy-${String(index).padStart(2, '0')}`,
+          ),
+        );
+        const ofPod = specs
+          .map((spec, index) => ({
+            ...spec,
+            index,
+            applies: selectsNamespace(spec.namespaceSelector as LabelSelector, unseenNamespace('shop')),
+          }))
+          .filter(({ podSelector }) => selects(podSelector as LabelSelector, labels))
+          .toSorted((a, b) => a.priority - b.priority || a.index - b.index);
+        const applying = ofPod.filter(({ applies }) => applies === true);
+        const unknown = ofPod.filter(({ applies }) => applies === 'unknown');
+        const { policy: inForce } = decide(creationOf(pod({}, { labels })), worldOf(documents));
+        const last = applying.at(-1);
+        expect(inForce?.['wait.fixed'].value).toBe(last === undefined ? undefined : last.index + 10);
+        const mode = applying.findLast((each) => each.mode !== undefined)?.mode ?? 'Enforce';
+        const held = unknown.some((each) => each.mode === 'Audit');
+        expect(inForce?.mode.value).toBe(held ? 'Audit' : mode);
+        const refusing = [...applying, ...unknown].some(({ refused }) => refused === false);
+        expect(inForce?.['overrides.pods'].value).toBe(!refusing);
+      }),
+      runs(500),
+    );
+  });
+
   const many = (make: (index: number) => JsonObject) =>
     Array.from({ length: 10_000 }, (_, index) => make(index));
   const app = (index: number) => ({ podSelector: { matchLabels: { app: `app-${index}` } } });
@@ -65,6 +124,7 @@ describe('policies are looked up by the labels that they ask for', () => {
 
   it.each([
     ['of a pod', [namespace(), ...many((index) => clusterPolicy(app(index), `p-${index}`))]],
+    ['of a Namespace that has not been seen', many((index) => clusterPolicy(team(index), `p-${index}`))],
     ['of a Namespace', [namespace(), ...many((index) => clusterPolicy(team(index), `p-${index}`))]],
     ['of a pod of one Namespace', many((index) => policy(app(index), `p-${index}`))],
   ])('10,000 that ask for a label %s cost a review little more than none', (_, documents) => {

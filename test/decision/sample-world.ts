@@ -8,7 +8,7 @@ import {
 import { namespaceRecord, type ServiceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
 import { type Fleet, fleetOf } from '../../src/decision/fleet.ts';
 import { policySet } from '../../src/decision/policy.ts';
-import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
+import { EMPTY_WORLD, taken, type World } from '../../src/decision/world.ts';
 import { CLUSTER_DNS, CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
 import { type LagSource, NONE_YET } from '../../src/lag/planned.ts';
 import type { EmpiricalLag } from './empirical-distribution.ts';
@@ -72,9 +72,11 @@ export function worldOf(documents: readonly JsonObject[], circumstances: Circums
   return {
     ...EMPTY_WORLD,
     ...rest,
-    policies: policySet(
-      ofKind<ClusterTerminationPolicy>('ClusterTerminationPolicy'),
-      ofKind<TerminationPolicy>('TerminationPolicy'),
+    policies: taken(
+      policySet(
+        ofKind<ClusterTerminationPolicy>('ClusterTerminationPolicy'),
+        ofKind<TerminationPolicy>('TerminationPolicy'),
+      ),
     ),
     consumers: [
       CLUSTER_IP,

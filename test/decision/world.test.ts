@@ -190,6 +190,38 @@ describe('the world that is held', () => {
   });
 });
 
+describe('thousands of policies', () => {
+  const applying = (held: ReturnType<typeof holdWorld>, count: number, ...more: JsonObject[]) => {
+    const many = Array.from({ length: count }, (_, index) =>
+      clusterPolicy({ podSelector: { matchLabels: { app: `app-${index}` } } }, `p-${index}`),
+    );
+    return held.applying({ kind: 'documents', documents: documentsOf(...many, ...more) });
+  };
+
+  it('are applied in steps, each of which costs what a hundred policies do at most', () => {
+    const steps = (count: number) => [...applying(holdWorld('Enforce'), count)].length;
+    expect(steps(10)).toBeLessThan(5);
+    // Each is read once, and put in its place in the order once.
+    expect(steps(1_000)).toBeGreaterThanOrEqual(2 * 10);
+  });
+
+  it('are in force with the last step and not before, and what else was applied meanwhile stays', () => {
+    const held = holdWorld('Enforce');
+    const steps = applying(held, 500, clusterPolicy({ mode: 'Off' }));
+    for (let count = 0; count < 5; count += 1) expect(steps.next().done).toBe(false);
+    const shop = namespaceRecord('shop', {}, { 'linger.dev/inject': 'false' });
+    held.apply({ kind: 'namespaces', namespaces: new Map([['shop', shop]]) });
+    const { namespaces } = held.current();
+    for (const _ of steps) {
+      expect(reasonIn(held.current(), pod())).toBe('OptedOut');
+      held.apply({ kind: 'services', services: serviceIndex([], true) });
+    }
+    expect(held.current()).toMatchObject({ namespaces, services: { complete: true } });
+    held.apply({ kind: 'namespaces', namespaces: new Map() });
+    expect(reasonIn(held.current(), pod())).toBe('ModeOff');
+  });
+});
+
 describe('what the cluster says', () => {
   const files = (...values: JsonObject[]) =>
     ({ kind: 'documents', documents: documentsOf(...values) }) as const;
