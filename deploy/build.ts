@@ -1,4 +1,4 @@
-import { glob, readFile, rm } from 'node:fs/promises';
+import { cp, glob, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { DOOR_IMPORT, filesBehind, namesIn } from './doors.ts';
@@ -40,6 +40,9 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
       js: "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);",
     },
   });
+  // Beside the chunk that reads them, as in the sources.
+  const helpers = (file: string) => !/\.c$/.test(file);
+  await cp(join(ROOT, 'src/hold/helper'), join(outdir, 'helper'), { recursive: true, filter: helpers });
   return metafile;
 }
 

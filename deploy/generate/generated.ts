@@ -1,8 +1,21 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
+
+const HOLD_RIGHTS = 'deploy/rbac-hold.yaml';
+
+/** The file as it stands, with the name of the helper's ConfigMap as it is now. */
+function holdRights(): string {
+  const text = readFileSync(join(import.meta.dirname, '../..', HOLD_RIGHTS), 'utf8');
+  return text.replaceAll(/linger-hold-[\da-f]{16}/g, readHelperObject().name);
+}
 
 /** Every file of the repository that is made from the source, and its text. A test holds them against each other. */
 export const GENERATED: readonly { readonly path: string; readonly text: () => string }[] = [
-  DISCOVERY_CONSUMER,
-  CLUSTER_TERMINATION_POLICY,
-  TERMINATION_POLICY,
-].map((kind) => ({ path: `deploy/crds/${kind.plural}.yaml`, text: () => crdText(kind) }));
+  ...[DISCOVERY_CONSUMER, CLUSTER_TERMINATION_POLICY, TERMINATION_POLICY].map((kind) => ({
+    path: `deploy/crds/${kind.plural}.yaml`,
+    text: () => crdText(kind),
+  })),
+  { path: HOLD_RIGHTS, text: holdRights },
+];

@@ -46,6 +46,8 @@ export interface ServiceRecord {
   readonly headless: boolean;
   /** spec.type is ExternalName: a DNS alias that sends nothing to pods. */
   readonly externalName: boolean;
+  /** Of a Service of the cluster. Undefined: headless, ExternalName, or not given yet. */
+  readonly clusterIp?: string | undefined;
 }
 
 /** The Services by namespace. */

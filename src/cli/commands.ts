@@ -8,6 +8,7 @@ import {
   instant,
   labelQuery,
   list,
+  literalAddress,
   oneOf,
   optional,
   port,
@@ -112,6 +113,19 @@ const SERVE_FLAGS = {
     text('<audience>'),
     'linger.dev/reports',
     'audience of the tokens with which instances of consumers report',
+  ),
+  holdPort: flag(port, '8445', 'port on which the helpers of hook Hold call (TCP); 0: no pod gets Hold'),
+  holdAddress: optional(
+    literalAddress,
+    'where helpers call, such as 10.0.0.7:8445 or [fd00::7]:8445; without it, the ClusterIP of the Service linger-hold and --hold-port',
+  ),
+  holdImage: optional(
+    text('<image>'),
+    'image with the helpers, for policies that have them delivered as an image volume',
+  ),
+  holdTestImage: optional(
+    text('<image>'),
+    'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
   ),
 };
 
@@ -226,6 +240,16 @@ const HISTORY_FLAGS = {
   output: output('the episodes'),
 };
 
+const HOLD_FLAGS = {
+  ...CLUSTER_FLAGS,
+  namespace: optional(
+    list('<name...>'),
+    'manifest: namespaces that are to have the helper; without it, none is named',
+    'n',
+  ),
+  output: output('the result; manifest: YAML, or JSON where that is asked for'),
+};
+
 const DIAGNOSE_FLAGS = {
   ...CLUSTER_FLAGS,
   controllerMetrics: optional(
@@ -297,6 +321,10 @@ export const VERBS = {
   history: verb('List the storms and releases that lift the waits; forget one.', HISTORY_FLAGS, [
     '[action]',
     'list (the default) or forget',
+  ]),
+  hold: verb('Print the ConfigMap with the helper of hook Hold.', HOLD_FLAGS, [
+    '[action]',
+    'manifest: the ConfigMap, for kubectl apply',
   ]),
   completion: verb('Print a script that completes commands and flags in a shell.', {}, [
     '[shell]',

@@ -1,3 +1,4 @@
+import { isIPv4, isIPv6 } from 'node:net';
 import { delimiter, join } from 'node:path';
 import {
   DURATION_HINT,
@@ -77,6 +78,17 @@ export const port: Reader<number> = {
   argument: '<port>',
   expected: 'a port number from 0 to 65535',
   parse: (text) => (/^\d+$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined),
+};
+
+/** An address and a port, without any name that would have to be looked up. */
+export const literalAddress: Reader<string> = {
+  argument: '<address>',
+  expected: 'an address with its port, such as 10.0.0.7:8445 or [fd00::7]:8445',
+  parse: (text) => {
+    const [, six, four = '', digits = ''] = /^(?:\[([^\]%]+)\]|([\d.]+)):(\d{1,5})$/.exec(text) ?? [];
+    const isLiteral = six === undefined ? isIPv4(four) : isIPv6(six) && !six.includes('.');
+    return isLiteral && Number(digits) >= 1 && Number(digits) <= 65_535 ? text : undefined;
+  },
 };
 
 /** A duration, as seconds. */

@@ -16,6 +16,7 @@ import {
   type WatchStats,
 } from '../cluster/index.ts';
 import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
+import { type Delivery, type DeliverySettings, startDelivery } from '../hold/index.ts';
 import {
   followPublished,
   type Lead,
@@ -55,6 +56,8 @@ export interface ClusterContext {
   readonly place: Place | undefined;
   /** undefined: there is no canary. */
   readonly canary: CanarySettings | undefined;
+  /** undefined: no pod gets hook Hold. */
+  readonly hold: DeliverySettings | undefined;
   /** What tokens of reports must have been made for, and what cursors are signed with. */
   readonly reports: { readonly audience: string; readonly key: Buffer };
   readonly signal: AbortSignal;
@@ -254,7 +257,8 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const random = Math.random;
   const source = followCluster(connection, handlers, { signal, clock, random, namespace: place?.namespace });
   const declared = followDeclared(context);
-  const sync = followSync(source, declared.read, context);
+  const delivery = deliveryOf(context);
+  const sync = followSync(source, Promise.all([declared.read, delivery?.read]), context);
 
   const wait = () => defaultWait(world.current());
   const synced = () => sync.state === 'synced';
@@ -285,10 +289,12 @@ export function startCluster(context: ClusterContext): ClusterPart {
     onLeading: (lead) => {
       measuring.lead(lead);
       reports.lead(lead);
+      delivery?.lead(lead);
       leads = () => lead.holds();
     },
   });
-  const watches = () => ({ ...source.watches, ...sharing.watches, ...declared.watches() });
+  const helper = delivery === undefined ? {} : { holdconfigmaps: delivery.stats };
+  const watches = () => ({ ...source.watches, ...sharing.watches, ...declared.watches(), ...helper });
   registerWatchMetrics(metrics.registry, { watches, synced, clock });
   measurement.onSample(registerLagMetrics(metrics.registry, measurement, wait));
   const wanted = measurement.wantsStamp.bind(measurement);
@@ -331,6 +337,14 @@ function canaryOf(
   const present = () => world.current().consumers;
   const { namespace } = place;
   return startCanary({ ...canary, connection, namespace, present, measurement, logger, count, clock });
+}
+
+/** @returns undefined where replicas share nothing: then there is no Service that helpers could call */
+function deliveryOf(context: ClusterContext): Delivery | undefined {
+  const { place, hold, metrics, logger } = context;
+  if (place === undefined || hold === undefined) return undefined;
+  const told = { ...reportingOf('holdconfigmaps', logger), registry: metrics.registry };
+  return startDelivery({ ...context, ...told, place, settings: hold, clock, random: Math.random, pause });
 }
 
 /** Whether the cluster has been read; `late`: it takes too long to wait for, and reviews are answered with what is known. */

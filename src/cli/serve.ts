@@ -229,7 +229,9 @@ async function startCluster(running: Running, { kube }: Surroundings): Promise<C
   // All replicas serve with the same key, so each can read what another has signed.
   const key = Buffer.from(hkdfSync('sha256', certificates.get().key, '', 'linger.dev/reports: cursors', 32));
   const reports = { audience: settings.reportsAudience, key };
-  return start({ ...running, connection, syncTimeout: settings.syncTimeout, place, canary, reports });
+  const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
+  const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage };
+  return start({ ...running, connection, syncTimeout: settings.syncTimeout, place, canary, reports, hold });
 }
 
 async function listenForCanary({ settings, logger, signal }: Running): Promise<CanarySettings | undefined> {

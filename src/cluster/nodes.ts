@@ -3,7 +3,7 @@ import { isRecord, isString } from '../api/index.ts';
 import {
   type Fleet,
   fleetOf,
-  type NodeVersion,
+  type NodeFacts,
   type SettlingFleet,
   settle,
   UNSETTLED,
@@ -14,10 +14,6 @@ import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
 import type { WatchOptions } from './reflector.ts';
 import { type RawObject, type Resource, type ResourceEvent, WATCH_LIMITS } from './resource.ts';
-
-export interface NodeProjection extends NodeVersion {
-  readonly name: string;
-}
 
 /**
  * Labels by which virtual nodes say so: `type=virtual-kubelet` is set by virtual-kubelet and the clouds' nodes that are
@@ -30,17 +26,27 @@ const LIQO_TYPE = 'liqo.io/type';
 const VIRTUAL_TAINT = 'virtual-kubelet.io/provider';
 
 /** Nodes whole: their metadata do not say which kubelet they run. */
-export function nodesResource(): Resource<NodeProjection> {
+export function nodesResource(): Resource<NodeFacts> {
   return { path: '/api/v1/nodes', afterMetadata: 'spec', project: projectNode };
 }
 
-export function projectNode({ metadata, spec, status }: RawObject): NodeProjection {
+export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
   const { name, labels = {} } = metadata;
   const nodeInfo = isRecord(status) ? status.nodeInfo : undefined;
-  const version = isRecord(nodeInfo) ? nodeInfo.kubeletVersion : undefined;
+  const told = (member: string) => {
+    const text = isRecord(nodeInfo) ? nodeInfo[member] : undefined;
+    return isString(text) ? text : '';
+  };
   const virtual =
     VIRTUAL_TYPES.has(labels.type ?? '') || labels[LIQO_TYPE] === 'virtual-node' || isTaintedVirtual(spec);
-  return { name, kubeletVersion: isString(version) ? version : '', virtual };
+  return {
+    ...{ name, labels, virtual },
+    kubeletVersion: told('kubeletVersion'),
+    operatingSystem: told('operatingSystem'),
+    architecture: told('architecture'),
+    osImage: told('osImage'),
+    containerRuntimeVersion: told('containerRuntimeVersion'),
+  };
 }
 
 function isTaintedVirtual(spec: unknown): boolean {
@@ -48,22 +54,25 @@ function isTaintedVirtual(spec: unknown): boolean {
   return Array.isArray(taints) && taints.some((taint) => isRecord(taint) && taint.key === VIRTUAL_TAINT);
 }
 
-/** The versions that the cluster's Nodes and its API server report, as they change. */
+/** What the cluster's Nodes and its API server report, as it changes. */
 export class FleetVersions {
-  readonly #nodes = new Map<string, NodeVersion>();
+  readonly #nodes = new Map<string, NodeFacts>();
+  /** Until something changes. */
+  #observed: Fleet | undefined;
   #apiServer: string | undefined;
   #nodesListed = false;
   #state: SettlingFleet = UNSETTLED;
 
   /** @returns whether it says anything new: a Node's status is written every few seconds */
-  putNode(name: string, { kubeletVersion, virtual }: NodeVersion): boolean {
-    const node = { kubeletVersion, virtual };
-    if (isDeepStrictEqual(this.#nodes.get(name), node)) return false;
-    this.#nodes.set(name, node);
+  putNode(node: NodeFacts): boolean {
+    if (isDeepStrictEqual(this.#nodes.get(node.name), node)) return false;
+    this.#nodes.set(node.name, node);
+    this.#observed = undefined;
     return true;
   }
 
   deleteNode(name: string): boolean {
+    this.#observed = undefined;
     return this.#nodes.delete(name);
   }
 
@@ -73,6 +82,7 @@ export class FleetVersions {
 
   /** @param version as it says, such as `v1.36.3`; any other text does not count */
   apiServerIs(version: string): void {
+    this.#observed = undefined;
     this.#apiServer = version;
   }
 
@@ -83,9 +93,17 @@ export class FleetVersions {
    */
   observe(seconds: number): Fleet | undefined {
     if (!this.#nodesListed || this.#apiServer === undefined) return undefined;
-    this.#state = settle(this.#state, fleetOf(this.#apiServer, [...this.#nodes.values()]), seconds);
+    this.#observed ??= fleetOf(this.#apiServer, [...this.#nodes.values()]);
+    this.#state = settle(this.#state, this.#observed, seconds);
     return this.#state.inForce;
   }
+}
+
+/** Thousands of nodes are not compared one by one: they are the same until one of them has changed. */
+function isSame({ nodes, ...versions }: Fleet, other: Fleet | undefined): boolean {
+  if (nodes !== other?.nodes) return false;
+  const { nodes: _, ...others } = other;
+  return isDeepStrictEqual(versions, others);
 }
 
 /** Upgrades take longer than this, and a new answer counts only when it has held for ten minutes. */
@@ -120,7 +138,7 @@ export function followFleet(
 
   const observe = () => {
     const fleet = versions.observe(clock() / 1000);
-    if (fleet === undefined || JSON.stringify(fleet) === JSON.stringify(inForce)) return;
+    if (fleet === undefined || isSame(fleet, inForce)) return;
     inForce = fleet;
     onFleet(fleet);
   };
@@ -156,10 +174,10 @@ export function followFleet(
   return {
     /** Whether `onFleet` has been called. */
     known: () => inForce !== undefined,
-    node: (event: ResourceEvent<NodeProjection>) => {
+    node: (event: ResourceEvent<NodeFacts>) => {
       const { name } = event.identity;
       const gone = event.type === 'deleted';
-      if (gone ? versions.deleteNode(name) : versions.putNode(name, event.object)) observeSoon();
+      if (gone ? versions.deleteNode(name) : versions.putNode(event.object)) observeSoon();
     },
     nodesListed: () => {
       versions.nodesListed();

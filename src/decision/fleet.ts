@@ -1,3 +1,5 @@
+import type { Labels } from '../api/index.ts';
+
 /** A Kubernetes version, as far as decisions need it. */
 export interface Version {
   readonly major: number;
@@ -11,6 +13,8 @@ export interface Version {
 export interface Fleet {
   readonly apiServer: Version | undefined;
   readonly oldestKubelet: Version | undefined;
+  /** The real nodes. */
+  readonly nodes: readonly NodeFacts[];
 }
 
 export interface NodeVersion {
@@ -19,8 +23,29 @@ export interface NodeVersion {
   readonly virtual: boolean;
 }
 
+/** A node as far as it matters where a pod may run. Texts are as the Node says; empty where it does not. */
+export interface NodeFacts extends NodeVersion {
+  readonly name: string;
+  readonly labels: Labels;
+  /** `linux`, `windows` */
+  readonly operatingSystem: string;
+  /** `amd64`, `arm64` */
+  readonly architecture: string;
+  readonly osImage: string;
+  readonly containerRuntimeVersion: string;
+}
+
+/** What works on a node works on all of its kind. */
+export function nodeKind(node: NodeFacts): string {
+  const { architecture, osImage, containerRuntimeVersion, kubeletVersion } = node;
+  return [architecture, osImage, containerRuntimeVersion, kubeletVersion].join('|');
+}
+
 /** Native sleep is on by default from 1.30; below, the API server or the kubelet drops it silently. Source: KEP-3960. */
 const NATIVE_SLEEP: Version = { major: 1, minor: 30 };
+
+/** Below, the API server silently drops image volumes and their mounts. Source: KEP-4639 (on by default from 1.35). */
+const IMAGE_VOLUMES: Version = { major: 1, minor: 35 };
 
 /** @returns undefined for a text that is no version, such as the free-form ones of virtual kubelets. */
 export function parseVersion(text: string): Version | undefined {
@@ -34,19 +59,26 @@ export function atLeast(version: Version, bound: Version): boolean {
 }
 
 /** The fleet that these versions make. */
-export function fleetOf(apiServer: string, nodes: readonly NodeVersion[]): Fleet {
+export function fleetOf(apiServer: string, nodes: readonly NodeFacts[]): Fleet {
   let oldest: Version | undefined;
   for (const node of nodes) {
     const version = node.virtual ? undefined : parseVersion(node.kubeletVersion);
     if (version !== undefined && (oldest === undefined || !atLeast(version, oldest))) oldest = version;
   }
-  return { apiServer: parseVersion(apiServer), oldestKubelet: oldest };
+  const real = nodes.filter((node) => !node.virtual);
+  return { apiServer: parseVersion(apiServer), oldestKubelet: oldest, nodes: real };
 }
 
 /** Whether native sleep works everywhere. An unknown fleet (no cluster) is taken for a current one. */
 export function supportsNativeSleep(fleet: Fleet | undefined): boolean {
   const versions = [fleet?.apiServer, fleet?.oldestKubelet];
   return versions.every((version) => version === undefined || atLeast(version, NATIVE_SLEEP));
+}
+
+/** Whether image volumes work everywhere. Other than a hook that is not known, one that is dropped costs every wait. */
+export function supportsImageVolumes(fleet: Fleet | undefined): boolean {
+  const versions = [fleet?.apiServer, fleet?.oldestKubelet];
+  return versions.every((version) => version !== undefined && atLeast(version, IMAGE_VOLUMES));
 }
 
 /** The fleet in force, and the one that may replace it. */
@@ -64,12 +96,14 @@ export const FLEET_SETTLE_SECONDS = 600;
 
 /**
  * Takes a new observation: what `Auto` answers changes only when the new answer has held for ten minutes.
- * The first observation counts at once, since there is no answer yet that it could disturb.
+ * The first observation counts at once, since there is no answer yet that it could disturb. The nodes are always the
+ * current ones: where a pod may run now is what counts.
  */
 export function settle(state: SettlingFleet, observed: Fleet, now: number): SettlingFleet {
   const settled = { inForce: observed, candidate: undefined, since: now };
   const { inForce } = state;
   if (inForce === undefined || supportsNativeSleep(observed) === supportsNativeSleep(inForce)) return settled;
   const since = state.candidate === undefined ? now : state.since;
-  return now - since >= FLEET_SETTLE_SECONDS ? settled : { inForce, candidate: observed, since };
+  if (now - since >= FLEET_SETTLE_SECONDS) return settled;
+  return { inForce: { ...inForce, nodes: observed.nodes }, candidate: observed, since };
 }

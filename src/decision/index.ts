@@ -1,10 +1,18 @@
 export { decide, type Exposure, exposureOf, type PodRequest, screen } from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
-export { type Fleet, fleetOf, type NodeVersion, type SettlingFleet, settle, UNSETTLED } from './fleet.ts';
+export {
+  type Fleet,
+  fleetOf,
+  type NodeFacts,
+  nodeKind,
+  type SettlingFleet,
+  settle,
+  UNSETTLED,
+} from './fleet.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
 export { type Decision, isAudit, type Plan, parsePlan, renderPlan, type Skip } from './plan.ts';
 export { essentialsOf, type Pod } from './pod.ts';
-export { BUILT_IN } from './policy.ts';
+export { BUILT_IN, wantsHold } from './policy.ts';
 export {
   NOTES,
   type Note,

@@ -144,6 +144,7 @@ class PolicyList {
   readonly #all: readonly Policy[];
   /** By key: the places in the order. */
   readonly #ranks = new Map<string, number[]>();
+  #holding: readonly Policy[] | undefined;
 
   private constructor(all: readonly Policy[]) {
     this.#all = all;
@@ -170,6 +171,12 @@ class PolicyList {
     if (namespace.unseen) keys.push(RESTRAINING);
     const ranks = keys.flatMap((key) => this.#ranks.get(key) ?? []);
     return [...new Set(ranks)].toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
+  }
+
+  /** Those with hook Hold. */
+  get holding(): readonly Policy[] {
+    this.#holding ??= this.#all.filter(({ values }) => String(values.hook) === HOLD);
+    return this.#holding;
   }
 }
 
@@ -233,6 +240,16 @@ function* policiesOf(
     policies.push(policyOf(document));
   }
   return policies;
+}
+
+const HOLD = 'Hold';
+
+/** Whether pods there may get hook Hold, by a policy or by the Namespace's annotation; which ones does not matter. */
+export function wantsHold({ cluster, byNamespace }: PolicySet, namespace: NamespaceRecord): boolean {
+  const { annotations, name } = namespace;
+  if (annotations[ANNOTATION.hook]?.toLowerCase() === HOLD.toLowerCase()) return true;
+  if ((byNamespace.get(name)?.holding.length ?? 0) > 0) return true;
+  return cluster.holding.some((each) => selectsNamespace(each.namespaceSelector, namespace) === true);
 }
 
 function thresholdsOf(policies: readonly Policy[]): readonly Enough[] {

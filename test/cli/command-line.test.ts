@@ -83,6 +83,10 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_CANARY_EVERY',
       'LINGER_PROBE_ALLOW_LINK_LOCAL',
       'LINGER_REPORTS_AUDIENCE',
+      'LINGER_HOLD_PORT',
+      'LINGER_HOLD_ADDRESS',
+      'LINGER_HOLD_IMAGE',
+      'LINGER_HOLD_TEST_IMAGE',
     ]);
   });
 

@@ -122,6 +122,27 @@ const SERVE: Rows<'serve'> = {
   },
   probeAllowLinkLocal: { byDefault: false, reads: [], refuses: [] },
   reportsAudience: TEXT('linger.dev/reports'),
+  holdPort: { byDefault: 8445, ...PORTS },
+  holdAddress: {
+    byDefault: undefined,
+    reads: [
+      ['10.0.0.7:8445', '10.0.0.7:8445'],
+      ['[fd00::7]:1', '[fd00::7]:1'],
+    ],
+    refuses: [
+      '',
+      '10.0.0.7',
+      'linger-hold:8445',
+      'fd00::7:8445',
+      '[::ffff:1.2.3.4]:80',
+      '10.0.0.7:0',
+      '1.2.3:80',
+      '[fe80::1%eth0]:80',
+      '10.0.0.7:65536',
+    ],
+  },
+  holdImage: TEXT(undefined),
+  holdTestImage: TEXT(undefined),
 };
 const SWITCH: Row = { byDefault: false, reads: [], refuses: [] };
 const OUTPUT: Row = {
@@ -321,6 +342,13 @@ const HISTORY: Rows<'history'> = {
   output: EXPLAIN.output,
 };
 
+const HOLD: Rows<'hold'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  namespace: SOME_NAMES,
+  output: EXPLAIN.output,
+};
+
 /** Every flag of every command. */
 export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
   serve: SERVE,
@@ -335,6 +363,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   diagnose: DIAGNOSE,
   consumers: CONSUMERS,
   history: HISTORY,
+  hold: HOLD,
   completion: {},
 };
 

@@ -133,7 +133,7 @@ async function explained(golden: GoldenCase): Promise<Answer | undefined> {
   const cluster = {
     namespaces: world.namespaces,
     services: world.services,
-    fleet: fleet ?? { apiServer: undefined, oldestKubelet: undefined },
+    fleet: fleet ?? { apiServer: undefined, oldestKubelet: undefined, nodes: [] },
     consumers: [],
     lags: world.lags,
     files: NO_DOCUMENTS,

@@ -34,7 +34,11 @@ const RIGHTS = [
   ['ClusterRole', 'linger'],
   ['ClusterRole', 'linger-termination-policies-view'],
   ['ClusterRole', 'linger-termination-policies-edit'],
+  ['ClusterRole', 'linger-hold'],
+  ['ClusterRole', 'linger-hold-delivery'],
   ['ClusterRoleBinding', 'linger'],
+  ['ClusterRoleBinding', 'linger-hold'],
+  ['ClusterRoleBinding', 'linger-hold-delivery'],
 ].map(([kind = '', name = '']) => ({
   apiVersion: 'rbac.authorization.k8s.io/v1',
   kind,
@@ -53,6 +57,7 @@ const RESOURCES = [
   'endpointslices',
   'endpoints',
   'discoveryconsumers',
+  'holdconfigmaps',
 ];
 const ACCOUNT = 'system:serviceaccount:linger:linger';
 const COUNTS = {

@@ -1,13 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { FleetVersions } from '../../src/cluster/nodes.ts';
-import { FLEET_SETTLE_SECONDS, supportsNativeSleep } from '../../src/decision/fleet.ts';
+import { FLEET_SETTLE_SECONDS, type NodeFacts, supportsNativeSleep } from '../../src/decision/fleet.ts';
+import { sampleNode } from '../decision/sample-world.ts';
 
-const node = (kubeletVersion: string, virtual = false) => ({ kubeletVersion, virtual });
+const node = (kubeletVersion: string, more: Partial<NodeFacts> = {}) =>
+  sampleNode({ name: 'a', kubeletVersion, ...more });
 
 /** A cluster whose nodes and API server are known. */
 function known(apiServer: string, ...kubelets: string[]): FleetVersions {
   const fleet = new FleetVersions();
-  for (const [index, version] of kubelets.entries()) fleet.putNode(`node-${index}`, node(version));
+  for (const [index, version] of kubelets.entries()) fleet.putNode(node(version, { name: `node-${index}` }));
   fleet.nodesListed();
   fleet.apiServerIs(apiServer);
   return fleet;
@@ -16,7 +18,7 @@ function known(apiServer: string, ...kubelets: string[]): FleetVersions {
 describe('the versions of a cluster', () => {
   it('are no answer before both have been read', () => {
     const fleet = new FleetVersions();
-    fleet.putNode('a', node('v1.28.0'));
+    fleet.putNode(node('v1.28.0'));
     expect(fleet.observe(0)).toBeUndefined();
     fleet.nodesListed();
     expect(fleet.observe(0)).toBeUndefined();
@@ -24,42 +26,55 @@ describe('the versions of a cluster', () => {
     expect(fleet.observe(0)).toEqual({
       apiServer: { major: 1, minor: 36 },
       oldestKubelet: { major: 1, minor: 28 },
+      nodes: [node('v1.28.0')],
     });
   });
 
   it('that nobody can read do not count', () => {
     const fleet = known('', 'v1.36.3');
-    expect(fleet.observe(0)).toEqual({ apiServer: undefined, oldestKubelet: { major: 1, minor: 36 } });
+    expect(fleet.observe(0)).toMatchObject({ apiServer: undefined, oldestKubelet: { major: 1, minor: 36 } });
   });
 
   it('answer otherwise only when that has held for ten minutes', () => {
     const fleet = known('v1.36.3', 'v1.36.3');
     const native = (seconds: number) => supportsNativeSleep(fleet.observe(seconds));
     expect(native(0)).toBe(true);
-    fleet.putNode('old', node('v1.28.0'));
+    fleet.putNode(node('v1.28.0', { name: 'old' }));
     expect([native(10), native(10 + FLEET_SETTLE_SECONDS - 1)]).toEqual([true, true]);
     expect(native(10 + FLEET_SETTLE_SECONDS)).toBe(false);
+  });
+
+  it('are told again when where pods may run has changed, while an answer is waited out', () => {
+    const fleet = known('v1.36.3', 'v1.36.3');
+    const first = fleet.observe(0);
+    expect(fleet.observe(1)).toBe(first);
+    fleet.putNode(node('v1.28.0', { name: 'old' }));
+    const second = fleet.observe(2);
+    expect(second).toMatchObject({ oldestKubelet: { minor: 36 } });
+    expect(second?.nodes.map(({ name }) => name)).toEqual(['node-0', 'old']);
+    expect(fleet.observe(3)?.nodes).toBe(second?.nodes);
   });
 
   it('of a node that came and went in between change nothing', () => {
     const fleet = known('v1.36.3', 'v1.36.3');
     const native = (seconds: number) => supportsNativeSleep(fleet.observe(seconds));
     fleet.observe(0);
-    fleet.putNode('old', node('v1.28.0'));
+    fleet.putNode(node('v1.28.0', { name: 'old' }));
     fleet.observe(10);
     expect(fleet.deleteNode('old')).toBe(true);
     fleet.observe(300);
-    fleet.putNode('old', node('v1.28.0'));
+    fleet.putNode(node('v1.28.0', { name: 'old' }));
     expect(native(10 + FLEET_SETTLE_SECONDS)).toBe(true);
   });
 
   it.each([
     ['the same', node('v1.36.3'), false],
     ['another version', node('v1.36.4'), true],
-    ['a virtual one', node('v1.36.3', true), true],
+    ['a virtual one', node('v1.36.3', { virtual: true }), true],
+    ['another label', node('v1.36.3', { labels: { pool: 'b' } }), true],
   ])('say whether a node says anything new: %s', (_what, next, isNew) => {
     const fleet = new FleetVersions();
-    expect(fleet.putNode('a', node('v1.36.3'))).toBe(true);
-    expect(fleet.putNode('a', next)).toBe(isNew);
+    expect(fleet.putNode(node('v1.36.3'))).toBe(true);
+    expect(fleet.putNode(next)).toBe(isNew);
   });
 });

@@ -82,7 +82,10 @@ describe('a Namespace', () => {
 });
 
 describe('a Node', () => {
-  const nodeInfo = { kubeletVersion: 'v1.36.3' };
+  const nodeInfo = {
+    ...{ kubeletVersion: 'v1.36.3', operatingSystem: 'linux', architecture: 'arm64' },
+    ...{ osImage: 'Flatcar', containerRuntimeVersion: 'containerd://2.1.4' },
+  };
   it.each<{ name: string; meta?: object; more?: object; virtual: boolean }>([
     { name: 'of a real kubelet', virtual: false },
     { name: 'of another type', meta: { labels: { type: 'spot' } }, virtual: false },
@@ -99,13 +102,15 @@ describe('a Node', () => {
   ])('$name', ({ meta = {}, more = {}, virtual }) => {
     expect(projectNode(raw({ status: { nodeInfo }, ...more }, meta))).toEqual({
       name: 'web',
-      kubeletVersion: 'v1.36.3',
+      labels: {},
       virtual,
+      ...nodeInfo,
+      ...meta,
     });
   });
 
-  it('that has not reported yet has no version', () => {
-    expect(projectNode(raw({})).kubeletVersion).toBe('');
+  it('that has not reported yet says nothing', () => {
+    expect(projectNode(raw({}))).toMatchObject({ kubeletVersion: '', architecture: '', osImage: '' });
   });
 });
 

@@ -11,7 +11,7 @@ import {
   UNSETTLED,
 } from '../../src/decision/fleet.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, fleet, OLD_FLEET, worldOf } from './sample-world.ts';
+import { clusterPolicy, fleet, OLD_FLEET, sampleNode, worldOf } from './sample-world.ts';
 
 const NEW_FLEET = fleet('v1.36.3', 'v1.36.3');
 
@@ -60,8 +60,8 @@ describe('Auto is Sleep where API server and every kubelet are at least 1.30', (
 
   it('virtual nodes are ignored, whatever version they claim', () => {
     const nodes = [
-      { kubeletVersion: 'v1.12.0', virtual: true },
-      { kubeletVersion: 'v1.33.0', virtual: false },
+      sampleNode({ kubeletVersion: 'v1.12.0', virtual: true }),
+      sampleNode({ kubeletVersion: 'v1.33.0' }),
     ];
     expect(fleetOf('v1.33.0', nodes)?.oldestKubelet).toEqual({ major: 1, minor: 33 });
   });
@@ -71,7 +71,7 @@ describe('Auto is Sleep where API server and every kubelet are at least 1.30', (
   });
 
   it('an API server whose version does not parse is ignored, and old kubelets still count', () => {
-    const nodes = [{ kubeletVersion: 'v1.28.0', virtual: false }];
+    const nodes = [sampleNode({ kubeletVersion: 'v1.28.0' })];
     expect(supportsNativeSleep(fleetOf('unknown', nodes))).toBe(false);
   });
 });

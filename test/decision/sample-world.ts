@@ -6,7 +6,7 @@ import {
   type TerminationPolicy,
 } from '../../src/api/documents.ts';
 import { namespaceRecord, type ServiceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
-import { type Fleet, fleetOf } from '../../src/decision/fleet.ts';
+import { type Fleet, fleetOf, type NodeFacts } from '../../src/decision/fleet.ts';
 import { policySet } from '../../src/decision/policy.ts';
 import { EMPTY_WORLD, taken, type World } from '../../src/decision/world.ts';
 import { CLUSTER_DNS, CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
@@ -91,12 +91,22 @@ export function worldOf(documents: readonly JsonObject[], circumstances: Circums
   };
 }
 
+/** A Linux node on amd64. */
+export function sampleNode(facts: Partial<NodeFacts> = {}): NodeFacts {
+  return {
+    ...{ name: 'node', labels: {}, kubeletVersion: 'v1.36.3', virtual: false },
+    ...{ operatingSystem: 'linux', architecture: 'amd64' },
+    ...{ osImage: 'Ubuntu 24.04.2 LTS', containerRuntimeVersion: 'containerd://2.1.4' },
+    ...facts,
+  };
+}
+
 /** The fleet of a cluster with nodes of these kubelet versions. */
 export function fleet(apiServer: string, ...kubelets: string[]): Fleet {
-  const nodes = kubelets.map((kubeletVersion) => ({ kubeletVersion, virtual: false }));
-  const made = fleetOf(apiServer, nodes);
-  if (made === undefined) throw new Error(`no fleet with an API server of version ${apiServer}`);
-  return made;
+  return fleetOf(
+    apiServer,
+    kubelets.map((kubeletVersion, index) => sampleNode({ name: `node-${index}`, kubeletVersion })),
+  );
 }
 
 /** One whose kubelets silently ignore a native sleep. */

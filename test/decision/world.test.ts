@@ -7,7 +7,7 @@ import { consumerOf } from '../../src/lag/consumer.ts';
 import { sortDocuments } from '../../src/manifest/policy-documents.ts';
 import { empiricalDistribution } from './empirical-distribution.ts';
 import { container, creationOf, type JsonObject, pod, podOf } from './sample-pod.ts';
-import { clusterPolicy, consumer, namespace, policy, service } from './sample-world.ts';
+import { clusterPolicy, consumer, namespace, policy, sampleNode, service } from './sample-world.ts';
 
 const located = (...values: unknown[]) =>
   values.map((value, index) => ({ value, where: `file document ${index + 1}` }));
@@ -287,7 +287,7 @@ describe('what the cluster says', () => {
 
   it('of versions and lags counts at once', () => {
     const held = holdWorld('Enforce');
-    const old = fleetOf('v1.29.0', [{ kubeletVersion: 'v1.28.1', virtual: false }]);
+    const old = fleetOf('v1.29.0', [sampleNode({ kubeletVersion: 'v1.28.1' })]);
     held.apply({ kind: 'fleet', fleet: old });
     const lag = empiricalDistribution(Array<number>(1_000).fill(4), 2 * 86_400);
     held.apply({ kind: 'lags', lags: { planned: (_namespace, _consumers, enough) => lag.planned(enough) } });

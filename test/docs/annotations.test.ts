@@ -4,6 +4,7 @@ import { VERBS } from '../../src/cli/commands.ts';
 import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
 import { annotationLayers } from '../../src/decision/policy.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
+import { TRIED_ANNOTATION } from '../../src/hold/delivery.ts';
 import { STAMP_ANNOTATION } from '../../src/lag/punctuality.ts';
 import { SHARED_ANNOTATIONS } from '../../src/leader/codec.ts';
 import { LEADER_LABEL } from '../../src/leader/leader-label.ts';
@@ -20,7 +21,7 @@ const others: readonly (string | undefined)[] = [
   LEADER_LABEL,
   VERBS.serve.flags.reportsAudience.fallback,
 ];
-const ofConfigMaps: readonly string[] = Object.values(SHARED_ANNOTATIONS);
+const ofConfigMaps: readonly string[] = [...Object.values(SHARED_ANNOTATIONS), TRIED_ANNOTATION];
 
 test('the table has exactly the annotations that are read', () => {
   const expected = known.filter((key) => key !== ANNOTATION.plan);

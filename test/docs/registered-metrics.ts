@@ -1,6 +1,7 @@
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { EMPTY_WORLD } from '../../src/decision/world.ts';
+import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
 import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
 import { registerCanaryMetrics } from '../../src/measurement/canary-run.ts';
 import { registerConsumerMetrics, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
@@ -25,6 +26,7 @@ registerPublishMetrics(registry, newStatus());
 registerCanaryMetrics(registry);
 registerReportMetrics(registry, () => []);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
+registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() });
 
 /** Every metric of a server that follows a cluster, in the registry's order. */
 export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];

@@ -1,0 +1,530 @@
+import type { V1Pod } from '@kubernetes/client-node';
+import type { Registry } from '@prometheus-io/client';
+import {
+  GROUP,
+  HOLD_HELPER,
+  HOLD_MOUNT,
+  HOLD_SERVICE,
+  HOLD_VOLUME,
+  holdKey,
+  isRecord,
+  isString,
+  jsonIn,
+} from '../api/index.ts';
+import {
+  asFailure,
+  callApi,
+  type KubeConnection,
+  type KubeFailure,
+  type Resource,
+  unlessNotFound,
+  type WatchStats,
+  watchResource,
+} from '../cluster/index.ts';
+import { type HoldSupply, type NodeFacts, nodeKind, type WorldHolder, wantsHold } from '../decision/index.ts';
+import type { Lead, Place } from '../leader/index.ts';
+import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape } from '../telemetry/index.ts';
+import { atMostEvery, Schedule } from '../timing/index.ts';
+import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
+
+/** What the operator says of it. */
+export interface DeliverySettings {
+  /** On which helpers call. */
+  readonly port: number;
+  /** Where, instead of the ClusterIP of the Service. */
+  readonly address: string | undefined;
+  /** Of the pods that try the helper; undefined: that of this replica's own pod. */
+  readonly testImage: string | undefined;
+  /** With the helpers, for policies that have them delivered as an image. */
+  readonly image: string | undefined;
+}
+
+export interface DeliveryOptions {
+  readonly connection: KubeConnection;
+  readonly place: Place;
+  readonly settings: DeliverySettings;
+  readonly world: WorldHolder;
+  readonly logger: Logger;
+  readonly registry: Registry;
+  readonly signal: AbortSignal;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  readonly random: () => number;
+  /** Resolves with false once the signal has aborted. */
+  readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
+  readonly onFailure: (failure: KubeFailure, pauseMs: number) => void;
+  readonly onCurrent: () => void;
+  readonly onHandlerError: (error: Error) => void;
+}
+
+/** How the helper comes into the pods' namespaces, and whether it works there. */
+export interface Delivery {
+  /** Resolves once it is known where the helper is, or that this may not be known. It may never. */
+  readonly read: Promise<void>;
+  readonly stats: WatchStats;
+  /** Delivers the helper and tries it on each kind of node, while this replica leads. */
+  lead(lead: Lead): void;
+}
+
+/** On the ConfigMap in Linger's own namespace, whose watch all replicas have: what the trials on nodes have shown. */
+export const TRIED_ANNOTATION = `${GROUP}/hold-tried`;
+
+/** How a trial ended, by the kind of node: `''`, or why the helper did not work. */
+type Trials = ReadonlyMap<string, string>;
+
+/** More kinds than this are nobody's; the oldest are forgotten, and tried again if they are there. */
+const MOST_KINDS = 100;
+const LONGEST_REASON = 300;
+
+/** @returns none, where the text is no such record: then everything is tried again */
+export function readTrials(text: string | undefined): Trials {
+  const value = jsonIn(text ?? '{}');
+  const entries = Object.entries(isRecord(value) ? value : {}).filter((entry): entry is [string, string] =>
+    isString(entry[1]),
+  );
+  return new Map(entries.slice(-MOST_KINDS));
+}
+
+export function trialsText(trials: Trials): string {
+  return JSON.stringify(Object.fromEntries([...trials].slice(-MOST_KINDS)));
+}
+
+/** Registers the metrics of the delivery. */
+export function registerDeliveryMetrics(
+  registry: Registry,
+  read: { readonly namespaces: () => number; readonly kinds: () => ReadonlyMap<string, number> },
+): void {
+  numberAtScrape(registry, {
+    name: 'linger_hold_namespaces',
+    help: 'Namespaces in which the helper of this version has been seen.',
+    read: read.namespaces,
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_hold_node_kinds',
+    help: 'Kinds of node that there are, by what trying the helper on one has shown: passed, failed or untried.',
+    labelNames: ['result'],
+    read: () => [...read.kinds()].map(([result, count]) => [{ result }, count] as const),
+  });
+}
+
+/** How often everybody looks whether the Service has an address, and the leader whether a namespace lacks the helper. */
+const TICK_MS = 500;
+/** Of the answers to the watch: many namespaces at once come as one. */
+const SHOWN_EVERY_MS = 100;
+/** Four ConfigMaps of 25 KB in a second at the most: they are applied once, and may be applied in a storm. */
+const APPLY_EVERY_MS = 250;
+const REQUEST_MS = 10_000;
+/** A namespace that refuses it (it is being deleted, its quota is used up, we lack the right) is asked again after this. */
+const REFUSED_PAUSE_MS = 300_000;
+/** One that was given it and does not show it yet. */
+const SEEN_WITHIN_MS = 30_000;
+/** When the API server cannot be reached, or is busy. */
+const PACE = { everyMs: APPLY_EVERY_MS, firstPauseMs: 1_000, longestPauseMs: 60_000 };
+/** A trial that failed may fail for ever (folders mounted noexec) or for a while (an image that cannot be pulled). */
+const TRIAL_PACE = { everyMs: 0, firstPauseMs: 60_000, longestPauseMs: 3_600_000 };
+/** A pull of Linger's image and a start on a busy node. */
+const TRIAL_WITHIN_MS = 120_000;
+
+/** One at a time, so that the rights to create and delete can be limited to this name. */
+const TEST_POD = 'linger-hold-test';
+
+export function startDelivery(options: DeliveryOptions): Delivery {
+  const running = new RunningDelivery(options);
+  void running.follow();
+  return running;
+}
+
+class RunningDelivery implements Delivery {
+  readonly #options: DeliveryOptions;
+  readonly #helper = readHelperObject();
+  readonly #once: LogOnce;
+  readonly #read = Promise.withResolvers<void>();
+  /** The namespaces whose ConfigMap has been seen, by its uid. */
+  readonly #seen = new Map<string, string>();
+  #trials: Trials = new Map();
+  #supply: HoldSupply | undefined;
+  #namespaces: ReadonlySet<string> = new Set();
+  readonly read = this.#read.promise;
+  readonly stats: WatchStats;
+
+  constructor(options: DeliveryOptions) {
+    this.#options = options;
+    this.#once = new LogOnce(options.logger);
+    this.stats = this.#watch();
+    registerDeliveryMetrics(options.registry, {
+      namespaces: () => this.#seen.size,
+      kinds: () => this.#kindsByResult(),
+    });
+  }
+
+  #watch(): WatchStats {
+    const { connection, place, signal } = this.#options;
+    const show = () => this.#show();
+    const showSoon = atMostEvery(SHOWN_EVERY_MS, show, this.#options);
+    const resource: Resource<Trials> = {
+      path: '/api/v1/configmaps',
+      query: { fieldSelector: `metadata.name=${this.#helper.name}` },
+      metadataOnly: true,
+      project: ({ metadata }) => readTrials(metadata.annotations?.[TRIED_ANNOTATION]),
+    };
+    let listed = false;
+    const { stats } = watchResource(
+      resource,
+      connection,
+      {
+        onEvent: (event) => {
+          const { namespace, uid } = event.identity;
+          if (event.type !== 'deleted') {
+            this.#seen.set(namespace, uid);
+            if (namespace === place.namespace) this.#trials = event.object;
+          } else if (this.#seen.get(namespace) === uid) this.#seen.delete(namespace);
+          this.#namespaces = new Set(this.#seen.keys());
+          if (listed) showSoon();
+        },
+        onStream: ({ type }) => {
+          if (type === 'ListEnds' && !listed) {
+            listed = true;
+            show();
+            this.#read.resolve();
+          }
+          if (type === 'StreamCurrent') this.#options.onCurrent();
+        },
+        onFailure: (failure, pauseMs) => {
+          this.#options.onFailure(failure, pauseMs);
+          // Without the right to look, Hold is not to be had here, and nothing waits for it.
+          if (failure.reason === 'Forbidden') this.#read.resolve();
+        },
+        onHandlerError: this.#options.onHandlerError,
+      },
+      { ...this.#options, signal },
+    );
+    return stats;
+  }
+
+  /** Until the signal aborts. */
+  async follow(): Promise<void> {
+    const { pause, signal } = this.#options;
+    do this.#show();
+    while (await pause(TICK_MS, signal));
+  }
+
+  /** Puts what decisions need into the world, if it is news. */
+  #show(): void {
+    const { settings, world } = this.#options;
+    const address = settings.address ?? this.#serviceAddress();
+    const before = this.#supply;
+    const supply = address === undefined ? undefined : this.#supplyAt(address);
+    if (supply?.address === before?.address && (supply === undefined || isSame(supply, before))) return;
+    this.#supply = supply;
+    world.apply({ kind: 'hold', hold: supply });
+  }
+
+  #supplyAt(address: string): HoldSupply {
+    const { image } = this.#options.settings;
+    const passed = [...this.#trials].filter(([, problem]) => problem === '').map(([kind]) => kind);
+    return {
+      address,
+      digest: this.#helper.digest,
+      namespaces: this.#namespaces,
+      tested: new Set(passed),
+      architectures: HELPER_ARCHITECTURES,
+      ...(image !== undefined && { image }),
+    };
+  }
+
+  #serviceAddress(): string | undefined {
+    const { world, place, settings } = this.#options;
+    const services = world.current().services.byNamespace.get(place.namespace);
+    const ip = services?.find(({ name }) => name === HOLD_SERVICE)?.clusterIp;
+    if (ip === undefined) return undefined;
+    return `${ip.includes(':') ? `[${ip}]` : ip}:${settings.port}`;
+  }
+
+  lead(lead: Lead): void {
+    void this.#deliver(lead);
+    void this.#try(lead);
+  }
+
+  /** Applies the ConfigMap in every namespace that wants Hold and lacks it. */
+  async #deliver(lead: Lead): Promise<void> {
+    const { clock, random, pause } = this.#options;
+    await Promise.race([this.read, pause(SEEN_WITHIN_MS, lead.signal)]);
+    const schedule = new Schedule(PACE, clock(), random);
+    const notBefore = new Map<string, number>();
+    do {
+      if (!schedule.due(clock())) continue;
+      const namespace = this.#lacking().find((each) => (notBefore.get(each) ?? 0) <= clock());
+      if (namespace === undefined || !lead.holds()) continue;
+      const failure = await this.#apply(namespace, lead.signal);
+      if (lead.signal.aborted) return;
+      if (failure === undefined || HERE_ONLY.has(failure.reason)) {
+        schedule.done(clock());
+        notBefore.set(namespace, clock() + (failure === undefined ? SEEN_WITHIN_MS : REFUSED_PAUSE_MS));
+      } else schedule.failed(clock(), failure.retryAfterMs);
+      this.#say(namespace, failure);
+    } while (await pause(APPLY_EVERY_MS, lead.signal));
+  }
+
+  #say(namespace: string, failure: KubeFailure | undefined): void {
+    const of = { namespace, configmap: this.#helper.name };
+    if (failure === undefined) {
+      this.#once.over(namespace, of, 'the helper of Hold can be delivered again');
+      this.#options.logger.info(of, 'the helper of Hold has been delivered');
+      return;
+    }
+    const { reason, message: problem } = failure;
+    const members = { ...of, reason, problem };
+    this.#once.warn(namespace, members, 'the helper of Hold cannot be delivered: pods there get Sleep');
+  }
+
+  /** The namespaces that want Hold and in which the ConfigMap has not been seen. Linger's own first: it is tried there. */
+  #lacking(): readonly string[] {
+    const { world, place } = this.#options;
+    const wanted = this.#wanting().filter((name) => !this.#seen.has(name));
+    const needed = this.#needed() && !this.#seen.has(place.namespace) && world.current().namespaces.size > 0;
+    return needed ? [place.namespace, ...wanted] : wanted;
+  }
+
+  #wantingOf: readonly unknown[] = [];
+  #wantingNames: readonly string[] = [];
+
+  #wanting(): readonly string[] {
+    const { policies, namespaces } = this.#options.world.current();
+    // Worlds share what has not changed: thousands of namespaces are asked only when one of them, or a policy, has.
+    if (this.#wantingOf[0] !== policies || this.#wantingOf[1] !== namespaces) {
+      this.#wantingOf = [policies, namespaces];
+      this.#wantingNames = [...namespaces.values()]
+        .filter((namespace) => wantsHold(policies, namespace))
+        .map(({ name }) => name);
+    }
+    return this.#wantingNames;
+  }
+
+  /** Whether any pod may want the helper: somebody asks for it by policy, or has put it into a namespace. */
+  #needed(): boolean {
+    const { namespace } = this.#options.place;
+    return this.#wanting().length > 0 || [...this.#seen.keys()].some((name) => name !== namespace);
+  }
+
+  /** @returns why it failed */
+  async #apply(namespace: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
+    const { connection, place } = this.#options;
+    // What is not applied again, server-side apply takes away.
+    const own = namespace === place.namespace ? { [TRIED_ANNOTATION]: trialsText(this.#trials) } : undefined;
+    const { name } = this.#helper;
+    const target = { name, namespace, fieldManager: 'linger', force: true };
+    try {
+      await callApi(connection, 'CoreV1Api', { signal, withinMs: REQUEST_MS, patch: 'apply-patch' }, (core) =>
+        core.patchNamespacedConfigMap({ ...target, body: this.#helper.manifest(namespace, own) }),
+      );
+      return undefined;
+    } catch (thrown) {
+      return asFailure(thrown);
+    }
+  }
+
+  /** Tries the helper on a node of each kind, one after the other, until it has worked once. */
+  async #try(lead: Lead): Promise<void> {
+    const { clock, random, pause, place, logger } = this.#options;
+    const schedules = new Map<string, Schedule>();
+    while (await pause(TICK_MS, lead.signal)) {
+      // The ConfigMap carries what has been found.
+      if (!this.#seen.has(place.namespace) || !this.#needed()) continue;
+      const kinds = [...this.#kinds()].filter(([kind]) => this.#trials.get(kind) !== '');
+      const due = kinds.find(([kind]) => schedules.get(kind)?.due(clock()) ?? true);
+      if (due === undefined || !lead.holds()) continue;
+      const [kind, nodes] = due;
+      const schedule = schedules.get(kind) ?? new Schedule(TRIAL_PACE, clock(), random);
+      schedules.set(kind, schedule);
+      const node = nodes[Math.floor(random() * nodes.length)] as NodeFacts;
+      const problem = await this.#tryOn(node, lead.signal);
+      if (lead.signal.aborted || !lead.holds()) return;
+      if (problem === '') schedule.done(clock());
+      else schedule.failed(clock());
+      const members = { node: node.name, kind };
+      if (problem === '') logger.info(members, 'the helper of Hold works on this kind of node');
+      else
+        logger.warn({ ...members, problem }, 'the helper of Hold does not work on this node: pods get Sleep');
+      const others = [...this.#trials].filter(([each]) => each !== kind);
+      this.#trials = new Map([...others, [kind, problem.slice(0, LONGEST_REASON)]]);
+      this.#show();
+      const failure = await this.#apply(place.namespace, lead.signal);
+      this.#say(place.namespace, failure);
+    }
+  }
+
+  /** The nodes that there are, by their kinds, as far as there is a helper for them. */
+  #kinds(): ReadonlyMap<string, readonly NodeFacts[]> {
+    const nodes = this.#options.world.current().fleet?.nodes ?? [];
+    return Map.groupBy(
+      nodes.filter(
+        ({ operatingSystem, architecture }) =>
+          operatingSystem !== 'windows' && HELPER_ARCHITECTURES.has(architecture),
+      ),
+      nodeKind,
+    );
+  }
+
+  #kindsByResult(): ReadonlyMap<string, number> {
+    const results = new Map([
+      ['passed', 0],
+      ['failed', 0],
+      ['untried', 0],
+    ]);
+    for (const kind of this.#kinds().keys()) {
+      const problem = this.#trials.get(kind);
+      const result = problem === undefined ? 'untried' : problem === '' ? 'passed' : 'failed';
+      results.set(result, (results.get(result) ?? 0) + 1);
+    }
+    return results;
+  }
+
+  /** Runs the helper in a pod on this node. @returns why it did not work; empty: it did */
+  async #tryOn(node: NodeFacts, signal: AbortSignal): Promise<string> {
+    const { clock, pause } = this.#options;
+    try {
+      await this.#removeTestPod(signal);
+      const image = await this.#testImage(signal);
+      if (image === undefined)
+        return 'there is no pod of this replica’s name to take the image from: set --hold-test-image';
+      await this.#createTestPod(node, image, signal);
+      const until = clock() + TRIAL_WITHIN_MS;
+      let state = 'it was not started';
+      while (clock() < until && (await pause(1_000, signal))) {
+        const pod = await this.#pod(TEST_POD, signal);
+        if (pod === undefined) return 'its pod was deleted';
+        if (pod.status?.phase === 'Succeeded') return '';
+        state = stateOf(pod) || state;
+        if (pod.status?.phase === 'Failed') return state;
+      }
+      return `not within ${TRIAL_WITHIN_MS / 1000} s: ${state}`;
+    } catch (thrown) {
+      const { reason, message } = asFailure(thrown);
+      return `${reason}: ${message}`;
+    } finally {
+      await this.#removeTestPod(signal).catch(() => undefined);
+    }
+  }
+
+  async #pod(name: string, signal: AbortSignal): Promise<V1Pod | undefined> {
+    const { connection, place } = this.#options;
+    const query = { namespace: place.namespace, fieldSelector: `metadata.name=${name}` };
+    const { items } = await callApi(connection, 'CoreV1Api', { signal, withinMs: REQUEST_MS }, (core) =>
+      core.listNamespacedPod(query),
+    );
+    return items[0];
+  }
+
+  async #testImage(signal: AbortSignal) {
+    const { place, settings } = this.#options;
+    const own = await this.#pod(place.identity, signal).catch(() => undefined);
+    const image = settings.testImage ?? own?.spec?.containers[0]?.image;
+    return image === undefined ? undefined : { image, secrets: own?.spec?.imagePullSecrets ?? [] };
+  }
+
+  async #removeTestPod(signal: AbortSignal): Promise<void> {
+    const { connection, place, pause } = this.#options;
+    // At once, also from a node that does not answer any more.
+    const target = { name: TEST_POD, namespace: place.namespace, gracePeriodSeconds: 0 };
+    const call = { signal, withinMs: REQUEST_MS };
+    const gone = () =>
+      unlessNotFound(callApi(connection, 'CoreV1Api', call, (core) => core.deleteNamespacedPod(target)));
+    while ((await gone()) !== undefined && (await this.#pod(TEST_POD, signal)) !== undefined)
+      if (!(await pause(1_000, signal))) return;
+  }
+
+  /** Server-side apply, because RBAC can limit that to a name. */
+  async #createTestPod(
+    { name: nodeName, architecture }: NodeFacts,
+    { image, secrets }: { readonly image: string; readonly secrets: readonly object[] },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { connection, place } = this.#options;
+    const { namespace } = place;
+    const body = testPod({
+      namespace,
+      nodeName,
+      image,
+      secrets,
+      key: holdKey(architecture),
+      configMap: this.#helper.name,
+    });
+    const target = { name: TEST_POD, namespace, fieldManager: 'linger', force: true };
+    await callApi(connection, 'CoreV1Api', { signal, withinMs: REQUEST_MS, patch: 'apply-patch' }, (core) =>
+      core.patchNamespacedPod({ ...target, body }),
+    );
+  }
+}
+
+/** Failures that are about one namespace and not about the API server. */
+const HERE_ONLY: ReadonlySet<string> = new Set([
+  'Forbidden',
+  'NotFound',
+  'Refused',
+  'Conflict',
+  'AlreadyExists',
+]);
+
+function isSame(a: HoldSupply, b: HoldSupply | undefined): boolean {
+  if (b === undefined || a.namespaces !== b.namespaces || a.tested.size !== b.tested.size) return false;
+  return [...a.tested].every((kind) => b.tested.has(kind));
+}
+
+interface TestPod {
+  readonly namespace: string;
+  readonly nodeName: string;
+  readonly image: string;
+  readonly secrets: readonly object[];
+  readonly key: string;
+  readonly configMap: string;
+}
+
+/**
+ * Runs the helper from the ConfigMap as an application's pod would mount it, on a certain node whatever its taints, and
+ * as Pod Security "restricted" wants it. It calls nobody: it waits for its second and ends with 0.
+ */
+export function testPod({ namespace, nodeName, image, secrets, key, configMap }: TestPod): object {
+  const security = { runAsNonRoot: true, runAsUser: 65_532, seccompProfile: { type: 'RuntimeDefault' } };
+  const container = {
+    name: 'hold',
+    image,
+    imagePullPolicy: 'IfNotPresent',
+    command: [HOLD_HELPER, '', '', '1', '1'],
+    resources: { requests: { cpu: '1m', memory: '8Mi' }, limits: { memory: '64Mi' } },
+    securityContext: {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    },
+    volumeMounts: [{ name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true }],
+  };
+  // Not optional here: the kubelet waits for a ConfigMap that it does not know yet.
+  const source = { name: configMap, defaultMode: 0o555, items: [{ key, path: 'hold' }] };
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    // Not the label of Linger's own pods: no Service leads here.
+    metadata: { name: TEST_POD, namespace, labels: { 'app.kubernetes.io/name': TEST_POD } },
+    spec: {
+      nodeName,
+      restartPolicy: 'Never',
+      activeDeadlineSeconds: TRIAL_WITHIN_MS / 1000,
+      terminationGracePeriodSeconds: 1,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      tolerations: [{ operator: 'Exists' }],
+      imagePullSecrets: secrets,
+      securityContext: security,
+      containers: [container],
+      volumes: [{ name: HOLD_VOLUME, configMap: source }],
+    },
+  };
+}
+
+/** What a pod's status says of why it does not run, or has failed. */
+function stateOf({ status }: V1Pod): string {
+  const state = status?.containerStatuses?.[0]?.state;
+  const { reason, message } = state?.terminated ?? state?.waiting ?? status ?? {};
+  const exit = state?.terminated === undefined ? undefined : `exit code ${state.terminated.exitCode}`;
+  return [reason, exit, message].filter((each) => each !== undefined).join(': ');
+}

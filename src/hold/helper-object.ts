@@ -1,0 +1,46 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { holdConfigMap, holdKey } from '../api/index.ts';
+
+/** Those that there is a helper for, as Nodes name them. */
+export const HELPER_ARCHITECTURES: ReadonlySet<string> = new Set(['amd64', 'arm64']);
+
+/** The helpers as the ConfigMap that carries them into a namespace. */
+export interface HelperObject {
+  /** Of its contents; the name ends with it. */
+  readonly digest: string;
+  readonly name: string;
+  /** @param namespace undefined: that of whoever applies it */
+  readonly manifest: (namespace?: string, annotations?: Readonly<Record<string, string>>) => object;
+}
+
+const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/component': 'hold' };
+
+/** Reads the helpers of this version of Linger, which lie beside the program. */
+export function readHelperObject(): HelperObject {
+  const files = [...HELPER_ARCHITECTURES].map((architecture) => {
+    const key = holdKey(architecture);
+    return { key, bytes: readFileSync(new URL(`./helper/${key}`, import.meta.url)) };
+  });
+  const hash = createHash('sha256');
+  for (const { key, bytes } of files) hash.update(`${key}\0`).update(bytes);
+  const digest = hash.digest('hex').slice(0, 16);
+  const name = holdConfigMap(digest);
+  const binaryData = Object.fromEntries(files.map(({ key, bytes }) => [key, bytes.toString('base64')]));
+  return {
+    digest,
+    name,
+    manifest: (namespace, annotations) => ({
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: {
+        name,
+        ...(namespace && { namespace }),
+        labels: LABELS,
+        ...(annotations && { annotations }),
+      },
+      immutable: true,
+      binaryData,
+    }),
+  };
+}

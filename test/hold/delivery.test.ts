@@ -1,0 +1,266 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { Registry } from '@prometheus-io/client';
+import { describe, expect, it } from 'vitest';
+import { namespaceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
+import type { KubeConnection } from '../../src/cluster/connection.ts';
+import { fleetOf, nodeKind } from '../../src/decision/fleet.ts';
+import { holdWorld } from '../../src/decision/world.ts';
+import {
+  type DeliverySettings,
+  readTrials,
+  startDelivery,
+  TRIED_ANNOTATION,
+  testPod,
+  trialsText,
+} from '../../src/hold/delivery.ts';
+import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
+import { pause } from '../../src/timing/pacing.ts';
+import { sampleNode } from '../decision/sample-world.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+import { DeliveryApi } from './delivery-api.ts';
+
+const { name: CONFIG_MAP, digest } = readHelperObject();
+const AMD = sampleNode({ name: 'a' });
+const ARM = sampleNode({ name: 'b', architecture: 'arm64' });
+const UNKNOWN = sampleNode({ name: 'c', architecture: 's390x' });
+
+const atEnd = atEndOfFile();
+
+interface Start {
+  readonly settings?: Partial<DeliverySettings>;
+  /** Namespaces beside Linger's own that ask for Hold by their annotation. */
+  readonly holding?: readonly string[];
+  /** Empty: none. */
+  readonly clusterIp?: string;
+}
+
+/** A replica of Linger, as far as it delivers the helper. */
+async function start({ settings, holding = [], clusterIp = '10.201.0.7' }: Start = {}) {
+  const api = await DeliveryApi.start();
+  api.put('pods', 'linger', 'replica', { spec: { containers: [{ image: 'registry.example/linger:1' }] } });
+  const ended = new AbortController();
+  atEnd(() => {
+    ended.abort();
+    api.close();
+  });
+  const world = holdWorld('Enforce');
+  const named = ['linger', 'shop', ...holding].map((name) => {
+    const annotations = holding.includes(name) ? { 'linger.dev/hook': 'hold' } : {};
+    return namespaceRecord(name, {}, annotations);
+  });
+  world.apply({ kind: 'namespaces', namespaces: new Map(named.map((each) => [each.name, each])) });
+  const service = { namespace: 'linger', name: 'linger-hold', labels: {}, selector: {}, headless: false };
+  const services = [{ ...service, externalName: false, clusterIp: clusterIp || undefined }];
+  world.apply({ kind: 'services', services: serviceIndex(services, true) });
+  world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, UNKNOWN]) });
+  const registry = new Registry();
+  const delivery = startDelivery({
+    connection: {
+      server: api.url,
+      credentials: async () => ({ headers: {} }),
+      invalidate: () => undefined,
+    } as unknown as KubeConnection,
+    place: { namespace: 'linger', identity: 'replica' },
+    settings: { port: 8445, address: undefined, testImage: undefined, image: undefined, ...settings },
+    world,
+    logger: createLogger('silent'),
+    registry,
+    signal: ended.signal,
+    clock: () => performance.now(),
+    random: Math.random,
+    pause,
+    onFailure: () => undefined,
+    onCurrent: () => undefined,
+    onHandlerError: (error) => expect.fail(String(error)),
+  });
+  await delivery.read;
+  return {
+    api,
+    world,
+    delivery,
+    lead: () => delivery.lead({ signal: ended.signal, holds: () => !ended.signal.aborted }),
+    metric: async (name: string) => (await registry.getSingleMetricAsString(name)).split('\n').slice(2),
+  };
+}
+
+async function soon<T>(look: () => T | undefined | false, what = 'it'): Promise<T> {
+  for (let waited = 0; waited < 8_000; waited += 20) {
+    const found = look();
+    if (found !== undefined && found !== false) return found;
+    await delay(20);
+  }
+  throw new Error(`${what} has not happened`);
+}
+
+describe.concurrent('what decisions are told', () => {
+  it.each([
+    ['the Service’s address', {}, '10.201.0.7:8445'],
+    ['its IPv6 address', { clusterIp: 'fd00::7' }, '[fd00::7]:8445'],
+    ['the flag’s', { settings: { address: '192.0.2.1:99' } }, '192.0.2.1:99'],
+    ['another port', { settings: { port: 1234 } }, '10.201.0.7:1234'],
+  ])('%s', async (_what, given, address) => {
+    const { world } = await start(given);
+    const hold = await soon(() => world.current().hold);
+    expect(hold).toEqual({
+      address,
+      digest,
+      namespaces: new Set(),
+      tested: new Set(),
+      architectures: new Set(['amd64', 'arm64']),
+    });
+  });
+
+  it('nothing, where the Service has no address', async () => {
+    const { world } = await start({ settings: { image: 'x' }, clusterIp: '' });
+    await delay(700);
+    expect(world.current().hold).toBeUndefined();
+  });
+
+  it('in which namespaces the helper is, as that changes', async () => {
+    const { api, world } = await start();
+    const namespaces = () => [...(world.current().hold?.namespaces ?? [])].join();
+    api.put('configmaps', 'shop', CONFIG_MAP);
+    api.put('configmaps', 'pay', CONFIG_MAP);
+    await soon(() => namespaces() === 'shop,pay');
+    api.remove('configmaps', 'shop', CONFIG_MAP);
+    await soon(() => namespaces() === 'pay');
+  });
+
+  it('what trials have shown: by Linger’s own ConfigMap, and by nobody else’s', async () => {
+    const { api, world } = await start();
+    const trials = (kind: string) => ({
+      metadata: {
+        annotations: {
+          [TRIED_ANNOTATION]: trialsText(
+            new Map([
+              [kind, ''],
+              ['bad', 'no'],
+            ]),
+          ),
+        },
+      },
+    });
+    api.put('configmaps', 'shop', CONFIG_MAP, trials('forged'));
+    api.put('configmaps', 'linger', CONFIG_MAP, trials('true'));
+    await soon(() => world.current().hold?.tested.has('true'));
+    expect([...(world.current().hold?.tested ?? [])]).toEqual(['true']);
+  });
+});
+
+describe.concurrent('the leader', () => {
+  it('does nothing while nobody asks for Hold', async () => {
+    const { api, lead } = await start();
+    lead();
+    await delay(1_500);
+    expect(api.applied).toEqual([]);
+  });
+
+  it('brings the helper to who asks for it, tries it once, and tells all', async () => {
+    const { api, world, lead, metric } = await start({ holding: ['pay', 'web'] });
+    lead();
+    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)), 'the trial');
+    expect([...(world.current().hold?.namespaces ?? [])].sort()).toEqual(['linger', 'pay', 'web']);
+    await delay(1_200);
+    const paths = api.applied.map(({ path }) => path);
+    const of = (namespace: string) => `/api/v1/namespaces/${namespace}/configmaps/${CONFIG_MAP}`;
+    const pod = '/api/v1/namespaces/linger/pods/linger-hold-test';
+    // Its own first, and once more with what the trial has shown.
+    expect(paths[0]).toBe(of('linger'));
+    expect(paths.toSorted()).toEqual([of('linger'), of('linger'), of('pay'), of('web'), pod].toSorted());
+    expect(api.objects.has('pods/linger/linger-hold-test')).toBe(false);
+    const { metadata } = api.objects.get(`configmaps/linger/${CONFIG_MAP}`)!;
+    expect(metadata.annotations).toEqual({ [TRIED_ANNOTATION]: JSON.stringify({ [nodeKind(AMD)]: '' }) });
+    expect(await metric('linger_hold_namespaces')).toEqual(['linger_hold_namespaces 3']);
+    expect(await metric('linger_hold_node_kinds')).toEqual([
+      'linger_hold_node_kinds{result="passed"} 1',
+      'linger_hold_node_kinds{result="failed"} 0',
+      'linger_hold_node_kinds{result="untried"} 0',
+    ]);
+  });
+
+  it('tries a kind of node that is new, with the architecture’s helper, on that node', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'] });
+    lead();
+    await soon(() => world.current().hold?.tested.size === 1);
+    world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, ARM, UNKNOWN]) });
+    await soon(() => world.current().hold?.tested.size === 2);
+    const pods = api.applied.filter(({ path }) => path.endsWith('/linger-hold-test'));
+    expect(pods.map(({ body }) => body)).toEqual(
+      [AMD, ARM].map(({ name, architecture }) =>
+        testPod({
+          namespace: 'linger',
+          nodeName: name,
+          image: 'registry.example/linger:1',
+          secrets: [],
+          key: `hold-${architecture}`,
+          configMap: CONFIG_MAP,
+        }),
+      ),
+    );
+  });
+
+  it('notes why a trial failed, and goes on delivering', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'] });
+    const terminated = { exitCode: 128, reason: 'StartError', message: 'permission denied' };
+    api.run = () => ({ phase: 'Failed', containerStatuses: [{ state: { terminated } }] });
+    lead();
+    const noted = await soon(
+      () =>
+        api.objects
+          .get(`configmaps/linger/${CONFIG_MAP}`)
+          ?.metadata.annotations?.[TRIED_ANNOTATION]?.includes('StartError') &&
+        api.objects.get(`configmaps/linger/${CONFIG_MAP}`),
+    );
+    expect(readTrials(noted.metadata.annotations?.[TRIED_ANNOTATION]).get(nodeKind(AMD))).toBe(
+      'StartError: exit code 128: permission denied',
+    );
+    await soon(() => world.current().hold?.namespaces.has('pay'));
+    expect(world.current().hold?.tested.size).toBe(0);
+  });
+
+  it('needs no pod of its name where the operator names an image', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'], settings: { testImage: 'other:2' } });
+    api.remove('pods', 'linger', 'replica');
+    lead();
+    await soon(() => world.current().hold?.tested.size === 1);
+    expect(JSON.stringify(api.applied)).toContain('"image":"other:2"');
+  });
+
+  it('asks a namespace that refuses it once, and serves the others', async () => {
+    const { api, world, lead } = await start({ holding: ['gone', 'pay'] });
+    const asked: string[] = [];
+    api.refuse = (method, path) => {
+      if (method === 'PATCH') asked.push(path);
+      return method === 'PATCH' && path.includes('/gone/') ? 403 : undefined;
+    };
+    lead();
+    await soon(() => world.current().hold?.namespaces.has('pay'));
+    await delay(1_500);
+    expect(asked.filter((path) => path.includes('/gone/'))).toHaveLength(1);
+  });
+
+  it('goes on after an API server that was away', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'] });
+    let refused = 0;
+    api.refuse = (method) => {
+      if (method !== 'PATCH') return undefined;
+      refused += 1;
+      return refused <= 2 ? 503 : undefined;
+    };
+    lead();
+    await soon(() => world.current().hold?.namespaces.has('pay'));
+    expect(refused).toBeGreaterThan(2);
+  });
+});
+
+describe('the record of trials', () => {
+  it.each([undefined, '', '[]', '{"a":1}', 'x', '{"a":{}}', 'null'])('%j is none', (text) => {
+    expect(readTrials(text).size).toBe(0);
+  });
+
+  it('holds the last hundred kinds', () => {
+    const many = new Map(Array.from({ length: 150 }, (_, index) => [`kind-${index}`, '']));
+    expect([...readTrials(trialsText(many)).keys()]).toEqual([...many.keys()].slice(50));
+  });
+});
