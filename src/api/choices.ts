@@ -11,3 +11,7 @@ export const WAIT_SOURCES = ['Measured', 'Fixed'] as const;
 export type WaitSource = (typeof WAIT_SOURCES)[number];
 export const EXISTING_HOOK_RULES = ['Keep', 'Extend'] as const;
 export type ExistingHookRule = (typeof EXISTING_HOOK_RULES)[number];
+
+/** How a page says which addresses are in use. Witness: the answer of `linger witness`. */
+export const PAGE_FORMATS = ['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'] as const;
+export type PageFormat = (typeof PAGE_FORMATS)[number];

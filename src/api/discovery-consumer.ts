@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { PAGE_FORMATS } from './choices.ts';
 import {
   apiRule,
+  apiRules,
   celPattern,
   conditions,
   durationFrom,
@@ -55,19 +57,116 @@ const declared = z
 
 const URL_ERROR = `expected ${HTTP_URL_HINT}`;
 
-const probe = z.strictObject({
-  url: z
+const httpUrl = (description: string) =>
+  z
     .string({ error: URL_ERROR })
     .refine((text) => text.length <= LONGEST_URL && HTTP_URL.test(text), { error: URL_ERROR })
     .meta({
       ...apiRule(`self.matches(${celPattern(HTTP_URL)})`, URL_ERROR),
       maxLength: LONGEST_URL,
-      description: "An http:// or https:// URL that leads through it to Linger's Service linger-canary.",
-    }),
+      description,
+    });
+
+const probe = z.strictObject({
+  url: httpUrl("An http:// or https:// URL that leads through it to Linger's Service linger-canary."),
   every: optional(durationFrom('1s'), 'How often to measure. A duration such as 30s, from 1s to 168h.'),
 });
 
-const ONE_WAY = 'expected exactly one of declared, reports and probe';
+const PATH = /^\/[!"$-~]*$/;
+const PATH_ERROR = 'expected a path such as /clusters, in ASCII, at most 1024 characters';
+const LONGEST_PATH = 1024;
+
+const pagePath = z
+  .string({ error: PATH_ERROR })
+  .refine((text) => text.length <= LONGEST_PATH && PATH.test(text), { error: PATH_ERROR })
+  .meta({ ...apiRule(`self.matches(${celPattern(PATH)})`, PATH_ERROR), maxLength: LONGEST_PATH });
+
+/** What is asked for a page: pods by their labels. */
+const instances = z.strictObject({
+  // Required: with a label on a pod of any namespace, anybody could join in and stall all removals.
+  namespaceSelector: labelSelector.describe(
+    'The namespaces of its pods; kubernetes.io/metadata.name is the name of one.',
+  ),
+  podSelector: optional(labelSelector, 'Its pods in them; absent: all.'),
+  port: z.int().min(1).max(65_535).describe('The port of each pod that serves the page.'),
+  path: optional(pagePath, 'Path and query of the page; absent: where its format is usually found.'),
+});
+
+const FILE = /^[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}$/;
+const FILE_ERROR = 'expected the name of a file in the folder --inspect-files, without a path';
+
+/** A name and no path: what may be sent to a page is what the operator has put there for that. */
+function fileName(description: string) {
+  const name = z
+    .string({ error: FILE_ERROR })
+    .refine((text) => FILE.test(text), { error: FILE_ERROR })
+    .meta({ ...apiRule(`self.matches(${celPattern(FILE)})`, FILE_ERROR), maxLength: 128 });
+  return optional(name, description);
+}
+
+const SERVER_NAME = /^[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?$/;
+const SERVER_NAME_ERROR = 'expected a DNS name such as admin.gateway.example';
+
+const INSTANCES_OR_URL = 'expected exactly one of instances and url';
+const URL_INTERVAL = 'expected syncInterval with url, and only there: how often its clients poll it';
+const TLS_OF_URL = 'expected a url with https:// beside tls';
+
+const inspect = z
+  .strictObject({
+    instances: optional(instances, 'The pods that are asked, each for its own list of upstreams.'),
+    url: optional(
+      httpUrl('A page of a discovery service.'),
+      'A discovery service that its clients poll, asked instead of them.',
+    ),
+    format: z
+      .enum(PAGE_FORMATS)
+      .describe('How the page says that an address is in use; Witness: it is `linger witness` that answers.'),
+    every: optional(
+      durationFrom('100ms'),
+      'While a removal is under way, each instance is asked at most this often; absent: 1s.',
+    ),
+    syncInterval: optional(
+      durationFrom('1ms'),
+      'With url: how often its clients poll it. A duration such as 10s.',
+    ),
+    tls: optional(
+      z.strictObject({
+        caFile: fileName('The certificates of authorities to trust: a file in the folder --inspect-files.'),
+        serverName: optional(
+          z
+            .string({ error: SERVER_NAME_ERROR })
+            .refine((text) => SERVER_NAME.test(text), { error: SERVER_NAME_ERROR })
+            .meta({
+              ...apiRule(`self.matches(${celPattern(SERVER_NAME)})`, SERVER_NAME_ERROR),
+              maxLength: 253,
+            }),
+          'The name that certificates must be for; absent: the address of the pod, or the host of the url.',
+        ),
+        insecureSkipVerify: optional(z.boolean(), 'Do not verify certificates.'),
+      }),
+      'Instances serve the page with TLS; of a url, how it is verified.',
+    ),
+    tokenFile: fileName('A token to send as `Authorization: Bearer`: a file in the folder --inspect-files.'),
+  })
+  .refine(({ instances: pods, url }) => (pods === undefined) !== (url === undefined), {
+    error: INSTANCES_OR_URL,
+  })
+  .refine(({ url, syncInterval }) => (url === undefined) === (syncInterval === undefined), {
+    error: URL_INTERVAL,
+  })
+  .refine(({ url, tls }) => url === undefined || tls === undefined || url.startsWith('https:'), {
+    error: TLS_OF_URL,
+  })
+  .meta(
+    apiRules(
+      ['has(self.instances) != has(self.url)', INSTANCES_OR_URL],
+      ['has(self.url) == has(self.syncInterval)', URL_INTERVAL],
+      ["!has(self.url) || !has(self.tls) || self.url.startsWith('https:')", TLS_OF_URL],
+    ),
+  );
+export type InspectSpec = z.output<typeof inspect>;
+
+const ONE_WAY = 'expected exactly one of declared, reports, probe and inspect';
 
 /** How a consumer's lag is known: exactly one way. Strict, so that a later way is an error here and not ignored. */
 const measure = z
@@ -81,11 +180,18 @@ const measure = z
       'Its instances report their syncs to Linger: POST /v1/consumers/NAME/reports.',
     ),
     probe: optional(probe, 'It is measured from outside: the canary, as it is seen through it.'),
+    inspect: optional(
+      inspect,
+      'Its instances are asked whether they still use an address, while a removal is under way.',
+    ),
   })
   .refine((ways) => Object.values(ways).filter((way) => way !== undefined).length === 1, { error: ONE_WAY })
   .meta({
-    ...apiRule('[has(self.declared), has(self.reports), has(self.probe)].exists_one(x, x)', ONE_WAY),
-    description: 'How its lag is known: exactly one of declared, reports and probe.',
+    ...apiRule(
+      '[has(self.declared), has(self.reports), has(self.probe), has(self.inspect)].exists_one(x, x)',
+      ONE_WAY,
+    ),
+    description: 'How its lag is known: exactly one of declared, reports, probe and inspect.',
   });
 
 /** spec of a DiscoveryConsumer: something beyond the EndpointSlices that finds endpoints and sends traffic. */
@@ -120,14 +226,14 @@ const lagFields = {
 export const discoveryConsumerStatus = z
   .object({
     observedGeneration,
-    measure: optional(z.string(), 'How its lag is known: declared, reports or probe.'),
+    measure: optional(z.string(), 'How its lag is known: declared, reports, probe or inspect.'),
     ...lagFields,
     lastSample: optional(z.string(), 'When it was timed last.', { format: 'date-time' }),
     additions: optional(
       z.object(lagFields),
       'How long it takes until it sends traffic to an endpoint that was added.',
     ),
-    instances: optional(z.int().min(0), 'How many instances report.'),
+    instances: optional(z.int().min(0), 'How many instances report, or are asked.'),
     limits: optional(z.array(z.string()), 'What this way of measuring cannot see, in sentences.'),
     conditions,
   })

@@ -4,12 +4,15 @@ export {
   type ExistingHookRule,
   MODES,
   type Mode,
+  PAGE_FORMATS,
+  type PageFormat,
   type PodScope,
   type WaitSource,
 } from './choices.ts';
 export type {
   ConsumerStatus,
   DiscoveryConsumerSpec,
+  InspectSpec,
 } from './discovery-consumer.ts';
 export {
   type ClusterTerminationPolicy,
@@ -77,6 +80,7 @@ export {
   type LabelSelector,
   type Labels,
   labelOf,
+  labelQueryOf,
   NO_LABELS,
   parseLabelQuery,
   selects,

@@ -81,6 +81,17 @@ function isRequirement({ key, values = [] }: LabelRequirement): boolean {
   return isLabelKey(key) && values.length <= MOST_VALUES && values.every(isLabelValue);
 }
 
+/** A selector as a query, as the API takes it: `app=web,tier in (a,b)`. */
+export function labelQueryOf({ matchLabels = {}, matchExpressions = [] }: LabelSelector): string {
+  const equal = Object.entries(matchLabels).map(([key, value]) => `${key}=${value}`);
+  const others = matchExpressions.map(({ key, operator, values = [] }) => {
+    if (operator === 'Exists') return key;
+    if (operator === 'DoesNotExist') return `!${key}`;
+    return `${key} ${operator === 'In' ? 'in' : 'notin'} (${values.join(',')})`;
+  });
+  return [...equal, ...others].join(',');
+}
+
 export type Labels = Readonly<Record<string, string>>;
 export const NO_LABELS: Labels = {};
 /** The selector that everything matches. */

@@ -107,7 +107,11 @@ const SERVE_FLAGS = {
   probeAllowLinkLocal: flag(
     toggle,
     'false',
-    'let probe URLs lead to link-local addresses and those of cloud metadata',
+    'let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata',
+  ),
+  inspectFiles: optional(
+    folder,
+    'folder of the files that measure.inspect may name: tokens and authorities for pages of gateways',
   ),
   reportsAudience: flag(
     text('<audience>'),

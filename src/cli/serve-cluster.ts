@@ -36,6 +36,7 @@ import {
   registerLagMetrics,
   stampStreams,
   startCanary,
+  startInspecting,
   versionsOf,
 } from '../measurement/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
@@ -56,8 +57,13 @@ export interface ClusterContext {
   readonly place: Place | undefined;
   /** undefined: there is no canary. */
   readonly canary: CanarySettings | undefined;
+<<<<<<< HEAD
   /** undefined: no pod gets hook Hold. */
   readonly hold: DeliverySettings | undefined;
+=======
+  /** Where pages of consumers may be asked for, and the folder of files that consumers may name. */
+  readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
+>>>>>>> 7804c7c (Gateways are asked whether they still use the address of a pod that terminates, by their own lists of upstreams)
   /** What tokens of reports must have been made for, and what cursors are signed with. */
   readonly reports: { readonly audience: string; readonly key: Buffer };
   readonly signal: AbortSignal;
@@ -246,9 +252,18 @@ export function startCluster(context: ClusterContext): ClusterPart {
   );
   measurement.onLags((lags) => world.apply({ kind: 'lags', lags }));
   const canary = canaryOf(context, measurement);
+  const inspecting = startInspecting({
+    ...context,
+    ...context.inspect,
+    measurement: measurement.consumers,
+    clock,
+  });
+  measurement.onRemoval(inspecting.removed);
   const handlers: ClusterHandlers = {
     onWorld: (event) => world.apply(event),
     onEvent: (event) => {
+      // First, so that a pod is asked about before its removal has ended.
+      inspecting.observe(event);
       measurement.apply(event);
       canary?.observe(event);
     },
@@ -289,7 +304,11 @@ export function startCluster(context: ClusterContext): ClusterPart {
     onLeading: (lead) => {
       measuring.lead(lead);
       reports.lead(lead);
+<<<<<<< HEAD
       delivery?.lead(lead);
+=======
+      inspecting.lead(lead);
+>>>>>>> 7804c7c (Gateways are asked whether they still use the address of a pod that terminates, by their own lists of upstreams)
       leads = () => lead.holds();
     },
   });

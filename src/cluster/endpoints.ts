@@ -49,7 +49,7 @@ export function endpointSlicesResource(
 
 export function projectSlice(raw: RawObject): SliceProjection {
   const { namespace = '', name, resourceVersion: version, labels, annotations } = raw.metadata;
-  const { addressType, endpoints } = raw as { addressType?: unknown; endpoints?: unknown };
+  const { addressType, endpoints, ports } = raw as RawObject & Readonly<Partial<Record<string, unknown>>>;
   return {
     namespace,
     name,
@@ -59,6 +59,7 @@ export function projectSlice(raw: RawObject): SliceProjection {
     managedBy: labels?.[MANAGED_BY],
     addressType: isString(addressType) ? addressType : '',
     endpoints: recordsIn(endpoints).map(endpointOf),
+    ports: recordsIn(ports).flatMap(({ port }) => (typeof port === 'number' ? [port] : [])),
   };
 }
 

@@ -18,12 +18,14 @@ export {
   namespaceExists,
   tryScope,
 } from './endpoint-watch.ts';
+export { endpointSlicesResource } from './endpoints.ts';
 export { asFailure, type FailureReason, KubeFailure } from './failure.ts';
 export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
-export { listAll } from './list.ts';
+export { listAll, listSome } from './list.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
+export { type AddressedPod, addressedPodsResource } from './pods.ts';
 export { type WatchOptions, watchResource } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {

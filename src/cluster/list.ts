@@ -303,6 +303,35 @@ export async function listAll(
   }
 }
 
+/**
+ * A few objects, at one moment and once: whoever asks comes again.
+ * @param most objects; the others are left out
+ * @throws KubeFailure; the signal's reason once that has aborted
+ */
+export async function listSome<T>(
+  resource: Resource<T>,
+  connection: KubeConnection,
+  { signal, answerMs, most }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly most: number },
+): Promise<readonly T[]> {
+  const pages = new Pages(resource, connection);
+  const found: T[] = [];
+  const onItems: OnItems = (items) => {
+    for (const item of items) if (found.length < most) found.push(resource.project(item));
+  };
+  try {
+    let from: string | undefined;
+    do {
+      const limit = Math.min(most - found.length, SOME_PAGE);
+      from = (await pages.page(from, { limit, signal, answerMs }, onItems)).next;
+    } while (from !== undefined && found.length < most);
+    return found;
+  } finally {
+    pages.close();
+  }
+}
+
+const SOME_PAGE = 500;
+
 /** After these, the place where a list or a watch stopped is of no use. */
 export const ANEW: ReadonlySet<FailureReason> = new Set([
   'Expired',

@@ -1,3 +1,4 @@
+import { isRecord, isString } from '../api/index.ts';
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import type { RawObject, Resource } from './resource.ts';
 
@@ -20,4 +21,27 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const { deletionTimestamp, deletionGracePeriodSeconds } = metadata;
   const stamp = annotations?.[STAMP_ANNOTATION];
   return { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp };
+}
+
+/** A pod that runs, and where. */
+export interface AddressedPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** status.podIP; undefined: it has none yet, or has ended. */
+  readonly address: string | undefined;
+}
+
+/** Whole pods, of which there are few: addresses are in the status. */
+export function addressedPodsResource(
+  path: string,
+  query: NonNullable<Resource<unknown>['query']>,
+): Resource<AddressedPod> {
+  return { path, query, afterMetadata: 'spec', project: projectAddress };
+}
+
+function projectAddress({ metadata: { namespace = '', name, uid }, status }: RawObject): AddressedPod {
+  const { podIP, phase } = isRecord(status) ? status : {};
+  const address = phase === 'Running' && isString(podIP) && podIP !== '' ? podIP : undefined;
+  return { namespace, name, uid, address };
 }

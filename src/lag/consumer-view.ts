@@ -17,15 +17,20 @@ export const CONDITIONS = {
     status: 'Unknown',
     summary: 'No replica measures at the moment: none leads, or the canary is off.',
   },
-  NoInstances: { status: 'False', summary: 'No instance reports, or all that did have fallen silent.' },
+  NoInstances: {
+    status: 'False',
+    summary: 'No instance reports, all that did have fallen silent, or there is none to ask.',
+  },
   Stale: { status: 'False', summary: 'There were samples, and there have been no new ones for too long.' },
   Unreachable: {
     status: 'False',
-    summary: 'The probe gets no answer: refused, timed out, or a name that does not resolve.',
+    summary:
+      'The probe, or the question for a page, gets no answer: refused, timed out, or a name that does not resolve.',
   },
   BadAnswer: {
     status: 'False',
-    summary: 'The probe gets an answer that cannot be used: an error status, a redirect, or too much.',
+    summary:
+      'What is answered cannot be used: an error status, a redirect, too much, or no page of that format.',
   },
   SomebodyElse: { status: 'False', summary: 'Something answers with success, and it is not Linger.' },
   Unauthorized: {
@@ -39,7 +44,7 @@ export type ConditionReason = keyof typeof CONDITIONS;
 
 /** How the measuring of a consumer goes. */
 export interface MeasurementState {
-  /** That report; absent where instances cannot be told apart. */
+  /** That report, or are asked; absent where instances cannot be told apart. */
   readonly instances?: number;
   /** Expected seconds between two samples; default: {@link USUAL_SECONDS}. */
   readonly every?: number;
@@ -61,6 +66,8 @@ const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
   clusterDns: 60,
   probe: 30,
   reports: 60,
+  // Only removals bring samples, and there may be none for weeks.
+  inspect: Number.POSITIVE_INFINITY,
   declared: 0,
 };
 
@@ -89,7 +96,7 @@ export interface ConsumerView {
   readonly additions: LagView | null;
   /** Seconds since the epoch. */
   readonly lastSample: number | null;
-  /** That report; null where they cannot be told apart. */
+  /** That report, or are asked; null where they cannot be told apart. */
   readonly instances: number | null;
   readonly condition: MeasuredCondition;
   readonly limits: readonly string[];

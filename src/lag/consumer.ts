@@ -2,6 +2,7 @@ import {
   BUILT_IN_CONSUMERS,
   type DiscoveryConsumerSpec,
   EVERYTHING,
+  type InspectSpec,
   type LabelSelector,
   type Labels,
   type NamespaceRecord,
@@ -36,6 +37,8 @@ export type Measure =
   | { readonly kind: 'reports' }
   /** Seconds. */
   | { readonly kind: 'probe'; readonly url: string; readonly every: number | undefined }
+  /** As it is declared; durations in seconds. */
+  | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
   /** The canary's own. */
   | { readonly kind: 'clusterIp' | 'clusterDns' };
 
@@ -91,8 +94,9 @@ function declaredLag({
   return syncInterval === undefined ? exactly(lag) : uniformUpTo(syncInterval);
 }
 
-function measureOf({ reports, probe }: DiscoveryConsumerSpec['measure']): Measure {
+function measureOf({ reports, probe, inspect }: DiscoveryConsumerSpec['measure']): Measure {
   if (probe !== undefined) return { kind: 'probe', url: probe.url, every: probe.every };
+  if (inspect !== undefined) return { kind: 'inspect', inspect };
   return reports === undefined ? { kind: 'declared' } : { kind: 'reports' };
 }
 

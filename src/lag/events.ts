@@ -68,6 +68,8 @@ export interface SliceState {
     readonly ready: boolean;
     readonly terminating?: boolean | undefined;
   }[];
+  /** Of every endpoint. */
+  readonly ports?: readonly number[];
 }
 
 export interface EndpointsAddress {

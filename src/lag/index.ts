@@ -80,6 +80,7 @@ export {
   plannedToText,
   shrunkTable,
 } from './planned.ts';
+export { type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export { STAMP_ANNOTATION, stampOf, stampText } from './punctuality.ts';
 export {
   DISCARDS,

@@ -6,6 +6,7 @@ export {
   startCanary,
 } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
+export { type Inspecting, startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export {
   ConsumerMeasurement,

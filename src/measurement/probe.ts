@@ -123,7 +123,7 @@ export function problem(reason: Problem['reason'], message: string, turnedAway =
   return { reason, message, turnedAway };
 }
 
-function refusal(status: number): Problem {
+export function refusal(status: number): Problem {
   if (status >= 300 && status < 400) {
     const wayOut = 'name the URL that it is to end at';
     return problem('BadAnswer', `is redirected (${status}), which is not followed: ${wayOut}`);
@@ -144,7 +144,8 @@ const TURNED_AWAY: Readonly<Record<string, string>> = {
 /** Of node:tls, and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
 const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
 
-function problemOf(error: Error & { readonly code?: unknown }): Problem {
+/** @returns what it is, in words to follow `the probe` or `the page` */
+export function problemOf(error: Error & { readonly code?: unknown }): Problem {
   const code = typeof error.code === 'string' ? error.code : error.name;
   const turnedAway = TURNED_AWAY[code];
   if (turnedAway !== undefined) return problem('Unreachable', turnedAway, true);
@@ -161,7 +162,7 @@ function problemOf(error: Error & { readonly code?: unknown }): Problem {
 }
 
 /** A name or an address, an IPv6 one without its brackets. */
-function hostOf(url: URL): string {
+export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
@@ -198,7 +199,8 @@ for (const subnet of METADATA.ipv4) {
   FORBIDDEN.addSubnet(`2002:${hex}::`, 16 + Number(length), 'ipv6');
 }
 
-function isForbidden(address: string): boolean {
+/** Link-local, or where clouds serve metadata. */
+export function isForbidden(address: string): boolean {
   const [plain = ''] = address.split('%');
   return FORBIDDEN.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4');
 }

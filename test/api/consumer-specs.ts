@@ -9,14 +9,25 @@ const labelled = (matchLabels: unknown): JsonObject => selecting({ matchLabels }
 const required = (expression: unknown): JsonObject => selecting({ matchExpressions: [expression] });
 const interval = (syncInterval: unknown): JsonObject => measured({ declared: { syncInterval } });
 const probing = (url: unknown): JsonObject => measured({ probe: { url } });
+const inspecting = (inspect: JsonObject): JsonObject => measured({ inspect });
+const INSTANCES = { namespaceSelector: {}, port: 9901 };
+const ENVOY = { instances: INSTANCES, format: 'Envoy' };
+const EUREKA = { url: 'https://eureka.example/apps', format: 'Text', syncInterval: '30s' };
 const labels = (count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`label-${index}`, 'x']));
 
 const DURATION = /expected a duration such as 30s or 1m30s, from 1ms to 168h/;
 const EVERY = /expected a duration such as 30s or 1m30s, from 1s to 168h/;
 const URL_HINT = /expected an http:\/\/ or https:\/\/ URL/;
-const ONE_WAY = /expected exactly one of declared, reports and probe/;
+const ONE_WAY = /expected exactly one of declared, reports, probe and inspect/;
 const EITHER = /expected exactly one of syncInterval and lag/;
+const INSTANCES_OR_URL = /expected exactly one of instances and url/;
+const URL_INTERVAL = /expected syncInterval with url, and only there/;
+const TLS_OF_URL = /expected a url with https:\/\/ beside tls/;
+const ASKED_EVERY = /expected a duration such as 30s or 1m30s, from 100ms to 168h/;
+const PATH = /expected a path such as \/clusters/;
+const FILE = /expected the name of a file in the folder --inspect-files/;
+const SERVER_NAME = /expected a DNS name/;
 const KEY = /expected a label key/;
 const VALUE = /expected a label value/;
 const VALUES = /expected values with In and NotIn/;
@@ -37,6 +48,22 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     reports: measured({ reports: {} }),
     'a probe': probing('https://edge.example/linger'),
     'a probe at a pace of its own': measured({ probe: { url: 'http://edge', every: '1s' } }),
+    'pages of instances': inspecting(ENVOY),
+    'pages of instances, with all there is': inspecting({
+      instances: { ...INSTANCES, podSelector: { matchLabels: { app: 'edge' } }, path: '/a?b=%20;csv' },
+      format: 'HAProxy',
+      every: '100ms',
+      tls: { caFile: 'edge-ca.crt', serverName: 'admin.edge.example', insecureSkipVerify: false },
+      tokenFile: 'token_1',
+    }),
+    'the page of a discovery service': inspecting(EUREKA),
+    'one that is verified by its own authority': inspecting({ ...EUREKA, tls: { caFile: 'ca.crt' } }),
+    ...Object.fromEntries(
+      ['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'].map((format) => [
+        `the format ${format}`,
+        inspecting({ instances: INSTANCES, format }),
+      ]),
+    ),
     'no selectors': applying({}),
     'empty selectors': applying({ namespaceSelector: {}, serviceSelector: {}, podSelector: {} }),
     'labels of all shapes': labelled({ a: '', 'app.kubernetes.io/name': 'web-1', 'x/y': 'A.b_c' }),
@@ -74,7 +101,40 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'no way of measuring': measured({}),
     'two ways': measured({ ...DECLARED, reports: {} }),
     'three ways': measured({ ...DECLARED, reports: {}, probe: { url: 'http://a' } }),
+    'inspect and another': measured({ reports: {}, inspect: ENVOY }),
   }),
+  ...refused(INSTANCES_OR_URL, {
+    'neither instances nor a url': inspecting({ format: 'Envoy' }),
+    'both of them': inspecting({ ...EUREKA, instances: INSTANCES }),
+  }),
+  ...refused(URL_INTERVAL, {
+    'a url without an interval': inspecting({ url: 'http://a', format: 'Text' }),
+    'instances with an interval': inspecting({ ...ENVOY, syncInterval: '10s' }),
+  }),
+  ...refused(TLS_OF_URL, { 'tls of a plain url': inspecting({ ...EUREKA, url: 'http://a', tls: {} }) }),
+  ...refused(ASKED_EVERY, { 'pages too often': inspecting({ ...ENVOY, every: '99ms' }) }),
+  ...refused(
+    PATH,
+    Object.fromEntries(
+      ['', 'clusters', '/a b', '/a#b', '/ä'].map((path) => [
+        `the path ${JSON.stringify(path)}`,
+        inspecting({ ...ENVOY, instances: { ...INSTANCES, path } }),
+      ]),
+    ),
+  ),
+  ...refused(
+    FILE,
+    Object.fromEntries(
+      ['', '../token', '/var/run/token', '.token', 'a/b', '-a'].map((tokenFile) => [
+        `the file ${JSON.stringify(tokenFile)}`,
+        inspecting({ ...ENVOY, tokenFile }),
+      ]),
+    ),
+  ),
+  ...refused(SERVER_NAME, {
+    'a server name that is none': inspecting({ ...ENVOY, tls: { serverName: 'a/b' } }),
+  }),
+  ...refused(URL_HINT, { 'a page that is no URL': inspecting({ ...EUREKA, url: 'eureka.example' }) }),
   ...refused(EITHER, {
     'declared, and nothing in it': measured({ declared: {} }),
     'declared, and both': measured({ declared: { syncInterval: '1s', lag: '1s' } }),
@@ -132,6 +192,16 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     ),
   ),
   ...refused(ANYHOW, {
+    'pages of no format': inspecting({ instances: INSTANCES }),
+    'an unknown format': inspecting({ instances: INSTANCES, format: 'Nginx' }),
+    'instances of any namespace': inspecting({ format: 'Envoy', instances: { port: 9901 } }),
+    'instances without a port': inspecting({ format: 'Envoy', instances: { namespaceSelector: {} } }),
+    'port 0': inspecting({ format: 'Envoy', instances: { ...INSTANCES, port: 0 } }),
+    'port 65536': inspecting({ format: 'Envoy', instances: { ...INSTANCES, port: 65_536 } }),
+    'a path that is too long': inspecting({
+      ...ENVOY,
+      instances: { ...INSTANCES, path: `/${'x'.repeat(1024)}` },
+    }),
     'a URL that is too long': probing(`http://a/${'x'.repeat(2040)}`),
     'a duration that is too long a text': interval(`${'0'.repeat(63)}1s`),
     'a duration that is a number': interval(10),
@@ -182,6 +252,7 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
   ...refused(UNKNOWN_FIELD, {
     'an unknown field': { ...measured(DECLARED), applies: {} },
     'a deeper one': measured({ declared: { syncIntervall: '1s', lag: '1s' } }),
+    'one in inspect': inspecting({ ...ENVOY, interval: '1s' }),
     'one in reports': measured({ reports: { token: 'x' } }),
     'a way of measuring to come': measured({ ...DECLARED, http: {} }),
     'an unknown selector': applying({ nodeSelector: {} }),

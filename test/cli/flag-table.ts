@@ -121,6 +121,7 @@ const SERVE: Rows<'serve'> = {
     refuses: ['', '60', '-1s', 'never'],
   },
   probeAllowLinkLocal: { byDefault: false, reads: [], refuses: [] },
+  inspectFiles: TEXT(undefined),
   reportsAudience: TEXT('linger.dev/reports'),
   holdPort: { byDefault: 8445, ...PORTS },
   holdAddress: {

@@ -4,6 +4,7 @@ import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
 import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
 import { registerCanaryMetrics } from '../../src/measurement/canary-run.ts';
+import { registerInspectionMetrics } from '../../src/measurement/inspect-run.ts';
 import { registerConsumerMetrics, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
@@ -25,6 +26,7 @@ registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_WO
 registerPublishMetrics(registry, newStatus());
 registerCanaryMetrics(registry);
 registerReportMetrics(registry, () => []);
+registerInspectionMetrics(registry, () => []);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() });
 

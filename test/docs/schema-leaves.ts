@@ -7,9 +7,14 @@ import { labelSelector } from '../../src/api/fields.ts';
  */
 export function leafPaths(schema: z.ZodType, path: readonly string[] = []): readonly string[] {
   const inner = schema instanceof z.ZodOptional ? (schema.unwrap() as z.ZodType) : schema;
-  const isLeaf = !(inner instanceof z.ZodObject) || inner === labelSelector;
+  const isLeaf = !(inner instanceof z.ZodObject) || isLabelSelector(inner);
   if (isLeaf) return [path.join('.')];
   const members = Object.entries(inner.shape as Record<string, z.ZodType>);
   if (members.length === 0) return [path.join('.')];
   return members.flatMap(([name, member]) => leafPaths(member, [...path, name]));
+}
+
+/** One that has been described anew is another schema with the same shape. */
+function isLabelSelector(schema: z.ZodObject): boolean {
+  return schema.shape === labelSelector.shape;
 }

@@ -1,0 +1,151 @@
+import { type ClusterEvent, compareVersions, type SliceState } from './events.ts';
+
+/** Where the pods of some Services are reached, as their slices say: the index of all endpoints keeps no addresses. */
+
+export interface ServiceName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** How a Service lists one of its pods. */
+export interface PodAddress {
+  readonly uid: string;
+  readonly pod: string | undefined;
+  readonly service: ServiceName;
+  readonly address: string;
+  readonly ports: readonly number[];
+  readonly ready: boolean;
+}
+
+interface KeptSlice {
+  readonly version: string | undefined;
+  readonly service: ServiceName;
+  readonly pods: readonly PodAddress[];
+}
+
+const keyOf = ({ namespace, name }: ServiceName) => `${namespace}/${name}`;
+
+/** A pod that is gone from its slices before its termination shows is still known for so long: streams are independent. */
+const REMEMBERED_MS = 10_000;
+const MOST_REMEMBERED = 10_000;
+
+export class PodAddresses {
+  readonly #isWanted: (service: ServiceName) => boolean;
+  readonly #slices = new Map<string, KeptSlice>();
+  readonly #services = new Map<string, Set<string>>();
+  readonly #pods = new Map<string, readonly PodAddress[]>();
+  /** Pods that no slice lists any more, oldest first. */
+  readonly #gone = new Map<string, { readonly at: number; readonly last: readonly PodAddress[] }>();
+  /** Slices that were deleted while a list was being read. */
+  #deleted: Set<string> | undefined;
+
+  /** @param isWanted whether the slices of a Service are to be kept */
+  constructor(isWanted: (service: ServiceName) => boolean) {
+    this.#isWanted = isWanted;
+  }
+
+  /** @returns whether it is about a Service that is wanted */
+  observe(event: ClusterEvent): boolean {
+    if (event.type === 'Slice') return this.#put(event.slice, event.at);
+    return event.type === 'SliceDeleted' && this.#delete(`${event.namespace}/${event.name}`, event.at);
+  }
+
+  /** To be called before slices are listed that went by when they were not wanted. */
+  listing(): { readonly take: (slice: SliceState, at: number) => void; readonly end: () => void } {
+    const deleted = new Set<string>();
+    this.#deleted = deleted;
+    return {
+      take: (slice, at) => {
+        const key = `${slice.namespace}/${slice.name}`;
+        const { version: known = '' } = this.#slices.get(key) ?? {};
+        const isOlder = (compareVersions(slice.version ?? '', known) ?? 0) < 0;
+        if (!isOlder && !deleted.has(key)) this.#put(slice, at);
+      },
+      end: () => {
+        if (this.#deleted === deleted) this.#deleted = undefined;
+      },
+    };
+  }
+
+  /** Forgets the Services that are no longer wanted. */
+  prune(at: number): void {
+    for (const [key, { service }] of this.#slices) if (!this.#isWanted(service)) this.#delete(key, at);
+  }
+
+  /** How slices list a pod, or listed it last. */
+  of(uid: string): readonly PodAddress[] {
+    return this.#pods.get(uid) ?? this.#gone.get(uid)?.last ?? [];
+  }
+
+  /** Whether a slice lists it as ready. */
+  isReady(uid: string): boolean {
+    return this.#pods.get(uid)?.some(({ ready }) => ready) === true;
+  }
+
+  /** The pods of a Service. */
+  *in(service: ServiceName): Generator<PodAddress> {
+    for (const key of this.#services.get(keyOf(service)) ?? []) yield* this.#slices.get(key)?.pods ?? [];
+  }
+
+  get size(): number {
+    return this.#pods.size;
+  }
+
+  #put(slice: SliceState, at: number): boolean {
+    const { namespace, name, serviceName, version, ports = [], addressType } = slice;
+    const key = `${namespace}/${name}`;
+    if (serviceName === undefined || addressType === 'FQDN') return this.#delete(key, at);
+    const service = { namespace, name: serviceName };
+    if (!this.#isWanted(service)) return this.#delete(key, at);
+    const pods = slice.endpoints.flatMap(({ targetUid: uid, targetName: pod, addresses = [], ready }) =>
+      uid === undefined
+        ? []
+        : addresses.map((address): PodAddress => ({ uid, pod, service, address, ports, ready })),
+    );
+    const before = this.#slices.get(key);
+    if (before !== undefined && before.service.name !== serviceName) this.#leave(before.service, key);
+    this.#slices.set(key, { version, service, pods });
+    this.#services.set(keyOf(service), (this.#services.get(keyOf(service)) ?? new Set()).add(key));
+    this.#replace(before?.pods ?? [], pods, at);
+    return true;
+  }
+
+  #delete(key: string, at: number): boolean {
+    this.#deleted?.add(key);
+    const slice = this.#slices.get(key);
+    if (slice === undefined) return false;
+    this.#slices.delete(key);
+    this.#leave(slice.service, key);
+    this.#replace(slice.pods, [], at);
+    return true;
+  }
+
+  #leave(service: ServiceName, slice: string): void {
+    const others = this.#services.get(keyOf(service));
+    others?.delete(slice);
+    if (others?.size === 0) this.#services.delete(keyOf(service));
+  }
+
+  #replace(before: readonly PodAddress[], after: readonly PodAddress[], at: number): void {
+    const old = new Set(before);
+    const added = Map.groupBy(after, ({ uid }) => uid);
+    for (const uid of new Set([...before, ...after].map((each) => each.uid))) {
+      const known = this.#pods.get(uid) ?? [];
+      const next = [...known.filter((each) => !old.has(each)), ...(added.get(uid) ?? [])];
+      if (next.length > 0) this.#pods.set(uid, next);
+      else {
+        this.#pods.delete(uid);
+        this.#remember(uid, known, at);
+      }
+    }
+  }
+
+  #remember(uid: string, last: readonly PodAddress[], at: number): void {
+    this.#gone.delete(uid);
+    this.#gone.set(uid, { at, last });
+    for (const [oldest, { at: since }] of this.#gone) {
+      if (at - since < REMEMBERED_MS && this.#gone.size <= MOST_REMEMBERED) break;
+      this.#gone.delete(oldest);
+    }
+  }
+}

@@ -1,0 +1,376 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Counter, type Registry } from '@prometheus-io/client';
+import {
+  asError,
+  EVERYTHING,
+  labelQueryOf,
+  NO_LABELS,
+  type ServiceRecord,
+  selectsNamespace,
+  unseenNamespace,
+} from '../api/index.ts';
+import {
+  type AddressedPod,
+  addressedPodsResource,
+  endpointSlicesResource,
+  type KubeConnection,
+  listSome,
+} from '../cluster/index.ts';
+import type { World } from '../decision/index.ts';
+import {
+  type ClusterEvent,
+  type Consumer,
+  PodAddresses,
+  type RemovalSample,
+  type ServiceName,
+  sendsTo,
+} from '../lag/index.ts';
+import type { Lead } from '../leader/index.ts';
+import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
+import { pause } from '../timing/index.ts';
+import {
+  type Inspected,
+  Inspection,
+  type InspectionOptions,
+  type PageInstance,
+  usualPath,
+} from './inspect.ts';
+import type { ConsumerMeasurement } from './measurement.ts';
+import { authorityOf, canonicalAddress } from './page-formats.ts';
+import { type PageTrust, readPage } from './pages.ts';
+import { isForbidden, type Problem, problem, resolve } from './probe.ts';
+
+export interface InspectingContext {
+  readonly connection: KubeConnection;
+  readonly world: { current(): World };
+  readonly measurement: ConsumerMeasurement;
+  /** Pages may be asked for at link-local addresses and those of cloud metadata. */
+  readonly allowLinkLocal: boolean;
+  /** The folder of the files that consumers may name; undefined: none. */
+  readonly files: string | undefined;
+  readonly logger: Logger;
+  readonly metrics: { readonly registry: Registry };
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** What asks the instances of consumers, while this replica leads. */
+export interface Inspecting {
+  /** Each event of the cluster, before it is measured. */
+  readonly observe: (event: ClusterEvent) => void;
+  readonly removed: (sample: RemovalSample) => void;
+  /** To be called whenever this replica leads. */
+  readonly lead: (lead: Lead) => void;
+  /** A pod is waited for: ask whether it is used, until it is `done`. */
+  readonly want: (uid: string) => void;
+  readonly done: (uid: string) => void;
+  /** Called when an answer of {@link usersOf} may have changed. @returns what to call to hear no more */
+  readonly onChange: (listener: (uid: string) => void) => () => void;
+  /**
+   * The instances of a consumer that use a pod that is wanted.
+   * @returns undefined: they are not asked, or not about this pod; `unknown`: not every one has been able to say
+   */
+  readonly usersOf: Inspection['usersOf'];
+}
+
+/** How soon a consumer or a Service that is added or taken away counts, and how often states are told. */
+const LOOK_EVERY_MS = 1_000;
+const PAGE_MS = 5_000;
+const LIST_MS = 10_000;
+const MOST_INSTANCES = 200;
+/** Beyond, all namespaces are listed at once. */
+const MOST_NAMESPACES = 4;
+/** Beyond, all slices are listed at once. */
+const MOST_SERVICES = 50;
+const MOST_SLICES = 200_000;
+
+export function startInspecting(context: InspectingContext): Inspecting {
+  const { world, measurement, clock, logger, signal } = context;
+  const present = inspectedIn(context);
+  const sendersTo: InspectionOptions['sendersTo'] = (services) => {
+    const consumers = present();
+    if (consumers.length === 0) return [];
+    const now = world.current();
+    const known = services.map((service) => [service, recordOf(service, now)] as const);
+    return consumers.filter(({ consumer }) => known.some((each) => mightSend(consumer, each, now)));
+  };
+  const addresses = new PodAddresses((service) => sendersTo([service]).length > 0);
+  const wanted = new Set<string>();
+  const listeners = new Set<(uid: string) => void>();
+  let current: Inspection | undefined;
+  const count = registerInspectionMetrics(context.metrics.registry, () => [...(current?.instances() ?? [])]);
+  void keepAddresses({ ...context, addresses, present });
+
+  const lead = async ({ signal: term }: Lead) => {
+    const inspection = new Inspection({
+      clock,
+      addresses,
+      sendersTo,
+      instancesOf: (consumer, until) => instancesOf(consumer, context, until),
+      ask: (consumer, instance, page, until) => ask(consumer, instance, page, context, until),
+      onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
+      count,
+    });
+    current = inspection;
+    inspection.onChange((uid) => {
+      for (const listener of listeners) listener(uid);
+    });
+    const asking = inspection.run(term);
+    do {
+      inspection.keep(present());
+      for (const uid of wanted) inspection.want(uid);
+      for (const [name, state] of inspection.states()) measurement.report(name, state);
+    } while (await pause(LOOK_EVERY_MS, term));
+    await asking;
+    if (current === inspection) current = undefined;
+  };
+  return {
+    observe: (event) => {
+      if (addresses.observe(event)) current?.changed();
+      if (event.type === 'PodTerminating') current?.terminates(event.pod.uid);
+      if (event.type === 'PodDeleted') current?.terminates(event.pod.uid, event.at);
+    },
+    removed: (sample) => current?.removed(sample),
+    lead: (each) => {
+      lead(each).catch((err: unknown) => {
+        if (!signal.aborted) logger.error({ err }, 'consumers are no longer inspected: a mistake in Linger');
+      });
+    },
+    want: (uid) => {
+      wanted.add(uid);
+      current?.want(uid);
+    },
+    done: (uid) => {
+      wanted.delete(uid);
+      current?.done(uid);
+    },
+    onChange: (listener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    usersOf: (consumer, uid) => current?.usersOf(consumer, uid),
+  };
+}
+
+interface InspectedConsumer extends Inspected {
+  readonly consumer: Consumer;
+}
+
+/** The consumers that are measured so, found once for each change of the consumers. */
+function inspectedIn({ world }: Pick<InspectingContext, 'world'>): () => readonly InspectedConsumer[] {
+  let of: readonly Consumer[] = [];
+  let found: readonly InspectedConsumer[] = [];
+  return () => {
+    const { consumers } = world.current();
+    if (consumers === of) return found;
+    of = consumers;
+    found = consumers.flatMap((consumer) => {
+      const { name, measure } = consumer;
+      return measure.kind === 'inspect' ? [{ name, inspect: measure.inspect, consumer }] : [];
+    });
+    return found;
+  };
+}
+
+function recordOf({ namespace, name }: ServiceName, { services }: World): ServiceRecord | undefined {
+  return services.byNamespace.get(namespace)?.find((each) => each.name === name);
+}
+
+function mightSend(
+  consumer: Consumer,
+  [{ namespace }, record]: readonly [ServiceName, ServiceRecord | undefined],
+  { namespaces }: World,
+): boolean {
+  const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
+  return sendsTo(consumer, within, NO_LABELS, record === undefined ? 'unknown' : [record]) !== false;
+}
+
+interface KeepingContext extends InspectingContext {
+  readonly addresses: PodAddresses;
+  readonly present: () => readonly InspectedConsumer[];
+}
+
+/** Lists the slices of Services that begin to count: they went by when nobody asked for them. */
+async function keepAddresses(context: KeepingContext): Promise<void> {
+  const { world, addresses, present, logger, clock, signal } = context;
+  const once = new LogOnce(logger);
+  let seen: Pick<World, 'consumers' | 'services' | 'namespaces'> | undefined;
+  let kept: ReadonlySet<string> = new Set();
+  do {
+    const now = world.current();
+    const { consumers, services, namespaces } = now;
+    const isSame =
+      seen?.consumers === consumers && seen.services === services && seen.namespaces === namespaces;
+    if (isSame) continue;
+    const inspected = present();
+    const all = inspected.length === 0 ? [] : [...services.byNamespace.values()].flat();
+    const names = all.filter((each) =>
+      inspected.some(({ consumer }) => mightSend(consumer, [each, each], now)),
+    );
+    const next = new Set(names.map(({ namespace, name }) => `${namespace}/${name}`));
+    const added = names.filter(({ namespace, name }) => !kept.has(`${namespace}/${name}`));
+    if ([...kept].some((each) => !next.has(each))) addresses.prune(clock());
+    try {
+      if (added.length > 0) await listSlices(context, [...new Set(added.map(({ name }) => name))]);
+      kept = next;
+      seen = { consumers, services, namespaces };
+      once.over('slices', {}, 'the addresses of pods are known');
+    } catch (error) {
+      const { message } = asError(error);
+      once.warn('slices', { problem: message }, 'the addresses of pods cannot be listed for now');
+    }
+  } while (await pause(LOOK_EVERY_MS, signal));
+}
+
+async function listSlices(
+  { connection, addresses, clock, signal }: KeepingContext,
+  names: readonly string[],
+): Promise<void> {
+  const slices = endpointSlicesResource();
+  const labelSelector = `kubernetes.io/service-name in (${names.join(',')})`;
+  const { take, end } = addresses.listing();
+  const resource = {
+    ...slices,
+    ...(names.length <= MOST_SERVICES ? { query: { labelSelector } } : {}),
+    project: (raw: Parameters<typeof slices.project>[0]) => take(slices.project(raw), clock()),
+  };
+  try {
+    await listSome(resource, connection, { signal, answerMs: LIST_MS, most: MOST_SLICES });
+  } finally {
+    end();
+  }
+}
+
+/**
+ * The pods that are selected, with their addresses: the one watch of pods has none, and there are few of these. Or what a
+ * URL's host stands for.
+ */
+async function instancesOf(
+  { inspect }: Inspected,
+  { connection, world, allowLinkLocal }: InspectingContext,
+  signal: AbortSignal,
+): Promise<readonly PageInstance[] | Problem> {
+  const { instances, url, format, tls } = inspect;
+  if (url !== undefined) {
+    const page = new URL(url);
+    const found = await resolve(page, { signal, allowLinkLocal });
+    if (!('addresses' in found)) return found;
+    return found.addresses.slice(0, MOST_INSTANCES).map((address) => ({ name: address, address, url: page }));
+  }
+  if (instances === undefined) return [];
+  const { namespaceSelector, podSelector = EVERYTHING, port, path = usualPath(format) } = instances;
+  const selected = [...world.current().namespaces.values()].filter(
+    (namespace) => selectsNamespace(namespaceSelector, namespace) === true,
+  );
+  const names = new Set(selected.map(({ name }) => name));
+  const query = { labelSelector: labelQueryOf(podSelector) };
+  const paths =
+    names.size <= MOST_NAMESPACES
+      ? [...names].map((name) => `/api/v1/namespaces/${encodeURIComponent(name)}/pods`)
+      : ['/api/v1/pods'];
+  try {
+    const options = { signal, answerMs: LIST_MS, most: MOST_INSTANCES };
+    const lists = paths.map((each) => listSome(addressedPodsResource(each, query), connection, options));
+    const pods = (await Promise.all(lists)).flat().filter(({ namespace }) => names.has(namespace));
+    return pods.flatMap((pod) => instanceOf(pod, { port, path, tls: tls !== undefined, allowLinkLocal }));
+  } catch (error) {
+    return problem('Unreachable', `is not answered by the API server (${asError(error).message})`);
+  }
+}
+
+function instanceOf(
+  { namespace, name, address }: AddressedPod,
+  {
+    port,
+    path,
+    tls,
+    allowLinkLocal,
+  }: {
+    readonly port: number;
+    readonly path: string;
+    readonly tls: boolean;
+    readonly allowLinkLocal: boolean;
+  },
+): readonly PageInstance[] {
+  if (address === undefined || canonicalAddress(address) === undefined) return [];
+  if (!allowLinkLocal && isForbidden(address)) return [];
+  const url = new URL(`${tls ? 'https' : 'http'}://${authorityOf(address, port)}${path}`);
+  return [{ name: `${namespace}/${name}`, address, url }];
+}
+
+async function ask(
+  { inspect: { tls = {}, tokenFile } }: Inspected,
+  { address }: PageInstance,
+  { url, reader }: Parameters<InspectionOptions['ask']>[2],
+  { files }: InspectingContext,
+  signal: AbortSignal,
+): ReturnType<InspectionOptions['ask']> {
+  try {
+    const { caFile, ...trust } = tls;
+    const ca = caFile === undefined ? undefined : await readNamed(files, caFile);
+    const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
+    return await readPage({
+      url,
+      to: { address },
+      trust: { ...trust, ca } satisfies PageTrust,
+      token: token?.toString('latin1').trim(),
+      reader,
+      timeoutMs: PAGE_MS,
+      signal,
+    });
+  } catch (error) {
+    return { outcome: problem('Unreachable', `cannot be asked for: ${asError(error).message}`), bytes: 0 };
+  }
+}
+
+/** Read anew each time: tokens are replaced. */
+async function readNamed(folder: string | undefined, name: string): Promise<Buffer> {
+  if (folder === undefined) throw new Error(`it needs the file ${name}, and --inspect-files names no folder`);
+  return readFile(join(folder, name)).catch(() => {
+    throw new Error(`the file ${name} of --inspect-files cannot be read`);
+  });
+}
+
+/** Registers the metrics of inspection. @param instances by consumer; none on a replica that does not lead */
+export function registerInspectionMetrics(
+  registry: Registry,
+  instances: () => readonly (readonly [consumer: string, answering: number, silent: number])[],
+): InspectionOptions['count'] {
+  const registers = [registry];
+  const pages = new Counter({
+    name: 'linger_inspect_pages_total',
+    help: 'Pages that instances of consumers were asked for: read, or why not.',
+    labelNames: ['consumer', 'result'] as const,
+    registers,
+  });
+  const bytes = new Counter({
+    name: 'linger_inspect_bytes_total',
+    help: 'How long those pages were.',
+    labelNames: ['consumer'] as const,
+    registers,
+  });
+  const lost = new Counter({
+    name: 'linger_inspect_removals_lost_total',
+    help: 'Removals that gave no sample because not every instance could say whether it had let go.',
+    labelNames: ['consumer'] as const,
+    registers,
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_inspect_instances',
+    help: 'Instances that are asked for pages, by whether the last answer could be used; only on the leader.',
+    labelNames: ['consumer', 'state'],
+    read: () =>
+      instances().flatMap(([consumer, answering, silent]) => [
+        [{ consumer, state: 'answering' }, answering] as const,
+        [{ consumer, state: 'silent' }, silent] as const,
+      ]),
+  });
+  return {
+    page: (consumer, result, length) => {
+      pages.inc({ consumer, result });
+      bytes.inc({ consumer }, length);
+    },
+    lost: (consumer) => lost.inc({ consumer }),
+  };
+}

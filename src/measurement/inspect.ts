@@ -1,0 +1,693 @@
+import type { InspectSpec, PageFormat } from '../api/index.ts';
+import type { MeasurementState, PodAddress, PodAddresses, RemovalSample, ServiceName } from '../lag/index.ts';
+import { pause } from '../timing/index.ts';
+import {
+  authorityOf,
+  canonicalAddress,
+  type PageEndpoint,
+  PageFindings,
+  type PageReader,
+  readerOf,
+} from './page-formats.ts';
+import type { PageAnswer } from './pages.ts';
+import type { Problem } from './probe.ts';
+
+/** A consumer whose instances are asked. */
+export interface Inspected {
+  readonly name: string;
+  readonly inspect: InspectSpec;
+}
+
+/** Something that is asked for a page. */
+export interface PageInstance {
+  /** What people call it, and what tells it from others: a pod's `NAMESPACE/NAME`, or an address. */
+  readonly name: string;
+  readonly address: string;
+  readonly url: URL;
+}
+
+export interface InspectionOptions {
+  /** Monotonic milliseconds: of the events, and of everything here. */
+  readonly clock: () => number;
+  readonly addresses: PodAddresses;
+  /** Those that send traffic to a pod by these Services. */
+  readonly sendersTo: (services: readonly ServiceName[]) => readonly Inspected[];
+  /** Never rejects. */
+  readonly instancesOf: (
+    consumer: Inspected,
+    signal: AbortSignal,
+  ) => Promise<readonly PageInstance[] | Problem>;
+  /** Never rejects. */
+  readonly ask: (
+    consumer: Inspected,
+    instance: PageInstance,
+    page: { readonly url: URL; readonly reader: PageReader },
+    signal: AbortSignal,
+  ) => Promise<PageAnswer>;
+  /** How long it took, in seconds from the withdrawal, until no instance used a removed pod any more. */
+  readonly onLag: (consumer: string, seconds: number) => void;
+  readonly count: InspectionCounts;
+  readonly limits?: Partial<typeof INSPECTION_LIMITS>;
+}
+
+export interface InspectionCounts {
+  page(consumer: string, result: 'read' | Problem['reason'], bytes: number): void;
+  /** A removal gave no sample, because not every instance could say. */
+  lost(consumer: string): void;
+}
+
+/** Milliseconds, and what is asked in a second. */
+export const INSPECTION_LIMITS = {
+  pages: 20,
+  bytes: 10_000_000,
+  atOnce: 8,
+  every: 1_000,
+  /** While nothing is expected to change: the pod is still listed as ready, or all is known of it. */
+  calm: 10_000,
+  /** Instances are listed again, while something is asked and otherwise. */
+  listing: 5_000,
+  idleListing: 60_000,
+  /** An instance that has not answered for so long may have stopped using what it used. */
+  unheard: 10_000,
+  /** Nobody asks any more: after a withdrawal that shows no end, that an instance can say nothing of, that is no sample. */
+  endless: 600_000,
+  silent: 60_000,
+  unmeasured: 30_000,
+  oldest: 7_200_000,
+};
+
+/** A turn that took long may have been one that was not given a processor. */
+const LONGEST_REST_MS = 50;
+
+const MOST_QUESTIONS = 10_000;
+const MOST_FELLOWS = 50;
+/** A witness is asked for so many addresses at a time. */
+export const MOST_WITNESSED = 64;
+/** Of these, at most so many whose use is asked for; the others show that an instance knows the Service. */
+const MOST_ASKED = 48;
+const LONGEST_FILTER = 2_000;
+
+/** What one instance says of one pod. */
+interface Verdict {
+  state: 'unknown' | 'using' | 'notUsing';
+  /** Its page has shown the pod: from then on its absence counts. */
+  shown: boolean;
+  /** A page that was not filtered has been read for it. */
+  whole: boolean;
+  /** When the first page in a row that says that it is not used had been read. */
+  since: number;
+  /** When the last page that said anything was asked for. */
+  askedAt: number;
+}
+
+/** A pod that terminates, or is held, and that a consumer sends traffic to. */
+interface Question {
+  readonly uid: string;
+  readonly endpoints: readonly PageEndpoint[];
+  readonly services: readonly ServiceName[];
+  readonly openedAt: number;
+  readonly verdicts: Map<string, Verdict>;
+  /** Since when no slice lists it as ready. */
+  hotSince: number | undefined;
+  /** When the last of what listed it had withdrawn it. */
+  withdrawnAt: number | undefined;
+  goneAt: number | undefined;
+  /** It has given its sample, or will not. */
+  closed: boolean;
+}
+
+interface Instance {
+  readonly page: PageInstance;
+  asking: boolean;
+  askedAt: number | undefined;
+  failures: number;
+  failingSince: number | undefined;
+  trouble: Problem | undefined;
+  /** The names of Envoy's clusters that list what is asked for. */
+  readonly clusters: Set<string>;
+}
+
+interface Asked {
+  readonly consumer: Inspected;
+  readonly instances: Map<string, Instance>;
+  readonly questions: Map<string, Question>;
+  listedAt: number | undefined;
+  listing: boolean;
+  trouble: Problem | undefined;
+}
+
+/**
+ * Asks the instances of consumers whether they still use the pods that terminate, for as long as one replica leads. A pod is
+ * asked about from when its termination shows; again and again once its slices no longer list it as ready, until every
+ * instance has let go of it.
+ */
+export class Inspection {
+  readonly #options: InspectionOptions;
+  readonly #limits: typeof INSPECTION_LIMITS;
+  readonly #consumers = new Map<string, Asked>();
+  readonly #wanted = new Set<string>();
+  readonly #listeners = new Set<(uid: string) => void>();
+  /** When the last pages were begun. */
+  #begun: number[] = [];
+  /** Bytes that have been read and not made up for by time. */
+  #debt = 0;
+  #debtAt = 0;
+  #atOnce = 0;
+  #waking = new AbortController();
+
+  constructor(options: InspectionOptions) {
+    this.#options = options;
+    this.#limits = { ...INSPECTION_LIMITS, ...options.limits };
+  }
+
+  /** The consumers that there are now. */
+  keep(consumers: readonly Inspected[]): void {
+    const names = new Set(consumers.map(({ name }) => name));
+    for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
+    for (const consumer of consumers) {
+      const known = this.#consumers.get(consumer.name);
+      // Another page is another list: what was read of the old one says nothing.
+      if (JSON.stringify(known?.consumer.inspect) === JSON.stringify(consumer.inspect)) continue;
+      this.#consumers.set(consumer.name, newAsked(consumer));
+      this.#wake();
+    }
+  }
+
+  /** A pod terminates, or is gone. */
+  terminates(uid: string, goneAt?: number): void {
+    this.#open(uid);
+    if (goneAt !== undefined) for (const [, question] of this.#all(uid)) question.goneAt ??= goneAt;
+  }
+
+  /** Addresses have changed: a pod may have been withdrawn, and that is when pages begin to change. */
+  changed(): void {
+    if ([...this.#consumers.values()].some(({ questions }) => questions.size > 0)) this.#wake();
+  }
+
+  /** All that listed a pod have withdrawn it. */
+  removed({ uid, at }: Pick<RemovalSample, 'uid' | 'at'>): void {
+    for (const [asked, question] of this.#all(uid)) {
+      question.withdrawnAt = at;
+      this.#conclude(asked, question);
+    }
+    this.#wake();
+  }
+
+  /** A pod is waited for: whether it is used is asked until {@link done}. */
+  want(uid: string): void {
+    this.#wanted.add(uid);
+    this.#open(uid);
+  }
+
+  done(uid: string): void {
+    this.#wanted.delete(uid);
+  }
+
+  /** @param listener called when an answer to {@link usersOf} may have changed @returns what to call to hear no more */
+  onChange(listener: (uid: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /**
+   * The instances of a consumer that use a pod that is wanted.
+   * @returns undefined: they are not asked, or not about this pod; `unknown`: not every one has been able to say
+   */
+  usersOf(consumer: string, uid: string): readonly string[] | 'unknown' | undefined {
+    const asked = this.#consumers.get(consumer);
+    if (asked === undefined || !this.#wanted.has(uid)) return undefined;
+    const question = asked.questions.get(uid);
+    const verdicts = [...asked.instances.values()].map(
+      (instance) => [instance.page.name, this.#saysNow(asked, question, instance)] as const,
+    );
+    const users = verdicts.filter(([, says]) => says === 'using').map(([name]) => name);
+    if (users.length > 0) return users;
+    return verdicts.length === 0 || verdicts.some(([, says]) => says === 'unknown') ? 'unknown' : [];
+  }
+
+  /** Asks until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    const wake = () => this.#wake();
+    signal.addEventListener('abort', wake, { once: true });
+    while (!signal.aborted) {
+      this.#waking = new AbortController();
+      const began = this.#options.clock();
+      const waitMs = this.#turn(signal);
+      const took = this.#options.clock() - began;
+      await pause(waitMs, this.#waking.signal);
+      // In a storm there is always something new: looking for what is due takes a fifth of the time at most.
+      if (took > 1) await pause(Math.min(4 * took, LONGEST_REST_MS), signal);
+    }
+  }
+
+  /** How it goes, by consumer. */
+  states(): ReadonlyMap<string, MeasurementState> {
+    return new Map([...this.#consumers].map(([name, asked]) => [name, stateOf(asked)]));
+  }
+
+  /** For gauges. */
+  *instances(): Generator<readonly [consumer: string, answering: number, silent: number]> {
+    for (const [name, { instances }] of this.#consumers) {
+      const silent = [...instances.values()].filter(({ trouble }) => trouble !== undefined).length;
+      yield [name, instances.size - silent, silent];
+    }
+  }
+
+  #open(uid: string): void {
+    const { addresses, sendersTo, clock } = this.#options;
+    const known = addresses.of(uid);
+    if (known.length === 0) return;
+    const services = [...new Set(known.map(({ service }) => service))];
+    for (const { name } of sendersTo(services)) {
+      const asked = this.#consumers.get(name);
+      if (asked === undefined || asked.questions.has(uid)) continue;
+      if (asked.questions.size >= MOST_QUESTIONS) continue;
+      asked.questions.set(uid, {
+        uid,
+        endpoints: endpointsOf(known),
+        services,
+        openedAt: clock(),
+        verdicts: new Map(),
+        hotSince: undefined,
+        withdrawnAt: undefined,
+        goneAt: undefined,
+        closed: false,
+      });
+      this.#wake();
+    }
+  }
+
+  *#all(uid: string): Generator<readonly [Asked, Question]> {
+    for (const asked of this.#consumers.values()) {
+      const question = asked.questions.get(uid);
+      if (question !== undefined) yield [asked, question];
+    }
+  }
+
+  #wake(): void {
+    this.#waking.abort();
+  }
+
+  /** Begins what is due. @returns after how many milliseconds to look again */
+  #turn(signal: AbortSignal): number {
+    const now = this.#options.clock();
+    let next = now + this.#limits.listing;
+    const due: { readonly at: number; readonly asked: Asked; readonly instance: Instance }[] = [];
+    for (const asked of this.#consumers.values()) {
+      this.#expire(asked, now);
+      next = Math.min(next, this.#list(asked, now, signal));
+      next = Math.min(next, this.#tellWaits(asked, now));
+      for (const instance of asked.instances.values()) {
+        const at = instance.asking ? Number.POSITIVE_INFINITY : this.#dueAt(asked, instance);
+        if (at <= now) due.push({ at, asked, instance });
+        else next = Math.min(next, at);
+      }
+    }
+    due.sort((a, b) => a.at - b.at);
+    for (const { asked, instance } of due) {
+      const free = this.#freeAt(now);
+      if (free > now) return Math.max(1, Math.min(next, free) - now);
+      void this.#ask(asked, instance, signal);
+    }
+    return Math.max(1, next - now);
+  }
+
+  /** When another page may be asked for. */
+  #freeAt(now: number): number {
+    const { pages, bytes, atOnce } = this.#limits;
+    // An answer wakes the loop.
+    if (this.#atOnce >= atOnce) return Number.POSITIVE_INFINITY;
+    this.#begun = this.#begun.filter((at) => now - at < 1000);
+    const first = this.#begun[this.#begun.length - pages];
+    const debt = this.#debtNow(now);
+    return Math.max(first === undefined ? now : first + 1000, now + ((debt - bytes) / bytes) * 1000);
+  }
+
+  #debtNow(now: number): number {
+    this.#debt = Math.max(0, this.#debt - ((now - this.#debtAt) / 1000) * this.#limits.bytes);
+    this.#debtAt = now;
+    return this.#debt;
+  }
+
+  /** @returns when to list the instances again */
+  #list(asked: Asked, now: number, signal: AbortSignal): number {
+    const { listing, idleListing } = this.#limits;
+    const every = asked.questions.size > 0 ? listing : idleListing;
+    const at = asked.listedAt === undefined ? now : asked.listedAt + every;
+    if (asked.listing) return Number.POSITIVE_INFINITY;
+    if (at > now) return at;
+    void this.#listInstances(asked, signal);
+    return Number.POSITIVE_INFINITY;
+  }
+
+  async #listInstances(asked: Asked, signal: AbortSignal): Promise<void> {
+    asked.listing = true;
+    const found = await this.#options.instancesOf(asked.consumer, signal);
+    asked.listing = false;
+    asked.listedAt = this.#options.clock();
+    asked.trouble = isProblem(found) ? found : undefined;
+    // Those that could not be listed may still be there.
+    if (!isProblem(found)) {
+      const byName = new Map(found.map((page) => [page.name, page]));
+      const gone = [...asked.instances.values()].filter(
+        ({ page }) => byName.get(page.name)?.address !== page.address,
+      );
+      for (const { page } of gone) this.#forget(asked, page.name);
+      const added = found.filter(({ name }) => !asked.instances.has(name));
+      for (const page of added) asked.instances.set(page.name, newInstance(page));
+      if (gone.length + added.length > 0) this.#reconsider(asked);
+    }
+    this.#wake();
+  }
+
+  #forget(asked: Asked, instance: string): void {
+    asked.instances.delete(instance);
+    for (const { verdicts } of asked.questions.values()) verdicts.delete(instance);
+  }
+
+  /** Instances have come or gone. */
+  #reconsider(asked: Asked): void {
+    for (const question of asked.questions.values()) {
+      this.#conclude(asked, question);
+      this.#tell(question.uid);
+    }
+  }
+
+  #everyMs({ consumer }: Asked): number {
+    const { every } = consumer.inspect;
+    return every === undefined ? this.#limits.every : every * 1000;
+  }
+
+  /** When to ask an instance next. */
+  #dueAt(asked: Asked, instance: Instance): number {
+    const { askedAt, failures, trouble } = instance;
+    // Once when it is first seen: what is wrong with its page shows before it is needed.
+    if (askedAt === undefined) return 0;
+    const { calm, idleListing } = this.#limits;
+    const every = this.#everyMs(asked) * Math.min(5, 1 + failures);
+    let due = trouble === undefined ? Number.POSITIVE_INFINITY : askedAt + idleListing;
+    for (const question of asked.questions.values()) {
+      const hurry = this.#isPressing(question, question.verdicts.get(instance.page.name));
+      due = Math.min(due, askedAt + (hurry ? every : Math.max(calm, every)));
+      if (hurry) break;
+    }
+    return due;
+  }
+
+  #isPressing(question: Question, verdict: Verdict | undefined): boolean {
+    if (verdict === undefined) return true;
+    if (this.#options.addresses.isReady(question.uid)) return false;
+    question.hotSince ??= this.#options.clock();
+    return !isSettled(question, verdict);
+  }
+
+  async #ask(asked: Asked, instance: Instance, signal: AbortSignal): Promise<void> {
+    const { clock, ask, count } = this.#options;
+    const askedAt = clock();
+    const { url, reader, questions, whole } = this.#pageFor(asked, instance);
+    instance.asking = true;
+    instance.askedAt = askedAt;
+    this.#atOnce += 1;
+    this.#begun.push(askedAt);
+    const { outcome, bytes } = await ask(asked.consumer, instance.page, { url, reader }, signal);
+    this.#atOnce -= 1;
+    instance.asking = false;
+    const readAt = clock();
+    this.#debt = this.#debtNow(readAt) + bytes;
+    if (signal.aborted || asked.instances.get(instance.page.name) !== instance) return;
+    if (outcome instanceof PageFindings) {
+      count.page(asked.consumer.name, 'read', bytes);
+      instance.trouble = undefined;
+      instance.failures = 0;
+      instance.failingSince = undefined;
+      if (whole && questions.length > 0) for (const name of outcome.clusters) instance.clusters.add(name);
+      for (const question of questions)
+        this.#judge(asked, instance, question, outcome, { askedAt, readAt, whole });
+    } else {
+      count.page(asked.consumer.name, outcome.reason, bytes);
+      instance.trouble = outcome;
+      instance.failures += 1;
+      instance.failingSince ??= readAt;
+    }
+    this.#wake();
+  }
+
+  /** What to ask an instance for, and which questions that answers. */
+  #pageFor(asked: Asked, instance: Instance) {
+    const { format } = asked.consumer.inspect;
+    const open = [...asked.questions.values()];
+    const questions =
+      format === 'Witness' ? oldestFirst(open, instance.page.name).slice(0, MOST_ASKED) : open;
+    if (questions.length === 0) instance.clusters.clear();
+    const own = questions.flatMap(({ endpoints }) => endpoints);
+    const services = new Map(
+      questions.flatMap((each) => each.services.map((service) => [keyOf(service), service] as const)),
+    );
+    const fellows = [...services.values()].flatMap((service) => this.#fellows(service));
+    const wanted = new Set([...own, ...fellows].map(({ address }) => address));
+    const whole = !questions.every((each) => each.verdicts.get(instance.page.name)?.whole === true);
+    const url = pageUrl(instance.page.url, format, {
+      endpoints: [...own, ...fellows],
+      clusters: whole ? undefined : instance.clusters,
+    });
+    return { url, reader: readerOf(format, wanted), questions, whole };
+  }
+
+  /** Other endpoints of a Service, ready ones first. */
+  #fellows(service: ServiceName): readonly PageEndpoint[] {
+    const pods = [...this.#options.addresses.in(service)];
+    const ready = pods.filter((each) => each.ready);
+    return endpointsOf([...ready, ...pods.filter((each) => !each.ready)].slice(0, MOST_FELLOWS + 1));
+  }
+
+  #judge(
+    asked: Asked,
+    instance: Instance,
+    question: Question,
+    findings: PageFindings,
+    {
+      askedAt,
+      readAt,
+      whole,
+    }: { readonly askedAt: number; readonly readAt: number; readonly whole: boolean },
+  ): void {
+    const { name } = instance.page;
+    const verdict = question.verdicts.get(name) ?? newVerdict();
+    question.verdicts.set(name, verdict);
+    const found = question.endpoints.map((endpoint) => findings.of(endpoint));
+    const before = verdict.state;
+    verdict.whole ||= whole;
+    verdict.askedAt = askedAt;
+    if (found.some((each) => each !== 'absent')) verdict.shown = true;
+    if (found.includes('using')) verdict.state = 'using';
+    else if (verdict.shown || before === 'notUsing' || this.#knows(question, findings)) {
+      if (before !== 'notUsing') verdict.since = readAt;
+      verdict.state = 'notUsing';
+    }
+    this.#conclude(asked, question);
+    if (verdict.state !== before) this.#tell(question.uid);
+  }
+
+  /** Whether another endpoint of the pod's Services is on the page. */
+  #knows({ services, endpoints }: Question, findings: PageFindings): boolean {
+    const own = new Set(endpoints.map(({ address }) => address));
+    return services.some((service) =>
+      this.#fellows(service).some((each) => !own.has(each.address) && findings.of(each) !== 'absent'),
+    );
+  }
+
+  /** Gives the sample of a removal, once it is known of every instance. */
+  #conclude(asked: Asked, question: Question): void {
+    const { withdrawnAt, closed, verdicts } = question;
+    if (closed || withdrawnAt === undefined || asked.instances.size === 0) return;
+    let last = withdrawnAt;
+    for (const name of asked.instances.keys()) {
+      const verdict = verdicts.get(name);
+      if (verdict === undefined || !isSettled(question, verdict)) return;
+      last = Math.max(last, verdict.since + syncMs(asked));
+    }
+    question.closed = true;
+    this.#options.onLag(asked.consumer.name, (last - withdrawnAt) / 1000);
+  }
+
+  /** Gives up what can no longer give a sample, and forgets what nobody asks for. */
+  #expire(asked: Asked, now: number): void {
+    for (const question of asked.questions.values()) {
+      if (!question.closed && this.#isHopeless(asked, question, now)) {
+        question.closed = true;
+        if (question.hotSince !== undefined) this.#options.count.lost(asked.consumer.name);
+      }
+      if (question.closed && !this.#wanted.has(question.uid)) asked.questions.delete(question.uid);
+    }
+  }
+
+  #isHopeless(asked: Asked, question: Question, now: number): boolean {
+    const { endless, silent, unmeasured, oldest } = this.#limits;
+    const { hotSince = now, goneAt = now, openedAt, verdicts } = question;
+    const verdictsNow = [...asked.instances.keys()].map((name) => verdicts.get(name)?.state ?? 'unknown');
+    if (now - openedAt > oldest || now - hotSince > endless) return true;
+    if (now - hotSince > silent && !verdictsNow.includes('using') && verdictsNow.includes('unknown'))
+      return true;
+    // The withdrawal was discarded, or was never measured.
+    return now - Math.max(goneAt, hotSince) > unmeasured && !verdictsNow.includes('using');
+  }
+
+  #saysNow(asked: Asked, question: Question | undefined, instance: Instance): Verdict['state'] {
+    const verdict = question?.verdicts.get(instance.page.name);
+    if (verdict === undefined) return 'unknown';
+    const now = this.#options.clock();
+    if (verdict.state === 'notUsing') return verdict.since + syncMs(asked) > now ? 'using' : 'notUsing';
+    const { failingSince = now } = instance;
+    return now - failingSince > this.#limits.unheard ? 'unknown' : verdict.state;
+  }
+
+  /** Clients of a discovery service go on for an interval. @returns when the next of them will have asked again */
+  #tellWaits(asked: Asked, now: number): number {
+    const sync = syncMs(asked);
+    let next = Number.POSITIVE_INFINITY;
+    if (sync === 0) return next;
+    for (const { uid, verdicts } of asked.questions.values()) {
+      if (!this.#wanted.has(uid)) continue;
+      for (const { state, since } of verdicts.values()) {
+        if (state !== 'notUsing') continue;
+        if (since + sync > now) next = Math.min(next, since + sync);
+        else if (now - since - sync < 100) this.#tell(uid);
+      }
+    }
+    return next;
+  }
+
+  #tell(uid: string): void {
+    if (this.#wanted.has(uid)) for (const listener of this.#listeners) listener(uid);
+  }
+}
+
+function isProblem(found: readonly PageInstance[] | Problem): found is Problem {
+  return !Array.isArray(found);
+}
+
+/** A page that was asked for after the withdrawal says that it is not used. */
+function isSettled({ withdrawnAt }: Question, { state, askedAt }: Verdict): boolean {
+  return state === 'notUsing' && withdrawnAt !== undefined && askedAt >= withdrawnAt;
+}
+
+function syncMs({ consumer }: Asked): number {
+  return (consumer.inspect.syncInterval ?? 0) * 1000;
+}
+
+function newAsked(consumer: Inspected): Asked {
+  return {
+    consumer,
+    instances: new Map(),
+    questions: new Map(),
+    listedAt: undefined,
+    listing: false,
+    trouble: undefined,
+  };
+}
+
+function newInstance(page: PageInstance): Instance {
+  return {
+    page,
+    asking: false,
+    askedAt: undefined,
+    failures: 0,
+    failingSince: undefined,
+    trouble: undefined,
+    clusters: new Set(),
+  };
+}
+
+function newVerdict(): Verdict {
+  return { state: 'unknown', shown: false, whole: false, since: 0, askedAt: Number.NEGATIVE_INFINITY };
+}
+
+function keyOf({ namespace, name }: ServiceName): string {
+  return `${namespace}/${name}`;
+}
+
+function endpointsOf(pods: readonly PodAddress[]): readonly PageEndpoint[] {
+  const byAddress = Map.groupBy(pods, ({ address }) => canonicalAddress(address) ?? address);
+  return [...byAddress].map(([address, of]) => ({
+    address,
+    ports: [...new Set(of.flatMap(({ ports }) => ports))],
+  }));
+}
+
+function oldestFirst(questions: readonly Question[], instance: string): readonly Question[] {
+  const askedAt = ({ verdicts }: Question) => verdicts.get(instance)?.askedAt ?? Number.NEGATIVE_INFINITY;
+  return questions.toSorted((a, b) => (askedAt(a) === askedAt(b) ? 0 : askedAt(a) - askedAt(b)));
+}
+
+/** Where a format's page is usually found. */
+const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
+  Envoy: '/clusters',
+  HAProxy: '/stats;csv',
+  Traefik: '/api/http/services?per_page=10000',
+  Text: '/',
+  Witness: '/v1/uses',
+};
+
+export function usualPath(format: PageFormat): string {
+  return USUAL_PATHS[format];
+}
+
+/** The page itself, or as much of it as is needed. */
+export function pageUrl(
+  page: URL,
+  format: PageFormat,
+  {
+    endpoints,
+    clusters,
+  }: { readonly endpoints: readonly PageEndpoint[]; readonly clusters: ReadonlySet<string> | undefined },
+): URL {
+  const url = new URL(page);
+  if (format === 'Witness') {
+    const names = endpoints.flatMap(({ address, ports }) => ports.map((port) => authorityOf(address, port)));
+    url.pathname += `/${[...new Set(names)].slice(0, MOST_WITNESSED).join(',')}`;
+  }
+  if (format === 'Envoy' && clusters !== undefined && clusters.size > 0 && !url.searchParams.has('filter')) {
+    // A regular expression for the names of clusters, which older Envoys ignore.
+    const names = [...clusters].map((name) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+    const filter = `^(${names.join('|')})$`;
+    if (filter.length <= LONGEST_FILTER) url.searchParams.set('filter', filter);
+  }
+  return url;
+}
+
+const NAMES_SHOWN = 3;
+const LIMITS = [
+  'Removals are timed only where every instance could say: one whose page shows neither the pod nor another of its Service says nothing.',
+  'It is known to the interval of asking: a lag counts until the first page that no longer shows the pod in use.',
+  'What is in flight, or kept alive, outlives the page.',
+];
+
+/** How the asking goes, in the words of the condition. */
+function stateOf({ instances, trouble }: Asked): MeasurementState {
+  const all = [...instances.values()];
+  const silent = all.filter((each) => each.trouble !== undefined);
+  const [first] = silent;
+  const state = { instances: all.length, limits: LIMITS };
+  if (all.length === 0 && trouble !== undefined)
+    return {
+      ...state,
+      trouble: {
+        reason: trouble.reason,
+        message: `Its instances are not known: that question ${trouble.message}.`,
+      },
+    };
+  if (all.length === 0)
+    return {
+      ...state,
+      trouble: {
+        reason: 'NoInstances',
+        message: 'No running pod is selected, or none has been looked for yet.',
+      },
+    };
+  if (first?.trouble === undefined) return { ...state, trouble: undefined };
+  const alike = silent.filter((each) => each.trouble?.message === first.trouble?.message);
+  const names = alike.slice(0, NAMES_SHOWN).map(({ page }) => page.name);
+  const more = alike.length > NAMES_SHOWN ? ` and ${alike.length - NAMES_SHOWN} more` : '';
+  const { reason, message } = first.trouble;
+  return { ...state, trouble: { reason, message: `The page of ${names.join(', ')}${more} ${message}.` } };
+}

@@ -1,0 +1,317 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { InspectSpec } from '../../src/api/index.ts';
+import { PodAddresses } from '../../src/lag/index.ts';
+import { type Inspected, Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
+import type { PageFindings } from '../../src/measurement/page-formats.ts';
+import { problem } from '../../src/measurement/probe.ts';
+
+const clock = () => performance.now();
+const SPEC: InspectSpec = {
+  instances: { namespaceSelector: {}, port: 9901 },
+  format: 'Text',
+  every: 0.02,
+};
+
+/** Gateways whose pages are lists of addresses, and a Service `web` of their upstreams. */
+class Gateways {
+  /** By gateway, what its page shows; undefined: it does not answer. */
+  readonly pages = new Map<string, readonly string[] | undefined>();
+  readonly asked: { readonly at: number; readonly gateway: string; readonly url: URL }[] = [];
+  readonly lags: number[] = [];
+  readonly counted: string[] = [];
+  answerMs = 0;
+  bytes = 100;
+  render = (addresses: readonly string[]): string => addresses.join('\n');
+  readonly addresses = new PodAddresses(({ name }) => name === 'web');
+  readonly inspection: Inspection;
+  readonly #consumer: Inspected;
+  readonly #ending = new AbortController();
+  #version = 0;
+
+  constructor(spec: Partial<InspectSpec> = {}, limits: InspectionOptions['limits'] = {}) {
+    const inspect = { ...SPEC, ...spec };
+    this.#consumer = { name: 'edge', inspect };
+    this.inspection = new Inspection({
+      clock,
+      addresses: this.addresses,
+      sendersTo: (services) => (services.some(({ name }) => name === 'web') ? [this.#consumer] : []),
+      instancesOf: () =>
+        Promise.resolve(
+          [...this.pages.keys()].map((name) => ({
+            name,
+            address: '10.9.9.9',
+            url: new URL('http://gateway/clusters'),
+          })),
+        ),
+      ask: async (_, { name: gateway }, { url, reader }) => {
+        this.asked.push({ at: clock(), gateway, url });
+        const shown = this.pages.get(gateway);
+        if (this.answerMs > 0) await new Promise((done) => setTimeout(done, this.answerMs));
+        if (shown === undefined) return { outcome: problem('Unreachable', 'is refused'), bytes: 0 };
+        reader.write(Buffer.from(this.render(shown)));
+        return { outcome: reader.end() as PageFindings, bytes: this.bytes };
+      },
+      onLag: (_, seconds) => this.lags.push(seconds),
+      count: {
+        page: (_, result) => this.counted.push(result),
+        lost: () => this.counted.push('lost'),
+      },
+      limits: { listing: 50, idleListing: 50, calm: 200, ...limits },
+    });
+    this.inspection.keep([this.#consumer]);
+  }
+
+  start(): void {
+    void this.inspection.run(this.#ending.signal);
+  }
+
+  stop(): void {
+    this.#ending.abort();
+  }
+
+  /** What the slice of the Service says. */
+  lists(...pods: readonly (readonly [uid: string, address: string, ready: boolean])[]): void {
+    const endpoints = pods.map(([uid, address, ready]) => ({
+      targetUid: uid,
+      targetName: uid,
+      addresses: [address],
+      ready,
+    }));
+    this.#version += 1;
+    const slice = {
+      namespace: 'shop',
+      name: 'web-1',
+      serviceName: 'web',
+      addressType: 'IPv4',
+      version: String(this.#version),
+      ports: [8080],
+      endpoints,
+    };
+    if (this.addresses.observe({ type: 'Slice', at: clock(), slice })) this.inspection.changed();
+  }
+
+  /** The pod `a` terminates and is withdrawn, and `b` stays. @returns when */
+  withdraw(): number {
+    this.inspection.terminates('a');
+    this.lists(['a', '10.0.0.1', false], ['b', '10.0.0.2', true]);
+    const at = clock();
+    this.inspection.removed({ uid: 'a', at });
+    return at;
+  }
+}
+
+const BOTH = ['10.0.0.1:8080', '10.0.0.2:8080'];
+const OTHER = ['10.0.0.2:8080'];
+
+describe('an inspected consumer', () => {
+  let gateways: Gateways;
+  const begin = (...of: ConstructorParameters<typeof Gateways>) => {
+    gateways = new Gateways(...of);
+    gateways.pages.set('g1', BOTH);
+    gateways.lists(['a', '10.0.0.1', true], ['b', '10.0.0.2', true]);
+    gateways.start();
+  };
+  const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
+  beforeEach(() => begin());
+  afterEach(() => gateways.stop());
+
+  it('is asked once while nothing is removed', async () => {
+    await sleep(150);
+    expect(gateways.asked).toHaveLength(1);
+  });
+
+  it('gives the lag from the withdrawal to the first page without the pod', async () => {
+    const at = gateways.withdraw();
+    await sleep(120);
+    gateways.pages.set('g1', OTHER);
+    const gone = clock();
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+    const lag = (gateways.lags[0] ?? 0) * 1000;
+    expect(lag).toBeGreaterThanOrEqual(gone - at);
+    expect(lag).toBeLessThan(gone - at + 80);
+    const asked = gateways.asked.length;
+    await sleep(100);
+    expect(gateways.asked.length).toBe(asked);
+  });
+
+  it('counts from 0 where the pod was let go before it was withdrawn', async () => {
+    gateways.inspection.terminates('a');
+    await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(1));
+    gateways.pages.set('g1', OTHER);
+    gateways.lists(['b', '10.0.0.2', true]);
+    await sleep(60);
+    gateways.inspection.removed({ uid: 'a', at: clock() });
+    await vi.waitFor(() => expect(gateways.lags).toEqual([0]));
+  });
+
+  it('waits for the slowest instance', async () => {
+    gateways.pages.set('g2', BOTH);
+    await vi.waitFor(() => expect(gateways.asked.map(({ gateway }) => gateway)).toContain('g2'));
+    gateways.pages.set('g1', OTHER);
+    const at = gateways.withdraw();
+    await sleep(150);
+    expect(gateways.lags).toEqual([]);
+    gateways.pages.set('g2', OTHER);
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+    expect((gateways.lags[0] ?? 0) * 1000).toBeGreaterThan(149);
+    expect((gateways.lags[0] ?? 0) * 1000).toBeLessThan(clock() - at);
+  });
+
+  it('does not wait for an instance that is gone', async () => {
+    gateways.pages.set('g2', BOTH);
+    gateways.pages.set('g1', OTHER);
+    await sleep(80);
+    gateways.withdraw();
+    await sleep(60);
+    gateways.pages.delete('g2');
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+  });
+
+  it('takes absence for nothing on a page that shows neither the pod nor another of its Service', async () => {
+    gateways.pages.set('g1', ['10.5.5.5:80']);
+    gateways.stop();
+    begin({}, { silent: 100 });
+    gateways.pages.set('g1', ['10.5.5.5:80']);
+    gateways.inspection.want('a');
+    gateways.withdraw();
+    await sleep(60);
+    expect(gateways.inspection.usersOf('edge', 'a')).toBe('unknown');
+    await vi.waitFor(() => expect(gateways.counted).toContain('lost'));
+    expect(gateways.lags).toEqual([]);
+  });
+
+  it('takes absence for what it is on a page that showed the pod before', async () => {
+    gateways.pages.set('g1', ['10.0.0.1:8080']);
+    gateways.lists(['a', '10.0.0.1', true]);
+    gateways.inspection.terminates('a');
+    await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(1));
+    await sleep(40);
+    gateways.pages.set('g1', ['10.5.5.5:80']);
+    gateways.lists();
+    gateways.inspection.removed({ uid: 'a', at: clock() });
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+  });
+
+  it('gives no sample while an instance does not answer, and says so', async () => {
+    gateways.pages.set('g2', undefined);
+    gateways.pages.set('g1', OTHER);
+    await sleep(80);
+    gateways.withdraw();
+    await sleep(100);
+    expect(gateways.lags).toEqual([]);
+    const { trouble, instances } = gateways.inspection.states().get('edge') ?? {};
+    expect(instances).toBe(2);
+    expect(trouble).toEqual({ reason: 'Unreachable', message: 'The page of g2 is refused.' });
+  });
+
+  it('says who uses a pod that is wanted, and when that changes', async () => {
+    const changes: string[] = [];
+    gateways.inspection.onChange((uid) => changes.push(uid));
+    gateways.pages.set('g2', OTHER);
+    await sleep(80);
+    expect(gateways.inspection.usersOf('edge', 'a')).toBeUndefined();
+    gateways.inspection.want('a');
+    gateways.withdraw();
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']));
+    expect(gateways.inspection.usersOf('other', 'a')).toBeUndefined();
+    changes.length = 0;
+    gateways.pages.set('g1', OTHER);
+    await vi.waitFor(() => expect(changes).toEqual(['a']));
+    expect(gateways.inspection.usersOf('edge', 'a')).toEqual([]);
+    // Back again: it is still asked, though seldom.
+    gateways.pages.set('g1', BOTH);
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']));
+    gateways.inspection.done('a');
+    expect(gateways.inspection.usersOf('edge', 'a')).toBeUndefined();
+  });
+
+  it('knows nothing of an instance that used the pod and has fallen silent', async () => {
+    gateways.stop();
+    begin({}, { unheard: 60 });
+    gateways.inspection.want('a');
+    gateways.withdraw();
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']));
+    gateways.pages.set('g1', undefined);
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toBe('unknown'));
+  });
+
+  it('adds the interval of the clients of a discovery service', async () => {
+    gateways.stop();
+    begin({ syncInterval: 0.2 });
+    const changes: number[] = [];
+    gateways.inspection.onChange(() => changes.push(clock()));
+    gateways.inspection.want('a');
+    gateways.withdraw();
+    await sleep(60);
+    gateways.pages.set('g1', OTHER);
+    const gone = clock();
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+    expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']);
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual([]));
+    expect(clock() - gone).toBeGreaterThan(199);
+    await vi.waitFor(() => expect((changes.at(-1) ?? 0) - gone).toBeGreaterThan(199));
+    expect(gateways.lags[0]).toBeGreaterThan(0.2);
+  });
+
+  it('has no instances to ask', async () => {
+    gateways.pages.clear();
+    await sleep(100);
+    expect(gateways.inspection.states().get('edge')?.trouble?.reason).toBe('NoInstances');
+    gateways.inspection.want('a');
+    expect(gateways.inspection.usersOf('edge', 'a')).toBe('unknown');
+  });
+
+  it('stays within its pages a second, and asks the one that waited longest', async () => {
+    gateways.stop();
+    begin({}, { pages: 10 });
+    for (let n = 0; n < 30; n += 1) gateways.pages.set(`g${n}`, BOTH);
+    gateways.inspection.want('a');
+    gateways.withdraw();
+    await sleep(2_400);
+    const starts = gateways.asked.map(({ at }) => at);
+    const most = Math.max(
+      ...starts.map((at) => starts.filter((each) => each >= at && each < at + 995).length),
+    );
+    expect(most).toBeLessThanOrEqual(10);
+    expect(starts.length).toBeGreaterThanOrEqual(20);
+    expect(new Set(gateways.asked.map(({ gateway }) => gateway)).size).toBeGreaterThanOrEqual(20);
+  });
+
+  it('stays within its bytes a second', async () => {
+    gateways.stop();
+    begin({}, { bytes: 1_000_000 });
+    gateways.bytes = 500_000;
+    gateways.inspection.want('a');
+    gateways.withdraw();
+    await sleep(1_500);
+    // One second's worth at once, then what time allows.
+    expect(gateways.asked.length).toBeLessThanOrEqual(7);
+    expect(gateways.asked.length).toBeGreaterThanOrEqual(4);
+  });
+
+  it('learns the clusters of Envoy from a whole page, and asks for those', async () => {
+    gateways.stop();
+    begin({ format: 'Envoy' });
+    gateways.render = (shown) =>
+      shown.map((each) => `web.v1::${each}::health_flags::healthy\nweb.v1::${each}::priority::0\n`).join('');
+    gateways.withdraw();
+    await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+    const filters = gateways.asked.map(({ url }) => url.searchParams.get('filter'));
+    expect(filters[0]).toBeNull();
+    expect(filters.at(-1)).toBe('^(web\\.v1)$');
+    gateways.pages.set('g1', OTHER);
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+  });
+
+  it('asks a witness for the pod and others of its Service', async () => {
+    gateways.stop();
+    begin({ format: 'Witness' });
+    gateways.render = (shown) =>
+      JSON.stringify({ '10.0.0.1:8080': shown.length > 1 ? 'using' : 'absent', '10.0.0.2:8080': 'using' });
+    gateways.withdraw();
+    await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(1));
+    expect(gateways.asked.at(-1)?.url.pathname).toBe('/clusters/10.0.0.1:8080,10.0.0.2:8080');
+    gateways.pages.set('g1', OTHER);
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+  });
+});

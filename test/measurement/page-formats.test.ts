@@ -1,0 +1,353 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { PageFormat } from '../../src/api/index.ts';
+import {
+  canonicalAddress,
+  endpointIn,
+  type PageFindings,
+  readerOf,
+} from '../../src/measurement/page-formats.ts';
+
+const page = (name: string) => readFileSync(join(import.meta.dirname, '../testdata/pages', name));
+
+/** @param sizes of the chunks, over and over */
+function read(
+  format: PageFormat,
+  text: string | Buffer,
+  wanted: readonly string[],
+  sizes: readonly number[] = [65_536],
+): PageFindings | string {
+  const bytes = Buffer.from(text);
+  const reader = readerOf(format, new Set(wanted));
+  for (let at = 0, turn = 0; at < bytes.length; turn += 1) {
+    const size = sizes[turn % sizes.length] ?? 1;
+    reader.write(bytes.subarray(at, at + size));
+    at += size;
+  }
+  return reader.end();
+}
+
+/** What a page says of each of these, by `ADDRESS:PORT`, or of any port of an address. */
+function said(format: PageFormat, text: string | Buffer, ...names: readonly string[]) {
+  const endpoints = names.map((name) => {
+    const { address = '', port } = endpointIn(name) ?? {};
+    return { name, address, ports: port === undefined ? [] : [port] };
+  });
+  const found = read(
+    format,
+    text,
+    endpoints.map(({ address }) => address),
+  );
+  if (typeof found === 'string') return found;
+  return Object.fromEntries(endpoints.map((endpoint) => [endpoint.name, found.of(endpoint)]));
+}
+
+describe('Envoy', () => {
+  it('uses what its discovery has not withdrawn', () => {
+    const names = ['10.0.0.1:8080', '10.0.0.2:8080', '10.0.0.3:8080', '[fd00::a:1]:8080'];
+    expect(said('Envoy', page('envoy-clusters.txt'), ...names)).toEqual({
+      '10.0.0.1:8080': 'using',
+      '10.0.0.2:8080': 'listed',
+      '10.0.0.3:8080': 'listed',
+      '[fd00::a:1]:8080': 'using',
+    });
+  });
+
+  it('knows an address by its port, whole', () => {
+    expect(said('Envoy', page('envoy-clusters.txt'), '10.0.0.1:8081', '10.0.0.10:8080', '10.0.0.1')).toEqual({
+      '10.0.0.1:8081': 'absent',
+      '10.0.0.10:8080': 'absent',
+      '10.0.0.1': 'using',
+    });
+  });
+
+  it('uses all hosts of a priority that is in panic', () => {
+    // Of priority 0 none is healthy, of priority 1 one in two: 50 % is no panic yet.
+    expect(said('Envoy', page('envoy-clusters.txt'), '[fd00::a:2]:8080', '10.0.0.10:8443')).toEqual({
+      '[fd00::a:2]:8080': 'using',
+      '10.0.0.10:8443': 'listed',
+    });
+  });
+
+  it.each([
+    ['an ejection', '/failed_outlier_check', 'using'],
+    ['a check of its own that fails', '/failed_active_hc', 'using'],
+    ['a removal that waits for checks to fail', '/pending_dynamic_removal', 'using'],
+    ['a withdrawal', '/failed_eds_health', 'listed'],
+    ['both', '/failed_active_hc/failed_eds_health', 'listed'],
+  ])('takes %s for what it is', (_, flags, expected) => {
+    const host = (address: string, health: string) =>
+      `web::${address}::health_flags::${health}\nweb::${address}::priority::0\n`;
+    const text = host('10.0.0.1:80', flags) + host('10.0.0.2:80', 'healthy');
+    expect(said('Envoy', text, '10.0.0.1:80')).toEqual({ '10.0.0.1:80': expected });
+  });
+
+  it('learns the names of the clusters that list an address', () => {
+    const found = read('Envoy', page('envoy-clusters.txt'), ['10.0.0.9']);
+    expect([...(found as PageFindings).clusters]).toEqual(['six::odd']);
+  });
+
+  it('lists nothing on an empty page, and says so of another', () => {
+    expect(said('Envoy', '', '10.0.0.1')).toEqual({ '10.0.0.1': 'absent' });
+    expect(said('Envoy', '<html>10.0.0.1</html>', '10.0.0.1')).toMatch(/is not what Envoy answers/);
+  });
+});
+
+describe('HAProxy', () => {
+  it.each(['haproxy-stats.csv', 'haproxy-servers-state.txt'])(
+    '%s: uses what is not in maintenance',
+    (name) => {
+      const names = ['10.202.0.7:8080', '10.202.0.9:8080', '127.0.0.9:9', '[fd00::1]:8080'];
+      expect(said('HAProxy', page(name), ...names)).toEqual({
+        '10.202.0.7:8080': 'using',
+        '10.202.0.9:8080': 'absent',
+        // Down by its checks: it comes back.
+        '127.0.0.9:9': 'using',
+        '[fd00::1]:8080': 'using',
+      });
+    },
+  );
+
+  it('reads cells in quotes, and servers in maintenance that have an address', () => {
+    const text = '# pxname,svname,status,type,last_chk,addr,\nweb,s1,MAINT,2,"a, ""b""",10.0.0.1:80,\n';
+    expect(said('HAProxy', text, '10.0.0.1:80')).toEqual({ '10.0.0.1:80': 'listed' });
+  });
+
+  it('says when addresses are not shown', () => {
+    expect(said('HAProxy', page('haproxy-no-legends.csv'), '10.202.0.7')).toMatch(/stats show-legends/);
+  });
+
+  it('says when it is another page', () => {
+    expect(said('HAProxy', '<html></html>', '10.0.0.1')).toMatch(/is neither/);
+    expect(said('HAProxy', '', '10.0.0.1')).toMatch(/is neither/);
+  });
+});
+
+const TRAEFIK = JSON.stringify([
+  {
+    status: 'enabled',
+    name: 'default-web-80@kubernetes',
+    loadBalancer: {
+      servers: [
+        { url: 'http://10.0.0.1:8080' },
+        { url: 'http://10.0.0.2:8080', fenced: true },
+        { fenced: true, url: 'http://[fd00::1]:8080' },
+        { fenced: false, url: 'https://10.0.0.3' },
+        { address: '10.0.0.4:9000' },
+      ],
+      passHostHeader: true,
+    },
+    serverStatus: { 'http://10.0.0.1:8080': 'UP', 'http://10.0.0.5:8080': 'UP' },
+  },
+]);
+
+describe('Traefik', () => {
+  it('uses servers that are not fenced', () => {
+    const names = [
+      '10.0.0.1:8080',
+      '10.0.0.2:8080',
+      '[fd00::1]:8080',
+      '10.0.0.3:443',
+      '10.0.0.4:9000',
+      '10.0.0.5:8080',
+    ];
+    expect(said('Traefik', TRAEFIK, ...names)).toEqual({
+      '10.0.0.1:8080': 'using',
+      '10.0.0.2:8080': 'listed',
+      '[fd00::1]:8080': 'listed',
+      '10.0.0.3:443': 'using',
+      '10.0.0.4:9000': 'using',
+      // Only its status is left.
+      '10.0.0.5:8080': 'absent',
+    });
+  });
+
+  it('reads strings with quotes and brackets in them', () => {
+    const text = JSON.stringify([{ name: '"}]\\', url: 'http://10.0.0.1:80' }]);
+    expect(said('Traefik', text, '10.0.0.1:80')).toEqual({ '10.0.0.1:80': 'using' });
+  });
+
+  it.each(['', 'x', '[{"url":"http://10.0.0.1:80"}', '<html>', '[]]', '[][]', '["'])('refuses %j', (text) => {
+    expect(said('Traefik', text, '10.0.0.1:80')).toMatch(/is not what Traefik answers/);
+  });
+});
+
+describe('Text', () => {
+  it.each([
+    ['10.0.0.1', '10.0.0.1', 'using'],
+    ['x=10.0.0.1;', '10.0.0.1', 'using'],
+    ['{"ip":"10.0.0.1","port":8080}', '10.0.0.1:8080', 'using'],
+    ['http://10.0.0.1:8080/x', '10.0.0.1:8080', 'using'],
+    ['http://10.0.0.1:8080/x', '10.0.0.1:9090', 'absent'],
+    ['server_10.0.0.1_8080', '10.0.0.1', 'using'],
+    ['ip:10.0.0.1', '10.0.0.1', 'using'],
+    ['We left 10.0.0.1.', '10.0.0.1', 'using'],
+    ['::ffff:10.0.0.1', '10.0.0.1', 'using'],
+    ['[::ffff:a00:1]:80', '10.0.0.1:80', 'using'],
+    ['10.0.0.10', '10.0.0.1', 'absent'],
+    ['110.0.0.1', '10.0.0.1', 'absent'],
+    ['10.0.0.1.5', '10.0.0.1', 'absent'],
+    ['5.10.0.0.1', '10.0.0.1', 'absent'],
+    ['fd00::1', '[fd00::1]', 'using'],
+    ['FD00:0:0:0:0:0:0:1', '[fd00::1]', 'using'],
+    ['fd00:0000::0001%eth0', '[fd00::1]', 'using'],
+    ['inet6:fd00::1', '[fd00::1]', 'using'],
+    ['"[fd00::1]:8080"', '[fd00::1]:8080', 'using'],
+    ['"[fd00::1]:8080"', '[fd00::1]:9090', 'absent'],
+    ['fd00::1:8080', '[fd00::1]:8080', 'using'],
+    ['fd00::1:8080', '[fd00::1:8080]', 'using'],
+    ['fd00::1', '[fd00::10]', 'absent'],
+    ['fd00::10', '[fd00::1]', 'absent'],
+    ['1:fd00::1', '[fd00::1]', 'absent'],
+    ['', '10.0.0.1', 'absent'],
+  ])('%j: %s is %s', (text, name, expected) => {
+    expect(said('Text', text, name)).toEqual({ [name]: expected });
+  });
+
+  it('leaves out what is too long to be an address, and reads on', () => {
+    const text = `${'1'.repeat(70_000)}.10.0.0.1 10.0.0.2`;
+    expect(said('Text', text, '10.0.0.1', '10.0.0.2')).toEqual({ '10.0.0.1': 'absent', '10.0.0.2': 'using' });
+  });
+});
+
+describe('Witness', () => {
+  it('says what it says', () => {
+    const text = '{"10.0.0.1:80":"using","10.0.0.2:80":"listed","[fd00::1]:80":"absent"}';
+    expect(said('Witness', text, '10.0.0.1:80', '10.0.0.2:80', '[fd00::1]:80')).toEqual({
+      '10.0.0.1:80': 'using',
+      '10.0.0.2:80': 'listed',
+      '[fd00::1]:80': 'absent',
+    });
+  });
+
+  it.each(['', '[]', '{"10.0.0.1:80":true}', '{"web":"using"}', `{"x":"${'y'.repeat(20_000)}"}`])(
+    'refuses %.30j',
+    (text) => {
+      expect(said('Witness', text, '10.0.0.1:80')).toBe('is not what linger witness answers');
+    },
+  );
+});
+
+/** The same address as people and programs write it. */
+const ipv6Spellings = fc
+  .tuple(
+    fc.array(fc.oneof(fc.constant(0), fc.nat(0xffff)), { minLength: 8, maxLength: 8 }),
+    fc.nat(),
+    fc.boolean(),
+  )
+  .map(([groups, at, upper]) => {
+    const hex = groups.map((group) => group.toString(16));
+    const padded = groups.map((group) => group.toString(16).padStart(4, '0')).join(':');
+    const zeros = groups.flatMap((group, index) => (group === 0 ? [index] : []));
+    const begin = zeros[at % Math.max(1, zeros.length)];
+    let shortened = hex.join(':');
+    if (begin !== undefined) {
+      let end = begin;
+      while (groups[end + 1] === 0) end += 1;
+      shortened = `${hex.slice(0, begin).join(':')}::${hex.slice(end + 1).join(':')}`;
+    }
+    const url = new URL(`http://[${padded}]/`).hostname.slice(1, -1);
+    return [padded, shortened, hex.join(':'), url].map((text) => (upper ? text.toUpperCase() : text));
+  });
+
+describe('addresses', () => {
+  it('has one spelling for each IPv6 address', () => {
+    fc.assert(
+      fc.property(ipv6Spellings, (spellings) => {
+        const canonical = spellings.map(canonicalAddress);
+        expect(new Set(canonical).size).toBe(1);
+        expect(canonical[0]).toBeDefined();
+      }),
+    );
+  });
+
+  it('finds each spelling in a text', () => {
+    fc.assert(
+      fc.property(ipv6Spellings, ([wanted = '', ...others]) => {
+        const address = canonicalAddress(wanted) ?? '';
+        for (const spelling of others) {
+          for (const text of [`a ${spelling},b`, `"[${spelling}]:80"`]) {
+            const found = read('Text', text, [address]) as PageFindings;
+            expect(found.of({ address, ports: [80] })).toBe('using');
+          }
+        }
+      }),
+    );
+  });
+
+  it.each([
+    '',
+    ':',
+    ':::',
+    '1::2::3',
+    '1:2:3:4:5:6:7',
+    '1:2:3:4:5:6:7:8:9',
+    '12345::',
+    'g::',
+    '10.0.0.256',
+    '010.0.0.1',
+    '10.0.0',
+    '1:2:3:4:5:6:7:8::',
+    '10.0.0.1::',
+    'web',
+  ])('takes %j for none', (text) => {
+    expect(canonicalAddress(text)).toBeUndefined();
+  });
+});
+
+describe('chunks', () => {
+  const wanted = [
+    '10.0.0.1',
+    '10.0.0.2',
+    '10.0.0.10',
+    '10.202.0.7',
+    '127.0.0.9',
+    'fd00:0:0:0:0:0:0:1',
+    'fd00:0:0:0:0:0:a:2',
+  ];
+  const pages: readonly (readonly [PageFormat, string])[] = [
+    ['Envoy', page('envoy-clusters.txt').toString()],
+    ['HAProxy', page('haproxy-stats.csv').toString()],
+    ['HAProxy', page('haproxy-servers-state.txt').toString()],
+    ['Traefik', TRAEFIK],
+    ['Text', `${TRAEFIK} fd00::1 [fd00::a:2]:8080, ${'a'.repeat(300)}10.0.0.1 10.0.0.10x`],
+    ['Witness', '{"10.0.0.1:80":"using"}'],
+  ];
+
+  it.each(pages)('%s says the same however it is cut', (format, text) => {
+    const summary = (found: PageFindings | string) =>
+      typeof found === 'string'
+        ? found
+        : [wanted.map((address) => found.of({ address, ports: [8080, 80] })), [...found.clusters]];
+    const expected = summary(read(format, text, wanted));
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 97 }), { minLength: 1, maxLength: 20 }), (sizes) => {
+        expect(summary(read(format, text, wanted, sizes))).toEqual(expected);
+      }),
+    );
+  });
+
+  it.each(['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'] as const)('%s bears any bytes', (format) => {
+    const pieces = fc.array(
+      fc.oneof(
+        fc.uint8Array({ maxLength: 50 }),
+        fc
+          .constantFrom('::health_flags::', '10.0.0.1:8', '# pxname,addr,type\n', '[{"url":"', '"', '\n')
+          .map((text) => Buffer.from(text)),
+      ),
+      { maxLength: 30 },
+    );
+    fc.assert(
+      fc.property(pieces, (chunks) => {
+        const bytes = Buffer.concat(chunks);
+        const whole = read(format, bytes, wanted, [bytes.length + 1]);
+        const cut = read(format, bytes, wanted, [1, 3, 2]);
+        const summary = (found: PageFindings | string) =>
+          typeof found === 'string' ? found : wanted.map((address) => found.of({ address, ports: [] }));
+        expect(summary(cut)).toEqual(summary(whole));
+      }),
+    );
+  });
+});
