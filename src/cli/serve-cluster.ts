@@ -57,13 +57,10 @@ export interface ClusterContext {
   readonly place: Place | undefined;
   /** undefined: there is no canary. */
   readonly canary: CanarySettings | undefined;
-<<<<<<< HEAD
   /** undefined: no pod gets hook Hold. */
   readonly hold: DeliverySettings | undefined;
-=======
   /** Where pages of consumers may be asked for, and the folder of files that consumers may name. */
   readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
->>>>>>> 7804c7c (Gateways are asked whether they still use the address of a pod that terminates, by their own lists of upstreams)
   /** What tokens of reports must have been made for, and what cursors are signed with. */
   readonly reports: { readonly audience: string; readonly key: Buffer };
   readonly signal: AbortSignal;
@@ -304,11 +301,8 @@ export function startCluster(context: ClusterContext): ClusterPart {
     onLeading: (lead) => {
       measuring.lead(lead);
       reports.lead(lead);
-<<<<<<< HEAD
       delivery?.lead(lead);
-=======
       inspecting.lead(lead);
->>>>>>> 7804c7c (Gateways are asked whether they still use the address of a pod that terminates, by their own lists of upstreams)
       leads = () => lead.holds();
     },
   });

@@ -229,15 +229,11 @@ async function startCluster(running: Running, { kube }: Surroundings): Promise<C
   // All replicas serve with the same key, so each can read what another has signed.
   const key = Buffer.from(hkdfSync('sha256', certificates.get().key, '', 'linger.dev/reports: cursors', 32));
   const reports = { audience: settings.reportsAudience, key };
-<<<<<<< HEAD
   const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
   const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage };
-  return start({ ...running, connection, syncTimeout: settings.syncTimeout, place, canary, reports, hold });
-=======
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };
-  return start({ ...running, connection, syncTimeout, place, canary, inspect, reports });
->>>>>>> 7804c7c (Gateways are asked whether they still use the address of a pod that terminates, by their own lists of upstreams)
+  return start({ ...running, connection, syncTimeout, place, canary, inspect, reports, hold });
 }
 
 async function listenForCanary({ settings, logger, signal }: Running): Promise<CanarySettings | undefined> {
