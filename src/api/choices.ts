@@ -11,6 +11,8 @@ export const WAIT_SOURCES = ['Measured', 'Fixed'] as const;
 export type WaitSource = (typeof WAIT_SOURCES)[number];
 export const EXISTING_HOOK_RULES = ['Keep', 'Extend'] as const;
 export type ExistingHookRule = (typeof EXISTING_HOOK_RULES)[number];
+export const HOLD_DELIVERIES = ['Auto', 'ConfigMap', 'Image'] as const;
+export type HoldDelivery = (typeof HOLD_DELIVERIES)[number];
 
 /** How a page says which addresses are in use. Witness: the answer of `linger witness`. */
 export const PAGE_FORMATS = ['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'] as const;

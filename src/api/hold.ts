@@ -17,8 +17,60 @@ export function holdKey(architecture: string): string {
   return `hold-${architecture}`;
 }
 
-/** 16 random bytes in base64url. */
+/** A pod's volume with the helper. One from the ConfigMap keeps no pod from starting, even where the ConfigMap is missing. */
+export type HoldVolume =
+  | {
+      readonly name: typeof HOLD_VOLUME;
+      readonly configMap: {
+        readonly name: string;
+        readonly defaultMode: number;
+        readonly optional: true;
+        readonly items: readonly { readonly key: string; readonly path: string }[];
+      };
+    }
+  | { readonly name: typeof HOLD_VOLUME; readonly image: { readonly reference: string } };
+
+/** 0555: everybody may read and run it. */
+const EXECUTABLE = 0o555;
+
+export function holdVolume(digest: string, architecture: string): HoldVolume {
+  const items = [{ key: holdKey(architecture), path: 'hold' }];
+  const configMap = { name: holdConfigMap(digest), defaultMode: EXECUTABLE, optional: true, items } as const;
+  return { name: HOLD_VOLUME, configMap };
+}
+
+/** The helper's arguments. Times are whole seconds since it has started. */
+export interface HoldCall {
+  /** The Hold Service's: `1.2.3.4:8445` or `[fd00::1]:8445`. */
+  readonly address: string;
+  readonly token: string;
+  /** How long it waits without the Hold Service. */
+  readonly wait: number;
+  /** How long it waits at most. */
+  readonly max: number;
+}
+
+/**
+ * A pod's token and how tokens are hashed. The hash is what the API may see; making either takes what the pure rooms do
+ * not have.
+ */
+export interface HoldToken {
+  readonly text: string;
+  /** SHA-256 in hex. */
+  readonly hashOf: (token: string) => string;
+}
+
+/** 16 bytes in base64url: the seconds since the epoch when it was made (big endian, 32 bits), and 96 random bits. */
 const TOKEN = /^[\w-]{22}$/;
 export function isHoldToken(text: string): boolean {
   return TOKEN.test(text);
+}
+
+const BASE64URL = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+
+/** When a token was made, in seconds since the epoch. */
+export function holdTokenTime(token: string): number {
+  // Six characters are 36 bits.
+  const bits = [...token.slice(0, 6)].reduce((sum, char) => sum * 64 + BASE64URL.indexOf(char), 0);
+  return Math.floor(bits / 16);
 }

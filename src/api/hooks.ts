@@ -1,3 +1,4 @@
+import { HOLD_HELPER, type HoldCall, isHoldToken } from './hold.ts';
 import { isRecord } from './json.ts';
 
 /** A preStop handler of any kind, as a container has it. */
@@ -8,6 +9,16 @@ export interface HookSupport {
   /** The API server and every kubelet know `sleep` as a handler. */
   readonly nativeSleep: boolean;
   readonly windows: boolean;
+  /** The helper of Hold is there, and runs. */
+  readonly holdHelper: boolean;
+}
+
+/** What a hook is made of. */
+export interface HookContents {
+  /** Whole seconds; of Hold: those without a word from the Hold Service. */
+  readonly wait: number;
+  /** What only Hold has. */
+  readonly call?: HoldCall;
 }
 
 /** A handler that does nothing but sleep, and where in it the seconds stand. */
@@ -25,7 +36,9 @@ export interface HookKind {
   readonly auto: boolean;
   /** Whether it works on every node that the pod can run on. */
   supports(nodes: HookSupport): boolean;
-  render(seconds: number): LifecycleHandler;
+  render(contents: HookContents): LifecycleHandler;
+  /** What Linger's own hook of this kind is made of; undefined for what `render` would not have written. */
+  recognise(handler: LifecycleHandler): HookContents | undefined;
   /** The seconds of a plain sleep of this kind, in any form that an author may have written. */
   parse(handler: LifecycleHandler): PlainSleep | undefined;
 }
@@ -36,15 +49,29 @@ export const HOOKS = {
   Sleep: {
     auto: true,
     supports: ({ nativeSleep }) => nativeSleep,
-    render: (seconds) => ({ sleep: { seconds } }),
+    render: ({ wait }) => ({ sleep: { seconds: wait } }),
+    recognise: (handler) => ownSleep('Sleep', handler),
     parse: nativeSleepOf,
   },
   /** Runs the image's own `sleep`: for clusters whose kubelets are too old for the native one. */
   Exec: {
     auto: true,
     supports: ({ windows }) => !windows,
-    render: (seconds) => ({ exec: { command: ['sleep', String(seconds)] } }),
+    render: ({ wait }) => ({ exec: { command: ['sleep', String(wait)] } }),
+    recognise: (handler) => ownSleep('Exec', handler),
     parse: commandSleepOf,
+  },
+  /** Runs the mounted helper, which asks the Hold Service when to end. Never chosen by itself: the pod needs a mount. */
+  Hold: {
+    auto: false,
+    supports: ({ holdHelper }) => holdHelper,
+    render: ({ call }) => ({ exec: { command: helperCommand(call) } }),
+    recognise: (handler) => {
+      const call = holdCallOf(handler);
+      return call && { wait: call.wait, call };
+    },
+    // Its author is always Linger.
+    parse: () => undefined,
   },
 } as const satisfies Record<string, HookKind>;
 
@@ -61,19 +88,46 @@ export function isHookChoice(value: string): value is HookChoice {
   return value === 'Auto' || isHookName(value);
 }
 
-/** A word of the API that is refused until {@link HOOKS} has the kind. */
-export const HOOK_RESERVED = 'Hold';
-export const HOOK_UNAVAILABLE = `hook ${HOOK_RESERVED} is not available in this version; use Auto, ${HOOK_NAMES.join(' or ')}`;
+/** Whether the handler runs the helper of Hold, in whatever form: nobody but Linger writes such a one. */
+export function runsHelper({ exec }: LifecycleHandler): boolean {
+  const command = isRecord(exec) ? exec.command : undefined;
+  return Array.isArray(command) && command[0] === HOLD_HELPER;
+}
 
 /** The plain sleep in a handler of any kind; undefined for a handler that does anything else. */
 export function plainSleep(handler: LifecycleHandler): PlainSleep | undefined {
   return HOOK_NAMES.map((name) => HOOKS[name].parse(handler)).find((sleep) => sleep !== undefined);
 }
 
-/** Whether the handler is Linger's own hook for these seconds. */
-export function isOwnHook(handler: LifecycleHandler, name: HookName, seconds: number): boolean {
-  const { parse, render } = HOOKS[name];
-  return parse(handler) !== undefined && JSON.stringify(handler) === JSON.stringify(render(seconds));
+/** A sleep that is exactly as this kind renders it. */
+function ownSleep(kind: 'Sleep' | 'Exec', handler: LifecycleHandler): HookContents | undefined {
+  const { parse, render }: HookKind = HOOKS[kind];
+  const wait = parse(handler)?.seconds;
+  if (wait === undefined || JSON.stringify(handler) !== JSON.stringify(render({ wait }))) return undefined;
+  return { wait };
+}
+
+function helperCommand(call: HoldCall | undefined): readonly string[] {
+  if (call === undefined) throw new RangeError('expected a hook of Hold with the arguments of its helper');
+  return [HOLD_HELPER, call.address, call.token, String(call.wait), String(call.max)];
+}
+
+const ADDRESS = /^(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-f:.]{2,45}\]):\d{1,5}$/;
+const SECONDS = /^[1-9]\d{0,8}$/;
+
+/** The helper's arguments in a handler that Linger has rendered for Hold. */
+function holdCallOf(handler: LifecycleHandler): HoldCall | undefined {
+  const exec = onlyMember(handler, 'exec');
+  const command = exec?.command;
+  if (!Array.isArray(command) || command.length !== 5 || Object.keys(exec ?? {}).length !== 1)
+    return undefined;
+  const [helper, address, token, ...times] = command as readonly unknown[];
+  if (helper !== HOLD_HELPER || typeof address !== 'string' || typeof token !== 'string') return undefined;
+  if (!times.every((text) => typeof text === 'string' && SECONDS.test(text))) return undefined;
+  const [wait = 0, max = 0] = times.map(Number);
+  return ADDRESS.test(address) && isHoldToken(token) && wait <= max
+    ? { address, token, wait, max }
+    : undefined;
 }
 
 /** The one member of a handler that has only one. */

@@ -2,6 +2,7 @@ export {
   EXISTING_HOOK_RULES,
   type ExcludableKind,
   type ExistingHookRule,
+  type HoldDelivery,
   MODES,
   type Mode,
   PAGE_FORMATS,
@@ -30,22 +31,26 @@ export {
   HOLD_MOUNT,
   HOLD_SERVICE,
   HOLD_VOLUME,
+  type HoldCall,
+  type HoldToken,
+  type HoldVolume,
   holdConfigMap,
   holdKey,
+  holdTokenTime,
+  holdVolume,
   isHoldToken,
 } from './hold.ts';
 export {
   HOOK_CHOICES,
   HOOK_NAMES,
-  HOOK_RESERVED,
-  HOOK_UNAVAILABLE,
   HOOKS,
   type HookChoice,
+  type HookContents,
   type HookName,
   isHookName,
-  isOwnHook,
   type LifecycleHandler,
   plainSleep,
+  runsHelper,
 } from './hooks.ts';
 export { isAbsentOr, isRecord, isString, isStringMap, jsonIn, memberAt } from './json.ts';
 export {

@@ -1,5 +1,12 @@
 import { z } from 'zod';
-import { EXCLUDABLE_KINDS, EXISTING_HOOK_RULES, MODES, POD_SCOPES, WAIT_SOURCES } from './choices.ts';
+import {
+  EXCLUDABLE_KINDS,
+  EXISTING_HOOK_RULES,
+  HOLD_DELIVERIES,
+  MODES,
+  POD_SCOPES,
+  WAIT_SOURCES,
+} from './choices.ts';
 import {
   apiRule,
   apiRules,
@@ -9,21 +16,16 @@ import {
   observedGeneration,
   optional,
 } from './fields.ts';
-import { HOOK_CHOICES, HOOK_RESERVED, HOOK_UNAVAILABLE, type HookChoice, isHookChoice } from './hooks.ts';
+import { HOOK_CHOICES } from './hooks.ts';
 
 /** More containers than a pod has; the API server refuses rules whose cost it cannot bound. */
 const MOST_NAMES = 256;
 const LONGEST_NAME = 63;
 
-const hook = z
-  .enum([...HOOK_CHOICES, HOOK_RESERVED])
-  .refine(isHookChoice, { error: HOOK_UNAVAILABLE })
-  .meta(apiRule(`self != '${HOOK_RESERVED}'`, HOOK_UNAVAILABLE))
-  .transform((choice) => choice as HookChoice);
-
 const FIXED_MISSING = 'from: Fixed needs a duration here, in the same document';
 const FIXED_ALONE = 'has no effect without from: Fixed in the same document; add that, or remove this';
 const MIN_OVER_MAX = 'is longer than max';
+const HOLD_SHORT = 'expected at least 1s';
 
 const wait = z
   .strictObject({
@@ -64,6 +66,30 @@ const wait = z
     ),
   );
 
+const hold = z
+  .strictObject({
+    min: optional(duration, 'Nobody is released sooner: a margin for consumers that are not declared.'),
+    max: optional(
+      duration.refine((seconds) => seconds >= 1, { error: HOLD_SHORT }),
+      'Nobody is held longer.',
+    ),
+    observe: optional(z.boolean(), 'Whether the pod waits as with Sleep, and Linger only watches it.'),
+    delivery: optional(z.enum(HOLD_DELIVERIES), 'How the helper gets into the pod.'),
+  })
+  .refine(({ min, max }) => min === undefined || max === undefined || min <= max, {
+    error: MIN_OVER_MAX,
+    path: ['min'],
+  })
+  .meta(
+    apiRules(
+      ["!has(self.max) || duration(self.max) >= duration('1s')", `max: ${HOLD_SHORT}`],
+      [
+        '!has(self.min) || !has(self.max) || duration(self.min) <= duration(self.max)',
+        `min: ${MIN_OVER_MAX}`,
+      ],
+    ),
+  );
+
 /**
  * YAML 1.1, as kubectl reads it, takes an unquoted `Off` for the boolean false; nothing else can be meant here. The API
  * server gets what kubectl has read, and refuses the boolean.
@@ -95,7 +121,8 @@ const sharedFields = {
     'Names of the containers that get the hook; empty: all.',
   ),
   wait: optional(wait, 'How long SIGTERM is held back.'),
-  hook: optional(hook, 'Which preStop hook waits.'),
+  hook: optional(z.enum(HOOK_CHOICES), 'Which preStop hook waits.'),
+  hold: optional(hold, 'How long Hold waits for the consumers of the pod; for hook: Hold.'),
   existingHook: optional(
     z.enum(EXISTING_HOOK_RULES),
     'Whether a plain sleep that is shorter than the wait is lengthened.',

@@ -227,6 +227,7 @@ export function requestOf({ workload, namespace }: PlacedWorkload): PodRequest {
     subResource: undefined,
     namespace,
     object,
+    isManifest: true,
     ...(ownerKind === undefined ? {} : { ownerKind }),
   };
 }

@@ -1,4 +1,4 @@
-import { type LifecycleHandler, plainSleep } from '../api/index.ts';
+import { type LifecycleHandler, plainSleep, runsHelper } from '../api/index.ts';
 import { type Container, type Pod, probeGraceOf } from './pod.ts';
 import type { EffectivePolicy } from './policy.ts';
 import { type Note, note } from './reasons.ts';
@@ -31,7 +31,8 @@ export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefine
 
 function sleepOf(container: Container, policy: EffectivePolicy): number {
   const handler = preStopOf(container);
-  if (handler === undefined) return 0;
+  // A hook of Hold that is not this pod's own (copied with another's manifest) calls for that pod: it is replaced.
+  if (handler === undefined || runsHelper(handler)) return 0;
   const sleep = policy.existingHook.value === 'Extend' ? plainSleep(handler) : undefined;
   return sleep?.seconds ?? Number.POSITIVE_INFINITY;
 }
@@ -61,15 +62,15 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly
   ];
 }
 
-/** What to say about the containers that get the wait. */
-export function changeNotes(changed: readonly Target[], wait: number): readonly Note[] {
+/** What to say about the containers that get the wait, which is `longest` at most. */
+export function changeNotes(changed: readonly Target[], wait: number, longest: number): readonly Note[] {
   return changed.flatMap(({ container, sleeps }) => {
     const subject = `container ${quoted(container.name)}`;
     const notes: Note[] = [];
     if (sleeps > 0) notes.push(note('HookExtended', `${subject}: its sleep of ${sleeps}s becomes ${wait}s`));
     const probeGrace = probeGraceOf(container);
-    if (probeGrace !== undefined && probeGrace < wait) {
-      const text = `${subject}: a failing probe gives it ${probeGrace}s, less than the wait of ${wait}s`;
+    if (probeGrace !== undefined && probeGrace < longest) {
+      const text = `${subject}: a failing probe gives it ${probeGrace}s, less than the wait of ${longest}s`;
       notes.push(note('ProbeGraceShort', text));
     }
     return notes;
@@ -98,6 +99,6 @@ export function listed(names: readonly string[]): string {
   return `${names.length === 1 ? 'container' : 'containers'} ${shown}${more}`;
 }
 
-function quoted(name: string): string {
+export function quoted(name: string): string {
   return `"${name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME)}...` : name}"`;
 }

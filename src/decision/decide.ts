@@ -1,7 +1,7 @@
 import {
   HOOK_NAMES,
   HOOKS,
-  type HookChoice,
+  type HoldToken,
   type HookName,
   labelOf,
   MIRROR_POD_ANNOTATION,
@@ -21,13 +21,24 @@ import {
   targetNotes,
   targetsOf,
 } from './containers.ts';
-import { type Fleet, supportsNativeSleep } from './fleet.ts';
+import { supportsNativeSleep } from './fleet.ts';
+import {
+  callOf,
+  type HoldSetup,
+  type HoldTerms,
+  hasHelper,
+  type NoHold,
+  newSetup,
+  standingSetup,
+} from './hold-delivery.ts';
 import {
   type Decision,
   type EarlierPass,
   earlierPass,
   fitGrace,
+  type HoldPlan,
   isAudit,
+  longestWait,
   type Plan,
   type Skip,
 } from './plan.ts';
@@ -39,12 +50,13 @@ import {
   isWindows,
   labelsOf,
   type Pod,
+  probeRateOf,
   problemOf,
   servingContainers,
 } from './pod.ts';
 import { type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
-import { chooseWait, enoughOf, estimateOfWait, type WaitChoice } from './wait.ts';
+import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { World } from './world.ts';
 
 /** What is asked: shall this pod, about to be created, wait, and how long? */
@@ -59,6 +71,10 @@ export interface PodRequest {
   readonly object: unknown;
   /** The kind that will own the pod, where the object cannot say so itself (a template in a manifest). */
   readonly ownerKind?: string;
+  /** A token for this pod and no other, should it be held. Absent where there is no Hold Service. */
+  readonly holdToken?: HoldToken | undefined;
+  /** It is a pod, or a template of pods, in a manifest: nothing that only one pod may have can be put into it. */
+  readonly isManifest?: boolean;
 }
 
 /**
@@ -72,7 +88,7 @@ export function decide(request: PodRequest, world: World): Decision {
   const namespace = world.namespaces.get(request.namespace) ?? unseenNamespace(request.namespace);
   const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
   const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
-  const decision = decideUnder(policy, pod, namespace, request.ownerKind, world);
+  const decision = decideUnder(policy, pod, namespace, request, world);
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
 }
 
@@ -120,16 +136,40 @@ function decideUnder(
   policy: EffectivePolicy,
   pod: Pod,
   namespace: NamespaceRecord,
-  ownerKind: string | undefined,
+  request: PodRequest,
   world: World,
 ): Decision {
   if (policy.inject.value === false) return skip('OptedOut', [], policy);
   if (policy.mode.value === 'Off') return skip('ModeOff', [], policy);
 
+  const delivery = policy['hold.delivery'].value;
+  const hold: HoldTerms = { namespace: namespace.name, delivery, token: request.holdToken, world };
   const earlier = earlierPass(pod, policy['ceiling.wait'].value);
-  if (earlier.plan !== undefined && earlier.carriers.size > 0) {
-    return decideAgain(pod, { ...earlier, plan: earlier.plan }, policy);
-  }
+  const { plan, carriers } = earlier;
+  if (plan === undefined || carriers.size === 0)
+    return decideAfresh(policy, pod, namespace, request, world, hold, earlier);
+  const again: Again = { ...earlier, plan };
+  if (plan.hook !== 'Hold') return decideAgain(pod, again, policy);
+  const held = targetsOf(pod, policy, new Map()).map(({ container }) => container);
+  const setup = standingSetup(pod, carriers, held, hold);
+  if (setup !== undefined) return decideAgain(pod, { ...again, setup }, policy);
+  const text = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
+  const notes = [...earlier.notes, note('StalePlan', text)];
+  const decision = decideAfresh(policy, pod, namespace, request, world, hold, { ...earlier, notes });
+  // Another pod's hooks must not stay, whatever else is decided.
+  return decision.outcome === 'inject' ? decision : { ...decision, ...withoutHooks(pod, again) };
+}
+
+/** Decides for a pod that carries no hook of Linger's, or none that may stay. */
+function decideAfresh(
+  policy: EffectivePolicy,
+  pod: Pod,
+  namespace: NamespaceRecord,
+  { ownerKind, isManifest }: PodRequest,
+  world: World,
+  hold: HoldTerms,
+  earlier: EarlierPass,
+): Decision {
   const notes = [...earlier.notes];
   const selecting = servicesSelecting(world.services, namespace.name, labelsOf(pod));
   const selected = isSelected(pod, namespace, selecting, world.consumers);
@@ -145,45 +185,45 @@ function decideUnder(
   const sending = sendersTo(pod, namespace, selecting, world.consumers);
   notes.push(...sending.notes);
   const lag = world.lags.planned(namespace.name, sending.consumers, enoughOf(policy));
-  return planFor(pod, policy, lag, world.fleet, { ...earlier, notes });
+  return planFor(pod, policy, lag, { ...hold, isManifest: isManifest === true }, { ...earlier, notes });
 }
 
 const DAEMON_SET =
   'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
 
-/**
- * Decides for a pod that carries no hook of Linger's.
- * @param earlier of an earlier pass of which no hook is left
- */
+/** @param earlier of an earlier pass of which no hook is left */
 function planFor(
   pod: Pod,
   policy: EffectivePolicy,
   lag: PlannedLag,
-  fleet: Fleet | undefined,
+  hold: HookTerms,
   { plan: earlier, notes }: Pick<EarlierPass, 'plan' | 'notes'>,
 ): Decision {
   const choice = chooseWait(policy, lag);
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
-  const fit = fitGrace(choice.seconds, Math.min(baseGrace, grace), maxGrace, grace);
   const targets = targetsOf(pod, policy, new Map());
   const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
 
   if (targets.length === 0) return skip('NoContainer', said, policy);
   if (isAllKept(targets, choice.seconds)) return skip('ExistingHook', said, policy);
-  const hook = chooseHook(policy.hook.value, fleet, pod);
+  const { hook, setup, ...chosen } = chooseHook(policy, pod, changedBy(targets, choice.seconds), hold);
+  said.push(...chosen.notes);
   if (hook === undefined) {
     const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
     return skip('NoHook', [...said, note('HookUnsupported', text)], policy);
   }
   if (choice.seconds < 1) return skip('NoWait', said, policy);
-  if (fit.wait < 1) return skip('NoRoom', said, policy);
-  if (isAllKept(targets, fit.wait)) return skip('ExistingHook', said, policy);
+  const wanted = setup === undefined ? choice.seconds : longestHold(policy, choice.seconds);
+  const fit = fitGrace(wanted, Math.min(baseGrace, grace), maxGrace, grace);
+  const wait = Math.min(choice.seconds, fit.wait);
+  if (wait < 1) return skip('NoRoom', said, policy);
+  if (isAllKept(targets, wait)) return skip('ExistingHook', said, policy);
 
-  const changed = changedBy(targets, fit.wait);
-  const estimate = estimateOfWait(policy, lag, fit.wait);
+  const changed = changedBy(targets, wait);
+  const estimate = estimateOfWait(policy, lag, wait);
   const plan: Plan = {
-    ...fit,
+    ...{ wait, grace: fit.grace },
     baseGrace,
     hook,
     containers: changed.map(({ container }) => container.name),
@@ -191,17 +231,40 @@ function planFor(
     why: choice.why,
     ...(typeof estimate?.coverage === 'number' && { coverage: estimate.coverage, samples: estimate.samples }),
     ...extendedIn(new Map(), changed),
+    ...(setup && { hold: holdPlanOf(policy, pod, fit.wait) }),
   };
   const stale = 'the pod’s linger.dev/plan says that there is no room for a wait, and there is';
   if (earlier?.wait === 0) said.push(note('StalePlan', stale));
   said.push(...planNotes(pod, plan, changed));
-  if (fit.wait < choice.seconds) {
+  if (fit.wait < wanted) {
     const { value, origin } = policy['grace.max'];
     const limit = `grace.max is ${value}s (${origin}) and the pod's own grace is ${baseGrace}s`;
     const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
-    said.push(waitShrunk(plan.wait, choice.seconds, why));
+    said.push(waitShrunk(fit.wait, wanted, why));
   }
-  return { outcome: 'inject', plan, policy, notes: said, ...(estimate && { estimate }) };
+  return {
+    ...{ outcome: 'inject', plan, policy, notes: said },
+    ...(estimate && { estimate }),
+    ...(setup && { setup }),
+  };
+}
+
+/** How long Hold holds at most: no shorter than it would wait without the Hold Service. */
+function longestHold(policy: EffectivePolicy, wait: number): number {
+  return Math.max(wait, Math.floor(Math.min(policy['hold.max'].value, policy['ceiling.wait'].value)));
+}
+
+/** @param max seconds, as the grace allows */
+function holdPlanOf(policy: EffectivePolicy, pod: Pod, max: number): HoldPlan {
+  return {
+    min: Math.min(wholeSeconds(policy['hold.min'].value), max),
+    max,
+    percentile: policy['wait.percentile'].value,
+    initial: wholeSeconds(policy['wait.initial'].value),
+    probes: probeRateOf(pod),
+    ...(policy['hold.observe'].value && { observe: true }),
+    ...(pod.spec.hostNetwork === true && { hostNetwork: true }),
+  };
 }
 
 /**
@@ -232,19 +295,22 @@ function roomIn(
  */
 function decideAgain(
   pod: Pod,
-  { plan: recorded, carriers, notes }: Again,
+  { plan: recorded, carriers, notes, setup }: Again,
   policy: EffectivePolicy,
 ): Decision {
   const grace = graceOf(pod);
   const cut = grace < recorded.grace;
   const base = Math.min(recorded.baseGrace, grace);
-  const wait = cut ? fitGrace(recorded.wait, base, grace).wait : recorded.wait;
+  const recordedLongest = longestWait(recorded);
+  const longest = cut ? fitGrace(recordedLongest, base, grace).wait : recordedLongest;
+  const wait = Math.min(recorded.wait, longest);
   const added = changedBy(targetsOf(pod, policy, carriers), wait);
   const kept = new Map([...carriers].filter(([, authors = 0]) => authors < wait));
   const waiting = new Set([...kept.keys(), ...added.map(({ container }) => container.name)]);
   if (wait < 1 || waiting.size === 0) return withdrawal(pod, { plan: recorded, carriers, notes }, policy);
   const isWhole = carriers.size === recorded.containers.length && notes.length === 0;
-  if (wait === recorded.wait && added.length === 0 && isWhole)
+  const isSetUp = setup === undefined || isSetUpIn(pod, waiting, setup);
+  if (longest === recordedLongest && added.length === 0 && isWhole && isSetUp)
     return { ...skip('AlreadyInjected', notes, policy), standing: recorded };
 
   const { extended: _, ...unextended } = wait === recorded.wait ? recorded : withoutMeasurement(recorded);
@@ -254,12 +320,24 @@ function decideAgain(
     grace,
     containers: pod.spec.containers.map(({ name }) => name).filter((name) => waiting.has(name)),
     ...extendedIn(kept, added),
+    ...(recorded.hold && {
+      hold: { ...recorded.hold, min: Math.min(recorded.hold.min, longest), max: longest },
+    }),
   };
   const said = [...notes, ...planNotes(pod, plan, added)];
-  if (wait === recorded.wait) return { outcome: 'inject', plan, policy, notes: said };
+  const decision = { outcome: 'inject', plan, policy, notes: said, ...(setup && { setup }) } as const;
+  if (longest === recordedLongest) return decision;
   const released = new Map([...carriers].filter(([name]) => !kept.has(name)));
-  said.push(waitShrunk(wait, recorded.wait, cutInWords(recorded, grace)));
-  return { outcome: 'inject', plan, policy, notes: said, released };
+  said.push(waitShrunk(longest, recordedLongest, cutInWords(recorded, grace)));
+  return { ...decision, released };
+}
+
+/** Whether each hook of Hold makes the pod's own call, and finds its helper. */
+function isSetUpIn(pod: Pod, waiting: ReadonlySet<string>, { token }: HoldSetup): boolean {
+  return pod.spec.containers.every((container) => {
+    const call = waiting.has(container.name) ? callOf(container) : undefined;
+    return call === undefined || (call.token === token && hasHelper(pod, container));
+  });
 }
 
 /** Every hook of Linger's goes, and an annotation says so: another pass must not put it back. */
@@ -271,13 +349,20 @@ function withdrawal(pod: Pod, { plan, carriers, notes }: Again, policy: Effectiv
   const text = `${cutInWords(plan, grace)}, which leaves no room for a wait; ${effect}`;
   return {
     ...skip(grace === 0 ? 'ZeroGrace' : 'NoRoom', [...notes, note('HookWithdrawn', text)], policy),
-    withdrawn: { ...withoutMeasurement(plan), wait: 0, grace, containers: [] },
-    released: carriers,
+    ...withoutHooks(pod, { plan, carriers }),
   };
 }
 
-/** A pod with hooks of an earlier pass. */
-type Again = EarlierPass & { readonly plan: Plan };
+function withoutHooks(
+  pod: Pod,
+  { plan, carriers }: Pick<Again, 'plan' | 'carriers'>,
+): Pick<Skip, 'withdrawn' | 'released'> {
+  const { hold: _, ...rest } = withoutMeasurement(plan);
+  return { withdrawn: { ...rest, wait: 0, grace: graceOf(pod), containers: [] }, released: carriers };
+}
+
+/** A pod with hooks of an earlier pass. With hook Hold, `setup` is what they make use of. */
+type Again = EarlierPass & { readonly plan: Plan; readonly setup?: HoldSetup };
 
 /** What the recorded wait covered says nothing of a shorter one. */
 function withoutMeasurement({ coverage: _c, samples: _s, extended: _e, ...plan }: Plan): Plan {
@@ -294,14 +379,16 @@ function waitShrunk(wait: number, wanted: number, why: string): Note {
 
 /** What to say about a plan, whatever it comes from. */
 function planNotes(pod: Pod, plan: Plan, changed: readonly Target[]): readonly Note[] {
-  const { wait, grace, baseGrace, containers } = plan;
+  const { wait, grace, baseGrace, containers, hold } = plan;
   const own = Math.min(baseGrace, grace);
-  const left = grace - wait;
+  const longest = longestWait(plan);
+  const left = grace - longest;
   const text = `the application has ${left}s of its ${own}s left after the wait: the grace is ${grace}s`;
   return [
-    ...changeNotes(changed, wait),
+    ...changeNotes(changed, wait, longest),
     ...partialWaitNotes(pod, new Set(containers), wait),
     ...(left < own ? [note('ShutdownShortened', text)] : []),
+    ...(hold?.hostNetwork ? [note('HoldUnwitnessed', HOST_NETWORK)] : []),
   ];
 }
 
@@ -312,11 +399,52 @@ function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 
   return entries.length === 0 ? {} : { extended: Object.fromEntries(entries) as Record<string, number> };
 }
 
-/** The hook that a policy's choice comes to on this fleet, or undefined when none of those allowed works. */
-function chooseHook(choice: HookChoice, fleet: Fleet | undefined, pod: Pod): HookName | undefined {
-  const nodes = { nativeSleep: supportsNativeSleep(fleet), windows: isWindows(pod) };
-  const candidates = choice === 'Auto' ? HOOK_NAMES.filter((name) => HOOKS[name].auto) : [choice];
-  return candidates.find((name) => HOOKS[name].supports(nodes));
+const HOST_NETWORK =
+  'the pod uses its node’s network, so its own connections cannot be told from others, and Hold goes without them';
+
+/** What the choice of a hook depends on, beside the pod. */
+type HookTerms = HoldTerms & { readonly isManifest: boolean };
+
+/** The hook that a policy's choice comes to on this fleet; none where none of those allowed works. */
+interface ChosenHook {
+  readonly hook: HookName | undefined;
+  /** With Hold. */
+  readonly setup?: HoldSetup;
+  readonly notes: readonly Note[];
+}
+
+/** @param changed those that get a hook, or a longer sleep */
+function chooseHook(
+  policy: EffectivePolicy,
+  pod: Pod,
+  changed: readonly Target[],
+  terms: HookTerms,
+): ChosenHook {
+  const { value: choice, origin } = policy.hook;
+  const setup = choice === 'Hold' ? setupFor(pod, changed, terms) : undefined;
+  const why = setup && 'why' in setup ? setup.why : undefined;
+  const nodes = {
+    nativeSleep: supportsNativeSleep(terms.world.fleet),
+    windows: isWindows(pod),
+    holdHelper: why === undefined,
+  };
+  const isAuto = choice === 'Auto' || why !== undefined;
+  const candidates = isAuto ? HOOK_NAMES.filter((name) => HOOKS[name].auto) : [choice];
+  const hook = candidates.find((name) => HOOKS[name].supports(nodes));
+  if (setup === undefined) return { hook, notes: [] };
+  if (!('why' in setup)) return { hook, setup, notes: [] };
+  const code = setup.why === NEEDS_POD ? 'HoldNeedsPod' : 'HoldUnavailable';
+  return { hook, notes: [note(code, `no hook Hold (${origin}), but ${hook ?? 'none'}: ${setup.why}`)] };
+}
+
+const NEEDS_POD =
+  'its token is made when a pod is admitted; pods that come to the webhook without a hook are held, where it can be done';
+
+function setupFor(pod: Pod, changed: readonly Target[], terms: HookTerms): HoldSetup | NoHold {
+  const hooked = changed.filter(({ sleeps }) => sleeps === 0).map(({ container }) => container);
+  if (hooked.length === 0) return { why: 'every container that waits has a sleep of its own' };
+  const setup = newSetup(pod, hooked, terms);
+  return terms.isManifest ? { why: NEEDS_POD } : setup;
 }
 
 /** The Services that select the pod; unknown while the namespace's are. */

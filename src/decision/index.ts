@@ -10,7 +10,15 @@ export {
   UNSETTLED,
 } from './fleet.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
-export { type Decision, isAudit, type Plan, parsePlan, renderPlan, type Skip } from './plan.ts';
+export {
+  type Decision,
+  type HoldPlan,
+  isAudit,
+  type Plan,
+  parsePlan,
+  renderPlan,
+  type Skip,
+} from './plan.ts';
 export { essentialsOf, type Pod } from './pod.ts';
 export { BUILT_IN, wantsHold } from './policy.ts';
 export {

@@ -1,7 +1,24 @@
-import { ANNOTATION, HOOKS, type LifecycleHandler, labelOf, plainSleep } from '../api/index.ts';
+import {
+  ANNOTATION,
+  HOLD_VOLUME,
+  HOOKS,
+  isRecord,
+  type LifecycleHandler,
+  labelOf,
+  plainSleep,
+  runsHelper,
+} from '../api/index.ts';
 import { type Carriers, preStopOf } from './containers.ts';
+import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
 import { type Decision, earlierPass, type Plan, renderPlan } from './plan.ts';
-import { annotationsOf, type Container, DEFAULT_GRACE_SECONDS, type Pod, problemOf } from './pod.ts';
+import {
+  annotationsOf,
+  type Container,
+  DEFAULT_GRACE_SECONDS,
+  entriesOf,
+  type Pod,
+  problemOf,
+} from './pod.ts';
 
 /** The operations of RFC 6902 that Linger uses. */
 export type Operation =
@@ -17,6 +34,7 @@ export function pointer(parent: string, ...members: readonly (string | number)[]
 
 const GRACE = '/spec/terminationGracePeriodSeconds';
 const ANNOTATIONS = '/metadata/annotations';
+const VOLUMES = '/spec/volumes';
 
 /**
  * The few operations that turn the pod into what the decision says: a comparison, so a pod that is already so
@@ -27,15 +45,19 @@ export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
   const plan = decision.outcome === 'inject' ? decision.plan : decision.withdrawn;
   if (plan === undefined) return [];
   const waiting = new Set(plan.containers);
+  const setup = decision.outcome === 'inject' ? decision.setup : undefined;
   const operations = pod.spec.containers.flatMap((container, index) => {
     const path = `/spec/containers/${index}/lifecycle`;
     // An empty lifecycle that remains is valid.
     if (decision.released?.has(container.name)) return releaseOperations(container, path, decision.released);
-    return waiting.has(container.name) ? hookOperations(container, path, plan) : [];
+    return waiting.has(container.name) ? hookOperations(container, path, plan, setup) : [];
   });
+  const isHeld = ({ name, lifecycle }: Container) =>
+    setup !== undefined && waiting.has(name) && (!lifecycle?.preStop || runsHelper(lifecycle.preStop));
+  operations.push(...helperOperations(pod, isHeld, setup));
   if (pod.spec.terminationGracePeriodSeconds !== plan.grace)
     operations.push({ op: 'add', path: GRACE, value: plan.grace });
-  return [...operations, ...annotationOperations(pod, renderPlan(plan))];
+  return [...operations, ...annotationOperations(pod, renderPlan(plan), setup?.tokenHash)];
 }
 
 /**
@@ -58,17 +80,27 @@ export function undoFor(pod: unknown): readonly Operation[] {
     if (plan.baseGrace === DEFAULT_GRACE_SECONDS) operations.push({ op: 'remove', path: GRACE });
     else operations.push({ op: 'replace', path: GRACE, value: plan.baseGrace });
   }
-  const isAlone = Object.keys(metadata?.annotations ?? {}).length === 1;
-  return [
-    ...operations,
-    { op: 'remove', path: isAlone ? ANNOTATIONS : pointer(ANNOTATIONS, ANNOTATION.plan) },
-  ];
+  operations.push(...helperOperations(pod as Pod, () => false));
+  const written = [ANNOTATION.plan, ANNOTATION.holdToken].filter(
+    (key) => key in (metadata?.annotations ?? {}),
+  );
+  const areAlone = Object.keys(metadata?.annotations ?? {}).length === written.length;
+  const paths = areAlone ? [ANNOTATIONS] : written.map((key) => pointer(ANNOTATIONS, key));
+  return [...operations, ...paths.map((path) => ({ op: 'remove' as const, path }))];
 }
 
-function hookOperations({ lifecycle }: Container, path: string, plan: Plan): Operation[] {
+function hookOperations(
+  { lifecycle }: Container,
+  path: string,
+  { hook, wait, hold }: Plan,
+  setup: HoldSetup | undefined,
+): Operation[] {
   const handler = lifecycle?.preStop;
-  if (handler) return secondsOperations(handler, path, plan.wait);
-  const preStop = HOOKS[plan.hook].render(plan.wait);
+  if (handler && !runsHelper(handler)) return secondsOperations(handler, path, wait);
+  const call = setup && hold && { address: setup.address, token: setup.token, wait, max: hold.max };
+  const preStop = HOOKS[hook].render({ wait, ...(call && { call }) });
+  if (handler && JSON.stringify(handler) === JSON.stringify(preStop)) return [];
+  if (handler) return [{ op: 'replace', path: `${path}/preStop`, value: preStop }];
   return lifecycle
     ? [{ op: 'add', path: `${path}/preStop`, value: preStop }]
     : [{ op: 'add', path, value: { preStop } }];
@@ -89,10 +121,60 @@ function secondsOperations(handler: LifecycleHandler, path: string, seconds: num
   return [{ op: 'replace', path: `${path}/preStop${sleep.pointer}`, value: sleep.render(seconds) }];
 }
 
-function annotationOperations(pod: Pod, text: string): Operation[] {
-  const annotations = { [ANNOTATION.plan]: text };
+/** The volume with the helper, and its mounts in the containers that need it; those that none needs any more go. */
+function helperOperations(
+  pod: Pod,
+  isHeld: (container: Container) => boolean,
+  setup?: HoldSetup,
+): Operation[] {
+  const { containers, initContainers, volumes } = pod.spec;
+  const own = ownVolume(pod);
+  const isForeign = own === undefined && namesVolume(volumes);
+  const operations = containers.flatMap((container, index): Operation[] => {
+    const at = ownMount(container);
+    const path = `/spec/containers/${index}/volumeMounts`;
+    if (isHeld(container)) return at === undefined ? [appended(container.volumeMounts, path, OWN_MOUNT)] : [];
+    return at === undefined || isForeign ? [] : [removed(container.volumeMounts, path, at)];
+  });
+  if (setup !== undefined && containers.some(isHeld))
+    return own === undefined ? [...operations, appended(volumes, VOLUMES, setup.volume)] : operations;
+  const others = containers.flatMap((each) => mountsOf(each).filter((_, index) => index !== ownMount(each)));
+  const isUsed = namesVolume([...others, ...(initContainers ?? []).flatMap(mountsOf)]);
+  return own === undefined || isUsed ? operations : [...operations, removed(volumes, VOLUMES, own.index)];
+}
+
+function mountsOf({ volumeMounts }: Container): readonly unknown[] {
+  return entriesOf(volumeMounts);
+}
+
+/** Whether one of these volumes is, or one of these mounts is of, a volume with the name of Linger's. */
+function namesVolume(entries: unknown): boolean {
+  return entriesOf(entries).some((each) => isRecord(each) && each.name === HOLD_VOLUME);
+}
+
+function appended(list: unknown, path: string, value: unknown): Operation {
+  return Array.isArray(list) ? { op: 'add', path: `${path}/-`, value } : { op: 'add', path, value: [value] };
+}
+
+/** A list that would be empty goes as a whole: as often as not Linger has made it. */
+function removed(list: unknown, path: string, index: number): Operation {
+  const isAlone = Array.isArray(list) && list.length === 1;
+  return { op: 'remove', path: isAlone ? path : `${path}/${index}` };
+}
+
+function annotationOperations(pod: Pod, plan: string, tokenHash: string | undefined): Operation[] {
+  const annotations = {
+    [ANNOTATION.plan]: plan,
+    ...(tokenHash !== undefined && { [ANNOTATION.holdToken]: tokenHash }),
+  };
   if (!pod.metadata) return [{ op: 'add', path: '/metadata', value: { annotations } }];
   if (!pod.metadata.annotations) return [{ op: 'add', path: ANNOTATIONS, value: annotations }];
-  if (labelOf(annotationsOf(pod), ANNOTATION.plan) === text) return [];
-  return [{ op: 'add', path: pointer(ANNOTATIONS, ANNOTATION.plan), value: text }];
+  const present = annotationsOf(pod);
+  const operations: Operation[] = Object.entries(annotations)
+    .filter(([key, text]) => labelOf(present, key) !== text)
+    .map(([key, value]) => ({ op: 'add', path: pointer(ANNOTATIONS, key), value }));
+  const isStale = tokenHash === undefined && Object.hasOwn(present, ANNOTATION.holdToken);
+  return isStale
+    ? [...operations, { op: 'remove', path: pointer(ANNOTATIONS, ANNOTATION.holdToken) }]
+    : operations;
 }

@@ -1,8 +1,8 @@
 import {
   ANNOTATION,
+  HOOKS,
   type HookName,
   isHookName,
-  isOwnHook,
   isRecord,
   isString,
   jsonIn,
@@ -10,6 +10,7 @@ import {
   plainSleep,
 } from '../api/index.ts';
 import { type Carriers, listed, preStopOf } from './containers.ts';
+import type { HoldSetup } from './hold-delivery.ts';
 import { annotationsOf, type Container, POD_LIMITS, type Pod } from './pod.ts';
 import type { EffectivePolicy, Origin } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
@@ -32,6 +33,25 @@ export interface Plan {
   readonly samples?: number;
   /** By container: the seconds of its author's own sleep, where that was lengthened. */
   readonly extended?: Readonly<Record<string, number>>;
+  /** With hook Hold, while it waits: all that the Hold Service has to know of the pod's policy. */
+  readonly hold?: HoldPlan;
+}
+
+/** Of a pod that is held. Times are whole seconds; `wait` is how long it waits without the Hold Service. */
+export interface HoldPlan {
+  readonly min: number;
+  /** Not shorter than the plan's `wait`, and not longer than its `grace`. */
+  readonly max: number;
+  /** Of the lag of consumers that do not say themselves that they have let go. */
+  readonly percentile: number;
+  /** What a consumer gets of which nothing is known. */
+  readonly initial: number;
+  /** Connections per second that the kubelet's probes make to the pod. */
+  readonly probes: number;
+  /** The pod only waits, and is watched. */
+  readonly observe?: true;
+  /** The pod shares its node's network, whose connections say nothing of the pod's. */
+  readonly hostNetwork?: true;
 }
 
 export interface Injection {
@@ -41,6 +61,8 @@ export interface Injection {
   readonly estimate?: WaitEstimate;
   readonly policy: EffectivePolicy;
   readonly notes: readonly Note[];
+  /** With hook Hold: what its hooks call, and the volume that they need. */
+  readonly setup?: HoldSetup;
   /** Containers that lose Linger's hook: their author's seconds are put back; where there are none, the hook goes. */
   readonly released?: Carriers;
 }
@@ -94,21 +116,29 @@ export function fitGrace(wait: number, grace: number, maxGrace: number, current 
   return { wait: Math.max(0, Math.floor(Math.min(wait, raised - keep))), grace: raised };
 }
 
-/** The version of the plan annotation's text. */
-const PLAN_VERSION = 1;
+/** The longest that the plan holds SIGTERM back. */
+export function longestWait({ wait, hold }: Plan): number {
+  return hold?.max ?? wait;
+}
+
+/** The version of the plan annotation's text: readers that know no Hold must not take such a plan for theirs. */
+function versionFor(hook: HookName): number {
+  return hook === 'Hold' ? 2 : 1;
+}
 
 /**
  * Renders the linger.dev/plan annotation: compact JSON with a fixed order of members and no time stamp, so that
  * the pods of one ReplicaSet carry the same text.
  */
 export function renderPlan(plan: Plan): string {
-  const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = plan;
+  const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended, hold } = plan;
   return JSON.stringify({
-    ...{ v: PLAN_VERSION, wait, grace, baseGrace, hook, containers, policy, why },
+    ...{ v: versionFor(hook), wait, grace, baseGrace, hook, containers, policy, why },
     // Four digits are a hundredth of a per cent; more would differ between replicas for no reader's benefit.
     coverage: coverage && Math.round(coverage * 10_000) / 10_000,
     samples,
     extended,
+    hold,
   });
 }
 
@@ -127,9 +157,19 @@ export function parsePlan(text: string): Plan | undefined {
   if ((text.match(/"\d/g)?.length ?? 0) > MOST_TEXTS_OF_DIGITS) return undefined;
   const value = jsonIn(text);
   if (!isRecord(value)) return undefined;
-  const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended } = value;
-  if (v !== PLAN_VERSION || !isSeconds(wait) || !isSeconds(grace) || !isSeconds(baseGrace)) return undefined;
-  if (wait > grace || baseGrace === 0 || !isHookName(hook)) return undefined;
+  const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended, hold } =
+    value;
+  if (
+    !isHookName(hook) ||
+    v !== versionFor(hook) ||
+    !isSeconds(wait) ||
+    !isSeconds(grace) ||
+    !isSeconds(baseGrace)
+  )
+    return undefined;
+  if (wait > grace || baseGrace === 0) return undefined;
+  const held = hook === 'Hold' && wait > 0 ? holdPlanIn(hold, wait, grace) : undefined;
+  if ((hold !== undefined || (hook === 'Hold' && wait > 0)) && held === undefined) return undefined;
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
   if (extended !== undefined && !isExtension(extended, containers, wait)) return undefined;
   const reason = WAIT_REASONS.find((each) => each === why);
@@ -139,6 +179,20 @@ export function parsePlan(text: string): Plan | undefined {
     ...(typeof coverage === 'number' && { coverage }),
     ...(typeof samples === 'number' && { samples }),
     ...(extended !== undefined && { extended }),
+    ...(held && { hold: held }),
+  };
+}
+
+function holdPlanIn(value: unknown, wait: number, grace: number): HoldPlan | undefined {
+  if (!isRecord(value)) return undefined;
+  const { min, max, percentile, initial, probes, observe, hostNetwork } = value;
+  if (!isSeconds(min) || !isSeconds(max) || !isSeconds(initial)) return undefined;
+  if (min > max || wait > max || max > grace) return undefined;
+  if (typeof percentile !== 'number' || typeof probes !== 'number') return undefined;
+  return {
+    ...{ min, max, percentile, initial, probes },
+    ...(observe === true && { observe }),
+    ...(hostNetwork === true && { hostNetwork }),
   };
 }
 
@@ -155,11 +209,11 @@ export interface EarlierPass {
  * Reads the plan annotation, and judges it container by container: a hook that it claims and that is really there is
  * Linger's; any other hook is its author's, or else anybody could order a wait by writing the annotation.
  */
-export function earlierPass(pod: Pod, longestWait: number): EarlierPass {
+export function earlierPass(pod: Pod, ceiling: number): EarlierPass {
   const text = labelOf(annotationsOf(pod), ANNOTATION.plan);
   if (text === undefined) return { carriers: new Map(), notes: [] };
   const plan = parsePlan(text);
-  if (plan === undefined || plan.wait > longestWait) {
+  if (plan === undefined || longestWait(plan) > ceiling) {
     const stale = 'the pod’s linger.dev/plan is none that can be in force; it is ignored';
     return { carriers: new Map(), notes: [note('StalePlan', stale)] };
   }
@@ -194,10 +248,12 @@ function authorsSeconds({ extended = {} }: Plan, name: string): number | undefin
   return Object.hasOwn(extended, name) ? extended[name] : undefined;
 }
 
-function carries(container: Container, { hook, wait }: Plan, authors: number | undefined): boolean {
+function carries(container: Container, { hook, wait, hold }: Plan, authors: number | undefined): boolean {
   const handler = preStopOf(container);
   if (handler === undefined || wait === 0) return false;
-  return authors === undefined ? isOwnHook(handler, hook, wait) : plainSleep(handler)?.seconds === wait;
+  if (authors !== undefined) return plainSleep(handler)?.seconds === wait;
+  const own = HOOKS[hook].recognise(handler);
+  return own?.wait === wait && own.call?.max === hold?.max;
 }
 
 function isSeconds(value: unknown): value is number {

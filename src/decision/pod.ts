@@ -1,4 +1,8 @@
 import {
+  HOLD_HELPER,
+  HOLD_MOUNT,
+  HOLD_VOLUME,
+  HOOKS,
   isAbsentOr,
   isRecord,
   isString,
@@ -9,6 +13,7 @@ import {
   memberAt,
   NO_LABELS,
   plainSleep,
+  runsHelper,
 } from '../api/index.ts';
 
 /**
@@ -39,6 +44,13 @@ interface PodSpec {
   readonly restartPolicy?: string | null | undefined;
   readonly nodeSelector?: Labels | null | undefined;
   readonly os?: { readonly name?: unknown } | null | undefined;
+  // Only read for Hold, and as they come: what is wrong with them is the API server's to say.
+  readonly volumes?: unknown;
+  readonly affinity?: unknown;
+  readonly nodeName?: unknown;
+  readonly hostNetwork?: unknown;
+  readonly runtimeClassName?: unknown;
+  readonly securityContext?: unknown;
 }
 
 export interface Container {
@@ -50,10 +62,16 @@ export interface Container {
   readonly livenessProbe?: Probe | null | undefined;
   readonly startupProbe?: Probe | null | undefined;
   readonly lifecycle?: { readonly preStop?: LifecycleHandler | null | undefined } | null | undefined;
+  // Only read for Hold, and as they come.
+  readonly volumeMounts?: unknown;
+  readonly volumeDevices?: unknown;
+  readonly securityContext?: unknown;
 }
 
 interface Probe {
   readonly terminationGracePeriodSeconds?: unknown;
+  readonly periodSeconds?: unknown;
+  readonly exec?: unknown;
 }
 
 /** What the API server puts where the author says nothing. Source: k8s.io/api core/v1 DefaultTerminationGracePeriodSeconds. */
@@ -125,6 +143,66 @@ export function isWindows({ spec: { os, nodeSelector } }: Pod): boolean {
   return os?.name === 'windows' || labelOf(nodeSelector ?? NO_LABELS, 'kubernetes.io/os') === 'windows';
 }
 
+/** More volumes of a pod, or mounts of a container, than there are in earnest: longer lists are not read. */
+export const MOST_ENTRIES = 1_000;
+
+export function isReadableList(value: unknown): value is readonly unknown[] {
+  return Array.isArray(value) && value.length <= MOST_ENTRIES;
+}
+
+/** The entries of a list that can be read; none of anything else. */
+export function entriesOf(value: unknown): readonly unknown[] {
+  return isReadableList(value) ? value : [];
+}
+
+/** The members of a security context that may name a profile of the node's own. */
+export const NODE_PROFILES = ['seccompProfile', 'appArmorProfile'] as const;
+
+const TERMS = [
+  'nodeAffinity',
+  'requiredDuringSchedulingIgnoredDuringExecution',
+  'nodeSelectorTerms',
+] as const;
+
+function affinityWith(nodeSelectorTerms: unknown): unknown {
+  return { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } };
+}
+
+/** The terms of the required node affinity, as they come. */
+export function nodeSelectorTerms({ affinity }: PodSpec): unknown {
+  return memberAt(affinity, TERMS);
+}
+
+/** Longer than any in earnest, and short enough to be tried on thousands of nodes. */
+const LONGEST_CONSTRAINTS = 4 * 1024;
+
+/** What decides which nodes the pod can run on, as text; empty: nothing does, or more than is looked at. */
+export function constraintsOf({ spec }: Pod): string {
+  const { nodeName, nodeSelector, os } = spec;
+  const terms = nodeSelectorTerms(spec);
+  if (!nodeName && !nodeSelector && !terms && os?.name !== 'linux') return '';
+  const text = JSON.stringify([nodeName, nodeSelector, terms, os?.name]);
+  return text.length > LONGEST_CONSTRAINTS ? '' : text;
+}
+
+/** What the kubelet puts where a probe says nothing. Source: k8s.io/api core/v1 Probe. */
+const DEFAULT_PROBE_PERIOD_SECONDS = 10;
+
+/** Connections per second that the kubelet's probes make to the pod; startup probes have ended long before it does. */
+export function probeRateOf(pod: Pod): number {
+  const probes = servingContainers(pod).flatMap(({ readinessProbe, livenessProbe }) => [
+    readinessProbe,
+    livenessProbe,
+  ]);
+  const rate = probes.reduce((sum, probe) => {
+    if (!probe || probe.exec) return sum;
+    const { periodSeconds } = probe;
+    const isGiven = typeof periodSeconds === 'number' && periodSeconds >= 1;
+    return sum + 1 / (isGiven ? periodSeconds : DEFAULT_PROBE_PERIOD_SECONDS);
+  }, 0);
+  return Math.round(rate * 1_000) / 1_000;
+}
+
 /** The shortest grace that a failing liveness or startup probe of this container gives, if one says so. */
 export function probeGraceOf(container: Container): number | undefined {
   const graces = [container.livenessProbe, container.startupProbe]
@@ -174,6 +252,7 @@ export function isTooLarge(pod: Pod): boolean {
 export function essentialsOf(pod: Pod): Pod {
   const { metadata, spec } = pod;
   const { terminationGracePeriodSeconds, restartPolicy, containers, initContainers } = spec;
+  const { hostNetwork, runtimeClassName, nodeName, nodeSelector } = spec;
   const controller = controllerOf(pod);
   return {
     metadata: metadata && {
@@ -184,26 +263,105 @@ export function essentialsOf(pod: Pod): Pod {
     spec: {
       terminationGracePeriodSeconds,
       restartPolicy,
-      os: isWindows(pod) ? { name: 'windows' } : undefined,
+      ...(constraintsOf(pod) !== '' && {
+        nodeName,
+        nodeSelector,
+        os: spec.os,
+        affinity: affinityWith(nodeSelectorTerms(spec)),
+      }),
+      ...(isWindows(pod) && { os: { name: 'windows' } }),
+      hostNetwork: hostNetwork === true,
+      runtimeClassName: runtimeClassName ? shortTextIn(runtimeClassName) : undefined,
+      securityContext: profilesIn(spec.securityContext),
+      volumes: essentialEntries(spec.volumes, essentialsOfVolume),
       containers: containers.map(essentialsOfContainer),
       initContainers: initContainers?.map(essentialsOfContainer),
     },
   };
 }
 
+/** Longer than names are. */
+const LONGEST_TEXT = 300;
+
+/** Text that may be of any length, as far as it can matter; what is no text counts as such. */
+export function shortTextIn(value: unknown): string {
+  return isString(value) ? value.slice(0, LONGEST_TEXT) : String(Boolean(value));
+}
+
+/** Only where profiles come from matters. */
+function profilesIn(securityContext: unknown): unknown {
+  const typeOf = (member: string) => memberAt(securityContext, [member, 'type']) === 'Localhost';
+  return Object.fromEntries(NODE_PROFILES.filter(typeOf).map((member) => [member, { type: 'Localhost' }]));
+}
+
+/** A list with what matters of its entries; one that is too long to be read stays such. */
+function essentialEntries(list: unknown, essentialOf: (entry: unknown) => unknown): unknown {
+  if (list === undefined || list === null) return undefined;
+  return isReadableList(list) ? entriesOf(list).map(essentialOf) : 'unread';
+}
+
+function essentialsOfVolume(volume: unknown): unknown {
+  if (memberAt(volume, ['name']) !== HOLD_VOLUME) return {};
+  const reference = memberAt(volume, ['image', 'reference']);
+  if (isString(reference)) return { name: HOLD_VOLUME, image: { reference: shortTextIn(reference) } };
+  const configMap = memberAt(volume, ['configMap']);
+  if (!isRecord(configMap)) return { name: HOLD_VOLUME };
+  const { name, optional, defaultMode, items } = configMap;
+  const path = shortTextIn(memberAt(entriesOf(items)[0], ['path']));
+  return {
+    name: HOLD_VOLUME,
+    configMap: {
+      name: shortTextIn(name),
+      optional: optional === true,
+      defaultMode: typeof defaultMode === 'number' ? defaultMode : 0,
+      items: [{ path }],
+    },
+  };
+}
+
 function essentialsOfContainer(container: Container): Container {
-  const { name, restartPolicy, ports, readinessProbe, lifecycle } = container;
+  const { name, restartPolicy, ports, readinessProbe, livenessProbe, lifecycle } = container;
+  const { volumeMounts, volumeDevices, securityContext } = container;
   return {
     name,
     restartPolicy,
     ports: ports?.slice(0, 1).map(() => ({})),
-    readinessProbe: readinessProbe && {},
-    livenessProbe: { terminationGracePeriodSeconds: probeGraceOf(container) },
+    readinessProbe: readinessProbe && essentialsOfProbe(readinessProbe),
+    livenessProbe: livenessProbe && essentialsOfProbe(livenessProbe),
+    startupProbe: { terminationGracePeriodSeconds: probeGraceOf(container) },
     lifecycle: lifecycle && { preStop: lifecycle.preStop && recognisable(lifecycle.preStop) },
+    volumeMounts: essentialEntries(volumeMounts, essentialsOfMount),
+    volumeDevices: essentialEntries(volumeDevices, essentialsOfMount),
+    securityContext: profilesIn(securityContext),
+  };
+}
+
+function essentialsOfProbe({ periodSeconds, exec }: Probe): Probe {
+  return {
+    periodSeconds: typeof periodSeconds === 'number' ? periodSeconds : 0,
+    ...(exec ? { exec: {} } : {}),
+  };
+}
+
+/** Of a mount, or a device: only those with the name of Linger's volume, or at its place, matter. */
+function essentialsOfMount(mount: unknown): unknown {
+  if (!isRecord(mount)) return {};
+  const { name, mountPath, devicePath, readOnly, subPath, subPathExpr } = mount;
+  const paths = [mountPath, devicePath].map((path) => shortTextIn(path));
+  const isNear = name === HOLD_VOLUME || paths.some((path) => path.includes(HOLD_MOUNT));
+  if (!isNear) return {};
+  const [mounted, device] = paths;
+  return {
+    ...(name === HOLD_VOLUME && { name }),
+    ...(isString(mountPath) && { mountPath: mounted }),
+    ...(isString(devicePath) && { devicePath: device }),
+    ...(readOnly === true && { readOnly }),
+    ...(subPath || subPathExpr ? { subPath: '.' } : {}),
   };
 }
 
 /** A handler that is no plain sleep is its author's, whatever is in it. */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
-  return plainSleep(handler) === undefined ? { unread: {} } : handler;
+  if (plainSleep(handler) !== undefined || HOOKS.Hold.recognise(handler) !== undefined) return handler;
+  return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : { unread: {} };
 }

@@ -9,8 +9,7 @@ import {
   type ExcludableKind,
   type ExistingHookRule,
   HOOK_CHOICES,
-  HOOK_RESERVED,
-  HOOK_UNAVAILABLE,
+  type HoldDelivery,
   type HookChoice,
   isRecord,
   type LabelSelector,
@@ -51,6 +50,11 @@ export const BUILT_IN_VALUES = {
   'wait.minSamples': 200,
   'wait.minHistory': 24 * 3600,
   hook: 'Auto' as HookChoice,
+  'hold.min': 5,
+  // As wait.max: no wait is longer that Linger chooses itself.
+  'hold.max': 60,
+  'hold.observe': false,
+  'hold.delivery': 'Auto' as HoldDelivery,
   existingHook: 'Keep' as ExistingHookRule,
   // What cluster-autoscaler grants a pod at most (--max-graceful-termination-sec).
   'grace.max': 600,
@@ -73,6 +77,8 @@ export const DURATION_FIELDS: ReadonlySet<Field> = new Set([
   'wait.max',
   'wait.initial',
   'wait.minHistory',
+  'hold.min',
+  'hold.max',
   'grace.max',
   'ceiling.wait',
 ]);
@@ -333,13 +339,7 @@ const READERS: Readonly<Record<string, AnnotationReader>> = {
       return seconds === undefined ? DURATION_HINT : { 'wait.from': 'Fixed', 'wait.fixed': seconds };
     },
   },
-  [ANNOTATION.hook]: {
-    read: (text) => {
-      const value = choiceReader('hook', HOOK_CHOICES)(text);
-      const isReserved = typeof value === 'string' && text.toLowerCase() === HOOK_RESERVED.toLowerCase();
-      return isReserved ? `${value} (${HOOK_UNAVAILABLE})` : value;
-    },
-  },
+  [ANNOTATION.hook]: { read: choiceReader('hook', HOOK_CHOICES) },
   [ANNOTATION.containers]: { read: readContainers },
   [ANNOTATION.existingHook]: { read: choiceReader('existingHook', EXISTING_HOOK_RULES) },
 };

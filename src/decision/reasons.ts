@@ -55,6 +55,11 @@ export const NOTES = {
   ExistingHookKept: 'A container has a preStop hook of its own, which is kept.',
   HookExtended: 'A container’s own sleep hook was shorter than the wait and is lengthened.',
   UnknownContainer: 'The policy names a container that the pod does not have.',
+  HoldUnavailable: 'Hold cannot be used for this pod, so it waits as with Auto; the note says why.',
+  HoldNeedsPod:
+    'Hold needs a token of its own for each pod, which a manifest cannot have: what is put into it waits as with Auto.',
+  HoldUnwitnessed:
+    'The pod uses its node’s network, whose connections say nothing of the pod’s own: Hold goes by what consumers say alone.',
   HookUnsupported: 'The hook asked for does not work on this pod’s nodes.',
   DaemonSetServing: 'A Service selects this pod of a DaemonSet, which is excluded all the same.',
   StalePlan:

@@ -175,7 +175,7 @@ function bounded(seconds: number, policy: EffectivePolicy): number {
 }
 
 /** Fractions round up; a nanosecond, the finest that a duration can say, is above what sums of fractions leave. */
-function wholeSeconds(seconds: number): number {
+export function wholeSeconds(seconds: number): number {
   return Math.ceil(Math.round(seconds * 1e9) / 1e9);
 }
 

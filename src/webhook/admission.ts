@@ -1,6 +1,7 @@
+import { createHash, randomBytes } from 'node:crypto';
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { asError } from '../api/index.ts';
+import { asError, type HoldToken } from '../api/index.ts';
 import { type Decision, decide, type World } from '../decision/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { besides, OffLoop } from '../timing/index.ts';
@@ -114,7 +115,9 @@ function answerReview(
 /** Whatever fails from here on is ours, and must not cost the pod its creation. */
 function respond({ review, skip }: Review, options: AdmissionOptions): AdmissionResponse {
   try {
-    const decision = skip ?? decide(review, options.world());
+    const world = options.world();
+    const request = world.hold === undefined ? review : { ...review, holdToken: newHoldToken(Date.now()) };
+    const decision = skip ?? decide(request, world);
     const response = answer(review.uid, review.object, decision, options);
     record(review, decision, options);
     return response;
@@ -123,6 +126,17 @@ function respond({ review, skip }: Review, options: AdmissionOptions): Admission
     if (!review.dryRun) options.metrics.decided({ outcome: 'skip', reason: 'InternalError', notes: [] });
     return internalErrorAnswer(review.uid);
   }
+}
+
+/** @param now milliseconds since the epoch: a token that comes back with another pod is known by its age */
+function newHoldToken(now: number): HoldToken {
+  const bytes = randomBytes(16);
+  bytes.writeUInt32BE(Math.floor(now / 1000) % 2 ** 32);
+  return { text: bytes.toString('base64url'), hashOf };
+}
+
+function hashOf(token: string): string {
+  return createHash('sha256').update(token).digest('hex');
 }
 
 function record(review: ReviewRequest, decision: Decision, { metrics, logger }: AdmissionOptions): void {

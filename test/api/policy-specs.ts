@@ -9,7 +9,6 @@ const DURATION = /expected a duration such as 30s or 1m30s/;
 const FIXED_MISSING = /from: Fixed needs a duration here/;
 const FIXED_ALONE = /has no effect without from: Fixed/;
 const MIN_OVER_MAX = /is longer than max/;
-const HOLD = /hook Hold is not available in this version/;
 const GRACE_SHORT = /expected at least 1s/;
 const KEY = /expected a label key/;
 /** Of types, sizes and words both have messages of their own. */
@@ -46,6 +45,11 @@ export const POLICY_SPECS: readonly SpecCase[] = [
     'no kind excluded': { exclude: [] },
     'as many containers as there may be': { containers: names(256) },
     'each hook': { hook: 'Exec' },
+    'a hook that is held': {
+      hook: 'Hold',
+      hold: { min: '0s', max: '1m', observe: true, delivery: 'ConfigMap' },
+    },
+    'the least hold': { hold: { min: '1s', max: '1s' } },
     'each rule for existing hooks': { existingHook: 'Extend' },
     'the least grace': { grace: { max: '1s' } },
     'selected pods': { podSelector: { matchLabels: labels(32) } },
@@ -55,7 +59,10 @@ export const POLICY_SPECS: readonly SpecCase[] = [
     'a fixed wait without from': wait({ fixed: '5s' }),
     'a fixed wait that is measured': wait({ from: 'Measured', fixed: '5s' }),
   }),
-  ...refused(MIN_OVER_MAX, { 'min over max': wait({ min: '1m1s', max: '60s' }) }),
+  ...refused(MIN_OVER_MAX, {
+    'min over max': wait({ min: '1m1s', max: '60s' }),
+    'the min of a hold over its max': { hold: { min: '61s', max: '60s' } },
+  }),
   ...refused(
     DURATION,
     Object.fromEntries(
@@ -65,7 +72,7 @@ export const POLICY_SPECS: readonly SpecCase[] = [
       ]),
     ),
   ),
-  ...refused(HOLD, { 'Hold, which is not there yet': { hook: 'Hold' } }),
+  ...refused(GRACE_SHORT, { 'a hold of no second': { hold: { max: '999ms' } } }),
   ...refused(GRACE_SHORT, { 'a grace of no second': { grace: { max: '0s' } } }),
   ...refused(KEY, { 'a label key that is none': { podSelector: { matchLabels: { 'a b': 'c' } } } }),
   ...refused(ANYHOW, {
@@ -73,6 +80,9 @@ export const POLICY_SPECS: readonly SpecCase[] = [
     'a mode in lower case': { mode: 'audit' },
     'a mode that is null and text': { mode: 5 },
     'an unknown hook': { hook: 'Nap' },
+    'an unknown delivery': { hold: { delivery: 'Volume' } },
+    'a hold that only watches, in quotes': { hold: { observe: 'true' } },
+    'an unknown member of a hold': { hold: { initial: '5s' } },
     'an unknown kind': { exclude: ['CronJob'] },
     'the percentile 100': wait({ percentile: 100 }),
     'the percentile 49': wait({ percentile: 49.9 }),

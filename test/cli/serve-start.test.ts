@@ -221,7 +221,7 @@ describe.concurrent('a server that cannot start ends with 1, one line and no sta
     ['another version', POLICY('{}').replace('v1alpha1', 'v2'), ['bad.yaml', 'apiVersion', 'linger.dev/v2']],
     ['an unknown kind', POLICY('{}').replace('ClusterT', 't'), ['bad.yaml', 'kind', 'terminationPolicy']],
     ['no name', POLICY('{}').replace('{name: base}', '{}'), ['bad.yaml', 'metadata.name']],
-    ['Hold, which is not there yet', POLICY('{hook: Hold}'), ['bad.yaml', 'spec.hook', 'Hold', 'Auto']],
+    ['a hook that is none', POLICY('{hook: Nap}'), ['bad.yaml', 'spec.hook', 'Hold', 'Auto']],
     ['text that is no YAML', 'a: [', ['bad.yaml']],
     ['a duplicate', `${POLICY('{}')}---\n${POLICY('{}')}`, ['bad.yaml', 'base', 'document 1', 'document 2']],
   ])('an invalid policy, with --strict: %s', async (_what, text, named) => {

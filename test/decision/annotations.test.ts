@@ -57,8 +57,7 @@ describe('an annotation that does not parse never blocks: it is ignored, and a w
     ['linger.dev/wait', '400h'],
     ['linger.dev/hook', ''],
     ['linger.dev/hook', 'sleeping'],
-    ['linger.dev/hook', 'Hold'],
-    ['linger.dev/hook', 'hold'],
+    ['linger.dev/hook', 'Nap'],
     ['linger.dev/containers', ''],
     ['linger.dev/containers', ' , '],
     ['linger.dev/existing-hook', ''],
@@ -122,12 +121,6 @@ describe('an annotation that does not parse never blocks: it is ignored, and a w
     ]);
     expect(policy?.mode.value).toBe('Enforce');
     expect(notes.map(({ code }) => code)).toEqual(['InvalidAnnotation', 'OverrideIgnored']);
-  });
-
-  it('Hold is refused in words that say what to do', () => {
-    expect(warningsOf(decideFor({ 'linger.dev/hook': 'Hold' }).notes)[0]).toMatch(
-      /not available.*Auto, Sleep or Exec/,
-    );
   });
 
   it('says which object it was on', () => {

@@ -3,6 +3,7 @@ import { MODES } from '../../src/api/choices.ts';
 import type { World } from '../../src/decision/world.ts';
 import { label, members, name, oftenAbsent } from './arbitrary-json.ts';
 import { type EmpiricalLag, empiricalDistribution } from './empirical-distribution.ts';
+import { holdSupply } from './sample-hold.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
 import { clusterPolicy, consumer, fleet, namespace, policy, service, worldOf } from './sample-world.ts';
 
@@ -34,6 +35,15 @@ const MEASURED_WAIT = fc
   })
   .map(members);
 
+const HOLD = fc
+  .record({
+    min: oftenAbsent(durations(0, 50)),
+    max: oftenAbsent(durations(50)),
+    observe: oftenAbsent(fc.boolean()),
+    delivery: oftenAbsent(fc.constantFrom('Auto', 'ConfigMap', 'Image')),
+  })
+  .map(members);
+
 const SELECTOR = fc.constantFrom(
   {},
   { matchLabels: { app: 'web' } },
@@ -51,7 +61,8 @@ export const arbitrarySpec: Arbitrary<JsonObject> = fc
     exclude: oftenAbsent(fc.subarray(['Job', 'DaemonSet', 'StatefulSet', 'ReplicaSet'])),
     containers: oftenAbsent(fc.subarray(['app', 'proxy', 'log'])),
     wait: oftenAbsent(fc.oneof(FIXED_WAIT, MEASURED_WAIT)),
-    hook: oftenAbsent(fc.constantFrom('Auto', 'Sleep', 'Exec')),
+    hook: oftenAbsent(fc.constantFrom('Auto', 'Sleep', 'Exec', 'Hold', 'Hold')),
+    hold: oftenAbsent(HOLD),
     existingHook: oftenAbsent(fc.constantFrom('Keep', 'Extend')),
     grace: oftenAbsent(fc.record({ max: durations(1) })),
   })
@@ -89,7 +100,7 @@ export const arbitraryWishes: Arbitrary<JsonObject> = fc
     'linger.dev/inject': oftenAbsent(fc.constantFrom('true', 'false')),
     'linger.dev/mode': oftenAbsent(fc.constantFrom(...MODES)),
     'linger.dev/wait': oftenAbsent(durations(0)),
-    'linger.dev/hook': oftenAbsent(fc.constantFrom('Auto', 'Sleep', 'Exec')),
+    'linger.dev/hook': oftenAbsent(fc.constantFrom('Auto', 'Sleep', 'Exec', 'Hold')),
     'linger.dev/existing-hook': oftenAbsent(fc.constantFrom('Keep', 'Extend')),
   })
   .map(members);
@@ -129,11 +140,10 @@ const LAG: Arbitrary<EmpiricalLag> = fc
   )
   .map(([lags, history]) => empiricalDistribution(lags, history));
 
-const FLEET = fc.constantFrom(
-  fleet('v1.36.3', 'v1.36.3'),
-  fleet('v1.36.3', 'v1.29.0'),
-  fleet('v1.28.0', 'v1.28.0'),
-);
+const NEW_FLEET = fleet('v1.36.3', 'v1.36.3');
+const BY_IMAGE = { namespaces: new Set<string>(), image: 'registry.example/linger-hold:1' };
+
+const FLEET = fc.constantFrom(NEW_FLEET, fleet('v1.36.3', 'v1.29.0'), fleet('v1.28.0', 'v1.28.0'));
 
 /** What surrounds the documents: the operator's limit, the fleet, the lags, how much is known of the Services. */
 export const arbitraryCircumstances = fc
@@ -142,8 +152,12 @@ export const arbitraryCircumstances = fc
     fleet: oftenAbsent(FLEET),
     lag: oftenAbsent(LAG),
     servicesComplete: oftenAbsent(fc.boolean()),
+    held: fc.constantFrom('not', 'by ConfigMap', 'by image'),
   })
-  .map(members);
+  .map(({ held, ...circumstances }) => {
+    const supply = holdSupply(circumstances.fleet ?? NEW_FLEET, held === 'by image' ? BY_IMAGE : {});
+    return members({ ...circumstances, hold: held === 'not' ? undefined : supply });
+  });
 
 /** A world for the sample namespace. */
 export const arbitraryWorld: Arbitrary<World> = fc

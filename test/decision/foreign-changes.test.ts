@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fitGrace, parsePlan } from '../../src/decision/plan.ts';
+import { fitGrace, longestWait, parsePlan } from '../../src/decision/plan.ts';
 import { runs } from '../property/runs.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
 import { arbitraryWorld } from './arbitrary-policy.ts';
@@ -171,8 +171,12 @@ describe('whatever other webhooks do between the passes', () => {
           expect(Math.max(0, ...sleeps)).toBeLessThanOrEqual(after);
           if (after !== before) {
             if (decision.policy === undefined) throw new Error('no policy was asked');
-            const { wait = 0 } = parsePlan(annotationsOf(model.pod)[PLAN] ?? '') ?? {};
-            const fit = fitGrace(wait, model.grace, decision.policy['grace.max'].value);
+            const plan = parsePlan(annotationsOf(model.pod)[PLAN] ?? '');
+            const fit = fitGrace(
+              plan ? longestWait(plan) : 0,
+              model.grace,
+              decision.policy['grace.max'].value,
+            );
             expect(after).toBeLessThanOrEqual(Math.max(model.grace, fit.grace));
           }
           expect(pass(model.pod, world).operations).toEqual([]);

@@ -4,9 +4,9 @@ import {
   HOOK_CHOICES,
   HOOK_NAMES,
   HOOKS,
+  type HookContents,
   type HookKind,
   type HookName,
-  isOwnHook,
   plainSleep,
 } from '../../src/api/hooks.ts';
 import { terminationPolicySpec } from '../../src/api/termination-policy.ts';
@@ -15,26 +15,37 @@ import { patchFor } from '../../src/decision/patch.ts';
 import { parsePlan } from '../../src/decision/plan.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { codesOf, tableUnder } from '../docs/markdown.ts';
-import { pass } from './sample-pass.ts';
-import { samplePlan } from './sample-plan.ts';
+import { HOLD_ADDRESS, HOLD_MOUNTS, heldWorld, holdToken } from './sample-hold.ts';
+import { pass, reviewOf } from './sample-pass.ts';
 import { annotated, creationOf, pod, preStop, server } from './sample-pod.ts';
 import { clusterPolicy, worldOf } from './sample-world.ts';
 
 const SECONDS = fc.integer({ min: 1, max: 600 });
 
+const TOKEN = holdToken();
+
+/** What a hook of a kind is made of; only Hold makes a call. */
+function contents(name: HookName, wait: number, max = wait): HookContents {
+  return name === 'Hold' ? { wait, call: { address: HOLD_ADDRESS, token: TOKEN.text, wait, max } } : { wait };
+}
+
 /** Nothing but `HOOKS` lists kinds: what follows holds for each of them, and for each that is added. */
 describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const))('%s', (name, kind) => {
-  const world = worldOf([clusterPolicy({ hook: name })]);
+  // Hold is rendered with longest waits; with these it is as long as the others.
+  const world = heldWorld([clusterPolicy({ hook: name, hold: { max: '30s' } })]);
+  const ordinary = (seconds: number) => {
+    const container = server('app', preStop(kind.render(contents(name, seconds))));
+    return name === 'Hold' ? { ...container, volumeMounts: HOLD_MOUNTS } : container;
+  };
 
-  it('recognises and parses what it renders, and nothing of another kind', () => {
+  it('recognises what it renders, and nothing of another kind', () => {
     fc.assert(
       fc.property(SECONDS, (seconds) => {
-        const handler = kind.render(seconds);
-        expect(isOwnHook(handler, name, seconds)).toBe(true);
-        expect(isOwnHook(handler, name, seconds + 1)).toBe(false);
-        expect(kind.parse(handler)?.seconds).toBe(seconds);
+        const handler = kind.render(contents(name, seconds));
+        expect(kind.recognise(handler)).toEqual(contents(name, seconds));
+        expect(kind.recognise({ ...handler, httpGet: {} })).toBeUndefined();
         for (const other of HOOK_NAMES) {
-          if (other !== name) expect(isOwnHook(handler, other, seconds)).toBe(false);
+          if (other !== name) expect(HOOKS[other].recognise(handler)).toBeUndefined();
         }
       }),
     );
@@ -43,36 +54,50 @@ describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const)
   it('is a word of policies and, in any case, of annotations', () => {
     expect(terminationPolicySpec.parse({ hook: name })).toEqual({ hook: name });
     for (const text of [name, name.toLowerCase(), name.toUpperCase()]) {
-      const { policy, notes } = decide(creationOf(annotated({ 'linger.dev/hook': text })), worldOf([]));
+      const { policy, notes } = decide(
+        reviewOf(annotated({ 'linger.dev/hook': text }), heldWorld([])),
+        heldWorld([]),
+      );
       expect(policy?.hook.value).toBe(name);
       expect(notes).toEqual([]);
     }
   });
 
   it('is written to the pod and its plan, and read back from there', () => {
-    const { result, decision } = pass(pod(), world);
-    expect(result.spec.containers).toEqual([server('app', preStop(kind.render(30)))]);
+    const { result, decision } = pass(pod(), world, TOKEN);
+    expect(result.spec.containers).toEqual([ordinary(30)]);
     expect(decision).toMatchObject({ outcome: 'inject', plan: { hook: name } });
-    expect(parsePlan(samplePlan({ hook: name }))?.hook).toBe(name);
+    const { 'linger.dev/plan': text } = result.metadata.annotations as Record<string, string>;
+    expect(parsePlan(text ?? '')?.hook).toBe(name);
     expect(pass(result, world)).toMatchObject({ decision: { reason: 'AlreadyInjected' }, operations: [] });
   });
 
   it('shrinks with a grace that was cut, and goes with it', () => {
-    const { result } = pass(pod(), world);
+    const { result } = pass(pod(), world, TOKEN);
     result.spec.terminationGracePeriodSeconds = 50;
-    expect(pass(result, world).result.spec.containers).toEqual([server('app', preStop(kind.render(20)))]);
+    expect(pass(result, world).result.spec.containers).toEqual([ordinary(20)]);
     result.spec.terminationGracePeriodSeconds = 5;
-    expect(pass(result, world).result.spec.containers).toEqual([server('app', { lifecycle: {} })]);
+    expect(pass(result, world).result.spec).toEqual({
+      containers: [server('app', { lifecycle: {} })],
+      terminationGracePeriodSeconds: 5,
+    });
   });
+});
 
-  it('of an author is lengthened under Extend', () => {
-    const object = pod({ containers: [server('app', preStop(kind.render(4)))] });
+describe.each(['Sleep', 'Exec'] as const)('an author’s own %s', (name) => {
+  const kind: HookKind = HOOKS[name];
+
+  it('is lengthened under Extend', () => {
+    const object = pod({ containers: [server('app', preStop(kind.render({ wait: 4 })))] });
     const extend = worldOf([clusterPolicy({ existingHook: 'Extend', hook: name })]);
     const operations = patchFor(object as unknown as Pod, decide(creationOf(object), extend));
+    expect(kind.parse(kind.render({ wait: 4 }))?.seconds).toBe(4);
     expect(operations[0]?.path).toBe(
-      `/spec/containers/0/lifecycle/preStop${plainSleep(kind.render(4))?.pointer}`,
+      `/spec/containers/0/lifecycle/preStop${plainSleep(kind.render({ wait: 4 }))?.pointer}`,
     );
-    expect(pass(object, extend).result.spec.containers).toEqual([server('app', preStop(kind.render(30)))]);
+    expect(pass(object, extend).result.spec.containers).toEqual([
+      server('app', preStop(kind.render({ wait: 30 }))),
+    ]);
   });
 });
 
@@ -97,7 +122,9 @@ describe('the docs name exactly the kinds', () => {
 
 test('Auto takes the first kind that is supported, of those that it may choose', () => {
   const auto = (nativeSleep: boolean, windows: boolean): HookName | undefined =>
-    HOOK_NAMES.find((name) => HOOKS[name].auto && HOOKS[name].supports({ nativeSleep, windows }));
+    HOOK_NAMES.find(
+      (name) => HOOKS[name].auto && HOOKS[name].supports({ nativeSleep, windows, holdHelper: true }),
+    );
   expect([auto(true, false), auto(false, false), auto(true, true), auto(false, true)]).toEqual([
     'Sleep',
     'Exec',

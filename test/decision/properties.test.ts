@@ -16,6 +16,8 @@ import {
   arbitraryWishes,
   arbitraryWorld,
 } from './arbitrary-policy.ts';
+import { holdToken } from './sample-hold.ts';
+import { reviewOf } from './sample-pass.ts';
 import { container, creationOf, type JsonObject, type PodObject, patched, pod } from './sample-pod.ts';
 import { namespace, worldOf } from './sample-world.ts';
 
@@ -27,8 +29,8 @@ function operationsFor(object: PodObject, decision: Decision): readonly Operatio
   return patchFor(object as unknown as Pod, decision);
 }
 
-function decideAndPatch(object: PodObject, world: World) {
-  const decision = decide(creationOf(object), world);
+function decideAndPatch(object: PodObject, world: World, token = holdToken()) {
+  const decision = decide(reviewOf(object, world, token), world);
   const operations = operationsFor(object, decision);
   return { decision, operations, result: patched(object, operations) };
 }
@@ -56,9 +58,9 @@ describe('for every pod in every world', () => {
     );
   });
 
-  it('the patch touches the preStop of ordinary containers, the grace and our annotation, and nothing else', () => {
+  it('the patch touches the preStop of ordinary containers, the grace, what Hold needs and our annotations, and nothing else', () => {
     const ours =
-      /^(\/spec\/containers\/\d+\/lifecycle(\/preStop(\/sleep\/seconds|\/exec\/command\/[12])?)?|\/spec\/terminationGracePeriodSeconds|\/metadata\/annotations(\/linger\.dev~1plan)?)$/;
+      /^(\/spec\/containers\/\d+\/(lifecycle(\/preStop(\/sleep\/seconds|\/exec\/command\/[12])?)?|volumeMounts(\/-)?)|\/spec\/(terminationGracePeriodSeconds|volumes(\/-)?)|\/metadata\/annotations(\/linger\.dev~1(plan|hold-token))?)$/;
     fc.assert(
       fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
         const { operations } = decideAndPatch(object, world);
@@ -73,11 +75,15 @@ describe('for every pod in every world', () => {
       fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
         const { decision, result } = decideAndPatch(object, world);
         if (decision.outcome === 'skip') return;
-        const { wait, grace, baseGrace } = decision.plan;
+        const { wait, grace, baseGrace, hold } = decision.plan;
         expect(Number.isInteger(wait) && Number.isInteger(grace)).toBe(true);
         expect(wait).toBeGreaterThanOrEqual(1);
         expect(wait).toBeLessThanOrEqual(grace);
         expect(wait).toBeLessThanOrEqual(decision.policy['ceiling.wait'].value);
+        if (hold !== undefined) {
+          expect(hold.max).toBeGreaterThanOrEqual(Math.max(wait, hold.min));
+          expect(hold.max).toBeLessThanOrEqual(Math.min(grace, decision.policy['ceiling.wait'].value));
+        }
         expect(grace).toBeGreaterThanOrEqual(baseGrace);
         expect(result.spec.terminationGracePeriodSeconds).toBe(grace);
       }),
@@ -101,8 +107,9 @@ describe('for every pod in every world', () => {
     fc.assert(
       fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
         const before = JSON.stringify(object);
-        const first = decideAndPatch(object, world);
-        const second = decideAndPatch(structuredClone(object), world);
+        const token = holdToken();
+        const first = decideAndPatch(object, world, token);
+        const second = decideAndPatch(structuredClone(object), world, token);
         expect(JSON.stringify(second)).toBe(JSON.stringify(first));
         expect(JSON.stringify(object)).toBe(before);
       }),
@@ -218,14 +225,14 @@ describe('for every JSON value', () => {
     );
     fc.assert(
       fc.property(damaged, arbitraryWorld, (object, world) => {
-        const decision = decide(creationOf(object), world);
+        const decision = decide(reviewOf(object, world), world);
         const readable = problemOf(object) === undefined ? (object as Pod) : undefined;
         if (readable === undefined) {
           expect(decision).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
           return;
         }
         const result = patched(object, patchFor(readable, decision));
-        expect(decide(creationOf(result), world).outcome).toBe('skip');
+        expect(decide(reviewOf(result, world), world).outcome).toBe('skip');
       }),
       runs(800),
     );
@@ -266,7 +273,10 @@ function lost(
     return before === after || replaced.has(path) ? [] : [path];
   }
   if (typeof after !== 'object' || after === null) return [path];
-  if (Array.isArray(before) && !(Array.isArray(after) && after.length === before.length)) return [path];
+  // Volumes and mounts may be added behind the author's.
+  const mayGrow = /\/volume(s|Mounts)$/.test(path);
+  if (Array.isArray(before) && !(Array.isArray(after) && (mayGrow || after.length === before.length)))
+    return [path];
   return Object.entries(before).flatMap(([key, value]) => {
     const inner = pointer(path, key);
     return Object.hasOwn(after, key) ? lost(value, (after as JsonObject)[key], inner, replaced) : [inner];

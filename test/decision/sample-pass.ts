@@ -1,9 +1,15 @@
-import { decide } from '../../src/decision/decide.ts';
+import { decide, type PodRequest } from '../../src/decision/decide.ts';
 import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
+import { holdToken } from './sample-hold.ts';
 import { creationOf, type PodObject, patched } from './sample-pod.ts';
+
+/** What the API server asks when this object is created, with a token of its own where pods are held. */
+export function reviewOf(object: unknown, world: World, token = holdToken()): PodRequest {
+  return creationOf(object, world.hold && { holdToken: token });
+}
 
 /** One pass of admission, and the pod that comes out. */
 export interface Pass {
@@ -12,8 +18,8 @@ export interface Pass {
   readonly result: PodObject;
 }
 
-export function pass(object: PodObject, world: World = EMPTY_WORLD): Pass {
-  const decision = decide(creationOf(object), world);
+export function pass(object: PodObject, world: World = EMPTY_WORLD, token = holdToken()): Pass {
+  const decision = decide(reviewOf(object, world, token), world);
   const operations = patchFor(object as unknown as Pod, decision);
   return { decision, operations, result: patched(object, operations) };
 }

@@ -55,6 +55,7 @@ export interface Circumstances {
   readonly lags?: LagSource;
   /** Whether the Services given are all that the cluster has. Default false: no cluster. */
   readonly servicesComplete?: boolean;
+  readonly hold?: World['hold'];
 }
 
 /** The world that these linger.dev, Namespace and Service documents make. */

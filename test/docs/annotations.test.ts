@@ -24,12 +24,13 @@ const others: readonly (string | undefined)[] = [
 const ofConfigMaps: readonly string[] = [...Object.values(SHARED_ANNOTATIONS), TRIED_ANNOTATION];
 
 test('the table has exactly the annotations that are read', () => {
-  const expected = known.filter((key) => key !== ANNOTATION.plan);
+  const expected = known.filter((key) => key !== ANNOTATION.plan && key !== ANNOTATION.holdToken);
   expect(readByLinger.map((row) => codeOf(row.annotation)).toSorted()).toEqual(expected.toSorted());
 });
 
-test('the annotation that is written is documented', () => {
-  expect(codeOf(tableUnder(PAGE, 'Written by Linger')[0]?.annotation)).toBe(ANNOTATION.plan);
+test('the annotations that are written are documented', () => {
+  const documented = tableUnder(PAGE, 'Written by Linger').map((row) => codeOf(row.annotation));
+  expect(documented).toEqual([ANNOTATION.plan, ANNOTATION.holdToken]);
 });
 
 describe.each(readByLinger)('$annotation', (row) => {
@@ -64,6 +65,7 @@ describe('the plan annotation', () => {
     coverage: 0.99,
     samples: 812,
     extended: { app: 5 },
+    hold: { min: 5, max: 60, percentile: 99, initial: 30, probes: 0.2 },
   };
 
   test('the table has exactly its members, in their order', () => {
@@ -87,7 +89,8 @@ describe('the plan annotation', () => {
   });
 
   test.each(Object.keys(reasons))('%s is a why that is read back', (why) => {
-    expect(parsePlan(renderPlan({ ...plan, why: why as WaitReason }))?.why).toBe(why);
+    const { hold: _, ...slept } = plan;
+    expect(parsePlan(renderPlan({ ...slept, why: why as WaitReason }))?.why).toBe(why);
   });
 });
 

@@ -1,0 +1,303 @@
+import {
+  ANNOTATION,
+  HOLD_MOUNT,
+  HOLD_VOLUME,
+  HOOKS,
+  type HoldCall,
+  type HoldDelivery,
+  type HoldToken,
+  type HoldVolume,
+  holdConfigMap,
+  holdTokenTime,
+  holdVolume,
+  isAbsentOr,
+  isRecord,
+  isString,
+  type Labels,
+  labelOf,
+  memberAt,
+  NO_LABELS,
+} from '../api/index.ts';
+import { type Carriers, preStopOf, quoted } from './containers.ts';
+import { type Fleet, type NodeFacts, nodeKind, supportsImageVolumes } from './fleet.ts';
+import {
+  annotationsOf,
+  type Container,
+  constraintsOf,
+  entriesOf,
+  isReadableList,
+  isWindows,
+  NODE_PROFILES,
+  nodeSelectorTerms,
+  type Pod,
+  shortTextIn,
+} from './pod.ts';
+import type { HoldSupply, World } from './world.ts';
+
+/** What the Hold hooks of one pod call, and what they need in it. */
+export interface HoldSetup {
+  readonly address: string;
+  readonly token: string;
+  readonly tokenHash: string;
+  readonly volume: HoldVolume;
+}
+
+/** Why Hold cannot be used, as the end of a sentence. */
+export interface NoHold {
+  readonly why: string;
+}
+
+/** What Hold is decided by, beside the pod. */
+export interface HoldTerms {
+  readonly namespace: string;
+  readonly delivery: HoldDelivery;
+  readonly token: HoldToken | undefined;
+  readonly world: Pick<World, 'hold' | 'fleet'>;
+}
+
+/** @param containers those that are to carry the hook */
+export function newSetup(pod: Pod, containers: readonly Container[], terms: HoldTerms): HoldSetup | NoHold {
+  const why = obstacleIn(pod, containers);
+  if (why !== undefined) return { why };
+  const { token, world } = terms;
+  if (world.hold === undefined || token === undefined) return { why: 'no Hold Service is known' };
+  const volume = volumeFor(pod, terms, world.hold);
+  if ('why' in volume) return volume;
+  const { address } = world.hold;
+  return { address, token: token.text, tokenHash: token.hashOf(token.text), volume };
+}
+
+/**
+ * The API server gives up a request after 60 s (--request-timeout is 1m0s): a token that is older when its pod is about to
+ * be created has come with a manifest that was copied from another pod.
+ */
+const ADMISSION_SECONDS = 60;
+
+/**
+ * What an earlier pass of the same admission has set up. A pod that was copied from a live one carries all of it as well,
+ * but an older token; the two would be taken for each other.
+ */
+export function standingSetup(
+  pod: Pod,
+  carriers: Carriers,
+  containers: readonly Container[],
+  terms: HoldTerms,
+): HoldSetup | undefined {
+  const { token } = terms;
+  const call = pod.spec.containers
+    .filter(({ name }) => carriers.has(name))
+    .map(callOf)
+    .find(Boolean);
+  if (token === undefined || call === undefined || call.address !== terms.world.hold?.address)
+    return undefined;
+  const tokenHash = token.hashOf(call.token);
+  if (labelOf(annotationsOf(pod), ANNOTATION.holdToken) !== tokenHash) return undefined;
+  const age = Math.abs(holdTokenTime(token.text) - holdTokenTime(call.token));
+  if (age > ADMISSION_SECONDS || obstacleIn(pod, containers) !== undefined) return undefined;
+  const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, terms.world.hold);
+  return 'why' in volume ? undefined : { ...call, tokenHash, volume };
+}
+
+/** The arguments of the helper in a container's hook. */
+export function callOf(container: Container): HoldCall | undefined {
+  const handler = preStopOf(container);
+  return handler && HOOKS.Hold.recognise(handler)?.call;
+}
+
+/** Whether the hook of Hold in this container would find its helper. */
+export function hasHelper(pod: Pod, container: Container): boolean {
+  return ownVolume(pod) !== undefined && ownMount(container) !== undefined;
+}
+
+/** Where Linger's volume stands among the pod's. */
+export function ownVolume({
+  spec,
+}: Pod): { readonly index: number; readonly volume: HoldVolume } | undefined {
+  const volumes = entriesOf(spec.volumes);
+  const index = volumes.findIndex((each) => isRecord(each) && each.name === HOLD_VOLUME);
+  const volume = volumes[index];
+  return isOwnVolume(volume) ? { index, volume } : undefined;
+}
+
+const CONFIG_MAP_NAME = /^linger-hold-[0-9a-f]{16}$/;
+
+/** Only members that the API server does not default are compared. */
+function isOwnVolume(volume: unknown): volume is HoldVolume {
+  if (isString(memberAt(volume, ['image', 'reference']))) return true;
+  const configMap = memberAt(volume, ['configMap']);
+  if (!isRecord(configMap) || configMap.optional !== true || configMap.defaultMode !== 0o555) return false;
+  const [item] = entriesOf(configMap.items);
+  return CONFIG_MAP_NAME.test(String(configMap.name)) && memberAt(item, ['path']) === 'hold';
+}
+
+export const OWN_MOUNT = { name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true };
+
+/** The index of Linger's mount among the container's. */
+export function ownMount({ volumeMounts }: Container): number | undefined {
+  const index = entriesOf(volumeMounts).findIndex(isOwnMount);
+  return index < 0 ? undefined : index;
+}
+
+function isOwnMount(mount: unknown): boolean {
+  if (!isRecord(mount) || mount.subPath || mount.subPathExpr) return false;
+  return mount.name === HOLD_VOLUME && mount.mountPath === HOLD_MOUNT && mount.readOnly === true;
+}
+
+/** What in the pod itself keeps the helper from running, or would let the API server refuse the pod. */
+function obstacleIn(pod: Pod, containers: readonly Container[]): string | undefined {
+  const { spec } = pod;
+  if (isWindows(pod)) return 'the helper does not run on Windows';
+  const { runtimeClassName } = spec;
+  if (runtimeClassName)
+    return `the helper has not been tried with runtime class ${shortTextIn(runtimeClassName)}`;
+  if (!isAbsentOr(isReadableList, spec.volumes)) return 'the pod’s volumes cannot be read';
+  const isTaken = entriesOf(spec.volumes).some((each) => isRecord(each) && each.name === HOLD_VOLUME);
+  if (isTaken && ownVolume(pod) === undefined) return `the pod has a volume ${HOLD_VOLUME} of its own`;
+  for (const container of containers) {
+    const why = obstacleInContainer(pod, container);
+    if (why !== undefined) return `container ${quoted(container.name)} ${why}`;
+  }
+  return undefined;
+}
+
+const APPARMOR_ANNOTATION = 'container.apparmor.security.beta.kubernetes.io/';
+
+function obstacleInContainer(pod: Pod, container: Container): string | undefined {
+  const { volumeMounts, volumeDevices, securityContext } = container;
+  if (!isAbsentOr(isReadableList, volumeMounts) || !isAbsentOr(isReadableList, volumeDevices))
+    return 'has mounts that cannot be read';
+  const paths = [
+    ...entriesOf(volumeMounts)
+      .filter((mount) => !isOwnMount(mount))
+      .map((mount) => memberAt(mount, ['mountPath'])),
+    ...entriesOf(volumeDevices).map((device) => memberAt(device, ['devicePath'])),
+  ];
+  if (paths.some(isUnderMount)) return `has something of its own at ${HOLD_MOUNT}`;
+  const profile = NODE_PROFILES.find((member) =>
+    [securityContext, pod.spec.securityContext].some(
+      (context) => memberAt(context, [member, 'type']) === 'Localhost',
+    ),
+  );
+  const annotation = labelOf(annotationsOf(pod), APPARMOR_ANNOTATION + container.name);
+  if (profile === undefined && !annotation?.startsWith('localhost/')) return undefined;
+  return `has a ${profile ?? 'AppArmor profile'} of its node, which may forbid what the helper does`;
+}
+
+function isUnderMount(path: unknown): boolean {
+  return `${shortTextIn(path).replace(/\/+/g, '/')}/`.startsWith(`${HOLD_MOUNT}/`);
+}
+
+/** The volume that brings the helper into the pod, wherever it may run. */
+function volumeFor(pod: Pod, terms: HoldTerms, supply: HoldSupply): HoldVolume | NoHold {
+  const { delivery, world } = terms;
+  const fromMap = delivery === 'Image' ? undefined : configMapVolume(pod, terms, supply);
+  if (fromMap !== undefined && !('why' in fromMap)) return fromMap;
+  const image = delivery === 'ConfigMap' ? undefined : supply.image;
+  if (image !== undefined && supportsImageVolumes(world.fleet))
+    return { name: HOLD_VOLUME, image: { reference: image } };
+  if (fromMap !== undefined) return fromMap;
+  return {
+    why:
+      image === undefined
+        ? 'no image with the helper is known'
+        : 'image volumes need Kubernetes 1.35 on the API server and on every node',
+  };
+}
+
+function configMapVolume(
+  pod: Pod,
+  { namespace, world: { fleet } }: HoldTerms,
+  { digest, namespaces, architectures, tested }: HoldSupply,
+): HoldVolume | NoHold {
+  if (!namespaces.has(namespace))
+    return { why: `namespace ${namespace} has no ConfigMap ${holdConfigMap(digest)}` };
+  if (fleet === undefined) return { why: 'the cluster’s nodes are not known' };
+  const fits = (kinds: Kinds) => {
+    const [first, ...more] = new Set([...kinds.values()].map(({ architecture }) => architecture));
+    if (first === undefined) return { why: 'no node is known that the pod can run on' };
+    if (more.length > 0)
+      return { why: `the pod can run on nodes of several architectures (${[first, ...more].join(', ')})` };
+    if (!architectures.has(first)) return { why: `there is no helper for ${first}` };
+    const untried = [...kinds].find(([kind]) => !tested.has(kind))?.[1];
+    if (untried !== undefined)
+      return { why: `the helper has not been tried on nodes like ${untried.name} (${nodeKind(untried)})` };
+    return holdVolume(digest, first);
+  };
+  // In most clusters it works on every node, and nothing has to be found out about the pod.
+  const anywhere = fits(kindsOf(fleet, ''));
+  const key = 'why' in anywhere ? constraintsOf(pod) : '';
+  return key === '' ? anywhere : fits(kindsOf(fleet, key, (node) => canRunOn(pod, node)));
+}
+
+/** The kinds of node among those that a pod can run on, each with an example. */
+type Kinds = ReadonlyMap<string, NodeFacts>;
+
+/** By what constrains a pod to nodes. A Fleet is replaced as a whole, and its answers go with it. */
+const KINDS = new WeakMap<readonly NodeFacts[], Map<string, Kinds>>();
+/** Pods of a DaemonSet each have constraints of their own. */
+const MOST_ANSWERS = 1_000;
+
+function kindsOf(
+  { nodes }: Fleet,
+  key: string,
+  isReachable: (node: NodeFacts) => boolean = () => true,
+): Kinds {
+  const answers = KINDS.get(nodes) ?? new Map<string, Kinds>();
+  KINDS.set(nodes, answers);
+  const known = answers.get(key);
+  if (known !== undefined) return known;
+  const kinds = new Map<string, NodeFacts>();
+  for (const node of nodes) if (isReachable(node)) kinds.set(nodeKind(node), node);
+  if (answers.size >= MOST_ANSWERS) answers.clear();
+  answers.set(key, kinds);
+  return kinds;
+}
+
+/** Whether the scheduler may put the pod there. Taints are not looked at: the answer may be too wide, never too narrow. */
+function canRunOn({ spec }: Pod, node: NodeFacts): boolean {
+  const { nodeName, os } = spec;
+  if (isString(nodeName) && nodeName !== '' && nodeName !== node.name) return false;
+  if (os?.name === 'linux' && node.operatingSystem === 'windows') return false;
+  const selector = spec.nodeSelector ?? NO_LABELS;
+  for (const key in selector) if (labelOf(node.labels, key) !== selector[key]) return false;
+  const terms = nodeSelectorTerms(spec);
+  return !Array.isArray(terms) || terms.some((term) => meetsTerm(term, node));
+}
+
+/** A term without requirements matches no node. Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity. */
+function meetsTerm(term: unknown, node: NodeFacts): boolean {
+  const expressions = entriesOf(memberAt(term, ['matchExpressions']));
+  const fields = entriesOf(memberAt(term, ['matchFields']));
+  if (expressions.length + fields.length === 0) return false;
+  return (
+    expressions.every((each) => meets(each, node.labels)) &&
+    fields.every((each) => meets(each, { 'metadata.name': node.name }))
+  );
+}
+
+/** A requirement that cannot be read may be met. */
+function meets(requirement: unknown, labels: Labels): boolean {
+  if (!isRecord(requirement) || !isString(requirement.key)) return true;
+  const value = labelOf(labels, requirement.key);
+  const values = entriesOf(requirement.values);
+  switch (requirement.operator) {
+    case 'In':
+      return value !== undefined && values.includes(value);
+    case 'NotIn':
+      return value === undefined || !values.includes(value);
+    case 'Exists':
+      return value !== undefined;
+    case 'DoesNotExist':
+      return value === undefined;
+    case 'Gt':
+      return integerIn(value) > integerIn(values[0]);
+    case 'Lt':
+      return integerIn(value) < integerIn(values[0]);
+    default:
+      return true;
+  }
+}
+
+function integerIn(text: unknown): number {
+  return isString(text) && /^[+-]?\d{1,18}$/.test(text) ? Number(text) : Number.NaN;
+}
