@@ -128,6 +128,13 @@ function helperOperations(
   setup?: HoldSetup,
 ): Operation[] {
   const { containers, initContainers, volumes } = pod.spec;
+  // Of nearly every pod, nothing more is to be looked at.
+  if (
+    setup === undefined &&
+    !namesVolume(volumes) &&
+    !containers.some((each) => namesVolume(each.volumeMounts))
+  )
+    return [];
   const own = ownVolume(pod);
   const isForeign = own === undefined && namesVolume(volumes);
   const operations = containers.flatMap((container, index): Operation[] => {
