@@ -181,7 +181,7 @@ class PolicyList {
 
   /** Those with hook Hold. */
   get holding(): readonly Policy[] {
-    this.#holding ??= this.#all.filter(({ values }) => String(values.hook) === HOLD);
+    this.#holding ??= this.#all.filter(({ values }) => values.hook === HOLD);
     return this.#holding;
   }
 }
