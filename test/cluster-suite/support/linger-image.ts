@@ -36,7 +36,7 @@ function nodeFiles(): ImageFile[] {
 function treeOf(directory: string, target: string): ImageFile[] {
   const entries = readdirSync(directory, { recursive: true, withFileTypes: true });
   return entries
-    .filter((entry) => entry.isFile() && entry.name.endsWith('.js'))
+    .filter((entry) => entry.isFile() && !entry.name.endsWith('.map'))
     .map((entry) => join(entry.parentPath, entry.name))
     .map((path) => fileOf(path, join(target, relative(directory, path))));
 }
