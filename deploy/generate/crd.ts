@@ -91,16 +91,39 @@ export const DISCOVERY_CONSUMER: ResourceKind = {
 };
 
 const POLICY_COLUMNS: readonly Column[] = [
-  { name: 'Mode', type: 'string', jsonPath: '.spec.mode', description: 'What it does to pods.' },
-  { name: 'Hook', type: 'string', jsonPath: '.spec.hook', description: 'Which preStop hook waits.' },
-  { name: 'From', type: 'string', jsonPath: '.spec.wait.from', description: 'Where the wait comes from.' },
-  { name: 'Fixed', type: 'string', jsonPath: '.spec.wait.fixed', description: 'The fixed wait.' },
-  { name: 'Priority', type: 'integer', jsonPath: '.spec.priority', description: 'Of two, the higher wins.' },
+  {
+    name: 'Mode',
+    type: 'string',
+    jsonPath: '.status.mode',
+    description: 'What happens to its pods, ceilings included.',
+  },
+  { name: 'Hook', type: 'string', jsonPath: '.status.hook', description: 'Which preStop hook waits.' },
+  { name: 'Wait', type: 'string', jsonPath: '.status.wait', description: 'The wait that it gives now.' },
+  {
+    name: 'P99',
+    type: 'string',
+    jsonPath: '.status.p99',
+    description: '99 % of the measured lags are at most this.',
+  },
+  {
+    name: 'Samples',
+    type: 'integer',
+    jsonPath: '.status.samples',
+    description: 'How many removals were measured.',
+  },
+  { name: 'Pods', type: 'integer', jsonPath: '.status.pods', description: 'How many pods it selects.' },
   {
     name: 'Ready',
     type: 'string',
     jsonPath: '.status.conditions[?(@.type=="Ready")].status',
     description: 'Whether this spec is in force.',
+  },
+  {
+    name: 'Priority',
+    type: 'integer',
+    jsonPath: '.spec.priority',
+    description: 'Of two, the higher wins.',
+    priority: 1,
   },
   {
     name: 'Message',

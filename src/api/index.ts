@@ -71,6 +71,7 @@ export {
   CANARY_IDENTITY_HEADER,
   GROUP,
   MIRROR_POD_ANNOTATION,
+  NAMESPACE_NAME_LABEL,
 } from './names.ts';
 export {
   CURSOR_HEADER,
@@ -90,4 +91,4 @@ export {
   parseLabelQuery,
   selects,
 } from './selector.ts';
-export type { ClusterTerminationPolicySpec } from './termination-policy.ts';
+export type { ClusterTerminationPolicySpec, PolicyStatus } from './termination-policy.ts';

@@ -142,8 +142,19 @@ const sharedFields = {
 
 /** status of both kinds of policy: written by Linger's leader, and read by people. */
 export const policyStatus = z
-  .object({ observedGeneration, conditions })
-  .describe('Whether it is in force. Written by Linger.');
+  .object({
+    observedGeneration,
+    mode: optional(z.string(), 'What happens to pods that it selects, with all other layers and ceilings.'),
+    hook: optional(z.string(), 'Which preStop hook waits, with all other layers.'),
+    wait: optional(z.string(), 'The wait that it gives now, such as 30s; absent: none.'),
+    p99: optional(z.string(), '99 % of the lags that the wait is taken from are at most this.'),
+    samples: optional(z.int().min(0), 'How many removals the wait is taken from.'),
+    pods: optional(z.int().min(0), 'How many pods its selectors match.'),
+    ignored: optional(z.array(z.string()), 'What does not count, and why.'),
+    conditions,
+  })
+  .describe('Whether it is in force, and what it comes to. Written by Linger.');
+export type PolicyStatus = z.output<typeof policyStatus>;
 
 export const terminationPolicySpec = z
   .strictObject(sharedFields)

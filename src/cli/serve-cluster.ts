@@ -22,7 +22,9 @@ import {
   type Lead,
   type Place,
   type PublishedConsumers,
+  policyStatuses,
   registerPublishMetrics,
+  type StatusSource,
   startPublishing,
 } from '../leader/index.ts';
 import {
@@ -114,18 +116,22 @@ function followDeclared(context: ClusterContext) {
   const consumers = followKind(DISCOVERY_CONSUMERS, context, (values) =>
     world.apply({ kind: 'consumers', consumers: values }),
   );
+  const clusterPolicies = followKind(CLUSTER_TERMINATION_POLICIES, context, (values) =>
+    changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
+  );
+  const policies = followKind(TERMINATION_POLICIES, context, (values) =>
+    changePolicies({ kind: 'policies', policies: values }),
+  );
   const kinds: Readonly<Record<string, CustomObjects<unknown>>> = {
     discoveryconsumers: consumers,
-    clusterterminationpolicies: followKind(CLUSTER_TERMINATION_POLICIES, context, (values) =>
-      changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
-    ),
-    terminationpolicies: followKind(TERMINATION_POLICIES, context, (values) =>
-      changePolicies({ kind: 'policies', policies: values }),
-    ),
+    clusterterminationpolicies: clusterPolicies,
+    terminationpolicies: policies,
   };
   const served = () => Object.entries(kinds).filter(([, objects]) => objects.served());
   return {
     consumers,
+    clusterPolicies,
+    policies,
     /** Resolves once the API server has given an answer for each kind: its objects, or that there are none for us. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
     /** Of the kinds that are served: a kind that is not is not followed, and no watch that should be current. */
@@ -163,6 +169,7 @@ interface Shared {
   readonly measurement: Measurement;
   /** What the leader publishes of consumers. */
   readonly consumers: PublishedConsumers;
+  readonly statuses: readonly StatusSource[];
   /** Called whenever this replica is the one to measure what only one may: when it leads, or is alone. */
   readonly onLeading: (lead: Lead) => void;
 }
@@ -298,6 +305,15 @@ export function startCluster(context: ClusterContext): ClusterPart {
       since: views.since.bind(views),
       targets: declared.consumers.objects,
     },
+    statuses: policyStatuses({
+      world: () => world.current(),
+      clusterPolicies: declared.clusterPolicies.objects,
+      policies: declared.policies.objects,
+      pods: source.pods,
+      shadowed: () => world.shadowedPolicies(),
+      clock,
+      epochSeconds,
+    }),
     onLeading: (lead) => {
       measuring.lead(lead);
       reports.lead(lead);

@@ -108,12 +108,17 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     // The address that is listened on must be in the certificate, too, unless it stands for all of them.
     const names = isUnspecified(host) ? certNames : [...certNames, host];
     const world = holdWorld(settings.modeLimit);
+    const logger = createLogger(settings.logLevel);
+    const sayShadowed = shadowReporting(world, logger);
     const running: Running = {
       settings,
-      logger: createLogger(settings.logLevel),
+      logger,
       metrics: createMetrics(surroundings.version),
       world,
-      changePolicies: oneByOne((event) => inPieces(world.applying(event), () => performance.now())),
+      changePolicies: oneByOne(async (event) => {
+        await inPieces(world.applying(event), () => performance.now());
+        sayShadowed();
+      }),
       certificates: await CertificateSource.open({ directory: certs, names }, new Date()),
       signal: ending.signal,
     };
@@ -124,6 +129,22 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     ending.abort();
     shutdown.release();
   }
+}
+
+/** Enough to see what it is about. */
+const SHADOWED_SAID = 10;
+
+/** @returns what says in the log which policies of files do not count, when that has changed */
+function shadowReporting(world: WorldHolder, logger: Logger): () => void {
+  let said = '';
+  return () => {
+    const hidden = world.shadowedPolicies();
+    if (hidden.join() === said) return;
+    said = hidden.join();
+    const members = { policies: hidden.slice(0, SHADOWED_SAID), count: hidden.length };
+    if (hidden.length > 0)
+      logger.warn(members, 'the cluster declares policies of the same names as files do; its objects count');
+  };
 }
 
 function isUnspecified(host: string): boolean {

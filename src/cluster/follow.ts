@@ -14,7 +14,7 @@ import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import type { KubeFailure } from './failure.ts';
 import { NamespaceTable, namespacesResource } from './namespaces.ts';
 import { followFleet, nodesResource } from './nodes.ts';
-import { podsResource } from './pods.ts';
+import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
 import type { Resource, ResourceEvent, WatchHandlers, WatchStats } from './resource.ts';
 import { ServiceTable, servicesResource } from './services.ts';
@@ -54,6 +54,8 @@ export interface ClusterSource {
   /** Resolves once everything that decisions read (Namespaces, Services, versions) has been read; it may never. */
   readonly synced: Promise<void>;
   readonly watches: Readonly<Record<ClusterResource, WatchStats>>;
+  /** undefined until they have been listed. Without a namespace of Linger's own none are counted. */
+  readonly pods: () => Iterable<PodGroup> | undefined;
   /** Resolves once the signal has aborted and every connection is closed. */
   readonly ended: Promise<void>;
 }
@@ -72,6 +74,7 @@ export function followCluster(
 ): ClusterSource {
   const namespaces = new NamespaceTable();
   const services = new ServiceTable();
+  const pods = new PodCounts();
   /** What has been listed to its end once: before that a table is no answer, but a part of one. */
   const listed = new Set<ClusterResource>();
   const synced = Promise.withResolvers<void>();
@@ -143,6 +146,11 @@ export function followCluster(
     return follow(name, resource, pass, stream);
   };
 
+  const podChange = (event: ResourceEvent<PodMetadata>) => {
+    if (options.namespace !== undefined) pods.apply(event);
+    return podEvent(event);
+  };
+
   const watches: Readonly<Record<ClusterResource, ResourceWatch>> = {
     namespaces: follow('namespaces', namespacesResource(), (event) => {
       const { name } = event.identity;
@@ -163,7 +171,7 @@ export function followCluster(
       'services',
     ),
     nodes: follow('nodes', nodesResource(), fleet.node),
-    pods: followStamped('pods', podsResource(), 'pods', podEvent),
+    pods: followStamped('pods', podsResource(), 'pods', podChange),
     endpointslices: followStamped('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
     endpoints: followStamped('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
   };
@@ -176,6 +184,7 @@ export function followCluster(
   return {
     synced: synced.promise,
     watches: Object.fromEntries(stats) as ClusterSource['watches'],
+    pods: () => (listed.has('pods') && options.namespace !== undefined ? pods.groups() : undefined),
     ended: ended.then(() => undefined),
   };
 }

@@ -25,7 +25,7 @@ export { listAll, listSome } from './list.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
-export { type AddressedPod, addressedPodsResource } from './pods.ts';
+export { type AddressedPod, addressedPodsResource, type PodGroup } from './pods.ts';
 export { type WatchOptions, watchResource } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {

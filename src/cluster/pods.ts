@@ -1,6 +1,6 @@
-import { isRecord, isString } from '../api/index.ts';
+import { isRecord, isString, type Labels, NO_LABELS } from '../api/index.ts';
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
-import type { RawObject, Resource } from './resource.ts';
+import type { RawObject, Resource, ResourceEvent } from './resource.ts';
 
 /** A pod's metadata, as far as its end is concerned. */
 export interface PodMetadata extends TerminatingPod {
@@ -44,4 +44,53 @@ function projectAddress({ metadata: { namespace = '', name, uid }, status }: Raw
   const { podIP, phase } = isRecord(status) ? status : {};
   const address = phase === 'Running' && isString(podIP) && podIP !== '' ? podIP : undefined;
   return { namespace, name, uid, address };
+}
+
+/** Pods that no selector tells apart. */
+export interface PodGroup {
+  readonly namespace: string;
+  readonly labels: Labels;
+  readonly count: number;
+}
+
+/**
+ * How many pods there are of each set of labels. The pods of a Deployment are one entry; what a pod costs is a reference to
+ * that, some 50 bytes.
+ */
+export class PodCounts {
+  readonly #groups = new Map<string, Counted>();
+  readonly #groupOf = new Map<string, Counted>();
+
+  apply(event: ResourceEvent<PodMetadata>): void {
+    const { uid, namespace } = event.identity;
+    const before = this.#groupOf.get(uid);
+    if (event.type === 'deleted') {
+      this.#groupOf.delete(uid);
+      this.#leave(before);
+      return;
+    }
+    const { labels = NO_LABELS } = event.object;
+    const key = `${namespace} ${JSON.stringify(labels)}`;
+    if (key === before?.key) return;
+    const group = this.#groups.get(key) ?? { key, namespace, labels, count: 0 };
+    if (group.count === 0) this.#groups.set(key, group);
+    group.count += 1;
+    this.#groupOf.set(uid, group);
+    this.#leave(before);
+  }
+
+  #leave(group: Counted | undefined): void {
+    if (group === undefined) return;
+    group.count -= 1;
+    if (group.count === 0) this.#groups.delete(group.key);
+  }
+
+  groups(): Iterable<PodGroup> {
+    return this.#groups.values();
+  }
+}
+
+interface Counted extends PodGroup {
+  readonly key: string;
+  count: number;
 }

@@ -21,6 +21,7 @@ export {
 } from './plan.ts';
 export { essentialsOf, type Pod } from './pod.ts';
 export { BUILT_IN, wantsHold } from './policy.ts';
+export { type PolicyView, policiesSelecting, policyView } from './policy-view.ts';
 export {
   NOTES,
   type Note,

@@ -273,16 +273,24 @@ function thresholdsOf(policies: readonly Policy[]): readonly Enough[] {
   ];
 }
 
-function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | TerminationPolicy): Policy {
+/** @returns its selectors, and the leaves that it sets */
+export function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | TerminationPolicy): Policy {
   const { priority = 0, podSelector, namespaceSelector }: ClusterTerminationPolicySpec = spec;
   const { name } = metadata;
   const namespace = kind === 'TerminationPolicy' ? metadata.namespace : '';
-  const origin = `${kind}/${namespace === '' ? '' : `${namespace}/`}${name}`;
+  const origin = originOf({ kind, metadata });
   const selectors = {
     namespaceSelector: namespaceSelector ?? EVERYTHING,
     podSelector: podSelector ?? EVERYTHING,
   };
   return { name, namespace, priority, ...selectors, values: leavesOf(spec), origin };
+}
+
+export function originOf({
+  kind,
+  metadata: { namespace = '', name },
+}: Pick<ClusterTerminationPolicy | TerminationPolicy, 'kind' | 'metadata'>): Origin {
+  return `${kind}/${namespace === '' ? '' : `${namespace}/`}${name}`;
 }
 
 // Names are compared by code unit and not by locale: the order must be the same on every machine.

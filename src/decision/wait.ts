@@ -1,4 +1,10 @@
-import { NO_LABELS, type ServiceRecord, unseenNamespace } from '../api/index.ts';
+import {
+  type Labels,
+  type NamespaceRecord,
+  NO_LABELS,
+  type ServiceRecord,
+  unseenNamespace,
+} from '../api/index.ts';
 import { CONTROL_PLANE, type Enough, type Lags, type PlannedLag, sendsTo } from '../lag/index.ts';
 import { type EffectivePolicy, effectivePolicy, type Origin } from './policy.ts';
 import { type Note, note } from './reasons.ts';
@@ -201,14 +207,23 @@ export interface DefaultWait extends WaitChoice {
  * The wait that the cluster as a whole comes to: of a pod without labels or annotations behind a plain Service, in a
  * namespace of which nothing is known. For gauges: what pods get is decided for each.
  */
-export function defaultWait({ policies, lags, consumers, modeLimit }: World): DefaultWait {
+export function defaultWait(world: World): DefaultWait {
   const subject = { namespace: NOWHERE, labels: NO_LABELS, annotations: NO_LABELS };
-  const { policy } = effectivePolicy(policies, subject, modeLimit);
-  const everywhere = consumers.filter((each) => sendsTo(each, NOWHERE, NO_LABELS, [PLAIN_SERVICE]) === true);
-  const lag = lags.planned(NOWHERE.name, everywhere, enoughOf(policy));
-  const choice = chooseWait(policy, lag);
+  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const { choice, lag } = waitBehindPlainService(policy, subject, world);
   const coverage = choice.why === 'fixed' ? undefined : lag.coverage?.(choice.seconds);
   return { ...choice, coverage };
+}
+
+/** The wait that a policy comes to for a pod behind an ordinary Service, and the lag that it is taken from. */
+export function waitBehindPlainService(
+  policy: EffectivePolicy,
+  { namespace, labels }: { readonly namespace: NamespaceRecord; readonly labels: Labels },
+  { lags, consumers }: World,
+): { readonly choice: WaitChoice; readonly lag: PlannedLag } {
+  const sending = consumers.filter((each) => sendsTo(each, namespace, labels, [PLAIN_SERVICE]) === true);
+  const lag = lags.planned(namespace.name, sending, enoughOf(policy));
+  return { choice: chooseWait(policy, lag), lag };
 }
 
 /** What has been measured and what a policy makes of it, for one wait. In seconds; coverage is a share, 0 to 1. */

@@ -10,7 +10,7 @@ import {
 } from '../api/index.ts';
 import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS } from '../lag/index.ts';
 import type { Fleet } from './fleet.ts';
-import { type PolicySet, policySet } from './policy.ts';
+import { originOf, type PolicySet, policySet } from './policy.ts';
 
 /** What `hook: Hold` needs of the cluster. */
 export interface HoldSupply {
@@ -178,10 +178,19 @@ function unlessIn<T extends ClusterTerminationPolicy | TerminationPolicy>(
   cluster: readonly T[],
   files: readonly T[],
 ): readonly T[] {
-  const keyOf = ({ metadata }: T) => `${metadata.namespace ?? ''}/${metadata.name}`;
   if (cluster.length === 0) return files;
-  const keys = new Set(cluster.map(keyOf));
-  return [...files.filter((each) => !keys.has(keyOf(each))), ...cluster];
+  const hidden = new Set(hiddenBy(cluster, files));
+  return [...files.filter((each) => !hidden.has(each)), ...cluster];
+}
+
+/** Those of files that do not count, because the cluster has others of their names. */
+function hiddenBy<T extends ClusterTerminationPolicy | TerminationPolicy>(
+  cluster: readonly T[],
+  files: readonly T[],
+): readonly T[] {
+  const keyOf = ({ metadata }: T) => `${metadata.namespace ?? ''}/${metadata.name}`;
+  const keys = new Set(files.length === 0 ? [] : cluster.map(keyOf));
+  return files.filter((each) => keys.has(keyOf(each)));
 }
 
 /** Of one name, the last. */
@@ -221,6 +230,8 @@ export interface WorldHolder {
   applying(event: WorldEvent): Generator<undefined, void>;
   /** The consumers of files that do not count, because the cluster has others of their names. */
   shadowed(): readonly string[];
+  /** The same of policies: their origins, such as `TerminationPolicy/shop/gateway`. */
+  shadowedPolicies(): readonly string[];
 }
 
 export function holdWorld(modeLimit: Mode): WorldHolder {
@@ -239,6 +250,14 @@ export function holdWorld(modeLimit: Mode): WorldHolder {
     shadowed: () => {
       const names = new Set(sources.cluster.consumers?.map(({ name }) => name));
       return sources.files.consumers.map(({ metadata }) => metadata.name).filter((name) => names.has(name));
+    },
+    shadowedPolicies: () => {
+      const { files, cluster } = sources;
+      const hidden = [
+        ...hiddenBy(cluster.clusterPolicies ?? [], files.clusterPolicies),
+        ...hiddenBy(cluster.policies ?? [], files.policies),
+      ];
+      return hidden.map(originOf);
     },
   };
 }

@@ -1,54 +1,51 @@
-import { API_VERSION, type ConsumerStatus, formatDuration, GROUP, isRecord } from '../api/index.ts';
-import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
+import type { ConsumerStatus } from '../api/index.ts';
+import { formatDuration } from '../api/index.ts';
 import { type ConsumerView, hasChanged, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { bytesOf, consumersContent, readConsumers, SHARED_NAMES } from './codec.ts';
 import type { ElectionClock, Leadership } from './election.ts';
 import type { PublishLimits, Reporting } from './publish-status.ts';
+import { instant, type Statement, type StatusSource, type StatusTarget } from './status-publisher.ts';
 import type { SharedStore } from './store.ts';
 
-/** The type of the condition. */
-const MEASURED = 'Measured';
-
-/** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
-const FIELD_MANAGER = 'linger';
-
-/** The status that says what a view says. */
-export function statusOf(view: ConsumerView, generation: number | undefined): ConsumerStatus {
+/** What the status of a DiscoveryConsumer should say. */
+export function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {
   const { measure, removals, additions, lastSample, instances, limits, condition } = view;
-  const { status, reason, message, since } = condition;
-  const observed = generation === undefined ? {} : { observedGeneration: generation };
-  const lastTransitionTime = instant(since);
-  return {
-    ...observed,
+  const content = {
     measure,
     ...lagOf(removals),
     ...(lastSample === null ? {} : { lastSample: instant(lastSample) }),
     ...(additions === null ? {} : { additions: lagOf(additions) }),
     ...(instances === null ? {} : { instances }),
     limits: [...limits],
-    conditions: [{ type: MEASURED, status, reason, message, lastTransitionTime, ...observed }],
   };
+  return { target, content, condition: { type: 'Measured', ...condition } };
 }
 
 function lagOf(lag: LagView | null): { samples: number; p50?: string; p99?: string } {
   if (lag === null) return { samples: 0 };
-  // Three digits: histograms are no better.
-  const duration = (seconds: number) => formatDuration(Number(seconds.toPrecision(3)));
-  return { samples: lag.samples, p50: duration(lag.p50), p99: duration(lag.p99) };
+  return { samples: lag.samples, p50: lagText(lag.p50), p99: lagText(lag.p99) };
 }
 
-/** metav1.Time has whole seconds. */
-function instant(epochSeconds: number): string {
-  return new Date(Math.floor(epochSeconds) * 1000).toISOString().replace('.000Z', 'Z');
+/** Three digits: histograms are no better. */
+export function lagText(seconds: number): string {
+  return formatDuration(Number(seconds.toPrecision(3)));
 }
 
-/** A DiscoveryConsumer of the cluster, as it was seen last. */
-export interface StatusTarget {
-  readonly name: string;
-  readonly resourceVersion: string;
-  readonly generation: number | undefined;
-  readonly status: unknown;
+/** What the statuses of all DiscoveryConsumers should say: of those of which something is known. */
+export function consumerStatuses({ views, targets }: PublishedConsumers): StatusSource {
+  return {
+    object: 'status',
+    kind: 'DiscoveryConsumer',
+    plural: 'discoveryconsumers',
+    statements: () => {
+      const byName = new Map(views().map((view) => [view.name, view]));
+      return targets().flatMap((target) => {
+        const view = byName.get(target.name);
+        return view === undefined ? [] : [statementOf(view, target)];
+      });
+    },
+  };
 }
 
 /** What the leader publishes of consumers. */
@@ -62,7 +59,6 @@ export interface PublishedConsumers {
 }
 
 export interface ConsumerPublisherOptions {
-  readonly connection: KubeConnection;
   readonly consumers: PublishedConsumers;
   readonly store: SharedStore;
   readonly reporting: Reporting;
@@ -71,51 +67,28 @@ export interface ConsumerPublisherOptions {
   readonly epochSeconds: () => number;
 }
 
-/** What has been written into the status of a consumer, by this leader or the one before. */
-interface Written {
-  readonly view: ConsumerView;
-  /** Milliseconds of the monotonic clock. */
-  readonly at: number;
-}
-
-/** After another writer has changed the object: until the watch has brought that. */
-const CHANGED_MEANWHILE_MS = 5_000;
-
-/**
- * Publishes what is known of consumers for as long as this replica leads: all of them in one ConfigMap, and in the status
- * of those that have one. Each is written when it says something new, at most once a minute.
- */
+/** Publishes what is known of consumers in one ConfigMap for as long as this replica leads: when there is news. */
 export class ConsumerPublisher {
   readonly #leadership: Leadership;
   readonly #options: ConsumerPublisherOptions;
-  readonly #begunAt: number;
-  /** Of the ConfigMap. */
   readonly #schedule: Schedule;
   #published: readonly ConsumerView[] | undefined;
   #publishedAt = Number.NEGATIVE_INFINITY;
-  /** Of all statuses: after failures. */
-  readonly #statuses: Schedule;
-  readonly #written = new Map<string, Written>();
-  /** Milliseconds of the monotonic clock, by name. */
-  readonly #notBefore = new Map<string, number>();
 
   constructor(leadership: Leadership, options: ConsumerPublisherOptions) {
     const { limits, time } = options;
     const { clock, random } = time;
     this.#leadership = leadership;
     this.#options = options;
-    this.#begunAt = clock();
-    const first = this.#begunAt + limits.firstConsumersMs;
+    const first = clock() + limits.firstConsumersMs;
     this.#schedule = new Schedule({ everyMs: limits.consumersEveryMs, ...limits }, first, random);
-    this.#statuses = new Schedule({ everyMs: 0, ...limits }, first, random);
   }
 
-  /** To be called again and again. Writes the ConfigMap and at most one status. Never throws. */
+  /** To be called again and again. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
     const { consumers, time } = this.#options;
     const now = time.clock();
     if (this.#schedule.due(now) && this.#isNewer(consumers.views())) await this.#publish(signal);
-    if (this.#statuses.due(now)) await this.#writeStatus(signal);
   }
 
   #isNewer(views: readonly ConsumerView[]): boolean {
@@ -136,11 +109,7 @@ export class ConsumerPublisher {
     await reporting.attempt('consumers', this.#schedule, signal, async () => {
       if (this.#published === undefined) {
         const before = readConsumers(await store.read(SHARED_NAMES.consumers, signal));
-        if (before.outcome === 'read') {
-          consumers.since(before.value.consumers);
-          for (const view of before.value.consumers)
-            this.#written.set(view.name, { view, at: this.#begunAt });
-        }
+        if (before.outcome === 'read') consumers.since(before.value.consumers);
       }
       const views = consumers.views();
       const epochSeconds = this.#options.epochSeconds();
@@ -155,83 +124,4 @@ export class ConsumerPublisher {
       return outcome;
     });
   }
-
-  /** Writes the status of the consumer that has waited longest, if any has something new. */
-  async #writeStatus(signal: AbortSignal): Promise<void> {
-    const { consumers, time, limits, reporting, epochSeconds } = this.#options;
-    const next = this.#nextStatus(consumers.views(), consumers.targets());
-    if (next === undefined || !this.#leadership.holds()) return;
-    const { name } = next.target;
-    try {
-      await this.#apply(next.target, next.view, signal);
-      const now = time.clock();
-      this.#written.set(name, { view: next.view, at: now });
-      this.#notBefore.set(name, now + limits.consumersEveryMs);
-      this.#statuses.done(now);
-      reporting.succeeded('status');
-      reporting.written('status', epochSeconds());
-    } catch (thrown) {
-      if (!signal.aborted) this.#statusFailed(name, thrown);
-    }
-  }
-
-  #nextStatus(views: readonly ConsumerView[], targets: readonly StatusTarget[]) {
-    const byName = new Map(views.map((view) => [view.name, view]));
-    const due = targets.flatMap((target) => {
-      const view = byName.get(target.name);
-      const ripe = this.#options.time.clock() >= (this.#notBefore.get(target.name) ?? 0);
-      return view !== undefined && ripe && this.#saysMore(target, view) ? [{ target, view }] : [];
-    });
-    const writtenAt = ({ target }: (typeof due)[number]) => this.#written.get(target.name)?.at ?? 0;
-    return due.toSorted((a, b) => writtenAt(a) - writtenAt(b))[0];
-  }
-
-  /** Whether the view says something that the object's status does not. */
-  #saysMore({ name, generation, status }: StatusTarget, view: ConsumerView): boolean {
-    const written = this.#written.get(name);
-    const observed = isRecord(status) ? status.observedGeneration : undefined;
-    if (written === undefined || observed !== generation || conditionIn(status) === undefined) return true;
-    if (hasChanged(view, written.view)) return true;
-    const { time, limits } = this.#options;
-    const isNewer = (view.lastSample ?? 0) - (written.view.lastSample ?? 0) >= 1;
-    return isNewer && time.clock() - written.at >= limits.statusAgainMs;
-  }
-
-  async #apply(target: StatusTarget, view: ConsumerView, signal: AbortSignal): Promise<void> {
-    const { connection, limits } = this.#options;
-    const { name, resourceVersion, generation } = target;
-    // The status may have been the same since before this replica led.
-    const before = conditionIn(target.status);
-    const same = before?.status === view.condition.status;
-    const since = (same && Date.parse(String(before.lastTransitionTime)) / 1000) || view.condition.since;
-    const status = statusOf({ ...view, condition: { ...view.condition, since } }, generation);
-    const body = {
-      apiVersion: API_VERSION,
-      kind: 'DiscoveryConsumer',
-      // Of two leaders, or beside an author who changes the spec, one fails.
-      metadata: { name, resourceVersion },
-      status,
-    };
-    const call = { signal, withinMs: limits.requestMs, patch: 'apply-patch' } as const;
-    const [version = ''] = API_VERSION.split('/').slice(1);
-    const resource = { group: GROUP, version, plural: 'discoveryconsumers', name };
-    await callApi(connection, 'CustomObjectsApi', call, (api) =>
-      api.patchClusterCustomObjectStatus({ ...resource, body, fieldManager: FIELD_MANAGER, force: true }),
-    );
-  }
-
-  #statusFailed(name: string, thrown: unknown): void {
-    const { time, reporting } = this.#options;
-    const { reason } = asFailure(thrown, 'Malformed');
-    if (reason === 'Conflict' || reason === 'NotFound')
-      this.#notBefore.set(name, time.clock() + CHANGED_MEANWHILE_MS);
-    else reporting.failed('status', thrown, (after) => this.#statuses.failed(time.clock(), after));
-  }
-}
-
-/** The condition of ours in a status. @returns undefined where it has none */
-function conditionIn(status: unknown): Readonly<Record<string, unknown>> | undefined {
-  const conditions: unknown = isRecord(status) ? status.conditions : undefined;
-  const list: readonly unknown[] = Array.isArray(conditions) ? conditions : [];
-  return list.filter(isRecord).find(({ type }) => type === MEASURED);
 }

@@ -29,6 +29,10 @@ export const PUBLISH_LIMITS = {
   /** With nothing new the ConfigMap is written this often, and a status if there are new samples. */
   consumersAgainMs: 300_000,
   statusAgainMs: 600_000,
+  /** How often the leader looks for statuses with something new. */
+  statusLookMs: 5_000,
+  /** Statuses of one kind in a tick: 1,000 new policies have theirs after some three minutes. */
+  statusesATick: 5,
   /** From the beginning of a term: until then measuring has only begun. */
   firstConsumersMs: 15_000,
   /** After failures. */
@@ -49,10 +53,18 @@ export const PUBLISH_LIMITS = {
 };
 export type PublishLimits = Readonly<typeof PUBLISH_LIMITS>;
 
-/** What the leader asks the API server for. A metric's label. */
-export type PublishTarget = 'lease' | SharedObject | 'status';
+/** Statuses, and the resources that they are written to. A metric's label. */
+export const STATUS_OBJECTS = {
+  status: 'discoveryconsumers/status',
+  clusterPolicyStatus: 'clusterterminationpolicies/status',
+  policyStatus: 'terminationpolicies/status',
+} as const;
+export type StatusObject = keyof typeof STATUS_OBJECTS;
 
-/** What this replica knows of one kind of ConfigMaps, or of the statuses of DiscoveryConsumers. */
+/** What the leader asks the API server for. A metric's label. */
+export type PublishTarget = 'lease' | SharedObject | StatusObject;
+
+/** What this replica knows of one kind of ConfigMaps, or of the statuses of one kind. */
 export interface PublishedState {
   /** When what is in use was written, by its writer's clock. Seconds since the epoch. */
   writtenAt: number | undefined;
@@ -76,12 +88,14 @@ export interface PublishStatus {
 
 export function newStatus(): PublishStatus {
   const nothing = () => ({ writtenAt: undefined, bytes: undefined, writes: 0, refusal: undefined });
+  const objects = [...Object.keys(SHARED_NAMES), ...Object.keys(STATUS_OBJECTS)];
+  const each = <T>(make: () => T) => Object.fromEntries(objects.map((object) => [object, make()]));
   return {
     leading: false,
     holder: '',
     term: undefined,
-    failures: { lease: {}, planned: {}, history: {}, consumers: {}, status: {} },
-    published: { planned: nothing(), history: nothing(), consumers: nothing(), status: nothing() },
+    failures: { lease: {}, ...each(() => ({})) } as PublishStatus['failures'],
+    published: each(nothing) as PublishStatus['published'],
   };
 }
 
@@ -171,14 +185,24 @@ export class Reporting {
       );
   }
 
+  /** The status that was written has members that the CRD does not know. */
+  olderCrd(target: StatusObject): void {
+    const members = { object: nameOf(target) };
+    this.#once.warn(
+      `${target} CRD`,
+      members,
+      'the CRD is of an older version: its status says whether it is in force, and no more',
+    );
+  }
+
   broke(err: Error): void {
     this.#logger.error({ err }, 'publishing failed: a mistake in Linger');
   }
 }
 
 function nameOf(target: PublishTarget): string {
-  if (target === 'lease') return 'linger';
-  return target === 'status' ? 'discoveryconsumers/status' : SHARED_NAMES[target];
+  const names: Readonly<Record<string, string>> = { ...STATUS_OBJECTS, ...SHARED_NAMES, lease: 'linger' };
+  return names[target] ?? target;
 }
 
 /** Registers the metrics of publishing. */

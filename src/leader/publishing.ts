@@ -14,11 +14,12 @@ import {
   SHARED_NAMES,
   type SharedObject,
 } from './codec.ts';
-import { ConsumerPublisher, type PublishedConsumers } from './consumer-statuses.ts';
+import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
 import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
 import { ApiLeaseStore } from './lease.ts';
 import { PUBLISH_LIMITS, type PublishLimits, type PublishStatus, Reporting } from './publish-status.ts';
+import { StatusPublisher, type StatusSource } from './status-publisher.ts';
 import { type PublishedPlanned, SharedStore } from './store.ts';
 
 /** What replicas share of what they measure. Calls are synchronous unless they say otherwise. */
@@ -45,6 +46,8 @@ export interface PublishingOptions {
   readonly epochSeconds: () => number;
   /** What to publish of consumers; absent: nothing. */
   readonly consumers?: PublishedConsumers | undefined;
+  /** What to say in the statuses of other kinds. */
+  readonly statuses?: readonly StatusSource[] | undefined;
   /** Called whenever this replica leads and has taken over what the leader before has written. */
   readonly onLeading: (lead: Lead) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
@@ -244,6 +247,7 @@ class LeaderTerm {
   readonly #leadership: Leadership;
   readonly #replica: Replica;
   readonly #consumers: ConsumerPublisher | undefined;
+  readonly #statuses: readonly StatusPublisher[];
   readonly #stopping = new AbortController();
   readonly #planned: Schedule;
   readonly #history: Schedule;
@@ -257,7 +261,7 @@ class LeaderTerm {
 
   constructor(leadership: Leadership, replica: Replica) {
     const { limits, options } = replica;
-    const { time, consumers } = options;
+    const { time, consumers, statuses = [] } = options;
     const now = time.clock();
     this.#leadership = leadership;
     this.#replica = replica;
@@ -267,6 +271,10 @@ class LeaderTerm {
     const { store, reporting } = replica;
     const shared = { ...options, limits, store, reporting };
     this.#consumers = consumers && new ConsumerPublisher(leadership, { ...shared, consumers });
+    const publisher = (source: StatusSource, firstAt: number) =>
+      new StatusPublisher(leadership, source, shared, firstAt);
+    const ofConsumers = consumers && publisher(consumerStatuses(consumers), now + limits.firstConsumersMs);
+    this.#statuses = [ofConsumers ?? [], statuses.map((each) => publisher(each, now))].flat();
   }
 
   start(): void {
@@ -345,6 +353,7 @@ class LeaderTerm {
     if (this.#working !== this.#published && this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
     await this.#consumers?.tick(signal);
+    for (const each of this.#statuses) await each.tick(signal);
   }
 
   async #step(now: number): Promise<void> {

@@ -18,9 +18,11 @@ describe('a scrape shows', () => {
     expect(await samplesOf(() => undefined)).toEqual([
       'linger_leader 0',
       'linger_lease_transitions 0',
+      'linger_publish_writes_total{object="clusterPolicyStatus"} 0',
       'linger_publish_writes_total{object="consumers"} 0',
       'linger_publish_writes_total{object="history"} 0',
       'linger_publish_writes_total{object="planned"} 0',
+      'linger_publish_writes_total{object="policyStatus"} 0',
       'linger_publish_writes_total{object="status"} 0',
     ]);
   });

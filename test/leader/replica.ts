@@ -12,6 +12,7 @@ import { type Forgotten, PLANNED_KEY, readForgotten, readPlanned } from '../../s
 import type { PublishedConsumers } from '../../src/leader/consumer-statuses.ts';
 import { PUBLISH_LIMITS, type PublishLimits } from '../../src/leader/publish-status.ts';
 import { type Publishing, type SharedMeasurement, startPublishing } from '../../src/leader/publishing.ts';
+import type { StatusSource } from '../../src/leader/status-publisher.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { pause } from '../../src/timing/pacing.ts';
 import { taken } from '../lag/steps.ts';
@@ -45,6 +46,7 @@ export const QUICK: PublishLimits = {
   firstHistoryMs: 0,
   historyEveryMs: 20,
   firstConsumersMs: 0,
+  statusLookMs: 5,
   consumersEveryMs: 20,
   firstPauseMs: 10,
   longestPauseMs: 40,
@@ -125,6 +127,7 @@ export function startReplica(
   measured = new Measured(),
   consumers?: PublishedConsumers,
   watching = true,
+  statuses: readonly StatusSource[] = [],
 ): TestReplica {
   const stopping = new AbortController();
   const lines: TestReplica['lines'][number][] = [];
@@ -134,6 +137,7 @@ export function startReplica(
     identity,
     measurement: measured,
     consumers,
+    statuses,
     onLeading: () => undefined,
     logger: createLogger('debug', { write: (line) => void lines.push(JSON.parse(line)) }),
     time: {

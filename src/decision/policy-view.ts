@@ -1,0 +1,120 @@
+import {
+  type ClusterTerminationPolicy,
+  type HookChoice,
+  type LabelSelector,
+  type Labels,
+  type Mode,
+  NAMESPACE_NAME_LABEL,
+  type NamespaceRecord,
+  NO_LABELS,
+  namespaceRecord,
+  selects,
+  selectsNamespace,
+  type TerminationPolicy,
+} from '../api/index.ts';
+import {
+  type EffectivePolicy,
+  effectivePolicy,
+  type Field,
+  type Leaf,
+  type PolicySet,
+  policyOf,
+} from './policy.ts';
+import { waitBehindPlainService } from './wait.ts';
+import type { World } from './world.ts';
+
+/** What a policy comes to at the moment, for a pod without annotations that it selects, behind an ordinary Service. */
+export interface PolicyView {
+  readonly mode: Mode;
+  readonly hook: HookChoice;
+  /** Whole seconds, before the pod's own grace has its say; undefined where the mode is Off. */
+  readonly wait: number | undefined;
+  /** Of the lag that the wait is taken from; undefined where nothing is known, or the wait is fixed. */
+  readonly p99: number | undefined;
+  readonly samples: number | undefined;
+  /** What of the policy does not count, and why. */
+  readonly ignored: readonly string[];
+  /** What forbids all of it, as an origin; undefined: nothing does. */
+  readonly forbiddenBy: string | undefined;
+}
+
+type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
+
+/** More would be no longer read at a glance. */
+const MOST_IGNORED = 16;
+
+export function policyView(policy: AnyPolicy, world: World): PolicyView {
+  const { values, origin, podSelector } = policyOf(policy);
+  const subject = {
+    namespace: namespaceOf(policy, world),
+    labels: labelsFor(podSelector),
+    annotations: NO_LABELS,
+  };
+  const { policy: merged } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const { choice, lag } = waitBehindPlainService(merged, subject, world);
+  const mode = merged.mode.value;
+  const measured = choice.why === 'fixed' ? undefined : lag.seen;
+  const said = ignoredFields(Object.keys(values) as Field[], origin, merged);
+  const capped = choice.notes.filter(({ code }) => code === 'CeilingApplied').map(({ text }) => text);
+  const namespaces = merged['overrides.namespaces'];
+  const forbidden = policy.kind === 'TerminationPolicy' && !namespaces.value;
+  return {
+    mode,
+    hook: merged.hook.value,
+    wait: mode === 'Off' ? undefined : choice.seconds,
+    p99: measured?.quantile(99),
+    samples: measured === undefined ? undefined : lag.samples,
+    ignored: [...said, ...capped].slice(0, MOST_IGNORED),
+    forbiddenBy: forbidden ? namespaces.origin : undefined,
+  };
+}
+
+/** The origins of the policies that select a pod, whether or not they may decide anything. */
+export function policiesSelecting(
+  policies: PolicySet,
+  namespace: NamespaceRecord,
+  labels: Labels,
+): readonly string[] {
+  const ofCluster = policies.cluster
+    .candidates(namespace, labels)
+    .filter(({ namespaceSelector }) => selectsNamespace(namespaceSelector, namespace) === true);
+  const ofNamespace = policies.byNamespace.get(namespace.name)?.candidates(namespace, labels) ?? [];
+  return [...ofCluster, ...ofNamespace]
+    .filter(({ podSelector }) => selects(podSelector, labels))
+    .map(({ origin }) => origin);
+}
+
+/** The namespace that it is of; of a cluster's policy, one that it selects. */
+function namespaceOf(policy: AnyPolicy, { namespaces }: World): NamespaceRecord {
+  if (policy.kind === 'TerminationPolicy') {
+    const { namespace } = policy.metadata;
+    return namespaces.get(namespace) ?? namespaceRecord(namespace, NO_LABELS, NO_LABELS);
+  }
+  const { namespaceSelector } = policyOf(policy);
+  const labels = labelsFor(namespaceSelector);
+  const name = labels[NAMESPACE_NAME_LABEL] ?? '';
+  return namespaces.get(name) ?? namespaceRecord(name, labels, NO_LABELS);
+}
+
+/** Labels that a selector matches, if any does. */
+function labelsFor({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Labels {
+  const labels: Record<string, string> = { ...matchLabels };
+  for (const { key, operator, values = [] } of matchExpressions) {
+    if (operator === 'In') labels[key] ??= values[0] ?? '';
+    if (operator === 'Exists') labels[key] ??= '';
+  }
+  return labels;
+}
+
+function ignoredFields(fields: readonly Field[], origin: string, merged: EffectivePolicy): readonly string[] {
+  return fields.flatMap((field) => {
+    const leaf: Leaf<unknown> = merged[field];
+    const refused = leaf.ignored.find((each) => each.origin === origin);
+    if (refused !== undefined) {
+      const { because } = refused;
+      const by = Object.hasOwn(merged, because) ? ` (${merged[because as Field].origin})` : '';
+      return [`${field}: ${because}${by}`];
+    }
+    return leaf.origin === origin ? [] : [`${field}: ${leaf.origin} wins`];
+  });
+}

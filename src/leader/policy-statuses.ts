@@ -1,0 +1,158 @@
+import {
+  type ClusterTerminationPolicy,
+  formatDuration,
+  type PolicyStatus,
+  type TerminationPolicy,
+  unseenNamespace,
+} from '../api/index.ts';
+import type { CustomObject, PodGroup } from '../cluster/index.ts';
+import { policiesSelecting, policyView, type World } from '../decision/index.ts';
+import { inPieces } from '../timing/index.ts';
+import { lagText } from './consumer-statuses.ts';
+import type { Statement, StatusSource } from './status-publisher.ts';
+
+type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
+
+/** What the leader says in the statuses of policies. */
+export interface PublishedPolicies {
+  readonly world: () => World;
+  readonly clusterPolicies: () => readonly CustomObject<ClusterTerminationPolicy>[];
+  readonly policies: () => readonly CustomObject<TerminationPolicy>[];
+  /** undefined until they have been listed. */
+  readonly pods: () => Iterable<PodGroup> | undefined;
+  /** The origins of the policies of files that do not count, because the cluster has others of their names. */
+  readonly shadowed: () => readonly string[];
+  readonly clock: () => number;
+  /** Seconds since the epoch. */
+  readonly epochSeconds: () => number;
+}
+
+/** Counting takes a second for 150,000 pods that all have labels of their own. */
+const COUNT_AGAIN_MS = 15_000;
+
+/** The statuses of both kinds of policy. */
+export function policyStatuses(published: PublishedPolicies): readonly StatusSource[] {
+  const count = counting(published);
+  const source = <T extends AnyPolicy>(
+    names: Pick<StatusSource, 'object' | 'kind' | 'plural'>,
+    objects: () => readonly CustomObject<T>[],
+  ): StatusSource => ({
+    ...names,
+    statements: async () => {
+      const found = objects();
+      if (found.length === 0) return [];
+      const counts = await count();
+      const shadowed = new Set(published.shadowed());
+      const each = function* () {
+        const statements: Statement<PolicyStatus>[] = [];
+        for (const object of found) {
+          const origin = originOf(names.kind, object);
+          const pods = counts === undefined ? undefined : (counts.get(origin) ?? 0);
+          const facts = { pods, shadows: shadowed.has(origin), since: published.epochSeconds() };
+          statements.push(statementOf(object, published.world(), facts));
+          yield;
+        }
+        return statements;
+      };
+      return inPieces(each(), published.clock);
+    },
+  });
+  return [
+    source(
+      {
+        object: 'clusterPolicyStatus',
+        kind: 'ClusterTerminationPolicy',
+        plural: 'clusterterminationpolicies',
+      },
+      published.clusterPolicies,
+    ),
+    source(
+      { object: 'policyStatus', kind: 'TerminationPolicy', plural: 'terminationpolicies' },
+      published.policies,
+    ),
+  ];
+}
+
+function originOf(kind: string, { namespace, name }: Pick<CustomObject<unknown>, 'namespace' | 'name'>) {
+  return `${kind}/${namespace === '' ? '' : `${namespace}/`}${name}`;
+}
+
+/** @returns how many pods each policy selects, by its origin; undefined until the pods have been listed */
+function counting({ world, pods, clock }: PublishedPolicies) {
+  let counts: Promise<ReadonlyMap<string, number> | undefined> = Promise.resolve(undefined);
+  let countedAt = Number.NEGATIVE_INFINITY;
+  const anew = async () => {
+    const groups = pods();
+    if (groups === undefined) return undefined;
+    const { policies, namespaces } = world();
+    const steps = function* () {
+      const found = new Map<string, number>();
+      for (const { namespace, labels, count } of groups) {
+        const record = namespaces.get(namespace) ?? unseenNamespace(namespace);
+        for (const origin of policiesSelecting(policies, record, labels))
+          found.set(origin, (found.get(origin) ?? 0) + count);
+        yield;
+      }
+      return found;
+    };
+    return inPieces(steps(), clock);
+  };
+  return () => {
+    if (clock() - countedAt >= COUNT_AGAIN_MS) {
+      countedAt = clock();
+      counts = anew().then((found) => {
+        // The pods have not been listed yet.
+        if (found === undefined) countedAt = Number.NEGATIVE_INFINITY;
+        return found;
+      });
+    }
+    return counts;
+  };
+}
+
+interface Facts {
+  readonly pods: number | undefined;
+  /** Whether a file declares a policy of the same name. */
+  readonly shadows: boolean;
+  readonly since: number;
+}
+
+function statementOf(
+  { problem, value, ...target }: CustomObject<AnyPolicy>,
+  world: World,
+  { pods, shadows, since }: Facts,
+): Statement<PolicyStatus> {
+  const view = value && policyView(value, world);
+  const duration = (seconds: number | undefined) => (seconds === undefined ? undefined : lagText(seconds));
+  const content = {
+    mode: view?.mode,
+    hook: view?.hook,
+    wait: view?.wait === undefined ? undefined : formatDuration(view.wait),
+    p99: duration(view?.p99),
+    samples: view?.samples,
+    pods,
+    ignored: [...(view?.ignored ?? []), ...(shadows ? [SHADOWED] : [])],
+  };
+  const known = Object.fromEntries(Object.entries(content).filter(([, member]) => member !== undefined));
+  return { target, content: known, condition: { type: 'Ready', ...readiness(), since } };
+
+  function readiness(): Pick<Statement['condition'], 'status' | 'reason' | 'message'> {
+    if (problem !== undefined) {
+      const effect = value === undefined ? 'nothing of it is in force' : 'its last good spec stays in force';
+      return { status: 'False', reason: 'Invalid', message: `${shortened(problem)}; ${effect}` };
+    }
+    if (view?.forbiddenBy !== undefined) {
+      const message = `overrides.namespaces is false (${view.forbiddenBy}): nothing of it is in force`;
+      return { status: 'False', reason: 'OverridesForbidden', message };
+    }
+    return { status: 'True', reason: 'InForce', message: 'This spec is in force.' };
+  }
+}
+
+const SHADOWED =
+  'the policy of the same kind and name in the files (--policies): the object of the cluster wins';
+
+/** An object may have any number of faults. */
+function shortened(problem: string): string {
+  return problem.length > 800 ? `${problem.slice(0, 797)}...` : problem;
+}

@@ -1,0 +1,274 @@
+import { API_VERSION, GROUP, isRecord, type LingerKind, parseDuration } from '../api/index.ts';
+import { asFailure, callApi, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
+import { Schedule } from '../timing/index.ts';
+import type { ElectionClock, Leadership } from './election.ts';
+import type { PublishLimits, Reporting, StatusObject } from './publish-status.ts';
+
+/** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
+const FIELD_MANAGER = 'linger';
+
+/** metav1.Time has whole seconds. */
+export function instant(epochSeconds: number): string {
+  return new Date(Math.floor(epochSeconds) * 1000).toISOString().replace('.000Z', 'Z');
+}
+
+/** An object of one of Linger's own kinds, as it was seen last. */
+export interface StatusTarget {
+  /** Empty or absent where the kind is cluster-scoped. */
+  readonly namespace?: string;
+  readonly name: string;
+  readonly resourceVersion: string;
+  readonly generation: number | undefined;
+  readonly status: unknown;
+}
+
+/** What a status should say. */
+export interface Statement<Status extends object = object> {
+  readonly target: StatusTarget;
+  /** Besides the condition. */
+  readonly content: Omit<Status, 'observedGeneration' | 'conditions'>;
+  readonly condition: {
+    readonly type: string;
+    readonly status: 'True' | 'False' | 'Unknown';
+    readonly reason: string;
+    readonly message: string;
+    /** When it became so, if the object does not say. Seconds since the epoch. */
+    readonly since: number;
+  };
+}
+
+/** The statuses of one kind. */
+export interface StatusSource {
+  /** As metrics name them. */
+  readonly object: StatusObject;
+  readonly kind: LingerKind;
+  readonly plural: string;
+  /** What all of them should say, of as many objects as something is known of. */
+  statements(): readonly Statement[] | Promise<readonly Statement[]>;
+}
+
+export interface StatusOptions {
+  readonly connection: KubeConnection;
+  readonly reporting: Reporting;
+  readonly limits: PublishLimits;
+  readonly time: ElectionClock;
+  readonly epochSeconds: () => number;
+}
+
+/** After another writer has changed the object: until the watch has brought that. */
+const CHANGED_MEANWHILE_MS = 5_000;
+
+/** A CRD of an older Linger may be replaced at any time; until then only conditions are said. */
+const OLDER_CRD_MS = 600_000;
+
+/**
+ * Writes the statuses of one kind for as long as this replica leads, by server-side apply: each when it says something
+ * new, at most once a minute, and a few a second of all. What is new is found by comparing with the object itself, so a
+ * new leader writes nothing that is there already.
+ */
+export class StatusPublisher {
+  readonly #leadership: Leadership;
+  readonly #source: StatusSource;
+  readonly #options: StatusOptions;
+  /** After failures, which concern all objects of the kind. */
+  readonly #schedule: Schedule;
+  #waiting: Statement[] = [];
+  #lookAt: number;
+  readonly #begunAt: number;
+  /** Milliseconds of the monotonic clock, by object. */
+  readonly #writtenAt = new Map<string, number>();
+  readonly #notBefore = new Map<string, number>();
+  /** Until when the CRD is taken for one that knows conditions alone. */
+  #bareUntil = Number.NEGATIVE_INFINITY;
+
+  constructor(leadership: Leadership, source: StatusSource, options: StatusOptions, firstAt: number) {
+    this.#leadership = leadership;
+    this.#source = source;
+    this.#options = options;
+    this.#schedule = new Schedule({ everyMs: 0, ...options.limits }, firstAt, options.time.random);
+    this.#begunAt = options.time.clock();
+    this.#lookAt = firstAt;
+  }
+
+  /** To be called again and again; writes a few statuses at most. Never throws. */
+  async tick(signal: AbortSignal): Promise<void> {
+    const { limits, time } = this.#options;
+    const begun = time.clock();
+    if (begun >= this.#lookAt) await this.#look(begun);
+    for (let left = limits.statusesATick; left > 0; left -= 1) {
+      const now = time.clock();
+      // A slow API server must not keep the leader from publishing what waits depend on.
+      if (!this.#schedule.due(now) || now - begun > limits.slowMs || !this.#leadership.holds()) return;
+      const next = this.#waiting.shift();
+      if (next === undefined || signal.aborted) return;
+      await this.#write(next, signal);
+    }
+  }
+
+  /** Looks for what is new: first of what nothing has been said yet, then of what has waited longest. */
+  async #look(now: number): Promise<void> {
+    const { limits, time } = this.#options;
+    const statements = await this.#source.statements();
+    const due = statements.filter((each) => now >= (this.#notBefore.get(keyOf(each.target)) ?? 0));
+    const waiting = due.filter((each) => this.#saysMore(each, now));
+    const urgency = ({ target, condition }: Statement) =>
+      isOf(target, condition.type) ? (this.#writtenAt.get(keyOf(target)) ?? 0) : Number.NEGATIVE_INFINITY;
+    this.#waiting = waiting.toSorted((a, b) => compare(urgency(a), urgency(b)));
+    this.#forget(statements);
+    // Looking at thousands of policies takes a moment: at most a twentieth of the leader's time.
+    const done = time.clock();
+    this.#lookAt = done + Math.max(limits.statusLookMs, 20 * (done - now));
+  }
+
+  /** Of objects that are gone. */
+  #forget(statements: readonly Statement[]): void {
+    if (this.#writtenAt.size + this.#notBefore.size <= 2 * statements.length) return;
+    const present = new Set(statements.map(({ target }) => keyOf(target)));
+    for (const known of [this.#writtenAt, this.#notBefore])
+      for (const key of known.keys()) if (!present.has(key)) known.delete(key);
+  }
+
+  /** Whether it says anything that the object's status does not. */
+  #saysMore({ target, content, condition }: Statement, now: number): boolean {
+    const { status } = target;
+    const before = conditionIn(status, condition.type);
+    if (!isRecord(status) || before === undefined || !isOf(target, condition.type)) return true;
+    if (CONDITION.some((member) => before[member] !== condition[member])) return true;
+    if (now < this.#bareUntil) return false;
+    const { observedGeneration: _g, conditions: _c, ...said } = status;
+    const difference = differenceOf(said, content);
+    if (difference !== 'drift') return difference === 'news';
+    const since = this.#writtenAt.get(keyOf(target)) ?? this.#begunAt;
+    return now - since >= this.#options.limits.statusAgainMs;
+  }
+
+  async #write(statement: Statement, signal: AbortSignal): Promise<void> {
+    const { time, limits, reporting, epochSeconds } = this.#options;
+    const key = keyOf(statement.target);
+    try {
+      await this.#apply(statement, signal);
+      const now = time.clock();
+      this.#writtenAt.set(key, now);
+      this.#notBefore.set(key, now + limits.consumersEveryMs);
+      this.#schedule.done(now);
+      reporting.succeeded(this.#source.object);
+      reporting.written(this.#source.object, epochSeconds());
+    } catch (thrown) {
+      if (!signal.aborted) this.#failed(key, thrown);
+    }
+  }
+
+  async #apply(statement: Statement, signal: AbortSignal): Promise<void> {
+    const now = this.#options.time.clock();
+    if (now < this.#bareUntil) return this.#patch(statement, {}, signal);
+    try {
+      await this.#patch(statement, statement.content, signal);
+    } catch (thrown) {
+      if (!isOlderCrd(asFailure(thrown, 'Malformed'))) throw thrown;
+      this.#bareUntil = now + OLDER_CRD_MS;
+      this.#options.reporting.olderCrd(this.#source.object);
+      await this.#patch(statement, {}, signal);
+    }
+  }
+
+  async #patch({ target, condition }: Statement, content: object, signal: AbortSignal): Promise<void> {
+    const { connection, limits } = this.#options;
+    const { kind, plural } = this.#source;
+    const { namespace = '', name, resourceVersion, generation } = target;
+    const { type, status, reason, message } = condition;
+    // The status may have been the same since before this replica led.
+    const before = conditionIn(target.status, type);
+    const same = before?.status === status;
+    const since = (same && Date.parse(String(before.lastTransitionTime)) / 1000) || condition.since;
+    const observed = generation === undefined ? {} : { observedGeneration: generation };
+    const said = { type, status, reason, message, lastTransitionTime: instant(since), ...observed };
+    const body = {
+      apiVersion: API_VERSION,
+      kind,
+      // Of two leaders, or beside an author who changes the spec, one fails.
+      metadata: { name, ...(namespace === '' ? {} : { namespace }), resourceVersion },
+      status: { ...observed, ...content, conditions: [said] },
+    };
+    const call = { signal, withinMs: limits.requestMs, patch: 'apply-patch' } as const;
+    const [version = ''] = API_VERSION.split('/').slice(1);
+    const resource = { group: GROUP, version, plural, name, body, fieldManager: FIELD_MANAGER, force: true };
+    await callApi(connection, 'CustomObjectsApi', call, (api) =>
+      namespace === ''
+        ? api.patchClusterCustomObjectStatus(resource)
+        : api.patchNamespacedCustomObjectStatus({ ...resource, namespace }),
+    );
+  }
+
+  #failed(key: string, thrown: unknown): void {
+    const { time, reporting } = this.#options;
+    const { reason } = asFailure(thrown, 'Malformed');
+    if (reason === 'Conflict' || reason === 'NotFound')
+      this.#notBefore.set(key, time.clock() + CHANGED_MEANWHILE_MS);
+    else reporting.failed(this.#source.object, thrown, (after) => this.#schedule.failed(time.clock(), after));
+  }
+}
+
+/** Source: sigs.k8s.io/structured-merge-diff typed/validate.go. */
+function isOlderCrd({ message }: KubeFailure): boolean {
+  return message.includes('field not declared in schema');
+}
+
+const CONDITION = ['status', 'reason', 'message'] as const;
+
+function keyOf({ namespace = '', name }: StatusTarget): string {
+  return `${namespace}/${name}`;
+}
+
+/** Whether the status has been said of this very spec. */
+function isOf({ generation, status }: StatusTarget, type: string): boolean {
+  return (
+    isRecord(status) && status.observedGeneration === generation && conditionIn(status, type) !== undefined
+  );
+}
+
+function compare(a: number, b: number): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+/** Numbers that follow what goes on in the cluster: worth a write when they have moved by more than this. */
+const MEASURED = new Set(['p50', 'p99', 'pods']);
+const MOVED = 0.05;
+/** These grow all the time: a write from time to time will do. */
+const GROWING = new Set(['samples', 'lastSample']);
+
+/** `drift`: only what grows all the time, or has hardly moved, differs. */
+type Difference = 'none' | 'drift' | 'news';
+
+function differenceOf(before: object, now: object): Difference {
+  const was = before as Readonly<Record<string, unknown>>;
+  const is = now as Readonly<Record<string, unknown>>;
+  let result: Difference = 'none';
+  for (const member of new Set([...Object.keys(was), ...Object.keys(is)])) {
+    const difference = memberDifference(member, was[member], is[member]);
+    if (difference === 'news') return 'news';
+    if (difference === 'drift') result = 'drift';
+  }
+  return result;
+}
+
+function memberDifference(member: string, was: unknown, is: unknown): Difference {
+  if (isRecord(was) && isRecord(is)) return differenceOf(was, is);
+  if (JSON.stringify(was) === JSON.stringify(is)) return 'none';
+  if (was === undefined || is === undefined) return 'news';
+  if (GROWING.has(member)) return 'drift';
+  if (!MEASURED.has(member)) return 'news';
+  const [a, b] = [amountOf(was), amountOf(is)];
+  return Math.abs(a - b) > MOVED * Math.max(a, b) ? 'news' : 'drift';
+}
+
+function amountOf(value: unknown): number {
+  return typeof value === 'number' ? value : (parseDuration(String(value)) ?? Number.POSITIVE_INFINITY);
+}
+
+/** The condition of this type in a status. @returns undefined where it has none */
+function conditionIn(status: unknown, type: string): Readonly<Record<string, unknown>> | undefined {
+  const conditions: unknown = isRecord(status) ? status.conditions : undefined;
+  const list: readonly unknown[] = Array.isArray(conditions) ? conditions : [];
+  return list.filter(isRecord).find((each) => each.type === type);
+}
