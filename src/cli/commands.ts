@@ -113,6 +113,10 @@ const SERVE_FLAGS = {
     folder,
     'folder of the files that measure.inspect may name: tokens and authorities for pages of gateways',
   ),
+  podIp: optional(
+    text('<address>'),
+    'address of this replica, for the connections that others relay to it; without it, --host or the first of this machine',
+  ),
   reportsAudience: flag(
     text('<audience>'),
     'linger.dev/reports',

@@ -15,8 +15,16 @@ import {
   TERMINATION_POLICIES,
   type WatchStats,
 } from '../cluster/index.ts';
+
 import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
-import { type Delivery, type DeliverySettings, startDelivery } from '../hold/index.ts';
+import {
+  type Delivery,
+  type DeliverySettings,
+  type HoldSettings,
+  type RunningHold,
+  startDelivery,
+  startHold,
+} from '../hold/index.ts';
 import {
   followPublished,
   type Lead,
@@ -60,7 +68,7 @@ export interface ClusterContext {
   /** undefined: there is no canary. */
   readonly canary: CanarySettings | undefined;
   /** undefined: no pod gets hook Hold. */
-  readonly hold: DeliverySettings | undefined;
+  readonly hold: (DeliverySettings & HoldSettings) | undefined;
   /** Where pages of consumers may be asked for, and the folder of files that consumers may name. */
   readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
   /** What tokens of reports must have been made for, and what cursors are signed with. */
@@ -76,6 +84,7 @@ export interface ClusterPart {
   readonly estimates: () => unknown;
   /** Answers what comes to `/v1`: reports of consumers. */
   readonly reports: RequestListener;
+  readonly hold: RunningHold | undefined;
   /** Gives the lead away, if this replica has it; resolves once that is done, or cannot be. */
   readonly leave: () => Promise<unknown>;
 }
@@ -172,6 +181,10 @@ interface Shared {
   readonly statuses: readonly StatusSource[];
   /** Called whenever this replica is the one to measure what only one may: when it leads, or is alone. */
   readonly onLeading: (lead: Lead) => void;
+  /** The same, before anything has been taken over from the leader before. */
+  readonly onElected: (lead: Lead) => void;
+  /** Where this replica takes what others relay to it. */
+  readonly address: string | undefined;
 }
 
 /** Where the lags in force come from. */
@@ -179,6 +192,8 @@ interface Sharing {
   /** Whether what is stored has been read, or has been waited for for long enough. */
   readonly warm: () => boolean;
   readonly watches: Readonly<Record<string, WatchStats>>;
+  /** Where the leader takes what is relayed to it; undefined: not known. */
+  readonly leader: () => string | undefined;
   /** Hands the lead over; resolves once that is done, or cannot be: within 15 s. */
   readonly leave: () => Promise<void>;
 }
@@ -206,7 +221,7 @@ function startSharing(context: ClusterContext, shared: Shared): Sharing {
   logger.info('no namespace of our own: waits follow what this replica alone measures');
   shared.onLeading({ signal, holds: () => !signal.aborted });
   void planAlone(context, shared);
-  return { warm: () => true, watches: {}, leave: () => Promise.resolve() };
+  return { warm: () => true, watches: {}, leader: () => undefined, leave: () => Promise.resolve() };
 }
 
 /** Between two computations of the lags by a replica that is alone. */
@@ -240,6 +255,7 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   return {
     warm: () => warm,
     watches: { configmaps: published.stats },
+    leader: () => publishing.status.address,
     leave: () => {
       leaving.abort();
       return publishing.ended;
@@ -271,6 +287,10 @@ export function startCluster(context: ClusterContext): ClusterPart {
       measurement.apply(event);
       canary?.observe(event);
     },
+    onPod: (event) => {
+      hold?.onPod(event);
+      if (event.type === 'deleted') reports.taken()?.taken.gone(event.identity.uid);
+    },
     ...watchReporting(logger),
   };
   const random = Math.random;
@@ -296,6 +316,12 @@ export function startCluster(context: ClusterContext): ClusterPart {
     measurement: measurement.consumers,
     newest: () => versionsOf(endpointslices.version, endpoints.version),
     clock,
+    onSynced: (consumer) => hold?.heard(consumer),
+  });
+  const hold = holdOf(context, measurement, source.watches, {
+    reports: reports.taken,
+    inspecting,
+    leader: () => sharing.leader(),
   });
   let leads = () => false;
   const sharing = startSharing(context, {
@@ -321,6 +347,8 @@ export function startCluster(context: ClusterContext): ClusterPart {
       inspecting.lead(lead);
       leads = () => lead.holds();
     },
+    onElected: (lead) => hold?.lead(lead),
+    address: context.hold?.relay.address,
   });
   const helper = delivery === undefined ? {} : { holdconfigmaps: delivery.stats };
   const watches = () => ({ ...source.watches, ...sharing.watches, ...declared.watches(), ...helper });
@@ -352,8 +380,25 @@ export function startCluster(context: ClusterContext): ClusterPart {
         clock,
       }),
     reports: reports.listener,
+    hold,
     leave: () => Promise.all([sharing.leave(), measuring.left()]),
   };
+}
+
+/** @returns undefined where there is none, or no Lease by which replicas know who holds */
+function holdOf(
+  { connection, place, hold, world, metrics, logger, signal }: ClusterContext,
+  measurement: Measurement,
+  watches: ClusterSource['watches'],
+  asked: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting'>,
+): RunningHold | undefined {
+  if (place === undefined || hold === undefined) return undefined;
+  const { pods, endpointslices, endpoints } = watches;
+  const current = () => pods.current && endpointslices.current && endpoints.current;
+  const { identity } = place;
+  const { registry } = metrics;
+  const about = { connection, identity, measurement, current, registry, logger, clock, signal };
+  return startHold({ relay: hold.relay, ...asked, ...about, world: world.current });
 }
 
 /** @returns undefined where replicas share nothing: then there is no Service to take one out of */

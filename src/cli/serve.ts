@@ -1,5 +1,7 @@
 import { hkdfSync, randomBytes, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { isIP, isIPv6 } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
@@ -198,13 +200,15 @@ async function answerUntilShutdown(
   const nothingToShow = cluster === undefined && settings.policies === undefined;
   const estimates = () => ({ policyProblems: policyProblems(), ...(cluster?.estimates() as object) });
   const page = nothingToShow ? undefined : estimates;
-  const admin = adminServer(adminApp({ unready, metrics, estimates: page }));
+  const hold = cluster?.hold;
+  const admin = adminServer(adminApp({ unready, metrics, estimates: page, holds: hold?.list }));
   // New handshakes get the new pair; open connections keep theirs.
   void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
+  if (hold !== undefined) await listen(hold.server, settings.host, settings.holdPort, '--hold-port', onError);
   logger.info({ host: settings.host, port, adminPort, version }, 'listening');
   // In a cluster nobody reads a greeting.
   const ownAuthority = certificates.get().origin !== 'provided';
@@ -221,6 +225,7 @@ async function answerUntilShutdown(
     // The API server goes on using its open connections to a terminating webhook pod (kubernetes#127335).
     const left = cluster?.leave();
     await sleep(settings.drain * 1000);
+    hold?.close();
     // Whatever is stalled, this ends before the pod's grace does.
     const closed = Promise.all([close(webhook), close(admin), left]);
     await Promise.race([closed, sleep(CLOSING_MS, undefined, { ref: false })]);
@@ -248,13 +253,22 @@ async function startCluster(running: Running, { kube }: Surroundings): Promise<C
   // Every replica answers, whoever leads: the leader asks.
   const canary = place && (await listenForCanary(running));
   // All replicas serve with the same key, so each can read what another has signed.
-  const key = Buffer.from(hkdfSync('sha256', certificates.get().key, '', 'linger.dev/reports: cursors', 32));
-  const reports = { audience: settings.reportsAudience, key };
+  const keyFor = (what: string) => Buffer.from(hkdfSync('sha256', certificates.get().key, '', what, 32));
+  const reports = { audience: settings.reportsAudience, key: keyFor('linger.dev/reports: cursors') };
   const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
-  const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage };
+  const relay = { address: relayAddress(settings), key: keyFor('linger.dev/hold: relays') };
+  const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage, relay };
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };
   return start({ ...running, connection, syncTimeout, place, canary, inspect, reports, hold });
+}
+
+/** Where other replicas reach this one's Hold Service. */
+function relayAddress({ host, podIp, holdPort }: Settings<'serve'>): string {
+  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  const first = all.find(({ internal, scopeid }) => !internal && !scopeid)?.address ?? '127.0.0.1';
+  const address = podIp ?? (isIP(host) === 0 || isUnspecified(host) ? first : host);
+  return isIPv6(address) ? `[${address}]:${holdPort}` : `${address}:${holdPort}`;
 }
 
 async function listenForCanary({ settings, logger, signal }: Running): Promise<CanarySettings | undefined> {

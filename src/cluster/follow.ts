@@ -37,6 +37,8 @@ export interface ClusterHandlers {
   onWorld(event: WorldEvent): void;
   /** For the lag recorder: each at once, in the order of its stream. */
   onEvent(event: ClusterEvent): void;
+  /** Each event of the pods' watch, before {@link onEvent} hears what it means for the recorder. */
+  onPod?(event: ResourceEvent<PodMetadata>): void;
   /** A list or a watch, or the question for the version, failed; it is tried again after the pause. */
   onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
   /** Events come when they happen, or the version is known: for the first time, or again. */
@@ -69,7 +71,7 @@ const WORLD_EVERY_MS = 100;
 
 export function followCluster(
   connection: KubeConnection,
-  { onWorld, onEvent, onFailure, onCurrent, onHandlerError }: ClusterHandlers,
+  { onWorld, onEvent, onPod, onFailure, onCurrent, onHandlerError }: ClusterHandlers,
   options: ClusterOptions,
 ): ClusterSource {
   const namespaces = new NamespaceTable();
@@ -147,6 +149,7 @@ export function followCluster(
   };
 
   const podChange = (event: ResourceEvent<PodMetadata>) => {
+    onPod?.(event);
     if (options.namespace !== undefined) pods.apply(event);
     return podEvent(event);
   };

@@ -25,12 +25,13 @@ export { listAll, listSome } from './list.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
-export { type AddressedPod, addressedPodsResource, type PodGroup } from './pods.ts';
+export { type AddressedPod, addressedPodsResource, type PodGroup, type PodMetadata } from './pods.ts';
 export { type WatchOptions, watchResource } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {
   type RawObject,
   type Resource,
+  type ResourceEvent,
   WATCH_LIMITS,
   type WatchStats,
 } from './resource.ts';

@@ -1,4 +1,4 @@
-import { isRecord, isString, type Labels, NO_LABELS } from '../api/index.ts';
+import { ANNOTATION, isRecord, isString, type Labels, NO_LABELS } from '../api/index.ts';
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import type { RawObject, Resource, ResourceEvent } from './resource.ts';
 
@@ -9,6 +9,16 @@ export interface PodMetadata extends TerminatingPod {
   readonly deletionGracePeriodSeconds: number | undefined;
   /** Annotation linger.dev/stamp. */
   readonly stamp: string | undefined;
+  /** What the Hold Service needs of a pod that carries a token; absent from every other. */
+  readonly hold?: PodHold | undefined;
+}
+
+interface PodHold {
+  /** Annotation linger.dev/hold-token. */
+  readonly token: string;
+  /** Annotation linger.dev/plan. */
+  readonly plan: string | undefined;
+  readonly created: string;
 }
 
 /** Metadata only: a deletion is metadata, and the status would cost many times the bytes. */
@@ -20,7 +30,11 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const { uid, namespace = '', name, labels, annotations } = metadata;
   const { deletionTimestamp, deletionGracePeriodSeconds } = metadata;
   const stamp = annotations?.[STAMP_ANNOTATION];
-  return { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp };
+  const pod = { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp };
+  const token = annotations?.[ANNOTATION.holdToken];
+  if (token === undefined) return pod;
+  const { creationTimestamp: created = '' } = metadata;
+  return { ...pod, hold: { token, plan: annotations?.[ANNOTATION.plan], created } };
 }
 
 /** A pod that runs, and where. */

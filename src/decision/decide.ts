@@ -3,9 +3,11 @@ import {
   HOOKS,
   type HoldToken,
   type HookName,
+  type Labels,
   labelOf,
   MIRROR_POD_ANNOTATION,
   type NamespaceRecord,
+  NO_LABELS,
   selectsNamespace,
   servicesSelecting,
   unseenNamespace,
@@ -111,7 +113,7 @@ export function exposureOf(request: PodRequest, world: World): Exposure | undefi
   const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
   const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
   const services = servicesSelecting(world.services, namespace.name, labelsOf(pod));
-  const { consumers } = sendersTo(pod, namespace, services, world.consumers);
+  const { consumers } = sendersTo(labelsOf(pod), namespace, services, world.consumers);
   const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy));
   return { policy, choice: chooseWait(policy, lag), lag, services, consumers };
 }
@@ -182,7 +184,7 @@ function decideAfresh(
     const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
     notes.push(note('ServicesUnknown', text));
   }
-  const sending = sendersTo(pod, namespace, selecting, world.consumers);
+  const sending = sendersTo(labelsOf(pod), namespace, selecting, world.consumers);
   notes.push(...sending.notes);
   const lag = world.lags.planned(namespace.name, sending.consumers, enoughOf(policy));
   return planFor(pod, policy, lag, { ...hold, isManifest: isManifest === true }, { ...earlier, notes });
@@ -494,14 +496,26 @@ function exclusionOf(
   return wanted || serves !== false ? undefined : 'NotServing';
 }
 
+/** Who sends traffic to a pod that is there, and what is planned of their lags. */
+export function sendersAndLags(
+  { namespace: name, labels }: { readonly namespace: string; readonly labels: Labels },
+  world: World,
+): { readonly consumers: readonly Consumer[]; readonly lag: PlannedLag } {
+  const namespace = world.namespaces.get(name) ?? unseenNamespace(name);
+  const selecting = servicesSelecting(world.services, name, labels);
+  const { consumers } = sendersTo(labels, namespace, selecting, world.consumers);
+  const subject = { namespace, labels, annotations: NO_LABELS };
+  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
+  return { consumers, lag: world.lags.planned(name, consumers, enoughOf(policy)) };
+}
+
 /** The consumers that send traffic to the pod, and a note on those that are only taken to. */
 function sendersTo(
-  pod: Pod,
+  labels: Labels,
   namespace: NamespaceRecord,
   selecting: SelectingServices,
   all: readonly Consumer[],
 ): { readonly consumers: readonly Consumer[]; readonly notes: readonly Note[] } {
-  const labels = labelsOf(pod);
   const assumed: string[] = [];
   const consumers = all.filter((consumer) => {
     const sends = sendsTo(consumer, namespace, labels, selecting);

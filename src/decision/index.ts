@@ -1,4 +1,4 @@
-export { decide, type Exposure, exposureOf, type PodRequest, screen } from './decide.ts';
+export { decide, type Exposure, exposureOf, type PodRequest, screen, sendersAndLags } from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
   type Fleet,

@@ -44,6 +44,7 @@ export { LagEstimator } from './estimator.ts';
 export {
   type Acknowledged,
   type ClusterEvent,
+  compareVersions,
   type EndpointsState,
   LAG_STAGES,
   type LagStage,

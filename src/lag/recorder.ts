@@ -206,6 +206,16 @@ export class LagRecorder {
     return this.#index.readyGroups(uid).some(isOf);
   }
 
+  /** What lists the pod as ready now: slices of a Service and address family, or Endpoints. */
+  listing(uid: string): readonly EndpointGroup[] {
+    return this.#index.readyGroups(uid).filter(({ mirrored }) => !mirrored);
+  }
+
+  /** Whether its pods are withdrawn when they terminate; not with publishNotReadyAddresses. */
+  withdraws({ namespace, service }: EndpointGroup): boolean {
+    return this.#services.get(`${namespace}/${service}`)?.publishNotReadyAddresses !== true;
+  }
+
   /** How many removals gave no sample, by reason, since the beginning. */
   get discarded(): DiscardCounts {
     return this.#discarded;

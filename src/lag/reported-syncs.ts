@@ -304,6 +304,26 @@ export class ReportedSyncs {
     return late.map(({ name }) => name);
   }
 
+  /** Whether an instance has fallen silent, and is still remembered, before it had acknowledged these versions. */
+  hasSilent(versions: StageVersions): boolean {
+    for (const instance of this.#instances.values())
+      if (
+        instance.syncedAt !== undefined &&
+        !this.#live.has(instance) &&
+        !covers(instance.acknowledged, versions)
+      )
+        return true;
+    return false;
+  }
+
+  /** The instance is no more: nothing is expected of it. */
+  gone(key: string, now: number): void {
+    const instance = this.#instances.get(key);
+    if (instance === undefined) return;
+    this.#instances.delete(key);
+    if (this.#live.delete(instance)) this.#pending.lose(instance.appliedUntil, this.#done(now));
+  }
+
   state(now: number): InstancesState {
     for (const [key, instance] of this.#instances)
       if (!this.#live.has(instance) && instance.heardAt < now - SILENT_INSTANCE_KEPT_MS)

@@ -177,6 +177,7 @@ export interface LeaseWriter {
   /** Microseconds since the epoch. */
   readonly wallMicroseconds: number;
   readonly durationMs: number;
+  readonly address?: string | undefined;
 }
 
 /** The record of a step that writes. @param last the last record that was there, even if it has vanished since */
@@ -185,7 +186,7 @@ export function recordAfter(
   last: LeaseRecord | undefined,
   writer: LeaseWriter,
 ): LeaseRecord {
-  const { identity, leastTransitions, wallMicroseconds, durationMs } = writer;
+  const { identity, leastTransitions, wallMicroseconds, durationMs, address } = writer;
   const renewedAt = renewalAfter(last, wallMicroseconds);
   const transitions = (last?.transitions ?? 0) + (step === 'take' ? 1 : 0);
   return {
@@ -194,13 +195,15 @@ export function recordAfter(
     transitions: Math.max(transitions, leastTransitions),
     acquiredAt: step === 'renew' ? last?.acquiredAt : renewedAt,
     renewedAt,
+    address: step === 'prepare' ? undefined : address,
   };
 }
 
 /** What a leader that stops leaves behind: any replica may take it at once. As client-go's ReleaseOnCancel does it. */
 export function releasedRecord(record: LeaseRecord, wallMicroseconds: number): LeaseRecord {
   const renewedAt = renewalAfter(record, wallMicroseconds);
-  return { ...record, holder: '', durationSeconds: RELEASED_SECONDS, acquiredAt: renewedAt, renewedAt };
+  const released = { holder: '', durationSeconds: RELEASED_SECONDS, address: undefined };
+  return { ...record, ...released, acquiredAt: renewedAt, renewedAt };
 }
 
 const DAY_MICROSECONDS = 86_400_000_000;
@@ -227,6 +230,8 @@ export interface ElectionEvents {
 
 export interface ElectionOptions {
   readonly identity: string;
+  /** For {@link LeaseRecord.address}. */
+  readonly address?: string | undefined;
   readonly store: LeaseStore;
   readonly limits: ElectionLimits;
   readonly time: ElectionClock;
@@ -336,12 +341,13 @@ class Campaign {
   }
 
   async #write(step: WritingStep): Promise<void> {
-    const { identity, limits, store, time, events } = this.#options;
+    const { identity, address, limits, store, time, events } = this.#options;
     const record = recordAfter(step, this.#last, {
       identity,
       leastTransitions: this.#leadership?.leastTerm ?? 0,
       wallMicroseconds: time.wallMicroseconds(),
       durationMs: limits.durationMs,
+      address,
     });
     const sentAt = time.clock();
     this.#writing = true;

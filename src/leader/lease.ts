@@ -37,12 +37,16 @@ export interface LeaseRecord {
   /** Microseconds since the epoch, by the holder's clock: for people, and to tell one renewal from the next. */
   readonly acquiredAt: number | undefined;
   readonly renewedAt: number | undefined;
+  /** Where the holder takes the connections that other replicas relay. */
+  readonly address?: string | undefined;
 }
+
+const ADDRESS_ANNOTATION = 'linger.dev/hold-address';
 
 /** `spec.leaseTransitions` is an int32. A number beyond half of that was forged, and counts as none. */
 const MOST_TRANSITIONS = 2 ** 30;
 
-export function leaseRecordOf({ spec = {} }: V1Lease): LeaseRecord {
+export function leaseRecordOf({ metadata, spec = {} }: V1Lease): LeaseRecord {
   const { holderIdentity, leaseDurationSeconds, leaseTransitions = 0, acquireTime, renewTime } = spec;
   return {
     holder: holderIdentity ?? '',
@@ -50,6 +54,7 @@ export function leaseRecordOf({ spec = {} }: V1Lease): LeaseRecord {
     transitions: leaseTransitions > MOST_TRANSITIONS ? 0 : leaseTransitions,
     acquiredAt: microTimeOf(acquireTime),
     renewedAt: microTimeOf(renewTime),
+    address: metadata?.annotations?.[ADDRESS_ANNOTATION],
   };
 }
 
@@ -58,7 +63,7 @@ export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | u
   return {
     apiVersion: 'coordination.k8s.io/v1',
     kind: 'Lease',
-    metadata: over?.metadata ?? { name },
+    metadata: { name, ...over?.metadata, ...annotationsOf(record, over) },
     spec: {
       ...over?.spec,
       holderIdentity: record.holder,
@@ -68,6 +73,13 @@ export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | u
       ...timeOf('renewTime', record.renewedAt),
     },
   };
+}
+
+/** Those of others stay. */
+function annotationsOf({ address }: LeaseRecord, over: V1Lease | undefined) {
+  const { [ADDRESS_ANNOTATION]: before, ...others } = over?.metadata?.annotations ?? {};
+  if (address === undefined && before === undefined) return {};
+  return { annotations: { ...others, ...(address !== undefined && { [ADDRESS_ANNOTATION]: address }) } };
 }
 
 /** client-node passes MicroTimes as the text of the wire, both ways; its Dates would lose the microseconds. */

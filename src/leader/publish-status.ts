@@ -80,6 +80,8 @@ export interface PublishStatus {
   leading: boolean;
   /** The identity of the leader; empty where it is not known. */
   holder: string;
+  /** Where the leader takes what other replicas relay; undefined: not known. */
+  address: string | undefined;
   /** The Lease's transitions, as last seen. */
   term: number | undefined;
   readonly failures: Record<PublishTarget, Partial<Record<FailureReason, number>>>;
@@ -93,6 +95,7 @@ export function newStatus(): PublishStatus {
   return {
     leading: false,
     holder: '',
+    address: undefined,
     term: undefined,
     failures: { lease: {}, ...each(() => ({})) } as PublishStatus['failures'],
     published: each(nothing) as PublishStatus['published'],

@@ -40,6 +40,8 @@ export interface PublishingOptions {
   readonly namespace: string;
   /** Which replica this is, such as the pod's name; made unique for each life of the process. */
   readonly identity: string;
+  /** Where this replica takes what others relay to it while it leads. */
+  readonly address?: string | undefined;
   readonly measurement: SharedMeasurement;
   readonly logger: Logger;
   readonly time: ElectionClock;
@@ -48,6 +50,8 @@ export interface PublishingOptions {
   readonly consumers?: PublishedConsumers | undefined;
   /** What to say in the statuses of other kinds. */
   readonly statuses?: readonly StatusSource[] | undefined;
+  /** Called whenever this replica leads, at once. */
+  readonly onElected?: ((lead: Lead) => void) | undefined;
   /** Called whenever this replica leads and has taken over what the leader before has written. */
   readonly onLeading: (lead: Lead) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
@@ -123,6 +127,7 @@ class Replica {
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
     const campaigned = campaign({
       identity: this.#identity,
+      address: this.options.address,
       store: leases,
       limits: limits.election,
       time,
@@ -142,6 +147,7 @@ class Replica {
       onHandOver: async () => this.#term?.finish(),
       onRequest: (record, tookMs) => {
         reporting.status.term = record?.transitions;
+        reporting.status.address = record?.holder ? record.address : undefined;
         reporting.succeeded('lease');
         if (tookMs > limits.slowMs) this.#troubleAt = clock();
       },
@@ -156,6 +162,7 @@ class Replica {
     Object.assign(this.reporting.status, { leading: true, holder: this.#identity });
     const { logger } = this.options;
     logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
+    this.options.onElected?.(leadership);
     this.#term = new LeaderTerm(leadership, this);
     this.#term.start();
   }

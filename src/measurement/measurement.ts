@@ -90,6 +90,13 @@ class Listeners<Heard extends readonly unknown[]> {
   }
 }
 
+/** Of the object that an event is about. @returns undefined where it vanished unseen */
+function versionOf(event: ClusterEvent): string | undefined {
+  if (event.type === 'Slice') return event.slice.version;
+  if (event.type === 'Endpoints') return event.endpoints.version;
+  return 'version' in event ? event.version : undefined;
+}
+
 export interface ConsumerSample {
   readonly consumer: string;
   readonly direction: Direction;
@@ -190,7 +197,7 @@ export class Measurement {
   readonly #estimator = new LagEstimator();
   readonly #samples = new Listeners<[StageSample]>();
   readonly #removals = new Listeners<[RemovalSample]>();
-  readonly #changes = new Listeners<[change: EndpointChange, at: number]>();
+  readonly #changes = new Listeners<[change: EndpointChange, at: number, version: string | undefined]>();
   readonly #planned = new Listeners<[LagSource]>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
@@ -204,7 +211,7 @@ export class Measurement {
   readonly onSample = this.#samples.add;
   /** One sample for each removed pod. */
   readonly onRemoval = this.#removals.add;
-  /** Every change of an endpoint's state, with its instant. */
+  /** Every change of an endpoint's state, with its instant and the resourceVersion that brought it. */
   readonly onChange = this.#changes.add;
   /** What decisions read, whenever it has changed. */
   readonly onLags = this.#planned.add;
@@ -230,7 +237,7 @@ export class Measurement {
   apply(event: ClusterEvent): void {
     if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
     const { stages, removals, changes } = this.#recorder.apply(event);
-    for (const change of changes) this.#changes.call(change, event.at);
+    for (const change of changes) this.#changes.call(change, event.at, versionOf(event));
     if (stages.length === 0 && removals.length === 0) return;
     if (this.#servicesInDoubt) {
       this.#inDoubt += stages.length;
@@ -252,6 +259,16 @@ export class Measurement {
   /** Whether the slices or the Endpoints of a Service list the pod as ready. */
   isReady(uid: string, group: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>): boolean {
     return this.#recorder.isReady(uid, group);
+  }
+
+  /** What lists the pod as ready now, as far as it withdraws pods that terminate. */
+  listing(uid: string): readonly EndpointGroup[] {
+    return this.#recorder.listing(uid).filter((group) => this.#recorder.withdraws(group));
+  }
+
+  /** Whether it withdraws pods that terminate. */
+  withdraws(group: EndpointGroup): boolean {
+    return this.#recorder.withdraws(group);
   }
 
   /** Whether this replica is to stamp now; see the recorder. */

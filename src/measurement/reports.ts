@@ -150,6 +150,8 @@ interface ConsumerReportsOptions {
   readonly clock: () => number;
   /** Called with each lag, in seconds. */
   readonly onLag: (consumer: string, seconds: number) => void;
+  /** Called whenever an instance has said what it has applied. */
+  readonly onSynced?: ((consumer: string) => void) | undefined;
 }
 
 /** All reports of one lead, by consumer. */
@@ -182,6 +184,7 @@ export class ConsumerReports {
       if (claim === undefined) return { result: 'ForeignCursor', cursor: next };
     }
     const result = reported.syncs.report(instance, claim, now, versions);
+    if (result === 'Synced') this.#options.onSynced?.(consumer);
     return { result, cursor: result === 'TooManyInstances' ? undefined : next };
   }
 
@@ -213,6 +216,17 @@ export class ConsumerReports {
    */
   waitingFor(consumer: string, versions: StageVersions): readonly string[] | undefined {
     return this.#consumers.get(consumer)?.syncs.waitingFor(versions);
+  }
+
+  /** Whether an instance has fallen silent before it had acknowledged these versions. */
+  hasSilent(consumer: string, versions: StageVersions): boolean {
+    return this.#consumers.get(consumer)?.syncs.hasSilent(versions) ?? false;
+  }
+
+  /** A pod is deleted; it may have been an instance. */
+  gone(uid: string): void {
+    const now = this.#options.clock();
+    for (const { syncs } of this.#consumers.values()) syncs.gone(uid, now);
   }
 
   #begin(name: string): Reported {

@@ -7,13 +7,15 @@ interface AdminOptions {
   readonly metrics: Metrics;
   /** What `/estimates` shows; undefined without a cluster. */
   readonly estimates?: (() => unknown) | undefined;
+  /** What `/holds` shows: the pods that are held; where it answers undefined, another replica leads. */
+  readonly holds?: (() => unknown) | undefined;
 }
 
 /**
- * `/healthz` (the process answers), `/readyz` (send reviews here), `/metrics` and `/estimates` (what is measured), over
- * plain HTTP.
+ * `/healthz` (the process answers), `/readyz` (send reviews here), `/metrics`, `/estimates` (what is measured) and
+ * `/holds` (who is held), over plain HTTP.
  */
-export function adminApp({ unready, metrics, estimates }: AdminOptions): Express {
+export function adminApp({ unready, metrics, estimates, holds }: AdminOptions): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
   const say = (response: Response, status: number, text: string) =>
@@ -31,6 +33,12 @@ export function adminApp({ unready, metrics, estimates }: AdminOptions): Express
     if (estimates === undefined) say(response, 404, 'nothing is measured: no cluster is followed');
     else response.type('application/json').send(`${JSON.stringify(estimates(), undefined, 2)}\n`);
   });
-  const here = 'not found; here are /healthz, /readyz, /metrics and /estimates';
+  app.get('/holds', (_request, response) => {
+    const held = holds?.();
+    if (holds === undefined) say(response, 404, 'nothing is held: there is no Hold Service');
+    else if (held === undefined) say(response, 503, 'another replica leads, and holds');
+    else response.type('application/json').send(`${JSON.stringify(held)}\n`);
+  });
+  const here = 'not found; here are /healthz, /readyz, /metrics, /estimates and /holds';
   return app.use((_request, response) => void say(response, 404, here));
 }

@@ -64,6 +64,8 @@ interface ReportTakingContext {
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'registry'>;
   readonly clock: () => number;
+  /** An instance of the consumer has said what it has applied. */
+  readonly onSynced?: ((consumer: string) => void) | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -71,6 +73,8 @@ interface ReportTakingContext {
 interface ReportTaking {
   /** To be called whenever this replica leads. */
   readonly lead: (lead: Lead) => void;
+  /** What has been reported, and since when; undefined where this replica does not lead. */
+  readonly taken: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Answers everything under `/v1`. */
   readonly listener: RequestListener;
 }
@@ -83,8 +87,9 @@ const REVIEW_CONNECTIONS = 4;
 const LABEL_REQUEST_MS = 5_000;
 
 export function takeReports(context: ReportTakingContext): ReportTaking {
-  const { connection, place, consumers, measurement, key, newest, logger, metrics, clock } = context;
-  let taken: { readonly reports: ConsumerReports; readonly lead: Lead } | undefined;
+  const { connection, place, consumers, measurement, key, newest, logger, metrics, clock, onSynced } =
+    context;
+  let taken: { readonly reports: ConsumerReports; readonly lead: Lead; readonly since: number } | undefined;
   const count = registerReportMetrics(metrics.registry, () => [...(taken?.reports.instances() ?? [])]);
   const listener = lazily({
     taker: () => (taken?.lead.holds() ? taken.reports : undefined),
@@ -98,8 +103,8 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
   const take = async (lead: Lead) => {
     const onLag = (consumer: string, lag: number) =>
       measurement.record({ consumer, direction: 'removal', lag });
-    const reports = new ConsumerReports({ key, newest, clock, onLag });
-    taken = { reports, lead };
+    const reports = new ConsumerReports({ key, newest, clock, onLag, onSynced });
+    taken = { reports, lead, since: clock() };
     do {
       const reported = consumers().filter(({ measure }) => measure.kind === 'reports');
       reports.keep(new Set(reported.map(({ name }) => name)));
@@ -120,6 +125,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     lead: (lead) => {
       over = Promise.all([over.then(() => label(lead)), take(lead)]);
     },
+    taken: () => (taken?.lead.holds() ? { taken: taken.reports, since: taken.since } : undefined),
     listener,
   };
 }

@@ -1,6 +1,6 @@
 import type { RequestListener, Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
 import { LingerError } from '../api/index.ts';
 
@@ -105,7 +105,7 @@ export function adminServer(listener: RequestListener): Server {
  * @throws LingerError `port-unavailable`, naming the flag
  */
 export function listen(
-  server: Server | HttpsServer,
+  server: NetServer,
   host: string,
   port: number,
   flag: string,

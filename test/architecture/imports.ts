@@ -35,6 +35,9 @@ const LAYERS: readonly (readonly string[])[] = [
 /** The rooms without I/O, clock, chance or environment. */
 const PURE_ROOMS: readonly string[] = ['api', 'lag', 'decision'];
 
+/** Pure files of other rooms. */
+const PURE_FILES: readonly string[] = ['src/hold/release-rules.ts', 'src/hold/quiet.ts'];
+
 /** The packages that pure rooms may use, and where: zod describes the documents. */
 const PURE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/api/' };
 
@@ -144,7 +147,7 @@ function relativeProblem(file: string, specifier: string, sources: Sources): str
 }
 
 function isPure(file: string): boolean {
-  return PURE_ROOMS.includes(folderOf(file));
+  return PURE_ROOMS.includes(folderOf(file)) || PURE_FILES.includes(file);
 }
 
 function purePackageProblem(file: string, specifier: string): string | undefined {

@@ -83,6 +83,7 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_CANARY_EVERY',
       'LINGER_PROBE_ALLOW_LINK_LOCAL',
       'LINGER_INSPECT_FILES',
+      'LINGER_POD_IP',
       'LINGER_REPORTS_AUDIENCE',
       'LINGER_HOLD_PORT',
       'LINGER_HOLD_ADDRESS',

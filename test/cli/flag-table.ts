@@ -122,6 +122,7 @@ const SERVE: Rows<'serve'> = {
   },
   probeAllowLinkLocal: { byDefault: false, reads: [], refuses: [] },
   inspectFiles: TEXT(undefined),
+  podIp: TEXT(undefined),
   reportsAudience: TEXT('linger.dev/reports'),
   holdPort: { byDefault: 8445, ...PORTS },
   holdAddress: {

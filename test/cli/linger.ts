@@ -101,7 +101,19 @@ export async function serving(
   options: RunOptions = {},
 ): Promise<Serving> {
   const main = [...(options.nodeFlags ?? []), options.main ?? MAIN];
-  const all = [...main, 'serve', '--port', '0', '--admin-port', '0', '--certs', certs, ...args];
+  const all = [
+    ...main,
+    'serve',
+    '--port',
+    '0',
+    '--admin-port',
+    '0',
+    '--hold-port',
+    '0',
+    '--certs',
+    certs,
+    ...args,
+  ];
   const child = spawn(process.execPath, all, { cwd: options.cwd ?? ROOT, env: environment(options.env) });
   const atEnd = options.atEnd ?? (onTestFinished as AtEnd);
   atEnd(() => stop(child));

@@ -111,6 +111,7 @@ describe('the NetworkPolicy', () => {
       ['8443', 'all'],
       ['8080', 'all'],
       ['8081', 'all'],
+      ['8445', 'all'],
     ]);
   });
 
@@ -121,6 +122,7 @@ describe('the NetworkPolicy', () => {
       ['8443', 'ipBlock,namespaceSelector'],
       ['8080', 'ipBlock,namespaceSelector'],
       ['8081', 'all'],
+      ['8445', 'all'],
     ]);
     expect(policyOf(uncommented).egress.at(-1)?.ports).toContainEqual({ port: 53, protocol: 'UDP' });
   });

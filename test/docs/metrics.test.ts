@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { RESTARTS } from '../../src/cluster/failure.ts';
+import { RELEASE_REASONS } from '../../src/hold/release-rules.ts';
 import { DISCARDS } from '../../src/lag/recorder.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
@@ -28,6 +29,7 @@ test('all others have one of the prefixes that the page names', () => {
 test.each([
   ['Why a watch is begun again', RESTARTS],
   ['Why a removal gives no sample', DISCARDS],
+  ['Why a held pod is let go', RELEASE_REASONS],
 ])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, reasons) => {
   const rows = tableUnder('docs/reference.md', heading);
   expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));

@@ -2,6 +2,7 @@ import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
+import { registerHoldMetrics } from '../../src/hold/releases.ts';
 import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
 import { registerCanaryMetrics } from '../../src/measurement/canary-run.ts';
 import { registerInspectionMetrics } from '../../src/measurement/inspect-run.ts';
@@ -29,6 +30,7 @@ registerReportMetrics(registry, () => []);
 registerInspectionMetrics(registry, () => []);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() });
+registerHoldMetrics(registry, () => 0);
 
 /** Every metric of a server that follows a cluster, in the registry's order. */
 export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];

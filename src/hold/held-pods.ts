@@ -1,0 +1,198 @@
+import { isRecord, jsonIn, type Labels, NO_LABELS } from '../api/index.ts';
+import type { PodMetadata, ResourceEvent } from '../cluster/index.ts';
+import type { EndpointChange, EndpointGroup } from '../lag/index.ts';
+import type { HoldTerms } from './release-rules.ts';
+
+/** When something that listed a pod as ready stopped doing so. */
+export interface Withdrawal {
+  readonly group: EndpointGroup;
+  readonly at: number;
+  /** The resourceVersion by which it did; undefined: it vanished unseen. */
+  readonly version: string | undefined;
+}
+
+/** A pod that was admitted with hook Hold. */
+export interface HeldPod {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** SHA-256 of its token, in hex. */
+  readonly token: string;
+  /** RFC 3339. */
+  readonly created: string;
+  labels: Labels;
+  /** undefined: its plan cannot be read. */
+  terms: HoldTerms | undefined;
+  /** In milliseconds of the monotonic clock. */
+  deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
+  /** One at most for each group, of those that do not list it now. */
+  withdrawals: readonly Withdrawal[];
+  /** Its hooks have been let go once for this deletion. */
+  released: boolean;
+}
+
+export interface HeldPodsOptions {
+  /** Milliseconds of the clock of the events' instants. */
+  readonly clock: () => number;
+  /** Milliseconds since the epoch, by the machine's clock as it is now: what the API server's stamps are compared with. */
+  readonly wall: () => number;
+  /** Something about the pod has changed. */
+  readonly onChange: (pod: HeldPod) => void;
+}
+
+const NONE: readonly Withdrawal[] = [];
+
+/**
+ * The pods with hook Hold, by their tokens: from the metadata watch alone, so that every replica can go on from its own.
+ * A pod of another hook costs nothing.
+ */
+export class HeldPods {
+  readonly #options: HeldPodsOptions;
+  readonly #byUid = new Map<string, HeldPod>();
+  readonly #byToken = new Map<string, HeldPod>();
+  /** Pods whose token an older one has. */
+  readonly #copies = new Set<HeldPod>();
+
+  constructor(options: HeldPodsOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#byUid.size;
+  }
+
+  withToken(hash: string): HeldPod | undefined {
+    return this.#byToken.get(hash);
+  }
+
+  /** An event of the pods' watch. */
+  apply(event: ResourceEvent<PodMetadata>): void {
+    if (event.type !== 'deleted') this.#put(event.object, event.at);
+    else this.#delete(event.identity.uid, event.relist ? undefined : event.object, event.at);
+  }
+
+  /** A change of an endpoint, of whatever pod. */
+  changed({ uid, group, before, after }: EndpointChange, at: number, version: string | undefined): void {
+    const pod = this.#byUid.get(uid);
+    if (pod === undefined || (before === 'ready') === (after === 'ready')) return;
+    const others = pod.withdrawals.filter((each) => each.group !== group);
+    pod.withdrawals = after === 'ready' ? others : [...others, { group, at, version }];
+    this.#options.onChange(pod);
+  }
+
+  /** The API server has said what the watch has not brought yet. */
+  sawDeletion(pod: HeldPod, deletionTimestamp: string | undefined, graceSeconds: number): void {
+    const now = this.#options.clock();
+    this.#noteDeletion(pod, deletionTimestamp, graceSeconds, now);
+    this.#options.onChange(pod);
+  }
+
+  #put(object: PodMetadata, at: number): void {
+    const { uid, namespace, name, labels = NO_LABELS, hold } = object;
+    if (hold === undefined) {
+      this.#forget(uid);
+      return;
+    }
+    let pod = this.#byUid.get(uid);
+    // The annotation is somebody's to change; the hooks of the pod are not.
+    if (pod !== undefined && pod.token !== hold.token) {
+      this.#forget(uid);
+      pod = undefined;
+    }
+    if (pod === undefined) {
+      const { token, created } = hold;
+      pod = {
+        ...{ uid, namespace, name, token, created, labels },
+        ...{ terms: termsOf(hold.plan), deletion: undefined, withdrawals: NONE, released: false },
+      };
+      this.#byUid.set(uid, pod);
+      this.#claim(pod);
+    } else {
+      pod.labels = labels;
+      // A plan that somebody has spoilt is no reason to know less.
+      pod.terms = termsOf(hold.plan) ?? pod.terms;
+    }
+    const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = object;
+    if (deletionTimestamp !== undefined)
+      this.#noteDeletion(pod, deletionTimestamp, deletionGracePeriodSeconds, at);
+    this.#options.onChange(pod);
+  }
+
+  /** Of two pods with one token the older has it: the other copied what it could read. */
+  #claim(pod: HeldPod): void {
+    const holder = this.#byToken.get(pod.token);
+    const isCopy = holder !== undefined && holder.created <= pod.created;
+    if (isCopy) this.#copies.add(pod);
+    else this.#byToken.set(pod.token, pod);
+    if (holder !== undefined && !isCopy) this.#copies.add(holder);
+  }
+
+  #delete(uid: string, object: PodMetadata | undefined, at: number): void {
+    const pod = this.#byUid.get(uid);
+    if (pod === undefined) return;
+    this.#forget(uid);
+    // Deleted at once, or unseen.
+    if (pod.deletion === undefined)
+      this.#noteDeletion(pod, undefined, object?.deletionGracePeriodSeconds ?? 0, at);
+    this.#options.onChange(pod);
+  }
+
+  #forget(uid: string): void {
+    const pod = this.#byUid.get(uid);
+    if (pod === undefined) return;
+    this.#byUid.delete(uid);
+    if (this.#copies.delete(pod)) return;
+    this.#byToken.delete(pod.token);
+    for (const copy of this.#copies) {
+      if (copy.token !== pod.token) continue;
+      this.#copies.delete(copy);
+      this.#claim(copy);
+    }
+  }
+
+  /**
+   * The deletion came `graceSeconds` before its timestamp, which has whole seconds, and not after it was seen. A later
+   * one with a shorter grace moves the timestamp by as much (apiserver BeforeDelete), so it leaves the instant alone.
+   */
+  #noteDeletion(pod: HeldPod, timestamp: string | undefined, graceSeconds: number, seenAt: number): void {
+    if (pod.deletion !== undefined) {
+      pod.deletion = { at: pod.deletion.at, graceSeconds };
+      return;
+    }
+    const { clock, wall } = this.#options;
+    const deadline = Date.parse(timestamp ?? '');
+    const latest = deadline - graceSeconds * 1000 + 999;
+    const at = clock() - (wall() - latest);
+    pod.deletion = { at: Number.isNaN(at) ? seenAt : Math.min(seenAt, at), graceSeconds };
+  }
+}
+
+/** An hour: as long as a grace can be that anybody has asked for. */
+const MOST_SECONDS = 3_600;
+
+/** What a plan annotation says of the hold. @returns undefined for one that says nothing, or no sense */
+export function termsOf(plan: string | undefined): HoldTerms | undefined {
+  const json = plan === undefined || plan.length > 72 * 1024 ? undefined : jsonIn(plan);
+  if (!isRecord(json) || json.hook !== 'Hold' || !isRecord(json.hold)) return undefined;
+  const { wait, grace, baseGrace } = json;
+  const { min, max, percentile, initial, probes, observe } = json.hold;
+  const spans = [wait, grace, baseGrace, min, max, initial];
+  if (!spans.every((each) => isBetween(each, 0, MOST_SECONDS * 24))) return undefined;
+  if (!isBetween(percentile, 0, 100) || !isBetween(probes ?? 0, 0, 1_000)) return undefined;
+  const [w, g, b, least, most, first] = spans as number[];
+  return {
+    ...{
+      wait: w ?? 0,
+      grace: g ?? 0,
+      baseGrace: b ?? 0,
+      min: least ?? 0,
+      max: most ?? 0,
+      initial: first ?? 0,
+    },
+    ...{ percentile: percentile as number, probes: (probes ?? 0) as number, observe: observe === true },
+  };
+}
+
+function isBetween(value: unknown, least: number, most: number): value is number {
+  return typeof value === 'number' && value >= least && value <= most;
+}

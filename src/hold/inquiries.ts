@@ -1,0 +1,108 @@
+import type { V1Node, V1Pod } from '@kubernetes/client-node';
+import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../cluster/index.ts';
+import { pause } from '../timing/index.ts';
+import type { HeldPod } from './held-pods.ts';
+import type { Inquiry } from './holds.ts';
+
+interface InquiriesOptions {
+  readonly connection: KubeConnection;
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+}
+
+const REQUEST_MS = 5_000;
+/** At a time, over connections of their own: the Lease must not wait behind them. */
+const CONNECTIONS = 4;
+/** A thousand deletions that the watch has not shown yet become so many questions a second, and soon none. */
+const PER_SECOND = 40;
+/** A kubelet that shuts down says so on its Node while it stops the first pods. */
+const NODE_APART_MS = 1_000;
+/** So long a look at a node serves all its pods. */
+const NODE_SHARED_MS = 300;
+
+/**
+ * Asks the API server, and through it etcd, about pods whose hooks run though no deletion shows: a liveness restart, a
+ * node that shuts down, or a watch that is behind.
+ */
+export class Inquiries {
+  readonly #options: InquiriesOptions;
+  readonly #agent: ReturnType<typeof newAgent>;
+  readonly #nodes = new Map<string, { readonly since: number; readonly ready: Promise<boolean> }>();
+  /** When the next may be asked: one after the other. */
+  #nextAt = 0;
+
+  constructor(options: InquiriesOptions) {
+    this.#options = options;
+    this.#agent = newAgent(options.connection, CONNECTIONS);
+    options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
+  }
+
+  /** @throws KubeFailure where the API server cannot be asked */
+  async ask(pod: HeldPod): Promise<Inquiry> {
+    await this.#turn();
+    // The watch may have caught up meanwhile.
+    const { deletion } = pod;
+    if (deletion !== undefined)
+      return { found: 'Deleted', timestamp: '', graceSeconds: deletion.graceSeconds };
+    const { name, namespace, uid } = pod;
+    // Without a resourceVersion: as it is now, not as a cache has it.
+    const found = await unlessNotFound(
+      callApi(this.#options.connection, 'CoreV1Api', this.#call, (core) =>
+        core.readNamespacedPod({ name, namespace }),
+      ),
+    );
+    if (found?.metadata?.uid !== uid) return { found: 'Gone' };
+    const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = found.metadata;
+    if (deletionTimestamp !== undefined) {
+      const timestamp = new Date(deletionTimestamp).toISOString();
+      return { found: 'Deleted', timestamp, graceSeconds: deletionGracePeriodSeconds };
+    }
+    if (isStopped(found)) return { found: 'NodeShutdown' };
+    const node = found.spec?.nodeName;
+    const ready = node === undefined || (await this.#isNodeReady(node));
+    return { found: ready ? 'Restart' : 'NodeShutdown' };
+  }
+
+  async #turn(): Promise<void> {
+    const { clock, signal } = this.#options;
+    const now = clock();
+    const at = Math.max(now, this.#nextAt);
+    this.#nextAt = at + 1000 / PER_SECOND;
+    if (at > now) await pause(at - now, signal);
+  }
+
+  #isNodeReady(name: string): Promise<boolean> {
+    const now = this.#options.clock();
+    for (const [other, { since }] of this.#nodes) if (now - since > NODE_SHARED_MS) this.#nodes.delete(other);
+    const known = this.#nodes.get(name);
+    if (known !== undefined) return known.ready;
+    const ready = this.#readNodeTwice(name);
+    this.#nodes.set(name, { since: now, ready });
+    return ready;
+  }
+
+  async #readNodeTwice(name: string): Promise<boolean> {
+    const { connection, signal } = this.#options;
+    const read = () => callApi(connection, 'CoreV1Api', this.#call, (core) => core.readNode({ name }));
+    if (!isReady(await read())) return false;
+    await pause(NODE_APART_MS, signal);
+    return isReady(await read());
+  }
+
+  get #call() {
+    return { signal: this.#options.signal, withinMs: REQUEST_MS, agent: this.#agent };
+  }
+}
+
+/** A shutdown is told by the condition Ready: False, "node is shutting down" (kubelet nodestatus ReadyCondition). */
+function isReady({ status }: V1Node): boolean {
+  return status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True') ?? false;
+}
+
+/** Whether the kubelet ends the pod without a deletion: it evicts it, or preempts it. */
+function isStopped({ status }: V1Pod): boolean {
+  const disrupted = status?.conditions?.some(
+    (each) => each.type === 'DisruptionTarget' && each.status === 'True',
+  );
+  return disrupted === true || status?.phase === 'Failed' || status?.phase === 'Succeeded';
+}

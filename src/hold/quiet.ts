@@ -1,0 +1,172 @@
+/**
+ * The pod as a witness: whether new connections still come, by its own counters.
+ *
+ * They show connections that no consumer has been declared for. What the kubelet's probes and the pod's own containers
+ * open is not meant: probes are told by their rate, in-pod connections by their addresses. UDP is left out: an answer to
+ * a question of the pod's own is a datagram like any other.
+ */
+
+/** What a helper says of its network namespace; undefined: it could not be read. */
+export interface WitnessLine {
+  /** When it arrived: milliseconds of a monotonic clock. */
+  readonly at: number;
+  /** Tcp PassiveOpens: wraps at 2^32 or 2^64. */
+  readonly opens: bigint | undefined;
+  /** Connections established on listening ports, those of the pod itself left out. */
+  readonly established: number | undefined;
+  /** Connections of the pod with itself that are new since the line before. */
+  readonly loopback: number | undefined;
+  /** Addresses that are new since the line before. */
+  readonly remotes: readonly string[];
+}
+
+const LINE = /^w (\d{1,20}|-) (\d{1,20}|-) (\d{1,9}|-) (\S{1,480})(?: (\d{1,9}|-))?$/;
+const ADDRESS = /^[\dA-Fa-f.:]{2,45}$/;
+const MOST_REMOTES = 16;
+
+/** @returns undefined for what is no witness line */
+export function witnessLine(text: string, at: number): WitnessLine | undefined {
+  const [, opens, , established, remotes = '-', loopback = '-'] = LINE.exec(text) ?? [];
+  if (opens === undefined) return undefined;
+  const addresses = remotes === '-' ? [] : remotes.split(',');
+  if (addresses.length > MOST_REMOTES || !addresses.every((each) => ADDRESS.test(each))) return undefined;
+  return {
+    at,
+    opens: opens === '-' ? undefined : BigInt(opens),
+    established: numberOf(established),
+    loopback: numberOf(loopback),
+    remotes: addresses,
+  };
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined || text === '-' ? undefined : Number(text);
+}
+
+/**
+ * - `Off`: hold.min is 0, so all consumers are declared.
+ * - `Unknown`: the witness says nothing, or nothing recent.
+ * - `Rare`: connections come too rarely to tell within 5 s.
+ * - `Sending`: they have been absent for no longer than chance explains.
+ */
+export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
+
+/** How long silence is waited for at most; and over how long a rate is taken. Milliseconds. */
+const LONGEST_QUIET_MS = 5_000;
+const RATE_MS = 5_000;
+/** Rates of shorter times show who comes more rarely than those who have let go. */
+const SHORTER_MS = [2_000, 1_000];
+
+/** Silence is to last for so many times the longest gap before it. */
+const GAPS = 2;
+
+/** Lines come twice a second; after this long the helper is gone. */
+const SILENT_MS = 3_000;
+/** Two lines further apart say nothing of the time in between. */
+const GAP_MS = 2_500;
+/** More in one line's time is a counter that was reset. */
+const MOST_OPENS = 1_000_000n;
+
+/**
+ * The expectation λ for which so few events or none have a probability of 1 %: with λ = rate × quiet, silence is no
+ * chance. With probes one connection may be either, so one is tolerated: e^−λ (1 + λ) = 0.01.
+ */
+const EXPECTED_OF_NONE = -Math.log(0.01);
+const EXPECTED_OF_ONE = 6.638;
+
+/** How long a history the rule looks at. Milliseconds. */
+export const WITNESS_KEPT_MS = RATE_MS + LONGEST_QUIET_MS + GAP_MS;
+
+/** Connections between two lines. */
+interface Step {
+  readonly from: number;
+  readonly to: number;
+  readonly opened: number;
+}
+
+/**
+ * Whether new connections have been absent for long enough at the rate at which they came.
+ * @param lines in the order in which they came
+ * @param probes connections a second that are the kubelet's
+ */
+export function quietVerdict(
+  lines: readonly WitnessLine[],
+  { now, probes, min }: { readonly now: number; readonly probes: number; readonly min: number },
+): QuietVerdict {
+  if (min === 0) return 'Off';
+  const steps = stepsOf(lines);
+  const end = steps.at(-1)?.to;
+  if (end === undefined || now - end > SILENT_MS) return 'Unknown';
+  const tolerated = probes > 0 ? 1 : 0;
+  const expected = probes > 0 ? EXPECTED_OF_ONE : EXPECTED_OF_NONE;
+
+  // The silence: the longest time until now that holds no more than probes explain.
+  let quietFrom = end;
+  let opened = 0;
+  let last = steps.length;
+  for (let index = steps.length - 1; index >= 0; index -= 1) {
+    const { from, opened: ofStep } = steps[index] as Step;
+    opened += ofStep;
+    if (opened > probesWithin(end - from, probes) + tolerated) break;
+    quietFrom = from;
+    last = index;
+  }
+  const busy = steps.slice(0, last);
+  const until = busy.at(-1)?.to;
+  if (until === undefined) return 'Rare';
+  const whole = rateBefore(busy, until, RATE_MS, probes);
+  // Chance may have brought fewer than the rate says: by its square root, as often as not.
+  const likely = (whole * LONGEST_QUIET_MS) / 1000;
+  if (likely + Math.sqrt(likely) < expected) return 'Rare';
+  const rates = SHORTER_MS.map((span) => rateBefore(busy, until, span, probes)).filter((rate) => rate > 0);
+  const byChance = (1000 * expected) / Math.min(whole, ...rates);
+  // Connections that come in bursts are rarer than their number says, and the rule looks again and again.
+  const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
+  return end - quietFrom >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
+}
+
+/** The longest time without a connection that no probe explains, between two with one. */
+function longestGap(steps: readonly Step[], probes: number): number {
+  let longest = 0;
+  let gap = 0;
+  for (const { from, to, opened } of steps) {
+    gap = opened > probesWithin(to - from, probes) ? 0 : gap + to - from;
+    longest = Math.max(longest, gap);
+  }
+  return longest;
+}
+
+/** The connections that no probe made, a second, of the last so many milliseconds before an instant. */
+function rateBefore(steps: readonly Step[], until: number, spanMs: number, probes: number): number {
+  const counted = steps.filter(({ to }) => to > until - spanMs);
+  const spanned = until - (counted[0]?.from ?? until);
+  if (spanned <= 0) return 0;
+  const opened = counted.reduce((sum, step) => sum + step.opened, 0);
+  return Math.max(0, (1000 * opened) / spanned - probes);
+}
+
+function probesWithin(milliseconds: number, probes: number): number {
+  return Math.ceil((probes * milliseconds) / 1000);
+}
+
+/** From the last gap on: what cannot be counted is no silence. */
+function stepsOf(lines: readonly WitnessLine[]): readonly Step[] {
+  const steps: Step[] = [];
+  for (let index = lines.length - 1; index > 0; index -= 1) {
+    const [before, after] = [lines[index - 1] as WitnessLine, lines[index] as WitnessLine];
+    const opened = openedBetween(before, after);
+    if (opened === undefined || after.at - before.at > GAP_MS) break;
+    steps.push({ from: before.at, to: after.at, opened });
+  }
+  return steps.reverse();
+}
+
+/** Connections that others opened between two lines. @returns undefined where that cannot be told */
+export function openedBetween(before: WitnessLine, after: WitnessLine): number | undefined {
+  if (before.opens === undefined || after.opens === undefined || after.loopback === undefined)
+    return undefined;
+  let opened = after.opens - before.opens;
+  if (opened < 0n) opened += before.opens < 1n << 32n ? 1n << 32n : 1n << 64n;
+  if (opened < 0n || opened > MOST_OPENS) return undefined;
+  return Math.max(0, Number(opened) - after.loopback);
+}

@@ -1,0 +1,195 @@
+import type { QuietVerdict } from './quiet.ts';
+
+/** Why a hook was let go; in metrics, log lines and Events. */
+export const RELEASE_REASONS = {
+  Gone: 'Everything that listed the pod has withdrawn it, and every consumer that applies has let go of it.',
+  NotServing: 'Nothing listed the pod when its termination began, nor shortly before.',
+  NotTerminating: 'The pod is not being deleted: one of its containers restarts.',
+  Max: 'hold.max has passed, or the application would lose its own time to shut down.',
+  Unsure: 'Linger cannot say who still sends traffic to the pod: its static wait counts.',
+  Observed: 'hold.observe: the static wait has passed.',
+} as const satisfies Record<string, string>;
+
+export type ReleaseReason = keyof typeof RELEASE_REASONS;
+
+/** What the pod's plan says of its hold. Whole seconds; of the rest, see the plan annotation. */
+export interface HoldTerms {
+  /** The static wait. */
+  readonly wait: number;
+  readonly grace: number;
+  /** The application's own. */
+  readonly baseGrace: number;
+  readonly min: number;
+  readonly max: number;
+  readonly percentile: number;
+  readonly initial: number;
+  /** Connections a second that are the kubelet's own probes. */
+  readonly probes: number;
+  readonly observe: boolean;
+}
+
+/**
+ * How it shows that a consumer has let go of a pod that has been withdrawn.
+ * - `time`: so many milliseconds after the withdrawal.
+ * - `word`: its instances say so. `still`: those that have not. Until `completeAt`, or for good, there may be others.
+ * - `unknown`: it does not; `initial` counts.
+ */
+export type LettingGo =
+  | { readonly by: 'time'; readonly ms: number }
+  | { readonly by: 'word'; readonly still: readonly string[]; readonly completeAt: number }
+  | { readonly by: 'unknown' };
+
+export interface ConsumerFacts {
+  readonly name: string;
+  readonly lettingGo: LettingGo;
+}
+
+/** An Endpoints object, or the slices of a Service, that listed the pod as ready. */
+export interface ListingFacts {
+  /** For people: `EndpointSlice shop/web`. */
+  readonly name: string;
+  /** undefined: it still does. */
+  readonly withdrawnAt: number | undefined;
+  /** It is truncated: a pod that is missing from it may be an endpoint all the same. */
+  readonly truncated?: boolean;
+}
+
+/** All that the release of a pod's hooks depends on. Instants are milliseconds of one monotonic clock. */
+export interface HoldFacts {
+  readonly now: number;
+  readonly terms: HoldTerms;
+  /** When the first of its hooks called. */
+  readonly calledAt: number;
+  /** undefined: the pod shows none. */
+  readonly deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
+  /** What the API server said, asked about a pod that shows no deletion; undefined: it has not yet. */
+  readonly inquiry: 'Restart' | 'NodeShutdown' | undefined;
+  /** Since when a watch has not been current; undefined: all are. */
+  readonly blindSince: number | undefined;
+  readonly listings: readonly ListingFacts[];
+  /** Those that send traffic to the pod. */
+  readonly consumers: readonly ConsumerFacts[];
+  readonly quiet: QuietVerdict;
+}
+
+/** What is waited for: a consumer, or the control plane or the API server themselves. */
+export interface WaitingFor {
+  readonly consumer: string;
+  readonly instances?: readonly string[];
+}
+
+export type HoldVerdict =
+  | { readonly release: ReleaseReason }
+  | {
+      readonly holding: true;
+      readonly waitingFor: readonly WaitingFor[];
+      /** Before then the same facts give the same answer. */
+      readonly nextLookAt: number;
+    };
+
+/** As long as the helper itself waits once it has lost Linger. Milliseconds. */
+export const BLIND_MS = 30_000;
+
+/** Names that are no consumer's: they hold a blank. */
+export const CONTROL_PLANE_LISTS = 'control plane';
+export const UNDELETED = 'API server (no deletion seen)';
+export const BLIND = 'API server (watches not current)';
+export const UNDECLARED = 'whoever still connects';
+export const STATIC_WAIT = 'static wait';
+export const LEAST_HOLD = 'hold.min';
+
+/** Whether the pod's hooks may end. Unknown facts never make it earlier. */
+export function verdictOf(facts: HoldFacts): HoldVerdict {
+  const { now, terms, calledAt, inquiry, blindSince } = facts;
+  // A node that shuts down stops pods without deleting them: their time begins with the hook, as far as is known.
+  const shutdown = { at: calledAt, graceSeconds: terms.grace };
+  const deletion = facts.deletion ?? (inquiry === 'NodeShutdown' ? shutdown : undefined);
+  const staticAt = calledAt + seconds(terms.wait);
+  const maxAt = deletion === undefined ? calledAt + seconds(terms.max) : lastInstant(deletion, terms);
+  if (now >= maxAt) return { release: 'Max' };
+
+  const hold = (waitingFor: readonly WaitingFor[], ...instants: readonly number[]): HoldVerdict => {
+    const nextLookAt = Math.min(maxAt, ...instants.filter((instant) => instant > now));
+    return { holding: true, waitingFor, nextLookAt };
+  };
+  if (terms.observe) {
+    if (now >= staticAt) return { release: 'Observed' };
+    return hold([{ consumer: STATIC_WAIT }], staticAt);
+  }
+  if (deletion === undefined && inquiry === 'Restart') return { release: 'NotTerminating' };
+  const minAt = (deletion?.at ?? calledAt) + seconds(terms.min);
+  if (blindSince !== undefined) {
+    const unsureAt = Math.max(staticAt, minAt, blindSince + BLIND_MS);
+    return now >= unsureAt ? { release: 'Unsure' } : hold([{ consumer: BLIND }], unsureAt);
+  }
+  if (deletion === undefined) return hold([{ consumer: UNDELETED }]);
+
+  const listings = facts.listings.filter((listing) => isRelevant(listing, facts, deletion.at));
+  if (listings.length === 0)
+    return now >= minAt ? { release: 'NotServing' } : hold([{ consumer: LEAST_HOLD }], minAt);
+  const open = listings.filter(({ withdrawnAt }) => withdrawnAt === undefined);
+  if (open.length > 0)
+    return hold([{ consumer: CONTROL_PLANE_LISTS, instances: open.map(({ name }) => name) }]);
+
+  // A pod that is missing from a truncated list may be an endpoint for as long as an unknown consumer's would be.
+  const unclearAt = deletion.at + seconds(terms.initial);
+  const withdrawnAt = Math.max(
+    ...listings.map((each) =>
+      each.truncated ? Math.max(unclearAt, each.withdrawnAt ?? 0) : (each.withdrawnAt ?? 0),
+    ),
+  );
+  const initialAt = withdrawnAt + seconds(terms.initial);
+  const waitingFor: WaitingFor[] = [];
+  const instants: number[] = [];
+  for (const { name, lettingGo } of facts.consumers) {
+    if (lettingGo.by === 'word' && lettingGo.still.length > 0) {
+      waitingFor.push({ consumer: name, instances: lettingGo.still });
+      continue;
+    }
+    const letGoAt = letGoInstant(lettingGo, withdrawnAt, initialAt);
+    if (now < letGoAt) {
+      waitingFor.push({ consumer: name });
+      instants.push(letGoAt);
+    }
+  }
+  if (now < withdrawnAt) {
+    waitingFor.push({ consumer: CONTROL_PLANE_LISTS });
+    instants.push(withdrawnAt);
+  }
+  if (now < minAt) {
+    waitingFor.push({ consumer: LEAST_HOLD });
+    instants.push(minAt);
+  }
+  if (waitingFor.length === 0 && facts.quiet === 'Sending') waitingFor.push({ consumer: UNDECLARED });
+  return waitingFor.length === 0 ? { release: 'Gone' } : hold(waitingFor, ...instants);
+}
+
+/** When everything known has let go, as far as that can be said in advance. */
+function letGoInstant(lettingGo: LettingGo, withdrawnAt: number, initialAt: number): number {
+  if (lettingGo.by === 'time') return withdrawnAt + lettingGo.ms;
+  return lettingGo.by === 'word' ? Math.min(initialAt, lettingGo.completeAt) : initialAt;
+}
+
+/** Whether it lists the pod, or withdrew it so shortly before its deletion that a consumer may not have followed. */
+function isRelevant(
+  { withdrawnAt, truncated }: ListingFacts,
+  { consumers, terms }: HoldFacts,
+  deletedAt: number,
+): boolean {
+  if (withdrawnAt === undefined || truncated) return true;
+  const initial = seconds(terms.initial);
+  const lags = consumers.map(({ lettingGo }) => (lettingGo.by === 'time' ? lettingGo.ms : initial));
+  return withdrawnAt >= deletedAt - Math.max(0, ...lags);
+}
+
+/** Whatever is waited for: after it the application has its own time, or half of a grace that was cut. */
+function lastInstant(
+  { at, graceSeconds }: NonNullable<HoldFacts['deletion']>,
+  { max, baseGrace }: HoldTerms,
+): number {
+  return at + seconds(Math.min(max, Math.max(graceSeconds - baseGrace, graceSeconds / 2)));
+}
+
+function seconds(whole: number): number {
+  return whole * 1000;
+}

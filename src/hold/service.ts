@@ -1,0 +1,426 @@
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { connect, createServer, isIP, type Server, type Socket } from 'node:net';
+import { isHoldToken } from '../api/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import type { HeldPod, HeldPods } from './held-pods.ts';
+import type { Holds, TermedPod, Waiter } from './holds.ts';
+import { witnessLine } from './quiet.ts';
+
+/** Numbers and milliseconds. */
+export const HOLD_LIMITS = {
+  connections: 16_384,
+  /** Of one address: where a node's address stands for its pods, those of a large node all reconnecting at once. */
+  perSource: 2_048,
+  /** Of one pod: its containers, and what their reconnecting leaves behind. */
+  perPod: 64,
+  perPodAndSource: 24,
+  /** Bytes of a line, without its end. */
+  line: 512,
+  /** A helper sends two a second. */
+  linesPerSecond: 10,
+  /** Until the first line is there. */
+  greeting: 5_000,
+  /** Without a byte from a helper that is held. It testifies twice a second, or as rarely as once in 2 s. */
+  idle: 60_000,
+  /** How long a token waits for its pod to show, and a connection for the watches to be current. */
+  pending: 2_000,
+  /** So many unknown tokens a minute may wait; further ones of that address get their answer at once. */
+  unknownPerMinute: 120,
+  /** How often `holding` is said again. */
+  again: 5_000,
+  /** How long a follower looks for a leader: a lease that is not renewed lasts 15 s, and is looked at every 2 s. */
+  leaderless: 25_000,
+  relayConnect: 1_000,
+  relayPause: 250,
+  /** A relay's word on who called is good for so long: clocks of nodes differ. */
+  relayAge: 60_000,
+};
+export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
+
+/** Who holds: this replica, another, or nobody that is known. */
+export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
+
+export interface HoldServiceOptions {
+  readonly holds: Holds;
+  readonly pods: HeldPods;
+  readonly route: () => Route;
+  /** What replicas prove to each other that they are: made of the key that they share. */
+  readonly key: Buffer;
+  readonly clock: () => number;
+  /** Milliseconds since the epoch. */
+  readonly wall: () => number;
+  readonly logger: Logger;
+  readonly limits?: HoldLimits;
+}
+
+const GREETING = /^linger-hold\/1 (\S{1,64})$/;
+const RELAYED = /^linger-hold-relay\/1 ([\dA-Fa-f.:]{2,45}) (\d{1,15}) ([\w-]{22})$/;
+const PROOF_BYTES = 16;
+const TICK_MS = 50;
+
+/**
+ * The server that helpers call. It speaks plain TCP: a token is good for nothing but waiting, and what is answered is one
+ * of three words. A replica that does not lead passes the bytes on to the one that does.
+ */
+export class HoldService {
+  readonly options: HoldServiceOptions;
+  readonly limits: HoldLimits;
+  readonly server: Server;
+  readonly #callers = new Set<Caller>();
+  readonly #perSource = new Map<string, number>();
+  readonly #perPod = new Map<HeldPod, Set<Caller>>();
+  /** Unknown tokens by source, of this minute. */
+  #unknown = new Map<string, number>();
+  #unknownSince = 0;
+  /** Those that wait for their pod, for current watches or for a leader; looked at again and again. */
+  readonly #pending = new Set<Caller>();
+  readonly #once: LogOnce;
+  #timer: NodeJS.Timeout | undefined;
+  #nextAgain = 0;
+
+  constructor(options: HoldServiceOptions) {
+    this.options = options;
+    this.limits = options.limits ?? HOLD_LIMITS;
+    this.#once = new LogOnce(options.logger);
+    this.server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) =>
+      this.#accept(socket),
+    );
+  }
+
+  get connections(): number {
+    return this.#callers.size;
+  }
+
+  /** Ends every connection, so that helpers call again and find who leads now. */
+  hangUp(): void {
+    for (const caller of this.#callers) caller.end();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.server.close();
+    this.hangUp();
+  }
+
+  #accept(socket: Socket): void {
+    const source = plainAddress(socket.remoteAddress);
+    socket.on('error', () => undefined);
+    if (source === undefined || this.#callers.size >= this.limits.connections || !this.count(source, 1)) {
+      socket.destroy();
+      return;
+    }
+    const caller = new Caller(this, socket, source);
+    this.#callers.add(caller);
+    socket.once('close', () => {
+      caller.closed();
+      this.#callers.delete(caller);
+      this.#pending.delete(caller);
+      this.count(caller.source, -1);
+    });
+    if (this.#timer !== undefined) return;
+    this.#timer = setInterval(() => this.#tick(), TICK_MS).unref();
+    this.#nextAgain = this.options.clock() + this.limits.again;
+  }
+
+  /** @returns false where the address has as many connections as it may */
+  count(source: string, by: 1 | -1): boolean {
+    const count = (this.#perSource.get(source) ?? 0) + by;
+    if (count > this.limits.perSource) return false;
+    if (count <= 0) this.#perSource.delete(source);
+    else this.#perSource.set(source, count);
+    return true;
+  }
+
+  /** Whether one more unknown token of this address may wait for its pod. */
+  mayWait(source: string): boolean {
+    const now = this.options.clock();
+    if (now - this.#unknownSince > 60_000) {
+      this.#unknown = new Map();
+      this.#unknownSince = now;
+    }
+    const count = (this.#unknown.get(source) ?? 0) + 1;
+    this.#unknown.set(source, count);
+    return count <= this.limits.unknownPerMinute;
+  }
+
+  pend(caller: Caller): void {
+    this.#pending.add(caller);
+  }
+
+  /** A connection to the pod's hold; where there are too many, the oldest of whoever has most of them goes. */
+  join(pod: HeldPod, caller: Caller): void {
+    const callers = this.#perPod.get(pod) ?? new Set();
+    this.#perPod.set(pod, callers.add(caller));
+    const bySource = Map.groupBy(callers, ({ source }) => source);
+    const most = [...bySource.values()].reduce((a, b) => (b.length > a.length ? b : a));
+    const { perPod, perPodAndSource } = this.limits;
+    if (callers.size > perPod || most.length > perPodAndSource) most[0]?.end();
+  }
+
+  part(pod: HeldPod, caller: Caller): void {
+    const callers = this.#perPod.get(pod);
+    if (callers?.delete(caller) === true && callers.size === 0) this.#perPod.delete(pod);
+  }
+
+  #tick(): void {
+    for (const caller of this.#pending) if (caller.advance()) this.#pending.delete(caller);
+    const now = this.options.clock();
+    if (now >= this.#nextAgain) {
+      this.#nextAgain = now + this.limits.again;
+      for (const caller of this.#callers) caller.sayAgain(now);
+    }
+    if (this.#callers.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** What a follower says of who called it, and that it is a replica which says so. */
+  relayLine(source: string, greeting: string): string {
+    const at = String(Math.round(this.options.wall()));
+    return `linger-hold-relay/1 ${source} ${at} ${this.#proof(source, at, greeting)}`;
+  }
+
+  /** @returns who called, where a replica has relayed the greeting */
+  relayedSource(line: string, greeting: string): string | undefined {
+    const [, source = '', at = '', proof = ''] = RELAYED.exec(line) ?? [];
+    const [given, expected] = [Buffer.from(proof), Buffer.from(this.#proof(source, at, greeting))];
+    const isGood =
+      isIP(source) !== 0 &&
+      given.length === expected.length &&
+      timingSafeEqual(given, expected) &&
+      Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
+    if (isGood) return source;
+    this.#once.warn(
+      'relay',
+      {},
+      'a relayed connection was refused: replicas must share their certificate, and their clocks',
+    );
+    return undefined;
+  }
+
+  #proof(source: string, at: string, greeting: string): string {
+    const hmac = createHmac('sha256', this.options.key).update(`${source}\n${at}\n${greeting}`);
+    return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
+  }
+}
+
+/** IPv4 as IPv4, also where the socket speaks both families. */
+function plainAddress(address: string | undefined): string | undefined {
+  const plain = address?.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  return plain !== undefined && isIP(plain) !== 0 ? plain : undefined;
+}
+
+type CallerState = 'greeting' | 'pending' | 'held' | 'relayed' | 'ended';
+
+/** One connection. */
+class Caller implements Waiter {
+  readonly #service: HoldService;
+  readonly #socket: Socket;
+  source: string;
+  #state: CallerState = 'greeting';
+  #text = '';
+  /** The line of a replica that relays, until the greeting it vouches for is there. */
+  #relayLine: string | undefined;
+  #isRelayed = false;
+  #greeting = '';
+  #token = '';
+  #pod: HeldPod | undefined;
+  #since: number;
+  #upstream: Socket | undefined;
+  #dialAt = 0;
+  #linesSince: number;
+  #lines = 0;
+  #heardAt: number;
+  #waits: boolean | undefined;
+
+  constructor(service: HoldService, socket: Socket, source: string) {
+    this.#service = service;
+    this.#socket = socket;
+    this.source = source;
+    this.#since = service.options.clock();
+    this.#linesSince = this.#since;
+    this.#heardAt = this.#since;
+    socket.setTimeout(service.limits.greeting, () => this.end());
+    socket.on('data', (chunk) => this.#hear(chunk));
+  }
+
+  /** From the hold: the one word that ends it. */
+  answer(word: 'release' | 'unsure'): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#part();
+    this.#socket.end(`${word}\n`);
+    // Whoever does not read it must not keep the connection.
+    this.#socket.setTimeout(this.#service.limits.greeting, () => this.#socket.destroy());
+  }
+
+  end(): void {
+    this.#state = 'ended';
+    this.#part();
+    this.#socket.destroy();
+  }
+
+  closed(): void {
+    this.#part();
+    this.#state = 'ended';
+    this.#upstream?.destroy();
+  }
+
+  sayAgain(now: number): void {
+    if (this.#state !== 'held') return;
+    if (now - this.#heardAt > this.#service.limits.idle) this.end();
+    else this.#say('holding');
+  }
+
+  /** What it waits for may be there. @returns whether it waits no more */
+  advance(): boolean {
+    if (this.#state !== 'pending') return true;
+    const { options, limits } = this.#service;
+    const waited = options.clock() - this.#since;
+    const route = options.route();
+    if (route !== 'here') {
+      // A relay of a relay would be a circle: the one who relays is to look again.
+      if (this.#isRelayed && waited > limits.pending) this.end();
+      else if (this.#isRelayed) return false;
+      else if (route !== undefined && this.#upstream === undefined && options.clock() >= this.#dialAt)
+        this.#dial(route);
+      else if (waited > limits.leaderless) this.answer('unsure');
+      return this.#hasSettled();
+    }
+    const pod = options.pods.withToken(this.#token);
+    if (pod?.terms !== undefined && options.holds.blindSince === undefined) this.#hold(pod as TermedPod);
+    else if (waited > limits.pending || (pod === undefined && !this.#mayWait())) this.answer('unsure');
+    return this.#hasSettled();
+  }
+
+  /** Asked once: whether its token may wait for a pod to show. */
+  #mayWait(): boolean {
+    this.#waits ??= this.#service.mayWait(this.source);
+    return this.#waits;
+  }
+
+  #hasSettled(): boolean {
+    return this.#state !== 'pending';
+  }
+
+  #hold(pod: TermedPod): void {
+    const { options } = this.#service;
+    this.#state = 'held';
+    this.#pod = pod;
+    this.#heardAt = options.clock();
+    this.#say('holding');
+    options.holds.call(pod, this);
+    this.#service.join(pod, this);
+  }
+
+  #hear(chunk: Buffer): void {
+    if (this.#state === 'ended' || this.#state === 'relayed') return;
+    // Lines are ASCII; whatever else comes is no line that is known.
+    const parts = (this.#text + chunk.toString('latin1')).split('\n');
+    this.#text = parts.pop() ?? '';
+    const { line: longest, linesPerSecond } = this.#service.limits;
+    if (this.#text.length > longest) {
+      this.end();
+      return;
+    }
+    const now = this.#service.options.clock();
+    this.#heardAt = now;
+    if (now - this.#linesSince > 1_000) {
+      this.#linesSince = now;
+      this.#lines = 0;
+    }
+    for (const part of parts) {
+      this.#lines += 1;
+      if (part.length > longest || this.#lines > linesPerSecond) this.end();
+      else this.#take(part, now);
+      if (this.#hasEnded()) return;
+    }
+  }
+
+  #hasEnded(): boolean {
+    return this.#state === 'ended';
+  }
+
+  #take(line: string, now: number): void {
+    if (this.#state === 'greeting') {
+      this.#greet(line, now);
+      return;
+    }
+    const seen = this.#pod && witnessLine(line, now);
+    if (seen !== undefined && this.#pod !== undefined) this.#service.options.holds.saw(this.#pod, this, seen);
+  }
+
+  #greet(line: string, now: number): void {
+    if (this.#relayLine === undefined && line.startsWith('linger-hold-relay/1 ')) {
+      this.#relayLine = line;
+      return;
+    }
+    const [, token = ''] = GREETING.exec(line) ?? [];
+    if (!isHoldToken(token) || (this.#relayLine !== undefined && !this.#adopt(this.#relayLine, line))) {
+      this.end();
+      return;
+    }
+    this.#greeting = line;
+    this.#token = createHash('sha256').update(token).digest('hex');
+    this.#state = 'pending';
+    this.#since = now;
+    this.#socket.setTimeout(this.#service.limits.idle, () => this.end());
+    if (!this.advance()) this.#service.pend(this);
+  }
+
+  /** Counts as the one who called the replica that relays. */
+  #adopt(relayLine: string, greeting: string): boolean {
+    const source = this.#service.relayedSource(relayLine, greeting);
+    if (source === undefined || !this.#service.count(source, 1)) return false;
+    this.#service.count(this.source, -1);
+    this.source = source;
+    this.#isRelayed = true;
+    return true;
+  }
+
+  #dial({ host, port }: { readonly host: string; readonly port: number }): void {
+    const { options, limits } = this.#service;
+    this.#dialAt = options.clock() + limits.relayConnect + limits.relayPause;
+    const upstream = connect({ host, port, noDelay: true });
+    this.#upstream = upstream;
+    const timer = setTimeout(() => upstream.destroy(), limits.relayConnect).unref();
+    let isThrough = false;
+    upstream.on('error', () => undefined);
+    upstream.once('connect', () => {
+      clearTimeout(timer);
+      if (this.#state !== 'pending') {
+        upstream.destroy();
+        return;
+      }
+      isThrough = true;
+      this.#state = 'relayed';
+      upstream.write(
+        `${this.#service.relayLine(this.source, this.#greeting)}\n${this.#greeting}\n${this.#text}`,
+      );
+      this.#text = '';
+      this.#socket.pipe(upstream);
+      upstream.pipe(this.#socket);
+    });
+    upstream.once('close', () => {
+      clearTimeout(timer);
+      this.#upstream = undefined;
+      // The helper calls again, and by then another may lead.
+      if (isThrough) this.#socket.destroySoon();
+      else this.#dialAt = options.clock() + limits.relayPause;
+    });
+  }
+
+  #say(word: string): void {
+    // Whoever does not read is not there.
+    if (this.#socket.writableLength > 4_096) this.end();
+    else this.#socket.write(`${word}\n`);
+  }
+
+  #part(): void {
+    const pod = this.#pod;
+    if (pod === undefined) return;
+    this.#pod = undefined;
+    this.#service.options.holds.leave(pod, this);
+    this.#service.part(pod, this);
+  }
+}

@@ -1,0 +1,108 @@
+import type { Server } from 'node:net';
+import type { Registry } from '@prometheus-io/client';
+import type { KubeConnection, PodMetadata, ResourceEvent } from '../cluster/index.ts';
+import type { World } from '../decision/index.ts';
+import type { Lead } from '../leader/index.ts';
+import type { Inspecting, Measurement } from '../measurement/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { HeldPods } from './held-pods.ts';
+import { type HeldView, type HoldSources, Holds } from './holds.ts';
+import { Inquiries } from './inquiries.ts';
+import { Releases } from './releases.ts';
+import { HoldService, type Route } from './service.ts';
+
+/** What the Hold Service is told by its operator. */
+export interface HoldSettings {
+  readonly relay: {
+    /** Where other replicas reach this one's: `10.0.3.7:8445` or `[fd00::7]:8445`. */
+    readonly address: string;
+    /** Proves to a replica that another one relays; the same for all. */
+    readonly key: Buffer;
+  };
+}
+
+export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> {
+  readonly inspecting: Pick<Inspecting, 'usersOf' | 'want' | 'done' | 'onChange'>;
+  readonly connection: KubeConnection;
+  /** Of this replica. */
+  readonly identity: string;
+  readonly world: () => World;
+  readonly measurement: Pick<Measurement, 'listing' | 'withdraws' | 'onChange'>;
+  /** Whether the watches of pods and endpoints are current. */
+  readonly current: () => boolean;
+  /** Where the Lease says that the leader takes what is relayed. */
+  readonly leader: () => string | undefined;
+  readonly registry: Registry;
+  readonly logger: Logger;
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** A replica's share in holding pods. */
+export interface RunningHold {
+  /** To be made to listen. */
+  readonly server: Server;
+  /** To be called with each event of the pods' watch. */
+  readonly onPod: (event: ResourceEvent<PodMetadata>) => void;
+  /** To be called whenever this replica leads. */
+  readonly lead: (lead: Lead) => void;
+  /** An instance of the consumer has said what it has applied. */
+  readonly heard: (consumer: string) => void;
+  /** undefined: this replica does not lead. */
+  readonly list: () => readonly HeldView[] | undefined;
+  readonly close: () => void;
+}
+
+export function startHold(context: HoldContext): RunningHold {
+  const { connection, measurement, clock, signal, logger, leader } = context;
+  const { address, key } = context.relay;
+  const wall = Date.now;
+  const inquiries = new Inquiries({ connection, clock, signal });
+  const releases = new Releases({ ...context, held: () => holds.size });
+  const pods = new HeldPods({ clock, wall, onChange: (pod) => holds.touch(pod) });
+  const holds: Holds = new Holds({
+    ...context,
+    listing: (uid) => measurement.listing(uid),
+    withdraws: (group) => measurement.withdraws(group),
+    inquire: (pod) => inquiries.ask(pod),
+    sawDeletion: pods.sawDeletion.bind(pods),
+    onRelease: (release) => releases.tell(release),
+  });
+  measurement.onChange(pods.changed.bind(pods));
+  context.inspecting.onChange((uid) => holds.touch({ uid }));
+
+  let leads: Lead | undefined;
+  const route = (): Route => {
+    if (leads?.holds()) return 'here';
+    const other = leader();
+    // A Lease that names this replica's own address is of an earlier life.
+    return other === undefined || other === address ? undefined : hostAndPort(other);
+  };
+  const service = new HoldService({ holds, pods, route, key, clock, wall, logger });
+  return {
+    server: service.server,
+    onPod: pods.apply.bind(pods),
+    lead: (lead) => {
+      leads = lead;
+      const over = () => {
+        if (leads === lead) leads = undefined;
+        holds.end();
+        // Helpers call again, and are led to whoever leads by then.
+        service.hangUp();
+      };
+      lead.signal.addEventListener('abort', over, { once: true });
+      // What was relayed meanwhile is held here from now on.
+      service.hangUp();
+    },
+    heard: holds.heard.bind(holds),
+    list: () => (leads?.holds() ? holds.list() : undefined),
+    close: () => service.close(),
+  };
+}
+
+/** `10.0.3.7:8445` or `[fd00::7]:8445`. @returns undefined for what is neither */
+function hostAndPort(address: string): Exclude<Route, 'here'> {
+  const [, six, four, port] = /^(?:\[([\da-f:.]+)\]|([\d.]+)):(\d{1,5})$/i.exec(address) ?? [];
+  const host = six ?? four;
+  return host === undefined ? undefined : { host, port: Number(port) };
+}

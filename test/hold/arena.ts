@@ -1,0 +1,212 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { onTestFinished } from 'vitest';
+import { serviceIndex } from '../../src/api/index.ts';
+import type { PodMetadata } from '../../src/cluster/index.ts';
+import { NO_SOURCES, type World, worldOf } from '../../src/decision/index.ts';
+import { HeldPods } from '../../src/hold/held-pods.ts';
+import { type HoldSources, Holds, type Inquiry, type Release } from '../../src/hold/holds.ts';
+import { HOLD_LIMITS, type HoldLimits, HoldService, type Route } from '../../src/hold/service.ts';
+import type { EndpointGroup } from '../../src/lag/index.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
+const clock = () => performance.now();
+
+/** Time enough on a busy machine, and little where what is awaited never comes. */
+const PATIENCE_MS = 10_000;
+
+/** A helper: what it hears, with when. */
+export class FakeHelper {
+  readonly socket: Socket;
+  readonly heard: { readonly word: string; readonly at: number }[] = [];
+  closedAt: number | undefined;
+  #text = '';
+
+  constructor(port: number, host = '127.0.0.1', localAddress?: string) {
+    this.socket = connect({ port, host, ...(localAddress !== undefined && { localAddress }) });
+    this.socket.setEncoding('latin1').on('data', (chunk: string) => {
+      const lines = (this.#text + chunk).split('\n');
+      this.#text = lines.pop() ?? '';
+      for (const word of lines) this.heard.push({ word, at: clock() });
+    });
+    this.socket.on('error', () => undefined);
+    this.socket.on('close', () => (this.closedAt = clock()));
+    onTestFinished(() => void this.socket.destroy());
+  }
+
+  greet(token: string): this {
+    this.socket.write(`linger-hold/1 ${token}\n`);
+    return this;
+  }
+
+  get words(): readonly string[] {
+    return this.heard.map(({ word }) => word);
+  }
+
+  /** When the word came. */
+  async hears(word: string): Promise<number> {
+    return until(`a helper to hear ${word}`, () => this.heard.find((each) => each.word === word)?.at);
+  }
+
+  async closes(): Promise<number> {
+    return until('a connection to close', () => this.closedAt);
+  }
+}
+
+export async function until<T>(what: string, look: () => T | undefined | false): Promise<T> {
+  const deadline = clock() + PATIENCE_MS;
+  for (;;) {
+    const found = look();
+    if (found !== undefined && found !== false) return found;
+    if (clock() > deadline) throw new Error(`waited in vain for ${what}`);
+    await sleep(2);
+  }
+}
+
+export interface ArenaOptions {
+  readonly limits?: Partial<HoldLimits>;
+  readonly key?: Buffer;
+  readonly route?: () => Route;
+  readonly world?: World;
+  readonly inquire?: HoldSources['inquire'];
+  readonly reports?: HoldSources['reports'];
+  readonly usersOf?: HoldSources['inspecting']['usersOf'];
+}
+
+export const SERVICE = {
+  ...{ namespace: 'shop', name: 'web', labels: {}, selector: { app: 'web' } },
+  ...{ headless: false, externalName: false },
+};
+/** One Service with a ClusterIP; nothing has been measured, so cluster-ip lets go after `initial`. */
+export function worldWith(change: Partial<World> = {}): World {
+  return { ...worldOf(NO_SOURCES), services: serviceIndex([SERVICE], true), ...change };
+}
+
+export const SLICES: EndpointGroup = {
+  ...{ stage: 'EndpointSlice', namespace: 'shop', service: 'web', mirrored: false, overCapacity: false },
+};
+
+const TERMS = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
+
+/** A Hold Service over loopback, and the cluster that it is told of. */
+export class Arena {
+  readonly pods: HeldPods;
+  readonly holds: Holds;
+  readonly service: HoldService;
+  readonly released: Release[] = [];
+  readonly asked: string[] = [];
+  /** Pods that inspected consumers are asked about. */
+  readonly wanted = new Set<string>();
+  current = true;
+  readonly #listing = new Map<string, EndpointGroup[]>();
+  readonly #objects = new Map<string, PodMetadata>();
+
+  constructor(options: ArenaOptions = {}) {
+    const world = options.world ?? worldWith();
+    this.pods = new HeldPods({ clock, wall: Date.now, onChange: (pod) => this.holds.touch(pod) });
+    this.holds = new Holds({
+      clock,
+      world: () => world,
+      listing: (uid) => this.#listing.get(uid) ?? [],
+      withdraws: () => true,
+      current: () => this.current,
+      reports: options.reports ?? (() => undefined),
+      inspecting: {
+        usersOf: options.usersOf ?? (() => undefined),
+        want: (uid) => void this.wanted.add(uid),
+        done: (uid) => void this.wanted.delete(uid),
+      },
+      inquire: (pod) => {
+        this.asked.push(pod.name);
+        return options.inquire?.(pod) ?? new Promise<Inquiry>(() => undefined);
+      },
+      onRelease: (release) => this.released.push(release),
+      sawDeletion: (pod, timestamp, grace) => this.pods.sawDeletion(pod, timestamp, grace),
+    });
+    this.service = new HoldService({
+      ...{ holds: this.holds, pods: this.pods, clock, wall: Date.now, logger: createLogger('silent') },
+      route: options.route ?? (() => 'here'),
+      key: options.key ?? Buffer.from('the replicas’ own'),
+      limits: { ...HOLD_LIMITS, ...options.limits },
+    });
+  }
+
+  async start(host = '127.0.0.1'): Promise<this> {
+    this.service.server.listen(0, host);
+    await once(this.service.server, 'listening');
+    onTestFinished(() => {
+      this.holds.end();
+      this.service.close();
+    });
+    return this;
+  }
+
+  get port(): number {
+    return (this.service.server.address() as AddressInfo).port;
+  }
+
+  call(token: string, localAddress?: string): FakeHelper {
+    return new FakeHelper(this.port, '127.0.0.1', localAddress).greet(token);
+  }
+
+  /** A pod that the Service lists. @returns its token */
+  admit(name: string, terms: Partial<typeof TERMS & { wait: number; observe: boolean }> = {}): string {
+    const token = randomBytes(16).toString('base64url');
+    const { wait = 0, ...hold } = terms;
+    const plan = { v: 2, wait, grace: 90, baseGrace: 30, hook: 'Hold', hold: { ...TERMS, ...hold } };
+    this.put(name, {
+      token: createHash('sha256').update(token).digest('hex'),
+      plan: JSON.stringify(plan),
+      created: '2026-11-22T10:00:00Z',
+    });
+    this.list(name);
+    return token;
+  }
+
+  put(name: string, hold: PodMetadata['hold'], deleted?: { readonly grace: number }): void {
+    const deadline = deleted && new Date(Date.now() + deleted.grace * 1000).toISOString();
+    const object: PodMetadata = {
+      ...{ uid: name, namespace: 'shop', name, labels: { app: 'web' }, stamp: undefined, hold },
+      ...{ deletionTimestamp: deadline, deletionGracePeriodSeconds: deleted?.grace },
+    };
+    this.#objects.set(name, object);
+    const identity = { namespace: 'shop', name, uid: name };
+    this.pods.apply({ type: 'modified', listed: false, at: clock(), identity, object });
+  }
+
+  /** @returns when */
+  delete(name: string, grace = 90): number {
+    const { hold } = this.#objects.get(name) as PodMetadata;
+    this.put(name, hold, { grace });
+    return clock();
+  }
+
+  list(name: string): void {
+    this.#listing.set(name, [SLICES]);
+    const change = {
+      uid: name,
+      group: SLICES,
+      before: undefined,
+      after: 'ready',
+      address: undefined,
+    } as const;
+    this.pods.changed(change, clock(), '100');
+  }
+
+  /** @returns when */
+  withdraw(name: string, version: string | undefined = '200'): number {
+    this.#listing.delete(name);
+    const change = {
+      uid: name,
+      group: SLICES,
+      before: 'ready',
+      after: 'terminating',
+      address: undefined,
+    } as const;
+    const at = clock();
+    this.pods.changed(change, at, version);
+    return at;
+  }
+}

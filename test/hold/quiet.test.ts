@@ -1,0 +1,232 @@
+import { describe, expect, it } from 'vitest';
+import {
+  openedBetween,
+  type QuietVerdict,
+  quietVerdict,
+  type WitnessLine,
+  witnessLine,
+} from '../../src/hold/quiet.ts';
+
+describe('a line', () => {
+  it('is read', () => {
+    expect(witnessLine('w 18446744073709551615 4 2 10.0.0.7,fd00::1 3', 5)).toEqual({
+      at: 5,
+      opens: 18446744073709551615n,
+      established: 2,
+      loopback: 3,
+      remotes: ['10.0.0.7', 'fd00::1'],
+    });
+  });
+
+  it('may say that nothing could be read', () => {
+    expect(witnessLine('w - - - - -', 5)).toEqual({ at: 5, remotes: [] });
+  });
+
+  it.each([
+    'w',
+    'w 1 2 3',
+    'w -1 2 3 - 0',
+    'w 1 2 3 10.0.0.7; 0',
+    'w 1 2 3 <script> 0',
+    `w 1 2 3 ${Array(17).fill('10.0.0.7').join()} 0`,
+    'W 1 2 3 - 0',
+    'w 111111111111111111111 2 3 - 0',
+  ])('is none: %s', (text) => {
+    expect(witnessLine(text, 5)).toBeUndefined();
+  });
+});
+
+const line = (
+  at: number,
+  opens: number | bigint | undefined,
+  loopback: number | undefined = 0,
+): WitnessLine => ({
+  at,
+  opens: opens === undefined ? undefined : BigInt(opens),
+  established: 0,
+  loopback,
+  remotes: [],
+});
+
+describe('connections between two lines', () => {
+  it.each([
+    ['some', line(0, 10), line(500, 15), 5],
+    ['without those of the pod itself', line(0, 10), line(500, 15, 4), 1],
+    ['never fewer than none', line(0, 10), line(500, 11, 4), 0],
+    ['of a counter of 32 bits that wraps', line(0, 2n ** 32n - 2n), line(500, 3), 5],
+    ['of one of 64 bits that wraps', line(0, 2n ** 64n - 2n), line(500, 3), 5],
+    ['not of one that was reset', line(0, 3_000_000_000), line(500, 3), undefined],
+    ['not where a counter is missing', line(0, undefined), line(500, 3), undefined],
+    [
+      'not where those of the pod itself are not known',
+      line(0, 1),
+      { ...line(500, 3), loopback: undefined },
+      undefined,
+    ],
+  ])('%s', (_, before, after, opened) => {
+    expect(openedBetween(before, after)).toBe(opened);
+  });
+});
+
+/** The lines of a helper that looks twice a second. @param arrivals milliseconds, ascending */
+function linesOf(
+  arrivals: readonly number[],
+  until: number,
+  { phase = 0, start = 1_000_000 } = {},
+): WitnessLine[] {
+  const lines: WitnessLine[] = [];
+  for (let at = phase; at <= until; at += 500)
+    lines.push(line(at, start + arrivals.filter((arrival) => arrival <= at).length));
+  return lines;
+}
+
+const rule = { probes: 0, min: 5 };
+const every = (period: number, from: number, to: number) =>
+  Array.from({ length: Math.max(0, Math.ceil((to - from) / period)) }, (_, index) => from + index * period);
+
+describe('the rule', () => {
+  const judged = (arrivals: readonly number[], now: number, probes = 0): QuietVerdict =>
+    quietVerdict(
+      linesOf(
+        arrivals.toSorted((a, b) => a - b),
+        now,
+      ),
+      { ...rule, now, probes },
+    );
+
+  it.each([
+    [
+      'is off with hold.min 0',
+      quietVerdict(linesOf(every(50, 0, 5_000), 5_000), { now: 5_000, probes: 0, min: 0 }),
+      'Off',
+    ],
+    ['knows nothing without lines', quietVerdict([], { ...rule, now: 5_000 }), 'Unknown'],
+    ['nor of one line', quietVerdict(linesOf([], 0), { ...rule, now: 0 }), 'Unknown'],
+    [
+      'nor long after the last',
+      quietVerdict(linesOf(every(50, 0, 5_000), 5_000), { ...rule, now: 9_000 }),
+      'Unknown',
+    ],
+    [
+      'nor where numbers are missing',
+      quietVerdict([line(0, 1), line(500, undefined), line(1_000, 5)], { ...rule, now: 1_000 }),
+      'Unknown',
+    ],
+    ['20 a second that go on', judged(every(50, 0, 7_000), 7_000), 'Sending'],
+    ['20 a second that ended half a second ago', judged(every(50, 0, 7_000), 8_000), 'Quiet'],
+    ['2 a second that ended a second ago', judged(every(500, 100, 7_000), 8_000), 'Sending'],
+    ['2 a second that ended long ago', judged(every(500, 100, 7_000), 10_500), 'Quiet'],
+    ['a scrape every 15 s', judged([2_000], 5_000), 'Rare'],
+    ['nobody', judged([], 5_000), 'Rare'],
+    ['probes alone', judged(every(1_000, 300, 9_000), 9_000, 1), 'Rare'],
+    [
+      'probes that go on when the others have ended',
+      judged([...every(1_000, 300, 9_000), ...every(50, 0, 6_000)], 9_000, 1),
+      'Quiet',
+    ],
+    [
+      'probes beside those that go on',
+      judged([...every(1_000, 300, 9_000), ...every(200, 0, 9_000)], 9_000, 1),
+      'Sending',
+    ],
+  ] as const)('%s', (_, verdict, expected) => {
+    expect(verdict).toBe(expected);
+  });
+
+  it('counts from a gap in the lines on', () => {
+    const before = linesOf(every(50, 0, 3_000), 3_000);
+    const after = [6_500, 7_000].map((at) => line(at, 1_000_060));
+    expect(quietVerdict([...before, ...after], { ...rule, now: 7_000 })).toBe('Rare');
+  });
+});
+
+/** xorshift, so that a failure can be repeated. */
+function chance(seed: number): () => number {
+  let state = seed | 1;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) / 2 ** 32;
+  };
+}
+
+function poisson(rate: number, from: number, to: number, random: () => number): number[] {
+  const arrivals: number[] = [];
+  for (let at = from; ; ) {
+    at += (-Math.log(1 - random()) / rate) * 1000;
+    if (at >= to) return arrivals;
+    arrivals.push(at);
+  }
+}
+
+/** When the rule first lets go, looking at each line from hold.min on. */
+function letGoAt(
+  arrivals: readonly number[],
+  phase: number,
+  { probes = 0, min = 5, until = 60_000 } = {},
+): number {
+  const lines = linesOf(arrivals, until, { phase });
+  for (let count = 1; count <= lines.length; count += 1) {
+    const now = (lines[count - 1] as WitnessLine).at;
+    if (now < min * 1000) continue;
+    if (quietVerdict(lines.slice(Math.max(0, count - 26), count), { now, probes, min }) !== 'Sending')
+      return now;
+  }
+  return until;
+}
+
+/** Traffic of which the truth is known. The gateway ends 5 to 20 s after the deletion. */
+describe('against simulated traffic', () => {
+  const RUNS = 400;
+  const tried = (
+    traffic: (end: number, random: () => number) => readonly number[],
+    probes = 0,
+    begin = 5_000,
+  ): { readonly early: number; readonly longest: number } => {
+    let early = 0;
+    let longest = 0;
+    for (let run = 1; run <= RUNS; run += 1) {
+      const random = chance(run * 7919);
+      for (let warm = 0; warm < 5; warm += 1) random();
+      const end = begin + 15_000 * random();
+      const kubelet = probes > 0 ? every(1000 / probes, 1000 * random(), 60_000) : [];
+      const arrivals = [...traffic(end, random), ...kubelet].toSorted((a, b) => a - b);
+      const last = Math.max(...traffic(end, () => 0.5), ...arrivals.filter((at) => at <= end));
+      const released = letGoAt(arrivals, 500 * random(), { probes });
+      if (released < end - 200) early += 1;
+      longest = Math.max(longest, released - Math.max(5_000, last));
+    }
+    return { early: early / RUNS, longest };
+  };
+
+  it.each([
+    ['20 a second', 20, 0],
+    ['5 a second', 5, 0],
+    ['2 a second', 2, 0],
+    ['20 a second beside a probe each second', 20, 1],
+    ['5 a second beside a probe each second', 5, 1],
+  ])('of chance, %s: hardly ever let go before its end, and soon after it', (_, rate, probes) => {
+    const { early, longest } = tried((end, random) => poisson(rate, 0, end, random), probes);
+    // Each look errs once in a hundred times, and there are up to thirty.
+    expect(early).toBeLessThanOrEqual(0.08);
+    expect(longest).toBeLessThanOrEqual(6_500);
+  });
+
+  it('of chance, beside another that ends at once', () => {
+    const { early } = tried((end, random) =>
+      [...poisson(50, 0, 1_000, random), ...poisson(5, 0, end, random)].toSorted((a, b) => a - b),
+    );
+    expect(early).toBeLessThanOrEqual(0.05);
+  });
+
+  it('at even distances, 4 a second: never before its end', () => {
+    expect(tried((end) => every(250, 0, end)).early).toBe(0);
+  });
+
+  it('of 10 at once each second: never before its end', () => {
+    expect(tried((end) => every(1_000, 0, end).flatMap((at) => Array(10).fill(at) as number[])).early).toBe(
+      0,
+    );
+  });
+});

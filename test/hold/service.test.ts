@@ -1,0 +1,359 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { Route } from '../../src/hold/service.ts';
+import type { Consumer } from '../../src/lag/index.ts';
+import { Arena, FakeHelper, until, worldWith } from './arena.ts';
+
+/** What a release may take on a machine that does other things, too; alone it takes 10 to 40 ms. */
+const SOON_MS = 500;
+
+describe('a pod that terminates', () => {
+  it('is held until everything that lists it has withdrawn it', async () => {
+    const arena = await new Arena().start();
+    const token = arena.admit('web-1');
+    const helper = arena.call(token);
+    await helper.hears('holding');
+    arena.delete('web-1');
+    await sleep(300);
+    expect(helper.words).toEqual(['holding']);
+    const withdrawn = arena.withdraw('web-1');
+    const released = await helper.hears('release');
+    expect(released - withdrawn).toBeLessThan(SOON_MS);
+    await helper.closes();
+    expect(arena.released).toMatchObject([{ pod: { name: 'web-1' }, reason: 'Gone' }]);
+    expect(arena.holds.size).toBe(0);
+  });
+
+  it('is held for `initial` after that where a consumer is not known', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1', { initial: 1 }));
+    arena.delete('web-1');
+    const withdrawn = arena.withdraw('web-1');
+    const released = await helper.hears('release');
+    expect(released - withdrawn).toBeGreaterThanOrEqual(1_000);
+    expect(released - withdrawn).toBeLessThan(1_000 + SOON_MS);
+  });
+
+  it('is let go at once where nothing listed it', async () => {
+    const arena = await new Arena().start();
+    const token = arena.admit('web-1');
+    arena.withdraw('web-1');
+    await sleep(1_100);
+    arena.delete('web-1');
+    await arena.call(token).hears('release');
+    expect(arena.released).toMatchObject([{ reason: 'NotServing' }]);
+  });
+
+  it('counts from the deletion: a hook that is run again is let go at once', async () => {
+    const arena = await new Arena().start();
+    const token = arena.admit('web-1', { max: 1 });
+    arena.delete('web-1');
+    await arena.call(token).hears('release');
+    const again = Date.now();
+    await arena.call(token).hears('release');
+    expect(Date.now() - again).toBeLessThan(SOON_MS);
+    // Told once.
+    expect(arena.released).toMatchObject([{ reason: 'Max' }]);
+  });
+
+  it('has one hold for all its containers, and for those that call again', async () => {
+    const arena = await new Arena().start();
+    const token = arena.admit('web-1');
+    arena.delete('web-1');
+    const helpers = [arena.call(token), arena.call(token), arena.call(token)];
+    for (const helper of helpers) await helper.hears('holding');
+    helpers[0]?.socket.destroy();
+    const again = arena.call(token);
+    await again.hears('holding');
+    expect(arena.holds.size).toBe(1);
+    arena.withdraw('web-1');
+    for (const helper of [...helpers.slice(1), again]) await helper.hears('release');
+    expect(arena.released).toHaveLength(1);
+  });
+
+  it('keeps its own time where the grace is cut meanwhile', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1'));
+    arena.delete('web-1', 90);
+    await helper.hears('holding');
+    const cut = arena.delete('web-1', 2);
+    const released = await helper.hears('release');
+    expect(released - cut).toBeLessThan(1_000 + SOON_MS);
+    expect(arena.released).toMatchObject([{ reason: 'Max' }]);
+  });
+});
+
+describe('a pod that shows no deletion', () => {
+  it('is asked about, and let go where a container only restarts', async () => {
+    const arena = await new Arena({ inquire: async () => ({ found: 'Restart' }) }).start();
+    const begun = performance.now();
+    const released = await arena.call(arena.admit('web-1')).hears('release');
+    expect(released - begun).toBeLessThan(2_000);
+    expect(arena.released).toMatchObject([{ reason: 'NotTerminating' }]);
+  });
+
+  it('is held once its deletion has been found', async () => {
+    const arena = await new Arena({
+      inquire: async () => ({
+        found: 'Deleted',
+        timestamp: new Date(Date.now() + 90_000).toISOString(),
+        graceSeconds: 90,
+      }),
+    }).start();
+    const helper = arena.call(arena.admit('web-1'));
+    await until('its deletion to be known', () => arena.holds.list()[0]?.deleted);
+    expect(helper.words).toEqual(['holding']);
+    arena.withdraw('web-1');
+    await helper.hears('release');
+    expect(arena.released).toMatchObject([{ reason: 'Gone' }]);
+  });
+
+  it('is not asked about where the deletion shows in time', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1'));
+    await helper.hears('holding');
+    arena.delete('web-1');
+    await sleep(500);
+    expect(arena.asked).toEqual([]);
+  });
+
+  it('is asked about again where the API server did not answer', async () => {
+    let failures = 0;
+    const inquire = async () => {
+      failures += 1;
+      if (failures === 1) throw new Error('away');
+      return { found: 'Restart' } as const;
+    };
+    const arena = await new Arena({ inquire }).start();
+    await arena.call(arena.admit('web-1')).hears('release');
+    expect(arena.asked).toHaveLength(2);
+  });
+});
+
+describe('instances of consumers', () => {
+  const consumer: Consumer = {
+    name: 'edge',
+    lagKey: 'edge',
+    declared: undefined,
+    builtIn: false,
+    namespaceSelector: {},
+    serviceSelector: {},
+    podSelector: undefined,
+    services: 'all',
+    measure: { kind: 'reports' },
+  };
+
+  it('are waited for until they have acknowledged the withdrawal', async () => {
+    let still: readonly string[] = ['edge-1'];
+    const asked: unknown[] = [];
+    const taken = {
+      waitingFor: (_: string, versions: unknown) => {
+        asked.push(versions);
+        return still;
+      },
+      hasSilent: () => false,
+    } as never;
+    const arena = await new Arena({
+      world: worldWith({ consumers: [consumer] }),
+      reports: () => ({ taken, since: Number.NEGATIVE_INFINITY }),
+    }).start();
+    const helper = arena.call(arena.admit('web-1'));
+    arena.delete('web-1');
+    arena.withdraw('web-1', '4711');
+    await sleep(400);
+    expect(helper.words).toEqual(['holding']);
+    expect(arena.holds.list()).toMatchObject([{ waitingFor: [{ consumer: 'edge', instances: ['edge-1'] }] }]);
+    expect(asked.at(-1)).toEqual({ EndpointSlice: '4711' });
+    still = [];
+    const said = performance.now();
+    arena.holds.heard('edge');
+    expect((await helper.hears('release')) - said).toBeLessThan(SOON_MS);
+  });
+
+  it('that an inspection shows are waited for', async () => {
+    let users: readonly string[] | 'unknown' = ['envoy-0'];
+    const arena = await new Arena({
+      world: worldWith({
+        consumers: [{ ...consumer, measure: { kind: 'inspect', inspect: {} as never } }],
+      }),
+      usersOf: () => users,
+    }).start();
+    const helper = arena.call(arena.admit('web-1', { initial: 30 }));
+    arena.delete('web-1');
+    arena.withdraw('web-1');
+    await sleep(300);
+    expect(arena.holds.list()).toMatchObject([
+      { waitingFor: [{ consumer: 'edge', instances: ['envoy-0'] }] },
+    ]);
+    expect([...arena.wanted]).toEqual(['web-1']);
+    users = [];
+    arena.holds.touch({ uid: 'web-1' });
+    await helper.hears('release');
+    expect([...arena.wanted]).toEqual([]);
+  });
+});
+
+describe('callers', () => {
+  it('with an unknown token are told that Linger is not sure, once its pod has had time to show', async () => {
+    const arena = await new Arena({ limits: { pending: 300 } }).start();
+    const helper = arena.call('AAAAAAAAAAAAAAAAAAAAAA');
+    await helper.hears('unsure');
+    await helper.closes();
+    expect(helper.words).toEqual(['unsure']);
+  });
+
+  it('may come before their pod has shown', async () => {
+    const arena = await new Arena().start();
+    const other = new Arena();
+    const token = other.admit('web-1');
+    const helper = arena.call(token);
+    await sleep(200);
+    const { createHash } = await import('node:crypto');
+    const plan = JSON.stringify({
+      v: 2,
+      wait: 0,
+      grace: 90,
+      baseGrace: 30,
+      hook: 'Hold',
+      hold: { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 },
+    });
+    arena.put('web-1', { token: createHash('sha256').update(token).digest('hex'), plan, created: '' });
+    await helper.hears('holding');
+  });
+
+  it('wait without a word while the watches are not current', async () => {
+    const arena = await new Arena({ limits: { pending: 5_000 } }).start();
+    const token = arena.admit('web-1');
+    arena.current = false;
+    expect(arena.holds.blindSince).toBeUndefined();
+    await sleep(3_100);
+    const helper = arena.call(token);
+    await sleep(300);
+    expect(helper.words).toEqual([]);
+    arena.current = true;
+    await helper.hears('holding');
+  });
+
+  it.each([
+    ['says something else first', 'GET / HTTP/1.1\r\n\r\n'],
+    ['has a token of another form', 'linger-hold/1 short\n'],
+    ['never ends its line', 'x'.repeat(600)],
+    [
+      'pretends to relay',
+      'linger-hold-relay/1 10.0.0.9 1 AAAAAAAAAAAAAAAAAAAAAA\nlinger-hold/1 AAAAAAAAAAAAAAAAAAAAAA\n',
+    ],
+  ])('is hung up on who %s', async (_, text) => {
+    const arena = await new Arena().start();
+    const helper = new FakeHelper(arena.port);
+    helper.socket.write(text);
+    await helper.closes();
+    expect(helper.words).toEqual([]);
+  });
+
+  it('who say nothing are hung up on', async () => {
+    const arena = await new Arena({ limits: { greeting: 200 } }).start();
+    await new FakeHelper(arena.port).closes();
+  });
+
+  it('who say too much are hung up on, and others of the pod are not', async () => {
+    const arena = await new Arena().start();
+    const token = arena.admit('web-1');
+    arena.delete('web-1');
+    const [quiet, loud] = [arena.call(token), arena.call(token)];
+    await quiet.hears('holding');
+    await loud.hears('holding');
+    loud.socket.write('w 1 1 1 - 0\n'.repeat(200));
+    await loud.closes();
+    expect(quiet.closedAt).toBeUndefined();
+    arena.withdraw('web-1');
+    await quiet.hears('release');
+  });
+
+  it('of one address are so many at most, and others have room', async () => {
+    const arena = await new Arena({ limits: { perSource: 3 } }).start();
+    const token = arena.admit('web-1');
+    const first = [0, 1, 2].map(() => arena.call(token));
+    for (const helper of first) await helper.hears('holding');
+    await arena.call(token).closes();
+    await arena.call(token, '127.0.0.2').hears('holding');
+    expect(arena.service.connections).toBe(4);
+  });
+
+  it('with one token cannot crowd out the pod itself', async () => {
+    const arena = await new Arena({ limits: { perPodAndSource: 4, perPod: 6 } }).start();
+    const token = arena.admit('web-1');
+    arena.delete('web-1');
+    const own = arena.call(token, '127.0.0.2');
+    await own.hears('holding');
+    const thieves = Array.from({ length: 20 }, () => arena.call(token));
+    for (const thief of thieves) await until('an answer', () => thief.words.length > 0 || thief.closedAt);
+    await until('the oldest to go', () => arena.service.connections <= 6);
+    expect(own.closedAt).toBeUndefined();
+    arena.withdraw('web-1');
+    await own.hears('release');
+  });
+});
+
+describe('a replica that does not lead', () => {
+  it('relays to the one that does, and tells it who called', async () => {
+    const leader = await new Arena({ limits: { perSource: 1 } }).start();
+    const follower = await new Arena({ route: () => ({ host: '127.0.0.1', port: leader.port }) }).start();
+    const tokens = ['web-1', 'web-2'].map((name) => leader.admit(name));
+    for (const name of ['web-1', 'web-2']) leader.delete(name);
+    const [first = '', second = ''] = tokens;
+    // Two connections of the follower's, and one of each caller's.
+    const one = follower.call(first, '127.0.0.2');
+    await one.hears('holding');
+    const two = follower.call(second, '127.0.0.3');
+    await two.hears('holding');
+    await follower.call(second, '127.0.0.3').closes();
+    leader.withdraw('web-1');
+    await one.hears('release');
+    await one.closes();
+    expect(two.words).toEqual(['holding']);
+  });
+
+  it('passes on what the pod sees', async () => {
+    const leader = await new Arena().start();
+    const follower = await new Arena({ route: () => ({ host: '127.0.0.1', port: leader.port }) }).start();
+    const token = leader.admit('web-1');
+    leader.delete('web-1');
+    const helper = follower.call(token);
+    await helper.hears('holding');
+    helper.socket.write('w 10 0 7 - 0\n');
+    await sleep(100);
+    leader.withdraw('web-1');
+    await helper.hears('release');
+    expect(leader.released).toMatchObject([{ open: 7 }]);
+  });
+
+  it('is refused where it has another key', async () => {
+    const leader = await new Arena().start();
+    const route = () => ({ host: '127.0.0.1', port: leader.port });
+    const follower = await new Arena({ route, key: Buffer.from('another') }).start();
+    const helper = follower.call(leader.admit('web-1'));
+    await helper.closes();
+    expect(helper.words).toEqual([]);
+  });
+
+  it('looks for a leader for a while, and then is not sure', async () => {
+    let route: 'here' | undefined;
+    const arena = await new Arena({ route: () => route, limits: { leaderless: 600 } }).start();
+    const token = arena.admit('web-1');
+    const [early, late] = [arena.call(token), arena.call(token)];
+    await sleep(200);
+    expect([...early.words, ...late.words]).toEqual([]);
+    route = 'here';
+    await early.hears('holding');
+    route = undefined;
+    await arena.call(token).hears('unsure');
+  });
+
+  it('never relays what was relayed to it', async () => {
+    const route: () => Route = () => ({ host: '127.0.0.1', port: arena.port });
+    const arena: Arena = await new Arena({ route, limits: { pending: 300 } }).start();
+    const helper = arena.call(arena.admit('web-1'));
+    await helper.closes();
+    expect(helper.words).toEqual([]);
+  });
+});
