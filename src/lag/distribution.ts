@@ -9,7 +9,7 @@ export type Density = Float64Array;
 
 export function totalOf(density: Density): number {
   let total = 0;
-  for (const weight of density) total += weight;
+  for (let cell = 0; cell < density.length; cell += 1) total += density[cell] as number;
   return total;
 }
 
@@ -90,18 +90,24 @@ const DUST = 1e-9;
  * @throws RangeError when the distribution is empty
  */
 export function quantileOf(density: Density, percentile: number): number {
+  const [quantile] = quantilesOf(density, [percentile]) as [number];
+  return quantile;
+}
+
+/** The same for several percentiles, which must ascend: in one pass. */
+export function quantilesOf(density: Density, percentiles: readonly number[]): number[] {
   const total = someTotal(density);
-  const enough = (percentile / 100 - DUST) * total;
-  let upTo = 0;
-  let last = 0;
-  for (let cell = 0; cell < CELLS; cell += 1) {
-    const weight = density[cell] ?? 0;
-    if (weight === 0) continue;
-    upTo += weight;
-    last = cell;
-    if (upTo >= enough) break;
-  }
-  return secondsOf(last);
+  let [upTo, last, cell] = [0, -1, 0];
+  return percentiles.map((percentile) => {
+    const enough = (percentile / 100 - DUST) * total;
+    for (; cell < CELLS && (last < 0 || upTo < enough); cell += 1) {
+      const weight = density[cell] as number;
+      if (weight === 0) continue;
+      upTo += weight;
+      last = cell;
+    }
+    return secondsOf(last);
+  });
 }
 
 /**

@@ -179,6 +179,10 @@ export class LagHistory {
   /** By their ends. Neither slots nor arrays of them ever change. */
   #closed: readonly Slot[] = [];
   #open: Histogram | undefined;
+  /** What {@link LagHistory.#slots} has returned since the last change. */
+  #all: readonly Slot[] | undefined;
+  /** Of `of`, counted once. */
+  #counted: { readonly of: readonly Slot[]; readonly samples: number } = { of: this.#closed, samples: 0 };
   #openSlice = 0;
   #since = Number.POSITIVE_INFINITY;
   #latest = Number.NEGATIVE_INFINITY;
@@ -195,7 +199,9 @@ export class LagHistory {
 
   /** All lags that are held. */
   get samples(): number {
-    return this.#closed.reduce((sum, slot) => sum + slot.samples, this.#open?.total ?? 0);
+    const of = this.#closed;
+    if (this.#counted.of !== of) this.#counted = { of, samples: samplesOf(of) };
+    return this.#counted.samples + (this.#open?.total ?? 0);
   }
 
   /** Bytes of lag data held. */
@@ -207,10 +213,15 @@ export class LagHistory {
   /** @throws RangeError for a negative lag or NaN */
   record(lagSeconds: number, at: number): void {
     const slice = Math.floor(at / SLICE_SECONDS);
-    if (this.#open !== undefined && slice !== this.#openSlice) this.#close();
+    if (this.#open !== undefined && slice !== this.#openSlice) {
+      this.reached(this.#latest);
+      this.#close(this.#slots());
+      this.#trim();
+    }
     this.#open ??= new Histogram();
     this.#openSlice = slice;
     this.#open.record(lagSeconds);
+    this.#all = undefined;
     if (this.#hours !== undefined && at < this.#hours.hour) this.#hours = undefined;
     this.#since = Math.min(this.#since, at);
     this.#latest = Math.max(this.#latest, at);
@@ -262,7 +273,7 @@ export class LagHistory {
     const slots = this.#slots();
     const { first, samples } = windowOf(slots, slots.length, now, minSamples);
     if (samples === 0) return undefined;
-    const counts = addSlots(new Float64Array(CELLS), slots.slice(first));
+    const counts = addSlots(new Float64Array(CELLS), first === 0 ? slots : slots.slice(first));
     return { at: now, samples, historySeconds: this.#spanOf(slots[first], now), counts };
   }
 
@@ -272,30 +283,32 @@ export class LagHistory {
     const slots = this.#slots();
     const { first } = windowOf(slots, slots.length, now, minSamples);
     const long = cellOf(quantileOf(whole.counts, 99) * LONG_SHARE);
-    const runs: { from: number; to: number; removals: number; long: number; counts: Density }[] = [];
+    const runs: { from: number; to: number; long: number; slots: Slot[] }[] = [];
     let allLong = 0;
-    for (const slot of slots.slice(first)) {
+    for (let at = first; at < slots.length; at += 1) {
+      const slot = slots[at] as Slot;
       const count = longLags(slot, long);
       if (count === 0) continue;
       allLong += count;
       const from = slot.first * SLICE_SECONDS;
       let run = runs.at(-1);
       if (run === undefined || from - run.to > HOUR_SECONDS) {
-        run = { from, to: from, removals: 0, long: 0, counts: new Float64Array(CELLS) };
+        run = { from, to: from, long: 0, slots: [] };
         runs.push(run);
       }
       run.from = Math.min(run.from, from);
       run.to = endOf(slot);
-      run.removals += slot.samples;
       run.long += count;
-      addSlots(run.counts, [slot]);
+      run.slots.push(slot);
     }
     return runs
       .filter((run) => run.to - run.from <= DAY_SECONDS && run.long >= EPISODE_SHARE * allLong)
       .sort((a, b) => b.long - a.long)
-      .flatMap(({ from, to, removals, counts }) => {
+      .flatMap(({ from, to, slots: ofRun }) => {
         const rest = this.without(from, to).window(now, minSamples);
         if (rest === undefined || rest.samples < LEAST_REST) return [];
+        const removals = samplesOf(ofRun);
+        const counts = addSlots(new Float64Array(CELLS), ofRun);
         const [p99Seconds, p99WithoutSeconds] = [quantileOf(counts, 99), quantileOf(rest.counts, 99)];
         return [{ from, to, removals, share: removals / whole.samples, p99Seconds, p99WithoutSeconds }];
       });
@@ -304,8 +317,8 @@ export class LagHistory {
   /** Takes the slices out that overlap with this span of time. @returns how many lags were in them */
   forget(from: number, to: number): number {
     const before = this.samples;
-    this.#closed = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
-    this.#open = undefined;
+    const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
+    this.#close(kept);
     this.#hours = undefined;
     return before - this.samples;
   }
@@ -324,11 +337,8 @@ export class LagHistory {
    * however often and in whatever order texts of an earlier life and of other replicas are read.
    */
   merge(other: LagHistory): void {
-    this.#closed = groupsOf(this.#slots(), other.#slots()).flatMap(({ own, others }) => {
-      const count = (slots: readonly Slot[]) => slots.reduce((sum, slot) => sum + slot.samples, 0);
-      return count(others) > count(own) ? others : own;
-    });
-    this.#open = undefined;
+    const groups = groupsOf(this.#slots(), other.#slots());
+    this.#close(groups.flatMap(({ own, others }) => (samplesOf(others) > samplesOf(own) ? others : own)));
     this.#hours = undefined;
     this.#since = Math.min(this.#since, other.#since);
     this.#latest = Math.max(this.#latest, other.#latest);
@@ -394,8 +404,12 @@ export class LagHistory {
   }
 
   #slots(): readonly Slot[] {
-    if (this.#open === undefined) return this.#closed;
-    const open = slotOf(this.#openSlice, 1, this.#open.counts);
+    this.#all ??= this.#open === undefined ? this.#closed : this.#withOpen(this.#open);
+    return this.#all;
+  }
+
+  #withOpen({ counts: ofOpen }: Histogram): readonly Slot[] {
+    const open = slotOf(this.#openSlice, 1, ofOpen);
     const same = this.#closed.findLastIndex(({ first, width }) => first === open.first && width === 1);
     const part = this.#closed[same];
     if (part !== undefined) {
@@ -412,11 +426,10 @@ export class LagHistory {
     return Math.max(0, at - Math.max(this.#since, (first?.first ?? 0) * SLICE_SECONDS));
   }
 
-  #close(): void {
-    this.reached(this.#latest);
-    this.#closed = this.#slots();
+  #close(slots: readonly Slot[]): void {
+    this.#closed = slots;
     this.#open = undefined;
-    this.#trim();
+    this.#all = undefined;
   }
 
   #trim(): void {
@@ -429,14 +442,23 @@ export class LagHistory {
       samples += slot.samples;
       return isOld || isSpare;
     });
-    if (last >= 0) this.#closed = slots.slice(last + 1);
+    if (last >= 0) this.#close(slots.slice(last + 1));
   }
+}
+
+function samplesOf(slots: readonly Slot[]): number {
+  return slots.reduce((sum, slot) => sum + slot.samples, 0);
 }
 
 /** How many of the slot's lags fell into this cell or a later one. */
 function longLags({ entries }: Slot, cell: number): number {
   let count = 0;
-  for (const entry of entries) if (entry >>> TIMES_BITS >= cell) count += entry & MOST_TIMES;
+  // Entries ascend, and hardly any are that long.
+  for (let at = entries.length - 1; at >= 0; at -= 1) {
+    const entry = entries[at] as number;
+    if (entry >>> TIMES_BITS < cell) break;
+    count += entry & MOST_TIMES;
+  }
   return count;
 }
 

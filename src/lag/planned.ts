@@ -1,6 +1,15 @@
 import { isRecord } from '../api/index.ts';
 import type { Consumer } from './consumer.ts';
-import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf, totalOf } from './distribution.ts';
+import {
+  type Density,
+  type LagScope,
+  type Lags,
+  lagsOf,
+  maxOf,
+  quantilesOf,
+  sumOf,
+  totalOf,
+} from './distribution.ts';
 import { CELLS, lastCellWithin } from './grid.ts';
 import { cellsFromText, cellsToText, isCount, isInstant } from './histogram.ts';
 import {
@@ -229,7 +238,8 @@ function largestOf(curves: readonly HourlyCurve[]): Density {
   const longest = new Uint32Array(CELLS);
   for (const { longer } of curves) {
     for (let cell = 0; cell < CELLS; cell += 1) {
-      longest[cell] = Math.max(longest[cell] ?? 0, longer[cell] ?? 0);
+      const units = longer[cell] as number;
+      if (units > (longest[cell] as number)) longest[cell] = units;
     }
   }
   return densityOf(longest);
@@ -238,17 +248,18 @@ function largestOf(curves: readonly HourlyCurve[]): Density {
 function densityOf(longer: Uint32Array): Density {
   const density = new Float64Array(CELLS);
   let before = UNITS;
-  longer.forEach((units, cell) => {
+  for (let cell = 0; cell < CELLS; cell += 1) {
+    const units = longer[cell] as number;
     density[cell] = before - units;
     before = units;
-  });
+  }
   return density;
 }
 
 function haveMoved(now: Density, before: Density): boolean {
-  const [a, b] = [lagsOf(now), lagsOf(before)];
-  return PERCENTILES.some((percentile) => {
-    const [is, was] = [a.quantile(percentile), b.quantile(percentile)];
+  const then = quantilesOf(before, PERCENTILES);
+  return quantilesOf(now, PERCENTILES).some((is, index) => {
+    const was = then[index] as number;
     return Math.abs(is - was) >= Math.max(MOVED_SECONDS, MOVED_SHARE * was);
   });
 }
