@@ -1,18 +1,45 @@
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
 import { FUZZ } from './test/property/runs.ts';
+
+// These need a cluster; `npm run test:cluster` runs them.
+const OF_CLUSTER = ['test/testbed/**', 'test/cluster-suite/**', 'test/scenarios/**'];
+
+/** These measure their own process, its turns, its time or its memory: nobody else's modules and garbage may be in it. */
+const OF_ONE_PROCESS = [
+  'test/cli/serve-policies.test.ts',
+  'test/decision/policy-lookup.test.ts',
+  'test/leader/history-objects.test.ts',
+  'test/webhook/{flood,hostile,slow-clients}.test.ts',
+  'test/webhook/reports/{strangers,verdicts}.test.ts',
+];
+
+/** Of every project. */
+const common: UserWorkspaceConfig['test'] = {
+  // Modules are loaded by Node and not rewritten: that costs hot loops half their speed.
+  experimental: { viteModuleRunner: false, nodeLoader: false },
+  // Some work for seconds; where other processes want the processors, too, for ten times as long.
+  testTimeout: 90_000 * FUZZ,
+  setupFiles: FUZZ === 1 ? [] : ['test/property/setup.ts'],
+};
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    // These need a cluster; `npm run test:cluster` runs them.
-    exclude: ['test/testbed/**', 'test/cluster-suite/**', 'test/scenarios/**'],
     // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
     maxWorkers: '100%',
-    // Modules are loaded by Node and not rewritten: that costs hot loops half their speed.
-    experimental: { viteModuleRunner: false, nodeLoader: false },
+    // Here and not in `common`: a project that inherited it would run it again.
     globalSetup: ['test/cli/build.ts'],
-    // Some work for seconds; where other processes want the processors, too, for ten times as long.
-    testTimeout: 60_000 * FUZZ,
-    setupFiles: FUZZ === 1 ? [] : ['test/property/setup.ts'],
+    projects: [
+      {
+        test: {
+          ...common,
+          name: 'shared',
+          include: ['test/**/*.test.ts'],
+          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS],
+          // Loading Linger once for each file took a third of all processor time.
+          isolate: false,
+        },
+      },
+      { test: { ...common, name: 'measured', include: OF_ONE_PROCESS } },
+    ],
   },
 });

@@ -4,12 +4,9 @@ import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { text as readAll } from 'node:stream/consumers';
-import { onTestFinished, vi } from 'vitest';
+import { onTestFinished } from 'vitest';
 import type { AtEnd } from '../webhook/connection.ts';
 import { BUILT, ROOT } from './built.ts';
-
-// A process takes a third of a second to start; on a machine that is busy with other things, many times that.
-vi.setConfig({ testTimeout: 90_000 });
 
 export { ROOT };
 /** The program as it is shipped; see build.ts. */

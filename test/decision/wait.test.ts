@@ -138,6 +138,15 @@ describe('a measured wait is the 5 s step at or above safetyFactor × percentile
 });
 
 describe('ceiling bounds every wait, and rounds down', () => {
+  it('a ceiling above the built-in 300 s allows the waits of a storm that lasts longer', () => {
+    const fixed = { from: 'Fixed', fixed: '720s', max: '15m' };
+    expect(planOf(fixed).wait).toBe(300);
+    expect(planOf(fixed, undefined, { ceiling: { wait: '15m' }, grace: { max: '20m' } })).toMatchObject({
+      wait: 720,
+      grace: 750,
+    });
+  });
+
   test.each<[string, JsonObject, EmpiricalLag | undefined]>([
     ['fixed', { from: 'Fixed', fixed: '45s' }, undefined],
     ['initial', {}, undefined],
