@@ -1,5 +1,5 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
-import { onTestFinished, vi } from 'vitest';
+import { onTestFinished } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
 import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
 import { createLogger, type LogLevel } from '../../src/telemetry/logs.ts';
@@ -16,9 +16,6 @@ import {
   requestBytes,
 } from './connection.ts';
 import { listening } from './listening.ts';
-
-// The first test of a file waits for two RSA keys, on a machine that may be busy with other things.
-vi.setConfig({ testTimeout: 60_000 });
 
 /** The real application on a real HTTPS server, with everything that it says. */
 export interface Webhook extends Address {
@@ -69,7 +66,7 @@ export async function startWebhook(
     metrics: new AdmissionMetrics(metrics.registry),
     logger: createLogger(logLevel, { write: (line) => void logs.push(line) }),
   });
-  // Two RSA keys: made once for each test file.
+  // Two RSA keys: made once for all files of a worker.
   pair ??= makePair();
   const { ca, cert, key } = await pair;
   const server = webhookServer(app, { cert, key }, clientCa, maxConnections);
