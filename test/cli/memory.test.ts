@@ -5,7 +5,7 @@ import { emptyDirectory, MAIN, run } from './linger.ts';
 
 const MB = 1e6;
 const SAYS_MOST = `data:text/javascript,${encodeURIComponent(
-  'process.on("exit", () => process.stderr.write(`most ${process.resourceUsage().maxRSS} kB`))',
+  'process.on("exit", () => process.stderr.write("most " + process.resourceUsage().maxRSS + " kB"))',
 )}`;
 
 const filled = (bytes: number, line: (index: number) => string) => {
