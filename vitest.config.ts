@@ -8,6 +8,7 @@ const OF_CLUSTER = ['test/testbed/**', 'test/cluster-suite/**', 'test/scenarios/
 const OF_ONE_PROCESS = [
   'test/cli/serve-policies.test.ts',
   'test/decision/policy-lookup.test.ts',
+  'test/hold/helper.test.ts',
   'test/leader/history-objects.test.ts',
   'test/webhook/{flood,hostile,slow-clients}.test.ts',
   'test/webhook/reports/{strangers,verdicts}.test.ts',
