@@ -46,6 +46,7 @@ import {
 } from './plan.ts';
 import {
   annotationsOf,
+  type Container,
   controllerOf,
   graceOf,
   isTooLarge,
@@ -152,8 +153,7 @@ function decideUnder(
     return decideAfresh(policy, pod, namespace, request, world, hold, earlier);
   const again: Again = { ...earlier, plan };
   if (plan.hook !== 'Hold') return decideAgain(pod, again, policy);
-  const held = targetsOf(pod, policy, new Map()).map(({ container }) => container);
-  const setup = standingSetup(pod, carriers, held, hold);
+  const setup = standingSetup(pod, carriers, hookedOf(targetsOf(pod, policy, new Map())), hold);
   if (setup !== undefined) return decideAgain(pod, { ...again, setup }, policy);
   const text = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
   const notes = [...earlier.notes, note('StalePlan', text)];
@@ -423,7 +423,7 @@ function chooseHook(
   terms: HookTerms,
 ): ChosenHook {
   const { value: choice, origin } = policy.hook;
-  const setup = choice === 'Hold' ? setupFor(pod, changed, terms) : undefined;
+  const setup = choice === 'Hold' ? setupFor(pod, hookedOf(changed), terms) : undefined;
   const why = setup && 'why' in setup ? setup.why : undefined;
   const nodes = {
     nativeSleep: supportsNativeSleep(terms.world.fleet),
@@ -435,18 +435,23 @@ function chooseHook(
   const hook = candidates.find((name) => HOOKS[name].supports(nodes));
   if (setup === undefined) return { hook, notes: [] };
   if (!('why' in setup)) return { hook, setup, notes: [] };
-  const code = setup.why === NEEDS_POD ? 'HoldNeedsPod' : 'HoldUnavailable';
-  return { hook, notes: [note(code, `no hook Hold (${origin}), but ${hook ?? 'none'}: ${setup.why}`)] };
+  const instead = `no hook Hold (${origin}), but ${hook ?? 'none'}`;
+  if (!terms.isManifest || setup.ofPod)
+    return { hook, notes: [note('HoldUnavailable', `${instead}: ${setup.why}`)] };
+  const { value: min } = policy['hold.min'];
+  const text = `${instead}: a pod gets its token when it is admitted; there, Hold takes ${min}s to ${longestHold(policy, 0)}s`;
+  return { hook, notes: [note('HoldNeedsPod', text)] };
 }
 
-const NEEDS_POD =
-  'its token is made when a pod is admitted; pods that come to the webhook without a hook are held, where it can be done';
-
-function setupFor(pod: Pod, changed: readonly Target[], terms: HookTerms): HoldSetup | NoHold {
-  const hooked = changed.filter(({ sleeps }) => sleeps === 0).map(({ container }) => container);
-  if (hooked.length === 0) return { why: 'every container that waits has a sleep of its own' };
+function setupFor(pod: Pod, hooked: readonly Container[], terms: HookTerms): HoldSetup | NoHold {
+  if (hooked.length === 0) return { why: 'every container that waits has a sleep of its own', ofPod: true };
   const setup = newSetup(pod, hooked, terms);
-  return terms.isManifest ? { why: NEEDS_POD } : setup;
+  return terms.isManifest && !('why' in setup) ? { why: 'the pod comes from a manifest' } : setup;
+}
+
+/** The containers that get a hook, or whose hook is Linger's already; the others have sleeps of their own. */
+function hookedOf(targets: readonly Target[]): readonly Container[] {
+  return targets.filter(({ sleeps }) => sleeps === 0).map(({ container }) => container);
 }
 
 /** The Services that select the pod; unknown while the namespace's are. */

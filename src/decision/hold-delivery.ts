@@ -45,6 +45,8 @@ export interface HoldSetup {
 /** Why Hold cannot be used, as the end of a sentence. */
 export interface NoHold {
   readonly why: string;
+  /** It would not work for this pod anywhere. */
+  readonly ofPod?: true;
 }
 
 /** What Hold is decided by, beside the pod. */
@@ -58,7 +60,7 @@ export interface HoldTerms {
 /** @param containers those that are to carry the hook */
 export function newSetup(pod: Pod, containers: readonly Container[], terms: HoldTerms): HoldSetup | NoHold {
   const why = obstacleIn(pod, containers);
-  if (why !== undefined) return { why };
+  if (why !== undefined) return { why, ofPod: true };
   const { token, world } = terms;
   if (world.hold === undefined || token === undefined) return { why: 'no Hold Service is known' };
   const volume = volumeFor(pod, terms, world.hold);

@@ -1,9 +1,11 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/hold.ts';
 import { fitGrace, longestWait, parsePlan } from '../../src/decision/plan.ts';
 import { runs } from '../property/runs.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
 import { arbitraryWorld } from './arbitrary-policy.ts';
+import { sha256 } from './sample-hold.ts';
 import { pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
@@ -100,6 +102,35 @@ const CHANGES: Arbitrary<Change> = fc.oneof(
       if (target !== undefined && pod.spec.containers.every((each) => each.name !== name)) target.name = name;
     },
   })),
+  INDEX.map((index) => ({
+    what: `unmount ${index}`,
+    apply: ({ pod }: Model) => {
+      delete at(pod.spec.containers, index)?.volumeMounts;
+    },
+  })),
+  INDEX.map((index) => ({
+    what: `mount ${index}`,
+    apply: ({ pod }: Model) => {
+      const target = at(pod.spec.containers, index);
+      if (target === undefined) return;
+      const mounts = (target.volumeMounts ?? []) as JsonObject[];
+      // Two mounts at one place would be refused.
+      if (mounts.every(({ mountPath }) => mountPath !== HOLD_MOUNT))
+        target.volumeMounts = [...mounts, { name: 'scratch', mountPath: HOLD_MOUNT }];
+    },
+  })),
+  fc.constant({
+    what: 'delete the volumes',
+    apply: ({ pod }: Model) => {
+      delete pod.spec.volumes;
+    },
+  }),
+  fc.constant({
+    what: 'move it to a runtime class',
+    apply: ({ pod }: Model) => {
+      pod.spec.runtimeClassName = 'kata';
+    },
+  }),
   fc.constant({
     what: 'delete the annotation',
     apply: (model: Model) => {
@@ -113,7 +144,12 @@ const CHANGES: Arbitrary<Change> = fc.oneof(
       grace: fc.integer({ min: 0, max: 700 }),
       baseGrace: fc.integer({ min: 0, max: 700 }),
       containers: fc.subarray(['app', 'proxy', 'log', 'renamed-1', 'nowhere']),
+      hold: fc.option(fc.record({ min: fc.nat(60), max: fc.nat(400) }), { nil: undefined }),
     })
+    .map(({ hold, ...rest }) => ({
+      ...rest,
+      ...(hold && { v: 2, hook: 'Hold', hold: { ...hold, percentile: 99, initial: 30, probes: 0 } }),
+    }))
     .map((forged) => ({
       what: `forge ${JSON.stringify(forged)}`,
       apply: (model: Model) => {
@@ -151,8 +187,34 @@ function lingersSleep(model: Model, each: ContainerObject): number {
   return Number((handler?.sleep as { seconds?: number } | undefined)?.seconds ?? 0);
 }
 
+/** The arguments of the helper in a hook that Linger wrote. */
+function lingersCall(model: Model, each: ContainerObject): readonly string[] | undefined {
+  if (model.foreign.get(each) === textOf(each)) return undefined;
+  const command = (hookOf(each)?.exec as { command?: string[] } | undefined)?.command;
+  return command?.[0] === HOLD_HELPER ? command.slice(1) : undefined;
+}
+
+/** Holds the pod's hooks of Hold against what they need. */
+function checkHold(model: Model, grace: number): void {
+  const { pod } = model;
+  const volumes = new Set(((pod.spec.volumes ?? []) as JsonObject[]).map(({ name }) => name));
+  const tokens = new Set<string>();
+  for (const each of pod.spec.containers) {
+    const mounts = (each.volumeMounts ?? []) as JsonObject[];
+    if (mounts.some(({ name }) => name === HOLD_VOLUME)) expect(volumes).toContain(HOLD_VOLUME);
+    const [, token = '', wait, max] = lingersCall(model, each) ?? [];
+    if (max === undefined) continue;
+    tokens.add(token);
+    expect(Number(wait)).toBeLessThanOrEqual(Number(max));
+    expect(Number(max)).toBeLessThanOrEqual(grace);
+    expect(mounts).toContainEqual({ name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true });
+  }
+  expect(tokens.size).toBeLessThanOrEqual(1);
+  for (const token of tokens) expect(annotationsOf(pod)['linger.dev/hold-token']).toBe(sha256(token));
+}
+
 describe('whatever other webhooks do between the passes', () => {
-  it('no sleep of Linger’s is longer than the grace, the grace is raised once, and a second pass changes nothing', () => {
+  it('no wait of Linger’s is longer than the grace, the grace is raised once, what is held has its helper, and a second pass changes nothing', () => {
     fc.assert(
       fc.property(PODS, arbitraryWorld, SEQUENCES, (object, world, sequence) => {
         const pod = structuredClone(object);
@@ -169,6 +231,8 @@ describe('whatever other webhooks do between the passes', () => {
 
           const sleeps = model.pod.spec.containers.map((each) => lingersSleep(model, each));
           expect(Math.max(0, ...sleeps)).toBeLessThanOrEqual(after);
+          const isLeftAlone = decision.outcome === 'skip' && decision.reason !== 'AlreadyInjected';
+          if (!isLeftAlone) checkHold(model, after);
           if (after !== before) {
             if (decision.policy === undefined) throw new Error('no policy was asked');
             const plan = parsePlan(annotationsOf(model.pod)[PLAN] ?? '');

@@ -3,9 +3,12 @@ import { describe, expect, it } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
 import { essentialsOf, isTooLarge, type Pod, problemOf } from '../../src/decision/pod.ts';
+import { members, oftenAbsent } from './arbitrary-json.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
 import { arbitraryWorld } from './arbitrary-policy.ts';
-import { annotated, creationOf, pod, server } from './sample-pod.ts';
+import { HOLD_MOUNTS, HOLD_VOLUMES, holdToken, NOW } from './sample-hold.ts';
+import { pass, reviewOf } from './sample-pass.ts';
+import { annotated, creationOf, type PodObject, pod, server } from './sample-pod.ts';
 import { clusterPolicy, worldOf } from './sample-world.ts';
 
 describe('the largest pod that is read', () => {
@@ -19,16 +22,78 @@ describe('the largest pod that is read', () => {
   });
 });
 
+const LOCALHOST = { seccompProfile: { type: 'Localhost', localhostProfile: 'a.json' } };
+
+/** What only Hold looks at, in forms that an API server would take and that it would not. */
+const ODDITIES = fc
+  .record({
+    nodeName: oftenAbsent(fc.constantFrom('node-0', 'elsewhere')),
+    runtimeClassName: oftenAbsent(fc.constantFrom('', 'kata', 5)),
+    hostNetwork: oftenAbsent(fc.constantFrom(true, 'yes')),
+    securityContext: oftenAbsent(fc.constantFrom(LOCALHOST, { seccompProfile: 5 }, 'none')),
+    affinity: oftenAbsent(
+      fc.constantFrom(1, 300).map((count) => ({
+        nodeAffinity: {
+          requiredDuringSchedulingIgnoredDuringExecution: {
+            nodeSelectorTerms: Array(count).fill({
+              matchFields: [{ key: 'metadata.name', operator: 'In', values: ['node-0'] }],
+            }),
+          },
+        },
+      })),
+    ),
+    volumes: oftenAbsent(
+      fc.constantFrom<unknown>(
+        'many',
+        Array(1001).fill({ name: 'a' }),
+        [{ name: 'linger-hold', emptyDir: {} }],
+        [{ name: 'a' }, { name: 'linger-hold', image: { reference: 'r/x:1' } }],
+        [null, ...HOLD_VOLUMES],
+      ),
+    ),
+    ofContainer: fc
+      .record({
+        volumeMounts: oftenAbsent(
+          fc.constantFrom<unknown>(
+            5,
+            Array(1001).fill({}),
+            HOLD_MOUNTS,
+            [{ ...HOLD_MOUNTS[0], subPath: 'x' }],
+            [
+              { name: 'a', mountPath: '/linger.dev/' },
+              { name: 'b', mountPath: '/b' },
+            ],
+          ),
+        ),
+        volumeDevices: oftenAbsent(fc.constantFrom<unknown>('x', [{ name: 'a', devicePath: '/linger.dev' }])),
+        securityContext: oftenAbsent(fc.constantFrom(LOCALHOST, 'none')),
+        livenessProbe: oftenAbsent(
+          fc.constantFrom({ grpc: {}, periodSeconds: '5' }, { httpGet: {}, periodSeconds: 3 }),
+        ),
+      })
+      .map(members),
+  })
+  .map((all) => members(all) as typeof all);
+
 describe('what a decision reads of a pod', () => {
   it('makes the same decision and the same patch as the whole pod', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
-        const whole = problemOf(object) === undefined ? (object as unknown as Pod) : undefined;
-        if (whole === undefined || isTooLarge(whole)) return;
-        const essentials = essentialsOf(whole);
-        const decision = decide(creationOf(essentials), world);
-        expect(decision).toEqual(decide(creationOf(object), world));
-        expect(patchFor(essentials, decision)).toEqual(patchFor(whole, decision));
+      fc.property(arbitraryPod, arbitraryWorld, ODDITIES, (object, world, { ofContainer, ...ofPod }) => {
+        Object.assign(object.spec, ofPod);
+        Object.assign(object.spec.containers[0] ?? {}, ofContainer);
+        const check = (each: PodObject) => {
+          const whole = problemOf(each) === undefined ? (each as unknown as Pod) : undefined;
+          if (whole === undefined || isTooLarge(whole)) return;
+          const essentials = essentialsOf(whole);
+          const token = holdToken();
+          const decision = decide(reviewOf(essentials, world, token), world);
+          expect(decision).toEqual(decide(reviewOf(each, world, token), world));
+          expect(patchFor(essentials, decision)).toEqual(patchFor(whole, decision));
+        };
+        check(object);
+        // With its hooks, and with those of another pod.
+        check(pass(object, world).result);
+        check(pass(object, world, holdToken(NOW - 3600)).result);
       }),
       { numRuns: 500 },
     );
