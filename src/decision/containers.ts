@@ -17,12 +17,21 @@ export type Carriers = ReadonlyMap<string, number | undefined>;
  * The ordinary containers that the policy names (all, where it names none) and that do not carry Linger's hook yet,
  * with what can be done to each. Native sidecars are init containers and so never among them: the kubelet sends
  * their SIGTERM only when the ordinary ones have ended. Source: KEP-753.
+ * @param lengthened those whose own sleeps count with the seconds of their authors
  */
-export function targetsOf(pod: Pod, policy: EffectivePolicy, carriers: Carriers): readonly Target[] {
+export function targetsOf(
+  pod: Pod,
+  policy: EffectivePolicy,
+  carriers: Carriers,
+  lengthened: Carriers = new Map(),
+): readonly Target[] {
   const named = new Set(policy.containers.value);
   return pod.spec.containers
     .filter(({ name }) => (named.size === 0 || named.has(name)) && !carriers.has(name))
-    .map((container) => ({ container, sleeps: sleepOf(container, policy) }));
+    .map((container) => ({
+      container,
+      sleeps: lengthened.get(container.name) ?? sleepOf(container, policy),
+    }));
 }
 
 export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefined {

@@ -193,18 +193,18 @@ function decideAfresh(
 const DAEMON_SET =
   'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
 
-/** @param earlier of an earlier pass of which no hook is left */
+/** @param earlier of an earlier pass of which no hook is left, or none that may stay */
 function planFor(
   pod: Pod,
   policy: EffectivePolicy,
   lag: PlannedLag,
   hold: HookTerms,
-  { plan: earlier, notes }: Pick<EarlierPass, 'plan' | 'notes'>,
+  { plan: earlier, carriers, notes }: EarlierPass,
 ): Decision {
   const choice = chooseWait(policy, lag);
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
-  const targets = targetsOf(pod, policy, new Map());
+  const targets = targetsOf(pod, policy, new Map(), carriers);
   const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
 
   if (targets.length === 0) return skip('NoContainer', said, policy);

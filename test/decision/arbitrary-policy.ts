@@ -164,6 +164,22 @@ export const arbitraryWorld: Arbitrary<World> = fc
   .tuple(arbitraryDocuments, arbitraryCircumstances)
   .map(([documents, circumstances]) => worldOf(documents, circumstances));
 
+/** One in which pods are held wherever they can be. */
+export const arbitraryHeldWorld: Arbitrary<World> = fc
+  .record({
+    hold: oftenAbsent(HOLD),
+    wait: oftenAbsent(fc.oneof(FIXED_WAIT, MEASURED_WAIT)),
+    grace: oftenAbsent(fc.record({ max: durations(60) })),
+    containers: oftenAbsent(fc.constantFrom(['app'], ['app', 'proxy', 'log'])),
+    existingHook: oftenAbsent(fc.constantFrom('Keep', 'Extend')),
+    image: fc.boolean(),
+  })
+  .map(({ image, ...spec }) => {
+    const always = { hook: 'Hold', pods: 'All', exclude: [], overrides: { pods: false } };
+    const policies = [clusterPolicy({ ...members(spec), ...always })];
+    return worldOf(policies, { fleet: NEW_FLEET, hold: holdSupply(NEW_FLEET, image ? BY_IMAGE : {}) });
+  });
+
 /**
  * The same sets of valid linger.dev documents for the same seed, each set with its Namespace and Services.
  * @param count how many sets

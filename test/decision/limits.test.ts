@@ -5,7 +5,7 @@ import { patchFor } from '../../src/decision/patch.ts';
 import { essentialsOf, isTooLarge, type Pod, problemOf } from '../../src/decision/pod.ts';
 import { members, oftenAbsent } from './arbitrary-json.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
-import { arbitraryWorld } from './arbitrary-policy.ts';
+import { arbitraryHeldWorld, arbitraryWorld } from './arbitrary-policy.ts';
 import { HOLD_MOUNTS, HOLD_VOLUMES, holdToken, NOW } from './sample-hold.ts';
 import { pass, reviewOf } from './sample-pass.ts';
 import { annotated, creationOf, type PodObject, pod, server } from './sample-pod.ts';
@@ -78,23 +78,28 @@ const ODDITIES = fc
 describe('what a decision reads of a pod', () => {
   it('makes the same decision and the same patch as the whole pod', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, ODDITIES, (object, world, { ofContainer, ...ofPod }) => {
-        Object.assign(object.spec, ofPod);
-        Object.assign(object.spec.containers[0] ?? {}, ofContainer);
-        const check = (each: PodObject) => {
-          const whole = problemOf(each) === undefined ? (each as unknown as Pod) : undefined;
-          if (whole === undefined || isTooLarge(whole)) return;
-          const essentials = essentialsOf(whole);
-          const token = holdToken();
-          const decision = decide(reviewOf(essentials, world, token), world);
-          expect(decision).toEqual(decide(reviewOf(each, world, token), world));
-          expect(patchFor(essentials, decision)).toEqual(patchFor(whole, decision));
-        };
-        check(object);
-        // With its hooks, and with those of another pod.
-        check(pass(object, world).result);
-        check(pass(object, world, holdToken(NOW - 3600)).result);
-      }),
+      fc.property(
+        arbitraryPod,
+        fc.oneof(arbitraryWorld, arbitraryHeldWorld),
+        ODDITIES,
+        (object, world, { ofContainer, ...ofPod }) => {
+          Object.assign(object.spec, ofPod);
+          Object.assign(object.spec.containers[0] ?? {}, ofContainer);
+          const check = (each: PodObject) => {
+            const whole = problemOf(each) === undefined ? (each as unknown as Pod) : undefined;
+            if (whole === undefined || isTooLarge(whole)) return;
+            const essentials = essentialsOf(whole);
+            const token = holdToken();
+            const decision = decide(reviewOf(essentials, world, token), world);
+            expect(decision).toEqual(decide(reviewOf(each, world, token), world));
+            expect(patchFor(essentials, decision)).toEqual(patchFor(whole, decision));
+          };
+          check(object);
+          // With its hooks, and with those of another pod.
+          check(pass(object, world).result);
+          check(pass(object, world, holdToken(NOW - 3600)).result);
+        },
+      ),
       { numRuns: 500 },
     );
   });
