@@ -4,14 +4,19 @@ import { patchFor } from '../../src/decision/patch.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { generatedPods } from '../decision/arbitrary-pod.ts';
 import { type GoldenCase, loadGoldenCases } from '../decision/golden-cases.ts';
-import { type JsonObject, patched } from '../decision/sample-pod.ts';
-import { sentTo } from './support/manifests.ts';
+import { HOLD_MOUNTS, heldWorld, tokenIn } from '../decision/sample-hold.ts';
+import { pass } from '../decision/sample-pass.ts';
+import { type JsonObject, type PodObject, patched, podOf, server } from '../decision/sample-pod.ts';
+import { clusterPolicy } from '../decision/sample-world.ts';
+import { RESTRICTED, sentTo } from './support/manifests.ts';
 import { openStage, type Stage } from './support/stage.ts';
 
 const SEED = 20_261_121;
 const COUNT = 200;
 /** Requests that are under way at once. */
 const PARALLEL = 10;
+
+const HELD = { hook: 'Hold', pods: 'All', overrides: { pods: false } };
 
 interface Answer {
   readonly pod: JsonObject;
@@ -75,6 +80,55 @@ describe('a real API server accepts', () => {
     expect(refusals(answers), 'with Linger').toEqual([]);
     // Otherwise this proves little.
     expect(decisions.filter(({ outcome }) => outcome === 'inject').length).toBeGreaterThan(COUNT / 10);
+  });
+
+  describe('pods that are held', () => {
+    const image = 'registry.example/linger-hold:1';
+    const WORLDS = [
+      ['ConfigMap', heldWorld([clusterPolicy(HELD)])],
+      ['Image', heldWorld([clusterPolicy({ ...HELD, hold: { delivery: 'Image' } })], { supply: { image } })],
+    ] as const;
+
+    it.each(WORLDS)('by %s: each of the generated pods, also after its grace was cut', async (_, world) => {
+      const held = generatedPods(SEED, COUNT).map((each) => pass(each, world).result);
+      const cut = held.map((each) => {
+        const clamped = structuredClone(each);
+        clamped.spec.terminationGracePeriodSeconds = Math.ceil(
+          Number(each.spec.terminationGracePeriodSeconds) / 2,
+        );
+        return pass(clamped, world).result;
+      });
+      const count = held.filter((each) => tokenIn(each) !== undefined).length;
+      expect(count).toBeGreaterThan(COUNT / 10);
+      expect(refusals(await sendAll(held, unasked))).toEqual([]);
+      // A sleep of its author's may be longer than the grace now, for which Linger is not answerable.
+      const authors = (each: PodObject) =>
+        each.spec.containers.some(({ lifecycle }) => JSON.stringify(lifecycle ?? {}).includes('"sleep":{'));
+      const sent = cut.filter((each) => tokenIn(each) !== undefined && !authors(each));
+      expect(sent.length).toBeGreaterThan(COUNT / 20);
+      expect(refusals(await sendAll(sent, unasked))).toEqual([]);
+    });
+
+    it.each(WORLDS)(
+      'by %s, under Pod Security baseline and restricted, with nothing dropped',
+      async (_, world) => {
+        for (const level of ['baseline', 'restricted']) {
+          const namespace = await stage.cluster.namespace(`accepted-${level}`, {
+            'linger.dev/inject': 'false',
+            'pod-security.kubernetes.io/enforce': level,
+          });
+          const { result } = pass(podOf(server('app', RESTRICTED)), world);
+          const { status, body } = await stage.cluster.tryCreate<PodObject & { message?: string }>(
+            sentTo(namespace, result),
+            { dryRun: true },
+          );
+          expect(status, body.message).toBe(201);
+          expect(body.spec.volumes).toMatchObject(result.spec.volumes as object[]);
+          expect(body.spec.containers[0]).toMatchObject(result.spec.containers[0] ?? {});
+          expect(result.spec.containers[0]).toHaveProperty('volumeMounts', HOLD_MOUNTS);
+        }
+      },
+    );
   });
 
   function tally(
