@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { discoveryConsumerSpec } from './discovery-consumer.ts';
 import { LingerError } from './errors.ts';
 import { namespaceName, objectName } from './fields.ts';
+import { isRecord } from './json.ts';
 import { API_VERSION, GROUP } from './names.ts';
 import { clusterTerminationPolicySpec, terminationPolicySpec } from './termination-policy.ts';
 
@@ -60,6 +61,60 @@ export function parseDocument(object: { readonly [key: string]: unknown }, where
   const result = DOCUMENT_SCHEMAS[kind as LingerKind].safeParse(object);
   if (result.success) return result.data;
   throw invalid(`${kind}: ${result.error.issues.map((issue) => describe(issue, object)).join('; ')}`);
+}
+
+/** Wins over every other policy of its namespace. */
+const HIGHEST_PRIORITY = 1_000_000;
+
+/**
+ * What stands in for a policy that cannot be read, where it might have restrained: the pods that it may select are held in
+ * Audit, and what of its other restraints can be read holds.
+ * @param spec as it was written
+ */
+export function cautiousPolicy(
+  kind: 'ClusterTerminationPolicy' | 'TerminationPolicy',
+  { name, namespace }: { readonly name: string; readonly namespace: string },
+  spec: unknown,
+): ClusterTerminationPolicy | TerminationPolicy {
+  const { podSelector, namespaceSelector, ceiling, overrides } = isRecord(spec) ? spec : {};
+  // Read one by one: a selector that cannot be read selects everything.
+  const read = (member: object) => {
+    const { success } = clusterTerminationPolicySpec.safeParse(member);
+    return success ? member : {};
+  };
+  const ofPods = podSelector === undefined ? {} : read({ podSelector });
+  if (kind === 'TerminationPolicy') {
+    const document = { ...ofPods, mode: 'Audit', priority: HIGHEST_PRIORITY };
+    const metadata = { name, namespace };
+    return DOCUMENT_SCHEMAS.TerminationPolicy.parse({
+      apiVersion: API_VERSION,
+      kind,
+      metadata,
+      spec: document,
+    });
+  }
+  const wait =
+    isRecord(ceiling) && ceiling.wait !== undefined ? read({ ceiling: { wait: ceiling.wait } }) : {};
+  const document = {
+    ...ofPods,
+    ...(namespaceSelector === undefined ? {} : read({ namespaceSelector })),
+    ...(overrides === undefined ? {} : read({ overrides })),
+    ceiling: { ...('ceiling' in wait ? (wait.ceiling as object) : {}), mode: 'Audit' },
+  };
+  const metadata = { name };
+  return DOCUMENT_SCHEMAS.ClusterTerminationPolicy.parse({
+    apiVersion: API_VERSION,
+    kind,
+    metadata,
+    spec: document,
+  });
+}
+
+/** Whether what a policy's author has written can only have been meant to restrain, as far as it can be read. */
+export function speaksOfRestraint(spec: unknown): boolean {
+  if (!isRecord(spec)) return false;
+  const { mode, ceiling, overrides } = spec;
+  return (mode !== undefined && mode !== 'Enforce') || ceiling !== undefined || overrides !== undefined;
 }
 
 function describe(issue: z.core.$ZodIssue, object: unknown): string {

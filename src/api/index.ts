@@ -17,11 +17,13 @@ export type {
 } from './discovery-consumer.ts';
 export {
   type ClusterTerminationPolicy,
+  cautiousPolicy,
   type DiscoveryConsumer,
   isLingerObject,
   type LingerDocument,
   type LingerKind,
   parseDocument,
+  speaksOfRestraint,
   type TerminationPolicy,
 } from './documents.ts';
 export { DURATION_HINT, formatDuration, parseDuration } from './duration.ts';

@@ -1,16 +1,19 @@
 import type { RequestListener } from 'node:http';
 import { hostname } from 'node:os';
 import {
+  asFailure,
   CLUSTER_TERMINATION_POLICIES,
   type ClusterHandlers,
   type ClusterSource,
   type CustomKind,
   type CustomObjects,
+  customKey,
   DISCOVERY_CONSUMERS,
   followCluster,
   followCustomResources,
   type KubeConnection,
   type KubeFailure,
+  type LastGood,
   registerWatchMetrics,
   TERMINATION_POLICIES,
   type WatchStats,
@@ -26,11 +29,14 @@ import {
   startHold,
 } from '../hold/index.ts';
 import {
+  effectOf,
   followPublished,
   type Lead,
   type Place,
   type PublishedConsumers,
+  type PublishingOptions,
   policyStatuses,
+  readLastGood,
   registerPublishMetrics,
   type StatusSource,
   startPublishing,
@@ -82,6 +88,8 @@ export interface ClusterPart {
   readonly unready: () => string | undefined;
   /** What `/estimates` shows. */
   readonly estimates: () => unknown;
+  /** What of the cluster's policies and consumers cannot be read, and what holds instead. */
+  readonly problems: () => readonly string[];
   /** Answers what comes to `/v1`: reports of consumers. */
   readonly reports: RequestListener;
   readonly hold: RunningHold | undefined;
@@ -125,11 +133,26 @@ function followDeclared(context: ClusterContext) {
   const consumers = followKind(DISCOVERY_CONSUMERS, context, (values) =>
     world.apply({ kind: 'consumers', consumers: values }),
   );
-  const clusterPolicies = followKind(CLUSTER_TERMINATION_POLICIES, context, (values) =>
-    changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
+  const { place, connection, signal, logger } = context;
+  const once = new LogOnce(logger);
+  const lastGood =
+    place &&
+    readLastGood(connection, place.namespace, signal, (thrown, pauseMs) => {
+      const { reason, message: problem } = asFailure(thrown, 'Malformed');
+      const members = { object: 'linger-policies', reason, problem, pauseMs: Math.round(pauseMs) };
+      once.warn('last good', members, 'the last good specs of policies cannot be read');
+    });
+  const clusterPolicies = followKind(
+    CLUSTER_TERMINATION_POLICIES,
+    context,
+    (values) => changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
+    lastGood,
   );
-  const policies = followKind(TERMINATION_POLICIES, context, (values) =>
-    changePolicies({ kind: 'policies', policies: values }),
+  const policies = followKind(
+    TERMINATION_POLICIES,
+    context,
+    (values) => changePolicies({ kind: 'policies', policies: values }),
+    lastGood,
   );
   const kinds: Readonly<Record<string, CustomObjects<unknown>>> = {
     discoveryconsumers: consumers,
@@ -141,6 +164,18 @@ function followDeclared(context: ClusterContext) {
     consumers,
     clusterPolicies,
     policies,
+    lastGood: lastGood && {
+      policies: { ClusterTerminationPolicy: clusterPolicies, TerminationPolicy: policies },
+      stored: lastGood,
+    },
+    /** What of policies and consumers cannot be read, and what holds instead. */
+    problems: () =>
+      [consumers, clusterPolicies, policies].flatMap((objects) =>
+        objects.objects().flatMap((object) => {
+          const { problem } = object;
+          return problem === undefined ? [] : [`${customKey(object)}: ${problem}; ${effectOf(object)}`];
+        }),
+      ),
     /** Resolves once the API server has given an answer for each kind: its objects, or that there are none for us. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
     /** Of the kinds that are served: a kind that is not is not followed, and no watch that should be current. */
@@ -152,6 +187,7 @@ function followKind<T>(
   kind: CustomKind<T>,
   { connection, logger, signal }: ClusterContext,
   onValues: (values: readonly T[]) => Promise<void> | void,
+  lastGood?: LastGood,
 ): CustomObjects<T> {
   const of = { kind: kind.kind };
   let wasAbsent = false;
@@ -170,7 +206,8 @@ function followKind<T>(
     },
     ...reportingOf(kind.path.slice(kind.path.lastIndexOf('/') + 1), logger),
   };
-  return followCustomResources(kind, connection, handlers, { signal, clock, random: Math.random });
+  const options = { signal, clock, random: Math.random };
+  return followCustomResources(kind, connection, handlers, options, lastGood);
 }
 
 /** What is shared with the other replicas. */
@@ -179,6 +216,7 @@ interface Shared {
   /** What the leader publishes of consumers. */
   readonly consumers: PublishedConsumers;
   readonly statuses: readonly StatusSource[];
+  readonly lastGood: PublishingOptions['lastGood'];
   /** Called whenever this replica is the one to measure what only one may: when it leads, or is alone. */
   readonly onLeading: (lead: Lead) => void;
   /** The same, before anything has been taken over from the leader before. */
@@ -331,6 +369,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
       since: views.since.bind(views),
       targets: declared.consumers.objects,
     },
+    lastGood: declared.lastGood,
     statuses: policyStatuses({
       world: () => world.current(),
       clusterPolicies: declared.clusterPolicies.objects,
@@ -370,6 +409,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const reading = () => sync.state === 'reading' || !sharing.warm();
   return {
     unready: () => (reading() ? 'the cluster is being read' : undefined),
+    problems: declared.problems,
     estimates: () =>
       estimatesPage({
         measurement,

@@ -198,7 +198,10 @@ async function answerUntilShutdown(
   };
   const webhook = webhookServer(app, certificates.get(), clientCa);
   const nothingToShow = cluster === undefined && settings.policies === undefined;
-  const estimates = () => ({ policyProblems: policyProblems(), ...(cluster?.estimates() as object) });
+  const estimates = () => ({
+    policyProblems: [...policyProblems(), ...(cluster?.problems() ?? [])],
+    ...(cluster?.estimates() as object),
+  });
   const page = nothingToShow ? undefined : estimates;
   const hold = cluster?.hold;
   const admin = adminServer(adminApp({ unready, metrics, estimates: page, holds: hold?.list }));

@@ -2,10 +2,13 @@ import {
   API_VERSION,
   asError,
   type ClusterTerminationPolicy,
+  cautiousPolicy,
   type DiscoveryConsumer,
+  jsonIn,
   type LingerDocument,
   type LingerKind,
   parseDocument,
+  speaksOfRestraint,
   type TerminationPolicy,
 } from '../api/index.ts';
 import { type Consumer, consumerOf } from '../lag/index.ts';
@@ -19,10 +22,12 @@ import type { RawObject, Resource } from './resource.ts';
 export interface CustomKind<T> {
   readonly kind: LingerKind;
   readonly path: string;
-  /** How many are followed: each pod is decided by all of them. */
+  /** How many are followed: each pod is decided by all of them. One with a very long spec counts as several. */
   readonly most: number;
   /** @param document of this kind, which its schema has accepted */
   readonly toValue: (document: LingerDocument) => T;
+  /** What stands in for one that cannot be read and might have restrained; absent: nothing. */
+  readonly cautious?: (metadata: { readonly namespace: string; readonly name: string }, spec: unknown) => T;
 }
 
 export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
@@ -44,6 +49,8 @@ export const CLUSTER_TERMINATION_POLICIES: CustomKind<ClusterTerminationPolicy> 
   path: `/apis/${API_VERSION}/clusterterminationpolicies`,
   most: MOST_POLICIES,
   toValue: (document) => document as ClusterTerminationPolicy,
+  cautious: (metadata, spec) =>
+    cautiousPolicy('ClusterTerminationPolicy', metadata, spec) as ClusterTerminationPolicy,
 };
 
 export const TERMINATION_POLICIES: CustomKind<TerminationPolicy> = {
@@ -51,6 +58,7 @@ export const TERMINATION_POLICIES: CustomKind<TerminationPolicy> = {
   path: `/apis/${API_VERSION}/terminationpolicies`,
   most: MOST_POLICIES,
   toValue: (document) => document as TerminationPolicy,
+  cautious: (metadata, spec) => cautiousPolicy('TerminationPolicy', metadata, spec) as TerminationPolicy,
 };
 
 export interface CustomObject<T> {
@@ -60,13 +68,42 @@ export interface CustomObject<T> {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly generation: number | undefined;
-  /** undefined: this version of Linger cannot read it, and has not read an earlier one. */
+  /** What is in force of it; undefined: this version of Linger cannot read it, and knows no earlier spec that it can. */
   readonly value: T | undefined;
+  /** The spec that {@link value} has been read from, as text; undefined: none. */
+  readonly good: string | undefined;
   /** Why it cannot; names every field that is wrong. */
   readonly problem: string | undefined;
   /** The spec as text: the same for two that say the same. */
   readonly spec: string;
   readonly status: unknown;
+  /** RFC 3339. */
+  readonly created: string;
+}
+
+/** A spec that could be read once, of this very object. */
+export interface GoodSpec {
+  readonly uid: string;
+  /** As text. */
+  readonly spec: string;
+}
+
+/** The last good specs that replicas share. */
+export interface LastGood {
+  /** Resolves once they have been read, or have been waited for for long enough. */
+  readonly settled: Promise<unknown>;
+  /** Resolves once they have been read. It may never. */
+  readonly read: Promise<unknown>;
+  /** undefined: they have not been read. */
+  of(kind: LingerKind): ReadonlyMap<string, GoodSpec> | undefined;
+}
+
+/** Nothing is shared. */
+const NONE_SHARED: LastGood = { settled: Promise.resolve(), read: Promise.resolve(), of: () => new Map() };
+
+/** By namespace and name, or by name where the kind is cluster-scoped. */
+export function customKey({ namespace, name }: Pick<CustomObject<unknown>, 'namespace' | 'name'>): string {
+  return namespace === '' ? name : `${namespace}/${name}`;
 }
 
 export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>> {
@@ -75,20 +112,61 @@ export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>
 
 /** Never throws: an object that cannot be read must not keep the others from being followed. */
 function customObject<T>(kind: CustomKind<T>, { metadata, spec, status }: RawObject): CustomObject<T> {
-  const { namespace = '', name, uid, resourceVersion, generation } = metadata;
-  const identity = { namespace, name, uid, resourceVersion, generation };
-  const object = { ...identity, spec: JSON.stringify(spec) ?? '', status };
+  const { namespace = '', name, uid, resourceVersion, generation, creationTimestamp = '' } = metadata;
+  const identity = { namespace, name, uid, resourceVersion, generation, created: creationTimestamp };
+  const text = JSON.stringify(spec) ?? '';
+  const object = { ...identity, spec: text, status };
+  const { value, problem } = readSpec(kind, identity, spec);
+  return { ...object, value, problem, good: value === undefined ? undefined : text };
+}
+
+function readSpec<T>(
+  kind: CustomKind<T>,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+  spec: unknown,
+): { readonly value: T | undefined; readonly problem: string | undefined } {
   try {
     const named = namespace === '' ? { name } : { name, namespace };
     const document = { apiVersion: API_VERSION, kind: kind.kind, metadata: named, spec };
-    return { ...object, value: kind.toValue(parseDocument(document, name)), problem: undefined };
+    return { value: kind.toValue(parseDocument(document, name)), problem: undefined };
   } catch (error) {
     const { message } = asError(error);
     const prefix = `${name}: ${kind.kind}: `;
-    const problem = message.startsWith(prefix) ? message.slice(prefix.length) : message;
-    return { ...object, value: undefined, problem };
+    return {
+      value: undefined,
+      problem: message.startsWith(prefix) ? message.slice(prefix.length) : message,
+    };
   }
 }
+
+/**
+ * What is in force of an object that cannot be read, and of which nothing is known here: the spec that replicas share.
+ * Without one, a policy that may have restrained holds its pods in Audit: it was another before (generation), or says so,
+ * or what is shared cannot be known.
+ */
+function standIn<T>(
+  kind: CustomKind<T>,
+  object: CustomObject<T>,
+  lastGood: LastGood,
+): Pick<CustomObject<T>, 'value' | 'good'> {
+  const shared = lastGood.of(kind.kind);
+  const stored = shared?.get(customKey(object));
+  const mine = stored?.uid === object.uid ? stored : undefined;
+  const { value } = mine === undefined ? { value: undefined } : readSpec(kind, object, jsonIn(mine.spec));
+  if (value !== undefined) return { value, good: mine?.spec };
+  const spec = jsonIn(object.spec);
+  const wasAnother = (object.generation ?? 1) > 1 || mine !== undefined || shared === undefined;
+  const holds = wasAnother || speaksOfRestraint(spec);
+  return { value: holds ? kind.cautious?.(object, spec) : undefined, good: undefined };
+}
+
+/** What one object counts towards {@link CustomKind.most}. */
+function weightOf({ spec }: Pick<CustomObject<unknown>, 'spec'>): number {
+  return 1 + Math.floor(spec.length / SPEC_OF_ONE);
+}
+
+/** Ten times what policies usually have. The longest that the API server takes have 100 kB. */
+const SPEC_OF_ONE = 4_096;
 
 /** Calls are synchronous. */
 export interface CustomHandlers<T> {
@@ -138,8 +216,10 @@ export function followCustomResources<T>(
   connection: KubeConnection,
   handlers: CustomHandlers<T>,
   options: WatchOptions,
+  lastGood = NONE_SHARED,
 ): CustomObjects<T> {
   const objects = new Map<string, CustomObject<T>>();
+  const shares = new Shares();
   const read = Promise.withResolvers<void>();
   let served: boolean | undefined;
   let listed = false;
@@ -156,29 +236,80 @@ export function followCustomResources<T>(
     if (listed) changeSoon();
   };
 
+  const leaveOut = (key: string) =>
+    handlers.onProblem(key, `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`);
+
+  /** @returns whether there is, or has been made, room for it */
+  const makeRoom = (object: CustomObject<T>): boolean => {
+    const weight = weightOf(object);
+    while (shares.total + weight > kind.most) {
+      const [largest, share] = shares.largest();
+      // Whoever has the most makes room for whoever would still have less.
+      if (largest === object.namespace || share <= shares.of(object.namespace) + weight) return false;
+      const own = [...objects].filter(([, { namespace }]) => namespace === largest);
+      const [newest] = own.toSorted(([a, { created: first }], [b, { created: second }]) =>
+        first === second ? Number(a < b) - Number(a > b) : Number(first < second) - Number(first > second),
+      );
+      if (newest === undefined) return false;
+      forget(...newest);
+      leaveOut(newest[0]);
+    }
+    return true;
+  };
+
+  const forget = (key: string, object: CustomObject<T>) => {
+    objects.delete(key);
+    shares.add(object.namespace, -weightOf(object));
+    changed();
+  };
+
   const put = (key: string, object: CustomObject<T>) => {
     const before = objects.get(key);
-    if (before === undefined && objects.size >= kind.most) {
-      const problem = `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`;
-      handlers.onProblem(key, problem);
+    if (before !== undefined) shares.add(before.namespace, -weightOf(before));
+    if (!makeRoom(object)) {
+      if (before !== undefined) {
+        objects.delete(key);
+        changed();
+      }
+      leaveOut(key);
       return;
     }
+    shares.add(object.namespace, weightOf(object));
     // Another object of the same name has no last good spec.
-    const lastGood = before?.uid === object.uid ? before.value : undefined;
+    const mine = before?.uid === object.uid ? before : undefined;
     // Most changes are of the status, which Linger writes itself: nothing else is to be made anew for them.
-    const value = before?.spec === object.spec ? before.value : (object.value ?? lastGood);
-    objects.set(key, { ...object, value });
+    const inForce = mine?.spec === object.spec ? mine : inForceOf(object, mine);
+    const { value, good } = inForce;
+    objects.set(key, { ...object, value, good });
     if (before?.problem !== object.problem) handlers.onProblem(key, object.problem);
     if (value !== before?.value) changed();
   };
+
+  const inForceOf = (object: CustomObject<T>, before: CustomObject<T> | undefined) => {
+    if (object.value !== undefined) return object;
+    if (before?.good !== undefined) return before;
+    return settled ? standIn(kind, object, lastGood) : object;
+  };
+
+  /** What replicas share has been read, or is not waited for any more. */
+  let settled = lastGood === NONE_SHARED;
+  const standInForAll = () => {
+    settled = true;
+    for (const [key, object] of objects) {
+      if (object.problem === undefined || object.good !== undefined) continue;
+      objects.set(key, { ...object, ...standIn(kind, object, lastGood) });
+      changed();
+    }
+  };
+  const ready = lastGood === NONE_SHARED ? Promise.resolve() : lastGood.settled.then(standInForAll);
+  if (lastGood !== NONE_SHARED) void lastGood.read.then(standInForAll);
 
   const remove = (key: string, uid: string) => {
     const before = objects.get(key);
     // A list that finds another object of the name reports the end of the one before after its beginning.
     if (before?.uid !== uid) return;
-    objects.delete(key);
+    forget(key, before);
     if (before.problem !== undefined) handlers.onProblem(key, undefined);
-    changed();
   };
 
   const setServed = (now: boolean) => {
@@ -188,12 +319,15 @@ export function followCustomResources<T>(
   };
 
   const listEnds = () => {
-    const first = !listed;
-    listed = true;
     known = true;
     absentSince = undefined;
     setServed(true);
-    void Promise.resolve(first ? change() : undefined).then(() => read.resolve());
+    void ready.then(async () => {
+      const first = !listed;
+      listed = true;
+      if (first) await change();
+      read.resolve();
+    });
   };
 
   /** With its CRD, every object of a kind is gone. */
@@ -205,6 +339,7 @@ export function followCustomResources<T>(
     known = true;
     if (objects.size === 0) return;
     objects.clear();
+    shares.clear();
     changed();
   };
 
@@ -214,7 +349,7 @@ export function followCustomResources<T>(
     {
       onEvent: (event) => {
         const { namespace, name, uid } = event.identity;
-        const key = namespace === '' ? name : `${namespace}/${name}`;
+        const key = customKey({ namespace, name });
         if (event.type === 'deleted') remove(key, uid);
         else put(key, event.object);
       },
@@ -238,4 +373,31 @@ export function followCustomResources<T>(
     objects: sorted,
     ...watch,
   };
+}
+
+/** How much each namespace has of what is followed. */
+class Shares {
+  readonly #of = new Map<string, number>();
+  total = 0;
+
+  add(namespace: string, weight: number): void {
+    this.#of.set(namespace, this.of(namespace) + weight);
+    if (this.of(namespace) === 0) this.#of.delete(namespace);
+    this.total += weight;
+  }
+
+  of(namespace: string): number {
+    return this.#of.get(namespace) ?? 0;
+  }
+
+  largest(): readonly [namespace: string, share: number] {
+    let found: readonly [string, number] = ['', 0];
+    for (const entry of this.#of) if (entry[1] > found[1]) found = entry;
+    return found;
+  }
+
+  clear(): void {
+    this.#of.clear();
+    this.total = 0;
+  }
 }

@@ -6,9 +6,12 @@ export {
   type CustomKind,
   type CustomObject,
   type CustomObjects,
+  customKey,
   customResource,
   DISCOVERY_CONSUMERS,
   followCustomResources,
+  type GoodSpec,
+  type LastGood,
   TERMINATION_POLICIES,
 } from './custom-resources.ts';
 export {

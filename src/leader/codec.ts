@@ -17,6 +17,7 @@ export const SHARED_NAMES = {
   planned: 'linger-planned',
   history: 'linger-history',
   consumers: 'linger-consumers',
+  policies: 'linger-policies',
 } as const;
 export type SharedObject = keyof typeof SHARED_NAMES;
 
@@ -30,6 +31,7 @@ export const PLANNED_KEY = 'planned.json';
 export const CONSUMERS_KEY = 'consumers.json';
 /** Every key of a history, one for each part: `namespace.shop.json.gz`. */
 const PART_SUFFIX = '.json.gz';
+export const LAST_GOOD_KEY = `last-good${PART_SUFFIX}`;
 
 /** Raised when a version that knows only the lower one could not read, or would damage, what is written. */
 const FORMAT = 2;

@@ -8,10 +8,11 @@ export {
 export type { PublishedConsumers } from './consumer-statuses.ts';
 export type { Lead } from './election.ts';
 export { readStoredHistory } from './history-objects.ts';
+export { readLastGood } from './last-good.ts';
 export { labelLeader } from './leader-label.ts';
 export type { Place } from './lease.ts';
-export { policyStatuses } from './policy-statuses.ts';
+export { effectOf, policyStatuses } from './policy-statuses.ts';
 export { registerPublishMetrics } from './publish-status.ts';
-export { startPublishing } from './publishing.ts';
+export { type PublishingOptions, startPublishing } from './publishing.ts';
 export type { StatusSource } from './status-publisher.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

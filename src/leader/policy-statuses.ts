@@ -118,7 +118,7 @@ interface Facts {
 }
 
 function statementOf(
-  { problem, value, ...target }: CustomObject<AnyPolicy>,
+  { problem, value, good, ...target }: CustomObject<AnyPolicy>,
   world: World,
   { pods, shadows, since }: Facts,
 ): Statement<PolicyStatus> {
@@ -138,8 +138,8 @@ function statementOf(
 
   function readiness(): Pick<Statement['condition'], 'status' | 'reason' | 'message'> {
     if (problem !== undefined) {
-      const effect = value === undefined ? 'nothing of it is in force' : 'its last good spec stays in force';
-      return { status: 'False', reason: 'Invalid', message: `${shortened(problem)}; ${effect}` };
+      const message = `${shortened(problem)}; ${effectOf({ value, good })}`;
+      return { status: 'False', reason: 'Invalid', message };
     }
     if (view?.forbiddenBy !== undefined) {
       const message = `overrides.namespaces is false (${view.forbiddenBy}): nothing of it is in force`;
@@ -151,6 +151,13 @@ function statementOf(
 
 const SHADOWED =
   'the policy of the same kind and name in the files (--policies): the object of the cluster wins';
+
+/** What holds instead of a spec that cannot be read. */
+export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
+  if (value === undefined) return 'nothing of it is in force';
+  if (good !== undefined) return 'its last good spec stays in force';
+  return 'no good spec of it is known, so the pods that it may select are held in Audit';
+}
 
 /** An object may have any number of faults. */
 function shortened(problem: string): string {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { asError } from '../api/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
+import type { KubeConnection, LastGood } from '../cluster/index.ts';
 import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, Schedule } from '../timing/index.ts';
@@ -17,6 +17,7 @@ import {
 import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
 import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
+import { LastGoodPublisher, type SharedPolicies } from './last-good.ts';
 import { ApiLeaseStore } from './lease.ts';
 import { PUBLISH_LIMITS, type PublishLimits, type PublishStatus, Reporting } from './publish-status.ts';
 import { StatusPublisher, type StatusSource } from './status-publisher.ts';
@@ -48,6 +49,8 @@ export interface PublishingOptions {
   readonly epochSeconds: () => number;
   /** What to publish of consumers; absent: nothing. */
   readonly consumers?: PublishedConsumers | undefined;
+  /** The policies whose good specs are to be stored, and what has been; absent: nothing. */
+  readonly lastGood?: { readonly policies: SharedPolicies; readonly stored: LastGood } | undefined;
   /** What to say in the statuses of other kinds. */
   readonly statuses?: readonly StatusSource[] | undefined;
   /** Called whenever this replica leads, at once. */
@@ -254,6 +257,7 @@ class LeaderTerm {
   readonly #leadership: Leadership;
   readonly #replica: Replica;
   readonly #consumers: ConsumerPublisher | undefined;
+  readonly #lastGood: LastGoodPublisher | undefined;
   readonly #statuses: readonly StatusPublisher[];
   readonly #stopping = new AbortController();
   readonly #planned: Schedule;
@@ -268,7 +272,7 @@ class LeaderTerm {
 
   constructor(leadership: Leadership, replica: Replica) {
     const { limits, options } = replica;
-    const { time, consumers, statuses = [] } = options;
+    const { time, consumers, lastGood, statuses = [] } = options;
     const now = time.clock();
     this.#leadership = leadership;
     this.#replica = replica;
@@ -278,6 +282,7 @@ class LeaderTerm {
     const { store, reporting } = replica;
     const shared = { ...options, limits, store, reporting };
     this.#consumers = consumers && new ConsumerPublisher(leadership, { ...shared, consumers });
+    this.#lastGood = lastGood && new LastGoodPublisher(leadership, { ...shared, ...lastGood });
     const publisher = (source: StatusSource, firstAt: number) =>
       new StatusPublisher(leadership, source, shared, firstAt);
     const ofConsumers = consumers && publisher(consumerStatuses(consumers), now + limits.firstConsumersMs);
@@ -360,6 +365,7 @@ class LeaderTerm {
     if (this.#working !== this.#published && this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
     await this.#consumers?.tick(signal);
+    await this.#lastGood?.tick(signal);
     for (const each of this.#statuses) await each.tick(signal);
   }
 

@@ -11,7 +11,12 @@ import {
 import { type Forgotten, PLANNED_KEY, readForgotten, readPlanned } from '../../src/leader/codec.ts';
 import type { PublishedConsumers } from '../../src/leader/consumer-statuses.ts';
 import { PUBLISH_LIMITS, type PublishLimits } from '../../src/leader/publish-status.ts';
-import { type Publishing, type SharedMeasurement, startPublishing } from '../../src/leader/publishing.ts';
+import {
+  type Publishing,
+  type PublishingOptions,
+  type SharedMeasurement,
+  startPublishing,
+} from '../../src/leader/publishing.ts';
 import type { StatusSource } from '../../src/leader/status-publisher.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { pause } from '../../src/timing/pacing.ts';
@@ -128,6 +133,7 @@ export function startReplica(
   consumers?: PublishedConsumers,
   watching = true,
   statuses: readonly StatusSource[] = [],
+  more: Pick<PublishingOptions, 'lastGood'> = {},
 ): TestReplica {
   const stopping = new AbortController();
   const lines: TestReplica['lines'][number][] = [];
@@ -138,6 +144,7 @@ export function startReplica(
     measurement: measured,
     consumers,
     statuses,
+    ...more,
     onLeading: () => undefined,
     logger: createLogger('debug', { write: (line) => void lines.push(JSON.parse(line)) }),
     time: {

@@ -1,0 +1,170 @@
+import { isString, type LingerKind } from '../api/index.ts';
+import {
+  type CustomObject,
+  type CustomObjects,
+  customKey,
+  type GoodSpec,
+  type KubeConnection,
+  type LastGood,
+} from '../cluster/index.ts';
+import { Backoff, pause, Schedule } from '../timing/index.ts';
+import {
+  bytesOf,
+  type ConfigMap,
+  LAST_GOOD_KEY,
+  notOurs,
+  packPart,
+  SHARED_NAMES,
+  unpackPart,
+} from './codec.ts';
+import type { ElectionClock, Leadership } from './election.ts';
+import type { PublishLimits, Reporting } from './publish-status.ts';
+import { readConfigMap, type SharedStore } from './store.ts';
+
+/** The last good specs, by kind and then by namespace and name. */
+type Specs = ReadonlyMap<string, ReadonlyMap<string, GoodSpec>>;
+
+/** One entry of what is stored: kind, key, uid, spec. */
+type Entry = readonly [kind: string, key: string, uid: string, spec: string];
+
+/** Characters of JSON, quotes and their escapes included, which compress to a tenth: some 1,500 policies of the usual size. */
+const MOST_CHARACTERS = 900_000;
+
+function textOf(entries: readonly Entry[]): string {
+  return JSON.stringify(entries);
+}
+
+async function specsIn(configMap: ConfigMap | undefined): Promise<Specs> {
+  const packed = notOurs(configMap) === undefined ? configMap?.binaryData?.[LAST_GOOD_KEY] : undefined;
+  const json = packed === undefined ? undefined : (await unpackPart(packed)).json;
+  const specs = new Map<string, Map<string, GoodSpec>>();
+  for (const entry of Array.isArray(json) ? json : []) {
+    if (!Array.isArray(entry) || !entry.every(isString)) continue;
+    const [kind = '', key = '', uid = '', spec = ''] = entry;
+    const ofKind = specs.get(kind) ?? new Map<string, GoodSpec>();
+    specs.set(kind, ofKind.set(key, { uid, spec }));
+  }
+  return specs;
+}
+
+/** How long policies wait for what replicas share; after that a broken one is judged without. */
+const SETTLED_WITHIN_MS = 4_000;
+const REQUEST_MS = 2_000;
+
+/** Reads once what replicas share of policies' last good specs; tries until it can. */
+export function readLastGood(
+  connection: KubeConnection,
+  namespace: string,
+  signal: AbortSignal,
+  onFailure: (thrown: unknown, pauseMs: number) => void,
+): LastGood {
+  let specs: Specs | undefined;
+  const read = (async () => {
+    const backoff = new Backoff({ firstPauseMs: 500, longestPauseMs: 60_000 }, Math.random);
+    while (!signal.aborted) {
+      try {
+        const call = { signal, withinMs: REQUEST_MS };
+        specs = await specsIn(await readConfigMap(connection, namespace, SHARED_NAMES.policies, call));
+        return;
+      } catch (thrown) {
+        const pauseMs = backoff.next();
+        if (!signal.aborted) onFailure(thrown, pauseMs);
+        await pause(pauseMs, signal);
+      }
+    }
+    await new Promise<never>(() => undefined);
+  })();
+  return {
+    read,
+    settled: Promise.race([read, pause(SETTLED_WITHIN_MS, signal)]),
+    of: (kind) => specs && (specs.get(kind) ?? new Map()),
+  };
+}
+
+/** The policies whose specs are shared. */
+export type SharedPolicies = Readonly<
+  Partial<Record<LingerKind, Pick<CustomObjects<unknown>, 'known' | 'objects'>>>
+>;
+
+export interface LastGoodOptions {
+  readonly policies: SharedPolicies;
+  /** What was stored when this replica started. */
+  readonly stored: LastGood;
+  readonly store: SharedStore;
+  readonly reporting: Reporting;
+  readonly limits: PublishLimits;
+  readonly time: ElectionClock;
+  readonly epochSeconds: () => number;
+}
+
+/** Stores the good spec of every policy for as long as this replica leads: whenever one has changed. */
+export class LastGoodPublisher {
+  readonly #leadership: Leadership;
+  readonly #options: LastGoodOptions;
+  readonly #schedule: Schedule;
+  #lookAt = Number.NEGATIVE_INFINITY;
+  #written: string | undefined;
+
+  constructor(leadership: Leadership, options: LastGoodOptions) {
+    const { limits, time } = options;
+    this.#leadership = leadership;
+    this.#options = options;
+    this.#schedule = new Schedule({ everyMs: limits.statusLookMs, ...limits }, time.clock(), time.random);
+  }
+
+  /** To be called again and again. Never throws. */
+  async tick(signal: AbortSignal): Promise<void> {
+    const { policies, stored, limits, time, store, reporting, epochSeconds } = this.#options;
+    const now = time.clock();
+    if (now < this.#lookAt || !this.#schedule.due(now)) return;
+    this.#lookAt = now + limits.statusLookMs;
+    // What has not been read yet would be lost.
+    if (stored.of('TerminationPolicy') === undefined) return;
+    if (!Object.values(policies).every((each) => each.known())) return;
+    const text = textOf(this.#entries());
+    if (text === this.#written) return;
+    await reporting.attempt('policies', this.#schedule, signal, async () => {
+      const content = { binaryData: { [LAST_GOOD_KEY]: await packPart(text) } };
+      const write = { epochSeconds: epochSeconds(), signal };
+      const outcome = await store.write(SHARED_NAMES.policies, content, this.#leadership, write);
+      if (outcome === 'written' || outcome === 'unchanged') {
+        this.#written = text;
+        const writes = Number(outcome === 'written');
+        reporting.written('policies', write.epochSeconds, bytesOf(content), writes);
+      }
+      return outcome;
+    });
+  }
+
+  /**
+   * As many as there is room for: those of broken objects, which need them now, before the others; of each namespace the
+   * first, then of each the second, so that none crowds out the others.
+   */
+  #entries(): readonly Entry[] {
+    const found: { readonly entry: Entry; readonly rank: number }[] = [];
+    for (const [kind, { objects }] of Object.entries(this.#options.policies)) {
+      const ranks = new Map<string, number>();
+      for (const object of objects()) {
+        const spec = object.good ?? this.#storedOf(kind as LingerKind, object);
+        if (spec === undefined) continue;
+        const rank = ranks.get(object.namespace) ?? 0;
+        ranks.set(object.namespace, rank + 1);
+        const entry = [kind, customKey(object), object.uid, spec] as const;
+        found.push({ entry, rank: object.problem === undefined ? rank : -1 });
+      }
+    }
+    let left = MOST_CHARACTERS;
+    return found
+      .toSorted((a, b) => a.rank - b.rank)
+      .flatMap(({ entry }) => {
+        left -= entry.reduce((sum, { length }) => sum + 2 * length, 16);
+        return left < 0 ? [] : [entry];
+      });
+  }
+
+  /** What this version cannot read, a newer one may. */
+  #storedOf(kind: LingerKind, object: CustomObject<unknown>): string | undefined {
+    const stored = this.#options.stored.of(kind)?.get(customKey(object));
+    return stored?.uid === object.uid ? stored.spec : undefined;
+  }
+}

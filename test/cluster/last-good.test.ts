@@ -1,0 +1,207 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { ClusterTerminationPolicy, TerminationPolicy } from '../../src/api/documents.ts';
+import {
+  CLUSTER_TERMINATION_POLICIES,
+  type CustomObjects,
+  followCustomResources,
+  type LastGood,
+  TERMINATION_POLICIES,
+} from '../../src/cluster/custom-resources.ts';
+import { waitUntil } from '../testbed/waiting.ts';
+import type { AtEnd } from '../webhook/connection.ts';
+import { QUICK } from './arena.ts';
+import { ModelCluster } from './model-cluster.ts';
+
+const GOOD = { mode: 'Off', wait: { max: '20s' } };
+const BAD = { wait: { max: 'long' } };
+type Policy = ClusterTerminationPolicy | TerminationPolicy;
+
+interface Given {
+  readonly kind?: typeof CLUSTER_TERMINATION_POLICIES | typeof TERMINATION_POLICIES;
+  readonly most?: number;
+  readonly lastGood?: LastGood;
+}
+
+const shared = (
+  specs: Record<string, { uid: string; spec: string }>,
+  more: Partial<LastGood> = {},
+): LastGood => ({
+  settled: Promise.resolve(),
+  read: Promise.resolve(),
+  of: () => new Map(Object.entries(specs)),
+  ...more,
+});
+
+/** A replica that starts with these objects in the cluster. */
+async function starting(
+  objects: readonly object[],
+  { kind = TERMINATION_POLICIES, most, lastGood = shared({}) }: Given = {},
+) {
+  const model = await ModelCluster.start(onTestFinished as AtEnd);
+  model.refuse = () => undefined;
+  const plural = kind.path.slice(kind.path.lastIndexOf('/') + 1) as 'terminationpolicies';
+  for (const object of objects) model.put(plural, object as never);
+  const stopping = new AbortController();
+  let values: readonly Policy[] | undefined;
+  const said: string[] = [];
+  const source: CustomObjects<Policy> = followCustomResources<Policy>(
+    { ...(kind as typeof TERMINATION_POLICIES), ...(most === undefined ? {} : { most }) },
+    { server: model.url, credentials: async () => ({}) },
+    {
+      onValues: (found) => {
+        values = found;
+      },
+      onProblem: (name, problem) => void said.push(`${name}: ${problem ?? 'well'}`),
+      onServed: () => undefined,
+      onFailure: () => undefined,
+      onCurrent: () => undefined,
+      onHandlerError: (error) => void said.push(error.message),
+    },
+    { signal: stopping.signal, clock: () => performance.now(), random: Math.random, limits: QUICK },
+    lastGood,
+  );
+  onTestFinished(() => {
+    stopping.abort();
+    return source.ended;
+  });
+  const inForce = () => waitUntil('the objects', () => values, { intervalMs: 5 });
+  return { model, source, said, plural, inForce };
+}
+
+const own = (spec: object, more: object = {}) => ({
+  metadata: { name: 'own', namespace: 'shop', uid: 'u1', ...more },
+  spec,
+});
+
+describe('a replica that starts while a policy is broken', () => {
+  it('goes by the spec that replicas share', async () => {
+    const lastGood = shared({ 'shop/own': { uid: 'u1', spec: JSON.stringify(GOOD) } });
+    const { inForce, source } = await starting([own(BAD, { generation: 2 })], { lastGood });
+    expect((await inForce()).map(({ spec }) => spec)).toEqual([{ mode: 'Off', wait: { max: 20 } }]);
+    expect(source.objects()[0]).toMatchObject({
+      good: JSON.stringify(GOOD),
+      problem: expect.stringContaining('long'),
+    });
+  });
+
+  it.each<[string, object, Record<string, { uid: string; spec: string }>, boolean]>([
+    [
+      'of another object of that name',
+      own(BAD, { generation: 2 }),
+      { 'shop/own': { uid: 'u0', spec: JSON.stringify(GOOD) } },
+      true,
+    ],
+    ['that this version cannot read', own(BAD), { 'shop/own': { uid: 'u1', spec: '{"later":1}' } }, true],
+    ['and none is shared, and it was another before', own(BAD, { generation: 2 }), {}, true],
+    ['and none is shared, and it never was another', own(BAD, { generation: 1 }), {}, false],
+    ['and it never was another, but says Off', own({ ...BAD, mode: 'Off' }, { generation: 1 }), {}, true],
+    [
+      'and it never was another, but its mode cannot be read',
+      own({ mode: 'audit-only' }, { generation: 1 }),
+      {},
+      true,
+    ],
+    [
+      'and it never was another, and says Enforce',
+      own({ ...BAD, mode: 'Enforce' }, { generation: 1 }),
+      {},
+      false,
+    ],
+  ])('a spec %s: held in Audit: %4$s', async (_, object, specs, held) => {
+    const { inForce, source } = await starting([object], { lastGood: shared(specs) });
+    const values = await inForce();
+    expect(values.map(({ spec }) => spec.mode)).toEqual(held ? ['Audit'] : []);
+    expect(source.objects()[0]?.good).toBeUndefined();
+  });
+
+  it('holds in Audit what it may select, as far as that can be read, and keeps its other restraints', async () => {
+    const spec = {
+      namespaceSelector: { matchLabels: { team: 'a' } },
+      podSelector: { matchLabels: 'web' },
+      ceiling: { wait: '20s', mode: 'off' },
+      overrides: { namespaces: false },
+    };
+    const { inForce } = await starting([{ metadata: { name: 'base', uid: 'u1' }, spec }], {
+      kind: CLUSTER_TERMINATION_POLICIES,
+    });
+    expect((await inForce()).map((each) => each.spec)).toEqual([
+      {
+        namespaceSelector: { matchLabels: { team: 'a' } },
+        ceiling: { mode: 'Audit', wait: 20 },
+        overrides: { namespaces: false },
+      },
+    ]);
+  });
+
+  it('tells nothing before what is shared has been read, and goes by it if it comes late', async () => {
+    const settled = Promise.withResolvers<void>();
+    const read = Promise.withResolvers<void>();
+    let specs: ReadonlyMap<string, { uid: string; spec: string }> | undefined;
+    const lastGood = { settled: settled.promise, read: read.promise, of: () => specs };
+    const { inForce, source } = await starting([own(BAD, { generation: 1 })], { lastGood });
+    let told = false;
+    void source.read.then(() => {
+      told = true;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(told).toBe(false);
+    settled.resolve();
+    expect((await inForce()).map(({ spec }) => spec.mode)).toEqual(['Audit']);
+    specs = new Map([['shop/own', { uid: 'u1', spec: JSON.stringify({ mode: 'Enforce' }) }]]);
+    read.resolve();
+    await waitUntil('the good one', async () => (await inForce())[0]?.spec.mode === 'Enforce', {
+      intervalMs: 5,
+    });
+  });
+});
+
+describe('more policies than are followed', () => {
+  const many = (namespace: string, count: number, from = 0, spec: object = {}) =>
+    Array.from({ length: count }, (_, index) => ({
+      metadata: {
+        name: `p${index + from}`,
+        namespace,
+        uid: `${namespace} ${index + from}`,
+        creationTimestamp: `2026-11-22T10:00:${String(index + from).padStart(2, '0')}Z`,
+      },
+      spec,
+    }));
+  const namesIn = (values: readonly Policy[], namespace: string) =>
+    values.filter(({ metadata }) => metadata.namespace === namespace).map(({ metadata }) => metadata.name);
+
+  it('of one namespace leave those of the others alone: its newest make room', async () => {
+    // Lists go by namespace: the greedy one is read first.
+    const { inForce, said } = await starting([...many('a-greedy', 12), ...many('b', 3), ...many('c', 2)], {
+      most: 8,
+    });
+    const values = await inForce();
+    expect(namesIn(values, 'b')).toHaveLength(3);
+    expect(namesIn(values, 'c')).toHaveLength(2);
+    expect(namesIn(values, 'a-greedy')).toHaveLength(3);
+    expect(said).toContain(
+      'a-greedy/p9: only 8 objects of kind TerminationPolicy are followed; it is left out',
+    );
+  });
+
+  it('count by what they weigh', async () => {
+    const matchLabels = Object.fromEntries(
+      Array.from({ length: 30 }, (_, each) => [`k${each}`, 'v'.repeat(60)]),
+    );
+    const long = {
+      podSelector: {
+        matchLabels,
+        matchExpressions: [
+          {
+            key: 'x',
+            operator: 'In',
+            values: Array.from({ length: 60 }, (_, each) => `${each}${'v'.repeat(60)}`),
+          },
+        ],
+      },
+    };
+    const { inForce } = await starting([...many('a-greedy', 6, 0, long), ...many('b', 3)], { most: 8 });
+    const values = await inForce();
+    expect(namesIn(values, 'b')).toHaveLength(3);
+    expect(namesIn(values, 'a-greedy')).toHaveLength(2);
+  });
+});
