@@ -6,7 +6,7 @@ import { parseSources, type SourceSyntax } from './syntax.ts';
 /** How large and how fragmented `src` is. */
 export interface HouseFigures {
   readonly files: number;
-  readonly lines: 35_936number;
+  readonly lines: number;
   /**
    * Files that only one other file uses, and that one of the same room: candidates for merging. Those that are loaded by
    * `import()` are files of their own so that a program without them does not carry them.
@@ -17,7 +17,7 @@ export interface HouseFigures {
 }
 
 /** What the house is held to. The lines are where it stands: a feature raises the limit by its own, and nothing else does. */
-export const HOUSE_LIMITS = { files: 190, lines: 35_936, single: 15, repeated: 0 } as const;
+export const HOUSE_LIMITS = { files: 190, lines: 35_940, single: 15, repeated: 0 } as const;
 
 const DOOR = /\/index\.ts$/;
 
@@ -35,7 +35,7 @@ export function figuresOf(sources: Sources): HouseFigures {
   const names = files.filter((file) => !DOOR.test(file)).map((file) => posix.basename(file));
   return {
     files: files.length,
-    lines: 35_936[...sources.values()].reduce((sum, text) => sum + text.split('\n').length - 1, 0),
+    lines: [...sources.values()].reduce((sum, text) => sum + text.split('\n').length - 1, 0),
     single,
     repeated: [...new Set(names.filter((name, index) => names.indexOf(name) !== index))],
   };
