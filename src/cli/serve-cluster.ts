@@ -139,7 +139,7 @@ function followDeclared(context: ClusterContext) {
     place &&
     readLastGood(connection, place.namespace, signal, (thrown, pauseMs) => {
       const { reason, message: problem } = asFailure(thrown, 'Malformed');
-      const members = { object: 'linger-policies', reason, problem, pauseMs: Math.round(pauseMs) };
+      const members = { object: 'linger-last-good', reason, problem, pauseMs: Math.round(pauseMs) };
       once.warn('last good', members, 'the last good specs of policies cannot be read');
     });
   const clusterPolicies = followKind(

@@ -17,7 +17,7 @@ export const SHARED_NAMES = {
   planned: 'linger-planned',
   history: 'linger-history',
   consumers: 'linger-consumers',
-  policies: 'linger-policies',
+  policies: 'linger-last-good',
 } as const;
 export type SharedObject = keyof typeof SHARED_NAMES;
 

@@ -5,7 +5,7 @@ import { leads, Measured, openApi, soon, startReplica } from './replica.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
-const POLICIES = '/api/v1/namespaces/linger/configmaps/linger-policies';
+const POLICIES = '/api/v1/namespaces/linger/configmaps/linger-last-good';
 
 interface Seen {
   readonly namespace: string;
