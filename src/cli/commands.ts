@@ -1,4 +1,4 @@
-import { MODES } from '../api/index.ts';
+import { MODES, PAGE_FORMATS } from '../api/index.ts';
 import { CHANGES, LAG_STAGES } from '../lag/index.ts';
 import { LOG_LEVELS } from '../telemetry/index.ts';
 import {
@@ -238,6 +238,15 @@ const CONSUMERS_FLAGS = {
   ),
 };
 
+const WITNESS_FLAGS = {
+  listen: flag(text('<[address]:port>'), ':8446', 'where to answer (HTTP)'),
+  page: optional(
+    text('<url|unix:path>'),
+    'where the gateway lists its upstreams: a URL, or the path of a Unix socket',
+  ),
+  format: flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
+};
+
 const HISTORY_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace: flag(name, 'linger', 'namespace in which Linger runs'),
@@ -326,6 +335,7 @@ export const VERBS = {
   watch: verb('Print endpoint changes as they happen, with their lag.', WATCH_FLAGS),
   diagnose: verb('Say why endpoints are withdrawn late, and which flags to set.', DIAGNOSE_FLAGS),
   consumers: verb('Print what Linger has measured of each consumer, and what is wrong.', CONSUMERS_FLAGS),
+  witness: verb('Run beside a gateway, and say whether it uses an address.', WITNESS_FLAGS),
   history: verb('List the storms and releases that lift the waits; forget one.', HISTORY_FLAGS, [
     '[action]',
     'list (the default) or forget',

@@ -31,6 +31,7 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   watch: async () => (await import('./watch.ts')).watch,
   diagnose: async () => (await import('./diagnose.ts')).diagnose,
   consumers: async () => (await import('./consumers.ts')).consumers,
+  witness: async () => (await import('./witness.ts')).witness,
   history: async () => (await import('./history.ts')).history,
   hold: async () => (await import('./hold-command.ts')).hold,
   completion: async () => (await import('./completion.ts')).completion,

@@ -6,6 +6,7 @@ export {
   startCanary,
 } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
+export { MOST_WITNESSED, usualPath } from './inspect.ts';
 export { type Inspecting, startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export {
@@ -15,5 +16,8 @@ export {
   type WaitingByStage,
   waitingByStage,
 } from './measurement.ts';
+export { endpointIn, type PageEndpoint, PageFindings, type PageReader, readerOf } from './page-formats.ts';
+export { type PageAnswer, readPage } from './pages.ts';
+export { problem } from './probe.ts';
 export { ConsumerReports, type Report, type ReportAnswer, versionsOf } from './reports.ts';
 export { stampStreams } from './stamper.ts';

@@ -104,7 +104,7 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
   // Traefik cuts its lists into pages, and says 1 where there is none after this.
   if (next !== '' && next !== '1')
     return problem('BadAnswer', 'is only a part: the path must ask for all at once (per_page)');
-  const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+  const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] === 'chunked';
   if (isMeasured) return undefined;
   return problem('BadAnswer', 'does not say how long it is, so that a part of it would look like the whole');
 }

@@ -333,6 +333,20 @@ const TIME: Row = {
   refuses: ['', 'yesterday', '17:35', '2026-11-21', '2026-11-21T17:35:00', '2026-13-21T17:35:00Z'],
 };
 
+const WITNESS: Rows<'witness'> = {
+  listen: TEXT(':8446'),
+  page: TEXT(undefined),
+  format: {
+    byDefault: 'Envoy',
+    reads: [
+      ['HAProxy', 'HAProxy'],
+      ['haproxy', 'HAProxy'],
+      ['text', 'Text'],
+    ],
+    refuses: ['', 'Nginx', 'Envoy,Text'],
+  },
+};
+
 const HISTORY: Rows<'history'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
@@ -364,6 +378,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   watch: WATCH,
   diagnose: DIAGNOSE,
   consumers: CONSUMERS,
+  witness: WITNESS,
   history: HISTORY,
   hold: HOLD,
   completion: {},

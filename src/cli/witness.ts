@@ -1,0 +1,170 @@
+import { once } from 'node:events';
+import type { RequestListener, Server } from 'node:http';
+import { connect } from 'node:net';
+import { asError, LingerError, type PageFormat } from '../api/index.ts';
+import { http } from '../cluster/index.ts';
+import {
+  endpointIn,
+  MOST_WITNESSED,
+  type PageAnswer,
+  type PageEndpoint,
+  PageFindings,
+  type PageReader,
+  problem,
+  readerOf,
+  readPage,
+  usualPath,
+} from '../measurement/index.ts';
+import { close, listen } from '../webhook/index.ts';
+import type { Settings } from './commands.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Where the page is: an URL, or a Unix socket on which HTTP is spoken, or HAProxy's own commands. */
+type Page = { readonly url: URL } | { readonly socketPath: string };
+
+const PAGE_MS = 4_000;
+/** Linger's leader asks at most 10 times a second, and there is one leader. */
+const MOST_A_SECOND = 20;
+const MOST_AT_ONCE = 4;
+const MOST_CONNECTIONS = 64;
+const REQUEST_MS = 5_000;
+const USES = '/v1/uses/';
+
+/**
+ * `linger witness`: runs beside a gateway that lists its upstreams on its loopback only, and answers whether addresses are
+ * in use, and nothing else. Resolves when it is told to end.
+ */
+export async function witness(settings: Settings<'witness'>, { warn }: Terminal): Promise<number> {
+  const { listen: where, page, format } = settings;
+  const asked = pageOf(page, format);
+  const { address = '', port } = addressOf(where);
+  const answer = witnessApp({
+    format,
+    read: (reader) => readFrom(asked, format, reader),
+    clock: () => performance.now(),
+  });
+  const server: Server = http.createServer(
+    { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS },
+    answer,
+  );
+  server.maxConnections = MOST_CONNECTIONS;
+  const onError = (error: Error) => warn(`linger: ${error.message}\n`);
+  const bound = await listen(server, address, port, '--listen', onError);
+  warn(
+    `listening on ${address === '' ? '*' : address}:${bound}; whether ${page} lists an address as in use is at ${USES}ADDRESS:PORT\n`,
+  );
+  await Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
+  await close(server);
+  return 0;
+}
+
+interface WitnessOptions {
+  readonly format: PageFormat;
+  /** Never rejects. */
+  readonly read: (reader: PageReader) => Promise<PageAnswer>;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+}
+
+/** Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page says of each, as it is at this moment. */
+export function witnessApp({ format, read, clock }: WitnessOptions): RequestListener {
+  let begun: readonly number[] = [];
+  let atOnce = 0;
+  return (request, response) => {
+    const say = (status: number, said: object) => {
+      const text = JSON.stringify(said);
+      const headers = {
+        'Content-Type': 'application/json',
+        'Content-Length': Buffer.byteLength(text),
+        'Cache-Control': 'no-store',
+        Connection: 'close',
+      };
+      response.writeHead(status, headers).end(text);
+    };
+    const { method, url = '' } = request;
+    const names = url.startsWith(USES) ? url.slice(USES.length).split(',') : [];
+    const endpoints = names.map(endpointOf).filter((each) => each !== undefined);
+    if (method !== 'GET') return say(405, { message: 'expected GET' });
+    if (!url.startsWith(USES)) return say(404, { message: `expected ${USES}ADDRESS:PORT` });
+    if (endpoints.length !== names.length || names.length > MOST_WITNESSED)
+      return say(400, { message: `expected 1 to ${MOST_WITNESSED} of ADDRESS:PORT, separated by commas` });
+    const now = clock();
+    begun = begun.filter((at) => now - at < 1_000);
+    if (begun.length >= MOST_A_SECOND || atOnce >= MOST_AT_ONCE)
+      return say(429, { message: 'too many questions' });
+    begun = [...begun, now];
+    atOnce += 1;
+    const reader = readerOf(format, new Set(endpoints.map(({ address }) => address)));
+    void read(reader).then(({ outcome }) => {
+      atOnce -= 1;
+      if (!(outcome instanceof PageFindings)) return say(503, { message: `The page ${outcome.message}.` });
+      say(200, Object.fromEntries(endpoints.map((each, at) => [names[at], outcome.of(each)])));
+    });
+  };
+}
+
+function endpointOf(name: string): PageEndpoint | undefined {
+  const { address, port } = endpointIn(name) ?? {};
+  return address === undefined || port === undefined ? undefined : { address, ports: [port] };
+}
+
+/** @throws LingerError `settings-invalid` */
+function pageOf(page: string | undefined, format: PageFormat): Page {
+  const expected = (what: string) =>
+    new LingerError('settings-invalid', `--page: expected ${what}, got "${page ?? ''}"`);
+  if (format === 'Witness')
+    throw new LingerError('settings-invalid', '--format: a witness asks no other witness');
+  const [, socketPath] = /^unix:(\/.+)$/.exec(page ?? '') ?? [];
+  if (socketPath !== undefined) return { socketPath };
+  if (page === undefined || !URL.canParse(page)) throw expected('a URL, or unix:/path/of/a.sock');
+  const url = new URL(page);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') throw expected('http:// or https://');
+  return { url };
+}
+
+/** @throws LingerError `settings-invalid` */
+function addressOf(listening: string) {
+  const [, address, port] = /^(?:\[?([^[\]]*)\]?):(\d{1,5})$/.exec(listening) ?? [];
+  if (port === undefined || Number(port) > 65_535)
+    throw new LingerError('settings-invalid', `--listen: expected ADDRESS:PORT or :PORT, got "${listening}"`);
+  // No address: all, of IPv6 and IPv4 where both are there.
+  return { address, port: Number(port) };
+}
+
+function readFrom(page: Page, format: PageFormat, reader: PageReader): Promise<PageAnswer> {
+  if ('url' in page) {
+    const address = page.url.hostname.replace(/^\[|\]$/g, '');
+    return readPage({ url: page.url, to: { address }, reader, timeoutMs: PAGE_MS });
+  }
+  if (format === 'HAProxy') return readCommand(page.socketPath, 'show servers state', reader);
+  const url = new URL(`http://localhost${usualPath(format)}`);
+  return readPage({ url, to: page, reader, timeoutMs: PAGE_MS });
+}
+
+/** What HAProxy's socket answers: whole only with the empty line at its end. Never rejects. */
+export function readCommand(socketPath: string, command: string, reader: PageReader): Promise<PageAnswer> {
+  let bytes = 0;
+  let last = '';
+  return new Promise((resolve) => {
+    const socket = connect(socketPath);
+    const settle = (outcome: PageAnswer['outcome']) => {
+      clearTimeout(timer);
+      resolve({ outcome, bytes });
+      socket.destroy();
+    };
+    const timer = setTimeout(() => settle(problem('Unreachable', 'gets no whole answer in time')), PAGE_MS);
+    socket.on('error', (error) =>
+      settle(problem('Unreachable', `cannot be asked for (${asError(error).message})`)),
+    );
+    socket.on('data', (chunk) => {
+      bytes += chunk.length;
+      last = (last + chunk.toString('latin1')).slice(-2);
+      reader.write(chunk);
+    });
+    socket.on('end', () => {
+      const found = last === '\n\n' ? reader.end() : 'breaks off';
+      settle(typeof found === 'string' ? problem('BadAnswer', found) : found);
+    });
+    socket.write(`${command}\n`);
+  });
+}
