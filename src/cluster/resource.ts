@@ -8,8 +8,6 @@ export interface RawMetadata {
   readonly namespace?: string;
   readonly uid: string;
   readonly resourceVersion: string;
-  /** RFC 3339. */
-  readonly creationTimestamp?: string;
   /** Raised by each change of the spec, in kinds that count. */
   readonly generation?: number;
   readonly labels?: Labels;
