@@ -12,6 +12,8 @@ export interface RawMetadata {
   readonly generation?: number;
   readonly labels?: Labels;
   readonly annotations?: Labels;
+  /** RFC 3339. */
+  readonly creationTimestamp?: string;
   /** RFC 3339. The end of the grace, not its beginning. */
   readonly deletionTimestamp?: string;
   readonly deletionGracePeriodSeconds?: number;
