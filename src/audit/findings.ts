@@ -4,6 +4,7 @@ import {
   type Exposure,
   exposureOf,
   isAudit,
+  longestWait,
   type NoteCode,
   type Plan,
   type Pod,
@@ -343,7 +344,9 @@ function runningFindings({ running, decision, workload }: AuditSubject, exposure
   const without = plans.filter((plan) => plan === undefined).length;
   const expected = decision.outcome === 'inject' && !isAudit(decision);
   const needed = Math.ceil(neededOf(exposure));
-  const waits = plans.flatMap((plan) => (plan === undefined || plan.why === 'fixed' ? [] : [plan.wait]));
+  const waits = plans.flatMap((plan) =>
+    plan === undefined || plan.why === 'fixed' ? [] : [longestWait(plan)],
+  );
   const short = waits.filter((wait) => wait < needed).length;
   const cure = workload.kind === 'Pod' ? 'create it anew' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];

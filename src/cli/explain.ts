@@ -118,7 +118,13 @@ function outcomeRows(plan: Explanation): readonly (readonly string[])[] {
     ...(plan.estimate === null ? [] : [['estimate', plan.estimate.text]]),
     ['grace', `${plan.baseGraceSeconds}s → ${plan.graceSeconds}s`],
     ['hook', `${plan.hook} in ${plan.containers.join(', ')}`],
+    ...(plan.hold === null ? [] : [['hold', holdInWords(plan.hold)]]),
   ];
+}
+
+function holdInWords({ minSeconds, maxSeconds, observe }: NonNullable<Explanation['hold']>): string {
+  const span = `${minSeconds}s to ${maxSeconds}s, by what consumers say`;
+  return observe ? `only watched; otherwise ${span}` : span;
 }
 
 const WAIT_SENTENCES: Readonly<Record<string, string>> = {

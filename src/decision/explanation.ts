@@ -1,5 +1,5 @@
 import { formatDuration } from '../api/index.ts';
-import { type Decision, isAudit } from './plan.ts';
+import { type Decision, type HoldPlan, isAudit } from './plan.ts';
 import { DURATION_FIELDS, type EffectivePolicy, type Field, type IgnoredValue } from './policy.ts';
 import { SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
@@ -36,6 +36,8 @@ export function explain({ workload: { kind, name }, namespace, decision }: Expla
     graceSeconds: plan?.grace ?? null,
     baseGraceSeconds: plan?.baseGrace ?? null,
     hook: plan?.hook ?? null,
+    /** For how long Hold holds; null with any other hook. */
+    hold: plan?.hold ? holdOf(plan.hold) : null,
     containers: plan?.containers ?? [],
     why: plan?.why ?? null,
     /** What has been measured and what the policy makes of it; null where the wait is fixed or nothing is known. */
@@ -51,9 +53,13 @@ export function summaryOf(explained: Explained): string {
   const subject = `${workload.kind} ${namespace}/${workload.name}`;
   if (decision.outcome === 'skip')
     return `${subject}: skipped, ${decision.reason}: ${SKIP_REASONS[decision.reason]}`;
-  const { wait, baseGrace, grace, hook } = decision.plan;
+  const { wait, baseGrace, grace, hook, hold } = decision.plan;
   const audit = isAudit(decision) ? ' (mode Audit: left unchanged)' : '';
-  return `${subject}: wait ${wait}s, grace ${baseGrace}s → ${grace}s, hook ${hook}${audit}`;
+  return `${subject}: wait ${wait}s, grace ${baseGrace}s → ${grace}s, hook ${hook}${hold ? ` for ${hold.min}s to ${hold.max}s` : ''}${audit}`;
+}
+
+function holdOf({ min, max, observe }: HoldPlan) {
+  return { minSeconds: min, maxSeconds: max, observe: observe === true };
 }
 
 function fieldsOf(policy: EffectivePolicy): readonly ExplainedField[] {

@@ -13,7 +13,6 @@ import {
   isAbsentOr,
   isRecord,
   isString,
-  type Labels,
   labelOf,
   memberAt,
   NO_LABELS,
@@ -228,61 +227,120 @@ function configMapVolume(
   // In most clusters it works on every node, and nothing has to be found out about the pod.
   const anywhere = fits(kindsOf(fleet, ''));
   const key = 'why' in anywhere ? constraintsOf(pod) : '';
-  return key === '' ? anywhere : fits(kindsOf(fleet, key, (node) => canRunOn(pod, node)));
+  return key === '' ? anywhere : fits(kindsOf(fleet, key, pod));
 }
 
 /** The kinds of node among those that a pod can run on, each with an example. */
 type Kinds = ReadonlyMap<string, NodeFacts>;
 
-/** By what constrains a pod to nodes. A Fleet is replaced as a whole, and its answers go with it. */
-const KINDS = new WeakMap<readonly NodeFacts[], Map<string, Kinds>>();
+/** What has been found out about the nodes of a Fleet, which is replaced as a whole. */
+interface NodeIndex {
+  readonly byName: ReadonlyMap<string, NodeFacts>;
+  /** By what constrains a pod to nodes. */
+  readonly answers: Map<string, Kinds>;
+}
+
+const INDEXES = new WeakMap<readonly NodeFacts[], NodeIndex>();
 /** Pods of a DaemonSet each have constraints of their own. */
 const MOST_ANSWERS = 1_000;
 
-function kindsOf(
-  { nodes }: Fleet,
-  key: string,
-  isReachable: (node: NodeFacts) => boolean = () => true,
-): Kinds {
-  const answers = KINDS.get(nodes) ?? new Map<string, Kinds>();
-  KINDS.set(nodes, answers);
+function indexOf(nodes: readonly NodeFacts[]): NodeIndex {
+  const known = INDEXES.get(nodes);
+  if (known !== undefined) return known;
+  const index = {
+    byName: new Map(nodes.map((node) => [node.name, node])),
+    answers: new Map<string, Kinds>(),
+  };
+  INDEXES.set(nodes, index);
+  return index;
+}
+
+/** @param pod absent: one that can run anywhere */
+function kindsOf({ nodes }: Fleet, key: string, pod?: Pod): Kinds {
+  const { byName, answers } = indexOf(nodes);
   const known = answers.get(key);
   if (known !== undefined) return known;
-  const kinds = new Map<string, NodeFacts>();
-  for (const node of nodes) if (isReachable(node)) kinds.set(nodeKind(node), node);
+  const reachable = pod === undefined ? nodes : nodesFor(constraintsIn(pod), nodes, byName);
+  const kinds = new Map([...reachable].map((node) => [nodeKind(node), node]));
   if (answers.size >= MOST_ANSWERS) answers.clear();
   answers.set(key, kinds);
   return kinds;
 }
 
-/** Whether the scheduler may put the pod there. Taints are not looked at: the answer may be too wide, never too narrow. */
-function canRunOn({ spec }: Pod, node: NodeFacts): boolean {
-  const { nodeName, os } = spec;
-  if (isString(nodeName) && nodeName !== '' && nodeName !== node.name) return false;
-  if (os?.name === 'linux' && node.operatingSystem === 'windows') return false;
-  const selector = spec.nodeSelector ?? NO_LABELS;
-  for (const key in selector) if (labelOf(node.labels, key) !== selector[key]) return false;
-  const terms = nodeSelectorTerms(spec);
-  return !Array.isArray(terms) || terms.some((term) => meetsTerm(term, node));
+interface Requirement {
+  readonly key: string;
+  readonly operator: unknown;
+  readonly values: readonly unknown[];
 }
 
-/** A term without requirements matches no node. Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity. */
-function meetsTerm(term: unknown, node: NodeFacts): boolean {
-  const expressions = entriesOf(memberAt(term, ['matchExpressions']));
-  const fields = entriesOf(memberAt(term, ['matchFields']));
-  if (expressions.length + fields.length === 0) return false;
-  return (
-    expressions.every((each) => meets(each, node.labels)) &&
-    fields.every((each) => meets(each, { 'metadata.name': node.name }))
+interface Constraints {
+  /** Of which the node is one. undefined: it may have any name. */
+  readonly names: readonly unknown[] | undefined;
+  readonly linux: boolean;
+  readonly selector: readonly (readonly [key: string, value: string])[];
+  /** One of them must be met, with all of its requirements. undefined: there is none. */
+  readonly terms: readonly (readonly Requirement[])[] | undefined;
+}
+
+/** A field stands among the labels, under a key that no label can have. */
+const NAME_FIELD = 'metadata.name ';
+
+function constraintsIn({ spec }: Pod): Constraints {
+  const { nodeName, nodeSelector, os } = spec;
+  const all = nodeSelectorTerms(spec);
+  const terms = Array.isArray(all) ? all.map(requirementsOf) : undefined;
+  const named = terms?.map((term) =>
+    term.find(({ key, operator }) => key === NAME_FIELD && operator === 'In'),
+  );
+  const ofTerms = named?.every((each) => each !== undefined)
+    ? named.flatMap(({ values }) => values)
+    : undefined;
+  return {
+    names: isString(nodeName) && nodeName !== '' ? [nodeName] : ofTerms,
+    linux: os?.name === 'linux',
+    selector: Object.entries(nodeSelector ?? NO_LABELS),
+    terms,
+  };
+}
+
+function requirementsOf(term: unknown): readonly Requirement[] {
+  const listed = (member: string, keyOf: (key: string) => string) =>
+    entriesOf(memberAt(term, [member])).map((each) => {
+      const { key, operator, values } = isRecord(each) ? each : {};
+      // One that cannot be read has no operator, and may be met.
+      return { key: keyOf(String(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
+    });
+  return [...listed('matchExpressions', (key) => key), ...listed('matchFields', (key) => `${key} `)];
+}
+
+/** How many comparisons a review may take; what asks for more is taken to be met everywhere. */
+const MOST_COMPARISONS = 50_000;
+
+/** The nodes where the scheduler may put the pod. Taints are not looked at: the answer may be too wide, never too narrow. */
+function nodesFor(
+  constraints: Constraints,
+  nodes: readonly NodeFacts[],
+  byName: NodeIndex['byName'],
+): readonly NodeFacts[] {
+  const { names, linux, selector, terms = [] } = constraints;
+  const named = names?.flatMap((name) => byName.get(String(name)) ?? []);
+  const candidates = named === undefined ? nodes : [...new Set(named)];
+  const requirements = terms.flat();
+  const each = selector.length + requirements.length + requirements.flatMap(({ values }) => values).length;
+  if (each * candidates.length > MOST_COMPARISONS) return nodes;
+  return candidates.filter(
+    (node) =>
+      !(linux && node.operatingSystem === 'windows') &&
+      selector.every(([key, value]) => labelOf(node.labels, key) === value) &&
+      // A term without requirements matches no node. Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity.
+      (constraints.terms === undefined ||
+        terms.some((term) => term.length > 0 && term.every((requirement) => meets(requirement, node)))),
   );
 }
 
-/** A requirement that cannot be read may be met. */
-function meets(requirement: unknown, labels: Labels): boolean {
-  if (!isRecord(requirement) || !isString(requirement.key)) return true;
-  const value = labelOf(labels, requirement.key);
-  const values = entriesOf(requirement.values);
-  switch (requirement.operator) {
+function meets({ key, operator, values }: Requirement, { name, labels }: NodeFacts): boolean {
+  const value = key === NAME_FIELD ? name : labelOf(labels, key);
+  switch (operator) {
     case 'In':
       return value !== undefined && values.includes(value);
     case 'NotIn':

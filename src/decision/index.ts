@@ -14,6 +14,7 @@ export {
   type Decision,
   type HoldPlan,
   isAudit,
+  longestWait,
   type Plan,
   parsePlan,
   renderPlan,
