@@ -46,7 +46,7 @@ Deployment shop/web
     wait.fixed      45s    ClusterTerminationPolicy/base; 20s from Pod linger.dev/wait ignored: overrides.pods
     overrides.pods  false  ClusterTerminationPolicy/base
   all other fields are built-in
-  note InvalidAnnotation: Pod: linger.dev/hook: expected Auto, Sleep or Exec, got "Magic"; ignored
+  note InvalidAnnotation: Pod: linger.dev/hook: expected Auto, Sleep, Exec or Hold, got "Magic"; ignored
   note OverrideIgnored: wait.from from Pod linger.dev/wait is ignored: overrides.pods is false (ClusterTerminationPolicy/base)
   note OverrideIgnored: wait.fixed from Pod linger.dev/wait is ignored: overrides.pods is false (ClusterTerminationPolicy/base)
 
