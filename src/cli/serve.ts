@@ -26,6 +26,9 @@ import type { Settings } from './commands.ts';
 import type { ClusterPart } from './serve-cluster.ts';
 import type { Surroundings } from './terminal.ts';
 
+/** Of a reload of policies: it may take its time. */
+const PIECE_MS = 1;
+
 interface Endpoint extends Pick<Settings<'serve'>, 'host' | 'port' | 'adminPort' | 'certs'> {
   /** Whether the certificate is of Linger's own making, and so not trusted yet. */
   readonly ownAuthority: boolean;
@@ -118,7 +121,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       metrics: createMetrics(surroundings.version),
       world,
       changePolicies: oneByOne(async (event) => {
-        await inPieces(world.applying(event), () => performance.now());
+        await inPieces(world.applying(event), () => performance.now(), PIECE_MS);
         sayShadowed();
       }),
       certificates: await CertificateSource.open({ directory: certs, names }, new Date()),

@@ -45,10 +45,15 @@ const PIECE_MS = 5;
  * Takes the steps of a long computation to their end, and lets everything else that waits have its turn every few
  * milliseconds. What the steps read must bear that.
  * @param clock monotonic milliseconds
+ * @param pieceMs how long others wait for their turn, of which a review takes several
  */
-export async function inPieces<T>(steps: Generator<unknown, T>, clock: () => number): Promise<T> {
+export async function inPieces<T>(
+  steps: Generator<unknown, T>,
+  clock: () => number,
+  pieceMs = PIECE_MS,
+): Promise<T> {
   for (;;) {
-    const until = clock() + PIECE_MS;
+    const until = clock() + pieceMs;
     do {
       const step = steps.next();
       if (step.done === true) return step.value;
