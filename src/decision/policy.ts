@@ -179,9 +179,11 @@ class PolicyList {
     return [...new Set(ranks)].toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
   }
 
-  /** Those with hook Hold. */
+  /** Those with hook Hold, and the helper from a ConfigMap. */
   get holding(): readonly Policy[] {
-    this.#holding ??= this.#all.filter(({ values }) => values.hook === HOLD);
+    this.#holding ??= this.#all.filter(
+      ({ values }) => values.hook === HOLD && values['hold.delivery'] !== 'Image',
+    );
     return this.#holding;
   }
 }
@@ -250,7 +252,10 @@ function* policiesOf(
 
 const HOLD = 'Hold';
 
-/** Whether pods there may get hook Hold, by a policy or by the Namespace's annotation; which ones does not matter. */
+/**
+ * Whether pods there may get hook Hold with the helper from a ConfigMap, by a policy or by the Namespace's annotation; which
+ * ones does not matter.
+ */
 export function wantsHold({ cluster, byNamespace }: PolicySet, namespace: NamespaceRecord): boolean {
   const { annotations, name } = namespace;
   if (annotations[ANNOTATION.hook]?.toLowerCase() === HOLD.toLowerCase()) return true;

@@ -1,0 +1,188 @@
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import net from 'node:net';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/hold.ts';
+import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { Installation } from './support/installation.ts';
+import { appContainer, type Json, type PodObject, pod, RESTRICTED } from './support/manifests.ts';
+import { clusterPolicy, policyFile } from './support/policies.ts';
+import { startPod } from './support/termination.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const HELPER = readHelperObject();
+const TOKEN = 'AAAAAAAAAAAAAAAAAAAAAA';
+const TRIED = 'linger.dev/hold-tried';
+
+type ConfigMap = KubernetesObject & { readonly binaryData: Readonly<Record<string, string>> };
+
+const cluster: Cluster = await openCluster();
+afterAll(() => cluster.close());
+
+const configMapIn = (namespace: string) =>
+  cluster.get<ConfigMap>({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace, name: HELPER.name } });
+
+async function kubectl(args: readonly string[], stdin = ''): Promise<string> {
+  const { code, stdout, stderr } = await cluster.kubectl(args, { stdin });
+  if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
+  return stdout;
+}
+
+/** A namespace that enforces Pod Security "restricted". */
+async function restricted(name: string): Promise<string> {
+  const namespace = await cluster.namespace(name);
+  await kubectl(['label', 'namespace', namespace, 'pod-security.kubernetes.io/enforce=restricted']);
+  return namespace;
+}
+
+/** `linger hold manifest | kubectl apply` */
+async function bringHelper(namespace: string): Promise<void> {
+  const command = ['src/main.ts', 'hold', 'manifest', '--namespace', namespace];
+  const text = execFileSync(process.execPath, command, { cwd: ROOT, encoding: 'utf8' });
+  await kubectl(['apply', '--filename', '-'], text);
+}
+
+/** The application alone in its image, as nobody, on a read-only file system; its hook is the helper. */
+function heldPod(namespace: string, name: string, hook: readonly string[]) {
+  const { securityContext } = RESTRICTED as { securityContext: Json };
+  const container = appContainer('app', {
+    image: images.appDistroless,
+    securityContext: { ...securityContext, readOnlyRootFilesystem: true },
+    lifecycle: { preStop: { exec: { command: [HOLD_HELPER, ...hook] } } },
+    volumeMounts: [{ name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true }],
+  });
+  const items = [{ key: `hold-${process.arch === 'arm64' ? 'arm64' : 'amd64'}`, path: 'hold' }];
+  const configMap = { name: HELPER.name, defaultMode: 0o555, optional: true, items };
+  return pod(namespace, name, { containers: [container], volumes: [{ name: HOLD_VOLUME, configMap }] });
+}
+
+/** What calls on the node's address meet. */
+async function holdServer(meet: (socket: net.Socket) => void) {
+  const lines: string[] = [];
+  const server = net.createServer((socket) => {
+    let rest = '';
+    socket.on('data', (bytes) => {
+      const all = (rest + bytes.toString('latin1')).split('\n');
+      rest = all.pop() ?? '';
+      lines.push(...all);
+    });
+    socket.on('error', () => undefined);
+    meet(socket);
+  });
+  server.listen(0, cluster.nodeAddress);
+  await once(server, 'listening');
+  const { port } = server.address() as net.AddressInfo;
+  return { address: `${cluster.nodeAddress}:${port}`, lines, close: () => server.close() };
+}
+
+describe('a pod under Pod Security "restricted", with nothing but its application in its image', () => {
+  it('is held for as long as its server holds, and tells who connects', { timeout: 120_000 }, async () => {
+    const namespace = await restricted('held');
+    await bringHelper(namespace);
+    let released = 0;
+    const server = await holdServer((socket) => {
+      socket.write('holding\n');
+      setTimeout(() => {
+        released = Date.now();
+        socket.write('release\n');
+      }, 6_500);
+    });
+    const running = await startPod(cluster, heldPod(namespace, 'held', [server.address, TOKEN, '2', '25']));
+    const { podIP = '' } = (running.pod.status ?? {}) as { podIP?: string };
+    const ended = running.terminate();
+    await waitUntil('the helper to call', () => server.lines.length > 1);
+    const clients = Array.from({ length: 5 }, () => net.connect(8080, podIP).on('error', () => undefined));
+    await once(clients[0]!, 'connect');
+    const address = clients[0]?.localAddress;
+    const { containers, deletedAt } = await ended;
+    for (const client of clients) client.destroy();
+    server.close();
+    const { sigtermAt = 0, exitCode } = containers.app ?? {};
+    console.log(
+      `held for ${(sigtermAt - deletedAt) / 1000} s, SIGTERM ${sigtermAt - released} ms after the release`,
+    );
+    expect(sigtermAt - released).toBeGreaterThanOrEqual(0);
+    expect(sigtermAt - released).toBeLessThan(1_000);
+    expect(exitCode).toBe(0);
+    expect(server.lines[0]).toBe(`linger-hold/1 ${TOKEN}`);
+    const told = server.lines.slice(1).map((line) => line.split(' '));
+    expect(told.length).toBeGreaterThan(8);
+    expect(Math.max(...told.map(([, , , established]) => Number(established)))).toBeGreaterThanOrEqual(5);
+    expect(told.flatMap((each) => (each[4] ?? '').split(','))).toContain(address);
+    expect(Number(told.at(-1)?.[1]) - Number(told[0]?.[1])).toBeGreaterThanOrEqual(5);
+  });
+
+  it('waits for STATIC where nobody answers', { timeout: 120_000 }, async () => {
+    const namespace = await restricted('alone');
+    await bringHelper(namespace);
+    const running = await startPod(
+      cluster,
+      heldPod(namespace, 'alone', ['192.0.2.1:8445', TOKEN, '4', '20']),
+    );
+    const { containers, deletedAt } = await running.terminate();
+    const heldMs = (containers.app?.sigtermAt ?? 0) - deletedAt;
+    expect(heldMs).toBeGreaterThanOrEqual(4_000);
+    expect(heldMs).toBeLessThan(6_000);
+  });
+
+  it('starts, and ends at once, where the ConfigMap is missing', { timeout: 120_000 }, async () => {
+    const namespace = await restricted('bare');
+    const running = await startPod(cluster, heldPod(namespace, 'bare', ['192.0.2.1:8445', TOKEN, '4', '20']));
+    const { containers, deletedAt } = await running.terminate();
+    expect((containers.app?.sigtermAt ?? 0) - deletedAt).toBeLessThan(3_000);
+  });
+});
+
+describe('an installed Linger', () => {
+  it.runIf(cluster.own)(
+    'tries the helper on the node, and brings it to the namespaces that ask for Hold',
+    { timeout: 300_000 },
+    async () => {
+      const asking = await cluster.namespace('asking');
+      const silent = await cluster.namespace('silent');
+      const given = await cluster.namespace('given');
+      const installation = await Installation.create(cluster, {
+        policies: policyFile(clusterPolicy('base', { mode: 'Enforce' })),
+        flags: [`--hold-address=${cluster.nodeAddress}:8445`],
+      });
+      try {
+        const { replicas } = installation;
+        expect(await configMapIn('linger')).toBeUndefined();
+        await kubectl(['annotate', 'namespace', asking, 'linger.dev/hook=Hold']);
+        await bringHelper(given);
+        await waitUntil('the helper to be there', () => configMapIn(asking));
+        await waitUntil('it to be tried', async () => {
+          const passed = await replicas.each('linger_hold_node_kinds{result="passed"}');
+          return passed.length === 2 && passed.every((count) => count === 1);
+        });
+        const tried = (await configMapIn('linger'))?.metadata.annotations?.[TRIED] ?? '';
+        console.log(`tried: ${tried}`);
+        expect(Object.values(JSON.parse(tried) as object)).toEqual(['']);
+        const expected = (HELPER.manifest() as ConfigMap).binaryData;
+        for (const namespace of [asking, given, 'linger'])
+          expect((await configMapIn(namespace))?.binaryData).toEqual(expected);
+        expect(await configMapIn(silent)).toBeUndefined();
+        expect(await replicas.each('linger_hold_namespaces')).toEqual([3, 3]);
+        const testPod = {
+          apiVersion: 'v1',
+          kind: 'Pod',
+          metadata: { namespace: 'linger', name: 'linger-hold-test' },
+        };
+        await waitUntil('its pod to be gone', async () => !(await cluster.get<PodObject>(testPod)));
+        // Whoever deletes it gets it again.
+        await cluster.delete({
+          apiVersion: 'v1',
+          kind: 'ConfigMap',
+          metadata: { namespace: asking, name: HELPER.name },
+        });
+        await waitUntil('it to be there again', () => configMapIn(asking), { timeoutMs: 60_000 });
+        const failures = await replicas.sum('linger_watch_restarts_total', 'reason="Forbidden"');
+        expect(failures).toBe(0);
+      } finally {
+        await installation.remove();
+      }
+    },
+  );
+});
