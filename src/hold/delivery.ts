@@ -117,7 +117,7 @@ const REQUEST_MS = 10_000;
 /** A namespace that refuses it (it is being deleted, its quota is used up, we lack the right) is asked again after this. */
 const REFUSED_PAUSE_MS = 300_000;
 /** One that was given it and does not show it yet. */
-const SEEN_WITHIN_MS = 30_000;
+const SEEN_WITHIN_MS = 10_000;
 /** When the API server cannot be reached, or is busy. */
 const PACE = { everyMs: APPLY_EVERY_MS, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 /** A trial that failed may fail for ever (folders mounted noexec) or for a while (an image that cannot be pulled). */

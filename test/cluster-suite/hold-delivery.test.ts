@@ -8,6 +8,7 @@ import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { Installation } from './support/installation.ts';
 import { appContainer, type Json, type PodObject, pod, RESTRICTED } from './support/manifests.ts';
+import { planOf } from './support/outcome.ts';
 import { clusterPolicy, policyFile } from './support/policies.ts';
 import { startPod } from './support/termination.ts';
 
@@ -164,7 +165,20 @@ describe('an installed Linger', () => {
         for (const namespace of [asking, given, 'linger'])
           expect((await configMapIn(namespace))?.binaryData).toEqual(expected);
         expect(await configMapIn(silent)).toBeUndefined();
-        expect(await replicas.each('linger_hold_namespaces')).toEqual([3, 3]);
+        // Those of the tests before among them.
+        const named = [
+          '--all-namespaces',
+          '--field-selector',
+          `metadata.name=${HELPER.name}`,
+          '--output',
+          'name',
+        ];
+        const count = (await kubectl(['get', 'configmaps', ...named])).trim().split('\n').length;
+        expect(count).toBeGreaterThanOrEqual(3);
+        expect(await replicas.each('linger_hold_namespaces')).toEqual([count, count]);
+        const admitted = await cluster.create<PodObject>(pod(asking, 'web', {}), { dryRun: true });
+        expect(planOf(admitted)).toMatchObject({ v: 2, hook: 'Hold' });
+        expect(JSON.stringify(admitted.spec)).toContain(`"name":"${HELPER.name}"`);
         const testPod = {
           apiVersion: 'v1',
           kind: 'Pod',

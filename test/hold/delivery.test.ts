@@ -31,13 +31,15 @@ interface Start {
   readonly settings?: Partial<DeliverySettings>;
   /** Namespaces beside Linger's own that ask for Hold by their annotation. */
   readonly holding?: readonly string[];
+  readonly refuse?: DeliveryApi['refuse'];
   /** Empty: none. */
   readonly clusterIp?: string;
 }
 
 /** A replica of Linger, as far as it delivers the helper. */
-async function start({ settings, holding = [], clusterIp = '10.201.0.7' }: Start = {}) {
+async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse }: Start = {}) {
   const api = await DeliveryApi.start();
+  if (refuse !== undefined) api.refuse = refuse;
   api.put('pods', 'linger', 'replica', { spec: { containers: [{ image: 'registry.example/linger:1' }] } });
   const ended = new AbortController();
   atEnd(() => {
@@ -115,6 +117,13 @@ describe.concurrent('what decisions are told', () => {
     const { world } = await start({ settings: { image: 'x' }, clusterIp: '' });
     await delay(700);
     expect(world.current().hold).toBeUndefined();
+  });
+
+  it('no namespace, where Linger may not look; and nothing waits for it', async () => {
+    const refuse = (_method: string, path: string) => (path === '/api/v1/configmaps' ? 403 : undefined);
+    const { world } = await start({ refuse });
+    const hold = await soon(() => world.current().hold);
+    expect(hold.namespaces.size).toBe(0);
   });
 
   it('in which namespaces the helper is, as that changes', async () => {
