@@ -50,8 +50,9 @@ async function refusing(): Promise<string> {
   return server.address;
 }
 
-/** How late a helper may end on a machine that is busy with other tests. */
-const LATE_MS = 900;
+/** How late a helper may end on a machine that is busy with other tests; where it is busier still, a second run tells. */
+const LATE_MS = 1_500;
+const AGAIN = { retry: 2 };
 
 interface Case {
   readonly what: string;
@@ -140,7 +141,7 @@ function heldFor(milliseconds: number) {
 }
 
 for (const [architecture, command] of Object.entries(COMMANDS)) {
-  describe.skipIf(command === undefined).concurrent(`the helper for ${architecture}`, () => {
+  describe.skipIf(command === undefined).concurrent(`the helper for ${architecture}`, AGAIN, () => {
     it.each(CASES)('$what: ends after $ends s, with 0', async ({ meet, host, least, most, ends }) => {
       const address = meet === undefined ? await refusing() : (await meeting(meet, host)).address;
       const { ended } = runHelper(command ?? [], [address, TOKEN, String(least), String(most)]);
@@ -152,7 +153,7 @@ for (const [architecture, command] of Object.entries(COMMANDS)) {
   });
 }
 
-describe.concurrent('the helper, met by others', () => {
+describe.concurrent('the helper, met by others', AGAIN, () => {
   it('says its token once, and nothing more until it is held', async () => {
     const server = await meeting(() => undefined);
     await runHelper(OWN, [server.address, TOKEN, '1', '1']).ended;
@@ -333,12 +334,17 @@ const WITHOUT_ZIG = 'npm run build:helper installs the compiler that this needs'
 describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`, () => {
   let folder = '';
   let fast: readonly string[] = [];
+  let steady: readonly string[] = [];
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'linger-hold-'));
-    const file = join(folder, 'hold-fast');
-    // Twenty times as fast, with tables from its folder.
-    await buildHelper(zig ?? '', OWN_ARCHITECTURE, file, [`SECOND=${SECOND}`, 'PROC_NET="net/"']);
-    fast = [file];
+    // Both have tables from their folder. Witnesses have more time: whoever holds them must not fall silent.
+    const build = async (second: number) => {
+      const file = join(folder, `hold-${second}`);
+      await buildHelper(zig ?? '', OWN_ARCHITECTURE, file, [`SECOND=${second}`, 'PROC_NET="net/"']);
+      return [file];
+    };
+    fast = await build(SECOND);
+    steady = await build(250);
   });
   afterAll(async () => {
     await rm(folder, { recursive: true, force: true });
@@ -355,7 +361,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
     }
   });
 
-  describe.concurrent('once it has been held', () => {
+  describe.concurrent('once it has been held', AGAIN, () => {
     it.each([
       // [what, STATIC, MAX, end]
       ['30 s after the loss, beyond STATIC', 5, 600, 30],
@@ -418,7 +424,12 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
   async function witness(steps: readonly Readonly<Record<string, string>>[], lines = 2): Promise<string[][]> {
     const place = await mkdtemp(join(folder, 'tables-'));
     await mkdir(join(place, 'net'));
-    const server = await meeting((socket) => socket.write('holding\n'));
+    const server = await meeting((socket) => {
+      const say = () => socket.write('holding\n');
+      const timer = setInterval(say, 500);
+      socket.on('close', () => clearInterval(timer));
+      say();
+    });
     const told = () => (server.calls[0]?.lines ?? []).slice(1);
     const results: string[][] = [];
     let helper: ReturnType<typeof runHelper> | undefined;
@@ -426,7 +437,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
       for (const [name, text] of Object.entries(step)) await writeFile(join(place, 'net', name), text);
       // A line may have been made while the tables were written.
       const from = helper === undefined ? 0 : told().length + 1;
-      helper ??= runHelper(fast, [server.address, TOKEN, '1', '900'], place);
+      helper ??= runHelper(steady, [server.address, TOKEN, '1', '900'], place);
       while (told().length < from + lines && helper.process.exitCode === null) await delay(10);
       results.push(told().slice(from, from + lines));
     }
@@ -555,13 +566,19 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
     });
 
     it('counts 50,000 connections in a fraction of a second and a megabyte, and gives 70,000 up', async () => {
+      // Put together here: made row by row, it would hold up those who watch the time meanwhile.
+      const head = table(hex4, [LISTENING]);
+      const rest = '01 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0\n';
       const many = (count: number) => {
-        const rows = [LISTENING];
-        for (let index = 0; index < count; index += 1)
-          rows.push(
-            row(`10.${2 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`, 4000 + (index % 50_000)),
-          );
-        return table(hex4, rows);
+        let text = head;
+        for (let index = 0; index < count; index += 1) {
+          // 10.2.0.0 and those after it, as words of this machine.
+          const bytes =
+            ((index & 255) << 24) | (((index >> 8) & 255) << 16) | ((2 + (index >> 16)) << 8) | 10;
+          const remote = (bytes >>> 0).toString(16).padStart(8, '0').toUpperCase();
+          text += `   1: 0900010A:1F90 ${remote}:0FA0 ${rest}`;
+        }
+        return text;
       };
       const [[some] = [], [next] = []] = await witness(
         [
