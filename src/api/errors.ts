@@ -14,6 +14,7 @@ export const ERRORS = {
   'port-unavailable': 'The server cannot listen on the address it was given.',
   'cluster-unreachable': 'The API server does not answer, or not as one does.',
   'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
+  'not-found': 'The cluster has no object of the name that was given.',
   'not-published': 'No leader of Linger has published there what is asked for.',
   'metrics-unreadable': 'Metrics that were named cannot be read.',
   'metrics-invalid': 'Metrics that were named are not in the Prometheus text format, or not those asked for.',

@@ -89,6 +89,7 @@ export {
   type Labels,
   labelOf,
   labelQueryOf,
+  MOST_VALUES,
   NO_LABELS,
   parseLabelQuery,
   selects,

@@ -1,3 +1,4 @@
+export { Afterwards } from './afterwards.ts';
 export { type AuditReport, github, junit, markdown, sarif } from './audit-formats.ts';
 export {
   AUDIT_FINDINGS,
@@ -15,3 +16,5 @@ export {
   type Verdict,
 } from './findings.ts';
 export { NEIGHBOUR_KINDS, type Neighbours, neighboursIn } from './neighbours.ts';
+export { type Shortfall, shortfallsIn } from './shortfalls.ts';
+export { type Suggestion, suggest } from './suggest.ts';

@@ -1,7 +1,7 @@
-import { LingerError } from '../api/index.ts';
+import { stringify } from 'yaml';
+import { type ClusterTerminationPolicy, formatDuration, LingerError } from '../api/index.ts';
 import {
   AUDIT_FINDINGS,
-  type Audited,
   type AuditFinding,
   type AuditReport,
   type AuditSubject,
@@ -13,14 +13,17 @@ import {
   markdown,
   type Neighbours,
   neighboursIn,
+  type Shortfall,
+  type Suggestion,
   sarif,
+  suggest,
   summaryOfAudit,
   VERDICTS,
 } from '../audit/index.ts';
-import { NO_SOURCES, SKIP_REASONS, type World, worldOf } from '../decision/index.ts';
+import { NO_SOURCES, SKIP_REASONS, type Sources, worldOf } from '../decision/index.ts';
 import { ManifestError, readDocuments, readPolicies } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { type KnownCluster, planOf, readInputs, requestOf, workloadsIn, worldFor } from './manifests.ts';
+import { type KnownCluster, planOf, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
 import {
   checkFailOn,
   columns,
@@ -28,14 +31,18 @@ import {
   paragraphs,
   rendered,
   type Surroundings,
+  showSeconds,
 } from './terminal.ts';
 
 const ANY = 'any';
 
+/** One object, and a person who waits for it. */
+const ANSWER_WITHIN_MS = 30_000;
+
 /** What is to be audited, and what is known of it. */
 export interface AuditInput {
-  readonly subjects: Iterable<AuditSubject>;
-  readonly world: World;
+  readonly subjects: readonly AuditSubject[];
+  readonly sources: Sources;
   readonly neighbours: Neighbours;
 }
 
@@ -47,15 +54,23 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     ...[ANY, ...VERDICTS, ...GOOD_REASONS],
     ...[...Object.keys(AUDIT_FINDINGS), ...Object.keys(SKIP_REASONS)],
   ]);
+  if (settings.since !== undefined) return afterwards(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
   const { input, failed } = ofManifests
     ? await manifestsOf(settings, surroundings)
     : { input: await clusterInput(settings, surroundings), failed: false };
-  const audited: Audited[] = [];
-  for (const subject of input.subjects) audited.push(auditWorkload(subject, input.world, input.neighbours));
+  const { subjects, sources, neighbours } = input;
+  if (subjects.length === 0) warn('no Pod and no workload among the objects given\n');
+  if (settings.suggest) {
+    print(
+      renderSuggestion(suggest(subjects, neighbours, (policies) => worldOf(withPolicies(sources, policies)))),
+    );
+    return failed ? 1 : 0;
+  }
+  const world = worldOf(sources);
+  const audited = subjects.map((subject) => auditWorkload(subject, world, neighbours));
   const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
-  if (audited.length === 0) warn('no Pod and no workload among the objects given\n');
   if (failed) return 1;
   // `any` is what loses requests: what is only good to know fails nothing.
   const failing = report.findings.some(
@@ -65,6 +80,91 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
       (verdict === 'unprotected' && failOn.includes(ANY)),
   );
   return failing ? FINDINGS_EXIT_CODE : 0;
+}
+
+function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {
+  const { files } = sources;
+  return { ...sources, files: { ...files, clusterPolicies: [...files.clusterPolicies, ...policies] } };
+}
+
+/** Policies to be piped into `kubectl apply`, with what they do and cost as comments. */
+function renderSuggestion({ policies, before, after }: Suggestion): string {
+  const { workloads } = before;
+  const counts = ({ verdicts }: AuditSummary) => `${verdicts.protected} of ${workloads} workloads protected`;
+  if (policies.length === 0)
+    return `# ${counts(before)}; no policy would change that: what is left needs changes of the workloads (linger audit)\n`;
+  const cost = [
+    `rollouts that replace pods one after the other: ${minutes(before.rolloutSeconds)} → ${minutes(after.rolloutSeconds)} of waits, all together`,
+    `the drain of a node: ${minutes(before.drainSeconds)} → ${minutes(after.drainSeconds)} of waits, at most`,
+  ];
+  const head = [`${counts(before)}; with these policies ${after.verdicts.protected}`, ...cost];
+  return `${head.map((line) => `# ${line}\n`).join('')}${policies.map((each) => stringify(each)).join('---\n')}`;
+}
+
+/** `linger audit --since 2h`: were requests lost, and whose? */
+async function afterwards(
+  settings: Settings<'audit'>,
+  since: number,
+  surroundings: Surroundings,
+): Promise<number> {
+  const { namespace, lingerNamespace, output, failOn = [], filename = [], operands } = settings;
+  if (filename.length > 0 || operands.length > 0)
+    throw new LingerError(
+      'settings-invalid',
+      '--since: is about a cluster, and files are given; leave one out',
+    );
+  if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
+    throw new LingerError(
+      'settings-invalid',
+      `--output ${output}: with --since, expected table, wide, json or yaml`,
+    );
+  const { connectAsKubectl } = await import('./connect.ts');
+  const { readShortfallLog } = await import('./read-cluster.ts');
+  const connection = await connectAsKubectl(settings, surroundings);
+  const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+  const all = await readShortfallLog(connection, lingerNamespace, signal);
+  const from = surroundings.now() - since;
+  const shortfalls = all.filter(
+    (each) => each.at >= from && (namespace ?? each.namespace) === each.namespace,
+  );
+  surroundings.print(rendered(output, { shortfalls }, (wide) => renderShortfalls(shortfalls, since, wide)));
+  return shortfalls.length > 0 && failOn.includes(ANY) ? FINDINGS_EXIT_CODE : 0;
+}
+
+/** By workload, the worst first; `wide`: each pod. */
+function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide: boolean): string {
+  const span = formatDuration(since);
+  if (shortfalls.length === 0) return `no pod was stopped too early in the last ${span}\n`;
+  const when = (at: number) => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ');
+  const owners = Map.groupBy(
+    shortfalls,
+    ({ namespace, owner, pod }) => `${namespace} ${owner || `Pod/${pod}`}`,
+  );
+  const worst = (all: readonly Shortfall[]) => Math.max(...all.map(({ seconds: lost }) => lost));
+  const rows = [...owners]
+    .toSorted(([, a], [, b]) => worst(b) - worst(a))
+    .map(([key, all]) => {
+      const [namespace = '', owner = ''] = key.split(' ');
+      const services = [...new Set(all.flatMap((each) => each.services))].join(', ');
+      const first = Math.min(...all.map(({ at }) => at));
+      const last = Math.max(...all.map(({ at }) => at));
+      return [
+        namespace,
+        owner,
+        String(all.length),
+        when(first),
+        when(last),
+        showSeconds(worst(all)),
+        services,
+      ];
+    });
+  const header = ['NAMESPACE', 'WORKLOAD', 'PODS', 'FIRST (UTC)', 'LAST (UTC)', 'UP TO', 'SERVICES'];
+  const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost }) => [
+    ...[when(at), namespace, pod, showSeconds(wait), showSeconds(lag), showSeconds(lost)],
+  ]);
+  const detail = ['SIGTERM (UTC)', 'NAMESPACE', 'POD', 'WAITED', 'LISTED FOR', 'TOO EARLY BY'];
+  const said = `${shortfalls.length} ${shortfalls.length === 1 ? 'pod' : 'pods'} stopped too early in the last ${span}: requests may have been lost`;
+  return paragraphs([said], columns([header, ...rows]), wide ? columns([detail, ...pods]) : []);
 }
 
 function printed({ output }: Settings<'audit'>, report: AuditReport, version: string): string {
@@ -89,7 +189,8 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
   const asked = kubeconfig !== undefined || context !== undefined;
   const cluster = asked ? await knownCluster(settings, surroundings) : undefined;
   const inputs = await readInputs(reading, surroundings.stdin);
-  const world = await worldFor(inputs, reading, cluster);
+  const sources = await sourcesFor(inputs, reading, cluster);
+  const world = worldOf(sources);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
   let failed = false;
@@ -111,7 +212,7 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
         });
       }
     }
-  return { input: { subjects, world, neighbours: neighboursIn(objects, namespace) }, failed };
+  return { input: { subjects, sources, neighbours: neighboursIn(objects, namespace) }, failed };
 }
 
 /** Only who asks a cluster carries what that takes. */
@@ -130,23 +231,15 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   const connection = await connectAsKubectl(settings, surroundings);
   const known = await readCluster(connection, settings, surroundings.warn);
   const files = policies === undefined ? known.files : await readPolicies(policies);
-  const world = worldOf({ ...NO_SOURCES, modeLimit, files, cluster: known, lags: known.lags });
+  const sources = { ...NO_SOURCES, modeLimit, files, cluster: known, lags: known.lags };
+  const world = worldOf(sources);
   const { workloads, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
-  const subjects = function* (): Generator<AuditSubject> {
-    for (const found of workloads) {
-      const { decision, workload } = planOf(found, world);
-      const { namespace: own, object, running } = found;
-      yield {
-        workload,
-        namespace: own,
-        request: requestOf(found),
-        decision,
-        object,
-        running,
-      };
-    }
-  };
-  return { subjects: subjects(), world, neighbours };
+  const subjects = workloads.map((found) => {
+    const { decision, workload } = planOf(found, world);
+    const { namespace: own, object, running } = found;
+    return { workload, namespace: own, request: requestOf(found), decision, object, running };
+  });
+  return { subjects, sources, neighbours };
 }
 
 /** One screen first, then the list: the unprotected first. */

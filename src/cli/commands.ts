@@ -193,6 +193,15 @@ const AUDIT_FLAGS = {
   policies,
   modeLimit,
   lingerNamespace: flag(name, 'linger', 'namespace of the cluster in which Linger runs'),
+  since: optional(
+    seconds,
+    'instead: which pods were stopped too early in that time, such as 2h; of a cluster in which Linger runs',
+  ),
+  suggest: flag(
+    toggle,
+    'false',
+    'instead: print the smallest policies that protect what can be protected, with their cost',
+  ),
   output: flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
   failOn: optional(
     list('<code,...>'),

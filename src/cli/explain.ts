@@ -1,10 +1,17 @@
+import { existsSync } from 'node:fs';
+import fastJsonPatch from 'fast-json-patch';
+import { ANNOTATION } from '../api/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import {
   BUILT_IN,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
   NOTES,
+  type Plan,
+  parsePlan,
   SKIP_REASONS,
+  undoFor,
 } from '../decision/index.ts';
 import { readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
@@ -19,8 +26,17 @@ import {
 } from './manifests.ts';
 import { checkFailOn, columns, FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
 
-/** An explanation, and where its workload stands; lines from 1. */
-type LocatedExplanation = Explanation & { readonly file: string; readonly line: number };
+/** An explanation, and where its workload stands, lines from 1; or what its pods in the cluster carry. */
+type LocatedExplanation = Explanation &
+  ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
+
+/** The pods of a workload, as they were admitted. */
+interface LivePods {
+  readonly pods: number;
+  readonly withoutPlan: number;
+  /** The plans that they carry, the most frequent first, and how many do. */
+  readonly plans: readonly (Plan & { readonly pods: number })[];
+}
 
 const ANY_SKIP = 'skip';
 
@@ -29,9 +45,16 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const { failOn = [], output, kubeconfig, context } = settings;
   const { print, warn } = surroundings;
   checkFailOn(failOn, [ANY_SKIP, ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)]);
-  const cluster =
-    kubeconfig === undefined && context === undefined ? undefined : await askCluster(settings, surroundings);
-  const { plans, failed } = await explainManifests(settings, surroundings, cluster);
+  const named = settings.operands.filter((word) => LIVE_NAME.test(word) && !existsSync(word));
+  const files = settings.operands.filter((word) => !named.includes(word));
+  const asks = named.length > 0 || kubeconfig !== undefined || context !== undefined;
+  const cluster = asks ? await askCluster(settings, surroundings) : undefined;
+  const ofManifests = named.length === 0 || files.length > 0 || settings.filename !== undefined;
+  const { plans: located, failed } = ofManifests
+    ? await explainManifests({ ...settings, operands: files }, surroundings, cluster?.known)
+    : { plans: [], failed: false };
+  const live = cluster === undefined ? [] : await explainLive(named, settings, cluster);
+  const plans = [...located, ...live];
   print(rendered(output, { plans }, (wide) => renderTable(plans, wide)));
   if (plans.length === 0) warn('no Pod and no workload among the objects given\n');
   if (failed) return 1;
@@ -63,20 +86,79 @@ export async function explainManifests(
   return { plans, failed };
 }
 
+/** `pod/web-1`, `deployment.apps/web`: what kubectl calls an object of the cluster, unless a file is called so. */
+const LIVE_NAME = /^[A-Za-z.]+\/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
+
+interface AskedCluster {
+  readonly connection: KubeConnection;
+  readonly known: KnownCluster;
+}
+
 /** Only who asks a cluster carries what that takes. */
-async function askCluster(settings: Settings<'explain'>, surroundings: Surroundings): Promise<KnownCluster> {
+async function askCluster(settings: Settings<'explain'>, surroundings: Surroundings): Promise<AskedCluster> {
   const { connectAsKubectl } = await import('./connect.ts');
   const { readCluster } = await import('./read-cluster.ts');
-  return readCluster(await connectAsKubectl(settings, surroundings), settings, surroundings.warn);
+  const connection = await connectAsKubectl(settings, surroundings);
+  return { connection, known: await readCluster(connection, settings, surroundings.warn) };
+}
+
+/** What would be decided today for what runs in the cluster, and what its pods were given when they were created. */
+async function explainLive(
+  names: readonly string[],
+  settings: Settings<'explain'>,
+  { connection, known }: AskedCluster,
+): Promise<readonly LocatedExplanation[]> {
+  if (names.length === 0) return [];
+  const { readNamed } = await import('./read-cluster.ts');
+  const world = await worldFor([], settings, known);
+  const found: LocatedExplanation[] = [];
+  for (const name of names) {
+    const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);
+    // As its author wrote it: a pod that carries a plan would only be said to do so.
+    const pod = workload.pointer === '' ? withoutPlan(workload.pod) : workload.pod;
+    const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, world));
+    found.push({ ...explained, live: livePods(running) });
+  }
+  return found;
+}
+
+function withoutPlan(pod: unknown): unknown {
+  const operations = [...undoFor(pod)] as Parameters<typeof fastJsonPatch.applyPatch>[1];
+  return fastJsonPatch.applyPatch(structuredClone(pod), operations).newDocument;
+}
+
+function livePods(running: readonly { readonly annotations: Readonly<Record<string, string>> }[]): LivePods {
+  const texts = running.flatMap(({ annotations }) => annotations[ANNOTATION.plan] ?? []);
+  const plans = [...Map.groupBy(texts, (text) => text)]
+    .toSorted(([, a], [, b]) => b.length - a.length)
+    .flatMap(([text, { length }]) => {
+      const plan = parsePlan(text);
+      return plan === undefined ? [] : [{ ...plan, pods: length }];
+    });
+  const carrying = plans.reduce((sum, { pods }) => sum + pods, 0);
+  return { pods: running.length, withoutPlan: running.length - carrying, plans };
+}
+
+function liveRows({ pods, withoutPlan: without, plans }: LivePods): readonly (readonly string[])[] {
+  const said = plans.map(({ pods: count, wait, grace, hook, why, policy, coverage, samples }) => {
+    const covers =
+      coverage === undefined
+        ? ''
+        : `, covered ${(Math.floor(coverage * 1000) / 10).toFixed(1)} % of ${samples}`;
+    return `${count} with ${wait}s (${hook}, ${why}${covers}; ${policy}), grace ${grace}s`;
+  });
+  const all = without === 0 ? said : [...said, `${without} without a wait`];
+  return all.map((text, index) => [index === 0 ? `pods ${pods}` : '', text]);
 }
 
 /** Explanations for people: a block for each workload, and how many there are of each outcome and reason. */
-function renderTable(plans: readonly Explanation[], wide: boolean): string {
+function renderTable(plans: readonly LocatedExplanation[], wide: boolean): string {
   return [...plans.map((plan) => renderPlan(plan, wide)), totals(plans)].join('\n');
 }
 
-function renderPlan(plan: Explanation, wide: boolean): string {
-  const lines = [`${plan.kind} ${plan.namespace}/${plan.name}`, ...rows(outcomeRows(plan))];
+function renderPlan(plan: LocatedExplanation, wide: boolean): string {
+  const now = 'live' in plan ? [...liveRows(plan.live), ...outcomeRows(plan)] : outcomeRows(plan);
+  const lines = [`${plan.kind} ${plan.namespace}/${plan.name}`, ...rows(now)];
   const said = plan.fields.filter(
     ({ origin, ignored }) => wide || origin !== BUILT_IN || ignored !== undefined,
   );

@@ -19,6 +19,7 @@ import {
   NO_DOCUMENTS,
   NO_SOURCES,
   type PodRequest,
+  type Sources,
   type Workload,
   type World,
   workloadOf,
@@ -113,13 +114,22 @@ export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' |
  */
 export async function worldFor(
   inputs: readonly ManifestInput[],
-  { namespace, policies, modeLimit }: WorldSettings,
+  settings: WorldSettings,
   cluster?: KnownCluster,
 ): Promise<World> {
+  return worldOf(await sourcesFor(inputs, settings, cluster));
+}
+
+/** What {@link worldFor} makes its World of. @throws LingerError */
+export async function sourcesFor(
+  inputs: readonly ManifestInput[],
+  { namespace, policies, modeLimit }: WorldSettings,
+  cluster?: KnownCluster,
+): Promise<Sources> {
   const given = policies === undefined ? cluster?.files : await readPolicies(policies);
   const applied = clusterObjects(inputs, namespace);
   const sources = { ...NO_SOURCES, modeLimit, files: given ?? NO_DOCUMENTS, applied };
-  return worldOf(cluster === undefined ? sources : { ...sources, cluster, lags: cluster.lags });
+  return cluster === undefined ? sources : { ...sources, cluster, lags: cluster.lags };
 }
 
 const CLUSTER_OBJECT = /\b(?:Service|Namespace)(?:List)?\b/;

@@ -1,7 +1,5 @@
 import {
   EVERYTHING,
-  isRecord,
-  type Labels,
   LingerError,
   labelOf,
   MIRROR_POD_ANNOTATION,
@@ -9,7 +7,14 @@ import {
   selects,
   serviceIndex,
 } from '../api/index.ts';
-import { NEIGHBOUR_KINDS, type Neighbours, neighboursIn, type RunningPod } from '../audit/index.ts';
+import {
+  NEIGHBOUR_KINDS,
+  type Neighbours,
+  neighboursIn,
+  type RunningPod,
+  type Shortfall,
+  shortfallsIn,
+} from '../audit/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -24,6 +29,7 @@ import {
   listAll,
   namespacesResource,
   nodesResource,
+  ownersOf,
   type RawObject,
   type Resource,
   servicesResource,
@@ -32,7 +38,7 @@ import {
 } from '../cluster/index.ts';
 import { type Documents, fleetOf, NO_DOCUMENTS, type Workload, workloadOf } from '../decision/index.ts';
 import { type ConsumerTable, NONE_YET, plannedLags } from '../lag/index.ts';
-import { readConfigMap, readConsumers, readPlanned, SHARED_NAMES } from '../leader/index.ts';
+import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
@@ -100,15 +106,10 @@ export interface LiveWorkload {
 
 /** The kinds that make pods, as they are listed. Those that are no part of Kubernetes may not be served. */
 const WORKLOAD_KINDS = [
-  { apiVersion: 'apps/v1', kind: 'Deployment', plural: 'deployments', hash: 'pod-template-hash' },
-  { apiVersion: 'apps/v1', kind: 'StatefulSet', plural: 'statefulsets', hash: undefined },
-  { apiVersion: 'apps/v1', kind: 'DaemonSet', plural: 'daemonsets', hash: undefined },
-  {
-    apiVersion: 'argoproj.io/v1alpha1',
-    kind: 'Rollout',
-    plural: 'rollouts',
-    hash: 'rollouts-pod-template-hash',
-  },
+  { apiVersion: 'apps/v1', kind: 'Deployment', plural: 'deployments' },
+  { apiVersion: 'apps/v1', kind: 'StatefulSet', plural: 'statefulsets' },
+  { apiVersion: 'apps/v1', kind: 'DaemonSet', plural: 'daemonsets' },
+  { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', plural: 'rollouts' },
 ] as const;
 
 /** Pods that no controller owns are read one by one; with more of them than this, the rest is left out and said. */
@@ -143,9 +144,9 @@ export async function readWorkloads(
   const kinds = await asked(
     connection,
     Promise.all(
-      WORKLOAD_KINDS.map(async ({ apiVersion, kind, plural, hash }) => {
+      WORKLOAD_KINDS.map(async ({ apiVersion, kind, plural }) => {
         const objects = await all(apiVersion, kind, `/apis/${apiVersion}/${plural}`);
-        return objects.map((object) => ({ object, kind, hash }));
+        return objects.map((object) => ({ object, kind }));
       }),
     ),
   );
@@ -176,10 +177,7 @@ export async function readWorkloads(
       ),
     ),
   );
-  const placed = [
-    ...kinds.flat(),
-    ...single.flat().map((object) => ({ object, kind: 'Pod', hash: undefined })),
-  ];
+  const placed = [...kinds.flat(), ...single.flat().map((object) => ({ object, kind: 'Pod' }))];
   const workloads = placed.flatMap(({ object, kind }) => {
     const workload = workloadOf(object);
     const { namespace: own = '', name, labels = NO_LABELS } = object.metadata;
@@ -191,27 +189,80 @@ export async function readWorkloads(
   return { workloads, neighbours: neighboursIn(surrounding.flat(), 'default') };
 }
 
-/** A pod's name, annotations, and the workload that it belongs to, as `Deployment/shop/web`; undefined: none. */
-function liveMetadata({ metadata }: RawObject) {
-  const { namespace = '', name, labels = NO_LABELS, annotations = NO_LABELS } = metadata;
-  const owners: unknown = 'ownerReferences' in metadata ? metadata.ownerReferences : undefined;
-  const list: readonly unknown[] = Array.isArray(owners) ? owners : [];
-  const controller = list.filter(isRecord).find((owner) => owner.controller === true);
-  return {
-    ...{ namespace, name, annotations },
-    mirror: labelOf(annotations, MIRROR_POD_ANNOTATION) !== undefined,
-    owner: controller && `${ownerOf(String(controller.kind), String(controller.name), namespace, labels)}`,
-  };
+/** How kubectl names the kinds that make pods: also with the group, as in what `kubectl get -o name` prints. */
+const KIND_NAMES: Readonly<Record<string, readonly [apiVersion: string, kind: string, plural: string]>> = {
+  pod: ['v1', 'Pod', 'pods'],
+  po: ['v1', 'Pod', 'pods'],
+  deployment: ['apps/v1', 'Deployment', 'deployments'],
+  deploy: ['apps/v1', 'Deployment', 'deployments'],
+  statefulset: ['apps/v1', 'StatefulSet', 'statefulsets'],
+  sts: ['apps/v1', 'StatefulSet', 'statefulsets'],
+  daemonset: ['apps/v1', 'DaemonSet', 'daemonsets'],
+  ds: ['apps/v1', 'DaemonSet', 'daemonsets'],
+  replicaset: ['apps/v1', 'ReplicaSet', 'replicasets'],
+  rs: ['apps/v1', 'ReplicaSet', 'replicasets'],
+  job: ['batch/v1', 'Job', 'jobs'],
+  cronjob: ['batch/v1', 'CronJob', 'cronjobs'],
+  cj: ['batch/v1', 'CronJob', 'cronjobs'],
+  rollout: ['argoproj.io/v1alpha1', 'Rollout', 'rollouts'],
+};
+
+/**
+ * One workload of the cluster, named as for kubectl: `pod/web-1`, `deployment/web`, `deployment.apps/web`.
+ * @throws LingerError `settings-invalid` for a kind that makes no pods, `not-found`, `cluster-unreachable`, `cluster-denied`
+ */
+export async function readNamed(
+  connection: KubeConnection,
+  named: string,
+  namespace: string,
+): Promise<LiveWorkload> {
+  const [type = '', name = ''] = named.split('/');
+  const word = type.split('.')[0]?.toLowerCase() ?? '';
+  const [apiVersion, kind, plural] = KIND_NAMES[word] ?? KIND_NAMES[word.replace(/s$/, '')] ?? [];
+  if (kind === undefined)
+    throw new LingerError(
+      'settings-invalid',
+      `${named}: expected one of ${Object.keys(KIND_NAMES).join(', ')}`,
+    );
+  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+  const root = apiVersion === 'v1' ? '/api/v1' : `/apis/${apiVersion}`;
+  const [object] = await asked(
+    connection,
+    everyOne(
+      {
+        path: `${root}/namespaces/${namespace}/${plural}`,
+        query: { fieldSelector: `metadata.name=${name}` },
+        project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
+      },
+      connection,
+      signal,
+    ),
+  );
+  const workload = object && workloadOf(object);
+  if (workload === undefined)
+    throw new LingerError(
+      'not-found',
+      `${nameOf(connection)}: there is no ${kind} ${name} in namespace ${namespace}; -n names another`,
+    );
+  if (kind === 'Pod') {
+    const annotations = object?.metadata.annotations ?? NO_LABELS;
+    return { workload, namespace, object, running: [{ name, annotations }] };
+  }
+  const path = `/api/v1/namespaces/${namespace}/pods`;
+  const pods = await asked(
+    connection,
+    everyOne({ path, metadataOnly: true, project: liveMetadata }, connection, signal),
+  );
+  const running = pods.filter(({ owner }) => owner === `${kind}/${namespace}/${name}`);
+  return { workload, namespace, object, running };
 }
 
-/** A ReplicaSet is named after what made it and its pods' hash. Source: k8s.io/kubernetes pkg/controller/deployment/sync.go. */
-function ownerOf(kind: string, name: string, namespace: string, labels: Labels): string {
-  const made = WORKLOAD_KINDS.find(
-    ({ hash }) => hash !== undefined && name.endsWith(`-${labelOf(labels, hash)}`),
-  );
-  if (kind !== 'ReplicaSet' || made?.hash === undefined) return `${kind}/${namespace}/${name}`;
-  const hash = labelOf(labels, made.hash) ?? '';
-  return `${made.kind}/${namespace}/${name.slice(0, -hash.length - 1)}`;
+/** A pod's name, annotations, and the workload that it belongs to, as `Deployment/shop/web`; undefined: none. */
+function liveMetadata({ metadata }: RawObject) {
+  const { namespace = '', name, annotations = NO_LABELS } = metadata;
+  const mirror = labelOf(annotations, MIRROR_POD_ANNOTATION) !== undefined;
+  const owner = ownersOf(metadata).owner?.replace('/', `/${namespace}/`);
+  return { namespace, name, annotations, mirror, owner };
 }
 
 /** A kind that is not served, or that we may not list, has no objects for us. */
@@ -316,6 +367,27 @@ export async function readConsumerTable(
   const published = await asked(connection, readPublished(connection, place, signal, readConsumers));
   if ('value' in published) return published.value;
   throw notPublished(connection, published.none);
+}
+
+/**
+ * The pods that were stopped too early, as the leader in a namespace remembers them; none where it has nothing to remember.
+ * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
+ */
+export async function readShortfallLog(
+  connection: KubeConnection,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<readonly Shortfall[]> {
+  const read = (name: string) =>
+    asked(connection, readConfigMap(connection, namespace, name, { signal, withinMs: ANSWER_MS }));
+  const shared = readShortfalls(await read(SHARED_NAMES.shortfalls), shortfallsIn);
+  if (shared.outcome === 'read') return shared.value;
+  const place = `ConfigMap ${namespace}/${SHARED_NAMES.shortfalls}`;
+  if (shared.outcome === 'refused') throw notPublished(connection, `${place}: ${shared.problem}`);
+  // Whoever has never published anything has not been looking, either.
+  if ((await read(SHARED_NAMES.planned)) === undefined)
+    throw notPublished(connection, `there is neither ${place} nor ${SHARED_NAMES.planned}`);
+  return [];
 }
 
 export function notPublished(connection: KubeConnection, problem: string): LingerError {

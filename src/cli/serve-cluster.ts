@@ -1,5 +1,6 @@
 import type { RequestListener } from 'node:http';
 import { hostname } from 'node:os';
+import { Afterwards } from '../audit/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -14,6 +15,7 @@ import {
   type KubeConnection,
   type KubeFailure,
   type LastGood,
+  ObjectEvents,
   registerWatchMetrics,
   TERMINATION_POLICIES,
   type WatchStats,
@@ -38,6 +40,7 @@ import {
   policyStatuses,
   readLastGood,
   registerPublishMetrics,
+  type SharedShortfalls,
   type StatusSource,
   startPublishing,
 } from '../leader/index.ts';
@@ -217,6 +220,7 @@ interface Shared {
   readonly consumers: PublishedConsumers;
   readonly statuses: readonly StatusSource[];
   readonly lastGood: PublishingOptions['lastGood'];
+  readonly shortfalls: SharedShortfalls;
   /** Called whenever this replica is the one to measure what only one may: when it leads, or is alone. */
   readonly onLeading: (lead: Lead) => void;
   /** The same, before anything has been taken over from the leader before. */
@@ -317,6 +321,14 @@ export function startCluster(context: ClusterContext): ClusterPart {
     clock,
   });
   measurement.onRemoval(inspecting.removed);
+  let leads = () => false;
+  const identity = place?.identity ?? hostname();
+  const events = new ObjectEvents({ connection, identity, logger, clock, signal });
+  const afterwards = new Afterwards({
+    ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, signal },
+    leads: () => leads(),
+  });
+  measurement.onRemoval((sample) => void afterwards.removed(sample));
   const handlers: ClusterHandlers = {
     onWorld: (event) => world.apply(event),
     onEvent: (event) => {
@@ -327,6 +339,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
     },
     onPod: (event) => {
       hold?.onPod(event);
+      afterwards.pod(event);
       if (event.type === 'deleted') reports.taken()?.taken.gone(event.identity.uid);
     },
     ...watchReporting(logger),
@@ -359,11 +372,12 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const hold = holdOf(context, measurement, source.watches, {
     reports: reports.taken,
     inspecting,
+    events,
     leader: () => sharing.leader(),
   });
-  let leads = () => false;
   const sharing = startSharing(context, {
     measurement,
+    shortfalls: afterwards.log,
     consumers: {
       views: () => views.all,
       since: views.since.bind(views),
@@ -430,14 +444,13 @@ function holdOf(
   { connection, place, hold, world, metrics, logger, signal }: ClusterContext,
   measurement: Measurement,
   watches: ClusterSource['watches'],
-  asked: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting'>,
+  asked: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting' | 'events'>,
 ): RunningHold | undefined {
   if (place === undefined || hold === undefined) return undefined;
   const { pods, endpointslices, endpoints } = watches;
   const current = () => pods.current && endpointslices.current && endpoints.current;
-  const { identity } = place;
   const { registry } = metrics;
-  const about = { connection, identity, measurement, current, registry, logger, clock, signal };
+  const about = { connection, measurement, current, registry, logger, clock, signal };
   return startHold({ relay: hold.relay, ...asked, ...about, world: world.current });
 }
 

@@ -27,8 +27,15 @@ export { type ClusterHandlers, type ClusterSource, followCluster } from './follo
 export { listAll, listSome } from './list.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
+export { type ObjectEvent, ObjectEvents } from './object-events.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
-export { type AddressedPod, addressedPodsResource, type PodGroup, type PodMetadata } from './pods.ts';
+export {
+  type AddressedPod,
+  addressedPodsResource,
+  ownersOf,
+  type PodGroup,
+  type PodMetadata,
+} from './pods.ts';
 export { type WatchOptions, watchResource } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {

@@ -1,4 +1,4 @@
-import { ANNOTATION, isRecord, isString, type Labels, NO_LABELS } from '../api/index.ts';
+import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS } from '../api/index.ts';
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import type { RawObject, Resource, ResourceEvent } from './resource.ts';
 
@@ -11,6 +11,8 @@ export interface PodMetadata extends TerminatingPod {
   readonly stamp: string | undefined;
   /** What the Hold Service needs of a pod that carries a token; absent from every other. */
   readonly hold?: PodHold | undefined;
+  /** What is asked of a pod at its end; absent before, for there are many pods. */
+  readonly stopping?: StoppingMetadata | undefined;
 }
 
 interface PodHold {
@@ -19,6 +21,15 @@ interface PodHold {
   /** Annotation linger.dev/plan. */
   readonly plan: string | undefined;
   readonly created: string;
+}
+
+interface StoppingMetadata {
+  /** Annotation linger.dev/plan. */
+  readonly plan: string | undefined;
+  /** What controls it, as `ReplicaSet/web-7d9f`; undefined: nothing does. */
+  readonly controller: string | undefined;
+  /** The workload behind that, as `Deployment/web`. */
+  readonly owner: string | undefined;
 }
 
 /** Metadata only: a deletion is metadata, and the status would cost many times the bytes. */
@@ -32,9 +43,41 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const stamp = annotations?.[STAMP_ANNOTATION];
   const pod = { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp };
   const token = annotations?.[ANNOTATION.holdToken];
-  if (token === undefined) return pod;
+  if (token === undefined && deletionTimestamp === undefined) return pod;
+  const plan = annotations?.[ANNOTATION.plan];
   const { creationTimestamp: created = '' } = metadata;
-  return { ...pod, hold: { token, plan: annotations?.[ANNOTATION.plan], created } };
+  return {
+    ...pod,
+    ...(token !== undefined && { hold: { token, plan, created } }),
+    ...(deletionTimestamp !== undefined && { stopping: { plan, ...ownersOf(metadata) } }),
+  };
+}
+
+/** Controllers that make ReplicaSets, by the label that names the ReplicaSet's own part of its name. */
+const MAKERS = { Deployment: 'pod-template-hash', Rollout: 'rollouts-pod-template-hash' } as const;
+
+/**
+ * What controls a pod, and the workload behind that: a ReplicaSet is named after what made it and its pods' hash.
+ * Source: k8s.io/kubernetes pkg/controller/deployment/sync.go.
+ */
+export function ownersOf({
+  labels = NO_LABELS,
+  ownerReferences,
+}: Pick<RawObject['metadata'], 'labels' | 'ownerReferences'>) {
+  const references: readonly unknown[] = Array.isArray(ownerReferences) ? ownerReferences : [];
+  const found = references.filter(isRecord).find((owner) => owner.controller === true);
+  if (found === undefined) return { controller: undefined, owner: undefined };
+  const [kind, name] = [String(found.kind), String(found.name)];
+  return { controller: `${kind}/${name}`, owner: makerOf(kind, name, labels) };
+}
+
+function makerOf(kind: string, name: string, labels: Labels): string {
+  for (const [maker, key] of Object.entries(MAKERS)) {
+    const hash = labelOf(labels, key);
+    if (kind === 'ReplicaSet' && hash !== undefined && name.endsWith(`-${hash}`))
+      return `${maker}/${name.slice(0, -hash.length - 1)}`;
+  }
+  return `${kind}/${name}`;
 }
 
 /** A pod that runs, and where. */

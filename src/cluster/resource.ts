@@ -14,6 +14,8 @@ export interface RawMetadata {
   readonly annotations?: Labels;
   /** RFC 3339. */
   readonly creationTimestamp?: string;
+  /** Unchecked. */
+  readonly ownerReferences?: unknown;
   /** RFC 3339. The end of the grace, not its beginning. */
   readonly deletionTimestamp?: string;
   readonly deletionGracePeriodSeconds?: number;

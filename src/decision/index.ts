@@ -43,6 +43,7 @@ export {
   type LocatedObject,
   NO_DOCUMENTS,
   NO_SOURCES,
+  type Sources,
   type World,
   type WorldEvent,
   type WorldHolder,

@@ -1,6 +1,6 @@
 import type { Server } from 'node:net';
 import type { Registry } from '@prometheus-io/client';
-import type { KubeConnection, PodMetadata, ResourceEvent } from '../cluster/index.ts';
+import type { KubeConnection, ObjectEvents, PodMetadata, ResourceEvent } from '../cluster/index.ts';
 import type { World } from '../decision/index.ts';
 import type { Lead } from '../leader/index.ts';
 import type { Inspecting, Measurement } from '../measurement/index.ts';
@@ -24,8 +24,7 @@ export interface HoldSettings {
 export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> {
   readonly inspecting: Pick<Inspecting, 'usersOf' | 'want' | 'done' | 'onChange'>;
   readonly connection: KubeConnection;
-  /** Of this replica. */
-  readonly identity: string;
+  readonly events: ObjectEvents;
   readonly world: () => World;
   readonly measurement: Pick<Measurement, 'listing' | 'withdraws' | 'onChange'>;
   /** Whether the watches of pods and endpoints are current. */

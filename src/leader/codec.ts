@@ -18,6 +18,7 @@ export const SHARED_NAMES = {
   history: 'linger-history',
   consumers: 'linger-consumers',
   policies: 'linger-last-good',
+  shortfalls: 'linger-shortfalls',
 } as const;
 export type SharedObject = keyof typeof SHARED_NAMES;
 
@@ -29,6 +30,7 @@ export const HISTORY_NAMES: readonly string[] = [
 
 export const PLANNED_KEY = 'planned.json';
 export const CONSUMERS_KEY = 'consumers.json';
+const SHORTFALLS_KEY = 'shortfalls.json';
 /** Every key of a history, one for each part: `namespace.shop.json.gz`. */
 const PART_SUFFIX = '.json.gz';
 export const LAST_GOOD_KEY = `last-good${PART_SUFFIX}`;
@@ -102,7 +104,8 @@ export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
     return Number(format) > FORMAT ? 'Newer' : undefined;
   }
   // Without a mark it may have been restored by hand from a backup.
-  const ours = (key: string) => key === PLANNED_KEY || key === CONSUMERS_KEY || key.endsWith(PART_SUFFIX);
+  const ours = (key: string) =>
+    [PLANNED_KEY, CONSUMERS_KEY, SHORTFALLS_KEY].includes(key) || key.endsWith(PART_SUFFIX);
   if (!Object.keys({ ...data, ...binaryData }).every(ours)) return 'Foreign';
   const planned = parsed(data[PLANNED_KEY] ?? '{}');
   return isRecord(planned) && Number(planned.v) > FORMAT ? 'Newer' : undefined;
@@ -142,6 +145,15 @@ export function readConsumers(object: unknown): Shared<ConsumerTable> {
 
 export function consumersContent(consumers: ConsumerTable): Content {
   return { data: { [CONSUMERS_KEY]: consumersToText(consumers) } };
+}
+
+/** @param parse returns undefined for what Linger does not write */
+export function readShortfalls<T>(object: unknown, parse: (json: unknown) => T | undefined): Shared<T> {
+  return readText(object, SHORTFALLS_KEY, parse);
+}
+
+export function shortfallsContent(text: string): Content {
+  return { data: { [SHORTFALLS_KEY]: text } };
 }
 
 /** @param parse returns undefined for what Linger does not write */

@@ -3,6 +3,7 @@ export {
   readConsumers,
   readForgotten,
   readPlanned,
+  readShortfalls,
   SHARED_NAMES,
 } from './codec.ts';
 export type { PublishedConsumers } from './consumer-statuses.ts';
@@ -13,6 +14,6 @@ export { labelLeader } from './leader-label.ts';
 export type { Place } from './lease.ts';
 export { effectOf, policyStatuses } from './policy-statuses.ts';
 export { registerPublishMetrics } from './publish-status.ts';
-export { type PublishingOptions, startPublishing } from './publishing.ts';
+export { type PublishingOptions, type SharedShortfalls, startPublishing } from './publishing.ts';
 export type { StatusSource } from './status-publisher.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

@@ -35,6 +35,8 @@ export const PUBLISH_LIMITS = {
   statusesATick: 5,
   /** From the beginning of a term: until then measuring has only begun. */
   firstConsumersMs: 15_000,
+  /** The least time between two writes of what was stopped too early: somebody may be looking for it. */
+  shortfallsEveryMs: 15_000,
   /** After failures. */
   firstPauseMs: 2_000,
   longestPauseMs: 300_000,

@@ -11,8 +11,10 @@ import {
   plannedContent,
   readForgotten,
   readPlanned,
+  readShortfalls,
   SHARED_NAMES,
   type SharedObject,
+  shortfallsContent,
 } from './codec.ts';
 import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
 import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
@@ -55,12 +57,21 @@ export interface PublishingOptions {
   readonly statuses?: readonly StatusSource[] | undefined;
   /** Called whenever this replica leads, at once. */
   readonly onElected?: ((lead: Lead) => void) | undefined;
+  readonly shortfalls?: SharedShortfalls | undefined;
   /** Called whenever this replica leads and has taken over what the leader before has written. */
   readonly onLeading: (lead: Lead) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
   readonly limits?: PublishLimits;
   /** Aborts when the process is to end: a leader writes once more and releases the lease. */
   readonly signal: AbortSignal;
+}
+
+/** What the leader remembers of pods that were stopped too early, for whoever asks afterwards. */
+export interface SharedShortfalls {
+  /** All of it; the same text as long as nothing is added. Empty: nothing has ever been. */
+  readonly text: string;
+  /** Takes in what the leader before had written. @returns undefined where it is not that */
+  restore(json: unknown): true | undefined;
 }
 
 /** A replica's share in publishing. */
@@ -262,6 +273,9 @@ class LeaderTerm {
   readonly #stopping = new AbortController();
   readonly #planned: Schedule;
   readonly #history: Schedule;
+  readonly #shortfalls: Schedule;
+  /** The text that is there; undefined: it has not been read in this term. */
+  #shortfallsText: string | undefined;
   #working: PlannedTable = NOTHING_PLANNED;
   /** The working curves that have been published; undefined: others may see something else. */
   #published: PlannedTable | undefined;
@@ -279,6 +293,7 @@ class LeaderTerm {
     this.#planned = new Schedule({ ...limits, everyMs: 0 }, now, time.random);
     const firstHistory = now + limits.firstHistoryMs;
     this.#history = new Schedule({ ...limits, everyMs: limits.historyEveryMs }, firstHistory, time.random);
+    this.#shortfalls = new Schedule({ ...limits, everyMs: limits.shortfallsEveryMs }, now, time.random);
     const { store, reporting } = replica;
     const shared = { ...options, limits, store, reporting };
     this.#consumers = consumers && new ConsumerPublisher(leadership, { ...shared, consumers });
@@ -321,6 +336,7 @@ class LeaderTerm {
     await this.#step(this.#replica.options.time.clock());
     if (this.#working !== this.#published) await this.#publishPlanned(signal);
     if (this.#hasHistory) await this.#publishHistory(signal);
+    if (this.#hasShortfalls) await this.#publishShortfalls(signal);
   }
 
   async #run(): Promise<void> {
@@ -367,12 +383,44 @@ class LeaderTerm {
     await this.#consumers?.tick(signal);
     await this.#lastGood?.tick(signal);
     for (const each of this.#statuses) await each.tick(signal);
+    if (this.#hasShortfalls && this.#shortfalls.due(now)) await this.#publishShortfalls(signal);
   }
 
   async #step(now: number): Promise<void> {
     const { options, limits } = this.#replica;
     this.#working = await options.measurement.next(this.#working, options.epochSeconds());
     this.#nextStep = now + limits.stepMs;
+  }
+
+  get #hasShortfalls(): boolean {
+    const { shortfalls } = this.#replica.options;
+    return shortfalls !== undefined && shortfalls.text !== this.#shortfallsText;
+  }
+
+  /** What is there is taken in first: it is what the leader before remembers. */
+  async #publishShortfalls(signal: AbortSignal): Promise<void> {
+    const { store, reporting, options } = this.#replica;
+    const { shortfalls } = options;
+    if (shortfalls === undefined) return;
+    await reporting.attempt('shortfalls', this.#shortfalls, signal, async () => {
+      if (this.#shortfallsText === undefined) {
+        const before = readShortfalls(await store.read(SHARED_NAMES.shortfalls, signal), shortfalls.restore);
+        if (before.outcome === 'refused') reporting.refused('shortfalls', before.refusal, before.problem);
+      }
+      const { text } = shortfalls;
+      const epochSeconds = options.epochSeconds();
+      if (text === '') {
+        this.#shortfallsText = text;
+        return 'unchanged';
+      }
+      const content = shortfallsContent(text);
+      const write = { epochSeconds, signal };
+      const outcome = await store.write(SHARED_NAMES.shortfalls, content, this.#leadership, write);
+      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
+      reporting.written('shortfalls', epochSeconds, bytesOf(content), Number(outcome === 'written'));
+      this.#shortfallsText = text;
+      return outcome;
+    });
   }
 
   get #hasHistory(): boolean {

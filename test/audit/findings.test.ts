@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload } from '../../src/audit/findings.ts';
 import { NO_NEIGHBOURS } from '../../src/audit/neighbours.ts';
@@ -157,5 +159,28 @@ describe('what is held against the lag that has been measured', () => {
     expect(inWords(auditOf({ sleeps: 10, grace: 60 }, world))).toBe(
       'unprotected HookTooShort, waits 10, open for 11',
     );
+  });
+});
+
+describe('linger audit --suggest', () => {
+  test('prints policies that do what they say: with them in force, so many workloads are protected', async () => {
+    const { stdout } = await linger(['audit', '-R', '-f', DATA, '--suggest']);
+    const [, before, all, claimed] =
+      /^# (\d+) of (\d+) workloads protected; with these policies (\d+)\n/.exec(stdout) ?? [];
+    const folder = await mkdtemp(join(tmpdir(), 'linger-suggested-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    await writeFile(join(folder, 'suggested.yaml'), stdout);
+    const report = await linger(['audit', '-R', '-f', DATA, '--policies', folder, '-o', 'json']);
+    const { summary } = JSON.parse(report.stdout) as AuditReport;
+    expect([summary.workloads, summary.verdicts.protected]).toEqual([Number(all), Number(claimed)]);
+    expect(Number(claimed)).toBeGreaterThan(Number(before));
+    // Of the namespaces that it names each needs it: mode Audit by annotation is beyond any policy.
+    expect(stdout).not.toContain('mode:');
+    expect([...stdout.matchAll(/^ {10}- (\S+)$/gm)].map(([, name]) => name)).toEqual(['db', 'hooks']);
+  });
+
+  test('says so where no policy would help', async () => {
+    const { stdout } = await linger(['audit', '-f', join(DATA, 'guestbook.yaml'), '--suggest']);
+    expect(stdout).toMatch(/^# 3 of 3 workloads protected; no policy would change that/);
   });
 });

@@ -199,6 +199,15 @@ const EXPLAIN: Rows<'explain'> = {
     refuses: ['', ','],
   },
 };
+const DURATION: Row = {
+  byDefault: undefined,
+  reads: [
+    ['0s', 0],
+    ['1m30s', 90],
+    ['250ms', 0.25],
+  ],
+  refuses: ['', '15', '-1s', 'soon'],
+};
 const AUDIT: Rows<'audit'> = {
   ...MANIFESTS,
   namespace: { ...MANIFESTS.namespace, byDefault: undefined },
@@ -208,6 +217,8 @@ const AUDIT: Rows<'audit'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   lingerNamespace: TEXT('linger'),
+  since: { ...DURATION, byDefault: undefined },
+  suggest: SWITCH,
   output: {
     byDefault: 'table',
     reads: ['table', 'wide', 'json', 'yaml', 'sarif', 'github', 'junit', 'markdown'].map((each) => [
@@ -229,15 +240,6 @@ const SIMULATE: Rows<'simulate'> = {
 };
 const CERTS: Rows<'certs'> = { dns: NAMES, out: TEXT('certs') };
 
-const DURATION: Row = {
-  byDefault: undefined,
-  reads: [
-    ['0s', 0],
-    ['1m30s', 90],
-    ['250ms', 0.25],
-  ],
-  refuses: ['', '15', '-1s', 'soon'],
-};
 const SOME_NAMES: Row = { ...NAMES, byDefault: undefined };
 const WATCH: Rows<'watch'> = {
   kubeconfig: TEXT(undefined),

@@ -1,6 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { linger } from '../cli/linger.ts';
 import { type NewObject, waitUntil } from '../testbed/cluster.ts';
 import {
   cronJob,
@@ -171,6 +172,48 @@ describe('pods of a', () => {
     expect(seen(made as PodObject)).toEqual(UNTOUCHED);
     const decisions = await stage.linger.decisions(known);
     expect(decisions.map(({ reason }) => reason)).toContain('NotServing');
+  });
+
+  describe('linger explain of what runs', () => {
+    const explain = (...args: readonly string[]) =>
+      linger(['explain', '--kubeconfig', stage.cluster.kubeconfig, ...args]);
+
+    it('says what the pods of a Deployment carry, and what they would be given today', async () => {
+      const namespace = namespaces.get('Deployment') ?? '';
+      await podsOf(namespace, 2, () => true);
+      const { stdout } = await explain('deployment.apps/app', '-n', namespace);
+      // No policy is known to this command here, so it would be the built-in one's wait.
+      expect(stdout).toMatch(
+        /^Deployment \S+\n {2}pods 2 +2 with 5s \(Sleep, fixed; ClusterTerminationPolicy\/base\), grace 35s\n {2}outcome +inject\n {2}wait +30s/,
+      );
+    });
+
+    it('of a Pod that carries a plan, as its author wrote it', async () => {
+      const namespace = namespaces.get('bare pod') ?? '';
+      const { stdout } = await explain('pod/app', '-n', namespace, '-o', 'json');
+      const [plan] = (JSON.parse(stdout) as { plans: Record<string, unknown>[] }).plans;
+      expect(plan).toMatchObject({
+        ...{ kind: 'Pod', outcome: 'inject', waitSeconds: 30, baseGraceSeconds: 30, graceSeconds: 60 },
+        live: { pods: 1, withoutPlan: 0, plans: [{ pods: 1, wait: 5, grace: 35, hook: 'Sleep' }] },
+      });
+    });
+
+    it('of pods without a plan', async () => {
+      const { stdout } = await explain('ds/app', '-n', namespaces.get('DaemonSet') ?? '');
+      expect(stdout).toMatch(/pods 1 +1 without a wait\n {2}outcome +skip: DaemonSet/);
+    });
+
+    it.each([
+      [
+        'deployment/nobody',
+        /there is no Deployment nobody in namespace default; -n names another \[not-found\]/,
+      ],
+      ['service/web', /service\/web: expected one of pod, .*\[settings-invalid\]/],
+    ])('%s: an error that says why', async (name, message) => {
+      const { code, stderr } = await explain(name);
+      expect(code).not.toBe(0);
+      expect(stderr).toMatch(message);
+    });
   });
 
   it('static pod: its mirror is untouched', async ({ skip }) => {

@@ -1,3 +1,4 @@
+import { registerTerminationMetrics } from '../../src/audit/afterwards.ts';
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { EMPTY_WORLD } from '../../src/decision/world.ts';
@@ -29,6 +30,7 @@ registerCanaryMetrics(registry);
 registerReportMetrics(registry, () => []);
 registerInspectionMetrics(registry, () => []);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
+registerTerminationMetrics(registry);
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() });
 registerHoldMetrics(registry, () => 0);
 

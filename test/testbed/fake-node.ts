@@ -8,6 +8,9 @@ export interface FakePod {
   readonly namespace: string;
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** Of its container: nothing runs it. */
+  readonly lifecycle?: unknown;
 }
 
 const MERGE = 'application/merge-patch+json';
@@ -51,15 +54,16 @@ export class FakeNode {
   /** Starts pods that are ready at once. */
   async run(pods: readonly FakePod[]): Promise<void> {
     await inParallel(pods, async (pod) => {
-      const { namespace, name, labels } = pod;
+      const { namespace, name, labels, annotations, lifecycle } = pod;
       await this.#api.call('POST', `/api/v1/namespaces/${namespace}/pods`, {
         body: {
-          metadata: { name, labels },
+          metadata: { name, labels, annotations },
           spec: {
             nodeName: this.name,
             automountServiceAccountToken: false,
             enableServiceLinks: false,
-            containers: [{ name: 'app', image: 'none' }],
+            terminationGracePeriodSeconds: 300,
+            containers: [{ name: 'app', image: 'none', lifecycle }],
           },
         },
       });

@@ -24,6 +24,8 @@ export interface LingerOptions {
   readonly drain?: string;
   /** Of the cluster to measure. Default: none. */
   readonly kubeconfig?: string;
+  /** Linger's own namespace, where it leads and publishes. Default: none, it measures for itself. */
+  readonly namespace?: string;
   /** The authority of the clients that it answers, a file. Its decisions cannot be read then. */
   readonly clientCa?: string;
 }
@@ -92,6 +94,7 @@ export class Linger {
       policies,
       'log-level': 'debug',
       drain: options.drain ?? '0s',
+      ...(options.namespace !== undefined && { namespace: options.namespace }),
       ...(options.clientCa !== undefined && { 'client-ca': options.clientCa }),
       ...(options.kubeconfig === undefined ? { cluster: 'off' } : { kubeconfig: options.kubeconfig }),
     };

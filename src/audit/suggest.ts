@@ -1,0 +1,121 @@
+import {
+  API_VERSION,
+  type ClusterTerminationPolicy,
+  MOST_VALUES,
+  NAMESPACE_NAME_LABEL,
+  parseDocument,
+} from '../api/index.ts';
+import { decide, type World } from '../decision/index.ts';
+import {
+  type Audited,
+  type AuditReason,
+  type AuditSubject,
+  type AuditSummary,
+  auditWorkload,
+  summaryOfAudit,
+} from './findings.ts';
+import type { Neighbours } from './neighbours.ts';
+
+/** Members of a policy's spec. */
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What a policy can do about a finding. Others need a change of the workload, or of the cluster. */
+const CURES: Readonly<Partial<Record<AuditReason, Fields>>> = {
+  AuditOnly: { mode: 'Enforce' },
+  HookTooShort: { existingHook: 'Extend' },
+  PartialWait: { existingHook: 'Extend' },
+  ExistingHook: { existingHook: 'Extend' },
+};
+
+/** After every policy that an operator is likely to have. */
+const PRIORITY = 1_000;
+const NAME = 'linger-suggested';
+
+export interface Suggestion {
+  /** Policies to be applied; none: no policy would help. */
+  readonly policies: readonly ClusterTerminationPolicy[];
+  readonly before: AuditSummary;
+  /** With them in force. */
+  readonly after: AuditSummary;
+}
+
+/**
+ * The smallest set of policies that turns what can be turned green: a policy for each set of fields, with the namespaces
+ * that need just those. Each is tried by the decisions themselves, and what does not help is left out: a ceiling or an
+ * annotation may forbid it.
+ * @param worldWith the World with further ClusterTerminationPolicies in force
+ */
+export function suggest(
+  subjects: readonly AuditSubject[],
+  neighbours: Neighbours,
+  worldWith: (policies: readonly ClusterTerminationPolicy[]) => World,
+): Suggestion {
+  const judge = (of: readonly AuditSubject[], policies: readonly ClusterTerminationPolicy[]) => {
+    const world = worldWith(policies);
+    return of.map((subject) =>
+      auditWorkload({ ...subject, decision: decide(subject.request, world) }, world, neighbours),
+    );
+  };
+  const before = judge(subjects, []);
+  const inNamespace = Map.groupBy(subjects, ({ namespace }) => namespace);
+  const kept = new Map<string, Fields>();
+  for (const [namespace, wanted] of wantedBy(subjects, before)) {
+    const own = inNamespace.get(namespace) ?? [];
+    const greenWith = (fields: Fields) => greenIn(judge(own, policiesFor(new Map([[namespace, fields]]))));
+    let fields = wanted;
+    let green = greenWith(fields);
+    for (const name of Object.keys(wanted)) {
+      const { [name]: _, ...rest } = fields;
+      const without = greenWith(rest);
+      if (without >= green) [fields, green] = [rest, without];
+    }
+    if (Object.keys(fields).length > 0) kept.set(namespace, fields);
+  }
+  const policies = policiesFor(kept);
+  return { policies, before: summaryOfAudit(before), after: summaryOfAudit(judge(subjects, policies)) };
+}
+
+function greenIn(audited: readonly Audited[]): number {
+  return summaryOfAudit(audited).verdicts.protected;
+}
+
+/** By namespace: the fields that its findings ask for. */
+function wantedBy(
+  subjects: readonly AuditSubject[],
+  audited: readonly Audited[],
+): ReadonlyMap<string, Fields> {
+  const wanted = new Map<string, Fields>();
+  for (const [index, { findings }] of audited.entries()) {
+    const { namespace } = subjects[index] ?? {};
+    if (namespace === undefined || findings[0]?.verdict === 'protected') continue;
+    for (const { reason } of findings) {
+      const cure = CURES[reason];
+      if (cure !== undefined) wanted.set(namespace, { ...wanted.get(namespace), ...cure });
+    }
+  }
+  return wanted;
+}
+
+/** One policy for each set of fields, and as many more as a selector has no room for its namespaces. */
+function policiesFor(fieldsOf: ReadonlyMap<string, Fields>): readonly ClusterTerminationPolicy[] {
+  const used = [...fieldsOf].filter(([, fields]) => Object.keys(fields).length > 0);
+  const sets = Map.groupBy(used, ([, fields]) => JSON.stringify(fields));
+  const specs = [...sets.values()].flatMap((entries) => {
+    const namespaces = entries.map(([namespace]) => namespace).toSorted();
+    const pieces = Array.from({ length: Math.ceil(namespaces.length / MOST_VALUES) }, (_, index) =>
+      namespaces.slice(index * MOST_VALUES, (index + 1) * MOST_VALUES),
+    );
+    return pieces.map((values) => ({ values, fields: entries[0]?.[1] }));
+  });
+  return specs.map(({ values, fields }, index) => {
+    const selected = { key: NAMESPACE_NAME_LABEL, operator: 'In', values };
+    const document = {
+      apiVersion: API_VERSION,
+      kind: 'ClusterTerminationPolicy',
+      metadata: { name: specs.length === 1 ? NAME : `${NAME}-${index + 1}` },
+      spec: { priority: PRIORITY, namespaceSelector: { matchExpressions: [selected] }, ...fields },
+    };
+    // As a file would be read: a schema that changes shows here.
+    return parseDocument(document, 'a suggestion') as ClusterTerminationPolicy;
+  });
+}

@@ -1,0 +1,133 @@
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { callApi } from './client.ts';
+import type { KubeConnection } from './connection.ts';
+import { newAgent } from './request.ts';
+
+/** What is told of an object: what `kubectl describe` and `kubectl get events` show. */
+export interface ObjectEvent {
+  readonly object: {
+    readonly kind: string;
+    readonly namespace: string;
+    readonly name: string;
+    /** Without it, `kubectl describe` still finds the Event by kind and name. */
+    readonly uid?: string | undefined;
+  };
+  readonly type: 'Normal' | 'Warning';
+  /** One word. */
+  readonly reason: string;
+  /** What was done, in one word. */
+  readonly action: string;
+  readonly note: string;
+}
+
+interface ObjectEventsOptions {
+  readonly connection: KubeConnection;
+  /** Of this replica. */
+  readonly identity: string;
+  readonly logger: Logger;
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+}
+
+const REQUEST_MS = 5_000;
+/** Where thousands of pods end at once, the log and the metrics tell of all; of Events there are this many. */
+const EVENTS_PER_SECOND = 5;
+const EVENTS_AT_ONCE = 25;
+const MOST_WAITING = 500;
+/** Of one object and reason one is enough for as long: they are about pods that come and go. Milliseconds. */
+const SAME_AGAIN_MS = 60_000;
+const MOST_REMEMBERED = 5_000;
+/** events.k8s.io/v1: note. */
+const LONGEST_NOTE = 1_000;
+
+/** API groups of the kinds that Events are about. */
+const GROUPS: Readonly<Record<string, string>> = { Pod: 'v1', Rollout: 'argoproj.io/v1alpha1' };
+
+/** Writes Events, as far as a rate allows: they are for people, and must not load the API server in a storm. */
+export class ObjectEvents {
+  readonly #options: ObjectEventsOptions;
+  /** Its own: Events must not stand in the way of the leader's lease. */
+  readonly #agent: ReturnType<typeof newAgent>;
+  readonly #once: LogOnce;
+  readonly #waiting: ObjectEvent[] = [];
+  readonly #toldAt = new Map<string, number>();
+  #sending = false;
+  #tokens = EVENTS_AT_ONCE;
+  #tokensAt = 0;
+
+  constructor(options: ObjectEventsOptions) {
+    this.#options = options;
+    this.#agent = newAgent(options.connection, 1);
+    this.#once = new LogOnce(options.logger);
+    options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
+  }
+
+  /** Never throws, and never waits. What exceeds the rate, or says the same again within a minute, is left out. */
+  tell(event: ObjectEvent): void {
+    const { object, reason } = event;
+    const key = `${object.kind}/${object.namespace}/${object.name}/${reason}`;
+    const now = this.#options.clock();
+    if (now - (this.#toldAt.get(key) ?? Number.NEGATIVE_INFINITY) < SAME_AGAIN_MS) return;
+    this.#toldAt.delete(key);
+    this.#toldAt.set(key, now);
+    if (this.#toldAt.size > MOST_REMEMBERED) this.#toldAt.delete(this.#toldAt.keys().next().value ?? '');
+    if (this.#waiting.length < MOST_WAITING) this.#waiting.push(event);
+    void this.#send();
+  }
+
+  async #send(): Promise<void> {
+    if (this.#sending) return;
+    this.#sending = true;
+    for (;;) {
+      const event = this.#mayWrite() ? this.#waiting.shift() : undefined;
+      if (event === undefined) break;
+      try {
+        await this.#write(event);
+        this.#once.over('events', {}, 'Events are written again');
+      } catch (thrown) {
+        if (this.#options.signal.aborted) break;
+        this.#once.warn('events', { problem: String(thrown) }, 'an Event could not be written');
+      }
+    }
+    // What exceeds the rate is not told later: by then it would be news of long ago.
+    this.#waiting.length = 0;
+    this.#sending = false;
+  }
+
+  #mayWrite(): boolean {
+    const now = this.#options.clock();
+    const refilled = this.#tokens + ((now - this.#tokensAt) / 1000) * EVENTS_PER_SECOND;
+    this.#tokens = Math.min(EVENTS_AT_ONCE, refilled);
+    this.#tokensAt = now;
+    if (this.#tokens < 1) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+
+  async #write({ object, type, reason, action, note }: ObjectEvent): Promise<void> {
+    const { connection, identity, signal } = this.#options;
+    const { kind, namespace, name, uid } = object;
+    const call = { signal, withinMs: REQUEST_MS, agent: this.#agent };
+    const involvedObject = {
+      apiVersion: GROUPS[kind] ?? 'apps/v1',
+      kind,
+      namespace,
+      name,
+      ...(uid && { uid }),
+    };
+    const message = note.length > LONGEST_NOTE ? `${note.slice(0, LONGEST_NOTE - 3)}...` : note;
+    await callApi(connection, 'CoreV1Api', call, (core) =>
+      core.createNamespacedEvent({
+        namespace,
+        body: {
+          metadata: { generateName: `${name.slice(0, 200)}.`, namespace },
+          ...{ involvedObject, type, reason, action, message },
+          // MicroTime has six digits, which Date has not.
+          eventTime: new Date().toISOString().replace('Z', '000Z') as never,
+          reportingComponent: 'linger.dev/linger',
+          reportingInstance: identity,
+        },
+      }),
+    );
+  }
+}
