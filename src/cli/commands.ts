@@ -270,9 +270,10 @@ const HOLD_FLAGS = {
   ...CLUSTER_FLAGS,
   namespace: optional(
     list('<name...>'),
-    'manifest: namespaces that are to have the helper; without it, none is named',
+    'list: only pods of these namespaces; manifest: namespaces that are to have the helper, without it none is named',
     'n',
   ),
+  lingerNamespace: flag(name, 'linger', 'list: namespace in which Linger runs'),
   output: output('the result; manifest: YAML, or JSON where that is asked for'),
 };
 
@@ -349,9 +350,9 @@ export const VERBS = {
     '[action]',
     'list (the default) or forget',
   ]),
-  hold: verb('Print the ConfigMap with the helper of hook Hold.', HOLD_FLAGS, [
+  hold: verb('List the pods that hook Hold holds; print the ConfigMap with its helper.', HOLD_FLAGS, [
     '[action]',
-    'manifest: the ConfigMap, for kubectl apply',
+    'list (the default), or manifest: the ConfigMap, for kubectl apply',
   ]),
   completion: verb('Print a script that completes commands and flags in a shell.', {}, [
     '[shell]',

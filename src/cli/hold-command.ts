@@ -1,16 +1,27 @@
 import { stringify } from 'yaml';
-import { LingerError } from '../api/index.ts';
-import { readHelperObject } from '../hold/index.ts';
+import { jsonIn, LingerError } from '../api/index.ts';
+import {
+  asFailure,
+  ask,
+  callApi,
+  type KubeConnection,
+  KubeFailure,
+  newAgent,
+  readText,
+} from '../cluster/index.ts';
+import { type HeldView, readHelperObject } from '../hold/index.ts';
 import type { Settings } from './commands.ts';
-import type { Surroundings } from './terminal.ts';
+import { asked, connectAsKubectl, explained } from './connect.ts';
+import { notPublished } from './read-cluster.ts';
+import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
 type Action = (settings: Settings<'hold'>, surroundings: Surroundings) => Promise<number>;
 
-const ACTIONS: Readonly<Record<string, Action>> = { manifest };
+const ACTIONS: Readonly<Record<string, Action>> = { list, manifest };
 
 /** `linger hold ACTION`: what there is to do about hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
-  const [name = '', ...rest] = settings.operands;
+  const [name = 'list', ...rest] = settings.operands;
   const action = Object.hasOwn(ACTIONS, name) && rest.length === 0 ? ACTIONS[name] : undefined;
   if (action !== undefined) return action(settings, surroundings);
   const expected = Object.keys(ACTIONS).join(' or ');
@@ -18,6 +29,70 @@ export async function hold(settings: Settings<'hold'>, surroundings: Surrounding
     'settings-invalid',
     `hold: expected ${expected}, got "${settings.operands.join(' ')}"`,
   );
+}
+
+const REQUEST_MS = 10_000;
+/** The name of the port in deploy/, and its number where a Deployment of one's own names none. */
+const ADMIN = { name: 'admin', port: 8080 };
+
+/** Who is held now: the replica that leads knows. */
+async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
+  const { namespace: wanted, lingerNamespace: namespace, output } = settings;
+  const connection = await connectAsKubectl(settings, surroundings);
+  const call = { signal: AbortSignal.timeout(3 * REQUEST_MS), withinMs: REQUEST_MS };
+  const listing = callApi(connection, 'CoreV1Api', call, (core) =>
+    core.listNamespacedPod({ namespace, labelSelector: 'app.kubernetes.io/name=linger' }),
+  );
+  const { items } = await asked(connection, listing);
+  let failure: KubeFailure | undefined;
+  for (const { metadata, spec } of items) {
+    const ports = spec?.containers.flatMap((each) => each.ports ?? []) ?? [];
+    const port = ports.find((each) => each.name === ADMIN.name)?.containerPort ?? ADMIN.port;
+    try {
+      const held = await heldBy(connection, `${namespace}/pods/${metadata?.name}:${port}`, call.signal);
+      const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
+      surroundings.print(rendered(output, { held: shown }, () => tableOf(shown)));
+      return 0;
+    } catch (thrown) {
+      // Those that do not lead say so with a 503.
+      failure = asFailure(thrown);
+      if (failure.reason === 'Forbidden') break;
+    }
+  }
+  if (failure !== undefined) throw explained(failure, connection);
+  throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
+}
+
+async function heldBy(
+  connection: KubeConnection,
+  pod: string,
+  signal: AbortSignal,
+): Promise<readonly HeldView[]> {
+  const agent = newAgent(connection);
+  try {
+    const path = `/api/v1/namespaces/${pod}/proxy/holds`;
+    const response = await ask(connection, { path, agent, signal, answerMs: REQUEST_MS });
+    const json = jsonIn(await readText(response, 64 * 1024 * 1024, REQUEST_MS));
+    if (Array.isArray(json)) return json as readonly HeldView[];
+    throw new KubeFailure('Malformed', `${pod} answered with no list of holds`);
+  } finally {
+    agent.destroy();
+  }
+}
+
+function tableOf(held: readonly HeldView[]): string {
+  if (held.length === 0) return 'No pod is held.\n';
+  const rows = held
+    .toSorted((a, b) => b.heldMs - a.heldMs)
+    .map(({ namespace, pod, deleted, heldMs, maxSeconds, waitingFor }) => [
+      namespace,
+      pod,
+      deleted ? showSeconds(heldMs / 1000) : '-',
+      showSeconds(maxSeconds),
+      waitingFor.map(({ consumer, instances = [] }) => [consumer, ...instances].join(' ')).join('; '),
+    ]);
+  const header = ['NAMESPACE', 'POD', 'HELD', 'MAX', 'WAITING FOR'];
+  return paragraphs(columns([header, ...rows], ['left', 'left', 'right', 'right', 'left']));
 }
 
 /** The ConfigMap with the helpers of this version, once for each namespace: for kubectl apply, and for GitOps. */

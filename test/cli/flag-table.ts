@@ -364,6 +364,7 @@ const HOLD: Rows<'hold'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   namespace: SOME_NAMES,
+  lingerNamespace: TEXT('linger'),
   output: EXPLAIN.output,
 };
 

@@ -66,7 +66,7 @@ describe.concurrent('linger hold manifest', () => {
     });
   });
 
-  it.each([[[]], [['manifests']], [['manifest', 'shop']], [['constructor']]])('refuses %j', async (args) => {
+  it.each([[['manifests']], [['manifest', 'shop']], [['constructor']]])('refuses %j', async (args) => {
     const { code, stdout, stderr } = await printed(...args);
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(/argument|hold: expected .*manifest.*, got ".*" \[settings-invalid\]\n$/);

@@ -1,0 +1,61 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { emptyDirectory, linger } from '../cli/linger.ts';
+import { ModelCluster } from '../cluster/model-cluster.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+
+const atEnd = atEndOfFile();
+const HELD = [
+  {
+    ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', heldMs: 4_200, deleted: true, hooks: 2, maxSeconds: 60 },
+    waitingFor: [{ consumer: 'edge', instances: ['edge-1', 'edge-2'] }],
+  },
+  {
+    ...{ namespace: 'pay', pod: 'api-1', uid: 'u2', heldMs: 900, deleted: false, hooks: 1, maxSeconds: 30 },
+    waitingFor: [{ consumer: 'API server (no deletion seen)' }],
+  },
+];
+
+async function clusterOf(pods: readonly string[], leader?: string) {
+  const model = await ModelCluster.start(atEnd);
+  const ports = [{ name: 'admin', containerPort: 9_090 }];
+  const items = pods.map((name) => ({
+    metadata: { name },
+    spec: { containers: [{ name: 'linger', ports }] },
+  }));
+  model.single.set('/api/v1/namespaces/linger/pods', { kind: 'PodList', apiVersion: 'v1', items });
+  if (leader !== undefined)
+    model.single.set(`/api/v1/namespaces/linger/pods/${leader}:9090/proxy/holds`, HELD);
+  const file = join(await emptyDirectory(), 'config');
+  await writeFile(file, model.kubeconfig);
+  return (...args: string[]) => linger(['hold', 'list', '--kubeconfig', file, ...args]);
+}
+
+it('shows who is held, and for whom: as the replica says that leads', async () => {
+  const run = await clusterOf(['linger-a', 'linger-b'], 'linger-b');
+  const { code, stdout, stderr } = await run();
+  expect([code, stderr]).toEqual([0, '']);
+  expect(stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['NAMESPACE', 'POD', 'HELD', 'MAX', 'WAITING FOR'],
+    ['shop', 'web-1', '4.200s', '60.0s', 'edge edge-1 edge-2'],
+    ['pay', 'api-1', '-', '30.0s', 'API server (no deletion seen)'],
+    [''],
+  ]);
+});
+
+it('for programs, and for some namespaces alone', async () => {
+  const run = await clusterOf(['linger-a'], 'linger-a');
+  const { stdout } = await run('--namespace', 'pay', '--output', 'json');
+  expect(JSON.parse(stdout)).toEqual({ held: [HELD[1]] });
+  expect((await run('--namespace', 'other')).stdout).toBe('No pod is held.\n');
+});
+
+it('says what is missing', async () => {
+  const nobody = await (await clusterOf([]))();
+  expect([nobody.code, nobody.stdout]).toEqual([1, '']);
+  expect(nobody.stderr).toContain('no pod of Linger runs in namespace linger');
+  const leaderless = await (await clusterOf(['linger-a']))();
+  expect(leaderless.code).toBe(1);
+  expect(leaderless.stderr).toContain('[cluster-unreachable]');
+});
