@@ -1,10 +1,12 @@
 import type { KeyObject, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
-import { CertificateError, type CertificateErrorCode } from './certificate-error.ts';
 import type { CertificateFile, Contents } from './directory.ts';
 import {
   type Authority,
+  BACKDATE_MS,
+  CertificateError,
+  type CertificateErrorCode,
   formatCertificates,
   isIssuedBy,
   isIssuedByLinger,
@@ -13,6 +15,7 @@ import {
   parseCertificates,
   parseKey,
   renewalTime,
+  SHARED_LIFE_MS,
   type SubjectName,
   validityOf,
 } from './x509.ts';
@@ -341,5 +344,257 @@ function reusable(
     key: contents['tls.key'] ?? '',
     caBundle: formatCertificates(bundle),
     ...milestones(leaf, isIssuedByLinger(authority) ? authority : undefined),
+  };
+}
+
+/*
+ * What to do about the certificates that replicas share in a Secret. Each replica decides alone, from what it sees, and
+ * any of them may act: a write names the version that it replaces, so of two that race one has to look again.
+ *
+ * The rule: an authority is trusted before anything that it has issued serves. So a rotation takes three writes of the
+ * Secret: the new authority beside the old one; then, once API servers have known both for a while, a serving certificate
+ * from the new one; and when that has served for an hour, the old authority goes.
+ */
+
+/** What a replica sees. */
+export interface Seen {
+  /** Undefined: there is no such Secret. */
+  readonly secret: Contents | undefined;
+  /** By what API servers judge; undefined: there is no webhook configuration, and so nobody who asks. */
+  readonly trust: Trust | undefined;
+  /** What this replica serves with; undefined: nothing yet. */
+  readonly serving: ServingMaterial | undefined;
+  /** What a certificate must be valid for. Names that it has besides stay in it: another replica may want those. */
+  readonly names: readonly SubjectName[];
+}
+
+export interface Trust {
+  /** What the caBundle holds, PEM. */
+  readonly bundle: string;
+  /** For how long it has held that, as far as this replica knows. */
+  readonly forMs: number;
+}
+
+/** What to write into the Secret. */
+export interface Issue {
+  readonly because: RenewalReason | 'Retired';
+  /** Undefined: a new one is made. */
+  readonly authority: Authority | undefined;
+  /** What a new serving certificate is valid for; undefined: the one that is there stays. */
+  readonly names: readonly SubjectName[] | undefined;
+  /** The other authorities that stay in the bundle, PEM. */
+  readonly retained: string;
+  /** Cross-signed authorities that follow the serving certificate, PEM. */
+  readonly intermediates: string;
+  /** The authority before, if it can still sign its successor: then whoever trusts only that one goes on doing so. */
+  readonly predecessor: Authority | undefined;
+}
+
+export interface RotationPlan {
+  /** Comes first: the rest is decided anew once it has been written. */
+  readonly issue?: Issue;
+  /** What the caBundle must become, PEM. */
+  readonly caBundle?: string;
+  /** What to serve with from now on. */
+  readonly serve?: ServingMaterial;
+}
+
+/**
+ * An API server follows webhook configurations by a watch, within a second where all is well. There may be several of
+ * them, and one of them may be busy.
+ */
+export const TRUSTED_MS = 10_000;
+
+/** For replicas that are cut off from the API server, and serve with what they had. */
+export const RETIRE_MS = 3_600_000;
+
+/** A Secret that is deleted again and again must not make the bundle grow without bound. */
+const MOST_RETAINED = 4;
+
+export function planRotation(seen: Seen, now: Date): RotationPlan {
+  const held = readSecret(seen.secret ?? {}, seen.names, now);
+  const issue = issueDue(held, seen, now);
+  if (issue !== undefined) return { issue };
+  const caBundle = formatCertificates(held.bundle);
+  const serve = replacement(held, seen, now);
+  return {
+    ...(seen.trust !== undefined && seen.trust.bundle !== caBundle ? { caBundle } : {}),
+    ...(serve === undefined ? {} : { serve }),
+  };
+}
+
+/** Whether a client that trusts the bundle accepts what is served: a certificate, then its intermediates. */
+export function isTrusted(chain: string, bundle: string, now: Date): boolean {
+  const [leaf, ...intermediates] = parseCertificates(chain);
+  const roots = validOf(parseCertificates(bundle), now);
+  const issuedByOneOf = (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
+    issuers.some((issuer) => isIssuedBy(certificate, issuer));
+  if (leaf === undefined || !isValid(leaf, now)) return false;
+  const passed = validOf(intermediates, now).filter((each) => issuedByOneOf(each, roots));
+  return issuedByOneOf(leaf, [...roots, ...passed]);
+}
+
+interface Held {
+  readonly contents: Contents;
+  /** The authorities that clients shall trust: those of ca.crt that are valid. */
+  readonly bundle: readonly X509Certificate[];
+  /** The one that signs. */
+  readonly authority: X509Certificate | undefined;
+  /** Why there must be a new one. */
+  readonly authorityFault: RenewalReason | undefined;
+  /** tls.crt: the serving certificate, and what follows it. */
+  readonly chain: readonly X509Certificate[];
+  /** Why nobody can serve with it. */
+  readonly servingFault: RenewalReason | undefined;
+  /** What a new one would be valid for. */
+  readonly names: readonly SubjectName[];
+}
+
+function readSecret(contents: Contents, wanted: readonly SubjectName[], now: Date): Held {
+  const authorities = parseCertificates(contents['ca.crt'] ?? '').filter(({ ca }) => ca);
+  const bundle = validOf(authorities, now);
+  const key = contents['ca.key'] === undefined ? 'corrupt' : parseKey(contents['ca.key']);
+  const signs = typeof key !== 'string' && key.asymmetricKeyType === 'rsa';
+  const authority = signs ? authorities.find((each) => each.checkPrivateKey(key)) : undefined;
+  const chain = parseCertificates(contents['tls.crt'] ?? '');
+  const names = joinNames(chain[0] === undefined ? [] : namesOf(chain[0]), wanted);
+  const empty = contents['ca.crt'] === undefined && contents['ca.key'] === undefined;
+  return {
+    contents,
+    bundle,
+    authority,
+    authorityFault: empty
+      ? 'Absent'
+      : !signs || authorities.length === 0
+        ? 'AuthorityCorrupt'
+        : sharedAuthorityFault(authority, now),
+    chain,
+    servingFault: sharedServingFault(contents, chain[0], bundle, names, now),
+    names,
+  };
+}
+
+function sharedAuthorityFault(authority: X509Certificate | undefined, now: Date): RenewalReason | undefined {
+  if (authority === undefined) return 'AuthorityMismatched';
+  if (now < authority.validFromDate) return 'AuthorityNotYetValid';
+  return now >= renewalTime(validityOf(authority)) ? 'AuthorityExpiring' : undefined;
+}
+
+function sharedServingFault(
+  { 'tls.crt': cert, 'tls.key': keyText }: Contents,
+  leaf: X509Certificate | undefined,
+  bundle: readonly X509Certificate[],
+  names: readonly SubjectName[],
+  now: Date,
+): RenewalReason | undefined {
+  if (cert === undefined || keyText === undefined) return 'Absent';
+  const key = parseKey(keyText);
+  if (leaf === undefined || typeof key === 'string') return 'Corrupt';
+  if (!leaf.checkPrivateKey(key)) return 'Mismatched';
+  if (now < leaf.validFromDate) return 'NotYetValid';
+  if (now >= leaf.validToDate) return 'Expiring';
+  if (!bundle.some((authority) => isIssuedBy(leaf, authority))) return 'IssuerChanged';
+  // `names` has every name of the leaf.
+  if (namesOf(leaf).length !== names.length) return 'NamesDiffer';
+  return tlsRejection(cert, keyText) === undefined ? undefined : 'Corrupt';
+}
+
+function issueDue(held: Held, { trust, serving }: Seen, now: Date): Issue | undefined {
+  const { authority, authorityFault: fault, bundle, chain, servingFault: lost, names } = held;
+  const key = held.contents['ca.key'] ?? '';
+  if (authority === undefined || fault !== undefined) {
+    // Where the Secret says nothing any more, replicas still serve, and API servers still trust.
+    const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
+    const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
+    const canSign = authority !== undefined && isValid(authority, now);
+    return {
+      because: fault ?? 'Absent',
+      authority: undefined,
+      names: lost === undefined ? undefined : names,
+      retained: formatCertificates(newest(known)),
+      intermediates: lost === undefined ? formatCertificates(chain.slice(1)) : '',
+      predecessor: canSign ? { certificate: authority.toString(), key } : undefined,
+    };
+  }
+  const [leaf] = chain;
+  const others = bundle.filter((each) => each.fingerprint256 !== authority.fingerprint256);
+  const again: Omit<Issue, 'because' | 'names' | 'retained'> = {
+    authority: { certificate: authority.toString(), key },
+    intermediates: formatCertificates(chain.slice(1).filter((each) => isCrossSigned(each, authority, now))),
+    predecessor: undefined,
+  };
+  const retained = formatCertificates(others);
+  if (leaf === undefined || lost !== undefined)
+    return { ...again, because: lost ?? 'Absent', names, retained };
+  const isOurs = isIssuedBy(leaf, authority);
+  const due = isOurs ? (now >= renewalTime(validityOf(leaf)) ? 'Expiring' : undefined) : 'IssuerChanged';
+  if (due !== undefined && isEstablished(authority, trust))
+    return { ...again, because: due, names, retained };
+  const servedSince = leaf.validFromDate.getTime() + BACKDATE_MS;
+  if (isOurs && others.length > 0 && now.getTime() >= servedSince + RETIRE_MS)
+    return { ...again, because: 'Retired', names: undefined, retained: '' };
+  return undefined;
+}
+
+/** Whether API servers have trusted it for long enough that all of them do. */
+function isEstablished(authority: X509Certificate, trust: Trust | undefined): boolean {
+  if (trust === undefined) return true;
+  const known = parseCertificates(trust.bundle);
+  return trust.forMs >= TRUSTED_MS && known.some((each) => each.fingerprint256 === authority.fingerprint256);
+}
+
+/** What the Secret holds, if it is time to serve with that. */
+function replacement(
+  { contents, chain, bundle, authority }: Held,
+  { trust, serving }: Seen,
+  now: Date,
+): ServingMaterial | undefined {
+  const [leaf] = chain;
+  if (leaf === undefined || authority === undefined) return undefined;
+  const cert = formatCertificates(chain);
+  const caBundle = formatCertificates(bundle);
+  const material = { cert, key: contents['tls.key'] ?? '', caBundle, ...milestones(leaf, authority) };
+  if (serving === undefined) return material;
+  if (serving.cert === cert && serving.caBundle === caBundle) return undefined;
+  if (trust === undefined || !isTrusted(serving.cert, trust.bundle, now)) return material;
+  return trust.forMs >= TRUSTED_MS && isTrusted(cert, trust.bundle, now) ? material : undefined;
+}
+
+function isValid({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {
+  return validFromDate <= now && now < validToDate;
+}
+
+function validOf(certificates: readonly X509Certificate[], now: Date): X509Certificate[] {
+  return certificates.filter((certificate) => isValid(certificate, now));
+}
+
+function newest(certificates: readonly X509Certificate[]): X509Certificate[] {
+  const distinct = new Map(certificates.map((each) => [each.fingerprint256, each]));
+  return [...distinct.values()]
+    .toSorted((a, b) => b.validFromDate.getTime() - a.validFromDate.getTime())
+    .slice(0, MOST_RETAINED);
+}
+
+/** Carries an issue out. Takes about 100 ms for each new key, in the thread pool. */
+export async function issued(issue: Issue, contents: Contents, now: Date): Promise<Required<Contents>> {
+  const { crossSign, issueAuthority, issueServingCertificate } = await import('./issue.ts');
+  const { names, predecessor, retained } = issue;
+  const authority = issue.authority ?? (await issueAuthority(now));
+  const crossSigned = predecessor === undefined ? '' : crossSign(authority, predecessor, now);
+  const [leaf] = parseCertificates(contents['tls.crt'] ?? '');
+  const pair =
+    names === undefined
+      ? { cert: leaf?.toString() ?? '', key: contents['tls.key'] ?? '' }
+      : await issueServingCertificate(
+          authority,
+          names.map(({ value }) => value),
+          now,
+          SHARED_LIFE_MS,
+        );
+  return {
+    'ca.crt': authority.certificate + retained,
+    'ca.key': authority.key,
+    'tls.crt': pair.cert + crossSigned + issue.intermediates,
+    'tls.key': pair.key,
   };
 }

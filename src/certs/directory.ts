@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { CertificateError } from './certificate-error.ts';
+import { CertificateError } from './x509.ts';
 
 /** Kubernetes' names in a Secret of type kubernetes.io/tls, as cert-manager fills it, and the CA's key. */
 export const certificateFiles = ['ca.crt', 'ca.key', 'tls.crt', 'tls.key'] as const;

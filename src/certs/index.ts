@@ -1,1 +1,2 @@
-export { CertificateSource, ensureCertificates } from './source.ts';
+export { SecretSource } from './secret-source.ts';
+export { type CertificateSource, ensureCertificates, FileSource } from './source.ts';

@@ -59,7 +59,7 @@ export async function issueAuthority(now: Date): Promise<Authority> {
 }
 
 /**
- * A new key and a certificate for TLS servers, valid for exactly `names` and 90 days from `now`, or until
+ * A new key and a certificate for TLS servers, valid for exactly `names` and `lifeMs` from `now`, or until
  * its authority ends. Takes about 100 ms, in the thread pool.
  *
  * @throws CertificateError `BadName`
@@ -68,6 +68,7 @@ export async function issueServingCertificate(
   authority: Authority,
   names: readonly string[],
   now: Date,
+  lifeMs = SERVING_LIFE_MS,
 ): Promise<KeyPair> {
   const subjectNames = parseNames(names);
   const { publicKey, privateKey } = await generateKeys();
@@ -76,7 +77,7 @@ export async function issueServingCertificate(
   const draft: Draft = {
     subject: commonName === undefined ? [] : [attribute('commonName', commonName)],
     publicKey,
-    validity: validityFrom(now, SERVING_LIFE_MS, limit),
+    validity: validityFrom(now, lifeMs, limit),
     extensions: [
       { name: 'basicConstraints', critical: true, cA: false },
       SERVING_USAGE,

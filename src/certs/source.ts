@@ -9,9 +9,8 @@ import {
   type ServingMaterial,
   type Usable,
 } from './assess.ts';
-import { CertificateError } from './certificate-error.ts';
 import { type Contents, fingerprint, prepareDirectory, readContents, writeContents } from './directory.ts';
-import { parseNames } from './x509.ts';
+import { CertificateError, parseCertificates, parseNames } from './x509.ts';
 
 export interface EnsureOptions {
   /** Made (0700) when it does not exist. */
@@ -26,7 +25,8 @@ export interface EnsureOptions {
 }
 
 export interface ServingCertificate extends ServingMaterial {
-  readonly origin: 'generated' | 'reused' | 'provided';
+  /** `shared`: of a Secret, see SecretSource. */
+  readonly origin: 'generated' | 'reused' | 'provided' | 'shared';
   /** With `generated`: why. */
   readonly because?: RenewalReason;
 }
@@ -96,13 +96,44 @@ const LOOK_EVERY_MS = 5_000;
 export interface FollowOptions {
   readonly signal: AbortSignal;
   readonly logger: Logger;
-  readonly metrics: Pick<Metrics, 'certificateExpiry' | 'certificateReloads'>;
+  readonly metrics: Pick<
+    Metrics,
+    | 'certificateExpiry'
+    | 'certificateIssued'
+    | 'certificateReloads'
+    | 'certificateTrusted'
+    | 'certificateWrites'
+  >;
   readonly clock?: () => Date;
   readonly everyMs?: number;
 }
 
+/** Where a server's certificate comes from. A source that is open always has one. */
+export interface CertificateSource {
+  /** The certificate in force. */
+  get(): ServingCertificate;
+  /** A secret that all replicas with the same source have in common. */
+  commonKey(): string;
+  /** Why clients refuse the certificate in force; undefined: they do not. */
+  unready(now: Date): string | undefined;
+  /**
+   * Keeps the certificate up until the signal aborts; the wait keeps no process alive.
+   * @param use gets each new certificate; one that it refuses, by throwing, does not come into force
+   */
+  follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void>;
+}
+
+export function showCertificate(
+  { cert, notAfter }: ServingCertificate,
+  metrics: FollowOptions['metrics'],
+): void {
+  const [leaf] = parseCertificates(cert);
+  metrics.certificateExpiry.set(notAfter.getTime() / 1000);
+  if (leaf !== undefined) metrics.certificateIssued.set(leaf.validFromDate.getTime() / 1000);
+}
+
 /** The serving certificate of a directory, which Linger maintains or a user provides: see ensureCertificates. */
-export class CertificateSource {
+export class FileSource implements CertificateSource {
   readonly #options: EnsureOptions;
   #current: ServingCertificate;
   /** The files as they were after the last good look; undefined makes the next look a full one. */
@@ -115,18 +146,20 @@ export class CertificateSource {
   }
 
   /** @throws CertificateError when there is nothing to serve with */
-  static async open(options: EnsureOptions, now: Date): Promise<CertificateSource> {
-    return new CertificateSource(options, await load(options, now));
+  static async open(options: EnsureOptions, now: Date): Promise<FileSource> {
+    return new FileSource(options, await load(options, now));
   }
 
-  /** The certificate in force. */
   get(): ServingCertificate {
     return this.#current;
   }
 
-  /** False once clients must refuse the certificate in force. */
-  healthy(now: Date): boolean {
-    return now < this.#current.notAfter;
+  commonKey(): string {
+    return this.#current.key;
+  }
+
+  unready(now: Date): string | undefined {
+    return now < this.#current.notAfter ? undefined : 'the serving certificate has expired';
   }
 
   /**
@@ -146,14 +179,10 @@ export class CertificateSource {
     return same ? undefined : certificate;
   }
 
-  /**
-   * Refreshes until the signal aborts; the wait keeps no process alive.
-   * @param use gets each new certificate; one that it refuses, by throwing, does not come into force
-   */
   async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
     const { signal, logger, metrics, clock = () => new Date(), everyMs = LOOK_EVERY_MS } = options;
     const once = new LogOnce(logger);
-    metrics.certificateExpiry.set(this.#current.notAfter.getTime() / 1000);
+    showCertificate(this.#current, metrics);
     while (await pause(everyMs, signal)) {
       const before = this.#current;
       try {
@@ -161,7 +190,7 @@ export class CertificateSource {
         if (certificate !== undefined) {
           use(certificate);
           const { notAfter, origin } = certificate;
-          metrics.certificateExpiry.set(notAfter.getTime() / 1000);
+          showCertificate(certificate, metrics);
           metrics.certificateReloads.inc({ result: 'success' });
           logger.info({ notAfter, origin }, 'serving certificate replaced');
         }

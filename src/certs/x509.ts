@@ -1,6 +1,41 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { isIPv4, isIPv6 } from 'node:net';
-import { CertificateError } from './certificate-error.ts';
+import { UserError } from '../api/index.ts';
+
+/**
+ * Everything that can stop Linger from having a certificate, by stable code. Each code is explained in
+ * certs/README.md, under "When it refuses".
+ */
+export const certificateErrorCodes = [
+  'BadName',
+  'Expired',
+  'Mismatched',
+  'Incomplete',
+  'Corrupt',
+  'EncryptedKey',
+  'UnsupportedKey',
+  'ForeignCertificate',
+  'Unreadable',
+  'Unwritable',
+  'Contended',
+  'NotShared',
+] as const;
+
+export type CertificateErrorCode = (typeof certificateErrorCodes)[number];
+
+/**
+ * The message names the file or the name at fault and the way out. It carries no `cause`: a cause could
+ * bring the bytes of a key file into a log.
+ */
+export class CertificateError extends UserError {
+  override readonly code: CertificateErrorCode;
+
+  constructor(code: CertificateErrorCode, message: string) {
+    super(message);
+    this.name = 'CertificateError';
+    this.code = code;
+  }
+}
 
 /** A subject alternative name in canonical form: DNS names in lower case, IPv6 addresses as RFC 5952 writes them. */
 export interface SubjectName {
@@ -90,6 +125,12 @@ export const AUTHORITY_LIFE_MS = 365 * DAY_MS;
  * at two thirds, so a certificate that it issued on its last day still does not outlive it.
  */
 export const SERVING_LIFE_MS = 90 * DAY_MS;
+
+/**
+ * Of a certificate that replicas share in a Secret: nobody has to paste it anywhere, so it is short, and its renewal is
+ * something that happens twice a week and not once a year.
+ */
+export const SHARED_LIFE_MS = 7 * DAY_MS;
 
 /**
  * How far notBefore lies in the past, for clients whose clock is behind ours: an hour, as in client-go's

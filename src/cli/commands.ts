@@ -56,6 +56,15 @@ const SERVE_FLAGS = {
     DEVELOPMENT_NAMES,
     'DNS names and addresses in the certificate that is made where there is none, beside --host',
   ),
+  certsSecret: optional(
+    name,
+    "Secret of Linger's namespace in which replicas keep the certificate that they make, and renew it; in place of --certs",
+  ),
+  webhookConfiguration: flag(
+    name,
+    'linger',
+    'MutatingWebhookConfiguration that is made to trust the certificate of --certs-secret',
+  ),
   clientCa: optional(
     file,
     'certificates of authorities: /mutate answers only clients with a certificate from one of them',

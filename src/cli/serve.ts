@@ -5,7 +5,8 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
-import { CertificateSource } from '../certs/index.ts';
+import { type CertificateSource, FileSource } from '../certs/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
@@ -93,15 +94,18 @@ function listenForShutdown() {
 }
 
 /** What the parts of a running server share. */
-interface Running {
+interface Beginning {
   readonly settings: Settings<'serve'>;
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly world: WorldHolder;
   readonly changePolicies: (event: WorldEvent) => Promise<void>;
-  readonly certificates: CertificateSource;
   /** Aborts when the server ends; everything that goes on in the background listens to it. */
   readonly signal: AbortSignal;
+}
+
+interface Running extends Beginning {
+  readonly certificates: CertificateSource;
 }
 
 /** `linger serve`: answers admission reviews until SIGTERM. */
@@ -115,7 +119,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     const world = holdWorld(settings.modeLimit);
     const logger = createLogger(settings.logLevel);
     const sayShadowed = shadowReporting(world, logger);
-    const running: Running = {
+    const beginning: Beginning = {
       settings,
       logger,
       metrics: createMetrics(surroundings.version),
@@ -124,11 +128,16 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
         await inPieces(world.applying(event), () => performance.now(), PIECE_MS);
         sayShadowed();
       }),
-      certificates: await CertificateSource.open({ directory: certs, names }, new Date()),
       signal: ending.signal,
     };
+    const connection = await connectionOf(beginning, surroundings);
+    const certificates =
+      settings.certsSecret === undefined
+        ? await FileSource.open({ directory: certs, names }, new Date())
+        : await openSecret(settings.certsSecret, names, connection, beginning);
+    const running: Running = { ...beginning, certificates };
     const policyProblems = await startPolicies(running);
-    const cluster = await startCluster(running, surroundings);
+    const cluster = connection && (await startCluster(running, connection));
     return await answerUntilShutdown(running, surroundings, { cluster, policyProblems }, shutdown);
   } finally {
     ending.abort();
@@ -196,8 +205,7 @@ async function answerUntilShutdown(
   });
   const unready = () => {
     if (draining) return 'draining';
-    if (!certificates.healthy(new Date())) return 'the serving certificate has expired';
-    return cluster?.unready();
+    return certificates.unready(new Date()) ?? cluster?.unready();
   };
   const webhook = webhookServer(app, certificates.get(), clientCa);
   const nothingToShow = cluster === undefined && settings.policies === undefined;
@@ -217,7 +225,7 @@ async function answerUntilShutdown(
   if (hold !== undefined) await listen(hold.server, settings.host, settings.holdPort, '--hold-port', onError);
   logger.info({ host: settings.host, port, adminPort, version }, 'listening');
   // In a cluster nobody reads a greeting.
-  const ownAuthority = certificates.get().origin !== 'provided';
+  const ownAuthority = !['provided', 'shared'].includes(certificates.get().origin);
   if (kube.service.host === undefined) print(`${greeting({ ...settings, port, adminPort, ownAuthority })}\n`);
 
   const drain = async () => {
@@ -242,8 +250,10 @@ async function answerUntilShutdown(
 }
 
 /** @returns undefined without a cluster: then none of what it takes is loaded */
-async function startCluster(running: Running, { kube }: Surroundings): Promise<ClusterPart | undefined> {
-  const { settings, logger, certificates } = running;
+async function connectionOf(
+  { settings, logger }: Beginning,
+  { kube }: Surroundings,
+): Promise<KubeConnection | undefined> {
   if (settings.cluster === 'off') return undefined;
   const { connect } = await import('./connect.ts');
   const connection = await connect(settings, kube);
@@ -254,12 +264,38 @@ async function startCluster(running: Running, { kube }: Surroundings): Promise<C
     return undefined;
   }
   logger.info({ server: connection.server.href }, 'following the cluster');
+  return connection;
+}
+
+/** @throws LingerError `settings-invalid`, CertificateError */
+async function openSecret(
+  secret: string,
+  names: readonly string[],
+  connection: KubeConnection | undefined,
+  { settings, logger, metrics, signal }: Beginning,
+): Promise<CertificateSource> {
+  const { placeOf } = await import('./serve-cluster.ts');
+  const place = connection && placeOf(settings, connection);
+  if (connection === undefined || place === undefined)
+    throw new LingerError(
+      'settings-invalid',
+      "--certs-secret: expected a cluster, and Linger's own --namespace in it, got none",
+    );
+  const { webhookConfiguration: configuration, syncTimeout } = settings;
+  const { SecretSource } = await import('../certs/index.ts');
+  const openWithinMs = syncTimeout * 1000;
+  const what = { connection, ...place, secret, configuration, names };
+  return SecretSource.open({ ...what, logger, metrics, openWithinMs, signal });
+}
+
+async function startCluster(running: Running, connection: KubeConnection): Promise<ClusterPart> {
+  const { settings, certificates } = running;
   const { placeOf, startCluster: start } = await import('./serve-cluster.ts');
   const place = placeOf(settings, connection);
   // Every replica answers, whoever leads: the leader asks.
   const canary = place && (await listenForCanary(running));
-  // All replicas serve with the same key, so each can read what another has signed.
-  const keyFor = (what: string) => Buffer.from(hkdfSync('sha256', certificates.get().key, '', what, 32));
+  // All replicas have it, so each can read what another has signed.
+  const keyFor = (what: string) => Buffer.from(hkdfSync('sha256', certificates.commonKey(), '', what, 32));
   const reports = { audience: settings.reportsAudience, key: keyFor('linger.dev/reports: cursors') };
   const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
   const relay = { address: relayAddress(settings), key: keyFor('linger.dev/hold: relays') };

@@ -3,6 +3,7 @@
  * the whole package costs 88 MB and half a second, and this list is what a bundler keeps of it.
  */
 export {
+  AdmissionregistrationV1Api,
   AuthenticationV1Api,
   AuthorizationV1Api,
   CoordinationV1Api,

@@ -100,6 +100,20 @@ export function createMetrics(version: string) {
       'linger_certificate_expiry_timestamp_seconds',
       'When the serving certificate expires.',
     ),
+    certificateIssued: gauge(
+      'linger_certificate_issued_timestamp_seconds',
+      'When the serving certificate was issued, by its own account.',
+    ),
+    certificateTrusted: gauge(
+      'linger_certificate_trusted',
+      '1 while the webhook configuration trusts what this replica serves with. Only with --certs-secret.',
+    ),
+    certificateWrites: new Counter({
+      name: 'linger_certificate_writes_total',
+      help: 'Writes of the certificates that replicas share, by object (Secret, caBundle) and reason. Only with --certs-secret.',
+      labelNames: ['object', 'reason'] as const,
+      registers,
+    }),
     certificateReloads: reloads(
       'linger_certificate_reloads_total',
       'Changes of the serving certificate, by result: success, or failure (the last good one keeps serving).',

@@ -126,7 +126,11 @@ describe('imports point downwards only, and through doors', () => {
       '../cluster/index.ts',
       'telemetry imports src/cluster/index.ts: imports point downwards',
     ],
-    ['src/certs/a.ts', '../cluster/index.ts', 'certs imports src/cluster/index.ts: imports point downwards'],
+    [
+      'src/manifest/a.ts',
+      '../cluster/index.ts',
+      'manifest imports src/cluster/index.ts: imports point downwards',
+    ],
     [
       'src/cluster/a.ts',
       '../webhook/index.ts',

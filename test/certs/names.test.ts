@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CertificateError } from '../../src/certs/certificate-error.ts';
-import { parseNames } from '../../src/certs/x509.ts';
+import { CertificateError, parseNames } from '../../src/certs/x509.ts';
 
 describe('names that a certificate can hold', () => {
   it.each([

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CertificateError, certificateErrorCodes } from '../../src/certs/certificate-error.ts';
 import { issueServingCertificate } from '../../src/certs/issue.ts';
 import { ensureCertificates } from '../../src/certs/source.ts';
+import { CertificateError, certificateErrorCodes } from '../../src/certs/x509.ts';
 import { copyOf, days, devNames, emptyDirectory, read, snapshot, userAuthority, write } from './fixture.ts';
 
 const now = new Date();

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { CertificateError } from '../../src/certs/certificate-error.ts';
-import { CertificateSource, ensureCertificates, type ServingCertificate } from '../../src/certs/source.ts';
+import { ensureCertificates, FileSource, type ServingCertificate } from '../../src/certs/source.ts';
+import { CertificateError } from '../../src/certs/x509.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
 import { swapMounted } from '../cluster/mounted.ts';
@@ -55,11 +55,11 @@ describe('a source over a directory', () => {
   it('does not open without a certificate', async () => {
     const directory = await emptyDirectory();
     await write(directory, { 'tls.crt': await read(first, 'tls.crt') });
-    await expect(CertificateSource.open({ directory, names }, now)).rejects.toThrow(CertificateError);
+    await expect(FileSource.open({ directory, names }, now)).rejects.toThrow(CertificateError);
   });
 
   it('leaves its own alone until two thirds of its life, then renews it', async () => {
-    const source = await CertificateSource.open({ directory: await copyOf(first), names }, now);
+    const source = await FileSource.open({ directory: await copyOf(first), names }, now);
     const started = source.get();
     expect(started.origin).toBe('reused');
     expect(await source.refresh(now)).toBeUndefined();
@@ -71,14 +71,14 @@ describe('a source over a directory', () => {
 
   it('makes new ones when its files are deleted: how to renew by hand', async () => {
     const directory = await copyOf(first);
-    const source = await CertificateSource.open({ directory, names }, now);
+    const source = await FileSource.open({ directory, names }, now);
     for (const name of ['ca.crt', 'ca.key', 'tls.crt', 'tls.key']) await unlink(join(directory, name));
     expect(await source.refresh(now)).toMatchObject({ because: 'Absent' });
   });
 
   it('agrees with a process that uses the same directory under other names', async () => {
     const directory = await copyOf(first);
-    const source = await CertificateSource.open({ directory, names }, now);
+    const source = await FileSource.open({ directory, names }, now);
     const theirs = await ensureCertificates({ directory, names: ['a.example'] }, now);
     expect(await source.refresh(now)).toMatchObject({ cert: theirs.cert });
     expect(new X509Certificate(theirs.cert).subjectAltName).toMatch(/^DNS:localhost,.*DNS:a.example$/);
@@ -87,13 +87,13 @@ describe('a source over a directory', () => {
   it('keeps the last good certificate while the user changes the files one by one', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const source = await CertificateSource.open({ directory, names }, now);
+    const source = await FileSource.open({ directory, names }, now);
     const started = source.get();
     const next = await pairOf(second);
     await write(directory, { 'tls.crt': next['tls.crt']! });
     await expect(source.refresh(now)).rejects.toMatchObject({ code: 'Mismatched' });
     expect(source.get()).toBe(started);
-    expect(source.healthy(now)).toBe(true);
+    expect(source.unready(now)).toBeUndefined();
     await write(directory, { 'tls.key': next['tls.key']!, 'ca.crt': next['ca.crt']! });
     expect(await source.refresh(now)).toBe(source.get());
     expect(source.get().cert).toBe(next['tls.crt']);
@@ -102,7 +102,7 @@ describe('a source over a directory', () => {
   it('goes back to the last good files without a change', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const source = await CertificateSource.open({ directory, names }, now);
+    const source = await FileSource.open({ directory, names }, now);
     await unlink(join(directory, 'tls.key'));
     await expect(source.refresh(now)).rejects.toMatchObject({ code: 'Incomplete' });
     await write(directory, await pairOf(first));
@@ -112,17 +112,17 @@ describe('a source over a directory', () => {
   it('is healthy until the certificate in force has expired', async () => {
     const directory = await emptyDirectory();
     await write(directory, await pairOf(first));
-    const source = await CertificateSource.open({ directory, names }, now);
+    const source = await FileSource.open({ directory, names }, now);
     const { notAfter } = source.get();
-    expect(source.healthy(new Date(notAfter.getTime() - 1))).toBe(true);
-    expect(source.healthy(notAfter)).toBe(false);
+    expect(source.unready(new Date(notAfter.getTime() - 1))).toBeUndefined();
+    expect(source.unready(notAfter)).toMatch('expired');
     await expect(source.refresh(notAfter)).rejects.toMatchObject({ code: 'Expired' });
   });
 
   it('follows a mounted Secret, whose files are links through a directory link that is swapped', async () => {
     const directory = await emptyDirectory();
     await swapMounted(directory, '..1', await pairOf(first));
-    const source = await CertificateSource.open({ directory, names }, now);
+    const source = await FileSource.open({ directory, names }, now);
     expect(source.get().origin).toBe('provided');
     await swapMounted(directory, '..2', await pairOf(second));
     expect(await source.refresh(now)).toBe(source.get());
@@ -132,7 +132,7 @@ describe('a source over a directory', () => {
 
 /** Follows with a short interval and a clock that the test sets. */
 async function following(directory: string, from = now) {
-  const source = await CertificateSource.open({ directory, names }, from);
+  const source = await FileSource.open({ directory, names }, from);
   const started = source.get();
   const abort = new AbortController();
   const clock = { now: from };

@@ -67,6 +67,8 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_STRICT',
       'LINGER_CERTS',
       'LINGER_CERT_NAMES',
+      'LINGER_CERTS_SECRET',
+      'LINGER_WEBHOOK_CONFIGURATION',
       'LINGER_CLIENT_CA',
       'LINGER_MODE_LIMIT',
       'LINGER_AUDIT_WARNINGS',

@@ -62,6 +62,8 @@ const SERVE: Rows<'serve'> = {
   strict: { byDefault: false, reads: [], refuses: [] },
   certs: TEXT('certs'),
   certNames: NAMES,
+  certsSecret: TEXT(undefined),
+  webhookConfiguration: TEXT('linger'),
   clientCa: TEXT(undefined),
   modeLimit: MODES,
   auditWarnings: { byDefault: false, reads: [], refuses: [] },

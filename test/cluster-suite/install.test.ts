@@ -32,6 +32,8 @@ const CONFIGURATION = {
 
 const RIGHTS = [
   ['ClusterRole', 'linger'],
+  ['ClusterRole', 'linger-certificates'],
+  ['ClusterRoleBinding', 'linger-certificates'],
   ['ClusterRole', 'linger-termination-policies-view'],
   ['ClusterRole', 'linger-termination-policies-edit'],
   ['ClusterRole', 'linger-hold'],
@@ -119,26 +121,10 @@ describe('an installation by hand', async () => {
 
   const onOurOwn = it.runIf(cluster.own);
 
-  onOurOwn('linger certs makes the certificate and prints the caBundle', () => {
-    const certs = [
-      'src/main.ts',
-      'certs',
-      '--dns',
-      'linger.linger.svc,linger-reports.linger.svc',
-      '--out',
-      scratch,
-    ];
-    caBundle = execFileSync(process.execPath, certs, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }).trim();
-    expect(Buffer.from(caBundle, 'base64').toString()).toMatch(/^-----BEGIN CERTIFICATE-----/);
-  });
-
   onOurOwn(
     'kubectl apply -k deploy/ brings up two replicas, as Pod Security "restricted" allows',
     { timeout: 180_000 },
     async () => {
-      await kubectl('apply', '--filename', join(ROOT, 'deploy', 'namespace.yaml'));
-      const pair = ['--cert', join(scratch, 'tls.crt'), '--key', join(scratch, 'tls.key')];
-      await kubectl('--namespace', 'linger', 'create', 'secret', 'tls', 'linger-tls', ...pair);
       await kubectl('apply', '--kustomize', join(ROOT, 'deploy'));
       await kubectl('--namespace', 'linger', 'rollout', 'status', 'deployment/linger', '--timeout=100s');
       const image = await kubectl(
@@ -154,9 +140,9 @@ describe('an installation by hand', async () => {
   );
 
   onOurOwn('first it looks and does not touch: mode Audit', { timeout: 90_000 }, async () => {
-    const patch = [{ op: 'add', path: '/webhooks/0/clientConfig/caBundle', value: caBundle }];
-    const target = ['mutatingwebhookconfiguration', 'linger'];
-    await kubectl('patch', ...target, '--type', 'json', '--patch', JSON.stringify(patch));
+    const bundle = '--output=jsonpath={.webhooks[0].clientConfig.caBundle}';
+    caBundle = await kubectl('get', 'mutatingwebhookconfiguration', 'linger', bundle);
+    expect(Buffer.from(caBundle, 'base64').toString()).toMatch(/^-----BEGIN CERTIFICATE-----/);
     const audited = async () => {
       expect((await createPod()).spec.containers.map(hookOf)).toEqual(['-']);
       return (await replicas.sum('linger_decisions_total', 'outcome="audit"')) > 0;

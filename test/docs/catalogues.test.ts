@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS } from '../../src/api/errors.ts';
-import { certificateErrorCodes } from '../../src/certs/certificate-error.ts';
+import { certificateErrorCodes } from '../../src/certs/x509.ts';
 import { CONNECTION_ERRORS } from '../../src/cluster/failure.ts';
 import { NOTES, type NoteCode, SKIP_REASONS, WARNING_NOTES } from '../../src/decision/reasons.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';

@@ -80,6 +80,19 @@ function coreDns(): Source {
   };
 }
 
+/** Of the version that its go.mod names. */
+function helm(): Source {
+  return {
+    name: 'helm',
+    directory: join(here, 'helm'),
+    files: ['go.mod', 'go.sum'],
+    outputs: [{ program: 'helm', target: 'helm.sh/helm/v4/cmd/helm' }],
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 3,
+  };
+}
+
 function application(): Source {
   return {
     name: 'app',
@@ -120,6 +133,12 @@ export async function ensureApplication(cacheDir: string, say: (line: string) =>
 export async function ensureCoreDns(cacheDir: string, say: (line: string) => void): Promise<string> {
   const [directory] = await buildMissing([coreDns()], cacheDir, say);
   return join(directory ?? '', 'coredns');
+}
+
+/** Only Helm: what installs the chart, and no part of the cluster. */
+export async function ensureHelm(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const [directory] = await buildMissing([helm()], cacheDir, say);
+  return join(directory ?? '', 'helm');
 }
 
 async function buildMissing(

@@ -1,6 +1,3 @@
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
@@ -18,7 +15,7 @@ interface Manifest extends KubernetesObject {
     readonly template: { readonly spec: { readonly containers: { args: string[] }[] } };
     clusterIP?: string;
   };
-  readonly webhooks?: { clientConfig: object }[];
+  readonly webhooks?: readonly { readonly clientConfig: { readonly caBundle?: string } }[];
 }
 
 export interface InstallationOptions {
@@ -32,22 +29,22 @@ export interface InstallationOptions {
   readonly dns?: string;
 }
 
-/** In the certificate, as docs/operations.md has it. */
-const NAMES = ['linger.linger.svc', 'linger-reports.linger.svc'];
-
 /** Linger as deploy/ installs it: two replicas from its image, with its rights and no more. Only in our own cluster. */
 export class Installation {
-  /** The CA's certificate, PEM. */
-  readonly authority: string;
   readonly replicas: InstalledReplicas;
   readonly #cluster: Cluster;
   readonly #manifests: string;
+  #authority = '';
 
-  private constructor(cluster: Cluster, authority: string, manifests: string) {
+  private constructor(cluster: Cluster, manifests: string) {
     this.#cluster = cluster;
     this.replicas = new InstalledReplicas(cluster);
-    this.authority = authority;
     this.#manifests = manifests;
+  }
+
+  /** What the caBundle held once it was installed, PEM. */
+  get authority(): string {
+    return this.#authority;
   }
 
   /** Resolves when a pod is really mutated by it. */
@@ -56,19 +53,11 @@ export class Installation {
       timeoutMs: ROLLOUT_MS,
     });
     await cluster.importImages(lingerImageArchive());
-    const certificate = makeCertificate([...NAMES, ...Object.values(options.addresses ?? {})]);
     const rendered = await must(cluster, ['kustomize', join(ROOT, 'deploy')]);
     const manifests = parseAllDocuments(rendered).map((document) => document.toJS() as Manifest);
-    const changed = [...manifests.map((manifest) => adapted(manifest, options, certificate.authority))];
-    const secret = {
-      apiVersion: 'v1',
-      kind: 'Secret',
-      type: 'kubernetes.io/tls',
-      metadata: { name: 'linger-tls', namespace: 'linger' },
-      stringData: { 'tls.crt': certificate.certificate, 'tls.key': certificate.key },
-    };
-    const text = [...changed, secret].map((each) => JSON.stringify(each)).join('\n---\n');
-    const installation = new Installation(cluster, certificate.authority, text);
+    const changed = manifests.map((manifest) => adapted(manifest, options));
+    const text = changed.map((each) => JSON.stringify(each)).join('\n---\n');
+    const installation = new Installation(cluster, text);
     try {
       await must(cluster, ['apply', '--filename', '-'], text);
       await installation.#untilMutating();
@@ -101,44 +90,32 @@ export class Installation {
       const created = await this.#cluster.create<PodObject>(probe, { dryRun: true });
       return created.metadata.annotations?.['linger.dev/plan'] !== undefined;
     });
+    const configuration = {
+      apiVersion: 'admissionregistration.k8s.io/v1',
+      kind: 'MutatingWebhookConfiguration',
+      metadata: { name: 'linger' },
+    };
+    const [webhook] = (await this.#cluster.get<Manifest>(configuration))?.webhooks ?? [];
+    this.#authority = Buffer.from(webhook?.clientConfig.caBundle ?? '', 'base64').toString();
   }
-}
-
-interface Certificate {
-  readonly authority: string;
-  readonly certificate: string;
-  readonly key: string;
-}
-
-function makeCertificate(names: readonly string[]): Certificate {
-  const directory = mkdtempSync(join(tmpdir(), 'linger-certs-'));
-  const certs = ['src/main.ts', 'certs', '--dns', names.join(','), '--out', directory];
-  execFileSync(process.execPath, certs, { cwd: ROOT, stdio: 'pipe' });
-  const text = (file: string) => readFileSync(join(directory, file), 'utf8');
-  const made = { authority: text('ca.crt'), certificate: text('tls.crt'), key: text('tls.key') };
-  rmSync(directory, { recursive: true });
-  return made;
 }
 
 /** What an operator fills in. */
 function adapted(
   manifest: Manifest,
   { policies, flags = [], addresses = {}, dns }: InstallationOptions,
-  authority: string,
 ): Manifest {
   const { kind, metadata } = manifest;
   if (kind === 'ConfigMap' && metadata.name === 'linger-policies') manifest.data = { 'base.yaml': policies };
+  const names = Object.values(addresses).map((address) => `--cert-names=${address}`);
   if (kind === 'Deployment' && metadata.name === 'linger') {
-    for (const container of manifest.spec?.template.spec.containers ?? []) container.args.push(...flags);
+    for (const container of manifest.spec?.template.spec.containers ?? [])
+      container.args.push(...names, ...flags);
     if (dns !== undefined) Object.assign(manifest.spec?.template.spec ?? {}, podDns(dns));
   }
   const clusterIP = addresses[metadata.name];
   if (kind === 'Service' && clusterIP !== undefined && manifest.spec !== undefined) {
     manifest.spec.clusterIP = clusterIP;
-  }
-  const caBundle = Buffer.from(authority).toString('base64');
-  for (const webhook of manifest.webhooks ?? []) {
-    webhook.clientConfig = { ...webhook.clientConfig, caBundle };
   }
   return manifest;
 }

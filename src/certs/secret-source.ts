@@ -1,0 +1,489 @@
+import { randomBytes } from 'node:crypto';
+import type { V1MutatingWebhookConfiguration, V1Secret } from '@kubernetes/client-node';
+import { asError, isRecord, isString, isStringMap } from '../api/index.ts';
+import {
+  asFailure,
+  callApi,
+  type KubeConnection,
+  type KubeFailure,
+  type RawObject,
+  type Resource,
+  unlessNotFound,
+  watchResource,
+} from '../cluster/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { Backoff, pause } from '../timing/index.ts';
+import { type Issue, issued, isTrusted, planRotation, type RotationPlan, type Seen } from './assess.ts';
+import { type CertificateFile, type Contents, certificateFiles } from './directory.ts';
+import {
+  type CertificateSource,
+  type FollowOptions,
+  type ServingCertificate,
+  showCertificate,
+} from './source.ts';
+import { CertificateError, parseCertificates, parseNames, type SubjectName, validityOf } from './x509.ts';
+
+export interface SecretOptions {
+  readonly connection: KubeConnection;
+  /** Linger's own. */
+  readonly namespace: string;
+  /** Of this replica: by it, the API server tells apart who created the Secret. */
+  readonly identity: string;
+  /** The name of the Secret. What is in it is Linger's own: whatever cannot be used is replaced. */
+  readonly secret: string;
+  /** The name of the MutatingWebhookConfiguration whose caBundle is kept. */
+  readonly configuration: string;
+  /** What the certificate is for. */
+  readonly names: readonly string[];
+  readonly logger: Logger;
+  readonly metrics: FollowOptions['metrics'];
+  /** How long to try before there is something to serve with. Milliseconds. */
+  readonly openWithinMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** Milliseconds. */
+const LIMITS = {
+  requestMs: 5_000,
+  /** Between two looks at what time has brought; what others do is seen at once. */
+  lookEveryMs: 15_000,
+  /** Replicas that see the same must not all make keys at once. */
+  jitterMs: 300,
+  /** Whoever has written, and finds it undone, waits: replicas that disagree must not write without end. */
+  issue: { firstPauseMs: 500, longestPauseMs: 15_000 },
+  /** Whoever overwrites the caBundle again and again: it is put back within 10 s all the same. */
+  trust: { firstPauseMs: 250, longestPauseMs: 8_000 },
+  /** After so long without a write the next one does not wait. */
+  calmMs: 120_000,
+  failure: { firstPauseMs: 500, longestPauseMs: 10_000 },
+  /** How long a replica stays unready because nobody trusts its certificate: longer would only hide it. */
+  untrustedMs: 30_000,
+};
+
+const ABOUT =
+  'Made and renewed by Linger, which replaces whatever it cannot use here. For a certificate of your own: docs/operations.md.';
+
+/** The Secret, and what it holds; its version is what a write replaces. */
+interface StoredSecret {
+  readonly contents: Contents;
+  readonly common: string | undefined;
+  readonly object: V1Secret;
+}
+
+interface Webhooks {
+  readonly webhooks: readonly { readonly name: string; readonly bundle: string }[];
+}
+
+/** A certificate that replicas share in a Secret, and that the webhook configuration is made to trust: see planRotation. */
+export class SecretSource implements CertificateSource {
+  readonly #options: SecretOptions;
+  readonly #names: readonly SubjectName[];
+  readonly #once: LogOnce;
+  readonly #paces: Readonly<Record<'issue' | 'trust', Pace>>;
+  #secret: StoredSecret | undefined;
+  #webhooks: Webhooks | undefined;
+  /** Since when the caBundle is what it is, in milliseconds of the monotonic clock. */
+  #trustSince = performance.now();
+  #serving: ServingCertificate | undefined;
+  /** As it was when this replica started. */
+  #common: string | undefined;
+  #woken = new AbortController();
+  /** Whether a certificate of ours has been trusted once; after that, being distrusted is no reason to be unready. */
+  #settled = false;
+  readonly #openedAt = performance.now();
+
+  private constructor(options: SecretOptions) {
+    this.#options = options;
+    this.#names = parseNames(options.names);
+    this.#once = new LogOnce(options.logger);
+    this.#paces = { issue: new Pace(LIMITS.issue), trust: new Pace(LIMITS.trust) };
+  }
+
+  /**
+   * Reads the Secret, or makes it, and has it trusted.
+   * @throws CertificateError `BadName`; `NotShared` when the API server does not let us, or is not there
+   */
+  static async open(options: SecretOptions): Promise<SecretSource> {
+    const source = new SecretSource(options);
+    const { signal, openWithinMs, namespace, secret } = options;
+    const backoff = new Backoff(LIMITS.failure, Math.random);
+    while (source.#serving === undefined) {
+      try {
+        const least = await source.#step();
+        if (source.#serving === undefined) await pause(least ?? 0, signal);
+      } catch (thrown) {
+        signal.throwIfAborted();
+        const { message } = asError(thrown);
+        if (performance.now() - source.#openedAt > openWithinMs) {
+          const what = `the Secret ${namespace}/${secret} can neither be read nor made: ${message}`;
+          throw new CertificateError(
+            'NotShared',
+            `${what}; give Linger the Role linger-certificates, or its own files with --certs`,
+          );
+        }
+        source.#trouble(asFailure(thrown));
+        await pause(backoff.next(), signal);
+      }
+    }
+    source.#common = source.#secret?.common;
+    return source;
+  }
+
+  get(): ServingCertificate {
+    if (this.#serving === undefined) throw new Error('a source that is open has a certificate');
+    return this.#serving;
+  }
+
+  /** It outlives every certificate, and a Secret that is lost gets it back from whoever makes it anew. */
+  commonKey(): string {
+    return this.#common ?? this.get().key;
+  }
+
+  unready(now: Date): string | undefined {
+    if (now >= this.get().notAfter) return 'the serving certificate has expired';
+    const late = performance.now() - this.#openedAt > LIMITS.untrustedMs;
+    this.#settled ||= late || this.#trusted(now) !== false;
+    return this.#settled ? undefined : 'the webhook configuration does not trust the serving certificate yet';
+  }
+
+  /** Undefined: there is no configuration, and so nobody who asks. */
+  #trusted(now: Date): boolean | undefined {
+    const bundle = this.#bundle();
+    return bundle === undefined ? undefined : isTrusted(this.get().cert, bundle, now);
+  }
+
+  async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
+    const { signal, metrics } = options;
+    showCertificate(this.get(), metrics);
+    const current = this.#watch(signal);
+    const backoff = new Backoff(LIMITS.failure, Math.random);
+    let wait = 0;
+    do {
+      this.#woken = new AbortController();
+      try {
+        if (!current()) await this.#read();
+        const before = this.#serving;
+        const least = await this.#step((certificate) => {
+          use(certificate);
+          showCertificate(certificate, metrics);
+        });
+        if (this.#serving?.cert !== before?.cert) {
+          metrics.certificateReloads.inc({ result: 'success' });
+          const { notAfter, origin } = this.get();
+          options.logger.info({ notAfter, origin }, 'serving certificate replaced');
+        }
+        const trusted = this.#trusted(new Date());
+        metrics.certificateTrusted.set(trusted === false ? 0 : 1);
+        backoff.reset();
+        this.#once.over('certificates', {}, 'the shared certificates can be kept again');
+        wait = least ?? LIMITS.lookEveryMs;
+      } catch (thrown) {
+        if (signal.aborted) return;
+        if (this.#trouble(asFailure(thrown))) metrics.certificateReloads.inc({ result: 'failure' });
+        wait = backoff.next();
+      }
+      // What has changed meanwhile is looked at at once, but not in the middle of a pause after a failure.
+      const woken = wait < LIMITS.lookEveryMs ? [] : [this.#woken.signal];
+      await pause(wait, AbortSignal.any([signal, ...woken]));
+    } while (!signal.aborted);
+  }
+
+  #trouble({ reason, message: problem }: KubeFailure): boolean {
+    return this.#once.error(
+      'certificates',
+      { reason, problem },
+      'the shared certificates cannot be kept; the last good one keeps serving',
+    );
+  }
+
+  /**
+   * Does what is due.
+   * @returns when to look again, in milliseconds, if that is soon
+   * @throws KubeFailure
+   */
+  async #step(use: (certificate: ServingCertificate) => void = () => undefined): Promise<number | undefined> {
+    let now = new Date();
+    let plan = planRotation(this.#seen(), now);
+    if (plan.issue !== undefined || plan.caBundle !== undefined || this.#serving === undefined) {
+      if (this.#serving !== undefined) await pause(LIMITS.jitterMs * Math.random(), this.#options.signal);
+      // A watch may be late, and what is written must follow from what is there.
+      await this.#read();
+      now = new Date();
+      plan = planRotation(this.#seen(), now);
+    }
+    if (plan.serve !== undefined) this.#serve(plan.serve, use);
+    const next = plan.issue ?? plan.caBundle;
+    if (next === undefined) return this.#settling(now);
+    const pace = this.#paces[plan.issue === undefined ? 'trust' : 'issue'];
+    const held = pace.heldMs();
+    if (held > 0) return held;
+    if (plan.issue !== undefined) await this.#issue(plan.issue, now);
+    else if (plan.caBundle !== undefined) await this.#trust(plan.caBundle);
+    pace.took();
+    return this.#step(use);
+  }
+
+  #serve(material: NonNullable<RotationPlan['serve']>, use: (certificate: ServingCertificate) => void): void {
+    const certificate: ServingCertificate = { ...material, origin: 'shared' };
+    if (certificate.cert !== this.#serving?.cert || certificate.key !== this.#serving.key) use(certificate);
+    this.#serving = certificate;
+  }
+
+  /** While what the Secret holds is not what is served, trust is being waited for. */
+  #settling(now: Date): number | undefined {
+    const held = this.#secret?.contents['tls.crt'];
+    const [leaf] = parseCertificates(held ?? '');
+    const serves = parseCertificates(this.get().cert)[0]?.fingerprint256 === leaf?.fingerprint256;
+    return serves && this.#trusted(now) !== false ? undefined : 1_000;
+  }
+
+  #seen(): Seen {
+    const bundle = this.#bundle();
+    const forMs = performance.now() - this.#trustSince;
+    return {
+      secret: this.#secret?.contents,
+      trust: bundle === undefined ? undefined : { bundle, forMs },
+      serving: this.#serving,
+      names: this.#names,
+    };
+  }
+
+  /** What all webhooks of the configuration trust; where they differ, none: then all of them are written. */
+  #bundle(): string | undefined {
+    const [first, ...more] = this.#webhooks?.webhooks ?? [];
+    if (first === undefined) return undefined;
+    return more.every(({ bundle }) => bundle === first.bundle) ? first.bundle : '';
+  }
+
+  #tookWebhooks(webhooks: Webhooks | undefined): void {
+    const before = this.#bundle();
+    this.#webhooks = webhooks;
+    if (before !== this.#bundle()) this.#trustSince = performance.now();
+  }
+
+  /** @returns whether what others do is seen at once */
+  #watch(signal: AbortSignal): () => boolean {
+    const { connection, namespace, secret, configuration } = this.#options;
+    const follow = <T>(
+      path: string,
+      name: string,
+      project: Resource<T>['project'],
+      take: (value: T | undefined) => void,
+    ) => {
+      const { stats } = watchResource(
+        { path, query: { fieldSelector: `metadata.name=${name}` }, project },
+        connection,
+        {
+          onEvent: (event) => {
+            take(event.type === 'deleted' ? undefined : event.object);
+            this.#woken.abort();
+          },
+          onStream: ({ type }) => {
+            if (type === 'StreamCurrent')
+              this.#once.over(path, { what: path }, 'an object is followed again');
+          },
+          onFailure: ({ reason, message: problem }) => {
+            const members = { what: path, reason, problem };
+            this.#once.warn(path, members, 'an object cannot be followed, and is read now and then instead');
+          },
+          onHandlerError: (error) => this.#trouble(asFailure(error)),
+        },
+        { signal, clock: () => performance.now(), random: Math.random },
+      );
+      return stats;
+    };
+    const ofSecret = follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) => {
+      this.#secret = stored;
+    });
+    const ofConfiguration = follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) =>
+      this.#tookWebhooks(webhooks),
+    );
+    return () => ofSecret.current && ofConfiguration.current;
+  }
+
+  async #read(): Promise<void> {
+    const { connection, namespace, secret: name, configuration } = this.#options;
+    const [secret, webhooks] = await Promise.all([
+      unlessNotFound(
+        callApi(connection, 'CoreV1Api', this.#call, (core) =>
+          core.readNamespacedSecret({ namespace, name }),
+        ),
+      ),
+      unlessNotFound(
+        callApi(connection, 'AdmissionregistrationV1Api', this.#call, (api) =>
+          api.readMutatingWebhookConfiguration({ name: configuration }),
+        ),
+      ),
+    ]);
+    this.#secret = secret && storedSecret(secret);
+    this.#tookWebhooks(webhooks && webhooksOf(webhooks));
+  }
+
+  async #issue(issue: Issue, now: Date): Promise<void> {
+    const { connection, namespace, identity, secret: name, logger, metrics } = this.#options;
+    const before = this.#secret;
+    const contents = await issued(issue, before?.contents ?? {}, now);
+    const common = this.#common ?? before?.common ?? randomBytes(32).toString('base64');
+    const files = certificateFiles.map((file) => [file, encoded(contents[file])] as const);
+    const data = { ...Object.fromEntries(files), [COMMON_KEY]: encoded(common) };
+    const metadata = {
+      name,
+      labels: { 'app.kubernetes.io/name': 'linger' },
+      annotations: { 'linger.dev/about': ABOUT },
+    };
+    try {
+      const written = await callApi(
+        connection,
+        'CoreV1Api',
+        { ...this.#call, patch: 'apply-patch' },
+        (core) =>
+          before === undefined
+            ? // RBAC can limit no `create` to a name but that of an apply. Not forced, and by a manager of our own: of two
+              // replicas that make it, the API server refuses the second.
+              core.patchNamespacedSecret({
+                namespace,
+                name,
+                fieldManager: `linger-${identity}`,
+                body: { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', data },
+              })
+            : core.replaceNamespacedSecret({ namespace, name, body: rewritten(before.object, data) }),
+      );
+      this.#secret = storedSecret(written);
+    } catch (thrown) {
+      // Another replica was first: what it has written will do.
+      if (asFailure(thrown).reason !== 'Conflict') throw thrown;
+      return this.#read();
+    }
+    const { because } = issue;
+    metrics.certificateWrites.inc({ object: 'Secret', reason: because });
+    const made = { authority: issue.authority === undefined, certificate: issue.names !== undefined };
+    const [leaf] = parseCertificates(contents['tls.crt']);
+    const members = { because, made, notAfter: leaf && validityOf(leaf).notAfter };
+    if (ROUTINE.has(because)) logger.info(members, 'shared certificates written');
+    else logger.warn(members, 'shared certificates written');
+  }
+
+  async #trust(bundle: string): Promise<void> {
+    const { connection, configuration: name, logger, metrics } = this.#options;
+    const before = this.#webhooks?.webhooks ?? [];
+    const body = before.flatMap((webhook, index) =>
+      webhook.bundle === bundle
+        ? []
+        : [
+            { op: 'test', path: `/webhooks/${index}/name`, value: webhook.name },
+            { op: 'add', path: `/webhooks/${index}/clientConfig/caBundle`, value: encoded(bundle) },
+          ],
+    );
+    const written = await callApi(connection, 'AdmissionregistrationV1Api', this.#call, (api) =>
+      api.patchMutatingWebhookConfiguration({ name, body }),
+    );
+    const reason = reasonFor(this.#bundle() ?? '', bundle);
+    this.#tookWebhooks(webhooksOf(written));
+    metrics.certificateWrites.inc({ object: 'caBundle', reason });
+    const members = { because: reason, configuration: name };
+    if (reason === 'Overwritten') logger.warn(members, 'caBundle written');
+    else logger.info(members, 'caBundle written');
+  }
+
+  get #call() {
+    return { signal: this.#options.signal, withinMs: LIMITS.requestMs };
+  }
+}
+
+/** Of the Secret: what replicas sign with among themselves. */
+const COMMON_KEY = 'common.key';
+
+const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
+
+/** What happens without anybody having done anything wrong. */
+const ROUTINE: ReadonlySet<Issue['because']> = new Set<Issue['because']>([
+  'Absent',
+  'Expiring',
+  'IssuerChanged',
+  'AuthorityExpiring',
+  'NamesDiffer',
+  'Retired',
+]);
+
+/** `Rotated`: they have an authority in common. */
+function reasonFor(before: string, after: string): 'Empty' | 'Rotated' | 'Overwritten' {
+  if (before.trim() === '') return 'Empty';
+  const known = new Set(parseCertificates(after).map((each) => each.fingerprint256));
+  const common = parseCertificates(before).some((each) => known.has(each.fingerprint256));
+  return common ? 'Rotated' : 'Overwritten';
+}
+
+/** How long the next write waits: not at all, and longer from one to the next while they come close together. */
+class Pace {
+  readonly #backoff: Backoff;
+  #tookAt = Number.NEGATIVE_INFINITY;
+  #pauseMs = 0;
+
+  constructor(limits: typeof LIMITS.issue) {
+    this.#backoff = new Backoff(limits, Math.random);
+  }
+
+  heldMs(): number {
+    return Math.max(0, this.#tookAt + this.#pauseMs - performance.now());
+  }
+
+  took(): void {
+    const now = performance.now();
+    if (now - this.#tookAt > LIMITS.calmMs) this.#backoff.reset();
+    this.#pauseMs = this.#backoff.next();
+    this.#tookAt = now;
+  }
+}
+
+function storedSecret(object: RawObject | V1Secret): StoredSecret {
+  const data = 'data' in object && isStringMap(object.data) ? object.data : {};
+  const text = (name: string) => {
+    const base64 = data[name];
+    return base64 === undefined ? undefined : Buffer.from(base64, 'base64').toString();
+  };
+  const texts = certificateFiles.flatMap((file): [CertificateFile, string][] => {
+    const held = text(file);
+    return held === undefined ? [] : [[file, held]];
+  });
+  const contents = Object.fromEntries(texts);
+  return { contents, common: text(COMMON_KEY) || undefined, object: { ...(object as V1Secret), data } };
+}
+
+/** What others have put there besides (labels, owners) stays. */
+function rewritten({ metadata = {}, type, data: present }: V1Secret, data: Record<string, string>): V1Secret {
+  const {
+    name = '',
+    namespace = '',
+    resourceVersion = '',
+    labels,
+    annotations,
+    ownerReferences,
+    finalizers,
+  } = metadata;
+  const kept = {
+    name,
+    namespace,
+    resourceVersion,
+    ...(labels && { labels }),
+    ...(annotations && { annotations }),
+  };
+  const owned = { ...(ownerReferences && { ownerReferences }), ...(finalizers && { finalizers }) };
+  return { ...(type && { type }), metadata: { ...kept, ...owned }, data: { ...present, ...data } };
+}
+
+function webhooksOf(object: RawObject | V1MutatingWebhookConfiguration): Webhooks {
+  const webhooks = 'webhooks' in object && Array.isArray(object.webhooks) ? object.webhooks : [];
+  return {
+    webhooks: webhooks.filter(isRecord).map(({ name, clientConfig }) => {
+      const { caBundle } = isRecord(clientConfig) ? clientConfig : {};
+      return {
+        name: String(name),
+        bundle: isString(caBundle) ? Buffer.from(caBundle, 'base64').toString() : '',
+      };
+    }),
+  };
+}
+
+function encoded(text: string): string {
+  return Buffer.from(text).toString('base64');
+}
