@@ -1,4 +1,5 @@
 import {
+  cautiousPolicy,
   isLingerObject,
   isRecord,
   isStringMap,
@@ -6,6 +7,7 @@ import {
   NO_LABELS,
   namespaceRecord,
   parseDocument,
+  speaksOfRestraint,
 } from '../api/index.ts';
 import type { Documents, LocatedObject } from '../decision/index.ts';
 import type { ManifestError } from './manifest-error.ts';
@@ -56,10 +58,28 @@ function readObjects(
       entries.push({ kind: 'linger.dev', value: document, key: key ?? '', file });
     } catch (error) {
       if (!(error instanceof LingerError)) throw error;
-      problems.push({ code: error.code, message: error.message, file, key });
+      const cautious = error.code === 'policy-invalid' ? cautiousEntry(value, key, file) : undefined;
+      problems.push({ code: error.code, message: error.message, file, key, cautious });
     }
   }
   return { entries, problems };
+}
+
+/** Nothing is enforced that a policy may have restrained, had it been readable. */
+function cautiousEntry(
+  { kind, metadata, spec }: Record<string, unknown>,
+  key: string | undefined,
+  file: string,
+): PolicyEntry | undefined {
+  if (key === undefined || !isRecord(metadata) || !speaksOfRestraint(spec)) return undefined;
+  if (kind !== 'ClusterTerminationPolicy' && kind !== 'TerminationPolicy') return undefined;
+  const { name, namespace = '' } = metadata as { readonly name: string; readonly namespace?: string };
+  try {
+    return { kind: 'linger.dev', value: cautiousPolicy(kind, { name, namespace }, spec), key, file };
+  } catch {
+    // Its name is none that an object can have: nobody knows whom it is about.
+    return undefined;
+  }
 }
 
 function keyOf({ kind, metadata }: Record<string, unknown>): string | undefined {

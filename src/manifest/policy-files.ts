@@ -38,6 +38,8 @@ export interface PolicyProblem {
   readonly file: string | undefined;
   /** Of the document, where its kind and name can be read. */
   readonly key: string | undefined;
+  /** What stands in for a policy that says that it restrains, where no version of it could ever be used. */
+  readonly cautious?: PolicyEntry | undefined;
 }
 
 /** What files say, document by document. */
@@ -246,5 +248,8 @@ function withLastGood(
   const files = new Set(problems.filter(({ key }) => key === undefined).map(({ file }) => file));
   const isBroken = ({ key, file }: PolicyEntry) =>
     !present.has(key) && (keys.has(key) || files.has(file) || files.has(undefined));
-  return [...entries, ...good.filter(isBroken)];
+  const kept = [...entries, ...good.filter(isBroken)];
+  const known = new Set(kept.map(({ key }) => key));
+  const cautious = problems.flatMap((each) => each.cautious ?? []).filter(({ key }) => !known.has(key));
+  return [...kept, ...cautious];
 }

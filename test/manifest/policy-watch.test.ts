@@ -162,3 +162,44 @@ describe('the promise of 3 s', () => {
     expect(2 * POLL_MS).toBeLessThanOrEqual(2_500);
   });
 });
+
+describe('a policy that cannot be used from the start', () => {
+  const document = (name: string, spec: string) =>
+    `---\napiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: ${name}}\nspec: ${spec}\n`;
+
+  async function starting(...texts: string[]) {
+    const directory = join(await emptyDirectory(), 'policies');
+    await mkdir(directory);
+    await replaceFile(join(directory, 'a.yaml'), texts.join(''));
+    const ending = new AbortController();
+    onTestFinished(() => ending.abort());
+    const seen: PolicyState[] = [];
+    const first = await followPolicyFiles(directory, (state) => void seen.push(state), ending.signal, POLL);
+    return { first, seen, write: (text: string) => replaceFile(join(directory, 'a.yaml'), text) };
+  }
+
+  it('and says that it restrains holds what it may select in Audit, until it can be read', async () => {
+    const broken = document(
+      'week',
+      '{mode: Audit, namespaceSelector: {matchLabels: {team: a}}, wait: {max: long}}',
+    );
+    const { first, seen, write } = await starting(broken);
+    expect(first.documents.clusterPolicies.map(({ spec }) => spec)).toEqual([
+      { namespaceSelector: { matchLabels: { team: 'a' } }, ceiling: { mode: 'Audit' } },
+    ]);
+    expect(first.problems).toHaveLength(1);
+    await write(document('week', '{mode: Enforce}'));
+    await until(async () => seen.length > 0);
+    expect(seen[0]?.documents.clusterPolicies.map(({ spec }) => spec)).toEqual([{ mode: 'Enforce' }]);
+  });
+
+  it('and says nothing of the kind does nothing; names that no object can have, neither', async () => {
+    const { first } = await starting(
+      document('plain', '{wait: {max: long}}'),
+      document('Not_A_Name', '{mode: Audit}'),
+      document('fine', '{}'),
+    );
+    expect(first.documents.clusterPolicies.map(({ metadata }) => metadata.name)).toEqual(['fine']);
+    expect(first.problems).toHaveLength(2);
+  });
+});
