@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
 
 const HOLD_RIGHTS = 'deploy/rbac-hold.yaml';
@@ -18,4 +19,6 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
     text: () => crdText(kind),
   })),
   { path: HOLD_RIGHTS, text: holdRights },
+  // Last: they are made from the files above.
+  ...CHART,
 ];

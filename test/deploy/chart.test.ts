@@ -1,0 +1,26 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { CHART, IN_CHART } from '../../deploy/generate/chart.ts';
+import { ROOT } from '../cli/linger.ts';
+import { read } from '../docs/markdown.ts';
+
+it('the chart has every manifest that kustomize applies, but the Namespace, which Helm makes', () => {
+  const { resources } = parse(read('deploy/kustomization.yaml')) as { resources: readonly string[] };
+  expect(IN_CHART.toSorted()).toEqual(resources.filter((file) => file !== 'namespace.yaml').toSorted());
+});
+
+it('and no template that nothing makes any more', () => {
+  const made = CHART.map(({ path }) => path.slice(path.lastIndexOf('/') + 1));
+  const present = readdirSync(join(ROOT, 'deploy/chart/templates'));
+  expect(present.toSorted()).toEqual([...made, 'NOTES.txt', 'podmonitor.yaml'].toSorted());
+});
+
+it('every value has a schema, and the other way round', () => {
+  const values = parse(read('deploy/chart/values.yaml')) as object;
+  const { properties } = JSON.parse(read('deploy/chart/values.schema.json')) as { properties: object };
+  // Helm's own, for charts within charts.
+  const known = Object.keys(properties).filter((name) => name !== 'global');
+  expect(known.toSorted()).toEqual(Object.keys(values).toSorted());
+});
