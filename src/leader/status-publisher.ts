@@ -109,8 +109,7 @@ export class StatusPublisher {
   async #look(now: number): Promise<void> {
     const { limits, time } = this.#options;
     const statements = await this.#source.statements();
-    const due = statements.filter((each) => now >= (this.#notBefore.get(keyOf(each.target)) ?? 0));
-    const waiting = due.filter((each) => this.#saysMore(each, now));
+    const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, condition }: Statement) =>
       isOf(target, condition.type) ? (this.#writtenAt.get(keyOf(target)) ?? 0) : Number.NEGATIVE_INFINITY;
     this.#waiting = waiting.toSorted((a, b) => compare(urgency(a), urgency(b)));
@@ -118,6 +117,15 @@ export class StatusPublisher {
     // Looking at thousands of policies takes a moment: at most a twentieth of the leader's time.
     const done = time.clock();
     this.#lookAt = done + Math.max(limits.statusLookMs, 20 * (done - now));
+  }
+
+  /** Whoever has changed a spec looks at the status a moment later. */
+  #isDue({ target, condition }: Statement, now: number): boolean {
+    const key = keyOf(target);
+    if (now >= (this.#notBefore.get(key) ?? 0)) return true;
+    const written = this.#writtenAt.get(key);
+    const hasNewSpec = !isOf(target, condition.type);
+    return hasNewSpec && written !== undefined && now >= written + CHANGED_MEANWHILE_MS;
   }
 
   /** Of objects that are gone. */

@@ -1,0 +1,422 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { type Cluster, inParallel, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { Linger } from './support/linger.ts';
+import { appContainer, type PodObject, pod } from './support/manifests.ts';
+import { createPod, hookOf, planOf, summaryOf } from './support/outcome.ts';
+import { Registration } from './support/registration.ts';
+
+const CRDS = join(import.meta.dirname, '..', '..', 'deploy', 'crds');
+const API_VERSION = 'linger.dev/v1alpha1';
+const LAYERS = ['cluster', 'namespaced', 'namespace', 'pod'] as const;
+type Layer = (typeof LAYERS)[number];
+type Json = Readonly<Record<string, unknown>>;
+
+/** The answers, in the order of the items. */
+async function eachOf<T, R>(items: readonly T[], width: number, work: (item: T) => Promise<R>): Promise<R[]> {
+  const answers: R[] = [];
+  await inParallel(
+    items,
+    async (item, index) => {
+      answers[index] = await work(item);
+    },
+    width,
+  );
+  return answers;
+}
+
+/** As long as a change may take until it is in force. */
+const IN_FORCE_MS = 2_000;
+const STATUS_MS = 60_000;
+
+/** Policies as objects of a real API server, and a server that follows them. */
+describe('policies of the cluster', { timeout: 180_000 }, () => {
+  const directory = mkdtempSync(join(tmpdir(), 'linger-policies-'));
+  let cluster: Cluster;
+  let linger: Linger;
+  let registration: Registration;
+  let home: string;
+
+  const start = () =>
+    Linger.start({
+      host: cluster.nodeAddress,
+      directory,
+      kubeconfig: cluster.kubeconfig,
+      namespace: home,
+      ...(linger === undefined ? {} : { port: linger.port }),
+    });
+
+  const kubectl = async (...args: string[]) => {
+    const { code, stdout, stderr } = await cluster.kubectl(args, { timeoutMs: 60_000 });
+    if (code !== 0) throw new Error(stderr);
+    return stdout;
+  };
+
+  beforeAll(async () => {
+    cluster = await openCluster();
+    await kubectl('apply', '--filename', CRDS);
+    await kubectl('wait', '--for=condition=Established', '--timeout=30s', 'crd', '--all');
+    home = await cluster.namespace('linger-home');
+    // A Lease that nobody holds: the first replica need not wait.
+    const metadata = { namespace: home, name: 'linger' };
+    const lease = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata };
+    await cluster.create({ ...lease, spec: { leaseDurationSeconds: 1 } } as never);
+    linger = await start();
+    const endpoint = { address: linger.host, port: linger.port };
+    registration = await Registration.create(cluster, linger.authority, [endpoint]);
+  }, 180_000);
+
+  afterAll(async () => {
+    await linger?.stop('SIGKILL');
+    await registration?.remove();
+    if (cluster?.own) await kubectl('delete', '--ignore-not-found', '--filename', CRDS);
+    await cluster?.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  const clusterPolicy = (name: string, spec: Json) => ({
+    apiVersion: API_VERSION,
+    kind: 'ClusterTerminationPolicy',
+    metadata: { name },
+    spec,
+  });
+  const policy = (namespace: string, name: string, spec: Json) => ({
+    apiVersion: API_VERSION,
+    kind: 'TerminationPolicy',
+    metadata: { namespace, name },
+    spec,
+  });
+  const only = (namespace: string) => ({
+    namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
+  });
+  type Status = Json & {
+    readonly conditions: readonly {
+      readonly status: string;
+      readonly reason: string;
+      readonly message: string;
+    }[];
+  };
+  const statusOf = async (reference: ReturnType<typeof policy> | ReturnType<typeof clusterPolicy>) =>
+    (await cluster.get<{ status?: Status }>(reference))?.status;
+  const readiness = async (reference: ReturnType<typeof policy>) => {
+    const [ready] = (await statusOf(reference))?.conditions ?? [];
+    return ready && `${ready.status} ${ready.reason}`;
+  };
+
+  /** What each layer says in words of its own. */
+  const VALUES = [
+    { wait: '11s', hook: 'Exec', containers: 'app' },
+    { wait: '12s', hook: 'Sleep', containers: 'side' },
+  ] as const;
+
+  const twoContainers = { containers: [appContainer('app'), appContainer('side', {}, 8081)] };
+  const annotationsOf = (values: (typeof VALUES)[number], more: Json) => ({
+    'linger.dev/wait': values.wait,
+    'linger.dev/hook': values.hook,
+    'linger.dev/containers': values.containers,
+    ...more,
+  });
+  const specOf = ({ wait, hook, containers }: (typeof VALUES)[number], more: Json) => ({
+    wait: { from: 'Fixed', fixed: wait },
+    hook,
+    containers: [containers],
+    ...more,
+  });
+
+  async function say(layer: Layer, namespace: string, values: (typeof VALUES)[number], mode?: string) {
+    const more = mode === undefined ? {} : { mode };
+    const annotated = annotationsOf(values, mode === undefined ? {} : { 'linger.dev/mode': mode });
+    if (layer === 'cluster')
+      await cluster.create(clusterPolicy(namespace, { ...only(namespace), ...specOf(values, more) }));
+    if (layer === 'namespaced') await cluster.create(policy(namespace, 'own', specOf(values, more)));
+    if (layer === 'namespace')
+      await kubectl(
+        'annotate',
+        'namespace',
+        namespace,
+        ...Object.entries(annotated).map((each) => each.join('=')),
+      );
+    return layer === 'pod' ? (annotated as Record<string, string>) : {};
+  }
+
+  describe('a later layer wins in every field', () => {
+    const pairs = LAYERS.flatMap((lower, rank) =>
+      LAYERS.slice(rank + 1).map((higher) => [lower, higher] as const),
+    );
+
+    it.each(pairs)('over %s, %s', async (lower, higher) => {
+      const namespace = await cluster.namespace('layers');
+      await say(lower, namespace, VALUES[0]);
+      const annotations = await say(higher, namespace, VALUES[1]);
+      const object = pod(namespace, 'two', twoContainers, { annotations });
+      await waitUntil(
+        'the later layer to win',
+        async () =>
+          summaryOf(await createPod({ cluster, linger }, object, { dryRun: true })) ===
+          'Injected: app -, side sleep 12; grace 42',
+        { intervalMs: 50, timeoutMs: IN_FORCE_MS },
+      );
+    });
+
+    it.each(pairs)('in its mode: Off over %s, by %s', async (lower, higher) => {
+      const namespace = await cluster.namespace('layers');
+      await say(lower, namespace, VALUES[0], 'Enforce');
+      const annotations = await say(higher, namespace, VALUES[1], 'Off');
+      const object = pod(namespace, 'two', twoContainers, { annotations });
+      await waitUntil(
+        'the later layer to win',
+        async () =>
+          summaryOf(await createPod({ cluster, linger }, object, { dryRun: true })) ===
+          'ModeOff: app -, side -; grace 30',
+        { intervalMs: 50, timeoutMs: IN_FORCE_MS },
+      );
+    });
+  });
+
+  it('have a status that answers at a glance', async () => {
+    const namespace = await cluster.namespace('status');
+    const wide = clusterPolicy('wide', { ...only(namespace), wait: { from: 'Fixed', fixed: '40s' } });
+    const own = policy(namespace, 'own', { mode: 'Audit', podSelector: { matchLabels: { app: 'web' } } });
+    await cluster.create(wide);
+    await cluster.create(own);
+    for (const name of ['a', 'b']) await cluster.create(pod(namespace, name, {}, { labels: { app: 'web' } }));
+    await waitUntil('two pods', async () => (await statusOf(own))?.pods === 2, { timeoutMs: 120_000 });
+    expect(await statusOf(own)).toMatchObject({ mode: 'Audit', hook: 'Auto', wait: '40s', ignored: [] });
+    expect(await readiness(own)).toBe('True InForce');
+    await waitUntil('the other', async () => (await statusOf(wide)) !== undefined, { timeoutMs: STATUS_MS });
+    const table = await kubectl('get', 'tp,ctp', '--all-namespaces');
+    console.log(table);
+    expect(table).toMatch(/MODE +HOOK +WAIT +P99 +SAMPLES +PODS +READY/);
+    expect(table).toMatch(/own +Audit +Auto +40s .* 2 +True/);
+  });
+
+  it('that are hostile are refused, and harm nobody', async () => {
+    const namespace = await cluster.namespace('hostile');
+    const labels = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, each) => [`k${each}`, 'v']));
+    const values = Array.from({ length: 65 }, (_, each) => `v${each}`);
+    const refused: readonly Json[] = [
+      { podSelector: { matchLabels: labels(33) } },
+      { podSelector: { matchExpressions: [{ key: 'a', operator: 'In', values }] } },
+      { podSelector: { matchLabels: { a: 'v'.repeat(1_000_000) } } },
+      { containers: Array.from({ length: 50_000 }, (_, each) => `container-${each}-of-many`) },
+      { wait: { max: '999999h' } },
+      { wait: { max: '-5s' } },
+      { wait: { max: '9'.repeat(60) } },
+      { wait: { min: '2m', max: '1m' } },
+      { priority: 1_000_000_000 },
+      { grace: { max: '0s' } },
+    ];
+    const path = `/apis/${API_VERSION}/namespaces/${namespace}/terminationpolicies`;
+    const answers = await eachOf(refused, 2, async (spec) => {
+      const body = policy(namespace, 'hostile', spec);
+      return (await cluster.api.request('POST', path, { body })).status;
+    });
+    expect(answers.filter((status) => ![400, 413, 422].includes(status))).toEqual([]);
+    const outcome = await createPod({ cluster, linger }, pod(namespace, 'web', {}), { dryRun: true });
+    expect(summaryOf(outcome)).toBe('Injected: app sleep 30; grace 60');
+  });
+
+  it('of conflicting priorities: the later name wins; one that is deleted in a rollout is gone within 2 s', async () => {
+    const namespace = await cluster.namespace('conflict');
+    const [a, b] = ['a', 'b'].map((name, index) =>
+      policy(namespace, name, { priority: 5, wait: { from: 'Fixed', fixed: `${21 + index}s` } }),
+    );
+    await cluster.create(b!);
+    await cluster.create(a!);
+    const object = pod(namespace, 'web', {});
+    const waits = async () => planOf(await cluster.create<PodObject>(object, { dryRun: true }))?.wait;
+    await waitUntil('b to win', async () => (await waits()) === 22, {
+      intervalMs: 50,
+      timeoutMs: IN_FORCE_MS,
+    });
+    await waitUntil(
+      'a to be outranked',
+      async () => JSON.stringify((await statusOf(a!))?.ignored ?? '').includes('b wins'),
+      {
+        timeoutMs: STATUS_MS,
+      },
+    );
+    const seen: (number | undefined)[] = [];
+    const creating = eachOf(Array.from({ length: 200 }), 4, async () => void seen.push(await waits()));
+    await cluster.delete(b!);
+    await creating;
+    await waitUntil('a to win', async () => (await waits()) === 21, {
+      intervalMs: 50,
+      timeoutMs: IN_FORCE_MS,
+    });
+    expect([...new Set(seen)].filter((wait) => wait !== 21 && wait !== 22)).toEqual([]);
+  });
+
+  it('switched Audit, Enforce, Off while 50 pods a second are created: each agrees with one of them', async () => {
+    const namespace = await cluster.namespace('switched');
+    const phase = (mode: string, wait: string) =>
+      policy(namespace, 'own', { mode, wait: { from: 'Fixed', fixed: wait } });
+    const own = phase('Audit', '41s');
+    await cluster.create(own);
+    await waitUntil(
+      'Audit',
+      async () =>
+        (await createPod({ cluster, linger }, pod(namespace, 'first', {}), { dryRun: true })).decisions[0]
+          ?.outcome === 'audit',
+      { timeoutMs: IN_FORCE_MS },
+    );
+    const pods: Promise<PodObject>[] = [];
+    const begun = performance.now();
+    let count = 0;
+    const phases = [
+      { at: 2_000, ...phase('Enforce', '42s') },
+      { at: 4_000, ...phase('Off', '43s') },
+    ];
+    while (performance.now() - begun < 6_500) {
+      const elapsed = performance.now() - begun;
+      const [next] = phases;
+      if (next !== undefined && elapsed >= next.at) {
+        phases.shift();
+        void cluster.patch(own, { spec: next.spec });
+      }
+      for (; count < elapsed / 20; count += 1)
+        pods.push(cluster.create<PodObject>(pod(namespace, `p${count}`, {}), { dryRun: true }));
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    const created = await Promise.all(pods);
+    const said = created.map((each) => {
+      const plan = planOf(each) as (ReturnType<typeof planOf> & { readonly policy: string }) | undefined;
+      const hook = hookOf(each.spec.containers[0]!);
+      const { terminationGracePeriodSeconds: grace } = each.spec;
+      return plan === undefined
+        ? `none, ${hook}, ${grace}`
+        : `${plan.wait} of ${plan.policy}, ${hook}, ${grace}`;
+    });
+    const enforced = `42 of TerminationPolicy/${namespace}/own, sleep 42, 72`;
+    expect([...new Set(said)].toSorted()).toEqual([enforced, 'none, -, 30'].toSorted());
+    const decisions = (await linger.decisions(namespace)).map(
+      ({ outcome, reason, plan }) => `${outcome} ${plan?.wait ?? reason}`,
+    );
+    const kinds = Map.groupBy(decisions, (each) => each);
+    console.log(
+      `${created.length} pods:`,
+      [...kinds].map(([kind, all]) => `${kind}: ${all.length}`).join(', '),
+    );
+    expect([...kinds.keys()].toSorted()).toEqual(['audit 41', 'inject 42', 'skip ModeOff']);
+    expect(created.length).toBeGreaterThan(250);
+  });
+
+  it('a thousand of them in fifty namespaces cost a review nothing', async () => {
+    const namespaces = await eachOf(Array.from({ length: 50 }), 5, () => cluster.namespace('many'));
+    const probe = pod(namespaces[0]!, 'web', {}, { labels: { app: 'a7' } });
+    const p99 = async () => {
+      const took: number[] = [];
+      for (let each = 0; each < 300; each += 1) {
+        const begun = performance.now();
+        await cluster.create(probe, { dryRun: true });
+        took.push(performance.now() - begun);
+      }
+      return took.toSorted((a, b) => a - b)[Math.floor(took.length * 0.99)]!;
+    };
+    await cluster.create(policy(namespaces[0]!, 'one', { podSelector: { matchLabels: { app: 'a7' } } }));
+    await p99();
+    const before = Math.max(await p99(), await p99());
+    const specs = namespaces.flatMap((namespace) =>
+      Array.from({ length: 20 }, (_, each) =>
+        policy(namespace, `p${each}`, {
+          podSelector: { matchLabels: { app: `a${each}` } },
+          wait: { from: 'Fixed', fixed: `${each + 1}s` },
+        }),
+      ),
+    );
+    await eachOf(specs, 10, (each) => cluster.create(each));
+    await waitUntil(
+      'the last to be in force',
+      async () => planOf(await cluster.create<PodObject>(probe, { dryRun: true }))?.wait === 8,
+      {
+        timeoutMs: 10_000,
+      },
+    );
+    const after = Math.min(await p99(), await p99());
+    console.log(
+      `p99 of a dry run: ${before.toFixed(1)} ms beside one policy, ${after.toFixed(1)} ms beside 1,001`,
+    );
+    expect(after / before).toBeLessThan(1.5);
+  });
+
+  describe('with a CRD that takes anything', () => {
+    type Crd = { spec: { versions: { schema: { openAPIV3Schema: { properties: Json } } }[] } };
+    const file = join(CRDS, 'terminationpolicies.yaml');
+    const replaceCrd = async (change: (properties: Record<string, unknown>) => void) => {
+      const crd = parse(readFileSync(file, 'utf8'), { version: '1.1' }) as Crd;
+      for (const { schema } of crd.spec.versions)
+        change(schema.openAPIV3Schema.properties as Record<string, unknown>);
+      const { code, stderr } = await cluster.kubectl(['apply', '--filename', '-'], {
+        stdin: JSON.stringify(crd),
+        timeoutMs: 30_000,
+      });
+      if (code !== 0) throw new Error(stderr);
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
+    };
+
+    afterAll(() => kubectl('apply', '--filename', file), 60_000);
+
+    it('a broken one keeps its last good spec, also after a restart, and another is not affected', async () => {
+      const namespace = await cluster.namespace('broken');
+      const own = policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '33s' } });
+      const waits = async () =>
+        planOf(await cluster.create<PodObject>(pod(namespace, 'web', {}), { dryRun: true }))?.wait;
+      await cluster.create(own);
+      await waitUntil('it to be in force', async () => (await waits()) === 33, { timeoutMs: IN_FORCE_MS });
+      await replaceCrd((properties) => {
+        properties.spec = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+      });
+      await cluster.patch(own, { spec: { wait: { from: 'Fixed', fixed: 'soon' } } });
+      await cluster.create(policy(namespace, 'fine', { priority: 1, hook: 'Exec' }));
+      await waitUntil('its status', async () => (await readiness(own)) === 'False Invalid', {
+        timeoutMs: 90_000,
+      });
+      const [ready] = (await statusOf(own))?.conditions ?? [];
+      expect(ready?.message).toMatch(
+        /spec.wait.fixed: expected a duration.*; its last good spec stays in force/,
+      );
+      expect(await waits()).toBe(33);
+      await waitUntil(
+        'the last good specs to be stored',
+        async () =>
+          (await cluster.get({
+            apiVersion: 'v1',
+            kind: 'ConfigMap',
+            metadata: { namespace: home, name: 'linger-last-good' },
+          })) !== undefined,
+        { timeoutMs: 30_000 },
+      );
+      await linger.stop();
+      linger = await start();
+      await registration.untilMutated();
+      const restarted = await cluster.create<PodObject>(pod(namespace, 'web', {}), { dryRun: true });
+      expect([planOf(restarted)?.wait, hookOf(restarted.spec.containers[0]!)]).toEqual([
+        33,
+        '["sleep","33"]',
+      ]);
+    });
+
+    it('of an older version, whose status knows conditions alone, a policy has those', async () => {
+      const namespace = await cluster.namespace('older');
+      await replaceCrd((properties) => {
+        const { properties: members } = properties.status as { properties: Json };
+        const { observedGeneration, conditions } = members;
+        properties.status = { type: 'object', properties: { observedGeneration, conditions } };
+      });
+      const own = policy(namespace, 'own', { mode: 'Off' });
+      await cluster.create(own);
+      await waitUntil('its status', async () => (await readiness(own)) === 'True InForce', {
+        timeoutMs: STATUS_MS,
+      });
+      expect(Object.keys((await statusOf(own)) ?? {}).toSorted()).toEqual([
+        'conditions',
+        'observedGeneration',
+      ]);
+      expect(await linger.metric('linger_publish_failures_total')).toBe(0);
+    });
+  });
+});
