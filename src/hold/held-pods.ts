@@ -175,7 +175,7 @@ export function termsOf(plan: string | undefined): HoldTerms | undefined {
   const json = plan === undefined || plan.length > 72 * 1024 ? undefined : jsonIn(plan);
   if (!isRecord(json) || json.hook !== 'Hold' || !isRecord(json.hold)) return undefined;
   const { wait, grace, baseGrace } = json;
-  const { min, max, percentile, initial, probes, observe } = json.hold;
+  const { min, max, percentile, initial, probes, observe, hostNetwork } = json.hold;
   const spans = [wait, grace, baseGrace, min, max, initial];
   if (!spans.every((each) => isBetween(each, 0, MOST_SECONDS * 24))) return undefined;
   if (!isBetween(percentile, 0, 100) || !isBetween(probes ?? 0, 0, 1_000)) return undefined;
@@ -189,7 +189,8 @@ export function termsOf(plan: string | undefined): HoldTerms | undefined {
       max: most ?? 0,
       initial: first ?? 0,
     },
-    ...{ percentile: percentile as number, probes: (probes ?? 0) as number, observe: observe === true },
+    ...{ percentile: percentile as number, probes: (probes ?? 0) as number },
+    ...{ observe: observe === true, hostNetwork: hostNetwork === true },
   };
 }
 

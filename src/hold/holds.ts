@@ -197,6 +197,7 @@ export class Holds {
   saw(pod: HeldPod, waiter: Waiter, line: WitnessLine): void {
     const hold = this.#holds.get(pod.uid);
     if (hold === undefined) return;
+    if (hold.pod.terms?.hostNetwork) return;
     if (hold.witness === undefined) hold.lines = [];
     hold.witness ??= waiter;
     if (hold.witness !== waiter) return;

@@ -26,6 +26,8 @@ export interface HoldTerms {
   /** Connections a second that are the kubelet's own probes. */
   readonly probes: number;
   readonly observe: boolean;
+  /** The pod shares its node's network: what its witness counts is everybody's. */
+  readonly hostNetwork?: boolean;
 }
 
 /**

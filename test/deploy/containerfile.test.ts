@@ -36,3 +36,14 @@ it('is what benchmarks and the cluster suite run', () => {
     MALLOC_ARENA_MAX: '2',
   });
 });
+
+it('copies every file of deploy/ that the build is made of', () => {
+  const copied = /^COPY (deploy\/.+) \.\/deploy\/$/m.exec(build)?.[1]?.split(' ') ?? [];
+  const imported = copied.flatMap((file) =>
+    [...readFileSync(join(ROOT, file), 'utf8').matchAll(/ from '\.\/(.+?)';/g)].map(
+      ([, name]) => `deploy/${name}`,
+    ),
+  );
+  expect(copied).toContain('deploy/build.ts');
+  expect(copied).toEqual(expect.arrayContaining(imported));
+});
