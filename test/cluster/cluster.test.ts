@@ -89,7 +89,11 @@ describe('the world', () => {
     expect(services.complete).toBe(true);
     expect(namesIn(followed.world())).toEqual(['web']);
     expect(namespaces.get('shop')?.annotations).toEqual({ 'linger.dev/mode': 'Audit' });
-    expect(fleet).toEqual({ apiServer: { major: 1, minor: 36 }, oldestKubelet: { major: 1, minor: 35 } });
+    expect(fleet).toMatchObject({
+      apiServer: { major: 1, minor: 36 },
+      oldestKubelet: { major: 1, minor: 35 },
+    });
+    expect(fleet?.nodes.map(({ name }) => name)).toEqual(['node-1']);
   });
 
   it('follows what changes', async () => {
@@ -169,7 +173,7 @@ describe('versions', () => {
       model.refuse = (what) => (what === 'version' ? status : undefined);
     });
     await source.synced;
-    expect(world().fleet).toEqual({ apiServer: undefined, oldestKubelet: { major: 1, minor: 35 } });
+    expect(world().fleet).toMatchObject({ apiServer: undefined, oldestKubelet: { major: 1, minor: 35 } });
   });
 
   it('that the server cannot tell now are asked for again', async () => {

@@ -17,7 +17,21 @@ describe('a pod', () => {
     {
       name: 'that terminates',
       meta: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
-      expected: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
+      expected: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30, stopping: {} },
+    },
+    {
+      name: 'that terminates, of a Deployment, with a plan',
+      meta: {
+        labels: { 'pod-template-hash': '7d9f' },
+        annotations: { 'linger.dev/plan': '{}' },
+        ownerReferences: [{ kind: 'ReplicaSet', name: 'web-7d9f', controller: true }],
+        deletionTimestamp: '2026-01-01T00:00:30Z',
+      },
+      expected: {
+        labels: { 'pod-template-hash': '7d9f' },
+        deletionTimestamp: '2026-01-01T00:00:30Z',
+        stopping: { plan: '{}', controller: 'ReplicaSet/web-7d9f', owner: 'Deployment/web' },
+      },
     },
   ])('$name', ({ meta, expected }) => {
     const projected = projectPod(raw({ status: { phase: 'Running' } }, meta));
@@ -130,7 +144,11 @@ describe('an EndpointSlice', () => {
       managedBy: 'endpointslice-controller.k8s.io',
       addressType: 'IPv4',
       endpoints: [],
+      ports: [],
     });
+    expect(projectSlice(raw({ endpoints: [], ports: [{ port: 8080 }, { name: 'any' }] })).ports).toEqual([
+      8080,
+    ]);
     expect(project(null).endpoints).toEqual([]);
   });
 
