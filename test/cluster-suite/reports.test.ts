@@ -3,7 +3,6 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments, stringify } from 'yaml';
-import { readKubeconfig } from '../../src/cluster/connection.ts';
 import { LEADER_LABEL } from '../../src/leader/leader-label.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
 import { emptyDirectory, replaceFile, type Serving, serving } from '../cli/linger.ts';
@@ -16,17 +15,13 @@ import {
   waitUntil,
 } from '../testbed/cluster.ts';
 import { type AtEnd, atEndOfFile } from '../webhook/connection.ts';
+import { installRights, kubeconfigOf } from './support/account.ts';
 import { allowReports, sendReport, tokenOf } from './support/reports.ts';
 
 const DEPLOY = join(import.meta.dirname, '..', '..', 'deploy');
 const AUDIENCE = 'linger.dev/reports';
 const certs = sharedCertificates();
 const atEnd: AtEnd = atEndOfFile();
-
-type Installed = NewObject & {
-  readonly subjects?: readonly object[];
-  readonly roleRef?: { readonly name: string };
-};
 
 let cluster: Cluster;
 let namespace = '';
@@ -39,7 +34,8 @@ beforeAll(async () => {
   cluster = await openCluster();
   namespace = await cluster.namespace('reports');
   for (const account of ['linger', 'stranger']) await createAccount(account);
-  for (const file of ['rbac.yaml', 'role-publish.yaml', 'role-pods.yaml']) await install(file);
+  for (const file of ['rbac.yaml', 'role-publish.yaml', 'role-pods.yaml'])
+    outside.push(...(await installRights(cluster, namespace, file)));
   outside.push(...(await allowReports(cluster, namespace)));
   for (const name of ['linger-a', 'linger-b']) await cluster.create(replicaPod(name));
   const directory = await emptyDirectory(atEnd);
@@ -47,7 +43,7 @@ beforeAll(async () => {
   await mkdir(policies);
   await replaceFile(join(policies, 'consumers.yaml'), consumers('edge', 'inner'));
   const kubeconfig = join(directory, 'kubeconfig');
-  await writeFile(kubeconfig, await kubeconfigOf('linger'));
+  await writeFile(kubeconfig, await kubeconfigOf(cluster, namespace, 'linger'));
   const start = (identity: string) =>
     serving(
       certs(),
@@ -192,31 +188,6 @@ function token(account: string, audience?: string): Promise<string> {
   return tokenOf(cluster, namespace, account, { audience });
 }
 
-/** A file of deploy/, for this namespace; what lies outside of it has its name. */
-async function install(file: string): Promise<void> {
-  for (const document of parseAllDocuments(readFileSync(join(DEPLOY, file), 'utf8'))) {
-    const object = document.toJS() as Installed & { metadata: { name: string } };
-    const inside = object.metadata.namespace !== undefined;
-    const name = inside ? object.metadata.name : `${object.metadata.name}-${namespace}`;
-    const metadata = inside ? { ...object.metadata, namespace } : { ...object.metadata, name };
-    const subjects = object.subjects?.map((subject) => ({ ...subject, namespace }));
-    const roleRef = object.roleRef && { ...object.roleRef, name: inside ? object.roleRef.name : name };
-    await create({
-      ...object,
-      metadata,
-      ...(subjects && { subjects }),
-      ...(roleRef && { roleRef }),
-    } as Installed);
-  }
-}
-
-async function create(object: Installed): Promise<void> {
-  await cluster.create(object);
-  const { apiVersion, kind, metadata } = object;
-  if (metadata.namespace === undefined)
-    outside.push({ apiVersion, kind, metadata: { name: metadata.name ?? '' } });
-}
-
 /** A pod that no node runs: the process stands for it. */
 function replicaPod(name: string): NewObject {
   const metadata = { namespace, name, labels: { 'app.kubernetes.io/name': 'linger' } };
@@ -243,23 +214,6 @@ function consumers(...names: string[]): string {
       }),
     )
     .join('---\n');
-}
-
-async function kubeconfigOf(account: string): Promise<string> {
-  const { server, credentials } = await readKubeconfig(cluster.kubeconfig);
-  const { ca = '' } = await credentials();
-  const here = {
-    server: server.href,
-    'certificate-authority-data': Buffer.from(String(ca)).toString('base64'),
-  };
-  return JSON.stringify({
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'here', cluster: here }],
-    users: [{ name: account, user: { token: await token(account) } }],
-    contexts: [{ name: account, context: { cluster: 'here', user: account } }],
-    'current-context': account,
-  });
 }
 
 function report({ port, ca }: Serving, bearer: string, body: object, consumer = 'edge') {
