@@ -1,10 +1,11 @@
 import type { Server } from 'node:net';
 import type { Registry } from '@prometheus-io/client';
+import { asError } from '../api/index.ts';
 import type { KubeConnection, ObjectEvents, PodMetadata, ResourceEvent } from '../cluster/index.ts';
 import type { World } from '../decision/index.ts';
 import type { Lead } from '../leader/index.ts';
 import type { Inspecting, Measurement } from '../measurement/index.ts';
-import type { Logger } from '../telemetry/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { HeldPods } from './held-pods.ts';
 import { type HeldView, type HoldSources, Holds } from './holds.ts';
 import { Inquiries } from './inquiries.ts';
@@ -56,6 +57,7 @@ export function startHold(context: HoldContext): RunningHold {
   const { connection, measurement, clock, signal, logger, leader } = context;
   const { address, key } = context.relay;
   const wall = Date.now;
+  const once = new LogOnce(logger);
   const inquiries = new Inquiries({ connection, clock, signal });
   const releases = new Releases({ ...context, held: () => holds.size });
   const pods = new HeldPods({ clock, wall, onChange: (pod) => holds.touch(pod) });
@@ -63,7 +65,18 @@ export function startHold(context: HoldContext): RunningHold {
     ...context,
     listing: (uid) => measurement.listing(uid),
     withdraws: (group) => measurement.withdraws(group),
-    inquire: (pod) => inquiries.ask(pod),
+    inquire: async (pod) => {
+      try {
+        const found = await inquiries.ask(pod);
+        once.over('inquiries', {}, 'the API server answers about held pods again');
+        return found;
+      } catch (thrown) {
+        const { message: problem } = asError(thrown);
+        if (!signal.aborted)
+          once.warn('inquiries', { problem }, 'the API server cannot be asked about a held pod');
+        throw thrown;
+      }
+    },
     sawDeletion: pods.sawDeletion.bind(pods),
     onRelease: (release) => releases.tell(release),
   });
