@@ -119,7 +119,10 @@ describe('a real API server accepts', () => {
           });
           const { result: passed } = pass(podOf(server('app', RESTRICTED)), world);
           // Or the API server adds a volume and its mount.
-          const result = { ...passed, spec: { ...passed.spec, automountServiceAccountToken: false } };
+          const result: typeof passed = {
+            ...passed,
+            spec: { ...passed.spec, automountServiceAccountToken: false },
+          };
           const { status, body } = await stage.cluster.tryCreate<PodObject & { message?: string }>(
             sentTo(namespace, result),
             { dryRun: true },
