@@ -1,13 +1,15 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
+import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
+import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
+import { hookOf } from '../cluster-suite/support/outcome.ts';
 import { ensureHelm } from '../testbed/binaries.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { run } from '../testbed/command.ts';
 import { clusterSettings } from '../testbed/settings.ts';
-import { lingerImageArchive } from './support/linger-image.ts';
-import { type PodObject, pod } from './support/manifests.ts';
-import { hookOf } from './support/outcome.ts';
+
+import { LONG } from './form.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const CHART = join(ROOT, 'deploy', 'chart');
@@ -23,7 +25,9 @@ type Manifest = KubernetesObject & {
   }[];
 };
 
-describe('the chart', async () => {
+// Of every run are that the chart says what deploy/ says (test/deploy/chart.test.ts), and that deploy/ installs.
+describe.runIf(LONG)('the chart', async () => {
+  if (!LONG) return;
   const cluster: Cluster = await openCluster();
   let helmProgram = '';
   let namespace = '';
