@@ -127,6 +127,6 @@ describe('the CRD of DiscoveryConsumers, as a real API server applies it', () =>
     const explained = await judge.cluster.kubectl(['explain', 'discoveryconsumer.spec.measure'], {
       timeoutMs: 30_000,
     });
-    expect(explained.stdout).toContain('exactly one of declared, reports and probe');
+    expect(explained.stdout).toContain('exactly one of declared, reports, probe and inspect');
   });
 });
