@@ -115,17 +115,22 @@ describe('a pod under Pod Security "restricted", with nothing but its applicatio
     expect(Number(told.at(-1)?.[1]) - Number(told[0]?.[1])).toBeGreaterThanOrEqual(5);
   });
 
-  it('waits for STATIC where nobody answers', { timeout: 120_000 }, async () => {
+  it('waits for STATIC from its start where nobody answers', { timeout: 120_000 }, async () => {
     const namespace = await restricted('alone');
     await bringHelper(namespace);
-    const running = await startPod(
-      cluster,
-      heldPod(namespace, 'alone', ['192.0.2.1:8445', TOKEN, '4', '20']),
-    );
+    const calls: number[] = [];
+    const server = await holdServer((socket) => {
+      calls.push(Date.now());
+      socket.destroy();
+    });
+    const running = await startPod(cluster, heldPod(namespace, 'alone', [server.address, TOKEN, '4', '20']));
     const { containers, deletedAt } = await running.terminate();
-    const heldMs = (containers.app?.sigtermAt ?? 0) - deletedAt;
-    expect(heldMs).toBeGreaterThanOrEqual(4_000);
-    expect(heldMs).toBeLessThan(6_000);
+    server.close();
+    const sigtermAt = containers.app?.sigtermAt ?? 0;
+    expect(sigtermAt - deletedAt).toBeGreaterThanOrEqual(4_000);
+    const heldMs = sigtermAt - (calls[0] ?? 0);
+    expect(heldMs).toBeGreaterThanOrEqual(3_900);
+    expect(heldMs).toBeLessThan(5_500);
   });
 
   it('starts, and ends at once, where the ConfigMap is missing', { timeout: 120_000 }, async () => {
