@@ -3,8 +3,8 @@ import { answerOffLoop } from '../timing/index.ts';
 import { parsePolicyFiles } from './policy-documents.ts';
 import type { PolicyFile, PolicyReading } from './policy-files.ts';
 
-/** So many documents are copied into the main thread at a time: a millisecond, two or three on a slow machine. */
-const DOCUMENTS = 50;
+/** So many documents are copied into the main thread at a time: half a millisecond, one on a slow machine. */
+const DOCUMENTS = 20;
 
 // Reviews come first, also where there is one core. On Linux the priority is the thread's own (setpriority(2)); elsewhere
 // it would be the whole process's.
