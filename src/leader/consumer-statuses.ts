@@ -88,16 +88,21 @@ export class ConsumerPublisher {
   async tick(signal: AbortSignal): Promise<void> {
     const { consumers, time } = this.#options;
     const now = time.clock();
-    if (this.#schedule.due(now) && this.#isNewer(consumers.views())) await this.#publish(signal);
+    const views = consumers.views();
+    const soonEnough = now - this.#publishedAt >= this.#options.limits.statusLookMs;
+    // Whoever has declared a consumer asks for it a moment later.
+    if (soonEnough && this.#published !== undefined && areOthers(views, this.#published))
+      this.#schedule.hasten();
+    if (this.#schedule.due(now) && this.#isNewer(views)) await this.#publish(signal);
   }
 
   #isNewer(views: readonly ConsumerView[]): boolean {
     const { time, limits } = this.#options;
-    if (views.length === 0) return false;
+    if (views.length === 0 && this.#published === undefined) return false;
     if (this.#published === undefined || time.clock() - this.#publishedAt >= limits.consumersAgainMs)
       return true;
+    if (areOthers(views, this.#published)) return true;
     const published = new Map(this.#published.map((view) => [view.name, view]));
-    if (views.length !== published.size) return true;
     return views.some((view) => {
       const before = published.get(view.name);
       return before === undefined || hasChanged(view, before);
@@ -124,4 +129,10 @@ export class ConsumerPublisher {
       return outcome;
     });
   }
+}
+
+/** Whether consumers have come or gone. */
+function areOthers(views: readonly ConsumerView[], published: readonly ConsumerView[]): boolean {
+  const names = new Set(published.map(({ name }) => name));
+  return views.length !== names.size || views.some(({ name }) => !names.has(name));
 }

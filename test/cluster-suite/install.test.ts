@@ -355,7 +355,6 @@ describe('an installation by hand', async () => {
         const { consumers } = JSON.parse(tell('--output', 'json')) as { consumers: { name: string }[] };
         return consumers.some((each) => each.name === name);
       };
-      // Something new is told at most once a minute.
       await waitUntil('both to be told', () => isTold('declared') && isTold('silent'), {
         timeoutMs: 120_000,
         intervalMs: 2_000,

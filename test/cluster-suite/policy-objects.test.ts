@@ -180,9 +180,9 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     const namespace = await cluster.namespace('status');
     const wide = clusterPolicy('wide', { ...only(namespace), wait: { from: 'Fixed', fixed: '40s' } });
     const own = policy(namespace, 'own', { mode: 'Audit', podSelector: { matchLabels: { app: 'web' } } });
+    for (const name of ['a', 'b']) await cluster.create(pod(namespace, name, {}, { labels: { app: 'web' } }));
     await cluster.create(wide);
     await cluster.create(own);
-    for (const name of ['a', 'b']) await cluster.create(pod(namespace, name, {}, { labels: { app: 'web' } }));
     await waitUntil('two pods', async () => (await statusOf(own))?.pods === 2, { timeoutMs: 120_000 });
     expect(await statusOf(own)).toMatchObject({ mode: 'Audit', hook: 'Auto', wait: '40s', ignored: [] });
     expect(await readiness(own)).toBe('True InForce');

@@ -117,6 +117,20 @@ describe('the ConfigMap', () => {
     await soon('it again', () => leader.status.published.consumers.writes > 1);
   });
 
+  it('follows at once who is declared and who is deleted, the last one too', async () => {
+    const { api, state } = await start(() => undefined, [view(EDGE)], { consumersEveryMs: 600_000 });
+    await soon('it', () => publishedIn(api));
+    for (const views of [[view(EDGE), view(CLUSTER_IP)], [view(CLUSTER_IP)], []]) {
+      state.views = views;
+      const names = views.map(({ name }) => name).join();
+      const told = () =>
+        publishedIn(api)
+          ?.consumers.map(({ name }) => name)
+          .join();
+      await soon('those that are there', () => told() === names);
+    }
+  });
+
   it('says to the next leader since when conditions have lasted', async () => {
     const first = await start(() => undefined, [view(EDGE)]);
     await soon('it', () => publishedIn(first.api));
