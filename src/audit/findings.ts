@@ -1,6 +1,7 @@
 import { ANNOTATION, ANNOTATION_PREFIX, GROUP, isRecord, memberAt, plainSleep } from '../api/index.ts';
 import {
   type Decision,
+  decide,
   type Exposure,
   exposureOf,
   isAudit,
@@ -77,7 +78,6 @@ export interface AuditSubject {
   readonly namespace: string;
   /** As an admission would be asked: without its pods' names. */
   readonly request: PodRequest;
-  readonly decision: Decision;
   /** The whole object, unchecked. */
   readonly object: unknown;
   readonly file?: string;
@@ -85,6 +85,8 @@ export interface AuditSubject {
   /** undefined: not known, as in a manifest. */
   readonly running?: readonly RunningPod[];
 }
+
+type Decided = AuditSubject & { readonly decision: Decision };
 
 /** What all of a workload's lines have in common, and what is told only once. */
 export interface Audited {
@@ -133,8 +135,9 @@ const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
 };
 
 /** The verdict on one workload, and all that is to be said of it. */
-export function auditWorkload(subject: AuditSubject, world: World, neighbours: Neighbours): Audited {
-  const { workload, namespace, request } = subject;
+export function auditWorkload(audited: AuditSubject, world: World, neighbours: Neighbours): Audited {
+  const { workload, namespace, request } = audited;
+  const subject: Decided = { ...audited, decision: decide(request, world) };
   const exposure = exposureOf(request, world);
   const standing = standingOf(subject, exposure);
   const said = exposure === undefined ? [] : furtherFindings(subject, exposure, neighbours, standing);
@@ -181,7 +184,7 @@ function neededOf({ policy, choice, lag }: Exposure): number {
   return lag.known.quantile(policy['wait.percentile'].value);
 }
 
-function standingOf(subject: AuditSubject, exposure: Exposure | undefined): Standing {
+function standingOf(subject: Decided, exposure: Exposure | undefined): Standing {
   const { decision } = subject;
   if (decision.outcome === 'inject') {
     const { wait, grace, hook, why } = decision.plan;
@@ -253,7 +256,7 @@ const OF_NOTES: ReadonlySet<NoteCode> = new Set([
 const LEAST_GRACE = 2;
 
 function furtherFindings(
-  subject: AuditSubject,
+  subject: Decided,
   exposure: Exposure,
   neighbours: Neighbours,
   standing: Standing,
@@ -276,7 +279,7 @@ function furtherFindings(
   ];
 }
 
-function graceEaten({ request, decision }: AuditSubject): readonly Said[] {
+function graceEaten({ request, decision }: Decided): readonly Said[] {
   if (decision.outcome === 'inject' || decision.reason !== 'ExistingHook') return [];
   const { spec } = request.object as Pod;
   const grace = spec.terminationGracePeriodSeconds ?? 30;
@@ -338,7 +341,7 @@ function strategyOf({ object }: AuditSubject): unknown {
 }
 
 /** Pods that were created while the webhook was away, or before its policy, and pods with waits of another time. */
-function runningFindings({ running, decision, workload }: AuditSubject, exposure: Exposure): readonly Said[] {
+function runningFindings({ running, decision, workload }: Decided, exposure: Exposure): readonly Said[] {
   if (running === undefined) return [];
   const plans = running.map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''));
   const without = plans.filter((plan) => plan === undefined).length;
@@ -396,7 +399,7 @@ function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said
 }
 
 /** StatefulSets replace one pod after the other, and Recreate begins when all have ended; others overlap. */
-function costOf(subject: AuditSubject, neighbours: Neighbours): Cost {
+function costOf(subject: Decided, neighbours: Neighbours): Cost {
   const { decision, workload } = subject;
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
   const { wait } = decision.plan;

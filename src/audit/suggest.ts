@@ -5,7 +5,7 @@ import {
   NAMESPACE_NAME_LABEL,
   parseDocument,
 } from '../api/index.ts';
-import { decide, type World } from '../decision/index.ts';
+import type { World } from '../decision/index.ts';
 import {
   type Audited,
   type AuditReason,
@@ -52,9 +52,7 @@ export function suggest(
 ): Suggestion {
   const judge = (of: readonly AuditSubject[], policies: readonly ClusterTerminationPolicy[]) => {
     const world = worldWith(policies);
-    return of.map((subject) =>
-      auditWorkload({ ...subject, decision: decide(subject.request, world) }, world, neighbours),
-    );
+    return of.map((subject) => auditWorkload(subject, world, neighbours));
   };
   const before = judge(subjects, []);
   const inNamespace = Map.groupBy(subjects, ({ namespace }) => namespace);

@@ -20,10 +20,10 @@ import {
   summaryOfAudit,
   VERDICTS,
 } from '../audit/index.ts';
-import { NO_SOURCES, SKIP_REASONS, type Sources, worldOf } from '../decision/index.ts';
-import { ManifestError, readDocuments, readPolicies } from '../manifest/index.ts';
+import { SKIP_REASONS, type Sources, worldOf } from '../decision/index.ts';
+import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { type KnownCluster, planOf, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
+import { type KnownCluster, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
 import {
   checkFailOn,
   columns,
@@ -190,7 +190,6 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
   const cluster = asked ? await knownCluster(settings, surroundings) : undefined;
   const inputs = await readInputs(reading, surroundings.stdin);
   const sources = await sourcesFor(inputs, reading, cluster);
-  const world = worldOf(sources);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
   let failed = false;
@@ -203,12 +202,10 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
       for (const object of document.objects())
         if (!(object instanceof ManifestError)) objects.push(object.value);
       for (const found of workloadsIn(document, given, reading, passOver)) {
-        const { decision, workload } = planOf(found, world);
-        const { line, value } = found.object;
-        const where = { file: given.name, line };
+        const { workload, namespace: own, object } = found;
         subjects.push({
-          ...{ workload, namespace: found.namespace, request: requestOf(found), decision },
-          ...{ object: value, ...where },
+          ...{ workload, namespace: own, request: requestOf(found), object: object.value },
+          ...{ file: given.name, line: object.line },
         });
       }
     }
@@ -223,22 +220,16 @@ async function knownCluster(settings: Settings<'audit'>, surroundings: Surroundi
 }
 
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
-  const { namespace, allNamespaces, modeLimit, policies } = settings;
+  const { namespace, allNamespaces } = settings;
   if (namespace !== undefined && allNamespaces)
     throw new LingerError('settings-invalid', '--namespace and --all-namespaces: give one of them');
   const { connectAsKubectl } = await import('./connect.ts');
   const { readCluster, readWorkloads } = await import('./read-cluster.ts');
   const connection = await connectAsKubectl(settings, surroundings);
   const known = await readCluster(connection, settings, surroundings.warn);
-  const files = policies === undefined ? known.files : await readPolicies(policies);
-  const sources = { ...NO_SOURCES, modeLimit, files, cluster: known, lags: known.lags };
-  const world = worldOf(sources);
+  const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
   const { workloads, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
-  const subjects = workloads.map((found) => {
-    const { decision, workload } = planOf(found, world);
-    const { namespace: own, object, running } = found;
-    return { workload, namespace: own, request: requestOf(found), decision, object, running };
-  });
+  const subjects = workloads.map((found) => ({ ...found, request: requestOf(found) }));
   return { subjects, sources, neighbours };
 }
 

@@ -6,7 +6,6 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload } from '../../src/audit/findings.ts';
 import { NO_NEIGHBOURS } from '../../src/audit/neighbours.ts';
-import { decide } from '../../src/decision/decide.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';
 import { plannedLags } from '../../src/lag/planned.ts';
@@ -108,7 +107,7 @@ function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running }: Giv
         : { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) },
   }));
   const subject = {
-    ...{ workload, namespace: 'shop', request, decision: decide(request, world), object },
+    ...{ workload, namespace: 'shop', request, object },
     ...(pods && { running: pods }),
   };
   return auditWorkload(subject, world, NO_NEIGHBOURS).findings;
