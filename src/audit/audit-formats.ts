@@ -1,4 +1,4 @@
-import type { AuditFinding, AuditSummary, Verdict } from './findings.ts';
+import { AUDIT_FINDINGS, type AuditFinding, type AuditSummary, subjectOf } from './findings.ts';
 
 /** What `linger audit --output json` prints, and what every other form is made of. */
 export interface AuditReport {
@@ -7,20 +7,10 @@ export interface AuditReport {
   readonly summary: AuditSummary;
 }
 
-/** How bad a line is for the tools of others. Undefined: it is nothing to report. */
-function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' | undefined {
+/** How bad a line is. Undefined: there is nothing to do about it. */
+export function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' | undefined {
   if (verdict === 'unprotected') return 'warning';
-  if (verdict === 'unknown') return 'note';
-  return /^(Injected|OwnHook|AlreadyInjected)$/.test(reason) || isSkip(verdict, reason) ? undefined : 'note';
-}
-
-/** The verdict's own line of a workload that is skipped says that there is nothing to do. */
-function isSkip(verdict: Verdict, reason: string): boolean {
-  return verdict === 'skipped' && !/^(DaemonSetServing|AnnotationMisplaced)$/.test(reason);
-}
-
-function subjectOf({ kind, namespace, name }: AuditFinding): string {
-  return `${kind} ${namespace}/${name}`;
+  return verdict === 'unknown' || reason in AUDIT_FINDINGS ? 'note' : undefined;
 }
 
 const REPOSITORY = 'https://linger.dev';

@@ -1,9 +1,11 @@
 import { ANNOTATION, ANNOTATION_PREFIX, GROUP, isRecord, memberAt, plainSleep } from '../api/index.ts';
 import {
+  type Container,
   type Decision,
   decide,
   type Exposure,
   exposureOf,
+  graceOf,
   isAudit,
   longestWait,
   type NoteCode,
@@ -11,6 +13,7 @@ import {
   type Pod,
   type PodRequest,
   parsePlan,
+  preStopOf,
   SKIP_REASONS,
   type SkipReason,
   type Workload,
@@ -64,6 +67,15 @@ export interface AuditFinding {
   readonly line?: number;
   /** A full sentence or two about this very workload; the way out where there is one. */
   readonly text: string;
+}
+
+/** `Deployment shop/web` */
+export function subjectOf({
+  kind,
+  namespace,
+  name,
+}: Pick<AuditFinding, 'kind' | 'namespace' | 'name'>): string {
+  return `${kind} ${namespace}/${name}`;
 }
 
 /** A pod of a workload as it runs: its metadata. */
@@ -220,11 +232,8 @@ function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
 /** Every container has a hook of its author's. */
 function standingHook(subject: AuditSubject, exposure: Exposure): Standing {
   const pod = subject.request.object as Pod;
-  const grace = pod.spec.terminationGracePeriodSeconds ?? 30;
-  const sleeps = pod.spec.containers.map(({ lifecycle }) => {
-    const handler = lifecycle?.preStop;
-    return handler ? plainSleep(handler)?.seconds : undefined;
-  });
+  const grace = graceOf(pod);
+  const sleeps = pod.spec.containers.map(ownSleep);
   const own = sleeps.some((seconds) => seconds === undefined) ? undefined : Math.min(...(sleeps as number[]));
   if (own === undefined) {
     const text = 'every container has a preStop hook of its own; how long it waits cannot be told from it';
@@ -242,6 +251,12 @@ function standingHook(subject: AuditSubject, exposure: Exposure): Standing {
   const cure = 'remove the hooks, or set linger.dev/existing-hook: Extend on the pod template';
   const text = `${enough}, and the lag asks for ${needed}s: ${cure}`;
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
+}
+
+/** The seconds of a container's own hook; undefined: it has none, or they cannot be told. */
+function ownSleep(container: Container): number | undefined {
+  const handler = preStopOf(container);
+  return handler && plainSleep(handler)?.seconds;
 }
 
 /** Findings that notes of the decision say already. */
@@ -281,10 +296,10 @@ function furtherFindings(
 
 function graceEaten({ request, decision }: Decided): readonly Said[] {
   if (decision.outcome === 'inject' || decision.reason !== 'ExistingHook') return [];
-  const { spec } = request.object as Pod;
-  const grace = spec.terminationGracePeriodSeconds ?? 30;
-  const eater = spec.containers.find(({ lifecycle }) => {
-    const own = lifecycle?.preStop ? plainSleep(lifecycle.preStop)?.seconds : undefined;
+  const pod = request.object as Pod;
+  const grace = graceOf(pod);
+  const eater = pod.spec.containers.find((each) => {
+    const own = ownSleep(each);
     return own !== undefined && own > grace - LEAST_GRACE;
   });
   if (eater === undefined) return [];
@@ -319,8 +334,7 @@ function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: 
   }
   if (workload.kind !== 'Deployment' && workload.kind !== 'ReplicaSet' && workload.kind !== 'Rollout')
     return [];
-  const subjectName = `${workload.kind} ${namespace}/${workload.name}`;
-  const text = `${subjectName} has one replica: when its node is drained, no other endpoint serves; use two replicas and a PodDisruptionBudget`;
+  const text = `${subjectOf({ ...workload, namespace })} has one replica: when its node is drained, no other endpoint serves; use two replicas and a PodDisruptionBudget`;
   return [{ reason: 'NoOtherEndpoint', text }];
 }
 

@@ -1,5 +1,5 @@
 export { Afterwards } from './afterwards.ts';
-export { type AuditReport, github, junit, markdown, sarif } from './audit-formats.ts';
+export { type AuditReport, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
 export {
   AUDIT_FINDINGS,
   type Audited,
@@ -11,6 +11,7 @@ export {
   type FindingCode,
   GOOD_REASONS,
   type RunningPod,
+  subjectOf,
   summaryOfAudit,
   VERDICTS,
   type Verdict,

@@ -1,4 +1,5 @@
-import { isRecord, isString, isStringMap, type Labels, memberAt, NO_LABELS } from '../api/index.ts';
+import { isRecord, isString, memberAt } from '../api/index.ts';
+import { neverWithdraws } from '../cluster/index.ts';
 
 /** What leads traffic from outside the Services to a Service: `Ingress shop/web`. */
 type Route = string;
@@ -26,17 +27,14 @@ export function workloadKey(kind: string, namespace: string, name: string): stri
   return `${kind}/${namespace}/${name}`;
 }
 
-/** The kinds that {@link neighboursIn} reads, with the paths under which an API server lists them. */
-export const NEIGHBOUR_KINDS: Readonly<Record<string, string>> = {
-  Service: '/api/v1/services',
-  Ingress: '/apis/networking.k8s.io/v1/ingresses',
-  HTTPRoute: '/apis/gateway.networking.k8s.io/v1/httproutes',
-  GRPCRoute: '/apis/gateway.networking.k8s.io/v1/grpcroutes',
-  HorizontalPodAutoscaler: '/apis/autoscaling/v2/horizontalpodautoscalers',
-};
-
-/** The replaced form of publishNotReadyAddresses. Source: k8s.io/kubernetes pkg/controller/endpoint. */
-const TOLERATE_UNREADY = 'service.alpha.kubernetes.io/tolerate-unready-endpoints';
+/** The kinds that {@link neighboursIn} reads. */
+export const NEIGHBOUR_KINDS = [
+  { apiVersion: 'v1', kind: 'Service' },
+  { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
+  { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute' },
+  { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'GRPCRoute' },
+  { apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler' },
+] as const;
 
 /**
  * Sorts what surrounds workloads by what it says of them. Objects of other kinds, and what has not the form that the API
@@ -61,10 +59,8 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
     const spec = isRecord(object.spec) ? object.spec : {};
     const route = `${kind} ${namespace}/${name}`;
     if (kind === 'Service') {
-      const annotations = labelsIn(memberAt(object, ['metadata', 'annotations']));
       if (spec.type === 'LoadBalancer') leads(route, namespace, name);
-      if (spec.publishNotReadyAddresses === true || annotations[TOLERATE_UNREADY] === 'true')
-        neverWithdrawing.add(serviceKey(namespace, name));
+      if (neverWithdraws(object)) neverWithdrawing.add(serviceKey(namespace, name));
     }
     if (kind === 'Ingress') for (const service of servicesOfIngress(spec)) leads(route, namespace, service);
     if (kind === 'HTTPRoute' || kind === 'GRPCRoute')
@@ -77,10 +73,6 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
     }
   }
   return { routes, neverWithdrawing, scaled };
-}
-
-function labelsIn(value: unknown): Labels {
-  return isStringMap(value) ? value : NO_LABELS;
 }
 
 function listOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {

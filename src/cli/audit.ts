@@ -10,12 +10,14 @@ import {
   GOOD_REASONS,
   github,
   junit,
+  levelOf,
   markdown,
   type Neighbours,
   neighboursIn,
   type Shortfall,
   type Suggestion,
   sarif,
+  subjectOf,
   suggest,
   summaryOfAudit,
   VERDICTS,
@@ -23,7 +25,7 @@ import {
 import { SKIP_REASONS, type Sources, worldOf } from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { type KnownCluster, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
+import { askCluster, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
 import {
   checkFailOn,
   columns,
@@ -31,6 +33,7 @@ import {
   paragraphs,
   rendered,
   type Surroundings,
+  showInstant,
   showSeconds,
 } from './terminal.ts';
 
@@ -135,7 +138,6 @@ async function afterwards(
 function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide: boolean): string {
   const span = formatDuration(since);
   if (shortfalls.length === 0) return `no pod was stopped too early in the last ${span}\n`;
-  const when = (at: number) => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ');
   const owners = Map.groupBy(
     shortfalls,
     ({ namespace, owner, pod }) => `${namespace} ${owner || `Pod/${pod}`}`,
@@ -152,15 +154,15 @@ function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide:
         namespace,
         owner,
         String(all.length),
-        when(first),
-        when(last),
+        showInstant(first),
+        showInstant(last),
         showSeconds(worst(all)),
         services,
       ];
     });
   const header = ['NAMESPACE', 'WORKLOAD', 'PODS', 'FIRST (UTC)', 'LAST (UTC)', 'UP TO', 'SERVICES'];
   const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost }) => [
-    ...[when(at), namespace, pod, showSeconds(wait), showSeconds(lag), showSeconds(lost)],
+    ...[showInstant(at), namespace, pod, showSeconds(wait), showSeconds(lag), showSeconds(lost)],
   ]);
   const detail = ['SIGTERM (UTC)', 'NAMESPACE', 'POD', 'WAITED', 'LISTED FOR', 'TOO EARLY BY'];
   const said = `${shortfalls.length} ${shortfalls.length === 1 ? 'pod' : 'pods'} stopped too early in the last ${span}: requests may have been lost`;
@@ -187,9 +189,9 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
   const { kubeconfig, context, namespace = 'default' } = settings;
   const reading = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
-  const cluster = asked ? await knownCluster(settings, surroundings) : undefined;
+  const cluster = asked ? await askCluster(settings, surroundings) : undefined;
   const inputs = await readInputs(reading, surroundings.stdin);
-  const sources = await sourcesFor(inputs, reading, cluster);
+  const sources = await sourcesFor(inputs, reading, cluster?.known);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
   let failed = false;
@@ -212,21 +214,12 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
   return { input: { subjects, sources, neighbours: neighboursIn(objects, namespace) }, failed };
 }
 
-/** Only who asks a cluster carries what that takes. */
-async function knownCluster(settings: Settings<'audit'>, surroundings: Surroundings): Promise<KnownCluster> {
-  const { connectAsKubectl } = await import('./connect.ts');
-  const { readCluster } = await import('./read-cluster.ts');
-  return readCluster(await connectAsKubectl(settings, surroundings), settings, surroundings.warn);
-}
-
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
   const { namespace, allNamespaces } = settings;
   if (namespace !== undefined && allNamespaces)
     throw new LingerError('settings-invalid', '--namespace and --all-namespaces: give one of them');
-  const { connectAsKubectl } = await import('./connect.ts');
-  const { readCluster, readWorkloads } = await import('./read-cluster.ts');
-  const connection = await connectAsKubectl(settings, surroundings);
-  const known = await readCluster(connection, settings, surroundings.warn);
+  const { readWorkloads } = await import('./read-cluster.ts');
+  const { connection, known } = await askCluster(settings, surroundings);
   const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
   const { workloads, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
   const subjects = workloads.map((found) => ({ ...found, request: requestOf(found) }));
@@ -235,7 +228,7 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
 
 /** One screen first, then the list: the unprotected first. */
 function renderAudit({ findings, summary }: AuditReport, wide: boolean): string {
-  const workloads = Map.groupBy(findings, (finding) => subjectOf(finding));
+  const workloads = Map.groupBy(findings, subjectOf);
   const shown = [...workloads]
     .filter(([, [own, ...more]]) => wide || own?.verdict !== 'skipped' || more.length > 0)
     .toSorted(([, [a]], [, [b]]) => orderOf(a) - orderOf(b));
@@ -251,10 +244,7 @@ function renderAudit({ findings, summary }: AuditReport, wide: boolean): string 
   const header = ['VERDICT', 'WORKLOAD', 'WAIT', 'GRACE', 'OPEN FOR', 'REASONS'];
   const texts = shown.flatMap(([subject, all]) =>
     all
-      .filter(
-        ({ verdict, reason }) =>
-          wide || verdict === 'unknown' || reason in AUDIT_FINDINGS || verdict === 'unprotected',
-      )
+      .filter((finding) => wide || levelOf(finding) !== undefined)
       .map(({ reason, text }) => `${subject}: ${reason}: ${text}`),
   );
   return paragraphs(
@@ -262,10 +252,6 @@ function renderAudit({ findings, summary }: AuditReport, wide: boolean): string 
     rows.length === 0 ? [] : columns([header, ...rows], ALIGNMENT),
     texts,
   );
-}
-
-function subjectOf({ kind, namespace, name }: AuditFinding): string {
-  return `${kind} ${namespace}/${name}`;
 }
 
 function orderOf(finding: AuditFinding | undefined): number {

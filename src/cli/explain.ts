@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import fastJsonPatch from 'fast-json-patch';
 import { ANNOTATION } from '../api/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
 import {
   BUILT_IN,
   type ExplainedField,
@@ -11,11 +10,14 @@ import {
   type Plan,
   parsePlan,
   SKIP_REASONS,
+  shareInWords,
   undoFor,
 } from '../decision/index.ts';
 import { readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import {
+  type AskedCluster,
+  askCluster,
   type KnownCluster,
   type ManifestSettings,
   planOf,
@@ -89,19 +91,6 @@ export async function explainManifests(
 /** `pod/web-1`, `deployment.apps/web`: what kubectl calls an object of the cluster, unless a file is called so. */
 const LIVE_NAME = /^[A-Za-z.]+\/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
 
-interface AskedCluster {
-  readonly connection: KubeConnection;
-  readonly known: KnownCluster;
-}
-
-/** Only who asks a cluster carries what that takes. */
-async function askCluster(settings: Settings<'explain'>, surroundings: Surroundings): Promise<AskedCluster> {
-  const { connectAsKubectl } = await import('./connect.ts');
-  const { readCluster } = await import('./read-cluster.ts');
-  const connection = await connectAsKubectl(settings, surroundings);
-  return { connection, known: await readCluster(connection, settings, surroundings.warn) };
-}
-
 /** What would be decided today for what runs in the cluster, and what its pods were given when they were created. */
 async function explainLive(
   names: readonly string[],
@@ -141,10 +130,7 @@ function livePods(running: readonly { readonly annotations: Readonly<Record<stri
 
 function liveRows({ pods, withoutPlan: without, plans }: LivePods): readonly (readonly string[])[] {
   const said = plans.map(({ pods: count, wait, grace, hook, why, policy, coverage, samples }) => {
-    const covers =
-      coverage === undefined
-        ? ''
-        : `, covered ${(Math.floor(coverage * 1000) / 10).toFixed(1)} % of ${samples}`;
+    const covers = coverage === undefined ? '' : `, covered ${shareInWords(coverage)} of ${samples}`;
     return `${count} with ${wait}s (${hook}, ${why}${covers}; ${policy}), grace ${grace}s`;
   });
   const all = without === 0 ? said : [...said, `${without} without a wait`];

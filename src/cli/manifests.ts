@@ -11,6 +11,7 @@ import {
   NO_LABELS,
   selects,
 } from '../api/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import {
   type ClusterView,
   type Documents,
@@ -37,6 +38,7 @@ import {
   sortDocuments,
 } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
+import type { Surroundings } from './terminal.ts';
 
 /** Which manifests are read, and which of their objects are looked at. */
 export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
@@ -56,6 +58,22 @@ export interface KnownCluster extends ClusterView {
   readonly lags: LagSource;
   /** Policies in force that are no objects of the cluster. */
   readonly files: Documents;
+}
+
+/** A cluster that can be asked further. */
+export interface AskedCluster {
+  readonly connection: KubeConnection;
+  readonly known: KnownCluster;
+}
+
+type ClusterFlags = Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'>;
+
+/** Only who asks a cluster carries what that takes. @throws ConnectionError, LingerError */
+export async function askCluster(settings: ClusterFlags, surroundings: Surroundings): Promise<AskedCluster> {
+  const { connectAsKubectl } = await import('./connect.ts');
+  const { readCluster } = await import('./read-cluster.ts');
+  const connection = await connectAsKubectl(settings, surroundings);
+  return { connection, known: await readCluster(connection, settings, surroundings.warn) };
 }
 
 /**

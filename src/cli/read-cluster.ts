@@ -20,6 +20,7 @@ import {
   CLUSTER_TERMINATION_POLICIES,
   type CustomKind,
   type CustomObject,
+  customKey,
   customResource,
   DISCOVERY_CONSUMERS,
   type FailureReason,
@@ -104,13 +105,52 @@ export interface LiveWorkload {
   readonly running: readonly RunningPod[];
 }
 
-/** The kinds that make pods, as they are listed. Those that are no part of Kubernetes may not be served. */
-const WORKLOAD_KINDS = [
-  { apiVersion: 'apps/v1', kind: 'Deployment', plural: 'deployments' },
-  { apiVersion: 'apps/v1', kind: 'StatefulSet', plural: 'statefulsets' },
-  { apiVersion: 'apps/v1', kind: 'DaemonSet', plural: 'daemonsets' },
-  { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', plural: 'rollouts' },
-] as const;
+interface Kind {
+  readonly apiVersion: string;
+  readonly kind: string;
+}
+
+/** A kind that makes pods. */
+interface WorkloadKind extends Kind {
+  /** What kubectl calls it, too. */
+  readonly short?: string;
+  /** Audits list them; the others belong to these, or serve nobody. */
+  readonly audited?: true;
+}
+
+const POD: WorkloadKind = { apiVersion: 'v1', kind: 'Pod', short: 'po' };
+
+/** Those that are no part of Kubernetes may not be served. */
+const WORKLOAD_KINDS: readonly WorkloadKind[] = [
+  POD,
+  { apiVersion: 'apps/v1', kind: 'Deployment', short: 'deploy', audited: true },
+  { apiVersion: 'apps/v1', kind: 'StatefulSet', short: 'sts', audited: true },
+  { apiVersion: 'apps/v1', kind: 'DaemonSet', short: 'ds', audited: true },
+  { apiVersion: 'apps/v1', kind: 'ReplicaSet', short: 'rs' },
+  { apiVersion: 'batch/v1', kind: 'Job' },
+  { apiVersion: 'batch/v1', kind: 'CronJob', short: 'cj' },
+  { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', audited: true },
+];
+
+function pluralOf({ kind }: Kind): string {
+  return `${kind.toLowerCase()}${kind.endsWith('s') ? 'es' : 's'}`;
+}
+
+/** @param namespace undefined: all of them */
+function pathOf(each: Kind, namespace?: string): string {
+  const root = each.apiVersion === 'v1' ? '/api/v1' : `/apis/${each.apiVersion}`;
+  const within = namespace === undefined ? '' : `/namespaces/${namespace}`;
+  return `${root}${within}/${pluralOf(each)}`;
+}
+
+/** Objects but for their statuses; a list does not say of which kind they are. @param name of the one that is asked for */
+function objectsAt(path: string, { apiVersion, kind }: Kind, name?: string): Resource<RawObject & Kind> {
+  return {
+    path,
+    ...(name !== undefined && { query: { fieldSelector: `metadata.name=${name}` } }),
+    project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
+  };
+}
 
 /** Pods that no controller owns are read one by one; with more of them than this, the rest is left out and said. */
 const MOST_BARE_PODS = 200;
@@ -126,86 +166,40 @@ export async function readWorkloads(
   warn: Terminal['warn'],
 ): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly neighbours: Neighbours }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const within = (path: string) =>
-    namespace === undefined ? path : path.replace(/\/([a-z]+)$/, `/namespaces/${namespace}/$1`);
-  const all = (apiVersion: string, kind: string, path: string) =>
-    unlessAbsent(
-      everyOne(
-        { path: within(path), project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }) },
-        connection,
-        signal,
-      ),
+  const all = async (kinds: readonly Kind[]) => {
+    const lists = kinds.map((each) =>
+      unlessAbsent(everyOne(objectsAt(pathOf(each, namespace), each), connection, signal)),
     );
-  const pods = await asked(
-    connection,
-    everyOne({ path: within('/api/v1/pods'), metadataOnly: true, project: liveMetadata }, connection, signal),
-  );
+    return (await asked(connection, Promise.all(lists))).flat();
+  };
+  const pods = await asked(connection, everyOne(podMetadataIn(namespace), connection, signal));
   const owned = Map.groupBy(pods, ({ owner }) => owner);
-  const kinds = await asked(
-    connection,
-    Promise.all(
-      WORKLOAD_KINDS.map(async ({ apiVersion, kind, plural }) => {
-        const objects = await all(apiVersion, kind, `/apis/${apiVersion}/${plural}`);
-        return objects.map((object) => ({ object, kind }));
-      }),
-    ),
-  );
+  const made = await all(WORKLOAD_KINDS.filter(({ audited }) => audited));
   const bare = (owned.get(undefined) ?? []).filter(({ mirror }) => !mirror);
   if (bare.length > MOST_BARE_PODS)
     warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out\n`);
   const single = await asked(
     connection,
     Promise.all(
-      bare.slice(0, MOST_BARE_PODS).map(({ namespace: own, name }) =>
-        everyOne(
-          {
-            path: `/api/v1/namespaces/${own}/pods`,
-            query: { fieldSelector: `metadata.name=${name}` },
-            project: ({ metadata, spec }) => ({ apiVersion: 'v1', kind: 'Pod', metadata, spec }),
-          },
-          connection,
-          signal,
+      bare
+        .slice(0, MOST_BARE_PODS)
+        .map(({ namespace: own, name }) =>
+          everyOne(objectsAt(pathOf(POD, own), POD, name), connection, signal),
         ),
-      ),
     ),
   );
-  const surrounding = await asked(
-    connection,
-    Promise.all(
-      Object.entries(NEIGHBOUR_KINDS).map(([kind, path]) =>
-        all(path.split('/').slice(2, -1).join('/'), kind, path),
-      ),
-    ),
-  );
-  const placed = [...kinds.flat(), ...single.flat().map((object) => ({ object, kind: 'Pod' }))];
-  const workloads = placed.flatMap(({ object, kind }) => {
+  const surrounding = await all(NEIGHBOUR_KINDS);
+  const workloads = [...made, ...single.flat()].flatMap((object) => {
     const workload = workloadOf(object);
+    const { kind } = object;
     const { namespace: own = '', name, labels = NO_LABELS } = object.metadata;
     if (workload === undefined || !selects(selector, labels)) return [];
     const itself = { name, annotations: object.metadata.annotations ?? NO_LABELS };
     const running = kind === 'Pod' ? [itself] : (owned.get(`${kind}/${own}/${name}`) ?? []);
     return [{ workload, namespace: own, object, running }];
   });
-  return { workloads, neighbours: neighboursIn(surrounding.flat(), 'default') };
+  return { workloads, neighbours: neighboursIn(surrounding, 'default') };
 }
-
-/** How kubectl names the kinds that make pods: also with the group, as in what `kubectl get -o name` prints. */
-const KIND_NAMES: Readonly<Record<string, readonly [apiVersion: string, kind: string, plural: string]>> = {
-  pod: ['v1', 'Pod', 'pods'],
-  po: ['v1', 'Pod', 'pods'],
-  deployment: ['apps/v1', 'Deployment', 'deployments'],
-  deploy: ['apps/v1', 'Deployment', 'deployments'],
-  statefulset: ['apps/v1', 'StatefulSet', 'statefulsets'],
-  sts: ['apps/v1', 'StatefulSet', 'statefulsets'],
-  daemonset: ['apps/v1', 'DaemonSet', 'daemonsets'],
-  ds: ['apps/v1', 'DaemonSet', 'daemonsets'],
-  replicaset: ['apps/v1', 'ReplicaSet', 'replicasets'],
-  rs: ['apps/v1', 'ReplicaSet', 'replicasets'],
-  job: ['batch/v1', 'Job', 'jobs'],
-  cronjob: ['batch/v1', 'CronJob', 'cronjobs'],
-  cj: ['batch/v1', 'CronJob', 'cronjobs'],
-  rollout: ['argoproj.io/v1alpha1', 'Rollout', 'rollouts'],
-};
 
 /**
  * One workload of the cluster, named as for kubectl: `pod/web-1`, `deployment/web`, `deployment.apps/web`.
@@ -218,25 +212,17 @@ export async function readNamed(
 ): Promise<LiveWorkload> {
   const [type = '', name = ''] = named.split('/');
   const word = type.split('.')[0]?.toLowerCase() ?? '';
-  const [apiVersion, kind, plural] = KIND_NAMES[word] ?? KIND_NAMES[word.replace(/s$/, '')] ?? [];
-  if (kind === undefined)
-    throw new LingerError(
-      'settings-invalid',
-      `${named}: expected one of ${Object.keys(KIND_NAMES).join(', ')}`,
-    );
+  const wordsFor = (each: WorkloadKind) => [each.kind.toLowerCase(), each.short ?? []].flat();
+  const of = WORKLOAD_KINDS.find((each) => [...wordsFor(each), pluralOf(each)].includes(word));
+  if (of === undefined) {
+    const words = WORKLOAD_KINDS.flatMap(wordsFor).join(', ');
+    throw new LingerError('settings-invalid', `${named}: expected one of ${words}`);
+  }
+  const { kind } = of;
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const root = apiVersion === 'v1' ? '/api/v1' : `/apis/${apiVersion}`;
   const [object] = await asked(
     connection,
-    everyOne(
-      {
-        path: `${root}/namespaces/${namespace}/${plural}`,
-        query: { fieldSelector: `metadata.name=${name}` },
-        project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
-      },
-      connection,
-      signal,
-    ),
+    everyOne(objectsAt(pathOf(of, namespace), of, name), connection, signal),
   );
   const workload = object && workloadOf(object);
   if (workload === undefined)
@@ -248,13 +234,13 @@ export async function readNamed(
     const annotations = object?.metadata.annotations ?? NO_LABELS;
     return { workload, namespace, object, running: [{ name, annotations }] };
   }
-  const path = `/api/v1/namespaces/${namespace}/pods`;
-  const pods = await asked(
-    connection,
-    everyOne({ path, metadataOnly: true, project: liveMetadata }, connection, signal),
-  );
+  const pods = await asked(connection, everyOne(podMetadataIn(namespace), connection, signal));
   const running = pods.filter(({ owner }) => owner === `${kind}/${namespace}/${name}`);
   return { workload, namespace, object, running };
+}
+
+function podMetadataIn(namespace: string | undefined): Resource<ReturnType<typeof liveMetadata>> {
+  return { path: pathOf(POD, namespace), metadataOnly: true, project: liveMetadata };
 }
 
 /** A pod's name, annotations, and the workload that it belongs to, as `Deployment/shop/web`; undefined: none. */
@@ -311,12 +297,11 @@ async function objectsOf<T>(kind: CustomKind<T>, connection: KubeConnection, sig
     const { reason, message } = asFailure(thrown);
     return { values: [], problems: reason === 'NotServed' ? [] : [`${kind.kind} objects: ${message}`] };
   }
-  const idOf = ({ namespace, name }: CustomObject<T>) => (namespace === '' ? name : `${namespace}/${name}`);
-  const sorted = objects.toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1));
+  const sorted = objects.toSorted((a, b) => (customKey(a) < customKey(b) ? -1 : 1));
   return {
     values: sorted.flatMap(({ value }) => (value === undefined ? [] : [value])),
     problems: sorted.flatMap((each) =>
-      each.problem === undefined ? [] : [`${kind.kind} ${idOf(each)}: ${each.problem}`],
+      each.problem === undefined ? [] : [`${kind.kind} ${customKey(each)}: ${each.problem}`],
     ),
   };
 }

@@ -5,12 +5,13 @@ import {
   NO_SOURCES,
   type SimulatedEvent,
   type SimulatedWait,
+  shareInWords,
   simulate as waitsOf,
   worldOf,
 } from '../decision/index.ts';
 import { readPolicies } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { columns, type Surroundings } from './terminal.ts';
+import { columns, type Surroundings, showInstant } from './terminal.ts';
 
 /** `linger simulate`: the waits that Linger would have planned while the removals of a file happened. */
 export async function simulate(
@@ -83,11 +84,11 @@ function eventOf(text: string): SimulatedEvent | string {
 
 function table(changes: readonly SimulatedWait[]): string {
   const rows = changes.map(({ at, waitSeconds, why, p99Seconds, coverage }) => [
-    new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' '),
+    showInstant(at),
     `${waitSeconds}s`,
     why,
     p99Seconds === null ? '-' : `${Number(p99Seconds.toPrecision(3))}s`,
-    coverage === null ? '-' : `${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`,
+    coverage === null ? '-' : shareInWords(coverage),
   ]);
   return `${columns([HEAD, ...rows]).join('\n')}\n`;
 }

@@ -65,6 +65,11 @@ export function columns(
   return rows.map((row) => row.map(padded).join('  ').trimEnd());
 }
 
+/** UTC: `2026-03-01 14:05:09`. @param at seconds since the epoch */
+export function showInstant(at: number): string {
+  return new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ');
+}
+
 /**
  * A lag or an age for people: `38ms`, `4.215s`, `72.4s`, `12m04s`. Milliseconds are as fine as two watches can be told
  * apart.

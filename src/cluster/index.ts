@@ -45,5 +45,5 @@ export {
   WATCH_LIMITS,
   type WatchStats,
 } from './resource.ts';
-export { projectService, servicesResource } from './services.ts';
+export { neverWithdraws, projectService, servicesResource } from './services.ts';
 export { registerWatchMetrics } from './watch-metrics.ts';

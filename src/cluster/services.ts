@@ -3,6 +3,7 @@ import {
   isRecord,
   isString,
   isStringMap,
+  memberAt,
   NO_LABELS,
   type ServiceIndex,
   type ServiceRecord,
@@ -40,9 +41,16 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
     externalName: spec.type === 'ExternalName',
     headless: clusterIP === 'None',
     clusterIp: isString(clusterIP) && clusterIP !== '' && clusterIP !== 'None' ? clusterIP : undefined,
-    publishNotReadyAddresses:
-      spec.publishNotReadyAddresses === true || annotations?.[TOLERATE_UNREADY] === 'true',
+    publishNotReadyAddresses: neverWithdraws({ metadata: { annotations }, spec }),
   };
+}
+
+/** Whether a Service, unchecked, lists a terminating pod until it is gone. */
+export function neverWithdraws(service: Readonly<Record<string, unknown>>): boolean {
+  return (
+    memberAt(service, ['spec', 'publishNotReadyAddresses']) === true ||
+    memberAt(service, ['metadata', 'annotations', TOLERATE_UNREADY]) === 'true'
+  );
 }
 
 /**

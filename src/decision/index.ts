@@ -1,3 +1,4 @@
+export { preStopOf } from './containers.ts';
 export { decide, type Exposure, exposureOf, type PodRequest, screen, sendersAndLags } from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
@@ -20,7 +21,7 @@ export {
   renderPlan,
   type Skip,
 } from './plan.ts';
-export { essentialsOf, type Pod } from './pod.ts';
+export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
 export { BUILT_IN, wantsHold } from './policy.ts';
 export { type PolicyView, policiesSelecting, policyView } from './policy-view.ts';
 export {
@@ -33,7 +34,7 @@ export {
   warningsOf,
 } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
-export { type DefaultWait, defaultWait } from './wait.ts';
+export { type DefaultWait, defaultWait, shareInWords } from './wait.ts';
 export { type Workload, workloadOf } from './workload.ts';
 export {
   type ClusterView,

@@ -270,11 +270,15 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
 export function estimateInWords(estimate: WaitEstimate, wait: number): string {
   const { percentile, lagSeconds, samples, historySeconds, scope, coverage } = estimate;
   const whose = scope === 'namespace' ? ' of this namespace' : '';
-  // Rounded down: a rare removal that is not covered must not read as 100 %.
-  const covers = coverage === null ? '' : `, covers ${(Math.floor(coverage * 1000) / 10).toFixed(1)} %`;
+  const covers = coverage === null ? '' : `, covers ${shareInWords(coverage)}`;
   const measured = `p${percentile} ${lagInWords(lagSeconds)}${partsInWords(estimate.parts)}`;
   const extent = `${samples} samples${whose} over ${spanInWords(historySeconds)}`;
   return `${measured} of ${extent}, ${stepInWords(estimate)} → ${wait}s${covers}`;
+}
+
+/** `99.4 %`; rounded down: a rare removal that is not covered must not read as 100 %. @param share 0 to 1 */
+export function shareInWords(share: number): string {
+  return `${(Math.floor(share * 1000) / 10).toFixed(1)} %`;
 }
 
 function partsInWords(parts: WaitEstimate['parts']): string {
