@@ -144,9 +144,13 @@ function pathOf(each: Kind, namespace?: string): string {
 }
 
 /** Objects but for their statuses; a list does not say of which kind they are. @param name of the one that is asked for */
-function objectsAt(path: string, { apiVersion, kind }: Kind, name?: string): Resource<RawObject & Kind> {
+function objectsIn(
+  namespace: string | undefined,
+  { apiVersion, kind }: Kind,
+  name?: string,
+): Resource<RawObject & Kind> {
   return {
-    path,
+    path: pathOf({ apiVersion, kind }, namespace),
     ...(name !== undefined && { query: { fieldSelector: `metadata.name=${name}` } }),
     project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
   };
@@ -167,9 +171,7 @@ export async function readWorkloads(
 ): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly neighbours: Neighbours }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const all = async (kinds: readonly Kind[]) => {
-    const lists = kinds.map((each) =>
-      unlessAbsent(everyOne(objectsAt(pathOf(each, namespace), each), connection, signal)),
-    );
+    const lists = kinds.map((each) => unlessAbsent(everyOne(objectsIn(namespace, each), connection, signal)));
     return (await asked(connection, Promise.all(lists))).flat();
   };
   const pods = await asked(connection, everyOne(podMetadataIn(namespace), connection, signal));
@@ -183,9 +185,7 @@ export async function readWorkloads(
     Promise.all(
       bare
         .slice(0, MOST_BARE_PODS)
-        .map(({ namespace: own, name }) =>
-          everyOne(objectsAt(pathOf(POD, own), POD, name), connection, signal),
-        ),
+        .map(({ namespace: own, name }) => everyOne(objectsIn(own, POD, name), connection, signal)),
     ),
   );
   const surrounding = await all(NEIGHBOUR_KINDS);
@@ -220,10 +220,7 @@ export async function readNamed(
   }
   const { kind } = of;
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const [object] = await asked(
-    connection,
-    everyOne(objectsAt(pathOf(of, namespace), of, name), connection, signal),
-  );
+  const [object] = await asked(connection, everyOne(objectsIn(namespace, of, name), connection, signal));
   const workload = object && workloadOf(object);
   if (workload === undefined)
     throw new LingerError(

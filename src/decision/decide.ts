@@ -7,7 +7,6 @@ import {
   labelOf,
   MIRROR_POD_ANNOTATION,
   type NamespaceRecord,
-  NO_LABELS,
   selectsNamespace,
   servicesSelecting,
   unseenNamespace,
@@ -88,35 +87,58 @@ export function decide(request: PodRequest, world: World): Decision {
   const screened = screen(request);
   if (screened !== undefined) return screened;
   const pod = request.object as Pod;
-  const namespace = world.namespaces.get(request.namespace) ?? unseenNamespace(request.namespace);
-  const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
-  const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const { namespace, policy, notes } = policyFor(placeOf(request), world);
   const decision = decideUnder(policy, pod, namespace, request, world);
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
 }
 
-/** What is known of a pod's traffic, and the wait that its policy comes to, whatever hooks the pod has. */
-export interface Exposure {
+/** A pod, as far as it is chosen by selectors. */
+interface PlacedPod {
+  readonly namespace: string;
+  readonly labels: Labels;
+  readonly annotations: Labels;
+}
+
+/** @param request that has been screened */
+function placeOf({ namespace, object }: PodRequest): PlacedPod {
+  return { namespace, labels: labelsOf(object as Pod), annotations: annotationsOf(object as Pod) };
+}
+
+function policyFor({ namespace: name, labels, annotations }: PlacedPod, world: World) {
+  const namespace = world.namespaces.get(name) ?? unseenNamespace(name);
+  const subject = { namespace, labels, annotations };
+  const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
+  return { namespace, policy, notes };
+}
+
+/** Who sends traffic to a pod, and what is planned of their lags. */
+export interface Traffic {
   readonly policy: EffectivePolicy;
-  readonly choice: WaitChoice;
-  readonly lag: PlannedLag;
   /** The Services that select it. */
   readonly services: SelectingServices;
   /** The consumers that send it traffic, or may. */
   readonly consumers: readonly Consumer[];
+  readonly lag: PlannedLag;
+}
+
+/** Of a pod that is there. */
+export function trafficOf(pod: PlacedPod, world: World): Traffic {
+  const { namespace, policy } = policyFor(pod, world);
+  const services = servicesSelecting(world.services, namespace.name, pod.labels);
+  const { consumers, lag } = sendersAndLags(pod.labels, namespace, services, policy, world);
+  return { policy, services, consumers, lag };
+}
+
+/** A pod's traffic, and the wait that its policy comes to, whatever hooks the pod has. */
+export interface Exposure extends Traffic {
+  readonly choice: WaitChoice;
 }
 
 /** For audits: {@link decide} says what is done, this what it is held against. Undefined for what is no Pod to decide on. */
 export function exposureOf(request: PodRequest, world: World): Exposure | undefined {
   if (screen(request) !== undefined) return undefined;
-  const pod = request.object as Pod;
-  const namespace = world.namespaces.get(request.namespace) ?? unseenNamespace(request.namespace);
-  const subject = { namespace, labels: labelsOf(pod), annotations: annotationsOf(pod) };
-  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
-  const services = servicesSelecting(world.services, namespace.name, labelsOf(pod));
-  const { consumers } = sendersTo(labelsOf(pod), namespace, services, world.consumers);
-  const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy));
-  return { policy, choice: chooseWait(policy, lag), lag, services, consumers };
+  const traffic = trafficOf(placeOf(request), world);
+  return { ...traffic, choice: chooseWait(traffic.policy, traffic.lag) };
 }
 
 /** The reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */
@@ -184,10 +206,15 @@ function decideAfresh(
     const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
     notes.push(note('ServicesUnknown', text));
   }
-  const sending = sendersTo(labelsOf(pod), namespace, selecting, world.consumers);
-  notes.push(...sending.notes);
-  const lag = world.lags.planned(namespace.name, sending.consumers, enoughOf(policy));
-  return planFor(pod, policy, lag, { ...hold, isManifest: isManifest === true }, { ...earlier, notes });
+  const traffic = sendersAndLags(labelsOf(pod), namespace, selecting, policy, world);
+  notes.push(...traffic.notes);
+  return planFor(
+    pod,
+    policy,
+    traffic.lag,
+    { ...hold, isManifest: isManifest === true },
+    { ...earlier, notes },
+  );
 }
 
 const DAEMON_SET =
@@ -501,35 +528,24 @@ function exclusionOf(
   return wanted || serves !== false ? undefined : 'NotServing';
 }
 
-/** Who sends traffic to a pod that is there, and what is planned of their lags. */
-export function sendersAndLags(
-  { namespace: name, labels }: { readonly namespace: string; readonly labels: Labels },
-  world: World,
-): { readonly consumers: readonly Consumer[]; readonly lag: PlannedLag } {
-  const namespace = world.namespaces.get(name) ?? unseenNamespace(name);
-  const selecting = servicesSelecting(world.services, name, labels);
-  const { consumers } = sendersTo(labels, namespace, selecting, world.consumers);
-  const subject = { namespace, labels, annotations: NO_LABELS };
-  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
-  return { consumers, lag: world.lags.planned(name, consumers, enoughOf(policy)) };
-}
-
-/** The consumers that send traffic to the pod, and a note on those that are only taken to. */
-function sendersTo(
+/** The consumers that send traffic to the pod, a note on those that are only taken to, and what is planned of their lags. */
+function sendersAndLags(
   labels: Labels,
   namespace: NamespaceRecord,
   selecting: SelectingServices,
-  all: readonly Consumer[],
-): { readonly consumers: readonly Consumer[]; readonly notes: readonly Note[] } {
+  policy: EffectivePolicy,
+  world: World,
+): Pick<Traffic, 'consumers' | 'lag'> & { readonly notes: readonly Note[] } {
   const assumed: string[] = [];
-  const consumers = all.filter((consumer) => {
+  const consumers = world.consumers.filter((consumer) => {
     const sends = sendsTo(consumer, namespace, labels, selecting);
     if (sends === 'assumed' && !consumer.builtIn) assumed.push(consumer.name);
     return sends !== false;
   });
-  if (assumed.length === 0) return { consumers, notes: [] };
+  const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy));
+  if (assumed.length === 0) return { consumers, lag, notes: [] };
   const text = `the Service of this pod, or its Namespace, has not been seen yet: ${assumed.join(', ')} may send traffic to it and is taken into account`;
-  return { consumers, notes: [note('ConsumerAssumed', text)] };
+  return { consumers, lag, notes: [note('ConsumerAssumed', text)] };
 }
 
 function skip(reason: SkipReason, notes: readonly Note[] = [], policy?: EffectivePolicy): Skip {

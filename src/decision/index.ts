@@ -1,5 +1,5 @@
 export { preStopOf } from './containers.ts';
-export { decide, type Exposure, exposureOf, type PodRequest, screen, sendersAndLags } from './decide.ts';
+export { decide, type Exposure, exposureOf, type PodRequest, screen, trafficOf } from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
   type Fleet,

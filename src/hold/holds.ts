@@ -1,4 +1,5 @@
-import { sendersAndLags, type World } from '../decision/index.ts';
+import { NO_LABELS } from '../api/index.ts';
+import { trafficOf, type World } from '../decision/index.ts';
 import {
   type Consumer,
   compareVersions,
@@ -384,8 +385,9 @@ export class Holds {
     )
       return known;
     const world = { services, namespaces, consumers, policies, lags };
-    const found = sendersAndLags({ namespace, labels }, { ...world, ...rest });
-    hold.senders = { world, labels, ...found };
+    const pod = { namespace, labels, annotations: NO_LABELS };
+    const { consumers: sending, lag } = trafficOf(pod, { ...world, ...rest });
+    hold.senders = { world, labels, consumers: sending, lag };
     return hold.senders;
   }
 }
