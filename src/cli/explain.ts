@@ -18,7 +18,6 @@ import type { Settings } from './commands.ts';
 import {
   type AskedCluster,
   askCluster,
-  type KnownCluster,
   type ManifestSettings,
   planOf,
   readInputs,
@@ -26,6 +25,7 @@ import {
   workloadsIn,
   worldFor,
 } from './manifests.ts';
+import type { KnownCluster } from './read-cluster.ts';
 import { checkFailOn, columns, FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
 
 /** An explanation, and where its workload stands, lines from 1; or what its pods in the cluster carry. */

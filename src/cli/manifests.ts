@@ -13,7 +13,6 @@ import {
 } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import {
-  type ClusterView,
   type Documents,
   decide,
   type LocatedObject,
@@ -26,7 +25,6 @@ import {
   workloadOf,
   worldOf,
 } from '../decision/index.ts';
-import type { LagSource } from '../lag/index.ts';
 import {
   decodeText,
   type Encoding,
@@ -38,6 +36,7 @@ import {
   sortDocuments,
 } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
+import type { KnownCluster } from './read-cluster.ts';
 import type { Surroundings } from './terminal.ts';
 
 /** Which manifests are read, and which of their objects are looked at. */
@@ -51,13 +50,6 @@ export interface ManifestInput {
   readonly name: string;
   readonly text: string;
   readonly encoding: Encoding;
-}
-
-/** What is known of the cluster that the manifests are for. */
-export interface KnownCluster extends ClusterView {
-  readonly lags: LagSource;
-  /** Policies in force that are no objects of the cluster. */
-  readonly files: Documents;
 }
 
 /** A cluster that can be asked further. */

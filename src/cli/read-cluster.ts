@@ -37,14 +37,20 @@ import {
   TERMINATION_POLICIES,
   WATCH_LIMITS,
 } from '../cluster/index.ts';
-import { type Documents, fleetOf, NO_DOCUMENTS, type Workload, workloadOf } from '../decision/index.ts';
-import { type ConsumerTable, NONE_YET, plannedLags } from '../lag/index.ts';
+import {
+  type ClusterView,
+  type Documents,
+  fleetOf,
+  NO_DOCUMENTS,
+  type Workload,
+  workloadOf,
+} from '../decision/index.ts';
+import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, nameOf } from './connect.ts';
-import type { KnownCluster } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Longer than any list takes; a person is waiting. */
@@ -52,6 +58,13 @@ const CLUSTER_WITHIN_MS = 60_000;
 
 /** For one small object. */
 const ANSWER_MS = 10_000;
+
+/** What decisions know of a cluster. */
+export interface KnownCluster extends ClusterView {
+  readonly lags: LagSource;
+  /** Policies in force that are no objects of the cluster. */
+  readonly files: Documents;
+}
 
 /**
  * What decisions read of a cluster, at one moment. What cannot be read of Linger's own is left out, and said.
