@@ -4,7 +4,7 @@ import { Installation } from '../cluster-suite/support/installation.ts';
 import { type ProgrammedChange, ProgrammedRules } from '../cluster-suite/support/programmed-rules.ts';
 import { auditPosition } from '../testbed/audit.ts';
 import { type Cluster, openCluster, readAudit, waitUntil } from '../testbed/cluster.ts';
-import { byForm } from './form.ts';
+import { byForm, LONG } from './form.ts';
 
 const POLICY = JSON.stringify({
   apiVersion: 'linger.dev/v1alpha1',
@@ -172,7 +172,7 @@ describe.runIf(await isOwn())('the canary', () => {
     );
   });
 
-  it('costs so much processor time', async () => {
+  it.runIf(LONG)('costs so much processor time', async () => {
     const leader = await leading();
     const cpu = await linger.replicas.sums('process_cpu_seconds_total');
     const [since, begun] = [performance.now(), flips.length];
@@ -191,12 +191,16 @@ describe.runIf(await isOwn())('the canary', () => {
     expect(used(leader)).toBeLessThan(spanSeconds);
   });
 
-  it('times it where kube-proxy is slow on purpose: minSyncPeriod 10s', { timeout: 1_800_000 }, async () => {
-    await cluster.restart('kube-proxy', ['--iptables-min-sync-period=10s']);
+  const slow = byForm('5s', '10s');
+
+  it(`times it where kube-proxy is slow on purpose: minSyncPeriod ${slow}`, {
+    timeout: 1_800_000,
+  }, async () => {
+    await cluster.restart('kube-proxy', [`--iptables-min-sync-period=${slow}`]);
     const since = performance.now();
     const found = await measured(byForm(8, 60), since, byForm(400_000, 1_700_000));
     const compared = await pairs(found, 'removal');
-    compare('removals, minSyncPeriod 10s', compared);
+    compare(`removals, minSyncPeriod ${slow}`, compared);
     // Otherwise it has not been slow, and nothing is shown.
     expect(Math.max(...compared.map(({ truth }) => truth))).toBeGreaterThan(2);
   });

@@ -214,7 +214,7 @@ it('loses none with a wait from any of the three measures', { timeout: 900_000 }
   ];
   for (const hook of ['declared', 'reports', 'probe'] as const) await untilMeasured(hook);
   const before = await combinedWaits();
-  const made = await rollOver(chosen, UPDATES);
+  const made = await rollOver(chosen, byForm(1, UPDATES));
   const combined = [...before, ...(await combinedWaits())];
   const worstMs = { declared: INTERVAL_MS, reports: worst('reports'), probe: worst('probe') };
   for (const [index, { outcome }] of made.entries()) {
