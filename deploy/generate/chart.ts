@@ -21,6 +21,14 @@ type Change = readonly [from: string, to: string];
 
 const OWN_CERTIFICATE = '.Values.certificates.existingSecret';
 
+/** What the webhook leaves out only where it fails closed: the last lines of that patch, and of the webhook. */
+function failClosedConditions(): string {
+  const patch = readFileSync(join(DEPLOY, 'fail-closed', 'webhook.yaml'), 'utf8');
+  const [, conditions] = patch.split('    matchConditions:\n');
+  if (conditions === undefined) throw new Error('deploy/fail-closed/webhook.yaml: expected matchConditions');
+  return `      {{- if eq .Values.failurePolicy "Fail" }}\n${conditions}      {{- end }}\n`;
+}
+
 const DEPLOYMENT: readonly Change[] = [
   ['  replicas: 2\n', '  replicas: {{ .Values.replicas }}\n'],
   [
@@ -67,6 +75,10 @@ const DEPLOYMENT: readonly Change[] = [
   ],
 ];
 
+const LAST_CONDITION =
+  '        expression: "!has(object.metadata.annotations) || ' +
+  "!('kubernetes.io/config.mirror' in object.metadata.annotations)\"\n";
+
 const TEMPLATES: readonly Template[] = [
   { source: 'crds/discoveryconsumers.yaml' },
   { source: 'crds/clusterterminationpolicies.yaml' },
@@ -107,6 +119,7 @@ const TEMPLATES: readonly Template[] = [
         '  labels: {app.kubernetes.io/name: linger}\n' +
           '  {{- with .Values.certificates.webhookAnnotations }}\n  annotations: {{ toJson . }}\n  {{- end }}\nwebhooks:\n',
       ],
+      [LAST_CONDITION, LAST_CONDITION + failClosedConditions()],
     ],
   },
 ];
