@@ -218,6 +218,20 @@ const AUDIT_FLAGS = {
   ),
 };
 
+const CHECK_FLAGS = {
+  policies,
+  ...CLUSTER_FLAGS,
+  pre: flag(toggle, 'false', 'of a cluster: whether Linger can be installed there, and not how it runs'),
+  namespace: flag(name, 'default', 'of a cluster: the namespace in which a pod is tried, as a dry run', 'n'),
+  lingerNamespace: flag(name, 'linger', 'namespace of the cluster in which Linger runs, or shall run'),
+  webhookConfiguration: flag(name, 'linger', 'name of its MutatingWebhookConfiguration'),
+  output: output('what was found'),
+  failOn: optional(
+    someOf(['warning', 'unknown']),
+    'of a cluster: exit 3 when there is no failure, but one of these',
+  ),
+};
+
 const SIMULATE_FLAGS = {
   policies,
   namespace: flag(name, 'default', 'namespace of the pods whose wait is printed', 'n'),
@@ -330,7 +344,10 @@ function verb<F extends Flags>(about: string, flags: F, operands?: readonly [str
 }
 
 const MANIFESTS = ['[files...]', 'manifests; - is standard input'] as const;
-const POLICIES = ['[paths...]', 'folders and files of policies, as for --policies'] as const;
+const POLICIES = [
+  '[paths...]',
+  'folders and files of policies, as for --policies; without any, the cluster is asked',
+] as const;
 const EVENTS = ['[file]', 'events, one JSON object a line; - is standard input'] as const;
 
 /** All commands, in the order in which the help lists them. A new one also has its line in run.ts. */
@@ -344,7 +361,11 @@ export const VERBS = {
     AUDIT_FLAGS,
     MANIFESTS,
   ),
-  check: verb('Say which policy documents cannot be used; exit 1 if there are any.', { policies }, POLICIES),
+  check: verb(
+    'Say whether Linger works in a cluster, or can be installed there; of policies, which documents cannot be used.',
+    CHECK_FLAGS,
+    POLICIES,
+  ),
   simulate: verb(
     'Say which waits Linger would have planned while recorded removals happened.',
     SIMULATE_FLAGS,

@@ -2,12 +2,15 @@ export { preStopOf } from './containers.ts';
 export { decide, type Exposure, exposureOf, type PodRequest, screen, trafficOf } from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
+  atLeast,
   type Fleet,
   fleetOf,
   type NodeFacts,
   nodeKind,
+  parseVersion,
   type SettlingFleet,
   settle,
+  supportsNativeSleep,
   UNSETTLED,
 } from './fleet.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';

@@ -56,9 +56,37 @@ export class ApiReader {
     throw new KubeFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
   }
 
+  /**
+   * Puts a question, or tries something without doing it: nothing that is stored.
+   * @returns what it answers, and the warnings of its admission
+   * @throws KubeFailure
+   */
+  async pose(path: string, object: object): Promise<PosedAnswer> {
+    const body = { contentType: 'application/json', text: JSON.stringify(object) };
+    const request = {
+      method: 'POST',
+      path,
+      body,
+      agent: this.#agent,
+      signal: this.#signal,
+      answerMs: ANSWER_MS,
+    };
+    const response = await ask(this.#connection, request);
+    const { warning = [] } = response.headers;
+    const answer = jsonIn(await readText(response, LONGEST_ANSWER, ANSWER_MS));
+    if (isRecord(answer)) return { answer, warnings: String(warning) };
+    throw new KubeFailure('Malformed', 'expected an object');
+  }
+
   close(): void {
     this.#agent.destroy();
   }
+}
+
+export interface PosedAnswer {
+  readonly answer: Readonly<Record<string, unknown>>;
+  /** The header of that name, as RFC 7234 writes it; empty where there are none. */
+  readonly warnings: string;
 }
 
 /** What went wrong, as one line. @throws the signal's reason once that has aborted */

@@ -1,4 +1,6 @@
+export { CHECKS, type Check, type CheckState, checkBefore } from './checks.ts';
 export { isAddress } from './controller-observation.ts';
 export type { Facts, Look } from './facts.ts';
 export { type GatherOptions, gatherFacts } from './gather.ts';
+export { checkInstallation } from './installation.ts';
 export { diagnose, FINDINGS, type Finding } from './rules.ts';

@@ -159,7 +159,21 @@ const OUTPUT: Row = {
   ],
   refuses: ['', 'xml'],
 };
-const CHECK: Rows<'check'> = { policies: TEXT(undefined) };
+const CHECK: Rows<'check'> = {
+  policies: TEXT(undefined),
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  pre: SWITCH,
+  namespace: TEXT('default'),
+  lingerNamespace: TEXT('linger'),
+  webhookConfiguration: TEXT('linger'),
+  output: OUTPUT,
+  failOn: {
+    byDefault: undefined,
+    reads: [['Warning,unknown', ['warning', 'unknown']]],
+    refuses: ['', 'failure'],
+  },
+};
 
 const SELECTOR: Row = {
   byDefault: undefined,

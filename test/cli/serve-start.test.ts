@@ -10,6 +10,7 @@ import { bodyOf } from '../webhook/reviews.ts';
 import { sharedCertificates } from './certificates.ts';
 import { emptyDirectory, linger, ROOT, run, type Serving, serving, until } from './linger.ts';
 import { reasonNow } from './reviewing.ts';
+import { writeKubeconfig } from './watching.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
@@ -158,11 +159,21 @@ describe.concurrent('linger check', () => {
     expect([code, stderr]).toEqual([1, '1 documents can be used, 2 cannot\n']);
   });
 
-  it('exits with 0 where all can be used, and with 2 where nothing is named', async () => {
+  it('exits with 0 where all can be used, and takes no flags that are about a cluster', async () => {
     const directory = await emptyDirectory(atEnd);
     await writeFile(join(directory, 'a.yaml'), POLICY('{mode: Audit}'));
-    expect((await linger(['check', '--policies', directory])).code).toBe(0);
-    expect((await linger(['check'])).code).toBe(2);
+    const { code, stdout } = await linger(['check', '--policies', directory, '-o', 'json']);
+    expect([code, JSON.parse(stdout)]).toEqual([0, { problems: [], usable: 1 }]);
+    expect((await linger(['check', directory, '--pre'])).code).toBe(2);
+  });
+
+  it('without paths asks the cluster, and exits with 1 where there is none', async () => {
+    const kubeconfig = await writeKubeconfig(new URL('http://127.0.0.1:9'), {}, atEnd);
+    for (const more of [[], ['--pre']]) {
+      const { code, stdout, stderr } = await linger(['check', '--kubeconfig', kubeconfig, ...more]);
+      expect([code, stderr]).toEqual([1, '0 ok, 0 warnings, 1 failures, 0 not looked at\n']);
+      expect(stdout).toMatch(/^failure {2}ApiServer {2}http:\/\/127\.0\.0\.1:9.*ECONNREFUSED.*\n +→ Is it /);
+    }
   });
 });
 

@@ -6,6 +6,7 @@ import { listening } from '../webhook/listening.ts';
 export interface Answer {
   readonly status: number;
   readonly body: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** What is answered to a path: always the same, or one after the other and then the last for ever. */
@@ -37,8 +38,8 @@ export class AnsweringServer {
     const before = this.asked.filter((each) => each.path === path).length;
     this.asked.push({ path, authorization: request.headers.authorization });
     const known = this.#answers[path] ?? { status: 404, body: '404 page not found\n' };
-    const { status, body } = Array.isArray(known) ? (known[before] ?? known.at(-1)) : known;
-    response.writeHead(status, { 'content-type': 'text/plain' }).end(body);
+    const { status, body, headers = {} } = Array.isArray(known) ? (known[before] ?? known.at(-1)) : known;
+    response.writeHead(status, { 'content-type': 'text/plain', ...headers }).end(body);
   }
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AUDIT_FINDINGS } from '../../src/audit/findings.ts';
+import { CHECKS } from '../../src/diagnose/checks.ts';
 import { FINDINGS } from '../../src/diagnose/rules.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
@@ -18,6 +19,11 @@ describe('findings', () => {
     expect(row['what it means']).not.toBe('');
     expect(row['what to do']).not.toBe('');
   });
+});
+
+test('the table of checks has exactly the checks, in the catalogue’s order', () => {
+  const documented = tableUnder(PAGE, 'What is checked');
+  expect(documented.map(({ check }) => codeOf(check))).toEqual(Object.keys(CHECKS));
 });
 
 describe('what an audit finds', () => {

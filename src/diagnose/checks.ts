@@ -1,0 +1,512 @@
+import {
+  isRecord,
+  isString,
+  isStringMap,
+  type LabelSelector,
+  type Labels,
+  memberAt,
+  NAMESPACE_NAME_LABEL,
+  NO_LABELS,
+  selects,
+  UserError,
+} from '../api/index.ts';
+import {
+  asFailure,
+  type FailureReason,
+  type KubeConnection,
+  KubeFailure,
+  listSome,
+  nodesResource,
+} from '../cluster/index.ts';
+import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
+import { count } from './amounts.ts';
+import { ApiReader, listOf, messageOf, oneLine, type PosedAnswer } from './controller-observation.ts';
+
+/** What is looked at, before Linger is installed and afterwards; in the order of the report. */
+export const CHECKS = {
+  ApiServer: 'The API server answers, and is new enough.',
+  Rights: 'Whoever asks may create and change what an installation consists of.',
+  Kubelets: 'Every kubelet knows the native sleep hook.',
+  Admission: 'A pod with a hook, as Linger’s own are, is admitted and keeps it.',
+  CustomResources: 'The API server serves the kinds of linger.dev.',
+  Webhook: 'The webhook configuration leads to Linger, and leaves out its own pods.',
+  Certificate: 'The caBundle fits the serving certificate, and that is valid.',
+  Replicas: 'All replicas are ready, on more than one node.',
+  Answer: 'A pod that is created reaches Linger, and its answer reaches the pod.',
+  OtherWebhooks: 'No webhook of others keeps the replicas from starting.',
+  NetworkPolicy: 'The NetworkPolicies let API servers in, and Linger out to them.',
+  Leader: 'One of the replicas leads.',
+  Watches: 'Each replica follows the cluster.',
+  Canary: 'The canary measures.',
+  Consumers: 'The lag of every consumer is known.',
+  Policies: 'Every policy is in force.',
+  HoldHelper: 'The helper is where policies ask for hook Hold.',
+} as const satisfies Record<string, string>;
+
+export type CheckCode = keyof typeof CHECKS;
+
+/** `unknown`: it could not be looked at. */
+export type CheckState = 'ok' | 'warning' | 'failure' | 'unknown';
+
+export interface Judgement {
+  readonly state: CheckState;
+  /** What was seen. */
+  readonly text: string;
+  /** What to do. */
+  readonly cure?: string;
+}
+
+export interface Check extends Judgement {
+  readonly code: CheckCode;
+}
+
+export const ok = (text: string): Judgement => ({ state: 'ok', text });
+export const warning = (text: string, cure: string): Judgement => ({ state: 'warning', text, cure });
+export const failure = (text: string, cure: string): Judgement => ({ state: 'failure', text, cure });
+export const unknown = (text: string, cure?: string): Judgement => ({
+  state: 'unknown',
+  text,
+  ...(cure && { cure }),
+});
+
+export interface CheckOptions {
+  readonly connection: KubeConnection;
+  /** Linger's own, or what shall become it. */
+  readonly namespace: string;
+  /** The name of its webhook configuration. */
+  readonly configuration: string;
+  /** The namespace in which a pod is tried. */
+  readonly tryIn: string;
+  /** Seconds since the epoch. */
+  readonly now: number;
+  readonly signal: AbortSignal;
+}
+
+export type Json = Readonly<Record<string, unknown>>;
+
+/** What a check asks the cluster; the same question is put once. */
+export class Inquiry {
+  readonly options: CheckOptions;
+  readonly #api: ApiReader;
+  readonly #answers = new Map<string, Promise<Json>>();
+
+  constructor(options: CheckOptions) {
+    this.options = options;
+    this.#api = new ApiReader(options.connection, options.signal);
+  }
+
+  /** @throws KubeFailure */
+  get(path: string): Promise<Json> {
+    const known = this.#answers.get(path) ?? this.#api.json(path);
+    this.#answers.set(path, known);
+    return known;
+  }
+
+  /** @returns undefined where there is no such object @throws KubeFailure */
+  async find(path: string): Promise<Json | undefined> {
+    try {
+      return await this.get(path);
+    } catch (thrown) {
+      if (asFailure(thrown).reason === 'NotServed') return undefined;
+      throw thrown;
+    }
+  }
+
+  /** All objects of a collection; none where it is not served. @throws KubeFailure */
+  async items(path: string, query = ''): Promise<readonly Json[]> {
+    const items: Json[] = [];
+    let from = '';
+    do {
+      const more = from === '' ? '' : `&continue=${encodeURIComponent(from)}`;
+      const page = await this.find(`${path}?limit=${PAGE}${query}${more}`);
+      items.push(...listOf(page?.items).filter(isRecord));
+      const next = memberAt(page, ['metadata', 'continue']);
+      from = isString(next) ? next : '';
+    } while (from !== '');
+    return items;
+  }
+
+  /** @throws KubeFailure */
+  text(path: string): Promise<string> {
+    return this.#api.text(path);
+  }
+
+  pose(path: string, object: object): Promise<PosedAnswer> {
+    return this.#api.pose(path, object);
+  }
+
+  /** Creates a pod without storing it: admission and validation run as for any other. @throws KubeFailure */
+  tryPod(namespace: string, pod: object): Promise<PosedAnswer> {
+    return this.pose(`/api/v1/namespaces/${namespace}/pods?dryRun=All`, pod);
+  }
+
+  close(): void {
+    this.#api.close();
+  }
+}
+
+const PAGE = 500;
+
+/** What a look sees: a judgement for each thing that is worth a line. */
+export type Seen = Judgement | readonly Judgement[];
+type LookAt = (inquiry: Inquiry) => Promise<Seen>;
+
+/** Looks, one after the other; what cannot be looked at is a line that says so. */
+export async function checked(
+  options: CheckOptions,
+  looks: Partial<Readonly<Record<CheckCode, LookAt>>>,
+): Promise<readonly Check[]> {
+  const inquiry = new Inquiry(options);
+  const checks: Check[] = [];
+  try {
+    for (const code of CHECK_CODES) {
+      const look = looks[code] ?? (() => Promise.resolve([]));
+      const seen = await look(inquiry).catch((thrown) => unseen(thrown, options));
+      const judgements = [seen].flat();
+      checks.push(...judgements.map((judgement) => ({ code, ...judgement })));
+      if (code === 'ApiServer' && judgements.some(({ state }) => state === 'failure')) break;
+    }
+    return checks;
+  } finally {
+    inquiry.close();
+  }
+}
+
+const CHECK_CODES = Object.keys(CHECKS) as readonly CheckCode[];
+
+function unseen(thrown: unknown, { signal }: CheckOptions): Judgement {
+  if (!(thrown instanceof KubeFailure) && !(thrown instanceof UserError)) throw thrown;
+  const text = `could not be looked at: ${messageOf(thrown, signal)}`;
+  const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';
+  return { state: 'unknown', text, ...(denied && { cure: 'Ask with an account that has this right.' }) };
+}
+
+/** What can be known before Linger is installed. */
+export function checkBefore(options: CheckOptions): Promise<readonly Check[]> {
+  return checked(options, {
+    ApiServer: apiServer,
+    Rights: rights,
+    Kubelets: kubelets,
+    Admission: admission,
+    OtherWebhooks: otherWebhooks,
+  });
+}
+
+/** matchConditions are on by default from 1.28, the rules of CRDs (x-kubernetes-validations) from 1.25. Source: KEP-3716, KEP-2876. */
+const MATCH_CONDITIONS = { major: 1, minor: 28 };
+const CRD_RULES = { major: 1, minor: 25 };
+
+export async function apiServer(inquiry: Inquiry): Promise<Seen> {
+  const { connection } = inquiry.options;
+  let text: string;
+  try {
+    text = String((await inquiry.get('/version')).gitVersion);
+  } catch (thrown) {
+    const { reason, message } = asFailure(thrown);
+    if (reason === 'Forbidden') throw thrown;
+    const cure = 'Is it the right kubeconfig, and is there a way to that address?';
+    return failure(`${connection.server.href}: ${oneLine(message)}`, cure);
+  }
+  const seen = `${connection.server.href} is ${text}`;
+  const version = parseVersion(text);
+  if (version === undefined || atLeast(version, MATCH_CONDITIONS)) return ok(seen);
+  const dropped = atLeast(version, CRD_RULES) ? 'matchConditions' : 'matchConditions and the rules of CRDs';
+  return warning(
+    `${seen}, which drops ${dropped}: Linger is also asked about pods that it then skips`,
+    'Keep failurePolicy: Ignore; policies are checked by `linger check PATH` before they are applied.',
+  );
+}
+
+/** What deploy/ consists of. */
+export const INSTALLED: readonly {
+  readonly group: string;
+  readonly resource: string;
+  readonly namespaced: boolean;
+}[] = [
+  { group: '', resource: 'namespaces', namespaced: false },
+  { group: 'apiextensions.k8s.io', resource: 'customresourcedefinitions', namespaced: false },
+  { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', namespaced: false },
+  { group: 'rbac.authorization.k8s.io', resource: 'clusterrolebindings', namespaced: false },
+  { group: 'scheduling.k8s.io', resource: 'priorityclasses', namespaced: false },
+  { group: 'admissionregistration.k8s.io', resource: 'mutatingwebhookconfigurations', namespaced: false },
+  { group: '', resource: 'serviceaccounts', namespaced: true },
+  { group: 'rbac.authorization.k8s.io', resource: 'roles', namespaced: true },
+  { group: 'rbac.authorization.k8s.io', resource: 'rolebindings', namespaced: true },
+  { group: '', resource: 'configmaps', namespaced: true },
+  { group: '', resource: 'services', namespaced: true },
+  { group: 'apps', resource: 'deployments', namespaced: true },
+  { group: 'policy', resource: 'poddisruptionbudgets', namespaced: true },
+  { group: 'networking.k8s.io', resource: 'networkpolicies', namespaced: true },
+];
+
+async function rights(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const asked = INSTALLED.flatMap(({ namespaced, ...what }) =>
+    ['get', 'create', 'patch'].map((verb) => ({ ...what, verb, ...(namespaced && { namespace }) })),
+  );
+  const missing: string[] = [];
+  for (const access of asked) if (!(await mayDo(inquiry, access))) missing.push(nameOf(access));
+  if (missing.length > 0) {
+    const text = `an installation needs what you may not do: ${missing.join(', ')}`;
+    return failure(text, 'Install with cluster-admin, or have these rights given to you.');
+  }
+  const granted = ok(`you may do all ${count(asked.length, 'thing')} that an installation takes`);
+  // RBAC lets nobody give away what they do not have. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
+  const escalate = { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', verb: 'escalate' };
+  if ((await mayDo(inquiry, escalate)) || (await mayDo(inquiry, { group: '*', resource: '*', verb: '*' })))
+    return granted;
+  return [
+    granted,
+    warning(
+      'you may not escalate: the API server takes only Roles that give away no more than you have',
+      'Have the rights of deploy/rbac*.yaml and deploy/role-*.yaml yourself, or install with cluster-admin.',
+    ),
+  ];
+}
+
+interface Access {
+  readonly group: string;
+  readonly resource: string;
+  readonly verb: string;
+  readonly namespace?: string;
+}
+
+async function mayDo(inquiry: Inquiry, resourceAttributes: Access): Promise<boolean> {
+  const { answer } = await inquiry.pose('/apis/authorization.k8s.io/v1/selfsubjectaccessreviews', {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SelfSubjectAccessReview',
+    spec: { resourceAttributes },
+  });
+  return memberAt(answer, ['status', 'allowed']) === true;
+}
+
+const nameOf = ({ verb, group, resource }: Access) => `${verb} ${resource}${group === '' ? '' : `.${group}`}`;
+
+/** More nodes than Kubernetes is made for. */
+const MOST_NODES = 20_000;
+/** Names of nodes that are worth showing. */
+const EXAMPLES = 3;
+
+export async function kubelets({ options }: Inquiry): Promise<Seen> {
+  const { connection, signal } = options;
+  const nodes = await listSome(nodesResource(), connection, { signal, answerMs: 30_000, most: MOST_NODES });
+  const real = nodes.filter(({ virtual }) => !virtual);
+  const sleepless = real.filter((node) => !supportsNativeSleep(fleetOf('', [node])));
+  const versions = [...new Set(real.map(({ kubeletVersion }) => kubeletVersion))].toSorted();
+  const text = `${count(real.length, 'node')} with kubelet ${versions.join(', ')}`;
+  if (real.length === 0) return warning('there is no node to run on', 'Add one: replicas cannot start.');
+  if (sleepless.length === 0) return ok(text);
+  const examples = sleepless.slice(0, EXAMPLES).map(({ name }) => name);
+  return warning(
+    `${text}: ${count(sleepless.length, 'node')} older than 1.30 (${examples.join(', ')}) would ignore the native sleep`,
+    'hook: Auto is Exec meanwhile, and takes a `sleep` in every image. Upgrade these nodes.',
+  );
+}
+
+const TRIED_GRACE = 90;
+
+/** As Pod Security's level restricted wants it, with a hook and a grace as Linger gives them. */
+export function triedPod(annotations: Labels, labels: Labels) {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { generateName: 'linger-check-', annotations, labels },
+    spec: {
+      automountServiceAccountToken: false,
+      terminationGracePeriodSeconds: TRIED_GRACE,
+      securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: 'RuntimeDefault' } },
+      containers: [
+        {
+          name: 'app',
+          image: 'registry.example/never-pulled',
+          ports: [{ containerPort: 8080 }],
+          resources: { requests: { cpu: '10m', memory: '16Mi' }, limits: { cpu: '100m', memory: '64Mi' } },
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ['ALL'] },
+          },
+        },
+      ],
+    },
+  };
+}
+
+/** Labels by which Linger leaves out its own pods. */
+export const OWN_LABELS: Labels = { 'app.kubernetes.io/name': 'linger', 'linger.dev/inject': 'false' };
+
+async function admission(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, tryIn } = inquiry.options;
+  const own = await inquiry.find(`/api/v1/namespaces/${namespace}`);
+  const where = own === undefined ? tryIn : namespace;
+  const { spec, ...pod } = triedPod({}, OWN_LABELS);
+  const [container] = spec.containers;
+  const hooked = { ...container, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
+  const place =
+    own === undefined ? `namespace ${where} (there is no ${namespace} yet)` : `namespace ${where}`;
+  const tried = await inquiry
+    .tryPod(where, { ...pod, spec: { ...spec, containers: [hooked] } })
+    .catch(refusalOf);
+  if ('refused' in tried) {
+    // Source: k8s.io/kubernetes pkg/apis/core/validation (validateHandler): the field was dropped, and nothing is left.
+    const gate = /handler type/.test(tried.refused);
+    return [
+      gate
+        ? warning(
+            'the API server drops the native sleep: it is older than 1.30, or its gate PodLifecycleSleepAction is off',
+            'Set hook: Exec in a ClusterTerminationPolicy, and have a `sleep` in every image.',
+          )
+        : failure(
+            `a pod like Linger’s own is refused in ${place}: ${tried.refused}`,
+            'Replicas would be refused, too: make that policy or webhook leave out Linger’s namespace.',
+          ),
+    ];
+  }
+  const [first] = listOf(memberAt(tried.answer, ['spec', 'containers']));
+  const seconds = memberAt(first, ['lifecycle', 'preStop', 'sleep', 'seconds']);
+  const grace = memberAt(tried.answer, ['spec', 'terminationGracePeriodSeconds']);
+  const enforced = memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
+  const level = isString(enforced) ? `, which enforces Pod Security ${enforced}` : '';
+  const undone = [
+    ...(seconds === 5 ? [] : ['its hook is gone']),
+    ...(grace === TRIED_GRACE ? [] : [`its grace of ${TRIED_GRACE} s has become ${String(grace)} s`]),
+  ];
+  if (undone.length === 0)
+    return ok(`a pod like Linger’s own is admitted in ${place}${level}, and keeps hook and grace`);
+  return warning(
+    `of a pod in ${place} ${undone.join(', and ')}: a webhook or a policy of others changes it`,
+    'Find it among the webhooks below and the MutatingAdmissionPolicies, and have it leave hooks and graces alone.',
+  );
+}
+
+/** What admission or validation has against it; whatever else went wrong is no answer. @throws KubeFailure */
+export function refusalOf(thrown: unknown): { readonly refused: string } {
+  const failure = asFailure(thrown);
+  // Quotas and Pod Security answer 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters (ForbiddenMessage).
+  const answered = failure.reason === 'Forbidden' && !/ cannot \w+ resource /.test(failure.message);
+  if (!answered && !ANSWERED.has(failure.reason)) throw failure;
+  return { refused: oneLine(failure.message) };
+}
+
+const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
+
+/** A webhook that is asked when a pod is created. */
+export interface PodWebhook {
+  readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
+  readonly configuration: string;
+  readonly name: string;
+  readonly webhook: Json;
+}
+
+const WEBHOOK_PLURALS = {
+  MutatingWebhookConfiguration: 'mutatingwebhookconfigurations',
+  ValidatingWebhookConfiguration: 'validatingwebhookconfigurations',
+} as const;
+
+export const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';
+
+async function podWebhooks(inquiry: Inquiry): Promise<readonly PodWebhook[]> {
+  const found: PodWebhook[] = [];
+  for (const [kind, plural] of Object.entries(WEBHOOK_PLURALS))
+    for (const object of await inquiry.items(`${CONFIGURATIONS}/${plural}`))
+      for (const webhook of listOf(object.webhooks).filter(isRecord)) {
+        if (!isAskedAboutPods(webhook)) continue;
+        const configuration = String(memberAt(object, ['metadata', 'name']));
+        found.push({ kind: kind as PodWebhook['kind'], configuration, name: String(webhook.name), webhook });
+      }
+  return found;
+}
+
+/** Whether its rules have the creation of pods. */
+export function isAskedAboutPods({ rules }: Json): boolean {
+  const has = (list: unknown, ...words: string[]) => words.some((word) => listOf(list).includes(word));
+  return listOf(rules)
+    .filter(isRecord)
+    .some(
+      ({ apiGroups, resources, operations, scope }) =>
+        has(apiGroups, '', '*') &&
+        has(resources, 'pods', '*', '*/*') &&
+        has(operations, 'CREATE', '*') &&
+        scope !== 'Cluster',
+    );
+}
+
+/** Whether its selectors take a pod; what its matchConditions say is for the API server alone to judge. */
+export function isSelected(webhook: Json, namespace: Labels, pod: Labels): boolean {
+  const takes = (selector: unknown, labels: Labels) =>
+    !isRecord(selector) || selects(selector as LabelSelector, labels);
+  return takes(webhook.namespaceSelector, namespace) && takes(webhook.objectSelector, pod);
+}
+
+/** The labels of a namespace; where it is not there yet, those that deploy/ gives to Linger's. */
+export async function namespaceLabels(inquiry: Inquiry, name: string): Promise<Labels> {
+  const object = await inquiry.find(`/api/v1/namespaces/${name}`);
+  const labels = memberAt(object, ['metadata', 'labels']);
+  if (object !== undefined) return isStringMap(labels) ? labels : NO_LABELS;
+  return { [NAMESPACE_NAME_LABEL]: name, 'app.kubernetes.io/name': 'linger' };
+}
+
+export async function otherWebhooks(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, configuration } = inquiry.options;
+  const all = await podWebhooks(inquiry);
+  const others = all.filter(
+    (each) => each.kind !== 'MutatingWebhookConfiguration' || each.configuration !== configuration,
+  );
+  const labels = await namespaceLabels(inquiry, namespace);
+  const blocking = others.filter(
+    ({ webhook }) => webhook.failurePolicy !== 'Ignore' && isSelected(webhook, labels, OWN_LABELS),
+  );
+  const judgements: Judgement[] = [];
+  for (const each of blocking) judgements.push(await judgeBlocking(each, inquiry));
+  // Those of one kind are asked in the order of their configurations' names. Source: k8s.io/apiserver
+  // pkg/admission/configuration (mutatingWebhookConfigurationManager).
+  const after = others.filter(
+    (each) => each.kind === 'MutatingWebhookConfiguration' && each.configuration > configuration,
+  );
+  const names = [...new Set(after.map((each) => each.configuration))];
+  if (names.length > 0)
+    judgements.push(
+      ok(
+        `asked about pods after Linger: ${names.join(', ')}. When one of them changes a pod, Linger is asked once more; what they change cannot be known from here`,
+      ),
+    );
+  if (judgements.length > 0) return judgements;
+  const text =
+    others.length === 0
+      ? 'none of others is asked about pods'
+      : `${count(others.length, 'webhook')} of others, none of which can keep Linger’s pods out`;
+  return ok(text);
+}
+
+async function judgeBlocking(
+  { kind, configuration, name, webhook }: PodWebhook,
+  inquiry: Inquiry,
+): Promise<Judgement> {
+  const { namespace } = inquiry.options;
+  const service = memberAt(webhook, ['clientConfig', 'service']);
+  const who = `${name} of ${kind} ${configuration}`;
+  const unless =
+    listOf(webhook.matchConditions).length === 0 ? '' : ', unless its matchConditions say otherwise';
+  const asked = `fails closed and is asked about pods of namespace ${namespace}${unless}`;
+  const cure = `Have its namespaceSelector leave out namespace ${namespace}.`;
+  if (isRecord(service)) {
+    const place = `${String(service.namespace)}/${String(service.name)}`;
+    const ready = await readyEndpoints(inquiry, String(service.namespace), String(service.name));
+    if (ready === 0)
+      return failure(
+        `${who} ${asked}, and its Service ${place} has no ready endpoint: no replica can start`,
+        `${cure} Or mend what is behind ${place}.`,
+      );
+  }
+  return warning(`${who} ${asked}: while it is away, no replica can start`, cure);
+}
+
+/** How many there are behind a Service. */
+async function readyEndpoints(inquiry: Inquiry, namespace: string, name: string): Promise<number> {
+  const selector = encodeURIComponent(`kubernetes.io/service-name=${name}`);
+  const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+  const slices = await inquiry.items(path, `&labelSelector=${selector}`);
+  return slices
+    .flatMap(({ endpoints }) => listOf(endpoints))
+    .filter((endpoint) => memberAt(endpoint, ['conditions', 'ready']) !== false).length;
+}

@@ -1,0 +1,578 @@
+import { isRecord, isString, type LabelSelector, memberAt, NO_LABELS, selects } from '../api/index.ts';
+import { isTrusted, parseCertificates, renewalTime, validityOf } from '../certs/index.ts';
+import { asFailure, KubeFailure, listSome, type RawObject } from '../cluster/index.ts';
+import { readHelperObject } from '../hold/index.ts';
+import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
+import { count, span } from './amounts.ts';
+import {
+  apiServer,
+  type Check,
+  type CheckOptions,
+  CONFIGURATIONS,
+  checked,
+  failure,
+  type Inquiry,
+  isAskedAboutPods,
+  isSelected,
+  type Json,
+  type Judgement,
+  kubelets,
+  namespaceLabels,
+  OWN_LABELS,
+  ok,
+  otherWebhooks,
+  refusalOf,
+  type Seen,
+  triedPod,
+  unknown,
+  warning,
+} from './checks.ts';
+import { type Exposition, parseExposition } from './controller-metrics.ts';
+import { listOf, oneLine } from './controller-observation.ts';
+
+export interface InstallationOptions extends CheckOptions {
+  /** The namespaces whose pods may get hook Hold. */
+  readonly wantingHold: () => Promise<readonly string[]>;
+}
+
+/** Whether an installed Linger works. */
+export function checkInstallation(options: InstallationOptions): Promise<readonly Check[]> {
+  return checked(options, {
+    ApiServer: apiServer,
+    Kubelets: kubelets,
+    CustomResources: customResources,
+    Webhook: webhook,
+    Certificate: certificate,
+    Replicas: replicas,
+    Answer: answer,
+    OtherWebhooks: otherWebhooks,
+    NetworkPolicy: networkPolicies,
+    Leader: leader,
+    Watches: watches,
+    Canary: canary,
+    Consumers: consumers,
+    Policies: policies,
+    HoldHelper: async (inquiry) => holdHelper(inquiry, await options.wantingHold()),
+  });
+}
+
+const LINGER_KINDS = ['clusterterminationpolicies', 'discoveryconsumers', 'terminationpolicies'];
+const APPLY = 'kubectl apply --kustomize deploy/, or helm upgrade.';
+
+async function customResources(inquiry: Inquiry): Promise<Seen> {
+  const served = listOf((await inquiry.find('/apis/linger.dev/v1alpha1'))?.resources).map((each) =>
+    memberAt(each, ['name']),
+  );
+  const missing = LINGER_KINDS.filter((plural) => !served.includes(plural));
+  if (missing.length === 0) return ok(LINGER_KINDS.join(', '));
+  const text = `not served: ${missing.join(', ')}; only what files say of them is in force`;
+  return warning(text, APPLY);
+}
+
+/** Linger's own webhook, if there is a configuration with one. */
+async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
+  const { configuration } = inquiry.options;
+  const object = await inquiry.find(`${CONFIGURATIONS}/mutatingwebhookconfigurations/${configuration}`);
+  return listOf(object?.webhooks).filter(isRecord)[0];
+}
+
+const FAIL_CLOSED = 'Set failurePolicy by the chart, or with deploy/fail-closed.';
+
+async function webhook(inquiry: Inquiry): Promise<Seen> {
+  const { configuration, namespace } = inquiry.options;
+  const own = await ownWebhook(inquiry);
+  if (own === undefined)
+    return failure(
+      `there is no MutatingWebhookConfiguration ${configuration}: pods are created without Linger`,
+      `${APPLY} --webhook-configuration says another name.`,
+    );
+  const wrong: Judgement[] = [];
+  const place = memberAt(own, ['clientConfig', 'service', 'namespace']);
+  if (place !== namespace)
+    wrong.push(
+      failure(
+        `${configuration} leads to namespace ${String(place)}, and not to ${namespace}`,
+        '--linger-namespace says where Linger runs.',
+      ),
+    );
+  if (!isAskedAboutPods(own))
+    wrong.push(failure(`the rules of ${configuration} have no creation of pods`, APPLY));
+  const failsClosed = own.failurePolicy === 'Fail';
+  const labels = await namespaceLabels(inquiry, namespace);
+  if (isSelected(own, labels, OWN_LABELS))
+    wrong.push({
+      state: failsClosed ? 'failure' : 'warning',
+      text: 'it is asked about its own replicas: neither a label of theirs nor their namespace leaves them out',
+      cure: `Label the namespace app.kubernetes.io/name=linger, or restore the selectors: ${APPLY}`,
+    });
+  const conditions = JSON.stringify(own.matchConditions ?? []);
+  if (conditions === '[]')
+    wrong.push(
+      warning(
+        'it has no matchConditions: the API server has dropped them (before 1.28), or somebody has',
+        APPLY,
+      ),
+    );
+  else if (
+    failsClosed &&
+    !['DaemonSet', 'system-node-critical', 'system-cluster-critical'].every((word) =>
+      conditions.includes(word),
+    )
+  )
+    wrong.push(
+      failure(
+        'it fails closed and is asked about DaemonSets or the system’s priority classes: a cluster that starts from nothing would wait for itself',
+        FAIL_CLOSED,
+      ),
+    );
+  if (own.reinvocationPolicy === 'Never')
+    wrong.push(
+      warning(
+        'reinvocationPolicy is Never: containers that later webhooks add get no hook',
+        `Set IfNeeded: ${APPLY}`,
+      ),
+    );
+  if (wrong.length > 0) return wrong;
+  const away = failsClosed
+    ? 'pods are refused while Linger is away'
+    : 'pods are created without a hook while Linger is away';
+  return ok(`${configuration}, failurePolicy ${String(own.failurePolicy)}: ${away}`);
+}
+
+/** The Deployment of deploy/. */
+async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
+  return inquiry.find(`/apis/apps/v1/namespaces/${inquiry.options.namespace}/deployments/linger`);
+}
+
+/** The Secret that the replicas serve from: their own, or the one that is mounted. */
+async function certificateSecret(inquiry: Inquiry): Promise<string> {
+  const spec = memberAt(await deployment(inquiry), ['spec', 'template', 'spec']);
+  const flag = '--certs-secret=';
+  const args = listOf(memberAt(spec, ['containers'])).flatMap((each) => listOf(memberAt(each, ['args'])));
+  const named = args.filter(isString).find((each) => each.startsWith(flag));
+  const mounted = listOf(memberAt(spec, ['volumes'])).map((each) => memberAt(each, ['secret', 'secretName']));
+  return named?.slice(flag.length) ?? mounted.find(isString) ?? 'linger-certificates';
+}
+
+const BUNDLE_CURE =
+  'Replicas put it back within 10 s where the Role linger-certificates lets them; look at their log. Where the certificate is yours, patch clientConfig.caBundle.';
+
+async function certificate(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, now } = inquiry.options;
+  const own = await ownWebhook(inquiry);
+  const encoded = memberAt(own, ['clientConfig', 'caBundle']);
+  const bundle = isString(encoded) ? decoded(encoded) : '';
+  if (own !== undefined && parseCertificates(bundle).length === 0)
+    return failure('the webhook configuration has no caBundle: no API server trusts Linger', BUNDLE_CURE);
+  const name = await certificateSecret(inquiry);
+  const secret = await inquiry.find(`/api/v1/namespaces/${namespace}/secrets/${name}`);
+  const text = memberAt(secret, ['data', 'tls.crt']);
+  const chain = isString(text) ? decoded(text) : '';
+  const [leaf] = parseCertificates(chain);
+  const what = `the certificate in Secret ${namespace}/${name}`;
+  if (leaf === undefined)
+    return failure(
+      secret === undefined ? `there is no Secret ${namespace}/${name}` : `${what} cannot be read`,
+      'A replica that runs makes it: look at their log.',
+    );
+  const date = new Date(now * 1000);
+  const { notAfter } = validityOf(leaf);
+  const wrong: Judgement[] = [];
+  if (notAfter <= date)
+    wrong.push(
+      failure(
+        `${what} expired on ${notAfter.toISOString()}`,
+        'A replica that runs renews it at once: look at their log. Where it is yours, renew it.',
+      ),
+    );
+  else if (own !== undefined && !isTrusted(chain, bundle, date))
+    wrong.push(failure(`the caBundle of the webhook configuration does not fit ${what}`, BUNDLE_CURE));
+  const host = `linger.${namespace}.svc`;
+  if (leaf.checkHost(host) === undefined)
+    wrong.push(
+      failure(
+        `${what} is not for ${host}, which API servers call`,
+        'Add that name: --cert-names, or your own certificate’s.',
+      ),
+    );
+  if (wrong.length > 0) return wrong;
+  const left = `valid for ${span((notAfter.getTime() - date.getTime()) / 1000)}, until ${notAfter.toISOString()}`;
+  // Replicas renew within a minute; a third of its life remains.
+  if (renewalTime(validityOf(leaf)).getTime() + HOUR_MS < date.getTime())
+    return warning(
+      `${what} should have been renewed; ${left}`,
+      'The log of the replicas says why it was not.',
+    );
+  return ok(`${what} is trusted and ${left}`);
+}
+
+const HOUR_MS = 3_600_000;
+
+function decoded(base64: string): string {
+  return Buffer.from(base64, 'base64').toString();
+}
+
+interface Replica {
+  readonly name: string;
+  readonly node: string;
+  readonly ready: boolean;
+  /** Why it is not. */
+  readonly trouble: string;
+}
+
+async function replicaPods(inquiry: Inquiry): Promise<readonly Replica[]> {
+  const { namespace } = inquiry.options;
+  const selector = encodeURIComponent('app.kubernetes.io/name=linger');
+  const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, `&labelSelector=${selector}`);
+  return pods
+    .filter((pod) => memberAt(pod, ['metadata', 'deletionTimestamp']) === undefined)
+    .map((pod) => {
+      const conditions = listOf(memberAt(pod, ['status', 'conditions'])).filter(isRecord);
+      const ready = conditions.find(({ type }) => type === 'Ready');
+      const [waiting] = listOf(memberAt(pod, ['status', 'containerStatuses']))
+        .map((each) => memberAt(each, ['state', 'waiting']))
+        .filter(isRecord);
+      const unscheduled = conditions.find(
+        ({ type, status }) => type === 'PodScheduled' && status === 'False',
+      );
+      const { reason, message } = waiting ?? unscheduled ?? ready ?? {};
+      return {
+        name: String(memberAt(pod, ['metadata', 'name'])),
+        node: String(memberAt(pod, ['spec', 'nodeName']) ?? ''),
+        ready: ready?.status === 'True',
+        trouble: [reason, message].filter(isString).map(oneLine).join(': ') || 'not ready',
+      };
+    });
+}
+
+async function replicas(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const declared = await deployment(inquiry);
+  if (declared === undefined)
+    return failure(
+      `there is no Deployment linger in namespace ${namespace}`,
+      `${APPLY} --linger-namespace says another namespace.`,
+    );
+  const pods = await replicaPods(inquiry);
+  const wanted = Number(memberAt(declared, ['spec', 'replicas']) ?? 1);
+  const ready = pods.filter((pod) => pod.ready);
+  const nodes = [...new Set(ready.map(({ node }) => node))];
+  const text = `${ready.length} of ${wanted} ready${ready.length === 0 ? '' : `, on ${nodes.join(', ')}`}`;
+  // What keeps pods from being created at all, such as a webhook that fails closed, only the Deployment says.
+  const refused = listOf(memberAt(declared, ['status', 'conditions']))
+    .filter(isRecord)
+    .find(({ type, status }) => type === 'ReplicaFailure' && status === 'True');
+  const troubles = [
+    ...(refused === undefined ? [] : [oneLine(String(refused.message))]),
+    ...pods.filter((pod) => !pod.ready).map(({ name, trouble }) => `${name}: ${trouble}`),
+  ];
+  const why = troubles.length === 0 ? '' : `; ${troubles.join('; ')}`;
+  const log = `kubectl --namespace ${namespace} describe pods; kubectl --namespace ${namespace} logs deployment/linger`;
+  if (wanted === 0)
+    return failure(
+      'the Deployment linger asks for no replica',
+      `kubectl --namespace ${namespace} scale deployment/linger --replicas=2`,
+    );
+  if (ready.length === 0) return failure(`${text}${why}`, log);
+  if (ready.length < wanted) return warning(`${text}${why}`, log);
+  if (wanted === 1)
+    return warning(`${text}: while it is replaced, pods are created without Linger`, 'Two replicas.');
+  const everyNode = await inquiry.items('/api/v1/nodes');
+  if (nodes.length === 1 && everyNode.length > 1)
+    return warning(
+      `${text} alone: with that node all of them are gone`,
+      'Is there room on another node? kubectl delete pod of one of them.',
+    );
+  return ok(text);
+}
+
+/** What no wait is: whatever the mode, Linger says so in a warning, and only Linger does. */
+const NO_WAIT = { 'linger.dev/wait': 'check' };
+
+async function answer(inquiry: Inquiry): Promise<Seen> {
+  const { tryIn } = inquiry.options;
+  const own = await ownWebhook(inquiry);
+  if (own === undefined) return [];
+  const labels = await namespaceLabels(inquiry, tryIn);
+  const pod = triedPod(NO_WAIT, NO_LABELS);
+  if (!isSelected(own, labels, NO_LABELS))
+    return unknown(
+      `the selectors of the webhook leave out namespace ${tryIn}`,
+      '--namespace names one in which a pod can be tried.',
+    );
+  const begun = performance.now();
+  const tried = await inquiry.tryPod(tryIn, pod).catch(refusalOf);
+  const tookSeconds = (performance.now() - begun) / 1000;
+  if ('refused' in tried) return [await judgeRefusal(tried.refused, own, inquiry)];
+  const plan = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
+  if (!isString(plan) && !tried.warnings.includes('linger: '))
+    return failure(
+      `a pod in namespace ${tryIn} was admitted without Linger’s answer${await waySeen(inquiry)}`,
+      'The lines above and below say what is wrong with the way; the API server’s own log has its words (failed calling webhook).',
+    );
+  const took = `a pod in namespace ${tryIn} came back from Linger in ${span(tookSeconds)} (a dry run)`;
+  if (!isString(plan)) return ok(`${took}, unchanged: mode Audit or Off, or skipped`);
+  const containers = listOf(memberAt(tried.answer, ['spec', 'containers']));
+  if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
+    return ok(`${took}, with its hook`);
+  return failure(
+    `a pod in namespace ${tryIn} has Linger’s plan and no hook: a webhook or a policy of others takes it out`,
+    'Look at the webhooks that are asked after Linger, and have them leave lifecycle alone.',
+  );
+}
+
+async function judgeRefusal(refused: string, own: Json, inquiry: Inquiry): Promise<Judgement> {
+  const { tryIn } = inquiry.options;
+  if (refused.includes(`failed calling webhook "${String(own.name)}"`))
+    return failure(
+      `pods are refused, since Linger cannot be reached: ${refused}`,
+      'The lines above and below say what is wrong with the way. Until then: kubectl delete mutatingwebhookconfiguration linger.',
+    );
+  const dryRun = /does not support dry run/.test(refused);
+  return unknown(
+    `a pod could not be tried in namespace ${tryIn}: ${refused}`,
+    dryRun
+      ? 'Create a real pod, and look for the annotation linger.dev/plan.'
+      : '--namespace names one in which a pod can be tried.',
+  );
+}
+
+/** How far the API server gets by its own proxy, which asks for no certificate. */
+async function waySeen(inquiry: Inquiry): Promise<string> {
+  const { namespace } = inquiry.options;
+  try {
+    await inquiry.text(`/api/v1/namespaces/${namespace}/services/https:linger:webhook/proxy/mutate`);
+    return '';
+  } catch (thrown) {
+    const { reason, message } = asFailure(thrown);
+    if (reason === 'Forbidden') return '';
+    // Linger's own answer to whatever is no POST.
+    if (message.startsWith('405'))
+      return '; its Service can be reached, so the certificate or the caBundle is in doubt';
+    return `; the way to its Service: ${oneLine(message)}`;
+  }
+}
+
+async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const all = await inquiry.items(`/apis/networking.k8s.io/v1/namespaces/${namespace}/networkpolicies`);
+  const ours = all.filter((policy) => {
+    const selector = memberAt(policy, ['spec', 'podSelector']);
+    return !isRecord(selector) || selects(selector as LabelSelector, OWN_LABELS);
+  });
+  if (ours.length === 0) return ok('none selects the replicas: everybody may call their ports');
+  const names = ours.map((policy) => String(memberAt(policy, ['metadata', 'name']))).join(', ');
+  const rulesOf = (direction: 'ingress' | 'egress') =>
+    ours.flatMap((policy) => listOf(memberAt(policy, ['spec', direction]))).filter(isRecord);
+  const restricts = (type: string) =>
+    ours.some((policy) => listOf(memberAt(policy, ['spec', 'policyTypes'])).includes(type));
+  const opens = (rule: Json, wanted: readonly number[]) =>
+    !isRecord(rule) ||
+    listOf(rule.ports).length === 0 ||
+    listOf(rule.ports).some((each) => reaches(each, wanted));
+  const wrong: Judgement[] = [];
+  const inward = rulesOf('ingress').filter((rule) => opens(rule, [8443]));
+  if (restricts('Ingress') && inward.length === 0)
+    wrong.push(
+      failure(`${names}: nobody may call port 8443, so no API server can`, 'See deploy/networkpolicy.yaml.'),
+    );
+  else if (restricts('Ingress') && inward.every((rule) => listOf(rule.from).length > 0))
+    wrong.push(
+      ok(
+        `${names}: port 8443 is open to some only. API servers have no labels: the addresses of all of them must be among these (the line Answer speaks of one)`,
+      ),
+    );
+  if (restricts('Egress') && !rulesOf('egress').some((rule) => opens(rule, [443, 6443])))
+    wrong.push(
+      failure(
+        `${names}: replicas may not call ports 443 or 6443, where API servers are`,
+        'See deploy/networkpolicy.yaml.',
+      ),
+    );
+  return wrong.length > 0 ? wrong : [ok(`${names}: API servers may call in, and be called`)];
+}
+
+/** Whether a port of a NetworkPolicy (a number, a range, a name, or all of a protocol) is one of these. */
+function reaches(port: unknown, wanted: readonly number[]): boolean {
+  if (!isRecord(port) || (port.protocol ?? 'TCP') !== 'TCP') return false;
+  const { port: first, endPort: last = first } = port;
+  if (typeof first !== 'number') return first === undefined || (first === 'webhook' && wanted.includes(8443));
+  return wanted.some((each) => each >= first && each <= Number(last));
+}
+
+/** A leader renews every two seconds; the rest is what clocks differ by. */
+const LEASE_SECONDS = 60;
+
+async function leader(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, now } = inquiry.options;
+  const lease = await inquiry.find(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/linger`);
+  const holder = memberAt(lease, ['spec', 'holderIdentity']);
+  const cure =
+    'The log of the replicas says why none leads; compare the rights with deploy/role-publish.yaml.';
+  if (!isString(holder) || holder === '')
+    return warning('nobody leads: nothing that is measured is published', cure);
+  const age = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
+  const renewed = `renewed ${span(Math.max(0, age))} ago by its clock`;
+  const known = (await replicaPods(inquiry)).some(({ name }) => name === holder);
+  if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);
+  return ok(`${holder}, ${renewed}${known ? '' : '; it is no pod here'}`);
+}
+
+const WATCH = 'linger_watch_current';
+const SYNCED = 'linger_cluster_synced';
+const FLIPS = 'linger_canary_flips_total';
+const NODE_KINDS = 'linger_hold_node_kinds';
+const WANTED = new Set([WATCH, SYNCED, FLIPS, NODE_KINDS]);
+
+/** What each ready replica says, by its name. @throws KubeFailure where the proxy may not be used, or there is none to ask */
+async function metricsOf(inquiry: Inquiry): Promise<ReadonlyMap<string, Exposition>> {
+  const { namespace } = inquiry.options;
+  const ready = (await replicaPods(inquiry)).filter((pod) => pod.ready);
+  const said = new Map<string, Exposition>();
+  for (const { name } of ready) {
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}:8080/proxy/metrics`;
+    said.set(name, parseExposition(await inquiry.text(path), WANTED));
+  }
+  return said;
+}
+
+/** Looks at the replicas' metrics, which takes the right to get pods/proxy, and a replica that is ready. */
+function byMetrics(judge: (said: ReadonlyMap<string, Exposition>, inquiry: Inquiry) => Seen) {
+  return async (inquiry: Inquiry): Promise<Seen> => {
+    const { namespace } = inquiry.options;
+    try {
+      const said = await metricsOf(inquiry);
+      if (said.size > 0) return judge(said, inquiry);
+      return unknown('no replica is ready, so none can be asked for its metrics');
+    } catch (thrown) {
+      if (!(thrown instanceof KubeFailure)) throw thrown;
+      const text = `the metrics of a replica cannot be read by way of the API server: ${oneLine(thrown.message)}`;
+      const cure =
+        thrown.reason === 'Forbidden'
+          ? `It takes the right to get pods/proxy in namespace ${namespace}.`
+          : 'Port 8080 must be open to API servers (deploy/networkpolicy.yaml), or ask your Prometheus.';
+      return unknown(text, cure);
+    }
+  };
+}
+
+const watches = byMetrics((said) => {
+  const behind = [...said].flatMap(([name, metrics]) => {
+    const idle = (metrics.get(WATCH) ?? []).filter(({ value }) => value !== 1);
+    const resources = idle.map(({ labels }) => labels.get('resource') ?? '');
+    const unread = (metrics.get(SYNCED) ?? []).some(({ value }) => value !== 1);
+    if (metrics.get(SYNCED) === undefined) return [`${name} follows no cluster`];
+    if (resources.length === 0 && !unread) return [];
+    return [
+      `${name}${unread ? ' has not read the cluster yet' : ''}${resources.length > 0 ? ` lacks ${resources.join(', ')}` : ''}`,
+    ];
+  });
+  if (behind.length === 0) return ok(`current on ${count(said.size, 'replica')}`);
+  const cure =
+    'For some seconds after a start this is usual; else linger_watch_restarts_total and the log say why.';
+  return warning(behind.join('; '), cure);
+});
+
+const canary = byMetrics((said) => {
+  const flips = new Map<string, number>();
+  for (const metrics of said.values())
+    for (const { labels, value } of metrics.get(FLIPS) ?? []) {
+      const result = labels.get('result') ?? '';
+      flips.set(result, (flips.get(result) ?? 0) + value);
+    }
+  const results = [...flips].filter(([, times]) => times > 0).toSorted(([, a], [, b]) => b - a);
+  const text = results.map(([result, times]) => `${times} ${result}`).join(', ');
+  if (results.length === 0) return ok('no flip has ended yet, or it is off (--canary-every=0)');
+  if ((flips.get('Measured') ?? 0) > 0) return ok(`flips: ${text}`);
+  const cure = 'docs/reference.md, “How a flip ends”, says what to do about each.';
+  return warning(`no flip has measured anything: ${text}`, cure);
+});
+
+async function consumers(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const map = `${namespace}/${SHARED_NAMES.consumers}`;
+  const object = await inquiry.find(`/api/v1/namespaces/${namespace}/configmaps/${SHARED_NAMES.consumers}`);
+  const shared = object === undefined ? undefined : readConsumers(object);
+  if (shared === undefined || shared.outcome !== 'read') {
+    const problem = shared?.outcome === 'refused' ? shared.problem : 'there is none yet';
+    const text = `ConfigMap ${map}: ${problem}`;
+    return warning(text, 'The leader writes it within a minute; is there one?');
+  }
+  const views = shared.value.consumers;
+  const bad = views.filter(({ condition }) => condition.status === 'False');
+  if (bad.length === 0)
+    return ok(views.map(({ name, condition }) => `${name} ${condition.reason}`).join(', '));
+  return bad.map(({ name, condition }) =>
+    warning(
+      `${name}: ${condition.reason}: ${oneLine(condition.message)}`,
+      'linger consumers shows all of them; docs/reference.md has each reason.',
+    ),
+  );
+}
+
+const POLICY_KINDS = [
+  ['ClusterTerminationPolicy', 'clusterterminationpolicies'],
+  ['TerminationPolicy', 'terminationpolicies'],
+] as const;
+
+/** Lines or names of one trouble; more of them say no more. */
+const MOST_SHOWN = 5;
+
+async function policies(inquiry: Inquiry): Promise<Seen> {
+  let objects = 0;
+  const unready: { readonly who: string; readonly why: string }[] = [];
+  for (const [kind, plural] of POLICY_KINDS)
+    for (const { metadata, status } of await inquiry.items(`/apis/linger.dev/v1alpha1/${plural}`)) {
+      objects += 1;
+      const conditions = listOf(memberAt(status, ['conditions'])).filter(isRecord);
+      const ready = conditions.find(({ type }) => type === 'Ready');
+      if (ready?.status !== 'False') continue;
+      const { namespace, name } = isRecord(metadata) ? metadata : {};
+      const who = [kind, [namespace, name].filter(isString).join('/')].join(' ');
+      unready.push({ who, why: `${String(ready.reason)}: ${oneLine(String(ready.message))}` });
+    }
+  if (unready.length === 0) return ok(`${count(objects, 'policy object')}, none of them broken`);
+  const shown: Judgement[] = unready
+    .slice(0, MOST_SHOWN)
+    .map(({ who, why }) =>
+      warning(`${who} is not in force: ${why}`, 'docs/reference.md, “Status of a policy”, has each reason.'),
+    );
+  if (unready.length <= MOST_SHOWN) return shown;
+  const more = warning(`and ${unready.length - MOST_SHOWN} more`, 'kubectl get ctp,tp --all-namespaces');
+  return [...shown, more];
+}
+
+/** Kubernetes is made for no more. */
+const MOST_NAMESPACES = 10_000;
+
+async function holdHelper(inquiry: Inquiry, wanted: readonly string[]): Promise<Seen> {
+  if (wanted.length === 0) return ok('no policy asks for hook Hold');
+  const { connection, namespace, signal } = inquiry.options;
+  const { name } = readHelperObject();
+  // By their metadata: each has 60 kB of helpers.
+  const helpers = {
+    path: '/api/v1/configmaps',
+    query: { fieldSelector: `metadata.name=${name}` },
+    metadataOnly: true,
+    project: ({ metadata }: RawObject) => metadata.namespace,
+  };
+  const reading = { signal, answerMs: 30_000, most: MOST_NAMESPACES };
+  const present = await listSome(helpers, connection, reading);
+  const missing = wanted.filter((each) => !present.includes(each));
+  const shown = missing.slice(0, MOST_SHOWN).join(', ');
+  const delivery: Judgement =
+    missing.length === 0
+      ? ok(`ConfigMap ${name} is in ${count(wanted.length, 'namespace')}`)
+      : warning(
+          `ConfigMap ${name} is missing in ${count(missing.length, 'namespace')} (${shown}): pods there get Sleep`,
+          'The leader brings it, with the rights of deploy/rbac-hold.yaml; or: linger hold manifest -n NAMESPACE | kubectl apply -f -',
+        );
+  const trials = await byMetrics((said) => {
+    const kinds = [...said.values()].flatMap((metrics) => metrics.get(NODE_KINDS) ?? []);
+    if (!kinds.some(({ labels, value }) => labels.get('result') === 'failed' && value > 0)) return [];
+    const text = 'the helper does not run on a kind of node: pods that may come there get Sleep';
+    const cure = `kubectl --namespace ${namespace} get configmap ${name} -o yaml: the annotation linger.dev/hold-tried says why.`;
+    return warning(text, cure);
+  })(inquiry);
+  return [delivery, trials].flat();
+}

@@ -1,0 +1,571 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { ensureCertificates } from '../../src/certs/source.ts';
+import { type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
+import { checkInstallation } from '../../src/diagnose/installation.ts';
+import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { emptyDirectory, ROOT } from '../cli/linger.ts';
+import { type AtEnd, atEndOfFile } from '../webhook/connection.ts';
+import { type Answer, AnsweringServer, type Answers, refused, well } from './answers.ts';
+
+const atEnd = onTestFinished as AtEnd;
+const atEndOfTests = atEndOfFile();
+const NOW = new Date();
+const seconds = (date: Date) => date.getTime() / 1000;
+const DAY_MS = 86_400_000;
+
+type Json = Record<string, unknown>;
+const items = (...objects: readonly unknown[]) =>
+  well({ metadata: { resourceVersion: '1' }, items: objects });
+const query = (name: string, value: string) => `&${name}=${encodeURIComponent(value)}`;
+
+const HOOKS = '/apis/admissionregistration.k8s.io/v1';
+const MUTATING = `${HOOKS}/mutatingwebhookconfigurations?limit=500`;
+const VALIDATING = `${HOOKS}/validatingwebhookconfigurations?limit=500`;
+const OWN_HOOK = `${HOOKS}/mutatingwebhookconfigurations/linger`;
+const NODES = '/api/v1/nodes?limit=500';
+const DEPLOYMENT = '/apis/apps/v1/namespaces/linger/deployments/linger';
+const PODS = `/api/v1/namespaces/linger/pods?limit=500${query('labelSelector', 'app.kubernetes.io/name=linger')}`;
+const SECRET = '/api/v1/namespaces/linger/secrets/linger-certificates';
+const TRY = '/api/v1/namespaces/default/pods?dryRun=All';
+const TRY_OWN = '/api/v1/namespaces/linger/pods?dryRun=All';
+const PROXY = '/api/v1/namespaces/linger/services/https:linger:webhook/proxy/mutate';
+const REVIEW = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
+const LEASE = '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger';
+const CONSUMERS = '/api/v1/namespaces/linger/configmaps/linger-consumers';
+const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=500';
+const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=500';
+const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
+const slicesOf = (service: string) =>
+  `/apis/discovery.k8s.io/v1/namespaces/other/endpointslices?limit=500${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
+
+const read = (file: string) => readFileSync(join(ROOT, 'deploy', file), 'utf8');
+
+/** Of deploy/, as it would be stored. */
+const [deployed] = (parse(read('webhook.yaml')) as { webhooks: Json[] }).webhooks;
+const conditions = (parse(read('fail-closed/webhook.yaml')) as { webhooks: { matchConditions: unknown[] }[] })
+  .webhooks;
+
+const node = (name: string, kubeletVersion = 'v1.36.3') => ({
+  metadata: { name, uid: name },
+  status: { nodeInfo: { kubeletVersion } },
+});
+const replica = (name: string, nodeName: string, ready = true) => ({
+  metadata: { name },
+  spec: { nodeName },
+  status: {
+    conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }],
+    containerStatuses: ready
+      ? []
+      : [{ state: { waiting: { reason: 'ImagePullBackOff', message: 'no such\nimage' } } }],
+  },
+});
+const tried = (more: Json = {}, warning?: string): Answer => ({
+  ...well(more),
+  ...(warning !== undefined && { headers: { warning } }),
+});
+const hooked = (seconds: number | undefined, grace = 90) => {
+  const lifecycle = seconds === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds } } } };
+  return { spec: { terminationGracePeriodSeconds: grace, containers: [{ name: 'app', ...lifecycle }] } };
+};
+const metrics = (current = 1) =>
+  well(
+    `linger_cluster_synced 1\nlinger_watch_current{resource="pods"} ${current}\nlinger_canary_flips_total{result="Measured"} 7\n`,
+  );
+const lease = (holder: string, ageSeconds: number) =>
+  well({
+    spec: { holderIdentity: holder, renewTime: new Date(NOW.getTime() - ageSeconds * 1000).toISOString() },
+  });
+const consumersMap = (...conditions: readonly (readonly [string, string, string])[]) => {
+  const consumers = conditions.map(([name, status, reason]) => ({
+    ...{
+      name,
+      measure: 'probe',
+      removals: null,
+      additions: null,
+      lastSample: null,
+      instances: null,
+      limits: [],
+    },
+    condition: { status, reason, message: `${reason} it is.`, since: 1 },
+  }));
+  const annotations = { 'linger.dev/writer': 'a', 'linger.dev/term': '1', 'linger.dev/written-at': '1' };
+  return well({
+    metadata: { annotations },
+    data: { 'consumers.json': JSON.stringify({ v: 1, asOf: 1, consumers }) },
+  });
+};
+const policy = (name: string, status: string, reason: string) => ({
+  metadata: { name },
+  status: { conditions: [{ type: 'Ready', status, reason, message: `${reason} it is.` }] },
+});
+const foreign = (name: string, more: Json = {}) => ({
+  metadata: { name },
+  webhooks: [
+    {
+      name: `pods.${name}`,
+      failurePolicy: 'Fail',
+      rules: [{ apiGroups: [''], resources: ['pods'], operations: ['CREATE'] }],
+      clientConfig: { service: { namespace: 'other', name } },
+      ...more,
+    },
+  ],
+});
+
+let cert = '';
+let caBundle = '';
+const own = (more: Json = {}) =>
+  well({
+    metadata: { name: 'linger' },
+    webhooks: [
+      {
+        ...deployed,
+        clientConfig: { ...(deployed?.clientConfig as Json), caBundle: encoded(caBundle) },
+        ...more,
+      },
+    ],
+  });
+const encoded = (text: string) => Buffer.from(text).toString('base64');
+const secret = (text: string) => well({ data: { 'tls.crt': encoded(text) } });
+
+beforeAll(async () => {
+  const directory = await emptyDirectory(atEndOfTests);
+  const made = await ensureCertificates({ directory, names: ['linger.linger.svc'] }, NOW);
+  ({ cert, caBundle } = made);
+});
+
+/** A cluster in which all is well. */
+function healthy(): Answers {
+  return {
+    '/version': well({ gitVersion: 'v1.36.3' }),
+    [NODES]: items(node('one'), node('two')),
+    '/apis/linger.dev/v1alpha1': well({
+      resources: ['clusterterminationpolicies', 'discoveryconsumers', 'terminationpolicies'].map((name) => ({
+        name,
+      })),
+    }),
+    '/api/v1/namespaces/linger': well({
+      metadata: {
+        labels: { 'app.kubernetes.io/name': 'linger', 'pod-security.kubernetes.io/enforce': 'restricted' },
+      },
+    }),
+    '/api/v1/namespaces/default': well({
+      metadata: { labels: { 'kubernetes.io/metadata.name': 'default' } },
+    }),
+    [MUTATING]: items({ metadata: { name: 'linger' }, webhooks: [deployed] }),
+    [VALIDATING]: items(),
+    [OWN_HOOK]: own(),
+    [DEPLOYMENT]: well({
+      spec: {
+        replicas: 2,
+        template: { spec: { containers: [{ args: ['--certs-secret=linger-certificates'] }] } },
+      },
+    }),
+    [PODS]: items(replica('a', 'one'), replica('b', 'two')),
+    [SECRET]: secret(cert),
+    [TRY]: tried({}, '299 - "linger: Pod: linger.dev/wait: expected a duration"'),
+    [TRY_OWN]: tried(hooked(5)),
+    [REVIEW]: well({ status: { allowed: true } }),
+    [LEASE]: lease('a', 1),
+    [CONSUMERS]: consumersMap(['cluster-ip', 'True', 'Measured']),
+    [NETWORK]: items(parse(read('networkpolicy.yaml'))),
+    [CLUSTER_POLICIES]: items(policy('base', 'True', 'InForce')),
+    '/apis/linger.dev/v1alpha1/terminationpolicies?limit=500': items(),
+    [metricsOf('a')]: metrics(),
+    [metricsOf('b')]: metrics(),
+  };
+}
+
+interface Asked {
+  readonly now?: Date;
+  readonly wantingHold?: readonly string[];
+  readonly pre?: boolean;
+}
+
+async function check(changes: Answers, { now = NOW, wantingHold = [], pre = false }: Asked = {}) {
+  const server = await AnsweringServer.start({ ...healthy(), ...changes }, atEnd);
+  const options = {
+    connection: { server: server.url, credentials: () => Promise.resolve({}) },
+    namespace: 'linger',
+    configuration: 'linger',
+    tryIn: 'default',
+    now: seconds(now),
+    signal: new AbortController().signal,
+    wantingHold: () => Promise.resolve(wantingHold),
+  };
+  return pre ? checkBefore(options) : checkInstallation(options);
+}
+
+/** All but what is ok, and what a case is about. */
+const worthSaying = (checks: readonly Check[]) =>
+  checks.filter(({ state }) => state !== 'ok').map(({ code, state, text }) => `${state} ${code}: ${text}`);
+
+describe('where all is well', () => {
+  it('each line is ok, before an installation and afterwards', async () => {
+    for (const pre of [true, false]) expect(worthSaying(await check({}, { pre }))).toEqual([]);
+  });
+
+  it('what is to be said is said', async () => {
+    const texts = new Map((await check({}, { wantingHold: [] })).map(({ code, text }) => [code, text]));
+    expect(texts.get('Kubelets')).toBe('2 nodes with kubelet v1.36.3');
+    expect(texts.get('Replicas')).toBe('2 of 2 ready, on one, two');
+    expect(texts.get('Certificate')).toMatch(
+      /^the certificate in Secret linger\/linger-certificates is trusted and valid for /,
+    );
+    expect(texts.get('Leader')).toMatch(/^a, renewed 1(\.\d)? s ago by its clock$/);
+    expect(texts.get('Canary')).toBe('flips: 14 Measured');
+    expect(texts.get('Answer')).toMatch(/^a pod in namespace default came back from Linger in .*, unchanged/);
+  });
+});
+
+type Row = [what: string, changes: () => Answers, expected: RegExp, asked?: Asked];
+const expectOnly = async (changes: Answers, expected: RegExp, asked?: Asked) => {
+  const said = worthSaying(await check(changes, asked));
+  expect(said).toEqual([expect.stringMatching(expected)]);
+};
+
+describe('before an installation', () => {
+  const FORBIDDEN = refused(403, 'nodes is forbidden');
+  it.each<Row>([
+    [
+      'an API server that is too old',
+      () => ({ '/version': well({ gitVersion: 'v1.27.3' }) }),
+      /^warning ApiServer: .*v1\.27\.3, which drops matchConditions:/,
+    ],
+    [
+      'an old kubelet',
+      () => ({ [NODES]: items(node('one'), node('old', 'v1.29.1')) }),
+      /^warning Kubelets: .*1 node older than 1\.30 \(old\)/,
+    ],
+    ['no node', () => ({ [NODES]: items() }), /^warning Kubelets: there is no node/],
+    [
+      'no right to see nodes',
+      () => ({ [NODES]: FORBIDDEN }),
+      /^unknown Kubelets: could not be looked at: 403/,
+    ],
+    [
+      'the gate of the native sleep is off',
+      () => ({
+        [TRY_OWN]: refused(422, 'Pod "x" is invalid: preStop: Required value: must specify a handler type'),
+      }),
+      /^warning Admission: the API server drops the native sleep/,
+    ],
+    [
+      'a policy refuses Linger’s pods',
+      () => ({ [TRY_OWN]: refused(403, 'admission webhook "v.example" denied the request: no') }),
+      /^failure Admission: .*refused in namespace linger: 403: admission webhook "v\.example" denied the request: no$/,
+    ],
+    [
+      'a policy cuts graces',
+      () => ({ [TRY_OWN]: tried(hooked(5, 50)) }),
+      /^warning Admission: .*its grace of 90 s has become 50 s/,
+    ],
+    [
+      'a policy takes hooks out',
+      () => ({ [TRY_OWN]: tried(hooked(undefined)) }),
+      /^warning Admission: .*its hook is gone/,
+    ],
+    [
+      'a webhook that can keep replicas out',
+      () => ({ [VALIDATING]: items(foreign('strict')), [slicesOf('strict')]: items({ endpoints: [{}] }) }),
+      /^warning OtherWebhooks: pods\.strict of ValidatingWebhookConfiguration strict fails closed and is asked about pods of namespace linger: while it is away/,
+    ],
+    [
+      'a webhook that keeps them out now',
+      () => ({
+        [VALIDATING]: items(foreign('strict')),
+        [slicesOf('strict')]: items({ endpoints: [{ conditions: { ready: false } }] }),
+      }),
+      /^failure OtherWebhooks: .*its Service other\/strict has no ready endpoint/,
+    ],
+  ])('%s', async (_, changes, expected) => {
+    await expectOnly(changes(), expected, { pre: true });
+  });
+
+  it.each([
+    [
+      'leaves out Linger’s namespace',
+      {
+        namespaceSelector: {
+          matchExpressions: [{ key: 'app.kubernetes.io/name', operator: 'NotIn', values: ['linger'] }],
+        },
+      },
+    ],
+    ['fails open', { failurePolicy: 'Ignore' }],
+    ['is asked about other kinds', { rules: [{ apiGroups: ['apps'], resources: ['*'], operations: ['*'] }] }],
+  ])('a webhook that %s is none to speak of', async (_, more) => {
+    expect(worthSaying(await check({ [VALIDATING]: items(foreign('meek', more)) }, { pre: true }))).toEqual(
+      [],
+    );
+  });
+
+  it('says which webhooks are asked after Linger', async () => {
+    const changes = {
+      [MUTATING]: items(
+        foreign('a-first', { failurePolicy: 'Ignore' }),
+        foreign('mesh', { failurePolicy: 'Ignore' }),
+      ),
+    };
+    const texts = (await check(changes, { pre: true })).filter(({ code }) => code === 'OtherWebhooks');
+    expect(texts.map(({ state, text }) => `${state} ${text}`)).toEqual([
+      expect.stringMatching(/^ok asked about pods after Linger: mesh\./),
+    ]);
+  });
+
+  it('tries its pod elsewhere while there is no namespace, and says so', async () => {
+    const gone = { '/api/v1/namespaces/linger': refused(404, 'not found'), [TRY]: tried(hooked(5)) };
+    const [line] = (await check(gone, { pre: true })).filter(({ code }) => code === 'Admission');
+    expect(line).toMatchObject({
+      state: 'ok',
+      text: expect.stringContaining('namespace default (there is no linger yet)'),
+    });
+  });
+
+  it('names the rights that are missing', async () => {
+    const said = worthSaying(await check({ [REVIEW]: well({ status: { allowed: false } }) }, { pre: true }));
+    expect(said).toEqual([
+      expect.stringMatching(
+        /^failure Rights: .*create clusterroles\.rbac\.authorization\.k8s\.io.*patch configmaps/,
+      ),
+    ]);
+  });
+
+  it('asks for rights to all that deploy/ has', () => {
+    const { resources } = parse(read('kustomization.yaml')) as { resources: readonly string[] };
+    const kinds = resources.flatMap((file) =>
+      parseAllDocuments(read(file)).map((document) => {
+        const { apiVersion, kind } = document.toJS() as { apiVersion: string; kind: string };
+        const group = apiVersion.includes('/') ? apiVersion.split('/')[0] : '';
+        const plural = kind.toLowerCase().replace(/y$/, 'ie').replace(/ss$/, 'sse');
+        return `${group}/${plural}s`;
+      }),
+    );
+    expect(INSTALLED.map(({ group, resource }) => `${group}/${resource}`).toSorted()).toEqual(
+      [...new Set(kinds)].toSorted(),
+    );
+  });
+
+  it('says no more where the API server cannot be asked', async () => {
+    const said = await check({ '/version': refused(503, 'not\nnow') }, { pre: true });
+    expect(said.map(({ code, state, text }) => [code, state, text])).toEqual([
+      ['ApiServer', 'failure', expect.stringMatching(/^http:.*: 503: not now$/)],
+    ]);
+  });
+});
+
+describe('afterwards', () => {
+  const CLOSED = { failurePolicy: 'Fail' };
+  const OPEN_TO_ITSELF = { namespaceSelector: {}, objectSelector: {} };
+  it.each<Row>([
+    [
+      'no CRDs',
+      () => ({ '/apis/linger.dev/v1alpha1': refused(404, 'not found') }),
+      /^warning CustomResources: not served: clusterterm/,
+    ],
+    [
+      'a webhook that leads elsewhere',
+      () => ({
+        [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'old' }, caBundle: encoded(caBundle) } }),
+      }),
+      /^failure Webhook: linger leads to namespace old/,
+    ],
+    [
+      'a webhook that is asked about its own pods',
+      () => ({ [OWN_HOOK]: own(OPEN_TO_ITSELF) }),
+      /^warning Webhook: it is asked about its own replicas/,
+    ],
+    [
+      'and fails closed',
+      () => ({
+        [OWN_HOOK]: own({ ...OPEN_TO_ITSELF, ...CLOSED, matchConditions: conditions[0]?.matchConditions }),
+      }),
+      /^failure Webhook: it is asked about its own replicas/,
+    ],
+    [
+      'a webhook that fails closed for a CNI',
+      () => ({ [OWN_HOOK]: own(CLOSED) }),
+      /^failure Webhook: it fails closed and is asked about DaemonSets/,
+    ],
+    [
+      'a webhook without its conditions',
+      () => ({ [OWN_HOOK]: own({ matchConditions: [] }) }),
+      /^warning Webhook: it has no matchConditions/,
+    ],
+    [
+      'an empty caBundle',
+      () => ({ [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'linger' } } }) }),
+      /^failure Certificate: the webhook configuration has no caBundle/,
+    ],
+    [
+      'no right to read the Secret',
+      () => ({ [SECRET]: refused(403, 'forbidden') }),
+      /^unknown Certificate: could not be looked at/,
+    ],
+    [
+      'no Secret',
+      () => ({ [SECRET]: refused(404, 'not found') }),
+      /^failure Certificate: there is no Secret linger\/linger-certificates/,
+    ],
+    [
+      'a Secret that holds nothing',
+      () => ({ [SECRET]: secret('nothing') }),
+      /^failure Certificate: .* cannot be read/,
+    ],
+    [
+      'a certificate that has expired',
+      () => ({ [LEASE]: lease('a', -100 * DAY_MS) }),
+      /^failure Certificate: .* expired on /,
+      { now: new Date(NOW.getTime() + 100 * DAY_MS) },
+    ],
+    [
+      'a certificate that is due',
+      () => ({ [LEASE]: lease('a', -61 * DAY_MS) }),
+      /^warning Certificate: .*should have been renewed; valid for /,
+      { now: new Date(NOW.getTime() + 61 * DAY_MS) },
+    ],
+    [
+      'one replica of two',
+      () => ({ [PODS]: items(replica('a', 'one'), replica('b', 'two', false)) }),
+      /^warning Replicas: 1 of 2 ready, on one; b: ImagePullBackOff: no such image$/,
+    ],
+    [
+      'both on one node',
+      () => ({ [PODS]: items(replica('a', 'one'), replica('b', 'one')) }),
+      /^warning Replicas: 2 of 2 ready, on one alone/,
+    ],
+    [
+      'a hook that another takes out',
+      () => ({
+        [TRY]: tried({ metadata: { annotations: { 'linger.dev/plan': '{}' } }, ...hooked(undefined) }),
+      }),
+      /^failure Answer: .*has Linger’s plan and no hook/,
+    ],
+    [
+      'an answer that never came',
+      () => ({ [TRY]: tried({}), [PROXY]: refused(405, 'only POST is served here') }),
+      /^failure Answer: .*without Linger’s answer; its Service can be reached, so the certificate/,
+    ],
+    [
+      'and no way either',
+      () => ({ [TRY]: tried({}), [PROXY]: refused(503, 'no endpoints available') }),
+      /^failure Answer: .*; the way to its Service: 503: no endpoints available$/,
+    ],
+    [
+      'pods that are refused',
+      () => ({ [TRY]: refused(500, 'failed calling webhook "pods.linger.dev": no') }),
+      /^failure Answer: pods are refused, since Linger cannot be reached/,
+    ],
+    [
+      'a namespace with a policy of its own',
+      () => ({ [TRY]: refused(403, 'pods "x" is forbidden: exceeded quota') }),
+      /^unknown Answer: a pod could not be tried in namespace default: 403: .*exceeded quota$/,
+    ],
+    [
+      'no right to create pods',
+      () => ({ [TRY]: refused(403, 'pods is forbidden: User "me" cannot create resource "pods"') }),
+      /^unknown Answer: could not be looked at: 403/,
+    ],
+    [
+      'a webhook that knows no dry runs',
+      () => ({ [TRY]: refused(400, 'admission webhook "x" does not support dry run') }),
+      /^unknown Answer: a pod could not be tried/,
+    ],
+    [
+      'a namespace that opts out',
+      () => ({
+        '/api/v1/namespaces/default': well({ metadata: { labels: { 'linger.dev/inject': 'false' } } }),
+      }),
+      /^unknown Answer: the selectors of the webhook leave out namespace default$/,
+    ],
+    [
+      'a NetworkPolicy that shuts API servers out',
+      () => ({
+        [NETWORK]: items({ metadata: { name: 'deny' }, spec: { podSelector: {}, policyTypes: ['Ingress'] } }),
+      }),
+      /^failure NetworkPolicy: deny: nobody may call port 8443/,
+    ],
+    [
+      'one that shuts Linger in',
+      () => ({
+        [NETWORK]: items({
+          metadata: { name: 'shut' },
+          spec: {
+            podSelector: {},
+            policyTypes: ['Egress'],
+            egress: [{ ports: [{ port: 53, protocol: 'UDP' }] }],
+          },
+        }),
+      }),
+      /^failure NetworkPolicy: shut: replicas may not call/,
+    ],
+    ['nobody who leads', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: nobody leads/],
+    [
+      'a leader that is gone',
+      () => ({ [LEASE]: lease('a', 600) }),
+      /^warning Leader: the Lease is a’s, renewed 10 min ago/,
+    ],
+    ['a watch that is behind', () => ({ [metricsOf('b')]: metrics(0) }), /^warning Watches: b lacks pods$/],
+    [
+      'a consumer that nobody reaches',
+      () => ({ [CONSUMERS]: consumersMap(['edge', 'False', 'Unreachable'], ['x', 'Unknown', 'Waiting']) }),
+      /^warning Consumers: edge: Unreachable: Unreachable it is\.$/,
+    ],
+    [
+      'nothing published',
+      () => ({ [CONSUMERS]: refused(404, 'not found') }),
+      /^warning Consumers: ConfigMap linger\/linger-consumers: there is none yet$/,
+    ],
+    [
+      'a policy that is broken',
+      () => ({ [CLUSTER_POLICIES]: items(policy('base', 'False', 'Invalid')) }),
+      /^warning Policies: ClusterTerminationPolicy base is not in force: Invalid: /,
+    ],
+    [
+      'a namespace without the helper',
+      () => ({ [HELPERS]: items({ metadata: { namespace: 'shop' } }) }),
+      /^warning HoldHelper: ConfigMap linger-hold-\w+ is missing in 1 namespace \(team\): /,
+      { wantingHold: ['shop', 'team'] },
+    ],
+  ])('%s', async (_, changes, expected, asked) => {
+    await expectOnly(changes(), expected, asked);
+  });
+
+  it('no replica: what keeps their pods out, and who cannot be asked', async () => {
+    const message = 'failed calling webhook "v.example"';
+    const status = { conditions: [{ type: 'ReplicaFailure', status: 'True', message }] };
+    const said = worthSaying(
+      await check({ [DEPLOYMENT]: well({ spec: { replicas: 2 }, status }), [PODS]: items() }),
+    );
+    expect(said).toEqual([
+      `failure Replicas: 0 of 2 ready; ${message}`,
+      'unknown Watches: no replica is ready, so none can be asked for its metrics',
+      'unknown Canary: no replica is ready, so none can be asked for its metrics',
+    ]);
+  });
+
+  it('no right to the proxy of pods: a line says which it takes', async () => {
+    const lines = await check({ [metricsOf('a')]: refused(403, 'pods/proxy is forbidden') });
+    expect(lines.filter(({ state }) => state === 'unknown').map(({ code, cure }) => [code, cure])).toEqual(
+      ['Watches', 'Canary'].map((code) => [
+        code,
+        'It takes the right to get pods/proxy in namespace linger.',
+      ]),
+    );
+  });
+
+  it('no installation at all', async () => {
+    const gone = refused(404, 'not found');
+    const said = worthSaying(
+      await check({ [OWN_HOOK]: gone, [DEPLOYMENT]: gone, [SECRET]: gone, [PODS]: items() }),
+    );
+    expect(said.slice(0, 3)).toEqual([
+      'failure Webhook: there is no MutatingWebhookConfiguration linger: pods are created without Linger',
+      'failure Certificate: there is no Secret linger/linger-certificates',
+      'failure Replicas: there is no Deployment linger in namespace linger',
+    ]);
+  });
+});
+
+const HELPERS = `/api/v1/configmaps?fieldSelector=${encodeURIComponent(`metadata.name=${readHelperObject().name}`)}&limit=500`;
