@@ -87,7 +87,7 @@ export function stopServer({ child }: Server): Promise<void> {
 }
 
 /** Ports that nobody listens on; all are held until the last is found, so that they differ. */
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const listeners = await Promise.all(
     Array.from({ length: count }, async () => {
       const listener = createServer();

@@ -9,6 +9,7 @@ import {
   type CustomKind,
   type CustomObjects,
   customKey,
+  DeadWatches,
   DISCOVERY_CONSUMERS,
   followCluster,
   followCustomResources,
@@ -89,6 +90,8 @@ export interface ClusterContext {
 export interface ClusterPart {
   /** Why the webhook should get no connections yet; undefined when it should. */
   readonly unready: () => string | undefined;
+  /** Why this process should be started anew, to be asked now and then; undefined while its watches live. */
+  readonly dead: () => string | undefined;
   /** What `/estimates` shows. */
   readonly estimates: () => unknown;
   /** What of the cluster's policies and consumers cannot be read, and what holds instead. */
@@ -421,7 +424,14 @@ export function startCluster(context: ClusterContext): ClusterPart {
       pause,
     });
   const reading = () => sync.state === 'reading' || !sharing.warm();
+  const deadWatches = new DeadWatches();
   return {
+    dead: () => {
+      const names = deadWatches.look(watches(), clock());
+      if (names.length === 0) return undefined;
+      logger.error({ watches: names }, 'watches have come to a stop: a mistake in Linger');
+      return `watches have come to a stop: ${names.join(', ')}`;
+    },
     unready: () => (reading() ? 'the cluster is being read' : undefined),
     problems: declared.problems,
     estimates: () =>

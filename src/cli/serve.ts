@@ -93,6 +93,21 @@ function listenForShutdown() {
   return { requested: requested.promise, forced: forced.promise, release };
 }
 
+/**
+ * SIGUSR2 turns the log to debug, and the next one back: what happens in a replica can be looked at without the restart
+ * that would end it. (SIGUSR1 is Node's own, and opens its inspector.)
+ * @returns what stops listening
+ */
+function listenForLogLevel(logger: Logger, configured: Settings<'serve'>['logLevel']): () => void {
+  const other = configured === 'debug' ? 'info' : 'debug';
+  const onSignal = () => {
+    logger.level = logger.level === configured ? other : configured;
+    logger.info({ logLevel: logger.level }, 'log level changed');
+  };
+  process.on('SIGUSR2', onSignal);
+  return () => process.off('SIGUSR2', onSignal);
+}
+
 /** What the parts of a running server share. */
 interface Beginning {
   readonly settings: Settings<'serve'>;
@@ -113,11 +128,12 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   const { certs, certNames, host } = settings;
   const ending = new AbortController();
   const shutdown = listenForShutdown();
+  const logger = createLogger(settings.logLevel);
+  const forgetLogLevel = listenForLogLevel(logger, settings.logLevel);
   try {
     // The address that is listened on must be in the certificate, too, unless it stands for all of them.
     const names = isUnspecified(host) ? certNames : [...certNames, host];
     const world = holdWorld(settings.modeLimit);
-    const logger = createLogger(settings.logLevel);
     const sayShadowed = shadowReporting(world, logger);
     const beginning: Beginning = {
       settings,
@@ -142,6 +158,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   } finally {
     ending.abort();
     shutdown.release();
+    forgetLogLevel();
   }
 }
 
@@ -215,7 +232,9 @@ async function answerUntilShutdown(
   });
   const page = nothingToShow ? undefined : estimates;
   const hold = cluster?.hold;
-  const admin = adminServer(adminApp({ unready, metrics, estimates: page, holds: hold?.list }));
+  const admin = adminServer(
+    adminApp({ unready, dead: cluster?.dead, metrics, estimates: page, holds: hold?.list }),
+  );
   // New handshakes get the new pair; open connections keep theirs.
   void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
 

@@ -46,4 +46,4 @@ export {
   type WatchStats,
 } from './resource.ts';
 export { neverWithdraws, projectService, servicesResource } from './services.ts';
-export { registerWatchMetrics } from './watch-metrics.ts';
+export { DeadWatches, registerWatchMetrics } from './watch-metrics.ts';

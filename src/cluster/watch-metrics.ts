@@ -2,6 +2,42 @@ import type { Registry } from '@prometheus-io/client';
 import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import type { WatchStats } from './resource.ts';
 
+/**
+ * How long a list-watch may do nothing at all before it counts as dead. One that lives is silent for 70 s and waits 65 s
+ * for an answer (WATCH_LIMITS), and pauses for a minute at most, where a server asks for that (Backoff).
+ */
+const DEAD_AFTER_MS = 240_000;
+
+/** Between two looks. Beyond that the process itself may have stood still, and silence says nothing about a watch. */
+const LOOKS_WITHIN_MS = 60_000;
+
+/** Changes whenever a list-watch does something: it reads, asks, fails, pauses or goes on. */
+export function signOfLife({ bytes, restarts, lists, state }: WatchStats): string {
+  return JSON.stringify([bytes, restarts, lists, state]);
+}
+
+/**
+ * Finds list-watches whose loop has come to a stop, which is a mistake in Linger: one that cannot reach the API server
+ * goes on trying, and one in a storm reads.
+ */
+export class DeadWatches {
+  #signs = new Map<string, { readonly sign: string; readonly since: number }>();
+  #lookedAt = Number.NEGATIVE_INFINITY;
+
+  /** @param now monotonic milliseconds @returns the names of those that are dead */
+  look(watches: Readonly<Record<string, WatchStats>>, now: number): readonly string[] {
+    const before = now - this.#lookedAt <= LOOKS_WITHIN_MS ? this.#signs : undefined;
+    this.#lookedAt = now;
+    const signs = Object.entries(watches).map(([name, stats]) => {
+      const sign = signOfLife(stats);
+      const known = before?.get(name);
+      return [name, known?.sign === sign ? known : { sign, since: now }] as const;
+    });
+    this.#signs = new Map(signs);
+    return signs.filter(([, { since }]) => now - since > DEAD_AFTER_MS).map(([name]) => name);
+  }
+}
+
 /** What the metrics of one list-watch are read from. */
 export type WatchReading = Pick<
   WatchStats,

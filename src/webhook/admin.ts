@@ -4,6 +4,8 @@ import type { Metrics } from '../telemetry/index.ts';
 interface AdminOptions {
   /** Why the webhook should get no new connections; undefined when it is ready. */
   readonly unready: () => string | undefined;
+  /** Why this process should be started anew; undefined while it lives. */
+  readonly dead?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
   /** What `/estimates` shows; undefined without a cluster. */
   readonly estimates?: (() => unknown) | undefined;
@@ -12,19 +14,20 @@ interface AdminOptions {
 }
 
 /**
- * `/healthz` (the process answers), `/readyz` (send reviews here), `/metrics`, `/estimates` (what is measured) and
+ * `/healthz` (the process lives), `/readyz` (send reviews here), `/metrics`, `/estimates` (what is measured) and
  * `/holds` (who is held), over plain HTTP.
  */
-export function adminApp({ unready, metrics, estimates, holds }: AdminOptions): Express {
+export function adminApp({ unready, dead, metrics, estimates, holds }: AdminOptions): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
   const say = (response: Response, status: number, text: string) =>
     response.status(status).type('text/plain').send(`${text}\n`);
-  app.get(['/healthz', '/livez'], (_request, response) => void say(response, 200, 'ok'));
-  app.get('/readyz', (_request, response) => {
-    const why = unready();
+  const judge = (whyNot?: () => string | undefined) => (_request: unknown, response: Response) => {
+    const why = whyNot?.();
     say(response, why === undefined ? 200 : 503, why ?? 'ok');
-  });
+  };
+  app.get(['/healthz', '/livez'], judge(dead));
+  app.get('/readyz', judge(unready));
   app.get('/metrics', async (_request, response) => {
     const text = await metrics.registry.metrics();
     response.setHeader('Content-Type', metrics.registry.contentType).send(text);

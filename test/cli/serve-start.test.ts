@@ -34,6 +34,24 @@ describe.concurrent('a server that has started', () => {
     expect(await server.count('linger_draining')).toBe(0);
   });
 
+  it('SIGUSR2 turns the log to debug, and back', async () => {
+    const server = await serving(certs(), [], { atEnd });
+    const decisions = () => server.logs().filter(({ msg }) => msg === 'decision').length;
+    const switched = async (to: string) => {
+      server.kill('SIGUSR2');
+      await until(async () => server.logs().at(-1)?.logLevel === to);
+    };
+    await reasonNow(server, atEnd);
+    expect(decisions()).toBe(0);
+    await switched('debug');
+    await reasonNow(server, atEnd);
+    await until(async () => decisions() === 1);
+    await switched('info');
+    await reasonNow(server, atEnd);
+    await switched('debug');
+    expect(decisions()).toBe(1);
+  });
+
   it('makes its own certificates where there are none', async () => {
     const server = await serving(join(await emptyDirectory(atEnd), 'a/b'), [], { atEnd });
     expect(await reasonNow(server, atEnd)).toBe('Injected');

@@ -381,6 +381,7 @@ describe('an installation by hand', async () => {
   });
 
   onOurOwn('nothing that it asked for was forbidden', { timeout: 60_000 }, async () => {
+    expect(replicas.refusals()).toEqual([]);
     for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed', 'Internal'])
       expect(await replicas.sum('linger_watch_restarts_total', `reason="${reason}"`)).toBe(0);
     for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed'])

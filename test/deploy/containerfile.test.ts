@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { containerRuntime } from '../../bench/containerfile.ts';
@@ -6,23 +6,54 @@ import { containerRuntime } from '../../bench/containerfile.ts';
 const ROOT = join(import.meta.dirname, '..', '..');
 const { nodeFlags, program, environment } = containerRuntime(ROOT);
 const text = readFileSync(join(ROOT, 'deploy', 'Containerfile'), 'utf8');
-const [build = '', final = ''] = text.split(/^FROM /m).slice(1);
+const stages = new Map(
+  text
+    .split(/^FROM /m)
+    .slice(1)
+    .map((stage) => [/^.+ AS (\w+)$/m.exec(stage.split('\n')[0] ?? '')?.[1] ?? 'final', stage]),
+);
+const stage = (name: string) => stages.get(name) ?? '';
+const [build, compile, final] = [stage('build'), stage('compile'), stage('final')];
 
 it('fills the compile cache with the very command that runs later', () => {
   // V8 takes no compiled code that was made with other flags.
-  const filled = /^RUN node (.*?) serve /m.exec(build)?.[1]?.split(' ');
+  const filled = /^RUN node (.*?) serve /m.exec(compile)?.[1]?.split(' ');
   expect(filled).toEqual([...nodeFlags, program]);
   const settings = (stage: string) => /^ENV .+$/m.exec(stage)?.[0];
-  expect(settings(build)).toBe(settings(final));
-  expect(build.indexOf('\nENV ')).toBeLessThan(build.indexOf('\nRUN node'));
+  expect(settings(compile)).toBe(settings(final));
+  expect(compile.indexOf('\nENV ')).toBeLessThan(compile.indexOf('\nRUN node'));
+});
+
+it('pins its bases by digest, and takes Node from the image that has compiled for it', () => {
+  const bases = [...text.matchAll(/^FROM (?:--platform=\S+ )?(\S+)/gm)].map(([, base = '']) => base);
+  for (const base of bases.filter((each) => each !== 'scratch'))
+    expect(base).toMatch(/:[\w-]+@sha256:[0-9a-f]{64}$/);
+  const node = bases.filter((base) => base.startsWith('node:'));
+  expect(new Set(node).size).toBe(1);
+  // The bundle is built where it is fast, and compiled for where it runs.
+  expect(build).toMatch(/^--platform=\$BUILDPLATFORM /);
+  expect(compile).not.toContain('--platform');
+});
+
+it('has no shell, and no root', () => {
+  expect(final).toMatch(/^gcr\.io\/distroless\/cc-debian12:nonroot@/);
+  expect(/^USER (.+)$/m.exec(final)?.[1]).toBe('65532:65532');
+});
+
+it('the helper’s image holds the helper of each architecture, and nothing else', () => {
+  expect(stage('helper')).toContain('scratch');
+  const [, source = ''] = /^COPY (\S+) \/hold$/m.exec(stage('helper')) ?? [];
+  for (const architecture of ['amd64', 'arm64'])
+    expect(existsSync(join(ROOT, source.replace('$TARGETARCH', architecture)))).toBe(true);
 });
 
 it('ships nothing that was generated at build time but the program and its compile cache', () => {
   const copied = [...final.matchAll(/^COPY (.+)$/gm)].map(([, what]) => what);
   expect(copied).toEqual([
+    '--from=compile /usr/local/bin/node /usr/local/bin/node',
     'package.json ./',
     '--from=build /app/dist ./dist',
-    '--from=build /app/cache ./cache',
+    '--from=compile /app/cache ./cache',
   ]);
   expect(final).not.toMatch(/^(RUN|ADD) /m);
 });

@@ -13,6 +13,7 @@ export const PAGES: readonly string[] = [
   'README.md',
   'CHANGELOG.md',
   'CONTRIBUTING.md',
+  'SECURITY.md',
   'certs/README.md',
   ...filesUnder('docs').filter((path) => path.endsWith('.md')),
 ];

@@ -1,4 +1,5 @@
 import type { WatchStats } from '../../src/cluster/resource.ts';
+import { signOfLife } from '../../src/cluster/watch-metrics.ts';
 
 /** Looks, for as long as it runs, how long watches go without any sign that they are alive or begun anew. */
 export function watchForStalls(watches: Readonly<Record<string, WatchStats>>) {
@@ -6,8 +7,8 @@ export function watchForStalls(watches: Readonly<Record<string, WatchStats>>) {
   const longest = new Map<string, number>();
   const look = () => {
     const now = performance.now();
-    for (const [name, { bytes, restarts, lists, state }] of Object.entries(watches)) {
-      const sign = JSON.stringify([bytes, restarts, lists, state]);
+    for (const [name, stats] of Object.entries(watches)) {
+      const sign = signOfLife(stats);
       const known = signs.get(name);
       if (known?.sign !== sign) signs.set(name, { sign, since: now });
       const stalled = now - (signs.get(name)?.since ?? now);

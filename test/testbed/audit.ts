@@ -6,6 +6,7 @@ export interface AuditEvent {
   readonly auditID: string;
   readonly stage: string;
   readonly verb: string;
+  readonly requestURI?: string;
   readonly user: { readonly username: string };
   readonly objectRef: {
     readonly resource: string;
@@ -29,7 +30,19 @@ export function auditPosition(file: string): number {
 
 /** The answered requests about a namespace in the log from a position on, in the order in which they were logged. */
 export function readAudit(file: string, namespace: string, position = 0): readonly AuditEvent[] {
-  const mention = `"namespace":"${namespace}"`;
+  return answered(file, `"namespace":"${namespace}"`, position).filter(
+    ({ objectRef }) => objectRef.namespace === namespace,
+  );
+}
+
+/** What a user was not allowed from a position on, such as `list /api/v1/nodes?limit=500`. */
+export function readRefusals(file: string, username: string, position = 0): readonly string[] {
+  return answered(file, `"username":"${username}"`, position)
+    .filter(({ user, responseStatus }) => user.username === username && responseStatus?.code === 403)
+    .map(({ verb, requestURI = '' }) => `${verb} ${requestURI}`);
+}
+
+function answered(file: string, mention: string, position: number): readonly AuditEvent[] {
   let skipped = position;
   return partsOf(file).flatMap((part) => {
     const bytes = readFileSync(part);
@@ -42,7 +55,7 @@ export function readAudit(file: string, namespace: string, position = 0): readon
       .slice(0, -1) // The last one is empty, or is being written.
       .filter((line) => line.includes(mention))
       .map((line) => JSON.parse(line) as AuditEvent)
-      .filter(({ stage, objectRef }) => stage === 'ResponseComplete' && objectRef.namespace === namespace);
+      .filter(({ stage }) => stage === 'ResponseComplete');
   });
 }
 

@@ -119,6 +119,9 @@ function cniConfiguration({ name, paths }: ConfigurationInput): object {
  * Who created and deleted which pod, with the audit annotations that webhooks add; and every endpoint that was ever
  * written, with the instant: what measurements are held against.
  */
+/** Namespaces in which the suite installs Linger. */
+const INSTALLED_IN = ['linger', 'tools'];
+
 function auditPolicy(): object {
   const writes = ['create', 'update', 'patch', 'delete', 'deletecollection'];
   const slices = { group: 'discovery.k8s.io', resources: ['endpointslices'] };
@@ -136,6 +139,8 @@ function auditPolicy(): object {
         resources: [{ group: '', resources: ['endpoints'] }, slices],
         omitManagedFields: true,
       },
+      // All that Linger asks for where deploy/ or the chart has installed it, to see that it is allowed.
+      { level: 'Metadata', userGroups: INSTALLED_IN.map((name) => `system:serviceaccounts:${name}`) },
       { level: 'None' },
     ],
   };

@@ -19,6 +19,15 @@ describe('the admin port', () => {
     expect(await app.get('/healthz')).toMatchObject({ status: 200 });
   });
 
+  it.each(['/healthz', '/livez'])('%s answers 503 and why to start the process anew', async (path) => {
+    const reasons = ['watches have come to a stop: pods', undefined];
+    const app = supertest(
+      adminApp({ unready: () => 'draining', dead: () => reasons.shift(), metrics: createMetrics('1.2.3') }),
+    );
+    expect(await app.get(path)).toMatchObject({ status: 503, text: 'watches have come to a stop: pods\n' });
+    expect(await app.get(path)).toMatchObject({ status: 200, text: 'ok\n' });
+  });
+
   it('readiness is asked anew each time', async () => {
     const states = [undefined, 'draining', undefined];
     const app = admin(() => states.shift());

@@ -1,3 +1,4 @@
+import { auditPosition, readRefusals } from '../../testbed/audit.ts';
 import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
 
 export interface InstalledReplica {
@@ -8,9 +9,18 @@ export interface InstalledReplica {
 /** The replicas that deploy/ has brought up and that nobody has asked to end, and what they say of themselves. */
 export class InstalledReplicas {
   readonly #cluster: Cluster;
+  readonly #since: number;
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
+    this.#since = cluster.auditLog === undefined ? 0 : auditPosition(cluster.auditLog);
+  }
+
+  /** What they have asked for and were not allowed, by the API server's own account. */
+  refusals(namespace = 'linger'): readonly string[] {
+    const { auditLog } = this.#cluster;
+    if (auditLog === undefined) return [];
+    return readRefusals(auditLog, `system:serviceaccount:${namespace}:linger`, this.#since);
   }
 
   async list(): Promise<readonly InstalledReplica[]> {

@@ -1,0 +1,176 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { parse } from 'yaml';
+import { buildProgram } from './build.ts';
+
+/*
+ * The files of a release. .github/workflows/release.yml runs this and publishes what it has made; this publishes nothing, so
+ * anybody may run it:
+ *   npm run release -- files OUT     the npm package, the chart, the bill of materials and the notes
+ *   npm run release -- archive OUT   the command line with the Node that runs this, for machines without one
+ */
+
+const ROOT = join(import.meta.dirname, '..');
+
+export interface ReleaseOptions {
+  /** Made where it is missing. */
+  readonly out: string;
+  /** The program, built. Default: it is built. */
+  readonly dist?: string;
+}
+
+export interface FilesOptions extends ReleaseOptions {
+  /** `v1.2.3`: what is released must be of that version. Default: whatever version it is of. */
+  readonly tag?: string | undefined;
+  /** The package's name on npm, where `linger` is somebody else's. Default: that of package.json. */
+  readonly packageName?: string | undefined;
+  /** The program `helm`; undefined: there will be no chart. */
+  readonly helm: string | undefined;
+}
+
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly [member: string]: unknown;
+}
+
+/** @throws Error where the versions of the checkout disagree, with each other or with the tag */
+export async function releaseFiles({ tag, packageName, helm, ...options }: FilesOptions): Promise<void> {
+  const manifest = await readManifest();
+  const { version } = manifest;
+  await expectOneVersion(version, tag);
+  const notes = await notesOf(version);
+  const out = resolve(options.out);
+  await staged({ ...manifest, name: packageName ?? manifest.name }, options, async (program) => {
+    execute('npm', ['pack', program, '--pack-destination', out]);
+  });
+  if (helm !== undefined)
+    execute(helm, ['package', join(ROOT, 'deploy/chart'), '--destination', join(out, 'chart')]);
+  await writeFile(join(out, `linger-${version}.spdx.json`), await billOfMaterials());
+  await writeFile(join(out, 'NOTES.md'), notes);
+}
+
+const LAUNCHER = `#!/bin/sh
+# kubectl calls its plugins by links.
+self=$(readlink -f "$0") || exit 1
+exec "\${self%/*}/node" "\${self%/*}/dist/main.js" "$@"
+`;
+
+/** Go's names, as all of Kubernetes has them. */
+const ARCHITECTURES: Partial<Record<NodeJS.Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
+
+/** @param node the Node to pack */
+export async function releaseArchive(options: ReleaseOptions, node = process.execPath): Promise<void> {
+  const manifest = await readManifest();
+  const architecture = ARCHITECTURES[process.arch] ?? process.arch;
+  const name = `linger-${manifest.version}-${process.platform}-${architecture}`;
+  await staged(manifest, options, async (program) => {
+    const directory = join(dirname(program), name);
+    await cp(program, directory, { recursive: true });
+    await cp(node, join(directory, 'node'));
+    const license = join(dirname(node), '..', 'LICENSE');
+    if (existsSync(license)) await cp(license, join(directory, 'LICENSE.node'));
+    await writeFile(join(directory, 'linger'), LAUNCHER);
+    for (const file of ['node', 'linger']) await chmod(join(directory, file), 0o755);
+    await symlink('linger', join(directory, 'kubectl-linger'));
+    execute('tar', ['-czf', join(resolve(options.out), `${name}.tar.gz`), '-C', dirname(directory), name]);
+  });
+}
+
+async function readManifest(): Promise<Manifest> {
+  return JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as Manifest;
+}
+
+async function expectOneVersion(version: string, tag = `v${version}`): Promise<void> {
+  const yamlOf = async (file: string) => parse(await readFile(join(ROOT, file), 'utf8')) as unknown;
+  const chart = (await yamlOf('deploy/chart/Chart.yaml')) as { version: string; appVersion: string };
+  const { images } = (await yamlOf('deploy/kustomization.yaml')) as { images: { newTag: string }[] };
+  const others = [
+    ['the tag', tag.replace(/^v/, '')],
+    ['version of the chart', chart.version],
+    ['appVersion of the chart', chart.appVersion],
+    ...images.map(({ newTag }) => ['newTag of deploy/kustomization.yaml', newTag]),
+  ];
+  for (const [what, said] of others)
+    if (said !== version) throw new Error(`${what}: expected ${version}, as in package.json, got ${said}`);
+}
+
+/** What the package and the archives have in common. The bundle holds its dependencies, so there are none to install. */
+async function staged(
+  manifest: Manifest,
+  { out, dist }: ReleaseOptions,
+  use: (directory: string) => Promise<void>,
+): Promise<void> {
+  await mkdir(out, { recursive: true });
+  const scratch = await mkdtemp(join(tmpdir(), 'linger-release-'));
+  const program = join(scratch, 'program');
+  try {
+    if (dist === undefined) await buildProgram(join(program, 'dist'));
+    else await cp(dist, join(program, 'dist'), { recursive: true });
+    // Of sources that are not there.
+    const maps = (await readdir(join(program, 'dist'))).filter((name) => name.endsWith('.map'));
+    for (const name of maps) await rm(join(program, 'dist', name));
+    const { private: _, scripts, dependencies, devDependencies, ...published } = manifest;
+    await writeFile(join(program, 'package.json'), `${JSON.stringify(published, undefined, 2)}\n`);
+    for (const path of ['README.md', 'CHANGELOG.md', 'LICENSE', 'docs/examples'])
+      await cp(join(ROOT, path), join(program, path), { recursive: true });
+    await use(program);
+  } finally {
+    await rm(scratch, { recursive: true });
+  }
+}
+
+interface Lock {
+  readonly packages: Record<string, { readonly dev?: true; readonly devOptional?: true }>;
+}
+
+/**
+ * What the bundle is made of, in SPDX. Told without the packages that only build and test it: with `--omit=dev` npm 11 also leaves
+ * out a dependency that one of those names as an optional peer (yaml).
+ */
+async function billOfMaterials(): Promise<string> {
+  const { devDependencies: _, ...manifest } = await readManifest();
+  const lock = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as Lock;
+  const kept = Object.entries(lock.packages).filter(([, { dev, devOptional }]) => !dev && !devOptional);
+  const packages = { ...Object.fromEntries(kept), '': manifest };
+  const scratch = await mkdtemp(join(tmpdir(), 'linger-release-'));
+  try {
+    await writeFile(join(scratch, 'package.json'), JSON.stringify(manifest));
+    await writeFile(join(scratch, 'package-lock.json'), JSON.stringify({ ...lock, packages }));
+    return execute('npm', ['sbom', '--sbom-format=spdx', '--package-lock-only'], scratch);
+  } finally {
+    await rm(scratch, { recursive: true });
+  }
+}
+
+/** The section of the changelog. @throws Error where it has none */
+async function notesOf(version: string): Promise<string> {
+  const [, ...sections] = (await readFile(join(ROOT, 'CHANGELOG.md'), 'utf8')).split(/^## /m);
+  const section = sections.find((each) => each.startsWith(`[${version}]`));
+  if (section === undefined) throw new Error(`CHANGELOG.md: expected a section [${version}]`);
+  return section.slice(section.indexOf('\n')).trim();
+}
+
+function execute(program: string, args: readonly string[], cwd = ROOT): string {
+  return execFileSync(program, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+if (import.meta.main) {
+  const { positionals, values } = parseArgs({
+    allowPositionals: true,
+    options: {
+      tag: { type: 'string' },
+      package: { type: 'string' },
+      helm: { type: 'string', default: 'helm' },
+    },
+  });
+  const [what, out] = positionals;
+  if (out !== undefined && what === 'archive') await releaseArchive({ out });
+  else if (out !== undefined && what === 'files')
+    await releaseFiles({ out, tag: values.tag, packageName: values.package, helm: values.helm });
+  else throw new Error('expected files or archive, and where to');
+}

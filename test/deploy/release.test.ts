@@ -1,0 +1,94 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { releaseArchive, releaseFiles } from '../../deploy/release.ts';
+import { BUILT } from '../cli/built.ts';
+import { emptyDirectory, run } from '../cli/linger.ts';
+import { read } from '../docs/markdown.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+
+const atEnd = atEndOfFile();
+const { version, dependencies } = JSON.parse(read('package.json')) as {
+  version: string;
+  dependencies: Record<string, string>;
+};
+let out = '';
+
+async function unpacked(tarball: string): Promise<string> {
+  const directory = await emptyDirectory(atEnd);
+  const { code, stderr } = await run('tar', ['-xzf', join(out, tarball), '-C', directory]);
+  expect([code, stderr]).toEqual([0, '']);
+  const [top = ''] = readdirSync(directory);
+  return join(directory, top);
+}
+
+beforeAll(async () => {
+  out = await emptyDirectory(atEnd);
+  // Helm is built for the suite on a cluster, which packs the chart.
+  await releaseFiles({ out, dist: BUILT, tag: `v${version}`, packageName: '@owner/linger', helm: undefined });
+}, 60_000);
+
+describe('the npm package', () => {
+  it('needs nothing else, and runs', async () => {
+    const directory = await unpacked(`owner-linger-${version}.tgz`);
+    const manifest = JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8')) as Record<
+      string,
+      unknown
+    >;
+    expect(manifest).toMatchObject({ name: '@owner/linger', version, bin: { linger: './dist/main.js' } });
+    for (const member of ['private', 'dependencies', 'devDependencies', 'scripts'])
+      expect(manifest).not.toHaveProperty(member);
+    const files = readdirSync(directory, { recursive: true }) as string[];
+    expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'docs/examples/web.yaml']));
+    expect(files.filter((file) => /\.map$|^(src|test|node_modules)/.test(file))).toEqual([]);
+    const main = join(directory, 'dist/main.js');
+    const injected = await run(
+      process.execPath,
+      [main, 'inject', join(directory, 'docs/examples/web.yaml')],
+      {
+        cwd: directory,
+      },
+    );
+    expect(injected.code).toBe(0);
+    expect(injected.stdout).toContain('preStop');
+  });
+});
+
+it('the archive runs where there is no Node, also by the name of a plugin of kubectl', async () => {
+  // In place of 130 MB that would have to be compressed: the release workflow tries the real ones.
+  const node = join(await emptyDirectory(atEnd), 'node');
+  await writeFile(node, `#!/bin/sh\nexec '${process.execPath}' "$@"\n`);
+  await releaseArchive({ out, dist: BUILT }, node);
+  const [name = ''] = readdirSync(out).filter((file) => file.endsWith('.tar.gz'));
+  expect(name).toMatch(new RegExp(`^linger-${version}-(linux|darwin)-(amd64|arm64)\\.tar\\.gz$`));
+  const directory = await unpacked(name);
+  const env = { PATH: '/usr/bin:/bin' };
+  const elsewhere = { env, cwd: await emptyDirectory(atEnd) };
+  for (const program of ['linger', 'kubectl-linger'])
+    expect(await run(join(directory, program), ['--version'], elsewhere)).toEqual({
+      ...{ code: 0, stderr: '', stdout: `${version}\n` },
+    });
+}, 60_000);
+
+it('the bill of materials has what the bundle is made of, and nothing that only builds it', () => {
+  const { packages } = JSON.parse(readFileSync(join(out, `linger-${version}.spdx.json`), 'utf8')) as {
+    packages: { name: string; versionInfo: string }[];
+  };
+  const versions = new Map(packages.map(({ name, versionInfo }) => [name, versionInfo]));
+  for (const [name, wanted] of Object.entries(dependencies))
+    expect([name, versions.get(name)]).toEqual([name, wanted]);
+  for (const name of ['esbuild', 'vitest', 'typescript']) expect(versions.has(name)).toBe(false);
+});
+
+it('the notes are the changelog’s section', () => {
+  const notes = readFileSync(join(out, 'NOTES.md'), 'utf8');
+  expect(notes).toContain('### Added');
+  expect(notes).not.toMatch(/^## /m);
+  expect(read('CHANGELOG.md')).toContain(notes);
+});
+
+it('a tag of another version is refused', async () => {
+  const refused = releaseFiles({ out, dist: BUILT, tag: 'v9.9.9', helm: undefined });
+  await expect(refused).rejects.toThrow(`the tag: expected ${version}, as in package.json, got 9.9.9`);
+});
