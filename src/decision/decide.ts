@@ -25,8 +25,8 @@ import {
 import { supportsNativeSleep } from './fleet.ts';
 import {
   callOf,
+  type DeliveryTerms,
   type HoldSetup,
-  type HoldTerms,
   hasHelper,
   type NoHold,
   newSetup,
@@ -168,7 +168,7 @@ function decideUnder(
   if (policy.mode.value === 'Off') return skip('ModeOff', [], policy);
 
   const delivery = policy['hold.delivery'].value;
-  const hold: HoldTerms = { namespace: namespace.name, delivery, token: request.holdToken, world };
+  const hold: DeliveryTerms = { namespace: namespace.name, delivery, token: request.holdToken, world };
   const earlier = earlierPass(pod, policy['ceiling.wait'].value);
   const { plan, carriers } = earlier;
   if (plan === undefined || carriers.size === 0)
@@ -191,7 +191,7 @@ function decideAfresh(
   namespace: NamespaceRecord,
   { ownerKind, isManifest }: PodRequest,
   world: World,
-  hold: HoldTerms,
+  hold: DeliveryTerms,
   earlier: EarlierPass,
 ): Decision {
   const notes = [...earlier.notes];
@@ -432,7 +432,7 @@ const HOST_NETWORK =
   'the pod uses its node’s network, so its own connections cannot be told from others, and Hold goes without them';
 
 /** What the choice of a hook depends on, beside the pod. */
-type HookTerms = HoldTerms & { readonly isManifest: boolean };
+type HookTerms = DeliveryTerms & { readonly isManifest: boolean };
 
 /** The hook that a policy's choice comes to on this fleet; none where none of those allowed works. */
 interface ChosenHook {

@@ -48,8 +48,8 @@ export interface NoHold {
   readonly ofPod?: true;
 }
 
-/** What Hold is decided by, beside the pod. */
-export interface HoldTerms {
+/** What the delivery of the helper is decided by, beside the pod. */
+export interface DeliveryTerms {
   readonly namespace: string;
   readonly delivery: HoldDelivery;
   readonly token: HoldToken | undefined;
@@ -57,7 +57,11 @@ export interface HoldTerms {
 }
 
 /** @param containers those that are to carry the hook */
-export function newSetup(pod: Pod, containers: readonly Container[], terms: HoldTerms): HoldSetup | NoHold {
+export function newSetup(
+  pod: Pod,
+  containers: readonly Container[],
+  terms: DeliveryTerms,
+): HoldSetup | NoHold {
   const why = obstacleIn(pod, containers);
   if (why !== undefined) return { why, ofPod: true };
   const { token, world } = terms;
@@ -82,7 +86,7 @@ export function standingSetup(
   pod: Pod,
   carriers: Carriers,
   containers: readonly Container[],
-  terms: HoldTerms,
+  terms: DeliveryTerms,
 ): HoldSetup | undefined {
   const { token } = terms;
   const call = pod.spec.containers
@@ -189,7 +193,7 @@ function isUnderMount(path: unknown): boolean {
 }
 
 /** The volume that brings the helper into the pod, wherever it may run. */
-function volumeFor(pod: Pod, terms: HoldTerms, supply: HoldSupply): HoldVolume | NoHold {
+function volumeFor(pod: Pod, terms: DeliveryTerms, supply: HoldSupply): HoldVolume | NoHold {
   const { delivery, world } = terms;
   const fromMap = delivery === 'Image' ? undefined : configMapVolume(pod, terms, supply);
   if (fromMap !== undefined && !('why' in fromMap)) return fromMap;
@@ -207,7 +211,7 @@ function volumeFor(pod: Pod, terms: HoldTerms, supply: HoldSupply): HoldVolume |
 
 function configMapVolume(
   pod: Pod,
-  { namespace, world: { fleet } }: HoldTerms,
+  { namespace, world: { fleet } }: DeliveryTerms,
   { digest, namespaces, architectures, tested }: HoldSupply,
 ): HoldVolume | NoHold {
   if (!namespaces.has(namespace))
