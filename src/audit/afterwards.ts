@@ -12,6 +12,7 @@ import {
 import { parsePlan } from '../decision/index.ts';
 import type { RemovalSample } from '../lag/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { RateLimit } from '../timing/index.ts';
 import { type Shortfall, ShortfallLog, shortfallOf } from './shortfalls.ts';
 
 interface AfterwardsOptions {
@@ -44,8 +45,7 @@ const MOST_STOPPING = 50_000;
 /** Workloads whose own hooks are known. */
 const MOST_KNOWN = 1_000;
 /** Questions for a workload's own hooks: a storm must not become one of requests. */
-const ASK_PER_SECOND = 2;
-const ASK_AT_ONCE = 20;
+const QUESTIONS = { perSecond: 2, atOnce: 20 };
 const ANSWER_MS = 5_000;
 /** A template of a thousand containers. */
 const LONGEST_TEMPLATE = 3 * 1024 * 1024;
@@ -65,15 +65,15 @@ export class Afterwards {
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #once: LogOnce;
   readonly #metrics: ReturnType<typeof registerTerminationMetrics>;
-  #tokens = ASK_AT_ONCE;
-  #tokensAt = 0;
+  readonly #questions: RateLimit;
 
   constructor(options: AfterwardsOptions) {
-    const { connection, registry, logger, signal } = options;
+    const { connection, registry, logger, clock, signal } = options;
     this.#options = options;
     this.#agent = newAgent(connection, 1);
     this.#once = new LogOnce(logger);
     this.#metrics = registerTerminationMetrics(registry);
+    this.#questions = new RateLimit(QUESTIONS, clock());
     signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
   }
 
@@ -139,7 +139,7 @@ export class Afterwards {
     if (path === undefined) return Promise.resolve(undefined);
     const known = this.#ownHooks.get(path);
     if (known !== undefined) return known;
-    if (!this.#mayAsk()) return Promise.resolve(undefined);
+    if (!this.#questions.take(this.#options.clock())) return Promise.resolve(undefined);
     const asked = this.#askForHook(path);
     this.#ownHooks.set(path, asked);
     // What could not be read is asked for again.
@@ -162,16 +162,6 @@ export class Afterwards {
     this.#once.over('templates', {}, 'the hooks of workloads can be read');
     const template = memberAt(object, ['spec', 'template', 'spec']) ?? memberAt(object, ['spec']);
     return shortestHookIn(template);
-  }
-
-  #mayAsk(): boolean {
-    const now = this.#options.clock();
-    const refilled = this.#tokens + ((now - this.#tokensAt) / 1000) * ASK_PER_SECOND;
-    this.#tokens = Math.min(ASK_AT_ONCE, refilled);
-    this.#tokensAt = now;
-    if (this.#tokens < 1) return false;
-    this.#tokens -= 1;
-    return true;
   }
 }
 

@@ -1,4 +1,5 @@
 import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { RateLimit } from '../timing/index.ts';
 import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { newAgent } from './request.ts';
@@ -31,8 +32,7 @@ interface ObjectEventsOptions {
 
 const REQUEST_MS = 5_000;
 /** Where thousands of pods end at once, the log and the metrics tell of all; of Events there are this many. */
-const EVENTS_PER_SECOND = 5;
-const EVENTS_AT_ONCE = 25;
+const ALLOWANCE = { perSecond: 5, atOnce: 25 };
 const MOST_WAITING = 500;
 /** Of one object and reason one is enough for as long: they are about pods that come and go. Milliseconds. */
 const SAME_AGAIN_MS = 60_000;
@@ -51,14 +51,14 @@ export class ObjectEvents {
   readonly #once: LogOnce;
   readonly #waiting: ObjectEvent[] = [];
   readonly #toldAt = new Map<string, number>();
+  readonly #rate: RateLimit;
   #sending = false;
-  #tokens = EVENTS_AT_ONCE;
-  #tokensAt = 0;
 
   constructor(options: ObjectEventsOptions) {
     this.#options = options;
     this.#agent = newAgent(options.connection, 1);
     this.#once = new LogOnce(options.logger);
+    this.#rate = new RateLimit(ALLOWANCE, options.clock());
     options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
   }
 
@@ -79,7 +79,7 @@ export class ObjectEvents {
     if (this.#sending) return;
     this.#sending = true;
     for (;;) {
-      const event = this.#mayWrite() ? this.#waiting.shift() : undefined;
+      const event = this.#rate.take(this.#options.clock()) ? this.#waiting.shift() : undefined;
       if (event === undefined) break;
       try {
         await this.#write(event);
@@ -92,16 +92,6 @@ export class ObjectEvents {
     // What exceeds the rate is not told later: by then it would be news of long ago.
     this.#waiting.length = 0;
     this.#sending = false;
-  }
-
-  #mayWrite(): boolean {
-    const now = this.#options.clock();
-    const refilled = this.#tokens + ((now - this.#tokensAt) / 1000) * EVENTS_PER_SECOND;
-    this.#tokens = Math.min(EVENTS_AT_ONCE, refilled);
-    this.#tokensAt = now;
-    if (this.#tokens < 1) return false;
-    this.#tokens -= 1;
-    return true;
   }
 
   async #write({ object, type, reason, action, note }: ObjectEvent): Promise<void> {

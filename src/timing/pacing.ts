@@ -93,6 +93,36 @@ export async function withDeadline<T>(
   }
 }
 
+/** So many may be taken at once, and so many a second for good. */
+export interface Allowance {
+  readonly perSecond: number;
+  readonly atOnce: number;
+}
+
+/** Says how often something may be done (a token bucket). */
+export class RateLimit {
+  readonly #allowance: Allowance;
+  #left: number;
+  #at: number;
+
+  /** @param now milliseconds of a monotonic clock */
+  constructor(allowance: Allowance, now: number) {
+    this.#allowance = allowance;
+    this.#left = allowance.atOnce;
+    this.#at = now;
+  }
+
+  /** @returns false: too often; asking costs nothing further */
+  take(now: number): boolean {
+    const { perSecond, atOnce } = this.#allowance;
+    this.#left = Math.min(atOnce, this.#left + ((now - this.#at) / 1000) * perSecond);
+    this.#at = now;
+    if (this.#left < 1) return false;
+    this.#left -= 1;
+    return true;
+  }
+}
+
 /** Milliseconds. */
 export interface Pace extends BackoffLimits {
   /** Between two times, when all is well. */

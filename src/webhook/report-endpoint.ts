@@ -13,6 +13,7 @@ import {
 import type { InstanceName } from '../lag/index.ts';
 import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+import { RateLimit } from '../timing/index.ts';
 import { answerJson, BodyError, readBody } from './body.ts';
 import type { Judge } from './report-access.ts';
 
@@ -48,26 +49,22 @@ export const HELD_BACK_MS = 1_000;
 export const MAX_REPORT_BYTES = 4_096;
 
 /** A sync a second, asked before and reported after, with room for what was held up. */
-const RATE = { perSecond: 3, burst: 12 };
+const RATE = { perSecond: 3, atOnce: 12 };
 const MOST_INSTANCES = 10_000;
 
 /** How often each instance reports. What is known of those that were not heard for longest is forgotten. */
 class Rates {
-  readonly #buckets = new Map<string, { left: number; at: number }>();
+  readonly #limits = new Map<string, RateLimit>();
 
   /** @param now milliseconds of a monotonic clock @returns false: too often; that costs nothing further */
   allows(instance: string, now: number): boolean {
-    const bucket = this.#buckets.get(instance) ?? { left: RATE.burst, at: now };
-    bucket.left = Math.min(RATE.burst, bucket.left + ((now - bucket.at) / 1000) * RATE.perSecond);
-    bucket.at = now;
+    const limit = this.#limits.get(instance) ?? new RateLimit(RATE, now);
     // Put last: a Map's order is that of insertion.
-    this.#buckets.delete(instance);
-    const [first] = this.#buckets.size >= MOST_INSTANCES ? this.#buckets.keys() : [];
-    if (first !== undefined) this.#buckets.delete(first);
-    this.#buckets.set(instance, bucket);
-    if (bucket.left < 1) return false;
-    bucket.left -= 1;
-    return true;
+    this.#limits.delete(instance);
+    const [first] = this.#limits.size >= MOST_INSTANCES ? this.#limits.keys() : [];
+    if (first !== undefined) this.#limits.delete(first);
+    this.#limits.set(instance, limit);
+    return limit.take(now);
   }
 }
 
