@@ -4,7 +4,17 @@ import { warningsOf } from '../../src/decision/reasons.ts';
 import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
 import { altered, cutTo, pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
-import { container, exec, type PodObject, pod, podOf, preStop, server, sleep } from './sample-pod.ts';
+import {
+  codesOf,
+  container,
+  exec,
+  type PodObject,
+  pod,
+  podOf,
+  preStop,
+  server,
+  sleep,
+} from './sample-pod.ts';
 import { clusterPolicy, worldOf } from './sample-world.ts';
 
 const fixed45 = worldOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '45s' } })]);
@@ -102,7 +112,7 @@ describe('a plan is judged container by container', () => {
         outcome: 'inject',
         plan: { wait: 2, grace: 20, baseGrace: 30, containers: names },
       });
-      expect(decision.notes.map(({ code }) => code)).toContain('StalePlan');
+      expect(codesOf(decision)).toContain('StalePlan');
       expect(result.spec.containers).toEqual(containers);
       expect(pass(result)).toMatchObject({ decision: { reason: 'AlreadyInjected' }, operations: [] });
     },
@@ -279,7 +289,7 @@ describe('a grace that another webhook has cut shrinks the wait by the same rule
   ])('cut to %d, nothing is left: the hook is taken back, and the plan says so (%s)', (grace, reason) => {
     const { decision, operations, result } = pass(altered(pod(), cutTo(grace)));
     expect(decision).toMatchObject({ outcome: 'skip', reason });
-    expect(decision.notes.map(({ code }) => code)).toEqual(['HookWithdrawn']);
+    expect(codesOf(decision)).toEqual(['HookWithdrawn']);
     const withdrawn = samplePlan({ wait: 0, grace, containers: [] });
     expect(operations).toEqual([
       { op: 'remove', path: '/spec/containers/0/lifecycle/preStop' },

@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/hold.ts';
-import { fitGrace, longestWait, parsePlan } from '../../src/decision/plan.ts';
+import { fitGrace, longestWait } from '../../src/decision/plan.ts';
 import { runs } from '../property/runs.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
 import { arbitraryHeldWorld, arbitraryWorld } from './arbitrary-policy.ts';
@@ -9,11 +9,13 @@ import { sha256 } from './sample-hold.ts';
 import { pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
+  annotationsOf,
   type ContainerObject,
   container,
   exec,
   type JsonObject,
   type PodObject,
+  planIn,
   preStop,
 } from './sample-pod.ts';
 
@@ -36,7 +38,6 @@ interface Change {
 
 const graceOf = ({ spec }: PodObject) => Number(spec.terminationGracePeriodSeconds ?? 30);
 const hookOf = (each: ContainerObject) => (each.lifecycle as { preStop?: JsonObject } | undefined)?.preStop;
-const annotationsOf = ({ metadata }: PodObject) => (metadata.annotations ?? {}) as Record<string, string>;
 const textOf = (each: ContainerObject) => JSON.stringify(hookOf(each) ?? null);
 
 /** Whoever writes or removes the annotation takes over what stands in the pod then. */
@@ -238,7 +239,7 @@ describe.each([
           if (!isLeftAlone) checkHold(model, after);
           if (after !== before) {
             if (decision.policy === undefined) throw new Error('no policy was asked');
-            const plan = parsePlan(annotationsOf(model.pod)[PLAN] ?? '');
+            const plan = planIn(model.pod);
             const fit = fitGrace(
               plan ? longestWait(plan) : 0,
               model.grace,

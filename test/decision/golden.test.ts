@@ -6,7 +6,7 @@ import { renderPlan } from '../../src/decision/plan.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
 import { type GoldenCase, type GoldenExpectation, loadGoldenCases } from './golden-cases.ts';
-import { patched } from './sample-pod.ts';
+import { codesOf, patched } from './sample-pod.ts';
 
 const CASES = loadGoldenCases();
 
@@ -18,7 +18,7 @@ function actual({ request, world, pod }: GoldenCase): GoldenExpectation {
     ...(decision.outcome === 'skip' ? { reason: decision.reason } : { plan: renderPlan(decision.plan) }),
     mode: decision.policy?.mode.value ?? 'Enforce',
     operations: patchFor(pod as unknown as Pod, decision),
-    notes: decision.notes.map(({ code }) => code).toSorted(),
+    notes: codesOf(decision).toSorted(),
     warnings: warningsOf(decision.notes),
   };
 }

@@ -4,6 +4,7 @@ import { patchFor } from '../../src/decision/patch.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
 import {
+  codesOf,
   container,
   creationOf,
   exec,
@@ -117,6 +118,6 @@ describe('a probe’s own grace is its author’s: left alone, and noted when th
   it('an author’s sleep that is long enough does not wait for us', () => {
     const object = podOf(server('app', { livenessProbe: probe(5), ...preStop(sleep(50)) }), container('b'));
     const decision = decide(creationOf(object), worldOf([clusterPolicy({ existingHook: 'Extend' })]));
-    expect(decision.notes.map(({ code }) => code)).not.toContain('ProbeGraceShort');
+    expect(codesOf(decision)).not.toContain('ProbeGraceShort');
   });
 });

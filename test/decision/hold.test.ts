@@ -2,7 +2,6 @@ import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { fleetOf, type NodeFacts, nodeKind } from '../../src/decision/fleet.ts';
 import { undoFor } from '../../src/decision/patch.ts';
-import { parsePlan } from '../../src/decision/plan.ts';
 import type { World } from '../../src/decision/world.ts';
 import {
   HOLD_MOUNTS,
@@ -19,12 +18,15 @@ import {
 import { altered, cutTo, pass, reviewOf } from './sample-pass.ts';
 import {
   annotated,
+  annotationsOf,
+  codesOf,
   container,
   creationOf,
   exec,
   type JsonObject,
   type PodObject,
   patched,
+  planIn,
   pod,
   podOf,
   preStop,
@@ -35,11 +37,6 @@ import { clusterPolicy, fleet, OLD_FLEET, sampleNode, worldOf } from './sample-w
 
 const HOLD = clusterPolicy({ hook: 'Hold' });
 const WORLD = heldWorld([HOLD]);
-
-const annotationsOf = ({ metadata }: PodObject) => (metadata.annotations ?? {}) as Record<string, string>;
-const planIn = (object: PodObject) => parsePlan(annotationsOf(object)['linger.dev/plan'] ?? '');
-const codes = ({ notes }: { readonly notes: readonly { readonly code: string }[] }) =>
-  notes.map(({ code }) => code);
 
 /** Why a pod is not held; undefined where it is. */
 function refusal(object: PodObject, world: World = WORLD): string | undefined {
@@ -158,7 +155,7 @@ describe('a pod that is held', () => {
 
   it('on its node’s network is held without its witness, and says so', () => {
     const { decision: decided } = pass(pod({ hostNetwork: true }), WORLD);
-    expect(codes(decided)).toContain('HoldUnwitnessed');
+    expect(codesOf(decided)).toContain('HoldUnwitnessed');
     expect(decided).toMatchObject({ plan: { hold: { hostNetwork: true } } });
   });
 
@@ -219,7 +216,7 @@ describe('another pass of the same admission', () => {
   it('shortens wait and max where the grace was cut', () => {
     const { result, decision } = pass(altered(pod(), cutTo(50), WORLD), WORLD);
     expect(planIn(result)).toMatchObject({ wait: 20, grace: 50, hold: { min: 5, max: 20 } });
-    expect(codes(decision)).toContain('WaitShrunk');
+    expect(codesOf(decision)).toContain('WaitShrunk');
     expect(pass(result, WORLD).operations).toEqual([]);
   });
 
@@ -230,7 +227,7 @@ describe('another pass of the same admission', () => {
       WORLD,
     );
     const { result, decision } = pass(object, WORLD);
-    expect(codes(decision)).toContain('HookWithdrawn');
+    expect(codesOf(decision)).toContain('HookWithdrawn');
     expect(result.spec).toEqual({
       containers: [server('app', { volumeMounts: [{ name: 'a', mountPath: '/a' }], lifecycle: {} })],
       terminationGracePeriodSeconds: 5,
@@ -263,7 +260,7 @@ describe('a manifest that was copied from a live pod', () => {
   it('never shares its token: the new pod gets one of its own', () => {
     const token = holdToken();
     const { result, decision } = pass(copy, WORLD, token);
-    expect(codes(decision)).toContain('StalePlan');
+    expect(codesOf(decision)).toContain('StalePlan');
     expect(result.spec.containers).toEqual([held(server('app'), token, 30, 60)]);
     expect(JSON.stringify(result)).not.toContain(stolen);
     expect(annotationsOf(result)['linger.dev/hold-token']).toBe(sha256(token.text));
@@ -313,7 +310,7 @@ describe('what inject puts into manifests', () => {
   it('is a sleep, with a note', () => {
     const decision = planned(pod());
     expect(decision).toMatchObject({ outcome: 'inject', plan: { hook: 'Sleep', wait: 30, grace: 60 } });
-    expect(codes(decision)).toEqual(['HoldNeedsPod']);
+    expect(codesOf(decision)).toEqual(['HoldNeedsPod']);
     expect(decision.notes[0]?.text).toContain('Hold takes 5s to 60s');
   });
 

@@ -3,6 +3,7 @@ import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import {
+  codesOf,
   container,
   creationOf,
   exec,
@@ -92,7 +93,7 @@ describe('Extend lengthens exactly these forms', () => {
     const object = podOf(server('app', preStop(own)));
     const { decision, containers } = containersOf(object, [extend]);
     expect(decision).toMatchObject({ outcome: 'inject', plan: { wait: 30, containers: ['app'] } });
-    expect(decision.notes.map(({ code }) => code)).toEqual(['HookExtended']);
+    expect(codesOf(decision)).toEqual(['HookExtended']);
     expect(containers[0]).toEqual(server('app', preStop(lengthened)));
   });
 
@@ -150,6 +151,6 @@ describe('Extend lengthens exactly these forms', () => {
     const windows = { ...object, spec: { ...object.spec, os: { name: 'windows' } } };
     const decision = decide(creationOf(windows), worldOf(documents));
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'NoHook' });
-    expect(decision.notes.map(({ code }) => code)).not.toContain('HookExtended');
+    expect(codesOf(decision)).not.toContain('HookExtended');
   });
 });

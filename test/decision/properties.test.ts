@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Mode } from '../../src/api/choices.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { type Operation, patchFor, pointer } from '../../src/decision/patch.ts';
-import { type Decision, parsePlan } from '../../src/decision/plan.ts';
+import type { Decision } from '../../src/decision/plan.ts';
 import { type Pod, problemOf } from '../../src/decision/pod.ts';
 import type { World } from '../../src/decision/world.ts';
 import { runs } from '../property/runs.ts';
@@ -18,7 +18,15 @@ import {
 } from './arbitrary-policy.ts';
 import { holdToken } from './sample-hold.ts';
 import { reviewOf } from './sample-pass.ts';
-import { container, creationOf, type JsonObject, type PodObject, patched, pod } from './sample-pod.ts';
+import {
+  container,
+  creationOf,
+  type JsonObject,
+  type PodObject,
+  patched,
+  planIn,
+  pod,
+} from './sample-pod.ts';
 import { namespace, worldOf } from './sample-world.ts';
 
 const RUNS = runs(400);
@@ -133,9 +141,7 @@ describe('for everything that another webhook then does to the grace and the con
       fc.property(disturbed, ({ object, world }) => {
         const { result, decision } = decideAndPatch(object, world);
         if (decision.outcome === 'skip') return;
-        const annotations = result.metadata.annotations as Record<string, string>;
-        const plan = parsePlan(annotations['linger.dev/plan'] ?? '');
-        expect(plan?.wait).toBeLessThanOrEqual(Number(result.spec.terminationGracePeriodSeconds));
+        expect(planIn(result)?.wait).toBeLessThanOrEqual(Number(result.spec.terminationGracePeriodSeconds));
       }),
       RUNS,
     );

@@ -2,6 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import { altered, pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
+  codesOf,
   container,
   exec,
   type JsonObject,
@@ -32,7 +33,7 @@ describe('a plan annotation counts only when the hooks it claims are really ther
   ])('%s, on a pod without hooks: ignored, noted and replaced', (_, text) => {
     const object = pod({}, { annotations: { 'linger.dev/plan': text } });
     const { decision, result } = pass(object);
-    expect(decision.notes.map(({ code }) => code)).toContain('StalePlan');
+    expect(codesOf(decision)).toContain('StalePlan');
     expect(result).toEqual({
       ...pass(pod()).result,
       metadata: { ...object.metadata, annotations: { 'linger.dev/plan': samplePlan() } },
@@ -55,7 +56,7 @@ describe('a plan annotation counts only when the hooks it claims are really ther
   ])('%s: ignored, and the hook is its author’s', (_, object) => {
     const { decision, operations } = pass(object);
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'ExistingHook' });
-    expect(decision.notes.map(({ code }) => code)).toContain('StalePlan');
+    expect(codesOf(decision)).toContain('StalePlan');
     expect(operations).toEqual([]);
   });
 
@@ -69,7 +70,7 @@ describe('a plan annotation counts only when the hooks it claims are really ther
       );
       const { decision } = pass(object);
       expect(decision).toMatchObject({ outcome: 'inject', plan: { wait: 30 } });
-      expect(decision.notes.map(({ code }) => code)).toContain('StalePlan');
+      expect(codesOf(decision)).toContain('StalePlan');
     },
   );
 
@@ -81,7 +82,7 @@ describe('a plan annotation counts only when the hooks it claims are really ther
   it('a hook that it claims and that is there is Linger’s, whatever else it claims', () => {
     const object = withHook(sleep(30), samplePlan({ containers: ['app', 'b'] }));
     const { decision, result } = pass(object);
-    expect(decision.notes.map(({ code }) => code)).toContain('StalePlan');
+    expect(codesOf(decision)).toContain('StalePlan');
     expect(result.metadata.annotations).toEqual({ 'linger.dev/plan': samplePlan() });
     expect(result.spec).toEqual(object.spec);
   });
@@ -96,7 +97,7 @@ describe('a plan annotation counts only when the hooks it claims are really ther
       delete spec.containers[1]?.lifecycle;
     });
     const { decision, result } = pass(object);
-    expect(decision.notes.map(({ code }) => code)).toContain('StalePlan');
+    expect(codesOf(decision)).toContain('StalePlan');
     expect(result.spec.containers[1]).toEqual(container('b', preStop(sleep(30))));
     expect(pass(result).operations).toEqual([]);
   });

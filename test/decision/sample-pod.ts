@@ -1,6 +1,8 @@
 import jsonPatch, { type Operation as JsonPatchOperation } from 'fast-json-patch';
 import type { PodRequest } from '../../src/decision/decide.ts';
 import type { Operation } from '../../src/decision/patch.ts';
+import { type Plan, parsePlan } from '../../src/decision/plan.ts';
+import type { Note } from '../../src/decision/reasons.ts';
 
 /** A piece of a manifest, as JSON has it. */
 export type JsonObject = { [member: string]: unknown };
@@ -43,6 +45,19 @@ export function podOf(...containers: ContainerObject[]): PodObject {
 
 export function annotated(annotations: JsonObject, spec: JsonObject = {}): PodObject {
   return pod(spec, { annotations });
+}
+
+export function annotationsOf({ metadata }: PodObject): Record<string, string> {
+  return (metadata.annotations ?? {}) as Record<string, string>;
+}
+
+/** The plan that the pod carries. */
+export function planIn(object: PodObject): Plan | undefined {
+  return parsePlan(annotationsOf(object)['linger.dev/plan'] ?? '');
+}
+
+export function codesOf({ notes }: { readonly notes: readonly Note[] }): readonly Note['code'][] {
+  return notes.map(({ code }) => code);
 }
 
 /** ownerReferences with one controller. */

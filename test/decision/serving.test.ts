@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
-import { container, creationOf, type JsonObject, type PodObject, pod, podOf } from './sample-pod.ts';
+import { codesOf, container, creationOf, type JsonObject, type PodObject, pod, podOf } from './sample-pod.ts';
 import { clusterPolicy, consumer, namespace, service, worldOf } from './sample-world.ts';
 
 const SILENT = podOf(container('app'));
@@ -189,7 +189,7 @@ describe('where the Services of the namespace are not known, the pod counts as s
 
   it('and the decision says so', () => {
     const decision = decide(creationOf(SILENT), worldOf([]));
-    expect(decision.notes.map(({ code }) => code)).toEqual(['ServicesUnknown']);
+    expect(codesOf(decision)).toEqual(['ServicesUnknown']);
   });
 
   it('files that have Services of the namespace do decide', () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { type EmpiricalLag, empiricalDistribution } from './empirical-distribution.ts';
-import { annotated, creationOf, type JsonObject, pod } from './sample-pod.ts';
+import { annotated, codesOf, creationOf, type JsonObject, pod } from './sample-pod.ts';
 import { clusterPolicy, policy, worldOf } from './sample-world.ts';
 
 const DAY = 86_400;
@@ -29,7 +29,7 @@ function planOf(wait: JsonObject, lag?: EmpiricalLag, more: JsonObject = {}) {
   const circumstances = lag === undefined ? {} : { lag };
   const decision = decide(creationOf(pod()), worldOf([clusterPolicy({ wait, ...more })], circumstances));
   if (decision.outcome === 'skip') throw new Error(`skipped: ${decision.reason}`);
-  return { ...decision.plan, codes: decision.notes.map(({ code }) => code), notes: decision.notes };
+  return { ...decision.plan, codes: codesOf(decision), notes: decision.notes };
 }
 
 describe('a fixed wait takes no factor, no margin, no step, no min and no max; fractions round up', () => {
