@@ -188,7 +188,7 @@ function holdPlanIn(value: unknown, wait: number, grace: number): HoldPlan | und
   const { min, max, percentile, initial, probes, observe, hostNetwork } = value;
   if (!isSeconds(min) || !isSeconds(max) || !isSeconds(initial)) return undefined;
   if (min > max || wait > max || max > grace) return undefined;
-  if (typeof percentile !== 'number' || typeof probes !== 'number') return undefined;
+  if (!isBetween(percentile, 0, 100) || !isBetween(probes, 0, MOST_PROBES)) return undefined;
   return {
     ...{ min, max, percentile, initial, probes },
     ...(observe === true && { observe }),
@@ -254,6 +254,13 @@ function carries(container: Container, { hook, wait, hold }: Plan, authors: numb
   if (authors !== undefined) return plainSleep(handler)?.seconds === wait;
   const own = HOOKS[hook].recognise(handler);
   return own?.wait === wait && own.call?.max === hold?.max;
+}
+
+/** A second; more than any pod's containers could be probed. */
+const MOST_PROBES = 10_000;
+
+function isBetween(value: unknown, least: number, most: number): value is number {
+  return typeof value === 'number' && value >= least && value <= most;
 }
 
 function isSeconds(value: unknown): value is number {

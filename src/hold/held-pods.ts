@@ -1,5 +1,6 @@
-import { isRecord, jsonIn, type Labels, NO_LABELS } from '../api/index.ts';
+import { type Labels, NO_LABELS } from '../api/index.ts';
 import type { PodMetadata, ResourceEvent } from '../cluster/index.ts';
+import { parsePlan } from '../decision/index.ts';
 import type { EndpointChange, EndpointGroup } from '../lag/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
@@ -167,33 +168,10 @@ export class HeldPods {
   }
 }
 
-/** An hour: as long as a grace can be that anybody has asked for. */
-const MOST_SECONDS = 3_600;
-
 /** What a plan annotation says of the hold. @returns undefined for one that says nothing, or no sense */
-export function termsOf(plan: string | undefined): HoldTerms | undefined {
-  const json = plan === undefined || plan.length > 72 * 1024 ? undefined : jsonIn(plan);
-  if (!isRecord(json) || json.hook !== 'Hold' || !isRecord(json.hold)) return undefined;
-  const { wait, grace, baseGrace } = json;
-  const { min, max, percentile, initial, probes, observe, hostNetwork } = json.hold;
-  const spans = [wait, grace, baseGrace, min, max, initial];
-  if (!spans.every((each) => isBetween(each, 0, MOST_SECONDS * 24))) return undefined;
-  if (!isBetween(percentile, 0, 100) || !isBetween(probes ?? 0, 0, 1_000)) return undefined;
-  const [w, g, b, least, most, first] = spans as number[];
-  return {
-    ...{
-      wait: w ?? 0,
-      grace: g ?? 0,
-      baseGrace: b ?? 0,
-      min: least ?? 0,
-      max: most ?? 0,
-      initial: first ?? 0,
-    },
-    ...{ percentile: percentile as number, probes: (probes ?? 0) as number },
-    ...{ observe: observe === true, hostNetwork: hostNetwork === true },
-  };
-}
-
-function isBetween(value: unknown, least: number, most: number): value is number {
-  return typeof value === 'number' && value >= least && value <= most;
+function termsOf(text: string | undefined): HoldTerms | undefined {
+  const plan = parsePlan(text ?? '');
+  if (plan?.hold === undefined) return undefined;
+  const { wait, grace, baseGrace, hold } = plan;
+  return { wait, grace, baseGrace, ...hold };
 }

@@ -1,3 +1,4 @@
+import type { HoldPlan, Plan } from '../decision/index.ts';
 import type { QuietVerdict } from './quiet.ts';
 
 /** Why a hook was let go; in metrics, log lines and Events. */
@@ -12,23 +13,8 @@ export const RELEASE_REASONS = {
 
 export type ReleaseReason = keyof typeof RELEASE_REASONS;
 
-/** What the pod's plan says of its hold. Whole seconds; of the rest, see the plan annotation. */
-export interface HoldTerms {
-  /** The static wait. */
-  readonly wait: number;
-  readonly grace: number;
-  /** The application's own. */
-  readonly baseGrace: number;
-  readonly min: number;
-  readonly max: number;
-  readonly percentile: number;
-  readonly initial: number;
-  /** Connections a second that are the kubelet's own probes. */
-  readonly probes: number;
-  readonly observe: boolean;
-  /** The pod shares its node's network: what its witness counts is everybody's. */
-  readonly hostNetwork?: boolean;
-}
+/** What the pod's plan says of its hold. */
+export type HoldTerms = HoldPlan & Pick<Plan, 'wait' | 'grace' | 'baseGrace'>;
 
 /**
  * How it shows that a consumer has let go of a pod that has been withdrawn.

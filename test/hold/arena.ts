@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { serviceIndex } from '../../src/api/index.ts';
 import type { PodMetadata } from '../../src/cluster/index.ts';
-import { NO_SOURCES, type World, worldOf } from '../../src/decision/index.ts';
+import { type HoldPlan, NO_SOURCES, renderPlan, type World, worldOf } from '../../src/decision/index.ts';
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type Inquiry, type Release } from '../../src/hold/holds.ts';
 import { HOLD_LIMITS, type HoldLimits, HoldService, type Route } from '../../src/hold/service.ts';
@@ -88,7 +88,17 @@ export const SLICES: EndpointGroup = {
   ...{ stage: 'EndpointSlice', namespace: 'shop', service: 'web', mirrored: false, overCapacity: false },
 };
 
-const TERMS = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
+const TERMS: HoldPlan = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
+
+/** What the annotations say of a pod that was admitted with this token. */
+export function holdOf(token: string, wait = 1, hold = TERMS): NonNullable<PodMetadata['hold']> {
+  const plan = renderPlan({
+    ...{ wait, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
+    ...{ policy: 'built-in', why: 'initial', hold },
+  });
+  const hash = createHash('sha256').update(token).digest('hex');
+  return { token: hash, plan, created: '2026-11-22T10:00:00Z' };
+}
 
 /** A Hold Service over loopback, and the cluster that it is told of. */
 export class Arena {
@@ -152,15 +162,10 @@ export class Arena {
   }
 
   /** A pod that the Service lists. @returns its token */
-  admit(name: string, terms: Partial<typeof TERMS & { wait: number; observe: boolean }> = {}): string {
+  admit(name: string, terms: Partial<HoldPlan & { wait: number }> = {}): string {
     const token = randomBytes(16).toString('base64url');
-    const { wait = 0, ...hold } = terms;
-    const plan = { v: 2, wait, grace: 90, baseGrace: 30, hook: 'Hold', hold: { ...TERMS, ...hold } };
-    this.put(name, {
-      token: createHash('sha256').update(token).digest('hex'),
-      plan: JSON.stringify(plan),
-      created: '2026-11-22T10:00:00Z',
-    });
+    const { wait = 1, ...hold } = terms;
+    this.put(name, holdOf(token, wait, { ...TERMS, ...hold }));
     this.list(name);
     return token;
   }

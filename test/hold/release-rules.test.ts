@@ -19,7 +19,6 @@ import { runs } from '../property/runs.ts';
 
 const TERMS = {
   ...{ wait: 15, grace: 90, baseGrace: 30, min: 5, max: 60, percentile: 99, initial: 30, probes: 0 },
-  observe: false,
 };
 /** Seconds from the deletion on, which is seen at 1,000 s of the clock. */
 const DELETED = 1_000_000;
@@ -195,11 +194,13 @@ const lettingGo: fc.Arbitrary<LettingGo> = fc.oneof(
 const instant = fc.integer({ min: -20_000, max: 90_000 }).map((ms) => DELETED + ms);
 const anyFacts: fc.Arbitrary<HoldFacts> = fc.record({
   now: fc.integer({ min: 0, max: 130_000 }).map((ms) => DELETED + ms),
-  terms: fc.record({
-    ...{ wait: seconds, grace: seconds, baseGrace: seconds, min: fc.nat({ max: 20 }), max: seconds },
-    ...{ percentile: fc.constant(99), initial: fc.nat({ max: 40 }), probes: fc.constant(0) },
-    observe: fc.boolean(),
-  }),
+  terms: fc
+    .record({
+      ...{ wait: seconds, grace: seconds, baseGrace: seconds, min: fc.nat({ max: 20 }), max: seconds },
+      ...{ percentile: fc.constant(99), initial: fc.nat({ max: 40 }), probes: fc.constant(0) },
+      observe: fc.boolean(),
+    })
+    .map(({ observe, ...terms }) => ({ ...terms, ...(observe && { observe }) })),
   calledAt: fc.nat({ max: 3_000 }).map((ms) => DELETED + ms),
   deletion: fc.option(fc.record({ at: fc.constant(DELETED), graceSeconds: seconds }), { nil: undefined }),
   inquiry: fc.constantFrom(undefined, 'Restart', 'NodeShutdown'),

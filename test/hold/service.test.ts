@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../src/hold/service.ts';
 import type { Consumer } from '../../src/lag/index.ts';
-import { Arena, FakeHelper, until, worldWith } from './arena.ts';
+import { Arena, FakeHelper, holdOf, until, worldWith } from './arena.ts';
 
 /** What a release may take on a machine that does other things, too; alone it takes 10 to 40 ms. */
 const SOON_MS = 500;
@@ -204,20 +204,10 @@ describe('callers', () => {
 
   it('may come before their pod has shown', async () => {
     const arena = await new Arena().start();
-    const other = new Arena();
-    const token = other.admit('web-1');
+    const token = 'AAAAAAAAAAAAAAAAAAAAAA';
     const helper = arena.call(token);
     await sleep(200);
-    const { createHash } = await import('node:crypto');
-    const plan = JSON.stringify({
-      v: 2,
-      wait: 0,
-      grace: 90,
-      baseGrace: 30,
-      hook: 'Hold',
-      hold: { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 },
-    });
-    arena.put('web-1', { token: createHash('sha256').update(token).digest('hex'), plan, created: '' });
+    arena.put('web-1', holdOf(token));
     await helper.hears('holding');
   });
 
