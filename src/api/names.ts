@@ -2,8 +2,12 @@
 export const GROUP = 'linger.dev';
 export const API_VERSION = `${GROUP}/v1alpha1`;
 
-/** Consumers that are there without anybody declaring them; no DiscoveryConsumer may have their names. */
-export const BUILT_IN_CONSUMERS = { clusterIp: 'cluster-ip', clusterDns: 'cluster-dns' } as const;
+/** Consumers that are there without anybody declaring them. */
+export const BUILT_IN_CONSUMERS = {
+  clusterIp: 'cluster-ip',
+  clusterDns: 'cluster-dns',
+  witness: 'witness',
+} as const;
 
 export const ANNOTATION = {
   inject: 'linger.dev/inject',

@@ -484,6 +484,10 @@ function hookedOf(targets: readonly Target[]): readonly Container[] {
 /** The Services that select the pod; unknown while the namespace's are. */
 type SelectingServices = ReturnType<typeof servicesSelecting>;
 
+function namesOf(services: SelectingServices): readonly string[] {
+  return services === 'unknown' ? [] : services.map(({ name }) => name);
+}
+
 /** Whether a Service or a consumer selects the pod; unknown while the namespace's Services are. */
 function isSelected(
   pod: Pod,
@@ -542,7 +546,7 @@ function sendersAndLags(
     if (sends === 'assumed' && !consumer.builtIn) assumed.push(consumer.name);
     return sends !== false;
   });
-  const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy));
+  const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy), namesOf(selecting));
   if (assumed.length === 0) return { consumers, lag, notes: [] };
   const text = `the Service of this pod, or its Namespace, has not been seen yet: ${assumed.join(', ')} may send traffic to it and is taken into account`;
   return { consumers, lag, notes: [note('ConsumerAssumed', text)] };

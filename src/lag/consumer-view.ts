@@ -68,6 +68,7 @@ const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
   reports: 60,
   // Only removals bring samples, and there may be none for weeks.
   inspect: Number.POSITIVE_INFINITY,
+  witness: Number.POSITIVE_INFINITY,
   declared: 0,
 };
 

@@ -10,6 +10,7 @@ import {
   selects,
   selectsNamespace,
 } from '../api/index.ts';
+import { Busiest } from './busiest.ts';
 import { type Density, exactly, type Lags, lagsOf, uniformUpTo } from './distribution.ts';
 import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 
@@ -40,7 +41,9 @@ export type Measure =
   /** As it is declared; durations in seconds. */
   | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
   /** The canary's own. */
-  | { readonly kind: 'clusterIp' | 'clusterDns' };
+  | { readonly kind: 'clusterIp' | 'clusterDns' }
+  /** By pods that were held. */
+  | { readonly kind: 'witness' };
 
 export type MeasureKind = Measure['kind'];
 
@@ -50,7 +53,11 @@ export const CLUSTER_IP: Consumer = builtIn(BUILT_IN_CONSUMERS.clusterIp, 'clust
 /** The clients of headless Services, which keep what cluster DNS has answered for as long as its TTL says. */
 export const CLUSTER_DNS: Consumer = builtIn(BUILT_IN_CONSUMERS.clusterDns, 'headless', 'clusterDns');
 
-function builtIn(name: string, services: Consumer['services'], kind: 'clusterIp' | 'clusterDns'): Consumer {
+function builtIn(
+  name: string,
+  services: Consumer['services'],
+  kind: 'clusterIp' | 'clusterDns' | 'witness',
+): Consumer {
   return {
     name,
     lagKey: name,
@@ -63,6 +70,27 @@ function builtIn(name: string, services: Consumer['services'], kind: 'clusterIp'
     measure: { kind },
   };
 }
+
+const WITNESS = `${BUILT_IN_CONSUMERS.witness}/`;
+
+/**
+ * Everybody who sends to a Service, declared or not, as its own pods see them while they are held: `witness/shop/web`. No
+ * object of Kubernetes has a slash in its name. It is in force for the Services of which enough is known, and adds to what
+ * the other consumers give.
+ */
+export function witnessName(namespace: string, service: string): string {
+  return `${WITNESS}${namespace}/${service}`;
+}
+
+function isWitness(name: string): boolean {
+  return name.startsWith(WITNESS);
+}
+
+/** Services with a witness: the busiest. What is published and stored of each is some kilobytes. */
+const WITNESSED_KEPT = 50;
+
+/** From so many terminations on, waits take in what pods have seen: with fewer, the longest may have been chance. */
+export const WITNESSED_ENOUGH = 50;
 
 /** The consumers of every cluster. */
 export const STANDARD_CONSUMERS: readonly Consumer[] = [CLUSTER_IP, CLUSTER_DNS];
@@ -152,6 +180,7 @@ export interface ConsumerLag extends Pick<Lags, 'quantile'> {
  */
 export class ConsumerEstimator {
   readonly #consumers = new Map<string, Histories>();
+  readonly #witnessed = new Busiest(WITNESSED_KEPT);
   #complete = false;
 
   /**
@@ -160,19 +189,35 @@ export class ConsumerEstimator {
    */
   keep(names: ReadonlySet<string>, all = true): void {
     this.#complete ||= all;
-    if (all) for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
+    if (all)
+      for (const name of this.#consumers.keys())
+        if (!names.has(name) && !isWitness(name)) this.#consumers.delete(name);
     for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, newHistories());
   }
 
   /** A sample of a consumer that is not kept is left out. @throws RangeError for a negative lag or NaN */
   record(name: string, direction: Direction, lagSeconds: number, epochSeconds: number): void {
+    if (isWitness(name)) this.#admit(name, epochSeconds);
     this.#consumers.get(name)?.[direction].record(lagSeconds, epochSeconds);
   }
 
   /** What published waits follow. @returns undefined until it is known which consumers there are */
   get removals(): ReadonlyMap<string, LagHistory> | undefined {
     if (!this.#complete) return undefined;
-    return new Map([...this.#consumers].map(([name, { removal }]) => [name, removal]));
+    const all = [...this.#consumers].map(([name, { removal }]) => [name, removal] as const);
+    return new Map(all.filter(([name, { samples }]) => !isWitness(name) || samples >= WITNESSED_ENOUGH));
+  }
+
+  /** The witnesses of which there are samples. */
+  get witnesses(): readonly Consumer[] {
+    return [...this.#consumers.keys()].filter(isWitness).map((name) => builtIn(name, 'all', 'witness'));
+  }
+
+  /** A witness needs no declaration, only a place. */
+  #admit(name: string, epochSeconds: number, times = 1): void {
+    const { kept, displaced } = this.#witnessed.count(name, epochSeconds, times);
+    if (displaced !== undefined) this.#consumers.delete(displaced);
+    if (kept && !this.#consumers.has(name)) this.#consumers.set(name, newHistories());
   }
 
   /** @returns undefined where there is no sample */
@@ -190,12 +235,14 @@ export class ConsumerEstimator {
   }
 
   /** Merges a part in, unless its consumer is known not to exist. @returns false for what is no part of consumers */
-  restorePart(json: unknown): boolean {
+  restorePart(json: unknown, now: number): boolean {
     const part = LagHistory.readPart(json);
-    const [kind, name, direction] = part?.key.split('/') ?? [];
-    if (part === undefined || kind !== 'consumer' || name === undefined) return false;
+    const [, name, direction] = PART_KEY.exec(part?.key ?? '') ?? [];
+    if (part === undefined || name === undefined) return false;
     if (direction !== 'removal' && direction !== 'addition') return false;
-    if (!this.#consumers.has(name)) {
+    if (isWitness(name)) {
+      if (!this.#consumers.has(name)) this.#admit(name, now, part.history.samples);
+    } else if (!this.#consumers.has(name)) {
       if (this.#complete) return true;
       this.#consumers.set(name, newHistories());
     }
@@ -211,6 +258,9 @@ export class ConsumerEstimator {
       : histories.removal.forget(from, to) + histories.addition.forget(from, to);
   }
 }
+
+/** Of a consumer's history; a busy one's is of several parts, with numbers. */
+const PART_KEY = /^consumer\/(.+)\/(removal|addition)(?:\/\d+)?$/;
 
 function newHistories(): Histories {
   return { removal: new LagHistory(), addition: new LagHistory() };

@@ -8,6 +8,8 @@ export {
   type Measure,
   STANDARD_CONSUMERS,
   sendsTo,
+  WITNESSED_ENOUGH,
+  witnessName,
 } from './consumer.ts';
 export {
   CONDITIONS,

@@ -1,5 +1,5 @@
 import { isRecord } from '../api/index.ts';
-import type { Consumer } from './consumer.ts';
+import { type Consumer, WITNESSED_ENOUGH, witnessName } from './consumer.ts';
 import {
   type Density,
   type LagScope,
@@ -26,6 +26,9 @@ export const BUILT_IN_ENOUGH: Enough = { minSamples: 200, minHistory: 86_400 };
 
 /** A built-in consumer counts from here on: with fewer, its p99 would be its worst or its second-worst sample. */
 const ENOUGH_OF_BUILT_IN: Enough = { minSamples: 100, minHistory: 0 };
+
+/** A witness's row is published from here on, and counts. */
+const ENOUGH_OF_WITNESS: Enough = { minSamples: WITNESSED_ENOUGH, minHistory: 0 };
 
 /** A namespace speaks for itself from here on: its p99 then rests on ten lags, not on one or two. */
 export const OWN_SAMPLES = 1_000;
@@ -404,8 +407,16 @@ export interface PlannedLag {
 
 /** Where planned (slow, published) lags come from. Answers from memory: it is asked for every pod. */
 export interface LagSource {
-  /** @param consumers those that send traffic to the pod */
-  planned(namespace: string, consumers: readonly LaggingConsumer[], enough: Enough): PlannedLag;
+  /**
+   * @param consumers those that send traffic to the pod
+   * @param services the names of those that select it: where their pods have seen who sends, that counts as well
+   */
+  planned(
+    namespace: string,
+    consumers: readonly LaggingConsumer[],
+    enough: Enough,
+    services?: readonly string[],
+  ): PlannedLag;
 }
 
 export type LaggingConsumer = Pick<Consumer, 'name' | 'lagKey' | 'declared' | 'builtIn'>;
@@ -426,12 +437,15 @@ interface Part extends LagPart {
 export function plannedLags(table: PlannedTable): LagSource {
   const combinations = new Map<string, PlannedLag>();
   return {
-    planned: (namespace, consumers, enough) => {
+    planned: (namespace, consumers, enough, services = []) => {
       const own = table.namespaces.get(namespace);
       const thresholds = `${enough.minSamples}/${enough.minHistory}`;
       const keys = consumers.map(({ lagKey }) => lagKey);
+      const witnesses = services
+        .map((service) => witnessName(namespace, service))
+        .filter((name) => table.consumers.has(name));
       // No namespace's name, and no consumer's, has a blank in it.
-      const key = [own === undefined ? '' : namespace, thresholds, ...keys].join(' ');
+      const key = [own === undefined ? '' : namespace, thresholds, ...keys, ...witnesses].join(' ');
       const kept = combinations.get(key);
       if (kept !== undefined) return kept;
       const plane = partOf({ name: CONTROL_PLANE, builtIn: true }, own ?? table.cluster, enough);
@@ -439,7 +453,10 @@ export function plannedLags(table: PlannedTable): LagSource {
         const asked = consumer.builtIn ? ENOUGH_OF_BUILT_IN : enough;
         return partOf(consumer, table.consumers.get(consumer.name), asked);
       });
-      const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, parts);
+      const seen = witnesses.map((name) =>
+        partOf({ name, builtIn: true }, table.consumers.get(name), ENOUGH_OF_WITNESS),
+      );
+      const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, [...parts, ...seen]);
       if (combinations.size >= COMBINATIONS_KEPT) combinations.clear();
       combinations.set(key, combined);
       return combined;

@@ -1,7 +1,7 @@
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { CustomObjects } from '../cluster/index.ts';
 import type { WorldHolder } from '../decision/index.ts';
-import type { Consumer, MeasurementState } from '../lag/index.ts';
+import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
@@ -147,6 +147,15 @@ export interface MeasuredConsumersContext {
   readonly signal: AbortSignal;
 }
 
+/** Pods that are held measure as they end: nothing can go wrong with that, and nobody knows when the next one does. */
+const WITNESS_STATE: MeasurementState = {
+  trouble: undefined,
+  limits: [
+    'Seen by pods with hook Hold, while they are held: new connections only, and none after they were let go.',
+    `Waits take it in from ${WITNESSED_ENOUGH} terminations on.`,
+  ],
+};
+
 /** How soon a consumer that is added or taken away counts. */
 const LOOK_EVERY_MS = 1_000;
 
@@ -161,7 +170,9 @@ export function measureConsumers(context: MeasuredConsumersContext) {
       if (current === undefined) continue;
       const unreadable = declared.objects().filter(({ problem }) => problem !== undefined);
       const problems = new Map(unreadable.map(({ name, problem = '' }) => [name, problem]));
-      views.look(world.current().consumers, problems, epochSeconds());
+      const { witnesses } = measurement.consumers;
+      for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
+      views.look([...world.current().consumers, ...witnesses], problems, epochSeconds());
     } while (await pause(LOOK_EVERY_MS, signal));
   };
   let left: Promise<unknown> = Promise.resolve();
@@ -196,7 +207,7 @@ function keeping({ world, measurement, declared, metrics, logger }: MeasuredCons
     const known = declared.known();
     if (present === kept && known === all) return;
     measurement.consumers.keep(present, known);
-    if (known) metrics.present(present);
+    if (known) metrics.present([...present, ...measurement.consumers.witnesses]);
     kept = present;
     all = known;
     const hidden = world.shadowed().join(', ');

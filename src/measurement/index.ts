@@ -16,7 +16,14 @@ export {
   type WaitingByStage,
   waitingByStage,
 } from './measurement.ts';
-export { endpointIn, type PageEndpoint, PageFindings, type PageReader, readerOf } from './page-formats.ts';
+export {
+  canonicalAddress,
+  endpointIn,
+  type PageEndpoint,
+  PageFindings,
+  type PageReader,
+  readerOf,
+} from './page-formats.ts';
 export { type PageAnswer, readPage } from './pages.ts';
 export { problem } from './probe.ts';
 export { ConsumerReports, type Report, type ReportAnswer, versionsOf } from './reports.ts';

@@ -154,6 +154,11 @@ export class ConsumerMeasurement {
     return this.#states.get(consumer);
   }
 
+  /** Those of Services whose pods have seen who sends; nobody declares them. */
+  get witnesses(): readonly Consumer[] {
+    return this.#estimator.witnesses;
+  }
+
   /** The week's lag before smoothing. @returns undefined when there is no sample */
   measured(consumer: string, direction: Direction): ConsumerLag | undefined {
     return this.#estimator.measured(consumer, direction, this.#epochSeconds());
@@ -169,8 +174,8 @@ export class ConsumerMeasurement {
   }
 
   /** @returns false for what is no part of consumers */
-  restorePart(json: unknown): boolean {
-    return this.#estimator.restorePart(json);
+  restorePart(json: unknown, now: number): boolean {
+    return this.#estimator.restorePart(json, now);
   }
 
   /** @returns how many samples there were */
@@ -341,7 +346,7 @@ export class Measurement {
 
   /** Merges a stored part in; doing so again changes nothing. @returns false for what is none */
   restorePart(json: unknown, now: number): boolean {
-    return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json);
+    return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json, now);
   }
 
   /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */

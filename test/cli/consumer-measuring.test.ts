@@ -24,7 +24,7 @@ async function takingOver() {
     before.consumers.record({ consumer: 'edge', direction: 'removal', lag: 4 });
   const measurement = new Measurement(clocks);
   for (const part of before.consumers.parts(NOW))
-    measurement.consumers.restorePart(JSON.parse(part.text(1e6)));
+    measurement.consumers.restorePart(JSON.parse(part.text(1e6)), NOW);
   measurement.adopt(await before.next(before.table, NOW));
 
   const world = holdWorld('Enforce');

@@ -247,3 +247,40 @@ test('declaring one more consumer that is not measured never shortens a wait, wh
     { numRuns: 40 },
   );
 });
+
+describe('what pods of a Service have seen', () => {
+  const web = service({ selector: { app: 'web' } });
+  const other = service({ selector: { app: 'web' } }, 'other');
+  /** A gateway that polls every 10 s, and that nobody has declared. */
+  const seen = { 'witness/shop/web': 9.5 };
+
+  test.each<[string, JsonObject[], World['lags'], number, string]>([
+    ['nothing', [web], measured(1), 5, 'measured'],
+    ['somebody until 9.5 s after the withdrawal', [web], measured(1, seen), 20, 'measured'],
+    [
+      'by the pods of another Service',
+      [service({ selector: { app: 'web' } }, 'other')],
+      measured(1, seen),
+      5,
+      'measured',
+    ],
+    ['by those of one of two Services', [web, other], measured(1, seen), 20, 'measured'],
+    ['less than what is declared', [web, declaring('30s')], measured(1, seen), 50, 'measured'],
+    ['while a consumer is not known', [web, reporting()], measured(1, seen), 30, 'initial'],
+    ['longer than initial', [web, reporting()], measured(1, { 'witness/shop/web': 25 }), 40, 'measured'],
+  ])('%s', (_, documents, lags, wait, why) => {
+    const plan = planIn(worldOf(documents, { lags, servicesComplete: true }));
+    expect([plan.wait, plan.why]).toEqual([wait, why]);
+  });
+
+  test('is told as a part of the lag', () => {
+    const { text } = planIn(worldOf([web], { lags: measured(1, seen), servicesComplete: true }));
+    expect(text).toMatch(/witness\/shop\/web 9\.\ds/);
+  });
+
+  test('before the control plane is known, never shortens', () => {
+    const consumers = new Map([['witness/shop/web', historyOf([2], 60)]]);
+    const lags = plannedLags(tableOf({ consumers }));
+    expect(planIn(worldOf([web], { lags, servicesComplete: true })).wait).toBe(30);
+  });
+});

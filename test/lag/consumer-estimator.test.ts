@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConsumerEstimator } from '../../src/lag/consumer.ts';
+import { ConsumerEstimator, WITNESSED_ENOUGH, witnessName } from '../../src/lag/consumer.ts';
 
 const NOW = 20_000 * 86_400;
 
@@ -52,10 +52,10 @@ describe('what is measured of consumers', () => {
     const stored = texts(leader);
     for (let each = 100; each < 300; each += 1) leader.record('a', 'removal', 4, NOW + each * 30);
     const samples = () => leader.measured('a', 'removal', NOW + 9_000)?.samples;
-    for (const part of [...stored, ...stored]) expect(leader.restorePart(part)).toBe(true);
+    for (const part of [...stored, ...stored]) expect(leader.restorePart(part, NOW)).toBe(true);
     expect(samples()).toBe(300);
     const next = estimatorOf('a');
-    for (const part of [...stored, ...texts(leader), ...stored]) next.restorePart(part);
+    for (const part of [...stored, ...texts(leader), ...stored]) next.restorePart(part, NOW);
     expect(next.measured('a', 'removal', NOW + 9_000)?.samples).toBe(300);
   });
 
@@ -64,11 +64,11 @@ describe('what is measured of consumers', () => {
     before.record('a', 'removal', 4, NOW);
     before.record('b', 'removal', 4, NOW);
     const after = estimatorOf('b');
-    for (const part of texts(before)) expect(after.restorePart(part)).toBe(true);
+    for (const part of texts(before)) expect(after.restorePart(part, NOW)).toBe(true);
     expect([p50(after, 'a'), p50(after, 'b')]).toEqual([-1, 4]);
     // Before it is known which there are, it may still exist.
     const starting = new ConsumerEstimator();
-    for (const part of texts(before)) starting.restorePart(part);
+    for (const part of texts(before)) starting.restorePart(part, NOW);
     expect(p50(starting, 'a')).toBe(4);
     starting.keep(new Set(['b']));
     expect(p50(starting, 'a')).toBe(-1);
@@ -87,7 +87,43 @@ describe('what is measured of consumers', () => {
   ])('takes nothing from %s', (_, json) => {
     const estimator = estimatorOf('a');
     estimator.record('a', 'removal', 4, NOW);
-    expect(estimator.restorePart(json)).toBe(false);
+    expect(estimator.restorePart(json, NOW)).toBe(false);
     expect(p50(estimator, 'a')).toBe(4);
+  });
+});
+
+describe('what pods have seen themselves', () => {
+  const WEB = witnessName('shop', 'web');
+  const seen = (estimator: ConsumerEstimator, times: number, name = WEB) => {
+    for (let each = 0; each < times; each += 1) estimator.record(name, 'removal', 9, NOW + each);
+  };
+
+  it('needs no declaration, and is published from 50 terminations on', () => {
+    const estimator = estimatorOf('a');
+    seen(estimator, WITNESSED_ENOUGH - 1);
+    expect(estimator.witnesses.map(({ name }) => name)).toEqual([WEB]);
+    expect([...(estimator.removals?.keys() ?? [])]).toEqual(['a']);
+    seen(estimator, 1);
+    estimator.keep(new Set(['b']));
+    expect([...(estimator.removals?.keys() ?? [])]).toEqual([WEB, 'b']);
+  });
+
+  it('is restored, also before it is known which consumers there are, and by parts that come twice', () => {
+    const before = estimatorOf();
+    seen(before, 80);
+    const texts = [...before.parts(NOW)].map((part) => JSON.parse(part.text(20_000)) as unknown);
+    const after = new ConsumerEstimator();
+    for (const part of [...texts, ...texts]) expect(after.restorePart(part, NOW)).toBe(true);
+    after.keep(new Set());
+    expect(after.removals?.get(WEB)?.samples).toBe(80);
+  });
+
+  it('is kept of the busiest 50 Services, whoever comes and goes', () => {
+    const estimator = estimatorOf();
+    for (let each = 0; each < 400; each += 1) seen(estimator, 1, witnessName('other', `service-${each}`));
+    expect(estimator.witnesses).toHaveLength(50);
+    seen(estimator, 60);
+    expect(estimator.witnesses.map(({ name }) => name)).toContain(WEB);
+    expect(estimator.witnesses).toHaveLength(50);
   });
 });

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
+import { Busiest } from '../../src/lag/busiest.ts';
 import { quantileOf } from '../../src/lag/distribution.ts';
-import { Busiest, LagEstimator } from '../../src/lag/estimator.ts';
+import { LagEstimator } from '../../src/lag/estimator.ts';
 import { OWN_SAMPLES } from '../../src/lag/planned.ts';
 import { randomNumbers, SHAPES } from './shapes.ts';
 

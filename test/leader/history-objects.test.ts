@@ -30,7 +30,7 @@ class Histories implements StoredHistory {
   }
 
   restorePart(json: unknown, now: number): boolean {
-    return this.removals.restorePart(json, now) || this.consumers.restorePart(json);
+    return this.removals.restorePart(json, now) || this.consumers.restorePart(json, now);
   }
 }
 
