@@ -3,25 +3,38 @@ import { isRecord, memberAt, plainSleep } from '../api/index.ts';
 import {
   ask,
   type KubeConnection,
+  listSome,
   newAgent,
   type ObjectEvents,
+  ownersOf,
   type PodMetadata,
+  type Resource,
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
+import type { HeldPod, Release } from '../hold/index.ts';
 import type { RemovalSample } from '../lag/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
-import { type Shortfall, ShortfallLog, shortfallOf } from './shortfalls.ts';
+import {
+  sentenceOf,
+  shortfallOf,
+  slowStopOf,
+  TERMINATION_FINDINGS,
+  type TerminationFinding,
+  TerminationLog,
+} from './terminations.ts';
 
 interface AfterwardsOptions {
   readonly connection: KubeConnection;
   readonly registry: Registry;
   readonly logger: Logger;
   readonly events: ObjectEvents;
-  /** Whether this replica tells: one does. */
-  readonly leads: () => boolean;
+  /** Since when this replica leads, by the clock; undefined: it does not. One replica tells. */
+  readonly leadsSince: () => number | undefined;
+  /** A pod with hook Hold that the watch has not shown to be gone. */
+  readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
   readonly epochSeconds: () => number;
@@ -30,7 +43,11 @@ interface AfterwardsOptions {
 
 /** What a terminating pod carried. */
 interface Stopping extends Pick<PodMetadata, 'stopping'> {
+  /** When the deletion showed. */
+  readonly at: number;
   grace: number | undefined;
+  /** Its removal is over, or it is gone: what is left to come is the other. */
+  half: boolean;
 }
 
 const OUTCOMES = {
@@ -40,24 +57,30 @@ const OUTCOMES = {
 } as const;
 type Outcome = keyof typeof OUTCOMES;
 
-/** Terminating pods whose removal is not over; more than the recorder follows would be forgotten there first. */
+/**
+ * Terminating pods that are not gone, or whose removal is not over; more than the recorder follows would be forgotten there
+ * first.
+ */
 const MOST_STOPPING = 50_000;
 /** Workloads whose own hooks are known. */
 const MOST_KNOWN = 1_000;
-/** Questions for a workload's own hooks: a storm must not become one of requests. */
+/** Questions for a workload's own hooks, and for whose an address is: a storm must not become one of requests. */
 const QUESTIONS = { perSecond: 2, atOnce: 20 };
 const ANSWER_MS = 5_000;
+/** Of those that connected to a pod. */
+const MOST_PEERS = 5;
 /** A template of a thousand containers. */
 const LONGEST_TEMPLATE = 3 * 1024 * 1024;
 
 const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 /**
- * Knows afterwards: holds every removal against what the pod's hook waited, tells of those that were stopped too early, and
- * remembers them. Pods of Hold are the Hold Service's to tell of.
+ * Knows afterwards: what has turned out at the end of each pod, told by log, metrics and Events, and remembered. Every removal
+ * is held against what the pod's hook waited, and every end against the application's own time; of pods that were held, the
+ * Hold Service says who still came.
  */
 export class Afterwards {
-  readonly log = new ShortfallLog();
+  readonly log = new TerminationLog();
   readonly #options: AfterwardsOptions;
   readonly #stopping = new Map<string, Stopping>();
   /** By workload: the shortest of its containers' own hooks; undefined: it cannot be told. */
@@ -79,7 +102,11 @@ export class Afterwards {
 
   /** To be called with each event of the pods' watch. */
   pod(event: ResourceEvent<PodMetadata>): void {
-    if (event.type === 'deleted') return;
+    if (event.type === 'deleted') {
+      // One that vanished unseen may have been gone for long.
+      if (!event.relist) this.#gone(event.object, event.at);
+      return;
+    }
     const { uid, stopping, deletionGracePeriodSeconds: grace } = event.object;
     if (stopping === undefined) return;
     const known = this.#stopping.get(uid);
@@ -88,7 +115,7 @@ export class Afterwards {
       if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
-    this.#stopping.set(uid, { stopping, grace });
+    this.#stopping.set(uid, { stopping, grace, at: event.at, half: false });
     if (this.#stopping.size > MOST_STOPPING) this.#stopping.delete(this.#stopping.keys().next().value ?? '');
   }
 
@@ -97,12 +124,12 @@ export class Afterwards {
     const { clock, epochSeconds, signal } = this.#options;
     const endedAt = epochSeconds() - Math.max(0, clock() - sample.at) / 1000;
     const pod = this.#stopping.get(sample.uid);
-    this.#stopping.delete(sample.uid);
+    this.#pass(sample.uid);
     if (pod?.stopping === undefined) return this.#count('Unknown');
     const { plan: text, owner, controller } = pod.stopping;
     const plan = parsePlan(text ?? '');
     if (plan !== undefined && plan.hook !== 'Sleep' && plan.hook !== 'Exec') return;
-    const asks = plan === undefined && this.#options.leads();
+    const asks = plan === undefined && this.#leads;
     const own = asks ? this.#ownHookOf(sample.namespace, controller, sample.pod) : undefined;
     const wait = plan === undefined ? await own?.catch(() => undefined) : plan.wait;
     if (signal.aborted) return;
@@ -110,27 +137,108 @@ export class Afterwards {
     if (shortfall === undefined) return this.#count(wait === undefined ? 'Unknown' : 'InTime');
     this.#count('TooEarly');
     this.#metrics.seconds.observe(shortfall.seconds);
-    if (this.#options.leads()) this.#tell(shortfall);
+    this.#tell(shortfall);
+  }
+
+  /** To be called with each pod whose hooks (Hold) have been let go. Never throws. */
+  async released({ pod, open = 0, undeclared }: Release): Promise<void> {
+    if (pod.deletion === undefined) return;
+    const told = this.#about(pod, this.#options.epochSeconds());
+    if (open > 0) this.#tell({ ...told, reason: 'OpenAtStop', seconds: 0, connections: open });
+    if (undeclared === undefined) return;
+    const { connections, seconds, remotes } = undeclared;
+    const from = await Promise.all(remotes.slice(0, MOST_PEERS).map((address) => this.#named(address)));
+    if (this.#options.signal.aborted) return;
+    this.#tell({ ...told, reason: 'UndeclaredConsumer', seconds, connections, from });
+  }
+
+  #gone(pod: PodMetadata, at: number): void {
+    const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
+    const stopping = this.#stopping.get(pod.uid);
+    const plan = parsePlan(stopping?.stopping?.plan ?? '');
+    this.#pass(pod.uid);
+    if (stopping === undefined || plan === undefined || plan.wait === 0) return;
+    const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
+    const held = heldPod(pod.uid);
+    // Who called before this replica led, that one knows.
+    if (plan.hook === 'Hold' && held?.calledAt === undefined) {
+      const since = leadsSince() ?? Number.POSITIVE_INFINITY;
+      const seconds = (at - stopping.at) / 1000;
+      if (held !== undefined && since < stopping.at)
+        this.#tell({ ...this.#about(pod, epochAt(stopping.at)), reason: 'HoldUnreachable', seconds });
+      return;
+    }
+    const waited = Math.min(plan.wait, stopping.grace ?? plan.wait);
+    const stoppedAt = plan.hook === 'Hold' ? held?.releasedAt : stopping.at + waited * 1000;
+    if (stoppedAt === undefined) return;
+    const seconds = slowStopOf({
+      ...{ deletedAt: stopping.at / 1000, stoppedAt: stoppedAt / 1000, goneAt: at / 1000 },
+      ...{ grace: stopping.grace, planned: plan },
+    });
+    if (seconds !== undefined)
+      this.#tell({ ...this.#about(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
+  }
+
+  /** One of the two things that are waited for has come. */
+  #pass(uid: string): void {
+    const stopping = this.#stopping.get(uid);
+    if (stopping === undefined) return;
+    if (stopping.half) this.#stopping.delete(uid);
+    else stopping.half = true;
+  }
+
+  get #leads(): boolean {
+    return this.#options.leadsSince() !== undefined;
+  }
+
+  #about({ uid, namespace, name }: Pick<PodMetadata, 'uid' | 'namespace' | 'name'>, at: number) {
+    const owner = this.#stopping.get(uid)?.stopping?.owner ?? '';
+    return { at, namespace, pod: name, uid, owner };
   }
 
   #count(outcome: Outcome): void {
     this.#metrics.terminations.inc({ outcome });
   }
 
-  #tell(shortfall: Shortfall): void {
+  #tell(finding: TerminationFinding): void {
+    if (!this.#leads) return;
     const { logger, events } = this.#options;
-    const { namespace, pod, owner, wait, lag, seconds, services } = shortfall;
-    this.log.add(shortfall);
-    const members = { namespace, pod, owner, wait, lag: rounded(lag), seconds: rounded(seconds), services };
-    logger.warn(members, 'a pod was stopped before it had been withdrawn');
+    const { reason, namespace, pod, uid: _, at: __, owner, ...numbers } = finding;
+    this.log.add(finding);
+    this.#metrics.findings.inc({ reason });
+    // Clients that keep connections open are nothing unusual.
+    const isBad = reason !== 'OpenAtStop';
+    const members = { reason, namespace, pod, owner, ...numbers };
+    if (isBad) logger.warn(members, 'something has gone wrong at the end of a pod');
+    else logger.info(members, 'connections were open at the end of a pod');
     const [kind = 'Pod', name = pod] = owner === '' ? [] : owner.split('/');
     events.tell({
       object: { kind, namespace, name },
-      type: 'Warning',
-      reason: 'StoppedTooEarly',
+      type: isBad ? 'Warning' : 'Normal',
+      reason,
       action: 'Terminate',
-      note: `Pod ${pod} got SIGTERM ${wait === 0 ? 'at once' : `after ${wait}s`}, and ${services.join(', ')} listed it for ${rounded(lag)}s: for ${rounded(seconds)}s requests may have been lost.`,
+      note: sentenceOf(finding),
     });
+  }
+
+  /** An address, and whose it is, where the API server says: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`. */
+  async #named(address: string): Promise<string> {
+    if (!this.#leads || !this.#questions.take(this.#options.clock())) return address;
+    const { connection, signal } = this.#options;
+    try {
+      const [pod, ...others] = await listSome(podsAt(address), connection, {
+        signal,
+        answerMs: ANSWER_MS,
+        most: 2,
+      });
+      this.#once.over('peers', {}, 'it can be asked again whose an address is');
+      // Pods of a node's network share its address.
+      return pod === undefined || others.length > 0 ? address : `${address} (${pod})`;
+    } catch (error) {
+      if (!signal.aborted)
+        this.#once.warn('peers', { problem: String(error) }, 'it cannot be asked whose an address is');
+      return address;
+    }
   }
 
   /** A pod without a plan may have a hook of its author's. The template is asked for once for each workload. */
@@ -165,6 +273,19 @@ export class Afterwards {
   }
 }
 
+/** The pods that have this address, in words. */
+function podsAt(address: string): Resource<string> {
+  return {
+    path: '/api/v1/pods',
+    query: { fieldSelector: `status.podIP=${address}` },
+    metadataOnly: true,
+    project: ({ metadata }) => {
+      const { owner } = ownersOf(metadata);
+      return `${metadata.namespace}/${metadata.name}${owner === undefined ? '' : ` of ${owner}`}`;
+    },
+  };
+}
+
 /** What is asked for its pod template: what made the pod, or the pod itself. undefined: a kind that nobody has let us read. */
 function templatePath(namespace: string, controller: string | undefined, pod: string): string | undefined {
   const of = (plural: string, name: string) => `/apis/apps/v1/namespaces/${namespace}/${plural}/${name}`;
@@ -189,10 +310,6 @@ function shortestHookIn(spec: unknown): number | undefined {
   return shortest === 0 || waits.every((wait) => wait !== undefined) ? shortest : undefined;
 }
 
-function rounded(seconds: number): number {
-  return Math.round(seconds * 10) / 10;
-}
-
 export function registerTerminationMetrics(registry: Registry) {
   const terminations = new Counter({
     name: 'linger_terminations_total',
@@ -207,5 +324,12 @@ export function registerTerminationMetrics(registry: Registry) {
     buckets: SHORTFALL_SECONDS,
     registers: [registry],
   });
-  return { terminations, seconds };
+  const findings = new Counter({
+    name: 'linger_termination_findings_total',
+    help: 'What this replica has told of the ends of pods, by reason.',
+    labelNames: ['reason'] as const,
+    registers: [registry],
+  });
+  for (const reason of Object.keys(TERMINATION_FINDINGS)) findings.inc({ reason }, 0);
+  return { terminations, seconds, findings };
 }

@@ -17,5 +17,13 @@ export {
   type Verdict,
 } from './findings.ts';
 export { NEIGHBOUR_KINDS, type Neighbours, neighboursIn } from './neighbours.ts';
-export { type Shortfall, shortfallsIn } from './shortfalls.ts';
 export { type Suggestion, suggest } from './suggest.ts';
+export {
+  isShortfall,
+  type Shortfall,
+  sentenceOf,
+  TERMINATION_FINDINGS,
+  type TerminationFinding,
+  type TerminationReason,
+  terminationsIn,
+} from './terminations.ts';

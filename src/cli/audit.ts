@@ -9,6 +9,7 @@ import {
   auditWorkload,
   GOOD_REASONS,
   github,
+  isShortfall,
   junit,
   levelOf,
   markdown,
@@ -17,9 +18,12 @@ import {
   type Shortfall,
   type Suggestion,
   sarif,
+  sentenceOf,
   subjectOf,
   suggest,
   summaryOfAudit,
+  TERMINATION_FINDINGS,
+  type TerminationFinding,
   VERDICTS,
 } from '../audit/index.ts';
 import { SKIP_REASONS, type Sources, worldOf } from '../decision/index.ts';
@@ -55,7 +59,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const { print, warn } = surroundings;
   checkFailOn(failOn, [
     ...[ANY, ...VERDICTS, ...GOOD_REASONS],
-    ...[...Object.keys(AUDIT_FINDINGS), ...Object.keys(SKIP_REASONS)],
+    ...[AUDIT_FINDINGS, SKIP_REASONS, TERMINATION_FINDINGS].flatMap((each) => Object.keys(each)),
   ]);
   if (settings.since !== undefined) return afterwards(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
@@ -122,16 +126,39 @@ async function afterwards(
       `--output ${output}: with --since, expected table, wide, json or yaml`,
     );
   const { connectAsKubectl } = await import('./connect.ts');
-  const { readShortfallLog } = await import('./read-cluster.ts');
+  const { readTerminations } = await import('./read-cluster.ts');
   const connection = await connectAsKubectl(settings, surroundings);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
-  const all = await readShortfallLog(connection, lingerNamespace, signal);
+  const all = await readTerminations(connection, lingerNamespace, signal);
   const from = surroundings.now() - since;
-  const shortfalls = all.filter(
-    (each) => each.at >= from && (namespace ?? each.namespace) === each.namespace,
+  const told = all.filter((each) => each.at >= from && (namespace ?? each.namespace) === each.namespace);
+  const shortfalls = told.filter(isShortfall);
+  const findings = told.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
+  surroundings.print(
+    rendered(
+      output,
+      { shortfalls, findings },
+      (wide) => renderShortfalls(shortfalls, since, wide) + renderTerminations(findings, wide),
+    ),
   );
-  surroundings.print(rendered(output, { shortfalls }, (wide) => renderShortfalls(shortfalls, since, wide)));
-  return shortfalls.length > 0 && failOn.includes(ANY) ? FINDINGS_EXIT_CODE : 0;
+  const lost = shortfalls.length > 0 && failOn.includes(ANY);
+  return lost || told.some(({ reason }) => failOn.includes(reason)) ? FINDINGS_EXIT_CODE : 0;
+}
+
+/** What else has turned out: the latest sentence for each workload and reason; `wide`: every one. */
+function renderTerminations(findings: readonly TerminationFinding[], wide: boolean): string {
+  if (findings.length === 0) return '';
+  const groups = Map.groupBy(findings, ({ reason, namespace, owner, pod }) =>
+    wide ? `${reason} ${namespace} ${pod}` : `${reason} ${namespace} ${owner || `Pod/${pod}`}`,
+  );
+  const rows = [...groups.values()].flatMap((all) => {
+    const last = all.at(-1);
+    if (last === undefined) return [];
+    const { reason, namespace, owner, pod } = last;
+    return [[reason, namespace, owner || `Pod/${pod}`, String(all.length), sentenceOf(last)]];
+  });
+  const header = ['FINDING', 'NAMESPACE', 'WORKLOAD', 'PODS', 'THE LATEST'];
+  return `\n${paragraphs(columns([header, ...rows]))}`;
 }
 
 /** By workload, the worst first; `wide`: each pod. */

@@ -12,8 +12,8 @@ import {
   type Neighbours,
   neighboursIn,
   type RunningPod,
-  type Shortfall,
-  shortfallsIn,
+  type TerminationFinding,
+  terminationsIn,
 } from '../audit/index.ts';
 import {
   asFailure,
@@ -365,17 +365,17 @@ export async function readConsumerTable(
 }
 
 /**
- * The pods that were stopped too early, as the leader in a namespace remembers them; none where it has nothing to remember.
+ * What has turned out at the ends of pods, as the leader in a namespace remembers them; none where it has nothing to remember.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
-export async function readShortfallLog(
+export async function readTerminations(
   connection: KubeConnection,
   namespace: string,
   signal: AbortSignal,
-): Promise<readonly Shortfall[]> {
+): Promise<readonly TerminationFinding[]> {
   const read = (name: string) =>
     asked(connection, readConfigMap(connection, namespace, name, { signal, withinMs: ANSWER_MS }));
-  const shared = readShortfalls(await read(SHARED_NAMES.shortfalls), shortfallsIn);
+  const shared = readShortfalls(await read(SHARED_NAMES.shortfalls), terminationsIn);
   if (shared.outcome === 'read') return shared.value;
   const place = `ConfigMap ${namespace}/${SHARED_NAMES.shortfalls}`;
   if (shared.outcome === 'refused') throw notPublished(connection, `${place}: ${shared.problem}`);

@@ -324,12 +324,15 @@ export function startCluster(context: ClusterContext): ClusterPart {
     clock,
   });
   measurement.onRemoval(inspecting.removed);
-  let leads = () => false;
+  let lead: Lead | undefined;
+  let ledSince = clock();
+  const leads = () => lead?.holds() ?? false;
   const identity = place?.identity ?? hostname();
   const events = new ObjectEvents({ connection, identity, logger, clock, signal });
   const afterwards = new Afterwards({
     ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, signal },
-    leads: () => leads(),
+    leadsSince: () => (leads() ? ledSince : undefined),
+    held: (uid) => hold?.pod(uid),
   });
   measurement.onRemoval((sample) => void afterwards.removed(sample));
   const handlers: ClusterHandlers = {
@@ -337,12 +340,14 @@ export function startCluster(context: ClusterContext): ClusterPart {
     onEvent: (event) => {
       // First, so that a pod is asked about before its removal has ended.
       inspecting.observe(event);
+      hold?.observe(event);
       measurement.apply(event);
       canary?.observe(event);
     },
     onPod: (event) => {
-      hold?.onPod(event);
+      // First, for it asks what is known of a pod that is gone.
       afterwards.pod(event);
+      hold?.onPod(event);
       if (event.type === 'deleted') reports.taken()?.taken.gone(event.identity.uid);
     },
     ...watchReporting(logger),
@@ -377,6 +382,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
     inspecting,
     events,
     leader: () => sharing.leader(),
+    onRelease: (release) => void afterwards.released(release),
   });
   const sharing = startSharing(context, {
     measurement,
@@ -396,14 +402,15 @@ export function startCluster(context: ClusterContext): ClusterPart {
       clock,
       epochSeconds,
     }),
-    onLeading: (lead) => {
-      measuring.lead(lead);
-      reports.lead(lead);
-      delivery?.lead(lead);
-      inspecting.lead(lead);
-      leads = () => lead.holds();
+    onLeading: (begun) => {
+      measuring.lead(begun);
+      reports.lead(begun);
+      delivery?.lead(begun);
+      inspecting.lead(begun);
+      lead = begun;
+      ledSince = clock();
     },
-    onElected: (lead) => hold?.lead(lead),
+    onElected: (begun) => hold?.lead(begun),
     address: context.hold?.relay.address,
   });
   const helper = delivery === undefined ? {} : { holdconfigmaps: delivery.stats };
@@ -415,7 +422,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
     void stampStreams({
       connection,
       place,
-      leads: () => leads(),
+      leads,
       wanted,
       signal,
       logger,
@@ -454,7 +461,7 @@ function holdOf(
   { connection, place, hold, world, metrics, logger, signal }: ClusterContext,
   measurement: Measurement,
   watches: ClusterSource['watches'],
-  asked: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting' | 'events'>,
+  asked: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting' | 'events' | 'onRelease'>,
 ): RunningHold | undefined {
   if (place === undefined || hold === undefined) return undefined;
   const { pods, endpointslices, endpoints } = watches;

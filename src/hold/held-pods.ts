@@ -1,7 +1,8 @@
 import { type Labels, NO_LABELS } from '../api/index.ts';
 import type { PodMetadata, ResourceEvent } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
-import type { EndpointChange, EndpointGroup } from '../lag/index.ts';
+import type { ClusterEvent, EndpointChange, EndpointGroup } from '../lag/index.ts';
+import { canonicalAddress } from '../measurement/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
 /** When something that listed a pod as ready stopped doing so. */
@@ -28,8 +29,12 @@ export interface HeldPod {
   deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
   /** One at most for each group, of those that do not list it now. */
   withdrawals: readonly Withdrawal[];
-  /** Its hooks have been let go once for this deletion. */
-  released: boolean;
+  /** Where it is reached, as far as slices that list it have said so; in the spelling of {@link canonicalAddress}. */
+  addresses: readonly string[];
+  /** When a hook of it called this replica first, as the one who holds. */
+  calledAt: number | undefined;
+  /** When its hooks were let go, the first time for this deletion: then comes SIGTERM. */
+  releasedAt: number | undefined;
 }
 
 export interface HeldPodsOptions {
@@ -42,6 +47,12 @@ export interface HeldPodsOptions {
 }
 
 const NONE: readonly Withdrawal[] = [];
+const NO_ADDRESSES: readonly string[] = [];
+const UNTOUCHED = { calledAt: undefined, releasedAt: undefined };
+/** Of one pod: it has one of each family, and a few where networks are added. */
+const MOST_ADDRESSES = 8;
+/** The slices of others may say of a pod what they like. */
+const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 
 /**
  * The pods with hook Hold, by their tokens: from the metadata watch alone, so that every replica can go on from its own.
@@ -64,6 +75,22 @@ export class HeldPods {
 
   withToken(hash: string): HeldPod | undefined {
     return this.#byToken.get(hash);
+  }
+
+  withUid(uid: string): HeldPod | undefined {
+    return this.#byUid.get(uid);
+  }
+
+  /** An event of the endpoints' watches: slices say where pods are reached. */
+  observe(event: ClusterEvent): void {
+    if (event.type !== 'Slice' || event.slice.managedBy !== SLICE_CONTROLLER) return;
+    for (const { targetUid, addresses = [] } of event.slice.endpoints) {
+      const pod = targetUid === undefined ? undefined : this.#byUid.get(targetUid);
+      if (pod === undefined) continue;
+      const known = addresses.map(canonicalAddress).filter((each) => each !== undefined);
+      const added = known.filter((each) => !pod.addresses.includes(each));
+      if (added.length > 0) pod.addresses = [...pod.addresses, ...added].slice(0, MOST_ADDRESSES);
+    }
   }
 
   /** An event of the pods' watch. */
@@ -104,7 +131,13 @@ export class HeldPods {
       const { token, created } = hold;
       pod = {
         ...{ uid, namespace, name, token, created, labels },
-        ...{ terms: termsOf(hold.plan), deletion: undefined, withdrawals: NONE, released: false },
+        ...{
+          terms: termsOf(hold.plan),
+          deletion: undefined,
+          withdrawals: NONE,
+          addresses: NO_ADDRESSES,
+          ...UNTOUCHED,
+        },
       };
       this.#byUid.set(uid, pod);
       this.#claim(pod);
@@ -166,6 +199,17 @@ export class HeldPods {
     const at = clock() - (wall() - latest);
     pod.deletion = { at: Number.isNaN(at) ? seenAt : Math.min(seenAt, at), graceSeconds };
   }
+}
+
+/**
+ * Whether a connection from this address is another's: pods call from their own addresses, since nothing translates them
+ * inside a cluster. Where none of its family is known of the pod, or it has its node's, that cannot be told.
+ */
+export function isStranger({ addresses, terms }: HeldPod, source: string): boolean {
+  if (terms?.hostNetwork) return false;
+  const address = canonicalAddress(source);
+  const sameFamily = addresses.filter((each) => each.includes(':') === source.includes(':'));
+  return sameFamily.length > 0 && !sameFamily.some((each) => each === address);
 }
 
 /** What a plan annotation says of the hold. @returns undefined for one that says nothing, or no sense */

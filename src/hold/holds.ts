@@ -10,13 +10,14 @@ import {
   type StageVersions,
 } from '../lag/index.ts';
 import type { ConsumerReports, Inspecting } from '../measurement/index.ts';
-import type { HeldPod, Withdrawal } from './held-pods.ts';
-import { openedBetween, quietVerdict, WITNESS_KEPT_MS, type WitnessLine } from './quiet.ts';
+import { type HeldPod, isStranger, type Withdrawal } from './held-pods.ts';
+import { openedBetween, type QuietVerdict, testimonyOf, WITNESS_KEPT_MS, type WitnessLine } from './quiet.ts';
 import {
   type ConsumerFacts,
   type HoldFacts,
   type HoldTerms,
   type HoldVerdict,
+  haveAllLetGo,
   type LettingGo,
   type ListingFacts,
   type ReleaseReason,
@@ -26,6 +27,8 @@ import {
 
 /** A connection of a helper's that waits. */
 export interface Waiter {
+  /** Where it comes from. */
+  readonly source: string;
   /** Called once; nothing comes after it. */
   answer(word: 'release' | 'unsure'): void;
 }
@@ -46,7 +49,20 @@ export interface Release {
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
   /** Who still connected after every known consumer had let go. */
-  readonly undeclared: { readonly connections: number; readonly remotes: readonly string[] } | undefined;
+  readonly undeclared: Undeclared | undefined;
+  /**
+   * From the withdrawal until the last connection that the pod saw; undefined: it has not seen, or nothing was withdrawn.
+   * Seconds.
+   */
+  readonly lag: number | undefined;
+}
+
+export interface Undeclared {
+  readonly connections: number;
+  /** Since every known consumer had let go. Seconds. */
+  readonly seconds: number;
+  /** Addresses that are new since then; where there are none, all that the pod has seen. */
+  readonly remotes: readonly string[];
 }
 
 /** What is known of the cluster, and of consumers. */
@@ -66,6 +82,8 @@ export interface HoldSources {
   /** Asks the API server itself. Rejects where it cannot be asked. */
   readonly inquire: (pod: HeldPod) => Promise<Inquiry>;
   readonly onRelease: (release: Release) => void;
+  /** Whoever has the pod's token and is not the pod wants to testify. */
+  readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
   /** What an inquiry has found before the watch. */
   readonly sawDeletion: (pod: HeldPod, timestamp: string | undefined, graceSeconds: number) => void;
 }
@@ -87,13 +105,19 @@ const LIMITS = {
   forgetAfter: 60_000,
 };
 const MOST_REMOTES = 64;
+/** A line tells of the half second before it, and consumers that let go by a percentile are as exact as a step of the grid. */
+const SETTLING_MS = 600;
+/** A witness whose last line is older has not seen the end. */
+const WITNESSED_LATELY_MS = 3_000;
+/** A withdrawal may show before the deletion that it follows: the stamp has whole seconds, and the watches are independent. */
+const STREAMS_APART_MS = 1_000;
 
 /** One whose plan can be read. */
 export type TermedPod = HeldPod & { readonly terms: HoldTerms };
 
 interface Hold {
   readonly pod: TermedPod;
-  readonly calledAt: number;
+  calledAt: number;
   readonly waiters: Set<Waiter>;
   lookAt: number;
   verdict: Extract<HoldVerdict, { holding: true }>;
@@ -105,10 +129,12 @@ interface Hold {
   witness: Waiter | undefined;
   lines: WitnessLine[];
   readonly remotes: Set<string>;
-  /** When everything known had let go while connections still came, and how many since. */
-  undeclared:
-    | { readonly since: number; connections: number; readonly before: ReadonlySet<string> }
-    | undefined;
+  /** When everything known had let go, and how many connections have come since. */
+  letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
+  /** When the last connection came that no probe explains. */
+  lastAt: number | undefined;
+  /** A hook has called from an address of the pod's own, or nothing tells its address from others. */
+  own: boolean;
   senders: Senders | undefined;
 }
 
@@ -175,11 +201,17 @@ export class Holds {
       hold = {
         ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, verdict: NOT_LOOKED, inquiry: undefined },
         ...{ askAt: now + LIMITS.askAfter, leftAt: undefined, witness: undefined, lines: [] },
-        ...{ remotes: new Set(), undeclared: undefined, senders: undefined },
+        ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);
       this.#sources.inspecting.want(pod.uid);
     }
+    // Whoever has stolen a token may wait with the pod, but its times count from the pod's own call.
+    if (!hold.own && !isStranger(pod, waiter.source)) {
+      hold.own = true;
+      hold.calledAt = now;
+    }
+    pod.calledAt ??= now;
     hold.waiters.add(waiter);
     hold.leftAt = undefined;
     hold.lookAt = now;
@@ -198,14 +230,19 @@ export class Holds {
   saw(pod: HeldPod, waiter: Waiter, line: WitnessLine): void {
     const hold = this.#holds.get(pod.uid);
     if (hold === undefined) return;
-    if (hold.pod.terms?.hostNetwork) return;
+    if (hold.pod.terms.hostNetwork) return;
+    if (isStranger(pod, waiter.source)) {
+      if (hold.witness === waiter) hold.witness = undefined;
+      this.#sources.onStranger(pod, waiter);
+      return;
+    }
     if (hold.witness === undefined) hold.lines = [];
     hold.witness ??= waiter;
     if (hold.witness !== waiter) return;
     const last = hold.lines.at(-1);
     const opened = last && openedBetween(last, line);
     for (const remote of line.remotes) if (hold.remotes.size < MOST_REMOTES) hold.remotes.add(remote);
-    if (hold.undeclared !== undefined) hold.undeclared.connections += opened ?? 0;
+    if (hold.letGo !== undefined) hold.letGo.opened += opened ?? 0;
     const kept = hold.lines.findIndex(({ at }) => line.at - at <= WITNESS_KEPT_MS);
     if (kept > 0) hold.lines.splice(0, kept);
     hold.lines.push(line);
@@ -253,7 +290,12 @@ export class Holds {
       this.#forget(pod);
       return;
     }
-    const facts = this.#factsOf(hold, now, blindSince);
+    const { terms } = pod;
+    const testimony = testimonyOf(hold.lines, { now, probes: terms.probes, min: terms.min });
+    hold.lastAt = testimony.lastAt ?? hold.lastAt;
+    const facts = this.#factsOf(hold, now, blindSince, testimony.verdict);
+    if (!haveAllLetGo(facts)) hold.letGo = undefined;
+    else hold.letGo ??= { at: now, opened: 0, before: new Set(hold.remotes) };
     const verdict = verdictOf(facts);
     if ('release' in verdict) {
       this.#let(hold, verdict.release, now);
@@ -261,7 +303,8 @@ export class Holds {
     }
     hold.verdict = verdict;
     hold.lookAt = Math.min(verdict.nextLookAt, now + LIMITS.look);
-    if (facts.quiet === 'Sending') this.#noteUndeclared(hold, now);
+    // Silence is told by lines, which come twice a second.
+    if (facts.quiet === 'Sending') hold.lookAt = Math.min(hold.lookAt, now + LIMITS.tick * 4);
     if (pod.deletion === undefined && hold.inquiry === undefined) {
       if (now >= hold.askAt) void this.#ask(hold);
       else hold.lookAt = Math.min(hold.lookAt, hold.askAt);
@@ -274,31 +317,34 @@ export class Holds {
   }
 
   #let(hold: Hold, reason: ReleaseReason, now: number): void {
-    const { pod, waiters, calledAt, verdict, lines, undeclared, remotes } = hold;
+    const { pod, waiters, calledAt, verdict, lines } = hold;
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
     // The kubelet may run the hooks of one deletion again.
-    if (pod.released || waiters.size === 0) return;
-    pod.released = pod.deletion !== undefined;
-    const later = undeclared && [...remotes].filter((each) => !undeclared.before.has(each));
+    if (pod.releasedAt !== undefined || waiters.size === 0) return;
+    if (pod.deletion !== undefined) pod.releasedAt = now;
     this.#sources.onRelease({
       ...{ pod, reason, heldMs: now - (pod.deletion?.at ?? calledAt) },
       waitingFor: reason === 'Max' ? verdict.waitingFor : [],
       open: lines.at(-1)?.established,
-      undeclared:
-        undeclared === undefined || undeclared.connections === 0
-          ? undefined
-          : {
-              connections: undeclared.connections,
-              remotes: later === undefined || later.length === 0 ? [...remotes] : later,
-            },
+      undeclared: undeclaredIn(hold, now),
+      lag: this.#lagSeenIn(hold, now),
     });
   }
 
-  /** Nothing but connections that still come holds the pod. */
-  #noteUndeclared(hold: Hold, now: number): void {
-    hold.lookAt = Math.min(hold.lookAt, now + LIMITS.tick * 4);
-    hold.undeclared ??= { since: now, connections: 0, before: new Set(hold.remotes) };
+  /** How long after its withdrawal the pod was still connected to. */
+  #lagSeenIn({ pod, lines, lastAt }: Hold, now: number): number | undefined {
+    const { deletion, withdrawals, uid } = pod;
+    const witnessed = lines.at(-1);
+    if (deletion === undefined || witnessed === undefined || now - witnessed.at > WITNESSED_LATELY_MS)
+      return undefined;
+    const { listing, withdraws } = this.#sources;
+    const of = withdrawals.filter(
+      ({ group, at }) => at >= deletion.at - STREAMS_APART_MS && withdraws(group),
+    );
+    if (of.length === 0 || listing(uid).length > 0) return undefined;
+    const withdrawnAt = Math.max(...of.map(({ at }) => at));
+    return Math.max(0, (lastAt ?? withdrawnAt) - withdrawnAt) / 1000;
   }
 
   async #ask(hold: Hold): Promise<void> {
@@ -318,8 +364,8 @@ export class Holds {
     else hold.inquiry = found.found;
   }
 
-  #factsOf(hold: Hold, now: number, blindSince: number | undefined): HoldFacts {
-    const { pod, calledAt, inquiry, lines } = hold;
+  #factsOf(hold: Hold, now: number, blindSince: number | undefined, quiet: QuietVerdict): HoldFacts {
+    const { pod, calledAt, inquiry } = hold;
     const { deletion, terms } = pod;
     const { listing, withdraws } = this.#sources;
     const senders = this.#sendersOf(hold);
@@ -338,7 +384,6 @@ export class Holds {
         lettingGo: this.#lettingGo(consumer, pod, terms, senders.lag, versions),
       }),
     );
-    const quiet = quietVerdict(lines, { now, probes: terms.probes, min: terms.min });
     return { now, terms, calledAt, deletion, inquiry, blindSince, listings, consumers, quiet };
   }
 
@@ -390,6 +435,18 @@ export class Holds {
     hold.senders = { world, labels, consumers: sending, lag };
     return hold.senders;
   }
+}
+
+/** @returns undefined where nobody connected but probes, or there was no time for it */
+function undeclaredIn({ pod, letGo, lastAt, remotes }: Hold, now: number): Undeclared | undefined {
+  if (letGo === undefined || lastAt === undefined || lastAt <= letGo.at + SETTLING_MS) return undefined;
+  const { probes } = pod.terms;
+  const byProbes = probes === 0 ? 0 : Math.ceil((probes * (now - letGo.at)) / 1000);
+  const connections = letGo.opened - byProbes;
+  if (connections <= 0) return undefined;
+  const later = [...remotes].filter((each) => !letGo.before.has(each));
+  const seconds = (lastAt - letGo.at) / 1000;
+  return { connections, seconds, remotes: later.length === 0 ? [...remotes] : later };
 }
 
 function listingFacts(

@@ -84,23 +84,35 @@ interface Step {
   readonly opened: number;
 }
 
+/** What a pod's lines come to. */
+export interface Testimony {
+  readonly verdict: QuietVerdict;
+  /** When the last connection came that no probe explains; undefined: the lines tell of none, or nothing recent. */
+  readonly lastAt: number | undefined;
+}
+
 /**
  * Whether new connections have been absent for long enough at the rate at which they came.
  * @param lines in the order in which they came
  * @param probes connections a second that are the kubelet's
  */
-export function quietVerdict(
+export function testimonyOf(
   lines: readonly WitnessLine[],
   { now, probes, min }: { readonly now: number; readonly probes: number; readonly min: number },
-): QuietVerdict {
-  if (min === 0) return 'Off';
+): Testimony {
   const steps = stepsOf(lines);
   const end = steps.at(-1)?.to;
-  if (end === undefined || now - end > SILENT_MS) return 'Unknown';
-  const tolerated = probes > 0 ? 1 : 0;
-  const expected = probes > 0 ? EXPECTED_OF_ONE : EXPECTED_OF_NONE;
+  if (end === undefined || now - end > SILENT_MS) return { verdict: 'Unknown', lastAt: undefined };
 
-  // The silence: the longest time until now that holds no more than probes explain.
+  const { busy, quietFrom } = silenceIn(steps, end, probes);
+  const lastAt = busy.at(-1)?.to;
+  const verdict = min === 0 ? 'Off' : quietVerdict(busy, end - quietFrom, probes);
+  return { verdict, lastAt };
+}
+
+/** The silence: the longest time until the end that holds no more than probes explain. And what was before it. */
+function silenceIn(steps: readonly Step[], end: number, probes: number) {
+  const tolerated = probes > 0 ? 1 : 0;
   let quietFrom = end;
   let opened = 0;
   let last = steps.length;
@@ -111,7 +123,11 @@ export function quietVerdict(
     quietFrom = from;
     last = index;
   }
-  const busy = steps.slice(0, last);
+  return { busy: steps.slice(0, last), quietFrom };
+}
+
+function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): QuietVerdict {
+  const expected = probes > 0 ? EXPECTED_OF_ONE : EXPECTED_OF_NONE;
   const until = busy.at(-1)?.to;
   if (until === undefined) return 'Rare';
   const whole = rateBefore(busy, until, RATE_MS, probes);
@@ -122,7 +138,7 @@ export function quietVerdict(
   const byChance = (1000 * expected) / Math.min(whole, ...rates);
   // Connections that come in bursts are rarer than their number says, and the rule looks again and again.
   const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
-  return end - quietFrom >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
+  return quietMs >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
 }
 
 /** The longest time without a connection that no probe explains, between two with one. */

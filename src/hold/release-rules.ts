@@ -112,15 +112,43 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
   }
   if (deletion === undefined) return hold([{ consumer: UNDELETED }]);
 
-  const listings = facts.listings.filter((listing) => isRelevant(listing, facts, deletion.at));
-  if (listings.length === 0)
+  const left = outstandingOf(facts, deletion.at);
+  if (left === undefined)
     return now >= minAt ? { release: 'NotServing' } : hold([{ consumer: LEAST_HOLD }], minAt);
+  if (left.listed) return hold(left.waitingFor);
+  const waitingFor = [...left.waitingFor];
+  if (now < minAt) waitingFor.push({ consumer: LEAST_HOLD });
+  if (waitingFor.length === 0 && facts.quiet === 'Sending') waitingFor.push({ consumer: UNDECLARED });
+  return waitingFor.length === 0 ? { release: 'Gone' } : hold(waitingFor, minAt, ...left.instants);
+}
+
+/** Whether everything that listed the pod, and every consumer that is known, has let go of it. */
+export function haveAllLetGo(facts: HoldFacts): boolean {
+  if (facts.deletion === undefined || facts.blindSince !== undefined) return false;
+  return outstandingOf(facts, facts.deletion.at)?.waitingFor.length === 0;
+}
+
+/** What has not let go of a pod that terminates, and when it will have, as far as that can be said in advance. */
+interface Outstanding {
+  /** Something lists the pod as ready: nobody can have let go of it. */
+  readonly listed: boolean;
+  readonly waitingFor: readonly WaitingFor[];
+  readonly instants: readonly number[];
+}
+
+/** @returns undefined for a pod that nothing listed */
+function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undefined {
+  const { now, terms } = facts;
+  const listings = facts.listings.filter((listing) => isRelevant(listing, facts, deletedAt));
+  if (listings.length === 0) return undefined;
   const open = listings.filter(({ withdrawnAt }) => withdrawnAt === undefined);
-  if (open.length > 0)
-    return hold([{ consumer: CONTROL_PLANE_LISTS, instances: open.map(({ name }) => name) }]);
+  if (open.length > 0) {
+    const waitingFor = [{ consumer: CONTROL_PLANE_LISTS, instances: open.map(({ name }) => name) }];
+    return { listed: true, waitingFor, instants: [] };
+  }
 
   // A pod that is missing from a truncated list may be an endpoint for as long as an unknown consumer's would be.
-  const unclearAt = deletion.at + seconds(terms.initial);
+  const unclearAt = deletedAt + seconds(terms.initial);
   const withdrawnAt = Math.max(
     ...listings.map((each) =>
       each.truncated ? Math.max(unclearAt, each.withdrawnAt ?? 0) : (each.withdrawnAt ?? 0),
@@ -144,12 +172,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
     waitingFor.push({ consumer: CONTROL_PLANE_LISTS });
     instants.push(withdrawnAt);
   }
-  if (now < minAt) {
-    waitingFor.push({ consumer: LEAST_HOLD });
-    instants.push(minAt);
-  }
-  if (waitingFor.length === 0 && facts.quiet === 'Sending') waitingFor.push({ consumer: UNDECLARED });
-  return waitingFor.length === 0 ? { release: 'Gone' } : hold(waitingFor, ...instants);
+  return { listed: false, waitingFor, instants };
 }
 
 /** When everything known has let go, as far as that can be said in advance. */

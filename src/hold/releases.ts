@@ -37,7 +37,12 @@ export function registerHoldMetrics(registry: Registry, held: () => number) {
     help: 'Pods that this replica holds now; only the leader holds any.',
     read: held,
   });
-  return { released, seconds };
+  const strangers = new Counter({
+    name: 'linger_hold_stranger_lines_total',
+    help: 'Lines about a pod’s connections that were left out, because another address than the pod’s sent them.',
+    registers: [registry],
+  });
+  return { released, seconds, strangers };
 }
 
 /** Tells of each release: a number, a line of the log, an Event of the pod. */
@@ -48,6 +53,10 @@ export class Releases {
   constructor(options: ReleasesOptions) {
     this.#options = options;
     this.#metrics = registerHoldMetrics(options.registry, options.held);
+  }
+
+  countStranger(): void {
+    this.#metrics.strangers.inc();
   }
 
   tell(release: Release): void {

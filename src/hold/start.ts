@@ -3,11 +3,12 @@ import type { Registry } from '@prometheus-io/client';
 import { asError } from '../api/index.ts';
 import type { KubeConnection, ObjectEvents, PodMetadata, ResourceEvent } from '../cluster/index.ts';
 import type { World } from '../decision/index.ts';
+import { type ClusterEvent, witnessName } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import type { Inspecting, Measurement } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { HeldPods } from './held-pods.ts';
-import { type HeldView, type HoldSources, Holds } from './holds.ts';
+import { type HeldPod, HeldPods } from './held-pods.ts';
+import { type HeldView, type HoldSources, Holds, type Release } from './holds.ts';
 import { Inquiries } from './inquiries.ts';
 import { Releases } from './releases.ts';
 import { HoldService, type Route } from './service.ts';
@@ -27,7 +28,9 @@ export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> 
   readonly connection: KubeConnection;
   readonly events: ObjectEvents;
   readonly world: () => World;
-  readonly measurement: Pick<Measurement, 'listing' | 'withdraws' | 'onChange'>;
+  readonly measurement: Pick<Measurement, 'listing' | 'withdraws' | 'onChange' | 'consumers'>;
+  /** A pod's hooks have been let go. */
+  readonly onRelease: (release: Release) => void;
   /** Whether the watches of pods and endpoints are current. */
   readonly current: () => boolean;
   /** Where the Lease says that the leader takes what is relayed. */
@@ -44,6 +47,10 @@ export interface RunningHold {
   readonly server: Server;
   /** To be called with each event of the pods' watch. */
   readonly onPod: (event: ResourceEvent<PodMetadata>) => void;
+  /** To be called with each event of the watches. */
+  readonly observe: (event: ClusterEvent) => void;
+  /** A pod with hook Hold, until the watch has shown it to be gone. */
+  readonly pod: (uid: string) => HeldPod | undefined;
   /** To be called whenever this replica leads. */
   readonly lead: (lead: Lead) => void;
   /** An instance of the consumer has said what it has applied. */
@@ -78,7 +85,24 @@ export function startHold(context: HoldContext): RunningHold {
       }
     },
     sawDeletion: pods.sawDeletion.bind(pods),
-    onRelease: (release) => releases.tell(release),
+    onRelease: (release) => {
+      releases.tell(release);
+      context.onRelease(release);
+      const { pod, lag } = release;
+      const services = new Set(
+        pod.withdrawals.map(({ group }) => witnessName(group.namespace, group.service)),
+      );
+      if (lag === undefined) return;
+      for (const consumer of services) measurement.consumers.record({ consumer, direction: 'removal', lag });
+    },
+    onStranger: ({ namespace, name: pod }, { source }) => {
+      releases.countStranger();
+      once.warn(
+        'strangers',
+        { namespace, pod, source },
+        'a helper called from an address that is not its pod’s; what it sees is left out',
+      );
+    },
   });
   measurement.onChange(pods.changed.bind(pods));
   context.inspecting.onChange((uid) => holds.touch({ uid }));
@@ -94,6 +118,8 @@ export function startHold(context: HoldContext): RunningHold {
   return {
     server: service.server,
     onPod: pods.apply.bind(pods),
+    observe: pods.observe.bind(pods),
+    pod: pods.withUid.bind(pods),
     lead: (lead) => {
       leads = lead;
       const over = () => {

@@ -66,7 +66,7 @@ export interface PublishingOptions {
   readonly signal: AbortSignal;
 }
 
-/** What the leader remembers of pods that were stopped too early, for whoever asks afterwards. */
+/** What the leader remembers of the ends of pods, for whoever asks afterwards. */
 export interface SharedShortfalls {
   /** All of it; the same text as long as nothing is added. Empty: nothing has ever been. */
   readonly text: string;

@@ -2,7 +2,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Shortfall } from '../../src/audit/shortfalls.ts';
+import type { Shortfall } from '../../src/audit/terminations.ts';
 import { linger as command } from '../cli/linger.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import {

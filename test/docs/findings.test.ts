@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AUDIT_FINDINGS } from '../../src/audit/findings.ts';
+import { TERMINATION_FINDINGS } from '../../src/audit/terminations.ts';
 import { CHECKS } from '../../src/diagnose/checks.ts';
 import { FINDINGS } from '../../src/diagnose/rules.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
@@ -49,4 +50,9 @@ test.each([
   'linger_removals_oldest_unresolved_seconds',
 ])('%s, which a diagnosis reads of a running Linger, is a documented metric with a stage', (name) => {
   expect(read('docs/reference.md')).toMatch(new RegExp(`^\\| \`${name}\` \\| \\w+ \\| \`stage\` \\|`, 'm'));
+});
+
+test('the table of what turns out at the end of a pod has exactly the findings, in the catalogue’s order', () => {
+  const documented = tableUnder(PAGE, 'Afterwards').map(({ finding }) => codeOf(finding));
+  expect(documented).toEqual(Object.keys(TERMINATION_FINDINGS));
 });

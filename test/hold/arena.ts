@@ -107,6 +107,7 @@ export class Arena {
   readonly service: HoldService;
   readonly released: Release[] = [];
   readonly asked: string[] = [];
+  readonly strangers: string[] = [];
   /** Pods that inspected consumers are asked about. */
   readonly wanted = new Set<string>();
   current = true;
@@ -133,6 +134,7 @@ export class Arena {
         return options.inquire?.(pod) ?? new Promise<Inquiry>(() => undefined);
       },
       onRelease: (release) => this.released.push(release),
+      onStranger: (_, { source }) => void this.strangers.push(source),
       sawDeletion: (pod, timestamp, grace) => this.pods.sawDeletion(pod, timestamp, grace),
     });
     this.service = new HoldService({

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   openedBetween,
   type QuietVerdict,
-  quietVerdict,
+  testimonyOf,
   type WitnessLine,
   witnessLine,
 } from '../../src/hold/quiet.ts';
@@ -80,6 +80,7 @@ function linesOf(
   return lines;
 }
 
+const quietVerdict = (...given: Parameters<typeof testimonyOf>) => testimonyOf(...given).verdict;
 const rule = { probes: 0, min: 5 };
 const every = (period: number, from: number, to: number) =>
   Array.from({ length: Math.max(0, Math.ceil((to - from) / period)) }, (_, index) => from + index * period);

@@ -1,0 +1,215 @@
+import { isRecord, isString } from '../api/index.ts';
+import type { RemovalSample } from '../lag/index.ts';
+
+/** What may turn out at the end of a pod, and for how many of each there is room in the log. */
+export const TERMINATION_FINDINGS = {
+  StoppedTooEarly: 2_000,
+  UndeclaredConsumer: 300,
+  OpenAtStop: 300,
+  SlowStop: 300,
+  HoldUnreachable: 300,
+} as const satisfies Record<string, number>;
+export type TerminationReason = keyof typeof TERMINATION_FINDINGS;
+
+/** What has turned out at the end of a pod. */
+export interface TerminationFinding {
+  readonly reason: TerminationReason;
+  /** When SIGTERM came; of `HoldUnreachable`, when the pod was deleted. Seconds since the epoch. */
+  readonly at: number;
+  readonly namespace: string;
+  readonly pod: string;
+  readonly uid: string;
+  /** What made the pod, as `Deployment/web`; empty: nothing. */
+  readonly owner: string;
+  /**
+   * For how long requests may have been lost; were still sent; the application took to stop; the pod lived on. 0 where
+   * nothing lasted.
+   */
+  readonly seconds: number;
+  /** Of `UndeclaredConsumer` and `OpenAtStop`. */
+  readonly connections?: number;
+  /** Of `UndeclaredConsumer`: addresses, and whose they are where that is known. */
+  readonly from?: readonly string[];
+}
+
+/** A pod whose process was stopped before everybody had been told that its endpoint is gone. */
+export interface Shortfall extends TerminationFinding {
+  readonly reason: 'StoppedTooEarly';
+  /** For how long its hook held SIGTERM back. Seconds; 0: it had none. */
+  readonly wait: number;
+  /** From its deletion until the last list had withdrawn it; `seconds` is lag − wait. */
+  readonly lag: number;
+  /** The Services whose lists came late. */
+  readonly services: readonly string[];
+}
+
+export function isShortfall(finding: TerminationFinding): finding is Shortfall {
+  return finding.reason === 'StoppedTooEarly';
+}
+
+/** A full sentence about the pod. */
+export function sentenceOf(finding: TerminationFinding): string {
+  const { reason, pod, connections = 0, from = [] } = finding;
+  const seconds = tenths(finding.seconds);
+  const subject = `Pod ${pod}`;
+  if (isShortfall(finding)) {
+    const { wait, lag, services } = finding;
+    const when = wait === 0 ? 'at once' : `after ${wait}s`;
+    return `${subject} got SIGTERM ${when}, and ${services.join(', ')} listed it for ${tenths(lag)}s: for ${seconds}s requests may have been lost.`;
+  }
+  switch (reason) {
+    case 'UndeclaredConsumer':
+      return `${subject} got ${counted(connections)} within ${seconds}s after every consumer that is known had let go of it, from ${from.join(', ') || 'addresses not known'}: declare that consumer (DiscoveryConsumer).`;
+    case 'OpenAtStop':
+      return `${subject} got SIGTERM with ${counted(connections)} open: their clients lose what they send unless the application drains them.`;
+    case 'SlowStop':
+      return `${subject} took ${seconds}s after SIGTERM, longer than its own part of the grace: it ignores SIGTERM, or needs a longer terminationGracePeriodSeconds.`;
+    default:
+      return `${subject} was to be held, and was gone ${seconds}s after its deletion without a call: the Hold Service cannot be reached from it (egress denied?), the helper is missing, or none of its containers was running.`;
+  }
+}
+
+function counted(connections: number): string {
+  return connections === 1 ? '1 connection' : `${connections} connections`;
+}
+
+function tenths(seconds: number): number {
+  return Math.round(seconds * 10) / 10;
+}
+
+/** What is known of a pod at its deletion. */
+export interface StoppingPod {
+  readonly owner: string;
+  /** Its hook's wait, whoever wrote it. Seconds; undefined: it cannot be told. */
+  readonly wait: number | undefined;
+  /** Of the deletion: it cuts the wait short. Seconds; undefined: not said. */
+  readonly grace: number | undefined;
+}
+
+/** Two watches cannot be told apart by less: see the recorder. Seconds. */
+const TOLERANCE = 0.25;
+
+/**
+ * Holds a removal against the wait of its pod. Consumers take longer than the control plane, so what is told is the least.
+ * @param endedAt when the last list withdrew it: seconds since the epoch
+ * @returns undefined where its process was stopped in time, or nobody can say
+ */
+export function shortfallOf(
+  { namespace, pod, uid, lag, withdrawals }: RemovalSample,
+  { owner, wait, grace }: StoppingPod,
+  endedAt: number,
+): Shortfall | undefined {
+  if (wait === undefined) return undefined;
+  const held = Math.min(wait, grace ?? wait);
+  const seconds = lag - held;
+  if (seconds <= TOLERANCE) return undefined;
+  const late = withdrawals.filter((each) => each.lag > held).map(({ name }) => name);
+  const services = [...new Set(late)].toSorted();
+  const at = endedAt - seconds;
+  return { reason: 'StoppedTooEarly', at, namespace, pod, uid, owner, wait: held, lag, seconds, services };
+}
+
+/** The end of a pod with a plan. Instants are seconds of one clock. */
+export interface PodEnd {
+  readonly deletedAt: number;
+  /** When SIGTERM came. */
+  readonly stoppedAt: number;
+  /** When the API server had forgotten the pod. */
+  readonly goneAt: number;
+  /** Of the deletion; undefined: not said. */
+  readonly grace: number | undefined;
+  /** The plan's. */
+  readonly planned: { readonly grace: number; readonly baseGrace: number };
+}
+
+/**
+ * From the end of the last container until the pod is gone, the kubelet looks again (1 s), unmounts and tells the API
+ * server. Seconds.
+ */
+const CLEANUP = 3;
+
+/**
+ * How long an application took to stop that took longer than its own time, or all that there was: then it was killed.
+ * Where somebody gave it less, that says nothing of the application.
+ */
+export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: PodEnd): number | undefined {
+  const whole = grace ?? planned.grace;
+  if (whole < planned.grace) return undefined;
+  const took = goneAt - stoppedAt;
+  const isSlow = took > planned.baseGrace + CLEANUP || goneAt - deletedAt >= whole;
+  return isSlow ? took : undefined;
+}
+
+/** Longer than anybody asks: seconds. */
+const KEPT_SECONDS = 7 * 86_400;
+
+/** The findings of the last week; of very many, the latest. */
+export class TerminationLog {
+  #all: readonly TerminationFinding[] = [];
+  #text: string | undefined;
+
+  /** Adding one twice changes nothing: replicas see the same removals. */
+  add(...findings: readonly TerminationFinding[]): void {
+    const keyOf = ({ reason, uid }: TerminationFinding) => `${reason}/${uid}`;
+    const known = new Set(this.#all.map(keyOf));
+    const added = findings.filter((each) => !known.has(keyOf(each)));
+    if (added.length === 0) return;
+    const all = [...this.#all, ...added].toSorted((a, b) => a.at - b.at);
+    const from = (all.at(-1)?.at ?? 0) - KEPT_SECONDS;
+    const room: Record<string, number> = {};
+    this.#all = all
+      .toReversed()
+      .filter(({ at, reason }) => {
+        room[reason] = (room[reason] ?? TERMINATION_FINDINGS[reason]) - 1;
+        return at >= from && room[reason] >= 0;
+      })
+      .toReversed();
+    this.#text = undefined;
+  }
+
+  /** Oldest first. @param from seconds since the epoch */
+  since(from: number): readonly TerminationFinding[] {
+    return this.#all.filter(({ at }) => at >= from);
+  }
+
+  /** Takes in what {@link text} has said. @returns undefined for what it does not say */
+  readonly restore = (json: unknown): true | undefined => {
+    const findings = terminationsIn(json);
+    if (findings === undefined) return undefined;
+    this.add(...findings);
+    return true;
+  };
+
+  /** The same text as long as nothing is added; empty while there is nothing. */
+  get text(): string {
+    if (this.#all.length === 0) return '';
+    this.#text ??= JSON.stringify({ v: 2, findings: this.#all }, rounded);
+    return this.#text;
+  }
+}
+
+/** Milliseconds are as fine as it is known. */
+function rounded(_member: string, value: unknown): unknown {
+  return typeof value === 'number' ? Math.round(value * 1000) / 1000 : value;
+}
+
+/** @returns undefined for what {@link TerminationLog.text} does not say */
+export function terminationsIn(json: unknown): readonly TerminationFinding[] | undefined {
+  if (!isRecord(json) || json.v !== 2 || !Array.isArray(json.findings)) return undefined;
+  const all: readonly unknown[] = json.findings;
+  return all.every(isFinding) ? all : undefined;
+}
+
+function isFinding(value: unknown): value is TerminationFinding {
+  if (!isRecord(value) || !isString(value.reason)) return false;
+  if (!Object.hasOwn(TERMINATION_FINDINGS, value.reason)) return false;
+  const { reason, namespace, pod, uid, owner, at, seconds, connections = 0, from = [] } = value;
+  if (![namespace, pod, uid, owner].every(isString) || !areTexts(from)) return false;
+  if (![at, seconds, connections].every(Number.isFinite)) return false;
+  const { wait, lag, services } = value;
+  return reason !== 'StoppedTooEarly' || ([wait, lag].every(Number.isFinite) && areTexts(services));
+}
+
+function areTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every(isString);
+}

@@ -1,0 +1,113 @@
+import { Registry } from '@prometheus-io/client';
+import { expect, onTestFinished, test } from 'vitest';
+import { Afterwards } from '../../src/audit/afterwards.ts';
+import type { TerminationReason } from '../../src/audit/terminations.ts';
+import type { ObjectEvent, PodMetadata } from '../../src/cluster/index.ts';
+import type { HeldPod, Release } from '../../src/hold/index.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+import { samplePlan } from '../decision/sample-plan.ts';
+import { holdOf } from '../hold/arena.ts';
+import { ModelApi } from '../leader/model-api.ts';
+
+const SLEEP = samplePlan();
+/** Held for 60 s at most, and for 1 s without the Hold Service. */
+const HOLD = holdOf('AAAAAAAAAAAAAAAAAAAAAA').plan;
+
+/** What is told of pods whose ends are played; instants are seconds. */
+async function watching(ledSince: number | 'never' = -100) {
+  const api = await ModelApi.start();
+  onTestFinished(() => api.close());
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  const events: ObjectEvent[] = [];
+  const registry = new Registry();
+  const held = new Map<string, Partial<HeldPod>>();
+  const afterwards = new Afterwards({
+    connection: { server: api.url, credentials: async () => ({}) },
+    ...{ registry, logger: createLogger('silent'), signal: ending.signal },
+    events: { tell: (event: ObjectEvent) => events.push(event) } as never,
+    leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
+    held: (uid) => held.get(uid) as HeldPod | undefined,
+    clock: () => 1_000_000,
+    epochSeconds: () => 1_700_001_000,
+  });
+  const object = (plan: string | undefined, grace: number): PodMetadata => ({
+    ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: {}, stamp: undefined },
+    ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: grace },
+    stopping: { plan, controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
+  });
+  const identity = { namespace: 'shop', name: 'web-1', uid: 'u1' };
+  return {
+    ...{ api, afterwards, events, held, registry },
+    /** A pod that is deleted at 0 and is gone so many seconds later. */
+    ends: (plan: string | undefined, goneAt: number, grace = 90) => {
+      const pod = object(plan, grace);
+      afterwards.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
+      const gone = { type: 'deleted', relist: false, at: goneAt * 1000, identity, object: pod } as const;
+      afterwards.pod(gone);
+    },
+    begins: (plan: string | undefined) => {
+      const pod = object(plan, 90);
+      afterwards.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
+    },
+    told: () => afterwards.log.since(0).map(({ reason, seconds }) => [reason, seconds]),
+  };
+}
+
+type Told = readonly (readonly [TerminationReason, number])[];
+test.each<[string, string | undefined, Partial<HeldPod> | undefined, number, Told]>([
+  ['a sleep, and an end in time', SLEEP, undefined, 50, []],
+  ['a sleep, and an end long after', SLEEP, undefined, 75, [['SlowStop', 45]]],
+  ['no plan', undefined, undefined, 75, []],
+  ['held, and an end in time', HOLD, { calledAt: 100, releasedAt: 10_000 }, 12, []],
+  ['held, and an end long after', HOLD, { calledAt: 100, releasedAt: 10_000 }, 60, [['SlowStop', 50]]],
+  ['held, and gone before it was let go', HOLD, { calledAt: 100 }, 80, []],
+  ['never called', HOLD, {}, 31, [['HoldUnreachable', 31]]],
+  ['a pod that the Hold Service does not know', HOLD, undefined, 31, []],
+])('the end of a pod: %s', async (_, plan, heldPod, goneAt, expected) => {
+  const { held, ends, told, events, registry } = await watching();
+  if (heldPod !== undefined) held.set('u1', heldPod);
+  ends(plan, goneAt, plan === SLEEP ? 60 : 90);
+  expect(told()).toEqual(expected);
+  expect(events.map(({ reason, object }) => [reason, object.kind, object.name])).toEqual(
+    expected.map(([reason]) => [reason, 'Deployment', 'web']),
+  );
+  const metric = await registry.metrics();
+  for (const [reason] of expected)
+    expect(metric).toContain(`linger_termination_findings_total{reason="${reason}"} 1`);
+});
+
+test.each([
+  ['that does not lead', 'never'],
+  ['that began to lead meanwhile: the one before knows who called', 5],
+] as const)('a replica says nothing of a call that has not come %s', async (_, ledSince) => {
+  const { held, ends, told } = await watching(ledSince);
+  held.set('u1', {});
+  ends(HOLD, 31);
+  expect(told()).toEqual([]);
+});
+
+test('whoever still connects is named by pod and owner, where the API server knows the address', async () => {
+  const { api, afterwards, begins, events } = await watching();
+  const controller = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'gateway', controller: true };
+  const metadata = { name: 'gateway-0', namespace: 'infra', uid: 'g0', ownerReferences: [controller] };
+  api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }], metadata: {} });
+  begins(HOLD);
+  const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
+  const undeclared = { connections: 40, seconds: 4, remotes: ['10.0.9.9'] };
+  await afterwards.released({ pod, open: 3, undeclared } as unknown as Release);
+  expect(events.map(({ type, reason }) => [type, reason])).toEqual([
+    ['Normal', 'OpenAtStop'],
+    ['Warning', 'UndeclaredConsumer'],
+  ]);
+  expect(events[1]?.note).toContain('from 10.0.9.9 (infra/gateway-0 of StatefulSet/gateway)');
+  expect(afterwards.log.since(0)).toMatchObject([
+    { connections: 3 },
+    { connections: 40, owner: 'Deployment/web' },
+  ]);
+
+  // One of several pods with this address: a node's.
+  api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }, { metadata }], metadata: {} });
+  await afterwards.released({ pod: { ...pod, uid: 'u2' }, undeclared } as unknown as Release);
+  expect(afterwards.log.since(0).at(-1)?.from).toEqual(['10.0.9.9']);
+});

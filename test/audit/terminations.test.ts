@@ -1,0 +1,146 @@
+import { describe, expect, test } from 'vitest';
+import {
+  type PodEnd,
+  type Shortfall,
+  sentenceOf,
+  shortfallOf,
+  slowStopOf,
+  type TerminationFinding,
+  TerminationLog,
+  terminationsIn,
+} from '../../src/audit/terminations.ts';
+import type { RemovalSample } from '../../src/lag/events.ts';
+
+/** A removal by two Services: of one after a second, of the other after `lag`. */
+function removal(lag: number): RemovalSample {
+  const common = { stage: 'EndpointSlice', namespace: 'shop', uid: 'u1', at: 0, version: '1' } as const;
+  return {
+    ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', lag, at: 0 },
+    withdrawals: [
+      { ...common, name: 'quick', lag: 1 },
+      { ...common, name: 'slow', lag },
+    ],
+  };
+}
+
+const told = (lag: number, wait: number | undefined, grace?: number) => {
+  const pod = { owner: 'Deployment/web', wait, grace };
+  const found = shortfallOf(removal(lag), pod, 1_000);
+  return found && [found.seconds, found.at, found.services.join()];
+};
+
+describe('a shortfall is the lag less the time until SIGTERM', () => {
+  test.each<[string, Parameters<typeof told>, ReturnType<typeof told>]>([
+    ['stopped long after', [12, 30], undefined],
+    ['stopped at the same instant', [12, 12], undefined],
+    ['by less than two watches differ', [12.2, 12], undefined],
+    ['stopped before', [51.5, 30], [21.5, 978.5, 'slow']],
+    ['without a hook', [12, 0], [12, 988, 'quick,slow']],
+    ['a grace that was cut ends the wait', [12, 30, 5], [7, 993, 'slow']],
+    ['a grace that was not', [12, 30, 60], undefined],
+    ['a hook of which nothing is known accuses nobody', [500, undefined], undefined],
+  ])('%s', (_title, given, expected) => expect(told(...given)).toEqual(expected));
+});
+
+function shortfall(at: number, uid = String(at)): Shortfall {
+  const of = {
+    reason: 'StoppedTooEarly',
+    namespace: 'shop',
+    pod: `web-${uid}`,
+    uid,
+    owner: '',
+    services: ['web'],
+  } as const;
+  return { ...of, at, wait: 1, lag: 3.000_04, seconds: 2.000_04 };
+}
+
+describe('the log of findings', () => {
+  test('is empty text while there is nothing, and the same text until something is added', () => {
+    const log = new TerminationLog();
+    expect(log.text).toBe('');
+    log.add(shortfall(10));
+    const { text } = log;
+    log.add(shortfall(10));
+    expect(log.text).toBe(text);
+    log.add(shortfall(11));
+    expect(log.text).not.toBe(text);
+  });
+
+  test('what one leader has written the next one goes on with, each pod once', () => {
+    const [before, after] = [new TerminationLog(), new TerminationLog()];
+    before.add(shortfall(10), shortfall(20));
+    after.add(shortfall(20), shortfall(30));
+    expect(after.restore(JSON.parse(before.text))).toBe(true);
+    expect(after.since(0).map(({ at }) => at)).toEqual([10, 20, 30]);
+    expect(after.since(15).map(({ at }) => at)).toEqual([20, 30]);
+  });
+
+  test('keeps a week, and of very many the latest, within a ConfigMap', () => {
+    const log = new TerminationLog();
+    log.add(shortfall(0, 'old'), shortfall(8 * 86_400, 'new'));
+    expect(log.since(0)).toHaveLength(1);
+    log.add(...Array.from({ length: 5_000 }, (_, index) => shortfall(9 * 86_400 + index)));
+    expect(log.since(0)).toHaveLength(2_000);
+    expect(log.since(0).at(-1)?.at).toBe(9 * 86_400 + 4_999);
+    expect(log.text.length).toBeLessThan(900_000);
+  });
+
+  test.each([
+    undefined,
+    {},
+    { v: 1, findings: [] },
+    { v: 2, findings: [{}] },
+    { v: 2, findings: [{ ...shortfall(1), services: 'web' }] },
+    { v: 2, findings: [{ ...shortfall(1), at: 'now' }] },
+    { v: 2, findings: [{ ...shortfall(1), reason: 'constructor' }] },
+    { v: 2, findings: [{ ...shortfall(1), reason: 'UndeclaredConsumer', from: [4] }] },
+  ])('refuses what it has not written: %j', (json) => {
+    expect(terminationsIn(json)).toBeUndefined();
+    expect(new TerminationLog().restore(json)).toBeUndefined();
+  });
+});
+
+test('of one pod there may be several findings, and no kind takes the place of another', () => {
+  const log = new TerminationLog();
+  const { wait: _, lag: __, services: ___, ...of } = shortfall(10);
+  const open: TerminationFinding = { ...of, reason: 'OpenAtStop', connections: 3 };
+  log.add(shortfall(10), open);
+  for (let each = 0; each < 1_000; each += 1) log.add({ ...open, uid: `other-${each}`, at: 11 + each });
+  expect(log.since(0).filter(({ reason }) => reason === 'OpenAtStop')).toHaveLength(300);
+  expect(log.since(0).filter(({ reason }) => reason === 'StoppedTooEarly')).toHaveLength(1);
+  const next = new TerminationLog();
+  expect(next.restore(JSON.parse(log.text))).toBe(true);
+  expect(next.text).toBe(log.text);
+});
+
+describe('an application that takes longer to stop than its own time', () => {
+  /** Held for 10 s of 60, with 30 s of its own. */
+  const end: PodEnd = {
+    ...{ deletedAt: 0, stoppedAt: 10, goneAt: 12, grace: 90 },
+    planned: { grace: 90, baseGrace: 30 },
+  };
+  test.each<[string, Partial<PodEnd>, number | undefined]>([
+    ['stops in time', {}, undefined],
+    ['just so, with what the kubelet does afterwards', { goneAt: 42.5 }, undefined],
+    ['takes longer', { goneAt: 55 }, 45],
+    ['is killed at the end of the grace', { goneAt: 91 }, 81],
+    ['is killed after a wait that left it its own time only', { stoppedAt: 60, goneAt: 90.5 }, 30.5],
+    ['was given less by whoever deleted it', { stoppedAt: 2, goneAt: 90, grace: 5 }, undefined],
+  ])('%s', (_, change, took) => expect(slowStopOf({ ...end, ...change })).toBe(took));
+});
+
+test('each finding is a sentence about its pod', () => {
+  const { wait: _, lag: __, services: ___, ...of } = shortfall(10, '1');
+  const found = (finding: Partial<TerminationFinding>) => sentenceOf({ ...of, ...finding });
+  expect(sentenceOf(shortfall(10, '1'))).toBe(
+    'Pod web-1 got SIGTERM after 1s, and web listed it for 3s: for 2s requests may have been lost.',
+  );
+  expect(
+    found({ reason: 'UndeclaredConsumer', connections: 40, seconds: 4, from: ['10.0.0.7 (infra/gw-0)'] }),
+  ).toContain(
+    '40 connections within 4s after every consumer that is known had let go of it, from 10.0.0.7 (infra/gw-0)',
+  );
+  expect(found({ reason: 'OpenAtStop', connections: 1 })).toContain('1 connection open');
+  expect(found({ reason: 'SlowStop', seconds: 44.96 })).toContain('took 45s after SIGTERM');
+  expect(found({ reason: 'HoldUnreachable', seconds: 31 })).toContain('gone 31s after its deletion');
+});

@@ -1,0 +1,206 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { HoldPlan } from '../../src/decision/index.ts';
+import type { Waiter } from '../../src/hold/holds.ts';
+import type { Consumer } from '../../src/lag/index.ts';
+import { Arena, worldWith } from './arena.ts';
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] }));
+afterEach(() => void vi.useRealTimers());
+
+const POD_IP = '10.0.1.7';
+const GATEWAY_IP = '10.0.9.9';
+
+/** A consumer that lets go at the withdrawal itself: what comes later is somebody else's. */
+const DECLARED: Consumer = {
+  ...{ name: 'edge', lagKey: 'edge', builtIn: false, namespaceSelector: {}, serviceSelector: {} },
+  ...{ podSelector: undefined, services: 'all', measure: { kind: 'reports' }, declared: undefined },
+};
+const reports = () => ({
+  taken: { waitingFor: () => [], hasSilent: () => false } as never,
+  since: Number.NEGATIVE_INFINITY,
+});
+
+/** A pod that is held, and what its helper counts. Instants are milliseconds since the deletion. */
+class Story {
+  readonly arena = new Arena({ world: worldWith({ consumers: [DECLARED] }), reports });
+  readonly #waiters = new Map<string, Waiter>();
+  releasedAt: number | undefined;
+  #opens = 1_000;
+
+  constructor(plan: Partial<HoldPlan & { wait: number }> = {}) {
+    this.arena.admit('web-1', { min: 2, max: 60, initial: 0, ...plan });
+    this.arena.pods.observe({
+      type: 'Slice',
+      at: performance.now(),
+      slice: {
+        ...{ namespace: 'shop', name: 'web-x', addressType: 'IPv4' },
+        managedBy: 'endpointslice-controller.k8s.io',
+        endpoints: [{ targetUid: 'web-1', addresses: [POD_IP], ready: true }],
+      },
+    });
+  }
+
+  get pod() {
+    return this.arena.pods.withUid('web-1') as never;
+  }
+
+  /** Somebody with the pod's token waits. */
+  call(source: string): Waiter {
+    const waiter: Waiter = {
+      source,
+      answer: () => {
+        if (source === POD_IP) this.releasedAt ??= performance.now() - this.begun;
+      },
+    };
+    this.#waiters.set(source, waiter);
+    this.arena.holds.call(this.pod, waiter);
+    return waiter;
+  }
+
+  testify(waiter: Waiter, opened: number, remotes: readonly string[] = [], established = 0): void {
+    this.#opens += opened;
+    const line = { opens: BigInt(this.#opens), established, loopback: 0, remotes };
+    this.arena.holds.saw(this.pod, waiter, { at: performance.now(), ...line });
+  }
+
+  begun = 0;
+  delete(): void {
+    this.arena.delete('web-1');
+    this.begun = performance.now();
+  }
+
+  /** @param each called twice a second, as the helper looks @returns once the pod has been let go */
+  async run(each: (now: number) => void, until = 90_000): Promise<void> {
+    for (let now = 0; now <= until && this.releasedAt === undefined; now += 500) {
+      each(now);
+      await vi.advanceTimersByTimeAsync(500);
+    }
+  }
+
+  get told() {
+    const [release] = this.arena.released;
+    if (release === undefined) throw new Error('nothing was let go');
+    return release;
+  }
+}
+
+/** Connections of half a second. */
+const perHalf = (rate: number) => rate / 2;
+
+describe('somebody whom nobody has declared goes on until 9.5 s after the withdrawal', () => {
+  const WITHDRAWN = 3_000;
+  const LAST = WITHDRAWN + 9_500;
+
+  it('beside the kubelet’s probes, and a thief who testifies that nobody comes', async () => {
+    const story = new Story({ probes: 1 });
+    story.delete();
+    const thief = story.call('10.0.66.6');
+    const helper = story.call(POD_IP);
+    await story.run((now) => {
+      if (now === WITHDRAWN) story.arena.withdraw('web-1');
+      const probe = now % 1_000 === 0 ? 1 : 0;
+      const sends = now <= LAST ? perHalf(20) : 0;
+      story.testify(thief, 0);
+      story.testify(helper, sends + probe, now === 6_000 ? [GATEWAY_IP] : [], now <= LAST ? 4 : 0);
+    });
+    // Silence at 20 a second shows within a second or two.
+    expect(story.releasedAt).toBeGreaterThanOrEqual(LAST);
+    expect(story.releasedAt).toBeLessThan(LAST + 2_500);
+    const { reason, lag, undeclared, open } = story.told;
+    expect([reason, open]).toEqual(['Gone', 0]);
+    expect(lag).toBeGreaterThanOrEqual(9.5);
+    expect(lag).toBeLessThanOrEqual(10.1);
+    expect(undeclared?.remotes).toEqual([GATEWAY_IP]);
+    expect(undeclared?.connections).toBeGreaterThan(150);
+    expect(undeclared?.connections).toBeLessThanOrEqual(190);
+    expect(story.arena.strangers.every((each) => each === '10.0.66.6')).toBe(true);
+    expect(story.arena.strangers.length).toBeGreaterThan(20);
+  });
+
+  it('is seen by a pod that only observes, which waits no longer for it', async () => {
+    const story = new Story({ wait: 20, observe: true });
+    story.delete();
+    const helper = story.call(POD_IP);
+    await story.run((now) => {
+      if (now === WITHDRAWN) story.arena.withdraw('web-1');
+      story.testify(helper, now <= LAST ? perHalf(20) : 0, [], 2);
+    });
+    expect(story.releasedAt).toBeGreaterThanOrEqual(20_000);
+    expect(story.releasedAt).toBeLessThan(20_600);
+    expect(story.told).toMatchObject({ reason: 'Observed', open: 2 });
+    expect(story.told.lag).toBeCloseTo(9.5, 0);
+    expect(story.told.undeclared?.seconds).toBeCloseTo(9.5, 0);
+  });
+});
+
+describe('nobody is accused', () => {
+  it.each([
+    ['of probes', 1, (now: number) => (now % 1_000 === 0 ? 1 : 0)],
+    ['of what came before the withdrawal', 0, (now: number) => (now < 3_000 ? 10 : 0)],
+  ] as const)('%s', async (_, probes, opened) => {
+    const story = new Story({ probes, min: 8 });
+    story.delete();
+    const helper = story.call(POD_IP);
+    await story.run((now) => {
+      if (now === 3_000) story.arena.withdraw('web-1');
+      story.testify(helper, opened(now));
+    });
+    expect(story.told).toMatchObject({ reason: 'Gone', undeclared: undefined });
+    expect(story.told.lag).toBeLessThanOrEqual(0.5);
+  });
+});
+
+describe('there is no sample', () => {
+  it.each<[string, (story: Story, helper: Waiter, now: number) => void]>([
+    ['without a witness', (story, _helper, now) => now === 1_000 && story.arena.withdraw('web-1')],
+    [
+      'of a witness that fell silent',
+      (story, helper, now) => {
+        if (now === 1_000) story.arena.withdraw('web-1');
+        if (now < 2_000) story.testify(helper, 5);
+      },
+    ],
+    ['where nothing was withdrawn', (story, helper) => story.testify(helper, 5)],
+  ])('%s', async (_, each) => {
+    const story = new Story({ min: 8, max: 12 });
+    story.delete();
+    const helper = story.call(POD_IP);
+    await story.run((now) => each(story, helper, now));
+    expect(story.told.lag).toBeUndefined();
+  });
+});
+
+describe('whoever has stolen a token', () => {
+  it('cannot hold the pod longer: its untrue counters are left out', async () => {
+    const story = new Story();
+    story.delete();
+    const thief = story.call('10.0.66.6');
+    story.call(POD_IP);
+    await story.run((now) => {
+      if (now === 1_000) story.arena.withdraw('web-1');
+      story.testify(thief, 50);
+    });
+    expect(story.releasedAt).toBeLessThan(3_100);
+  });
+
+  it('cannot start the clock of a pod that only waits', async () => {
+    const story = new Story({ wait: 20, observe: true });
+    story.call('10.0.66.6');
+    await vi.advanceTimersByTimeAsync(15_000);
+    story.delete();
+    story.call(POD_IP);
+    story.arena.withdraw('web-1');
+    await story.run(() => undefined);
+    expect(story.releasedAt).toBeGreaterThanOrEqual(20_000);
+  });
+
+  it('is told from the pod in any spelling of its address, and where no address is known, it is not', async () => {
+    const story = new Story();
+    story.delete();
+    const mapped = story.call('::ffff:10.0.1.7');
+    story.testify(mapped, 1);
+    const other = story.call('fd00::66');
+    story.testify(other, 1);
+    expect(story.arena.strangers).toEqual([]);
+  });
+});
