@@ -128,10 +128,16 @@ function livePods(running: readonly { readonly annotations: Readonly<Record<stri
   return { pods: running.length, withoutPlan: running.length - carrying, plans };
 }
 
-function liveRows({ pods, withoutPlan: without, plans }: LivePods): readonly (readonly string[])[] {
-  const said = plans.map(({ pods: count, wait, grace, hook, why, policy, coverage, samples }) => {
+/** @param now the digest of the policy in force */
+function liveRows(
+  { pods, withoutPlan: without, plans }: LivePods,
+  now: string | null,
+): readonly (readonly string[])[] {
+  const said = plans.map(({ pods: count, wait, grace, hook, why, policy, coverage, samples, digest }) => {
     const covers = coverage === undefined ? '' : `, covered ${shareInWords(coverage)} of ${samples}`;
-    return `${count} with ${wait}s (${hook}, ${why}${covers}; ${policy}), grace ${grace}s`;
+    const then =
+      digest === undefined || digest === now ? '' : `; the policy was another (${digest}, now ${now})`;
+    return `${count} with ${wait}s (${hook}, ${why}${covers}; ${policy}), grace ${grace}s${then}`;
   });
   const all = without === 0 ? said : [...said, `${without} without a wait`];
   return all.map((text, index) => [index === 0 ? `pods ${pods}` : '', text]);
@@ -143,7 +149,8 @@ function renderTable(plans: readonly LocatedExplanation[], wide: boolean): strin
 }
 
 function renderPlan(plan: LocatedExplanation, wide: boolean): string {
-  const now = 'live' in plan ? [...liveRows(plan.live), ...outcomeRows(plan)] : outcomeRows(plan);
+  const now =
+    'live' in plan ? [...liveRows(plan.live, plan.digest), ...outcomeRows(plan)] : outcomeRows(plan);
   const lines = [`${plan.kind} ${plan.namespace}/${plan.name}`, ...rows(now)];
   const said = plan.fields.filter(
     ({ origin, ignored }) => wide || origin !== BUILT_IN || ignored !== undefined,

@@ -56,7 +56,7 @@ import {
   problemOf,
   servingContainers,
 } from './pod.ts';
-import { type EffectivePolicy, effectivePolicy } from './policy.ts';
+import { digestOf, type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
 import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { World } from './world.ts';
@@ -261,6 +261,7 @@ function planFor(
     ...(typeof estimate?.coverage === 'number' && { coverage: estimate.coverage, samples: estimate.samples }),
     ...extendedIn(new Map(), changed),
     ...(setup && { hold: holdPlanOf(policy, pod, fit.wait) }),
+    digest: digestOf(policy),
   };
   const stale = 'the pod’s linger.dev/plan says that there is no room for a wait, and there is';
   if (earlier?.wait === 0) said.push(note('StalePlan', stale));

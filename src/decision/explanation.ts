@@ -1,6 +1,6 @@
 import { formatDuration } from '../api/index.ts';
 import { type Decision, type HoldPlan, isAudit } from './plan.ts';
-import { DURATION_FIELDS, type EffectivePolicy, type Field, type IgnoredValue } from './policy.ts';
+import { DURATION_FIELDS, digestOf, type EffectivePolicy, type Field, type IgnoredValue } from './policy.ts';
 import { SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
 import type { Workload } from './workload.ts';
@@ -31,6 +31,8 @@ export function explain({ workload: { kind, name }, namespace, decision }: Expla
   return {
     ...{ kind, namespace, name, outcome },
     mode: policy?.mode.value ?? null,
+    /** Of the effective policy; plan annotations name the one that was in force. */
+    digest: policy === undefined ? null : digestOf(policy),
     reason: outcome === 'skip' ? decision.reason : null,
     waitSeconds: plan?.wait ?? null,
     graceSeconds: plan?.grace ?? null,

@@ -35,6 +35,8 @@ export interface Plan {
   readonly extended?: Readonly<Record<string, number>>;
   /** With hook Hold, while it waits: all that the Hold Service has to know of the pod's policy. */
   readonly hold?: HoldPlan;
+  /** Of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */
+  readonly digest?: string;
 }
 
 /** Of a pod that is held. Times are whole seconds; `wait` is how long it waits without the Hold Service. */
@@ -131,7 +133,8 @@ function versionFor(hook: HookName): number {
  * the pods of one ReplicaSet carry the same text.
  */
 export function renderPlan(plan: Plan): string {
-  const { wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended, hold } = plan;
+  const { wait, grace, baseGrace, hook, containers, policy, why } = plan;
+  const { coverage, samples, extended, hold, digest } = plan;
   return JSON.stringify({
     ...{ v: versionFor(hook), wait, grace, baseGrace, hook, containers, policy, why },
     // Four digits are a hundredth of a per cent; more would differ between replicas for no reader's benefit.
@@ -139,6 +142,7 @@ export function renderPlan(plan: Plan): string {
     samples,
     extended,
     hold,
+    digest,
   });
 }
 
@@ -151,14 +155,16 @@ const PLAN_MAX_LENGTH = 72 * 1024;
  */
 const MOST_TEXTS_OF_DIGITS = 2_000;
 
+const DIGEST = /^[0-9a-f]{8}$/;
+
 /** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
 export function parsePlan(text: string): Plan | undefined {
   if (text.length > PLAN_MAX_LENGTH) return undefined;
   if ((text.match(/"\d/g)?.length ?? 0) > MOST_TEXTS_OF_DIGITS) return undefined;
   const value = jsonIn(text);
   if (!isRecord(value)) return undefined;
-  const { v, wait, grace, baseGrace, hook, containers, policy, why, coverage, samples, extended, hold } =
-    value;
+  const { v, wait, grace, baseGrace, hook, containers, policy, why } = value;
+  const { coverage, samples, extended, hold, digest } = value;
   if (
     !isHookName(hook) ||
     v !== versionFor(hook) ||
@@ -180,6 +186,7 @@ export function parsePlan(text: string): Plan | undefined {
     ...(typeof samples === 'number' && { samples }),
     ...(extended !== undefined && { extended }),
     ...(held && { hold: held }),
+    ...(isString(digest) && DIGEST.test(digest) && { digest }),
   };
 }
 

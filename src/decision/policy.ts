@@ -100,24 +100,62 @@ export interface Leaf<T> {
   readonly value: T;
   readonly origin: Origin;
   readonly ignored: readonly IgnoredValue[];
+  /** What the value adds to {@link digestOf}. */
+  readonly print: number;
 }
 
 /** All layers merged; each leaf knows where it came from. */
 export type EffectivePolicy = { readonly [F in Field]: Leaf<PolicyValues[F]> };
 
+/** By field, what its value adds to {@link digestOf}. */
+type Prints = Partial<Record<Field, number>>;
+
 /** What one document or one annotation says. */
 interface Layer {
   readonly values: Partial<PolicyValues>;
+  /** Of the values. */
+  readonly prints: Prints;
   readonly origin: Origin;
 }
 
-function leaf<T>(value: T, origin: Origin, ignored: readonly IgnoredValue[] = []): Leaf<T> {
-  return { value, origin, ignored };
+function leaf<T>(value: T, origin: Origin, print: number, ignored: readonly IgnoredValue[] = []): Leaf<T> {
+  return { value, origin, ignored, print };
+}
+
+/**
+ * Names the values of a policy, whoever has set them: 8 hex characters, `00000000` where all are built-in. Prints are made
+ * with the layers, so that a review only adds them up. What is built-in adds nothing: a field that a later version has
+ * more does not make the policies of pods that were admitted before others.
+ */
+export function digestOf(policy: EffectivePolicy): string {
+  let sum = 0;
+  for (const field in policy) sum = (sum + policy[field as Field].print) | 0;
+  return (sum >>> 0).toString(16).padStart(8, '0');
+}
+
+function printsOf(values: Partial<PolicyValues>): Prints {
+  const prints: Prints = {};
+  for (const field in values) prints[field as Field] = printOf(field as Field, values[field as Field]);
+  return prints;
+}
+
+/** FNV-1a of field and value, and the last mixing of MurmurHash3, because prints of one form are added up. */
+function printOf(field: Field, value: unknown): number {
+  const said = String(value);
+  if (said === String(BUILT_IN_VALUES[field])) return 0;
+  const text = `${field}=${said}`;
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
 }
 
 /** The built-in layer as an effective policy: where every merge starts. */
 export const BUILT_IN_POLICY: EffectivePolicy = Object.freeze(
-  Object.fromEntries(Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN)])),
+  Object.fromEntries(
+    Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN, 0)]),
+  ),
 ) as unknown as EffectivePolicy;
 
 /** A policy document, ready to be merged. */
@@ -288,7 +326,8 @@ export function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | Te
     namespaceSelector: namespaceSelector ?? EVERYTHING,
     podSelector: podSelector ?? EVERYTHING,
   };
-  return { name, namespace, priority, ...selectors, values: leavesOf(spec), origin };
+  const values = leavesOf(spec);
+  return { name, namespace, priority, ...selectors, values, prints: printsOf(values), origin };
 }
 
 export function originOf({
@@ -411,7 +450,8 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
       const known = Object.keys(READERS).join(', ');
       const said = `${owner}: ${shorten(key)} is not known and ignored; known are ${known}`;
       notes.push(note('UnknownAnnotation', said));
-    } else if (typeof values !== 'string') layers.set(key, { values, origin: `${owner} ${key}` });
+    } else if (typeof values !== 'string')
+      layers.set(key, { values, prints: printsOf(values), origin: `${owner} ${key}` });
     else {
       const effect = reader.restrains ? 'the pod is held in Audit' : 'ignored';
       if (reader.restrains) restrainedBy ??= key;
@@ -492,16 +532,16 @@ class Merge implements MergedPolicy {
   readonly policy: { -readonly [F in Field]: Leaf<PolicyValues[F]> } = { ...BUILT_IN_POLICY };
   readonly notes: Note[] = [];
 
-  apply({ values, origin }: Layer): void {
-    for (const field in values) this.#set(field as Field, values, origin);
+  apply(layer: Layer): void {
+    for (const field in layer.values) this.#set(field as Field, layer);
   }
 
-  #set<F extends Field>(field: F, values: Partial<PolicyValues>, origin: Origin): void {
+  #set<F extends Field>(field: F, { values, prints, origin }: Layer): void {
     const value = values[field] as PolicyValues[F];
     const inForce = this.policy[field];
     const isTighter: Tighter<PolicyValues[F]> | undefined = TIGHTENING[field];
     if (isTighter !== undefined && inForce.origin !== BUILT_IN && !isTighter(value, inForce.value)) return;
-    this.#put(field, leaf(value, origin, inForce.ignored));
+    this.#put(field, leaf(value, origin, prints[field] ?? 0, inForce.ignored));
   }
 
   #put(field: Field, value: Leaf<unknown>): void {
@@ -509,8 +549,8 @@ class Merge implements MergedPolicy {
   }
 
   /** What a policy refuses that may apply to a Namespace that has not been seen: the cautious side is that it does. */
-  applyRefusals({ values, origin }: Layer): void {
-    for (const field of PERMISSIONS) if (values[field] === false) this.#set(field, values, origin);
+  applyRefusals(layer: Layer): void {
+    for (const field of PERMISSIONS) if (layer.values[field] === false) this.#set(field, layer);
   }
 
   applyIfAllowed(layer: Layer, permission: Permission): void {
@@ -551,7 +591,8 @@ class Merge implements MergedPolicy {
   #capMode(cap: Mode, by: Origin, because: string): string | undefined {
     const { value: mode, origin, ignored } = this.policy.mode;
     if (STRICTNESS[mode] <= STRICTNESS[cap]) return undefined;
-    this.policy.mode = leaf(cap, by, [...ignored, { value: mode, origin, because }]);
+    const capped = [...ignored, { value: mode, origin, because }];
+    this.policy.mode = leaf(cap, by, printOf('mode', cap), capped);
     return `mode ${mode} from ${origin}`;
   }
 

@@ -20,7 +20,7 @@ spec:
             - containerPort: 8080
 `;
 
-const PLAN = `{"v":1,"wait":30,"grace":60,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"initial"}`;
+const PLAN = `{"v":1,"wait":30,"grace":60,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"initial","digest":"00000000"}`;
 
 /** The same, as it comes out: lines are inserted, none is changed. */
 export const INJECTED_DEPLOYMENT = `# The shop.

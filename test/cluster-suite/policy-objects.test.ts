@@ -3,6 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { digestOf } from '../../src/decision/policy.ts';
+import { merge } from '../decision/sample-merge.ts';
+import { clusterPolicy as clusterSample } from '../decision/sample-world.ts';
 import { type Cluster, inParallel, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { Linger } from './support/linger.ts';
 import { appContainer, type PodObject, pod } from './support/manifests.ts';
@@ -283,25 +286,34 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
     const created = await Promise.all(pods);
+    type Named = ReturnType<typeof planOf> & { readonly policy: string; readonly digest: string };
     const said = created.map((each) => {
-      const plan = planOf(each) as (ReturnType<typeof planOf> & { readonly policy: string }) | undefined;
+      const plan = planOf(each) as Named | undefined;
       const hook = hookOf(each.spec.containers[0]!);
       const { terminationGracePeriodSeconds: grace } = each.spec;
       return plan === undefined
         ? `none, ${hook}, ${grace}`
-        : `${plan.wait} of ${plan.policy}, ${hook}, ${grace}`;
+        : `${plan.wait} of ${plan.policy} (${plan.digest}), ${hook}, ${grace}`;
     });
-    const enforced = `42 of TerminationPolicy/${namespace}/own, sleep 42, 72`;
+    const digestFor = ({ spec }: ReturnType<typeof phase>) => digestOf(merge([clusterSample(spec)]).policy);
+    const enforcing = digestFor(phase('Enforce', '42s'));
+    const enforced = `42 of TerminationPolicy/${namespace}/own (${enforcing}), sleep 42, 72`;
     expect([...new Set(said)].toSorted()).toEqual([enforced, 'none, -, 30'].toSorted());
     const decisions = (await linger.decisions(namespace)).map(
-      ({ outcome, reason, plan }) => `${outcome} ${plan?.wait ?? reason}`,
+      ({ outcome, reason, plan }) =>
+        `${outcome} ${plan === undefined ? reason : `${plan.wait} ${(plan as Named).digest}`}`,
     );
     const kinds = Map.groupBy(decisions, (each) => each);
     console.log(
       `${created.length} pods:`,
       [...kinds].map(([kind, all]) => `${kind}: ${all.length}`).join(', '),
     );
-    expect([...kinds.keys()].toSorted()).toEqual(['audit 41', 'inject 42', 'skip ModeOff']);
+    const auditing = digestFor(phase('Audit', '41s'));
+    expect([...kinds.keys()].toSorted()).toEqual([
+      `audit 41 ${auditing}`,
+      `inject 42 ${enforcing}`,
+      'skip ModeOff',
+    ]);
     expect(created.length).toBeGreaterThan(250);
   });
 

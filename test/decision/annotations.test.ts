@@ -94,7 +94,8 @@ describe('an annotation that does not parse never blocks: it is ignored, and a w
       const { policy: asIfAbsent } = decideFor({});
       expect(outcome).toBe('inject');
       const ignored = [{ value: 'Enforce', origin: 'built-in', because: key }];
-      expect(policy).toEqual({ ...asIfAbsent, mode: { value: 'Audit', origin: `Pod ${key}`, ignored } });
+      const mode = { value: 'Audit', origin: `Pod ${key}`, ignored };
+      expect(policy).toEqual({ ...asIfAbsent, mode: { ...mode, print: expect.any(Number) } });
       expect(notes).toMatchObject([{ code: 'InvalidAnnotation', subject: key }]);
       expect(warningsOf(notes)[0]).toMatch(
         new RegExp(`${key}: expected .* got "${text}"; the pod is held in Audit`),

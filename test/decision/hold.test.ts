@@ -64,7 +64,7 @@ describe('a pod that is held', () => {
     expect(annotationsOf(result)).toEqual({
       'linger.dev/plan':
         '{"v":2,"wait":30,"grace":90,"baseGrace":30,"hook":"Hold","containers":["app","log"],"policy":"built-in",' +
-        '"why":"initial","hold":{"min":5,"max":60,"percentile":99,"initial":30,"probes":0}}',
+        '"why":"initial","hold":{"min":5,"max":60,"percentile":99,"initial":30,"probes":0},"digest":"b4156037"}',
       'linger.dev/hold-token': sha256(token.text),
     });
   });

@@ -82,7 +82,7 @@ describe('a layer that overrides forbids is ignored, and the explanation says so
     ['a Pod annotation', [], { 'linger.dev/mode': 'Enforce' }, 'Pod linger.dev/mode', 'overrides.pods'],
   ])('%s', (_, documents, annotations, origin, because) => {
     const { policy: inForce, notes } = merge([forbidding, ...documents], annotations);
-    expect(inForce.mode).toEqual({
+    expect(inForce.mode).toMatchObject({
       value: 'Audit',
       origin: 'ClusterTerminationPolicy/base',
       ignored: [{ value: 'Enforce', origin, because }],

@@ -75,7 +75,7 @@ describe('the operation, where Extend lengthens', () => {
     ['sh', exec('sh', '-c', 'sleep 5'), { op: 'replace', path: at('/exec/command/2'), value: 'sleep 30' }],
   ])('%s', (_, handler, operation) => {
     const operations = operationsFor(podOf(server('app', preStop(handler))), { existingHook: 'Extend' });
-    const value = { 'linger.dev/plan': samplePlan({ extended: { app: 5 } }) };
+    const value = { 'linger.dev/plan': samplePlan({ extended: { app: 5 }, digest: 'aa4a7361' }) };
     expect(operations).toEqual([operation, grace, { ...newAnnotations, value }]);
   });
 });
@@ -138,7 +138,7 @@ describe('the plan annotation', () => {
 
   it('is compact JSON in one order, whole seconds, without a time stamp', () => {
     expect(annotationOf(operationsFor(pod()))).toBe(
-      '{"v":1,"wait":30,"grace":60,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"initial"}',
+      '{"v":1,"wait":30,"grace":60,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"initial","digest":"00000000"}',
     );
   });
 
@@ -146,7 +146,7 @@ describe('the plan annotation', () => {
     const lag = empiricalDistribution([...Array<number>(2997).fill(2), 20, 20, 20], 200_000);
     const decision = decide(creationOf(pod()), worldOf([], { lag }));
     expect(annotationOf(patchFor(pod() as unknown as Pod, decision))).toBe(
-      '{"v":1,"wait":5,"grace":35,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"measured","coverage":0.999,"samples":3000}',
+      '{"v":1,"wait":5,"grace":35,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"measured","coverage":0.999,"samples":3000,"digest":"00000000"}',
     );
   });
 

@@ -10,9 +10,11 @@ export const PLAN = {
   containers: ['app'],
   policy: 'built-in',
   why: 'initial',
+  digest: '00000000',
 };
 
 /** The annotation with it, with other members. */
 export function samplePlan(members: JsonObject = {}): string {
-  return JSON.stringify({ ...PLAN, ...members });
+  const { digest, ...others } = { ...PLAN, ...members };
+  return JSON.stringify({ ...others, digest });
 }

@@ -66,6 +66,7 @@ describe('the plan annotation', () => {
     samples: 812,
     extended: { app: 5 },
     hold: { min: 5, max: 60, percentile: 99, initial: 30, probes: 0.2 },
+    digest: '7f3a09c1',
   };
 
   test('the table has exactly its members, in their order', () => {

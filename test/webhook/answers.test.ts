@@ -123,7 +123,7 @@ describe('mode Audit', () => {
     expect(await answerTo(pod(), auditing)).toEqual({
       uid: UID,
       allowed: true,
-      auditAnnotations: { reason: 'Audit', plan: samplePlan() },
+      auditAnnotations: { reason: 'Audit', plan: samplePlan({ digest: '2d328465' }) },
     });
   });
 
