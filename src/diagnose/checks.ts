@@ -89,6 +89,7 @@ export class Inquiry {
   readonly options: CheckOptions;
   readonly #api: ApiReader;
   readonly #answers = new Map<string, Promise<Json>>();
+  readonly #texts = new Map<string, Promise<string>>();
 
   constructor(options: CheckOptions) {
     this.options = options;
@@ -128,7 +129,9 @@ export class Inquiry {
 
   /** @throws KubeFailure */
   text(path: string): Promise<string> {
-    return this.#api.text(path);
+    const known = this.#texts.get(path) ?? this.#api.text(path);
+    this.#texts.set(path, known);
+    return known;
   }
 
   pose(path: string, object: object): Promise<PosedAnswer> {
@@ -178,7 +181,7 @@ function unseen(thrown: unknown, { signal }: CheckOptions): Judgement {
   if (!(thrown instanceof KubeFailure) && !(thrown instanceof UserError)) throw thrown;
   const text = `could not be looked at: ${messageOf(thrown, signal)}`;
   const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';
-  return { state: 'unknown', text, ...(denied && { cure: 'Ask with an account that has this right.' }) };
+  return unknown(text, denied ? 'Ask with an account that has this right.' : undefined);
 }
 
 /** What can be known before Linger is installed. */

@@ -27,7 +27,7 @@ import {
   unknown,
   warning,
 } from './checks.ts';
-import { type Exposition, parseExposition } from './controller-metrics.ts';
+import { type Exposition, MalformedExposition, parseExposition } from './controller-metrics.ts';
 import { listOf, oneLine } from './controller-observation.ts';
 
 export interface InstallationOptions extends CheckOptions {
@@ -76,8 +76,6 @@ async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   return listOf(object?.webhooks).filter(isRecord)[0];
 }
 
-const FAIL_CLOSED = 'Set failurePolicy by the chart, or with deploy/fail-closed.';
-
 async function webhook(inquiry: Inquiry): Promise<Seen> {
   const { configuration, namespace } = inquiry.options;
   const own = await ownWebhook(inquiry);
@@ -106,23 +104,19 @@ async function webhook(inquiry: Inquiry): Promise<Seen> {
       cure: `Label the namespace app.kubernetes.io/name=linger, or restore the selectors: ${APPLY}`,
     });
   const conditions = JSON.stringify(own.matchConditions ?? []);
-  if (conditions === '[]')
+  const started = ['DaemonSet', 'system-node-critical', 'system-cluster-critical'];
+  if (failsClosed && !started.every((word) => conditions.includes(word)))
+    wrong.push(
+      failure(
+        'it fails closed and is asked about DaemonSets or the system’s priority classes: a cluster that starts from nothing would wait for itself',
+        'Set failurePolicy by the chart, or with deploy/fail-closed; an API server before 1.28 must fail open.',
+      ),
+    );
+  else if (conditions === '[]')
     wrong.push(
       warning(
         'it has no matchConditions: the API server has dropped them (before 1.28), or somebody has',
         APPLY,
-      ),
-    );
-  else if (
-    failsClosed &&
-    !['DaemonSet', 'system-node-critical', 'system-cluster-critical'].every((word) =>
-      conditions.includes(word),
-    )
-  )
-    wrong.push(
-      failure(
-        'it fails closed and is asked about DaemonSets or the system’s priority classes: a cluster that starts from nothing would wait for itself',
-        FAIL_CLOSED,
       ),
     );
   if (own.reinvocationPolicy === 'Never')
@@ -277,8 +271,9 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
   if (ready.length < wanted) return warning(`${text}${why}`, log);
   if (wanted === 1)
     return warning(`${text}: while it is replaced, pods are created without Linger`, 'Two replicas.');
-  const everyNode = await inquiry.items('/api/v1/nodes');
-  if (nodes.length === 1 && everyNode.length > 1)
+  // Where nodes may not be listed, that of the replicas is all there is to say.
+  const page = await inquiry.get('/api/v1/nodes?limit=2').catch(() => undefined);
+  if (nodes.length === 1 && listOf(page?.items).length > 1)
     return warning(
       `${text} alone: with that node all of them are gone`,
       'Is there room on another node? kubectl delete pod of one of them.',
@@ -303,7 +298,7 @@ async function answer(inquiry: Inquiry): Promise<Seen> {
   const begun = performance.now();
   const tried = await inquiry.tryPod(tryIn, pod).catch(refusalOf);
   const tookSeconds = (performance.now() - begun) / 1000;
-  if ('refused' in tried) return [await judgeRefusal(tried.refused, own, inquiry)];
+  if ('refused' in tried) return judgeRefusal(tried.refused, own, inquiry);
   const plan = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
   if (!isString(plan) && !tried.warnings.includes('linger: '))
     return failure(
@@ -321,8 +316,8 @@ async function answer(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-async function judgeRefusal(refused: string, own: Json, inquiry: Inquiry): Promise<Judgement> {
-  const { tryIn } = inquiry.options;
+function judgeRefusal(refused: string, own: Json, { options }: Inquiry): Judgement {
+  const { tryIn } = options;
   if (refused.includes(`failed calling webhook "${String(own.name)}"`))
     return failure(
       `pods are refused, since Linger cannot be reached: ${refused}`,
@@ -437,18 +432,18 @@ async function metricsOf(inquiry: Inquiry): Promise<ReadonlyMap<string, Expositi
 }
 
 /** Looks at the replicas' metrics, which takes the right to get pods/proxy, and a replica that is ready. */
-function byMetrics(judge: (said: ReadonlyMap<string, Exposition>, inquiry: Inquiry) => Seen) {
+function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
   return async (inquiry: Inquiry): Promise<Seen> => {
     const { namespace } = inquiry.options;
     try {
       const said = await metricsOf(inquiry);
-      if (said.size > 0) return judge(said, inquiry);
+      if (said.size > 0) return judge(said);
       return unknown('no replica is ready, so none can be asked for its metrics');
     } catch (thrown) {
-      if (!(thrown instanceof KubeFailure)) throw thrown;
+      if (!(thrown instanceof KubeFailure) && !(thrown instanceof MalformedExposition)) throw thrown;
       const text = `the metrics of a replica cannot be read by way of the API server: ${oneLine(thrown.message)}`;
       const cure =
-        thrown.reason === 'Forbidden'
+        thrown instanceof KubeFailure && thrown.reason === 'Forbidden'
           ? `It takes the right to get pods/proxy in namespace ${namespace}.`
           : 'Port 8080 must be open to API servers (deploy/networkpolicy.yaml), or ask your Prometheus.';
       return unknown(text, cure);

@@ -141,6 +141,7 @@ function healthy(): Answers {
   return {
     '/version': well({ gitVersion: 'v1.36.3' }),
     [NODES]: items(node('one'), node('two')),
+    '/api/v1/nodes?limit=2': items(node('one'), node('two')),
     '/apis/linger.dev/v1alpha1': well({
       resources: ['clusterterminationpolicies', 'discoveryconsumers', 'terminationpolicies'].map((name) => ({
         name,
@@ -545,14 +546,17 @@ describe('afterwards', () => {
     ]);
   });
 
-  it('no right to the proxy of pods: a line says which it takes', async () => {
-    const lines = await check({ [metricsOf('a')]: refused(403, 'pods/proxy is forbidden') });
-    expect(lines.filter(({ state }) => state === 'unknown').map(({ code, cure }) => [code, cure])).toEqual(
-      ['Watches', 'Canary'].map((code) => [
-        code,
-        'It takes the right to get pods/proxy in namespace linger.',
-      ]),
-    );
+  it.each([
+    [
+      'may not be asked',
+      refused(403, 'pods/proxy is forbidden'),
+      /^It takes the right to get pods\/proxy in namespace linger/,
+    ],
+    ['answers something else', well('<html>'), /^Port 8080 must be open to API servers/],
+  ])('a replica that %s: lines say so', async (_, answer, cure) => {
+    const unknown = (await check({ [metricsOf('a')]: answer })).filter(({ state }) => state === 'unknown');
+    expect(unknown.map(({ code }) => code)).toEqual(['Watches', 'Canary']);
+    for (const line of unknown) expect(line.cure).toMatch(cure);
   });
 
   it('no installation at all', async () => {
