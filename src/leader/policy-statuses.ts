@@ -81,6 +81,7 @@ function originOf(kind: string, { namespace, name }: Pick<CustomObject<unknown>,
 function counting({ world, pods, clock }: PublishedPolicies) {
   let counts: Promise<ReadonlyMap<string, number> | undefined> = Promise.resolve(undefined);
   let countedAt = Number.NEGATIVE_INFINITY;
+  let counted: World['policies'] | undefined;
   const anew = async () => {
     const groups = pods();
     if (groups === undefined) return undefined;
@@ -98,7 +99,10 @@ function counting({ world, pods, clock }: PublishedPolicies) {
     return inPieces(steps(), clock);
   };
   return () => {
-    if (clock() - countedAt >= COUNT_AGAIN_MS) {
+    const { policies } = world();
+    // Of a policy that has come since, an older count says that it selects nothing.
+    if (policies !== counted || clock() - countedAt >= COUNT_AGAIN_MS) {
+      counted = policies;
       countedAt = clock();
       counts = anew().then((found) => {
         // The pods have not been listed yet.

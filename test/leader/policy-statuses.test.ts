@@ -139,6 +139,17 @@ describe('the status of a policy', () => {
     });
   });
 
+  it('counts the pods of a policy that comes later from the first', async () => {
+    const api = await openApi();
+    declare(api, { name: 'base', spec: {} });
+    const pods = new PodCounts();
+    for (const each of ['1', '2']) pods.apply(pod(each, { app: 'web' }));
+    await leading(api, { pods });
+    await soon('the first', () => statusOf(api, { name: 'base' }));
+    declare(api, { name: 'later', spec: {} });
+    expect(await soon('the second', () => statusOf(api, { name: 'later' }))).toMatchObject({ pods: 2 });
+  });
+
   it('is written once while nothing changes', async () => {
     const api = await openApi();
     declare(api, { name: 'base', spec: {} });
