@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CommandFailure, must, run } from './command.ts';
+import { exclusively } from './lock.ts';
 import { ensureDiskSpace, ensureGo } from './requirements.ts';
 
 const here = import.meta.dirname;
@@ -150,18 +151,19 @@ async function buildMissing(
     source,
     directory: join(cacheDir, `${source.name}-${hashOf(source)}`),
   }));
-  const missing = targets.filter(({ directory }) => !existsSync(directory));
-  mkdirSync(cacheDir, { recursive: true });
-  if (missing.length > 0) {
+  const missing = () => targets.filter(({ directory }) => !existsSync(directory));
+  if (missing().length > 0) {
     await ensureGo();
-    // The application alone is a matter of megabytes.
-    if (missing.some(({ source }) => source.coldMinutes > 1)) {
-      const goDirectories = (await must(['go', 'env', 'GOCACHE', 'GOMODCACHE'])).trim().split('\n');
-      ensureDiskSpace([cacheDir, ...goDirectories]);
-    }
+    // Two clusters may be brought up at a time, but each thing is built once, and go build itself uses every core.
+    await exclusively(join(cacheDir, 'lock'), say, async () => {
+      // The application alone is a matter of megabytes.
+      if (missing().some(({ source }) => source.coldMinutes > 1)) {
+        const goDirectories = (await must(['go', 'env', 'GOCACHE', 'GOMODCACHE'])).trim().split('\n');
+        ensureDiskSpace([cacheDir, ...goDirectories]);
+      }
+      for (const { source, directory } of missing()) await build(source, directory, cacheDir, say);
+    });
   }
-  // One after the other: go build itself uses every core.
-  for (const { source, directory } of missing) await build(source, directory, cacheDir, say);
   return targets.map(({ directory }) => directory);
 }
 

@@ -70,14 +70,16 @@ export class Installation {
     return installation;
   }
 
-  /**
-   * Takes everything back, and waits for the end of it.
+/**
+   * Takes everything back, and waits for the end of it: without the drain, for nobody asks it any more.
    * @throws where the rights of deploy/ did not allow all that was asked for
    */
   async remove(): Promise<void> {
     const refused = this.replicas.refusals();
     const args = ['delete', '--ignore-not-found', '--wait=false', '--filename', '-'];
     await must(this.#cluster, args, this.#manifests);
+    const pods = ['delete', 'pods', '--namespace', 'linger', '--all', '--grace-period=1', '--wait=false'];
+    await must(this.#cluster, pods);
     await this.#cluster.delete(NAMESPACE, { wait: true });
     if (refused.length > 0) throw new Error(`Linger was not allowed: ${refused.join('; ')}`);
   }

@@ -2,9 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { containerRuntime } from '../../../bench/containerfile.ts';
+import { BUILT, ROOT } from '../../cli/built.ts';
 import { type ImageFile, imageArchive } from '../../testbed/image.ts';
-
-const ROOT = join(import.meta.dirname, '..', '..', '..');
 
 /** The image that deploy/kustomization.yaml names as long as nobody has put in one of their own. */
 export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
@@ -14,11 +13,10 @@ export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
  * bundle, started as the Containerfile says. Its compile cache is empty.
  */
 export function lingerImageArchive(): Buffer {
-  execFileSync(process.execPath, [join(ROOT, 'deploy', 'build.ts')]);
   const files = [
     ...nodeFiles(),
     fileOf(join(ROOT, 'package.json'), '/app/package.json'),
-    ...treeOf(join(ROOT, 'dist'), '/app/dist'),
+    ...treeOf(BUILT, '/app/dist'),
   ];
   const { nodeFlags, program, environment } = containerRuntime(ROOT);
   const entrypoint = ['/bin/node', ...nodeFlags, `/app/${program}`, 'serve'];
