@@ -70,7 +70,7 @@ export class Installation {
     return installation;
   }
 
-/**
+  /**
    * Takes everything back, and waits for the end of it: without the drain, for nobody asks it any more.
    * @throws where the rights of deploy/ did not allow all that was asked for
    */
