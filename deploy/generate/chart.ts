@@ -55,6 +55,7 @@ const DEPLOYMENT: readonly Change[] = [
   [
     '            - --cluster=required\n',
     '            - --cluster=required\n' +
+      '            {{- if not .Values.hold.enabled }}\n            - --hold-port=0\n            {{- end }}\n' +
       '            {{- range .Values.flags }}\n            - {{ quote . }}\n            {{- end }}\n',
   ],
   [
@@ -86,7 +87,7 @@ const TEMPLATES: readonly Template[] = [
   { source: 'serviceaccount.yaml' },
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
-  { source: 'rbac-hold.yaml' },
+  { source: 'rbac-hold.yaml', when: '.Values.hold.enabled' },
   { source: 'role-publish.yaml' },
   { source: 'role-pods.yaml' },
   { source: 'role-certificates.yaml', unless: OWN_CERTIFICATE },
@@ -99,7 +100,7 @@ const TEMPLATES: readonly Template[] = [
   { source: 'service.yaml' },
   { source: 'service-canary.yaml' },
   { source: 'service-reports.yaml' },
-  { source: 'service-hold.yaml' },
+  { source: 'service-hold.yaml', when: '.Values.hold.enabled' },
   { source: 'poddisruptionbudget.yaml' },
   { source: 'networkpolicy.yaml', when: '.Values.networkPolicy.enabled' },
   {
@@ -146,6 +147,28 @@ function prometheusRule(): string {
   ].join('\n');
 }
 
+/** The dashboard, where Grafana's sidecar takes it from a ConfigMap. */
+function dashboard(): string {
+  const text = readFileSync(join(DEPLOY, 'dashboard.json'), 'utf8');
+  return [
+    HEADER,
+    '{{- if .Values.dashboard.enabled }}',
+    'apiVersion: v1',
+    'kind: ConfigMap',
+    'metadata:',
+    '  name: linger-dashboard',
+    '  namespace: {{ .Release.Namespace }}',
+    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.dashboard.labels) }}',
+    'data:',
+    '  linger.json: |',
+    escaped(text)
+      .replaceAll(/^(?=.)/gm, '    ')
+      .trimEnd(),
+    '{{- end }}',
+    '',
+  ].join('\n');
+}
+
 const HEADER = '{{- /* Generated from deploy/ by `npm run generate`: change that. */ -}}';
 
 function escaped(text: string): string {
@@ -183,6 +206,7 @@ export const CHART: readonly { readonly path: string; readonly text: () => strin
     text: () => templateText(template),
   })),
   { path: 'deploy/chart/templates/prometheusrule.yaml', text: prometheusRule },
+  { path: 'deploy/chart/templates/dashboard.yaml', text: dashboard },
 ];
 
 /** The manifests of deploy/ that have a template. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { codeOf, read, tableUnder } from './markdown.ts';
-import { series } from './registered-metrics.ts';
+import { groupsIn, labelsOf, misreadIn, selectorsIn } from './promql.ts';
 
 interface Rule {
   readonly alert: string;
@@ -19,9 +19,6 @@ const { groups } = parse(read('deploy/alerts.yaml')) as RuleFile;
 const rules = groups.flatMap((group) => group.rules);
 const documented = tableUnder('docs/reference.md', 'Alerts');
 
-/** Metrics of others, which the registry does not have. */
-const OTHERS = ['apiserver_admission_webhook_fail_open_count'];
-
 test('the table has exactly the alerts, in their order', () => {
   expect(documented.map((row) => codeOf(row.alert))).toEqual(rules.map(({ alert }) => alert));
   for (const row of documented) expect(row['what to do']).not.toBe('');
@@ -33,23 +30,21 @@ test('no two groups or alerts have one name', () => {
 });
 
 describe.each(rules)('$alert', ({ expr, for: hold = '0s', labels, annotations, ...others }) => {
-  const selectors = [...expr.matchAll(/\b([a-z]+_\w+)(?:\{([^}]*)\})?/g)];
-  const metrics = selectors.filter(([, name = '']) => /^(linger|apiserver)_/.test(name));
+  const selectors = selectorsIn(expr);
 
   test('names metrics and labels that there are', () => {
-    expect(metrics).not.toEqual([]);
-    for (const [, name = '', matchers = ''] of metrics) {
-      if (OTHERS.includes(name)) continue;
-      expect(series.has(name), name).toBe(true);
-      const used = [...matchers.matchAll(/(\w+)\s*(?:=~|!~|!=|=)/g)].map(([, label]) => label);
-      expect(series.get(name)?.labelNames).toEqual(expect.arrayContaining(used));
+    expect(selectors).not.toEqual([]);
+    for (const { name, labels: used } of selectors) {
+      expect([name, labelsOf(name)]).not.toEqual([name, undefined]);
+      expect(labelsOf(name)).toEqual(expect.arrayContaining([...used]));
     }
   });
 
+  test('reads counters as rates, and gauges as they are', () => expect(misreadIn(expr)).toEqual([]));
+
   test('keeps only labels that its metrics have', () => {
-    const kept = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, names = '']) => names.split(/,\s*/));
-    const known = metrics.flatMap(([, name = '']) => series.get(name)?.labelNames ?? []);
-    expect([...known, 'le']).toEqual(expect.arrayContaining(kept));
+    const known = selectors.flatMap(({ name }) => labelsOf(name) ?? []);
+    expect(known).toEqual(expect.arrayContaining([...groupsIn(expr)]));
   });
 
   test('has a severity and a sentence, and nothing that Prometheus does not know', () => {

@@ -14,7 +14,7 @@ import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { registerReportMetrics } from '../../src/webhook/report-taking.ts';
 
 /** What the registry's metrics carry beside their declared type. */
-interface Described {
+export interface Described {
   readonly name: string;
   readonly type: string;
   readonly labelNames: readonly string[];
@@ -45,6 +45,6 @@ export const series: ReadonlyMap<string, Described> = new Map(
   own.flatMap((metric) => seriesOf(metric).map((name) => [name, metric])),
 );
 
-function seriesOf({ name, type }: Described): readonly string[] {
+export function seriesOf({ name, type }: Described): readonly string[] {
   return type === 'histogram' ? [name, `${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
 }

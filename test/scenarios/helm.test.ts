@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
@@ -114,14 +115,22 @@ describe.runIf(LONG)('the chart', async () => {
   it('takes a certificate of one’s own, and monitoring', { timeout: 60_000 }, async () => {
     const values = [
       'certificates.existingSecret=mine',
-      'podMonitor.enabled=true',
+      'serviceMonitor.enabled=true',
+      'dashboard.enabled=true',
+      'hold.enabled=false',
       'prometheusRule.enabled=true',
       'prometheusRule.labels.release=prometheus',
       'networkPolicy.enabled=false',
     ];
     const text = await must('template', RELEASE, CHART, ...values.flatMap((each) => ['--set', each]));
     const kinds = new Set(objectsIn(text).map(({ kind }) => kind));
-    expect(kinds).toContain('PodMonitor');
+    expect(kinds).toContain('ServiceMonitor');
+    const dashboard = objectsIn(text).find(({ metadata }) => metadata.name === 'linger-dashboard');
+    expect(dashboard).toMatchObject({ metadata: { labels: { grafana_dashboard: '1' } } });
+    const { data } = dashboard as unknown as { data: Record<string, string> };
+    expect(data['linger.json']).toBe(readFileSync(join(ROOT, 'deploy/dashboard.json'), 'utf8'));
+    expect(text).toContain('--hold-port=0');
+    expect(text).not.toContain('name: linger-hold');
     expect(kinds).toContain('PrometheusRule');
     expect(kinds).not.toContain('NetworkPolicy');
     expect(text).toContain('secretName: mine');
