@@ -9,24 +9,26 @@ export interface InstalledReplica {
 /** The replicas that deploy/ has brought up and that nobody has asked to end, and what they say of themselves. */
 export class InstalledReplicas {
   readonly #cluster: Cluster;
+  readonly #namespace: string;
   readonly #since: number;
 
-  constructor(cluster: Cluster) {
+  constructor(cluster: Cluster, namespace = 'linger') {
     this.#cluster = cluster;
+    this.#namespace = namespace;
     this.#since = cluster.auditLog === undefined ? 0 : auditPosition(cluster.auditLog);
   }
 
   /** What they have asked for and were not allowed, by the API server's own account. */
-  refusals(namespace = 'linger'): readonly string[] {
+  refusals(): readonly string[] {
     const { auditLog } = this.#cluster;
     if (auditLog === undefined) return [];
-    return readRefusals(auditLog, `system:serviceaccount:${namespace}:linger`, this.#since);
+    return readRefusals(auditLog, `system:serviceaccount:${this.#namespace}:linger`, this.#since);
   }
 
   async list(): Promise<readonly InstalledReplica[]> {
     type ReplicaPod = KubernetesObject & { status: { podIP: string } };
     const pods = await this.#cluster.list<ReplicaPod>(
-      { apiVersion: 'v1', kind: 'Pod', namespace: 'linger' },
+      { apiVersion: 'v1', kind: 'Pod', namespace: this.#namespace },
       'app.kubernetes.io/name=linger',
     );
     return pods
@@ -64,7 +66,7 @@ export class InstalledReplicas {
   /** All that each has logged, by its name. */
   async logs(): Promise<ReadonlyMap<string, string>> {
     const texts = (await this.list()).map(
-      async ({ name }) => [name, await this.#cluster.containerLogs('linger', name, 'linger')] as const,
+      async ({ name }) => [name, await this.#cluster.containerLogs(this.#namespace, name, 'linger')] as const,
     );
     return new Map(await Promise.all(texts));
   }
