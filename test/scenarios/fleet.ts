@@ -1,4 +1,5 @@
 import { type Cluster, FakeNode, type FakePod, inParallel, waitUntil } from '../testbed/cluster.ts';
+import { network } from '../testbed/network.ts';
 
 interface Member {
   readonly service: string;
@@ -13,6 +14,10 @@ export interface FleetOptions {
   readonly services: number;
   /** Pods that may be terminated, spread evenly over the Services. */
   readonly victims: number;
+  /** Default: a new one, named after the prefix. */
+  readonly namespace?: string;
+  /** How a pod is terminated. Default: it is deleted, and that is all. */
+  readonly terminate?: (node: FakeNode, pod: FakePod) => Promise<void>;
 }
 
 /** Many headless Services with a pod or two each, on a node that is none: what a storm is made of. */
@@ -21,8 +26,16 @@ export class Fleet {
   readonly #cluster: Cluster;
   readonly #node: FakeNode;
   readonly #members: readonly Member[];
+  readonly #terminate: NonNullable<FleetOptions['terminate']>;
 
-  private constructor(cluster: Cluster, namespace: string, node: FakeNode, members: readonly Member[]) {
+  private constructor(
+    cluster: Cluster,
+    namespace: string,
+    node: FakeNode,
+    members: readonly Member[],
+    terminate: FleetOptions['terminate'] = (of, pod) => of.terminate(pod),
+  ) {
+    this.#terminate = terminate;
     this.#cluster = cluster;
     this.namespace = namespace;
     this.#node = node;
@@ -30,11 +43,12 @@ export class Fleet {
   }
 
   /** Resolves when slices and Endpoints list every pod. */
-  static async start(cluster: Cluster, { prefix, services, victims }: FleetOptions): Promise<Fleet> {
-    const namespace = await cluster.namespace(prefix);
-    const node = await FakeNode.start(cluster.api);
+  static async start(cluster: Cluster, options: FleetOptions): Promise<Fleet> {
+    const { prefix, services, victims, terminate } = options;
+    const namespace = options.namespace ?? (await cluster.namespace(prefix));
+    const node = await FakeNode.start(cluster.api, network.nodeName);
     const members = membersOf(namespace, services, victims);
-    const fleet = new Fleet(cluster, namespace, node, members);
+    const fleet = new Fleet(cluster, namespace, node, members, terminate);
     await inParallel(members, ({ service }) =>
       cluster.api.call('POST', `/api/v1/namespaces/${namespace}/services`, {
         body: {
@@ -82,7 +96,7 @@ export class Fleet {
   }
 
   terminate(pod: FakePod): Promise<void> {
-    return this.#node.terminate(pod);
+    return this.#terminate(this.#node, pod);
   }
 
   /** Waits until slices and Endpoints list so many pods as ready. */

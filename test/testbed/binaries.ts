@@ -94,6 +94,22 @@ function helm(): Source {
   };
 }
 
+/** Of the version that its go.mod names. */
+function contour(): Source {
+  return {
+    name: 'contour',
+    directory: join(here, 'contour'),
+    files: ['go.mod', 'go.sum'],
+    outputs: [{ program: 'contour', target: CONTOUR_COMMAND }],
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 4,
+  };
+}
+
+const CONTOUR = 'github.com/projectcontour/contour';
+const CONTOUR_COMMAND = `${CONTOUR}/cmd/contour`;
+
 function application(): Source {
   return {
     name: 'app',
@@ -140,6 +156,18 @@ export async function ensureCoreDns(cacheDir: string, say: (line: string) => voi
 export async function ensureHelm(cacheDir: string, say: (line: string) => void): Promise<string> {
   const [directory] = await buildMissing([helm()], cacheDir, say);
   return join(directory ?? '', 'helm');
+}
+
+/** Only Contour: a gateway, and no part of the cluster; see gateways.ts. */
+export async function ensureContour(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const [directory] = await buildMissing([contour()], cacheDir, say);
+  return join(directory ?? '', 'contour');
+}
+
+/** Its custom resources' definitions, a file. */
+export async function contourCrds(): Promise<string> {
+  const listed = await must(['go', 'list', '-m', '-f', '{{.Dir}}', CONTOUR], { cwd: join(here, 'contour') });
+  return join(listed.trim(), 'examples', 'contour', '01-crds.yaml');
 }
 
 async function buildMissing(

@@ -13,6 +13,10 @@ export interface FakePod {
   readonly lifecycle?: unknown;
 }
 
+interface NodeObject {
+  readonly status: { readonly nodeInfo: unknown };
+}
+
 const MERGE = 'application/merge-patch+json';
 
 /** A quarter of the node-lifecycle controller's --node-monitor-grace-period (40 s in its default of 1.31). */
@@ -43,10 +47,14 @@ export class FakeNode {
     this.name = name;
   }
 
-  /** Resolves when it is Ready; it stays so until {@link remove}. */
-  static async start(api: ApiClient): Promise<FakeNode> {
+  /**
+   * Resolves when it is Ready; it stays so until {@link remove}.
+   * @param like the name of a Node of whose kind it is; default: it says nothing of what it runs
+   */
+  static async start(api: ApiClient, like?: string): Promise<FakeNode> {
     const node = new FakeNode(api, `fake-${randomBytes(3).toString('hex')}`);
-    await node.#register();
+    const model = like === undefined ? undefined : await api.call<NodeObject>('GET', `/api/v1/nodes/${like}`);
+    await node.#register(model?.status.nodeInfo);
     node.#heart = node.#beat();
     return node;
   }
@@ -107,7 +115,7 @@ export class FakeNode {
     return `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${this.name}`;
   }
 
-  async #register(): Promise<void> {
+  async #register(nodeInfo?: unknown): Promise<void> {
     await this.#api.call('POST', '/api/v1/nodes', {
       // Nothing that is scheduled shall land here.
       body: { metadata: { name: this.name }, spec: { unschedulable: true } },
@@ -116,7 +124,7 @@ export class FakeNode {
       { type: 'Ready', status: 'True', reason: 'Fake', message: '', ...stamps('lastHeartbeatTime') },
     ];
     await this.#api.call('PATCH', `/api/v1/nodes/${this.name}/status`, {
-      body: { status: { conditions } },
+      body: { status: { conditions, nodeInfo } },
       contentType: MERGE,
     });
     const spec = { holderIdentity: this.name, leaseDurationSeconds: 40, renewTime: microTime() };

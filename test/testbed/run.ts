@@ -1,7 +1,8 @@
 import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
-import { ensureCoreDns, ensureHelm } from './binaries.ts';
+import { ensureContour, ensureCoreDns, ensureHelm } from './binaries.ts';
 import { bootedAt } from './boot.ts';
+import { ensureEnvoy, ensureHaproxy } from './gateways.ts';
 import { down, inherit, up } from './lifecycle.ts';
 import { enter } from './network.ts';
 import { clusterSettings } from './settings.ts';
@@ -24,7 +25,10 @@ async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   const before = bootedAt(settings);
   // Now: from inside the cluster's network nothing can be fetched.
-  if (LONG) for (const ensure of [ensureHelm, ensureCoreDns]) await ensure(settings.cacheDir, say);
+  const wanted = LONG
+    ? [ensureHaproxy, ensureEnvoy, ensureContour, ensureHelm, ensureCoreDns]
+    : [ensureHaproxy];
+  for (const ensure of wanted) await ensure(settings.cacheDir, say);
   const code = await up(settings, {}, say);
   if (code !== 0) return code;
   const keep = process.env.KEEP_CLUSTER === '1' || bootedAt(settings) === before;

@@ -66,6 +66,10 @@ export class PodLives {
     return [...this.#lives.values()].findLast((life) => life.address === address);
   }
 
+  get all(): readonly PodLife[] {
+    return [...this.#lives.values()];
+  }
+
   get #path(): string {
     const { namespace, podSelector } = this.#options;
     return `/api/v1/namespaces/${namespace}/pods?labelSelector=${encodeURIComponent(podSelector)}`;

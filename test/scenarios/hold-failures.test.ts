@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { standIn } from '../cluster-suite/support/gateways.ts';
+import {
+  type Cluster,
+  FakeNode,
+  type FakePod,
+  inParallel,
+  openCluster,
+  waitUntil,
+} from '../testbed/cluster.ts';
+import { network } from '../testbed/network.ts';
+import { listProcesses } from '../testbed/process.ts';
+import { LONG } from './form.ts';
+import { type HookEnd, type Hooked, hookOf, stopPod } from './hold/held-pods.ts';
+import { consumer, HoldSetting } from './hold/setting.ts';
+import { spread, withdrawals } from './hold/terminations.ts';
+import { table } from './table.ts';
+
+/*
+ * 200 hooks at once, run by nobody's kubelet but with the helper itself, while replicas of Linger go; and while strangers
+ * do to the Hold Service what they can.
+ */
+const HELD = 200;
+const DECLARED_SECONDS = 20;
+/** Linger's grid of lags is 1 % wide. */
+const LET_GO_MS = 1_010 * DECLARED_SECONDS;
+const MAX_SECONDS = 60;
+const PAGE_PORT = 18_555;
+
+let cluster: Cluster;
+let setting: HoldSetting;
+let node: FakeNode;
+let namespace = '';
+const rows: (readonly (string | number)[])[] = [];
+
+const stuckPage = {
+  inspect: {
+    instances: {
+      namespaceSelector: { matchLabels: { gateways: 'here' } },
+      podSelector: { matchLabels: { gateway: 'stuck' } },
+      port: PAGE_PORT,
+      path: '/',
+    },
+    format: 'Text',
+  },
+};
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  if (!LONG || !cluster.own) return;
+  const declared = { declared: { lag: `${DECLARED_SECONDS}s` } };
+  setting = await HoldSetting.open(cluster, {
+    max: MAX_SECONDS,
+    consumers: [
+      consumer('late', { consumers: 'late' }, declared),
+      // Its own name: one that no Service of these has a consumer by.
+      consumer('cluster-ip', { consumers: 'late' }, { declared: { lag: '1s' } }),
+      consumer('stuck', { consumers: 'stuck' }, stuckPage),
+    ],
+  });
+  node = await FakeNode.start(cluster.api, network.nodeName);
+  namespace = await held('late');
+}, 240_000);
+
+afterAll(async () => {
+  if (rows.length > 0)
+    console.log(table(['case', 'hooks', 'from the deletion', 'after their condition', 'early'], rows));
+  if (namespace !== '') await node?.finishAll(namespace);
+  await node?.remove();
+  await setting?.close();
+  await cluster?.close();
+}, 240_000);
+
+/** A namespace with a Service, whose pods are held. */
+async function held(consumers: string): Promise<string> {
+  const created = await setting.namespace('hold', `held-${consumers}`, { consumers });
+  const spec = { selector: { app: 'web' }, ports: [{ port: 80 }] };
+  await cluster.create({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { namespace: created, name: 'web' },
+    spec,
+  } as never);
+  return created;
+}
+
+let round = 0;
+
+/** Pods that run and are listed. */
+async function start(count: number, where = namespace): Promise<readonly Hooked[]> {
+  round += 1;
+  const pods = Array.from({ length: count }, (_, index): FakePod => {
+    return { namespace: where, name: `round-${round}-${index}`, labels: { app: 'web' } };
+  });
+  await node.run(pods);
+  const hooks: Hooked[] = [];
+  await inParallel(pods, async (pod) => hooks.push(await hookOf(cluster, pod)));
+  type List = { items: { endpoints: { conditions: { ready: boolean } }[] | null }[] };
+  const path = `/apis/discovery.k8s.io/v1/namespaces/${where}/endpointslices`;
+  await waitUntil('all to be listed', async () => {
+    const { items } = await cluster.api.call<List>('GET', path);
+    const ready = items
+      .flatMap(({ endpoints }) => endpoints ?? [])
+      .filter(({ conditions }) => conditions.ready);
+    return ready.length >= count;
+  });
+  return hooks;
+}
+
+/** Deletes them all and runs their hooks. */
+function stopAll(hooks: readonly Hooked[]): Promise<readonly HookEnd[]> {
+  return Promise.all(hooks.map((hook) => stopPod(node, hook)));
+}
+
+const heldNow = () => setting.linger.replicas.sum('linger_hold_pods');
+
+const allHeld = (count: number) =>
+  waitUntil(`${count} to be held`, async () => (await heldNow()) >= count, { intervalMs: 100 });
+
+/** How long after its condition each hook has ended, by the API server's audit log. Milliseconds. */
+function excess(ends: readonly HookEnd[], where = namespace): readonly number[] {
+  const withdrawn = withdrawals(cluster, where);
+  return ends.map(({ pod, endedAt }) => endedAt - (withdrawn.get(pod) ?? Number.NaN) - LET_GO_MS);
+}
+
+function note(name: string, ends: readonly HookEnd[], after: readonly number[]): void {
+  const waits = ends.map(({ deletedAt, endedAt }) => endedAt - deletedAt);
+  rows.push([name, ends.length, spread(waits), spread(after), after.filter((each) => each < 0).length]);
+  console.log(rows.at(-1)?.join(' | '));
+}
+
+/** The process of a replica, on this machine. */
+function processOf(replica: string): number {
+  const isIts = ({ pid, argv }: { pid: number; argv: readonly string[] }) =>
+    argv.includes('--certs-secret=linger-certificates') &&
+    readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(`LINGER_IDENTITY=${replica}`);
+  const found = listProcesses().find(isIts);
+  if (found === undefined) throw new Error(`no process is ${replica}`);
+  return found.pid;
+}
+
+async function leader(): Promise<string> {
+  return waitUntil('a leader', async () => {
+    const found = [...(await setting.linger.replicas.sums('linger_leader '))].find(
+      ([, leads]) => leads === 1,
+    );
+    return found?.[0];
+  });
+}
+
+async function kubectl(...args: readonly string[]): Promise<void> {
+  const { code, stderr } = await cluster.kubectl(['--namespace', 'linger', ...args], { timeoutMs: 120_000 });
+  if (code !== 0) throw new Error(stderr);
+}
+
+const rolledOut = () => kubectl('rollout', 'status', 'deployment/linger', '--timeout=100s');
+
+async function isOwn(): Promise<boolean> {
+  const opened = await openCluster();
+  await opened.close();
+  return opened.own;
+}
+
+describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
+  it('end when all have let go, with nothing in their way', { timeout: 200_000 }, async () => {
+    const hooks = await start(HELD);
+    const ends = await stopAll(hooks);
+    const after = excess(ends);
+    note('calm', ends, after);
+    expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...after)).toBeLessThanOrEqual(1_000);
+  });
+
+  it('end no earlier when the replicas are replaced', { timeout: 200_000 }, async () => {
+    const hooks = await start(HELD);
+    const ending = stopAll(hooks);
+    await allHeld(HELD);
+    await kubectl('rollout', 'restart', 'deployment/linger');
+    const ends = await ending;
+    const after = excess(ends);
+    note('all replicas replaced', ends, after);
+    expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
+    await rolledOut();
+  });
+
+  it('end no earlier when the leader is killed', { timeout: 200_000 }, async () => {
+    const hooks = await start(HELD);
+    const ending = stopAll(hooks);
+    await allHeld(HELD);
+    process.kill(processOf(await leader()), 'SIGKILL');
+    const ends = await ending;
+    const after = excess(ends);
+    note('the leader killed', ends, after);
+    expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
+    await rolledOut();
+  });
+
+  it('are none the worse for what strangers do', { timeout: 200_000 }, async () => {
+    const hooks = await start(50);
+    const [host = '', port] = hooks[0]?.call.address.split(':') ?? [];
+    const abuse = new Abuse({ host, port: Number(port) });
+    const ending = stopAll(hooks);
+    await allHeld(50);
+    await abuse.begin(hooks.map(({ call }) => call.token));
+    const ends = await ending;
+    const after = excess(ends);
+    note(`abuse: ${abuse.inWords}`, ends, after);
+    abuse.end();
+    expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...after)).toBeLessThanOrEqual(1_000);
+  });
+
+  it('end at hold.max where a page always shows the address', { timeout: 200_000 }, async () => {
+    const gateways = await cluster.namespace('gateways', { gateways: 'here', 'linger.dev/inject': 'false' });
+    const where = await held('stuck');
+    let shown = '';
+    const server = http.createServer((_, response) => response.end(shown));
+    server.listen(PAGE_PORT, cluster.nodeAddress);
+    await once(server, 'listening');
+    await standIn(cluster, gateways, 'stuck');
+    const hooks = await start(5, where);
+    const calm = await start(5);
+    type List = { items: { status: { podIP: string } }[] };
+    const { items } = await cluster.api.call<List>('GET', `/api/v1/namespaces/${where}/pods`);
+    shown = items.map(({ status }) => `${status.podIP}:80`).join('\n');
+    const [stuck, others] = await Promise.all([stopAll(hooks), stopAll(calm)]);
+    server.close();
+    const toMax = stuck.map(({ deletedAt, endedAt }) => endedAt - deletedAt - 1_000 * MAX_SECONDS);
+    note('a page that always shows the address', stuck, toMax);
+    note('others meanwhile', others, excess(others));
+    await node.finishAll(where);
+    expect(Math.max(...toMax.map(Math.abs))).toBeLessThanOrEqual(1_500);
+    expect(Math.max(...excess(others))).toBeLessThanOrEqual(1_000);
+  });
+
+  it('end 30 s after the loss of all of Linger', { timeout: 200_000 }, async () => {
+    const hooks = await start(HELD);
+    const ending = stopAll(hooks);
+    await allHeld(HELD);
+    const pids = (await setting.linger.replicas.list()).map(({ name }) => processOf(name));
+    await kubectl('scale', 'deployment/linger', '--replicas=0');
+    const lostAt = Date.now();
+    for (const pid of pids) process.kill(pid, 'SIGKILL');
+    const ends = await ending;
+    const [hook] = hooks;
+    const after = ends.map(({ startedAt, endedAt }) => {
+      const staticAt = startedAt + 1_000 * (hook?.call.wait ?? 0);
+      return endedAt - Math.max(staticAt, lostAt + 30_000);
+    });
+    note(`all of Linger gone (static wait ${hook?.call.wait} s)`, ends, after);
+    expect(Math.max(...after.map(Math.abs))).toBeLessThanOrEqual(1_500);
+  });
+});
+
+/** What anybody in the cluster can do to the Hold Service, from the addresses of load clients. */
+class Abuse {
+  readonly #target: net.NetConnectOpts & net.TcpNetConnectOpts;
+  readonly #open = new Set<net.Socket>();
+  readonly #answers: Record<string, number> = {};
+  #turn = 0;
+  #slow: NodeJS.Timeout | undefined;
+
+  constructor(target: { readonly host: string; readonly port: number }) {
+    this.#target = target;
+  }
+
+  get inWords(): string {
+    return `10,000 idle connections, 2,000 guessed tokens, ${JSON.stringify(this.#answers)}`;
+  }
+
+  /** @param tokens stolen */
+  async begin(tokens: readonly string[]): Promise<void> {
+    await inParallel(Array.from({ length: 10_000 }), () => this.#connect(), 200);
+    await inParallel(
+      Array.from({ length: 2_000 }),
+      async () => {
+        const socket = await this.#connect();
+        socket.write(`linger-hold/1 ${randomBytes(16).toString('base64url')}\n`);
+      },
+      50,
+    );
+    // Each with one of theirs, thirty times over, with a testimony of connections without end.
+    for (const token of tokens.slice(0, 10))
+      for (let copy = 0; copy < 30; copy += 1) {
+        const socket = await this.#connect();
+        socket.write(`linger-hold/1 ${token}\nw ${copy * 1_000} 0 5000 198.51.100.7\n`);
+      }
+    const slow = await Promise.all(Array.from({ length: 200 }, () => this.#connect()));
+    this.#slow = setInterval(() => {
+      for (const socket of slow) if (socket.writable) socket.write('l');
+    }, 900);
+  }
+
+  end(): void {
+    clearInterval(this.#slow);
+    for (const socket of this.#open) socket.destroy();
+  }
+
+  async #connect(): Promise<net.Socket> {
+    this.#turn += 1;
+    const localAddress = cluster.clientAddresses[this.#turn % cluster.clientAddresses.length] ?? '';
+    const socket = net.connect({ ...this.#target, localAddress });
+    this.#open.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('data', (bytes) => {
+      const [word = ''] = bytes.toString('latin1').split('\n');
+      this.#answers[word] = (this.#answers[word] ?? 0) + 1;
+    });
+    await Promise.race([once(socket, 'connect'), once(socket, 'close'), sleep(5_000)]).catch(() => undefined);
+    return socket;
+  }
+}

@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
+import { type Cluster, openCluster } from '../testbed/cluster.ts';
+import { Fleet } from './fleet.ts';
+import { LONG } from './form.ts';
+import { type HookEnd, hookOf, stopPod } from './hold/held-pods.ts';
+import { consumer, HoldSetting } from './hold/setting.ts';
+import { spread, withdrawals } from './hold/terminations.ts';
+import { runStorm } from './storm-run.ts';
+import { table } from './table.ts';
+
+/*
+ * S1 with Hold: while all slices and Endpoints of 2,000 headless Services are rewritten at the default limits, 200 pods
+ * terminate whose hooks are the helper itself; and afterwards a few more, in the calm.
+ */
+const SERVICES = 2_000;
+const TERMINATIONS = 200;
+const AFTERWARDS = 10;
+const EVERY_MS = 500;
+const DEFAULTS = ['--kube-api-qps=20', '--kube-api-burst=30'];
+const FAST = ['--kube-api-qps=300', '--kube-api-burst=325', '--concurrent-endpoint-syncs=30'];
+const MAX_SECONDS = 200;
+const DECLARED_SECONDS = 1;
+/** Linger's grid of lags is 1 % wide. */
+const LET_GO_MS = 1_010 * DECLARED_SECONDS;
+
+let cluster: Cluster;
+let setting: HoldSetting | undefined;
+let fleet: Fleet | undefined;
+let measured: MeasuredCluster | undefined;
+const ends: HookEnd[] = [];
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  if (!LONG || !cluster.own) return;
+  await cluster.restart('kube-controller-manager', FAST);
+  setting = await HoldSetting.open(cluster, {
+    max: MAX_SECONDS,
+    consumers: [consumer('cluster-dns', { consumers: 'dns' }, { declared: { lag: `${DECLARED_SECONDS}s` } })],
+  });
+  fleet = await Fleet.start(cluster, {
+    namespace: await setting.namespace('hold', 's1', { consumers: 'dns' }),
+    ...{ prefix: 's1', services: SERVICES, victims: TERMINATIONS + AFTERWARDS },
+    terminate: async (node, pod) => void ends.push(await stopPod(node, await hookOf(cluster, pod))),
+  });
+  measured = await MeasuredCluster.start(await readKubeconfig(cluster.kubeconfig));
+}, 400_000);
+
+afterAll(async () => {
+  await measured?.stop();
+  await setting?.close();
+  if (cluster?.own === true && LONG) await cluster.restart('kube-controller-manager', FAST);
+  await fleet?.remove();
+  if (cluster?.own === true && LONG) await cluster.restart('kube-controller-manager');
+  await cluster?.close();
+}, 400_000);
+
+async function isOwn(): Promise<boolean> {
+  const opened = await openCluster();
+  await opened.close();
+  return opened.own;
+}
+
+function row(name: string, of: readonly HookEnd[], namespace: string) {
+  const withdrawn = withdrawals(cluster, namespace);
+  const waits = of.map(({ deletedAt, endedAt }) => endedAt - deletedAt);
+  const after = of.map(({ pod, endedAt }) => endedAt - (withdrawn.get(pod) ?? Number.NaN) - LET_GO_MS);
+  console.log(
+    table(['', 'hooks', 'wait', 'after their condition'], [[name, of.length, spread(waits), spread(after)]]),
+  );
+  return { waits, after };
+}
+
+describe.runIf(LONG && (await isOwn()))('a storm', () => {
+  it('lets nobody go who is still listed, and costs nothing afterwards', { timeout: 900_000 }, async () => {
+    if (fleet === undefined || measured === undefined) return;
+    const of = fleet;
+    await cluster.restart('kube-controller-manager', DEFAULTS);
+    const { rewriting } = await runStorm({
+      ...{ fleet: of, measured, auditLog: cluster.auditLog ?? '' },
+      storm: () => of.relabel('storm'),
+      ...{ terminations: TERMINATIONS, everyMs: EVERY_MS },
+    });
+    console.log(JSON.stringify(rewriting));
+    const inStorm = row('in the storm', ends.splice(0), of.namespace);
+    for (const pod of of.takeVictims(AFTERWARDS)) {
+      void of.terminate(pod);
+      await sleep(EVERY_MS);
+    }
+    await sleep(1_000 * (DECLARED_SECONDS + 2));
+    const calm = row('afterwards', ends, of.namespace);
+    expect(inStorm.after).toHaveLength(TERMINATIONS);
+    expect(Math.min(...inStorm.after)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...inStorm.after)).toBeLessThanOrEqual(1_000);
+    expect(calm.waits).toHaveLength(AFTERWARDS);
+    expect(Math.max(...calm.waits)).toBeLessThanOrEqual(LET_GO_MS + 1_000);
+  });
+});

@@ -1,0 +1,411 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MAIN } from '../cli/linger.ts';
+import { percentileOf } from '../cluster-suite/support/agreement.ts';
+import { standIn } from '../cluster-suite/support/gateways.ts';
+import { appContainer, type PodObject, pod } from '../cluster-suite/support/manifests.ts';
+import { startPod, type Termination } from '../cluster-suite/support/termination.ts';
+import { contourCrds } from '../testbed/binaries.ts';
+import {
+  type Cluster,
+  type NewObject,
+  type ObjectReference,
+  openCluster,
+  waitUntil,
+} from '../testbed/cluster.ts';
+import { type ClusterDns, startClusterDns } from '../testbed/cluster-dns.ts';
+import { type Gateway, startContour, startEnvoy, startHaproxy } from '../testbed/gateways.ts';
+import { PodLives } from '../testbed/load/lives.ts';
+import { formatReport, type Load, type LoadReport, startLoad } from '../testbed/load/load.ts';
+import { clusterSettings } from '../testbed/settings.ts';
+import { LONG } from './form.ts';
+import { consumer, HoldSetting, KUBE_PROXY, type Waiting } from './hold/setting.ts';
+import { type Ending, endingsOf, spread } from './hold/terminations.ts';
+import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
+import { publishedLag } from './polling/estimates.ts';
+import { Gateways, namesOf } from './polling/gateways.ts';
+import { monotonicMs } from './polling/monotonic.ts';
+import { allowReports, forbidReports, type ReportAccess } from './polling/report-access.ts';
+import { Stand } from './polling/stand.ts';
+import { duration, table } from './table.ts';
+
+/*
+ * Hold beside what it replaces: real pods, real gateways, and clients that open a connection for each request to an
+ * application that ends at SIGTERM at once, so that whoever still sends is heard of.
+ */
+const REPORTS_ADDRESS = '10.201.255.10';
+const INSPECT_EVERY_MS = 250;
+const GATEWAY_NAMES = ['contour', 'envoy', 'haproxy'] as const;
+const POD_PORT = 8080;
+const MAX_SECONDS = 60;
+/** Through each gateway, and through the ClusterIP. */
+const PER_SECOND = 20;
+
+let cluster: Cluster;
+let setting: HoldSetting | undefined;
+let dns: ClusterDns | undefined;
+let gatewayNamespace = '';
+const running: { stop(): Promise<unknown> }[] = [];
+
+const inspect = (gateway: string, page: { port: number; path: string; format: string }) => ({
+  inspect: {
+    instances: {
+      namespaceSelector: { matchLabels: { gateways: 'here' } },
+      podSelector: { matchLabels: { gateway } },
+      port: page.port,
+      path: page.path,
+    },
+    format: page.format,
+    every: `${INSPECT_EVERY_MS}ms`,
+  },
+});
+
+const PAGES = {
+  envoy: { port: 18_901, path: '/clusters', format: 'Envoy' },
+  haproxy: { port: 18_404, path: '/stats;csv', format: 'HAProxy' },
+  contour: { port: 18_446, path: '/v1/uses', format: 'Witness' },
+};
+
+beforeAll(async () => {
+  cluster = await openCluster();
+  if (!LONG || !cluster.own) return;
+  dns = await startClusterDns(clusterSettings(), { ttl: 5 });
+  const nobody = { gateways: 'none' };
+  setting = await HoldSetting.open(cluster, {
+    max: MAX_SECONDS,
+    addresses: { 'linger-reports': REPORTS_ADDRESS },
+    consumers: [
+      KUBE_PROXY,
+      // No one but these gateways asks DNS.
+      consumer('cluster-dns', nobody, { declared: { lag: '5s' } }),
+      ...GATEWAY_NAMES.flatMap((name) => [
+        consumer(name, { gateways: name }, inspect(name, PAGES[name])),
+        consumer(`pollers-${name}`, { gateways: name }, { reports: {} }),
+      ]),
+    ],
+  });
+  gatewayNamespace = await cluster.namespace('gateways', { gateways: 'here', 'linger.dev/inject': 'false' });
+}, 400_000);
+
+afterAll(async () => {
+  for (const each of running.reverse()) await each.stop().catch(() => undefined);
+  await dns?.stop();
+  for (const name of GATEWAY_NAMES)
+    if (setting !== undefined) await forbidReports(cluster, `pollers-${name}`);
+  await setting?.close();
+  await cluster?.close();
+}, 240_000);
+
+interface Place {
+  readonly namespace: string;
+  readonly stand: Stand;
+}
+
+/** An application behind a ClusterIP and, for those who ask DNS, a headless Service. */
+async function place(
+  waiting: Waiting,
+  gateways: (typeof GATEWAY_NAMES)[number],
+  replicas: number,
+): Promise<Place> {
+  const namespace = (await setting?.namespace(waiting, waiting, { gateways })) ?? '';
+  const stand = new Stand({ cluster, namespace, name: 'web', replicas, onSigterm: 'exit' });
+  const spec = { clusterIP: 'None', selector: { app: 'web' }, ports: [{ port: POD_PORT }] };
+  const headless = { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'web-dns' }, spec };
+  await cluster.create(headless);
+  await stand.start();
+  return { namespace, stand };
+}
+
+async function clusterIp(namespace: string): Promise<string> {
+  const service = { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'web' } };
+  const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>(service)) ?? {};
+  return spec?.clusterIP ?? '';
+}
+
+interface Pollers {
+  readonly gateways: Gateways;
+  readonly access: ReportAccess;
+}
+
+async function startPollers(name: string, { namespace, stand }: Place, intervalMs: number): Promise<Pollers> {
+  const access = await allowReports({
+    ...{ cluster, namespace, consumer: `pollers-${name}`, gateways: namesOf(3), address: REPORTS_ADDRESS },
+    authority: setting?.linger.authority ?? '',
+  });
+  const options = { cluster, instances: 3, intervalMs, connectTimeoutMs: 5_000, reports: access };
+  const gateways = await Gateways.start({ ...options, services: [stand.service] });
+  running.push(gateways);
+  await gateways.know(stand);
+  return { gateways, access };
+}
+
+interface Rolled {
+  readonly endings: readonly Ending[];
+  readonly reports: readonly LoadReport[];
+  /** By `address:port`, when the gateway's page did not show it any more. */
+  readonly gone: ReadonlyMap<string, number>;
+}
+
+/** Lets pods of an application end while requests come by all three ways. */
+async function underLoad(
+  { namespace, stand }: Place,
+  gateway: Gateway,
+  { gateways }: Pick<Pollers, 'gateways'>,
+  endPods: () => Promise<unknown>,
+): Promise<Rolled> {
+  const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
+  await lives.start();
+  const pages = new PageWatch(gateway, POD_PORT);
+  const address = await clusterIp(namespace);
+  const targets = [
+    gatewayTarget(gateway),
+    gateways.target(stand.service),
+    { kind: 'clusterIP', address, port: 80 } as const,
+  ];
+  const loads: Load[] = [];
+  for (const [index, target] of targets.entries()) {
+    const clientAddresses = cluster.clientAddresses.slice(index * 4, index * 4 + 4);
+    const common = { cluster, namespace, podSelector: stand.selector, perSecond: PER_SECOND };
+    loads.push(await startLoad({ ...common, target, clientAddresses, answerTimeoutMs: 10_000 }));
+  }
+  try {
+    await sleep(1_000);
+    await endPods();
+    // Until every gateway knows that the last of them is gone.
+    await sleep(gateways.intervalMs + 2_000);
+  } finally {
+    await pages.stop();
+  }
+  const reports = await Promise.all(loads.map((load) => load.stop()));
+  await lives.stop();
+  for (const report of reports) console.log(formatReport(report));
+  return { endings: endingsOf(cluster, namespace, lives.all), reports, gone: pages.gone };
+}
+
+/** Milliseconds since the epoch, of an instant of the gateways' clock. */
+const epoch = (monotonic: number) => Date.now() - monotonicMs() + monotonic;
+
+interface Judged extends Ending {
+  /** When the last of its consumers was known to have let go. */
+  readonly letGoAt: number;
+}
+
+/** Adds when Linger could know, by what consumers themselves say. */
+function judge(
+  { endings, gone }: Rolled,
+  { stand }: Place,
+  { gateways }: Pollers,
+  kubeProxyMs: number,
+): readonly Judged[] {
+  const told = new Map(
+    gateways.truth.lags('removed', stand.service).map((each) => [each.address, epoch(each.at + each.toldMs)]),
+  );
+  return endings.map((ending) => {
+    const address = `${ending.address}:${POD_PORT}`;
+    const of = [told.get(address), gone.get(address), ending.withdrawnAt + kubeProxyMs];
+    return { ...ending, letGoAt: Math.max(...of.map((each = Number.NaN) => each)) };
+  });
+}
+
+const HEAD = ['waits by', 'terminations', 'wait', 'after the last had let go', 'early', 'requests', 'lost'];
+
+function row(name: string, judged: readonly Judged[], reports: readonly LoadReport[]) {
+  const excess = judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt);
+  const total = reports.map((each) => each.total).join(' + ');
+  const lost = reports.map((each) => each.lost).join(' + ');
+  const waits = judged.map(({ sigtermAt, deletedAt }) => sigtermAt - deletedAt);
+  const early = excess.filter((each) => each < 0).length;
+  return [name, judged.length, spread(waits), spread(excess), early, total, lost];
+}
+
+const waitsOf = (judged: readonly Judged[]) =>
+  judged.map(({ sigtermAt, deletedAt }) => sigtermAt - deletedAt);
+
+async function kubeProxyMs(): Promise<number> {
+  const lag = await waitUntil('the lag of kube-proxy', async () => {
+    const found = await publishedLag(cluster, 'cluster-ip');
+    return found !== undefined && found.samples >= 6 ? found : undefined;
+  });
+  return lag.quantileMs(99);
+}
+
+async function addressesOf({ namespace, stand }: Place): Promise<readonly string[]> {
+  const pods = await cluster.list<{ status: { podIP: string } }>(
+    { apiVersion: 'v1', kind: 'Pod', namespace },
+    stand.selector,
+  );
+  return pods.map(({ status }) => `${status.podIP}:${POD_PORT}`);
+}
+
+/** Starts a gateway for an application, and resolves when it knows its pods. */
+async function startGateway(
+  name: (typeof GATEWAY_NAMES)[number],
+  at: Place,
+  resolveSeconds: number,
+): Promise<Gateway> {
+  const settings = clusterSettings();
+  const options = { namespace: at.namespace, service: 'web-dns', port: POD_PORT, resolveSeconds };
+  const start = {
+    contour: () => startContourFor(at),
+    envoy: () => startEnvoy(settings, { ...options, dns: `${dns?.server}:53` }),
+    haproxy: () => startHaproxy(settings, { ...options, dns: `${dns?.server}:53` }),
+  }[name];
+  const gateway = await start();
+  running.push(gateway);
+  await listed(gateway, await addressesOf(at));
+  await standIn(cluster, gatewayNamespace, name);
+  return gateway;
+}
+
+async function startContourFor({ namespace }: Place): Promise<Gateway> {
+  const applied = await cluster.kubectl(['apply', '--server-side', '--filename', await contourCrds()]);
+  if (applied.code !== 0) throw new Error(applied.stderr);
+  const backend = { service: { name: 'web', port: { number: 80 } } };
+  const rules = [{ http: { paths: [{ path: '/', pathType: 'Prefix', backend }] } }];
+  await cluster.create({
+    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { namespace, name: 'web' } },
+    spec: { ingressClassName: 'contour', rules },
+  } as NewObject);
+  const gateway = await startContour(clusterSettings(), { kubeconfig: cluster.kubeconfig });
+  const { url, port } = gateway.page;
+  const flags = ['--listen', `${cluster.nodeAddress}:${port}`, '--page', url, '--format', 'Envoy'];
+  const witness = spawn(process.execPath, [MAIN, 'witness', ...flags], { stdio: 'inherit' });
+  running.push({
+    stop: async () => {
+      witness.kill();
+      await once(witness, 'exit');
+    },
+  });
+  return gateway;
+}
+
+async function isOwn(): Promise<boolean> {
+  const opened = await openCluster();
+  await opened.close();
+  return opened.own;
+}
+
+describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
+  it.each(['envoy'] as const)(
+    'ends when the last consumer has let go, in a calm cluster: %s',
+    { timeout: 600_000 },
+    async (name) => {
+      const at = await place('hold', name, 6);
+      const gateway = await startGateway(name, at, 2);
+      const pollers = await startPollers(name, at, 2_000);
+      const proxyMs = await kubeProxyMs();
+      const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(9));
+      const judged = judge(rolled, at, pollers, proxyMs);
+      console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
+      console.log(`kube-proxy by its p99: ${proxyMs} ms`);
+      console.log(JSON.stringify(await setting?.releases(at.namespace)));
+      console.log(JSON.stringify(judged));
+      expect(judged.length).toBeGreaterThanOrEqual(50);
+      expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
+      const excess = judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt);
+      expect(percentileOf(excess, 50)).toBeLessThanOrEqual(300 + INSPECT_EVERY_MS);
+    },
+  );
+
+  it('waits for gateways that poll every 10 s, and not longer', { timeout: 900_000 }, async () => {
+    const { at, gateway, pollers } = await slow();
+    const proxyMs = await kubeProxyMs();
+    const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(4));
+    const judged = judge(rolled, at, pollers, proxyMs);
+    console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
+    console.log(JSON.stringify(judged));
+    expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
+    const sleeping = await place('sleep', 'haproxy', 1);
+    const sleeps = (await setting?.measured(sleeping.namespace, 'web')) ?? 0;
+    console.log(`Sleep would have waited ${sleeps} s`);
+    expect(percentileOf(waitsOf(judged), 50)).toBeLessThanOrEqual(0.6 * 1_000 * sleeps);
+  });
+
+  it('leaves the application its time, whatever else befalls a pod', { timeout: 400_000 }, async () => {
+    await interrupted(await slow());
+  });
+});
+
+interface Slow {
+  readonly at: Place;
+  readonly gateway: Gateway;
+  readonly pollers: Pollers;
+}
+
+let slowOnes: Promise<Slow> | undefined;
+
+/** An application behind gateways that poll every 10 s. */
+function slow(): Promise<Slow> {
+  slowOnes ??= (async () => {
+    const at = await place('hold', 'haproxy', 6);
+    const gateway = await startGateway('haproxy', at, 10);
+    return { at, gateway, pollers: await startPollers('haproxy', at, 10_000) };
+  })();
+  return slowOnes;
+}
+
+/** What else befalls pods that are held: the application keeps its own time, and nobody loses a request. */
+async function interrupted({ at, gateway, pollers }: Slow): Promise<void> {
+  const { namespace } = at;
+  const flag = { conditionType: 'linger.test/in' };
+  const ended: Termination[] = [];
+  const gated = { readinessGates: [flag], containers: [appContainer('app')] };
+  const cut = await startPod(
+    cluster,
+    pod(namespace, 'cut', { containers: gated.containers }, WEB) as NewObject,
+  );
+  const survivor = await startPod(
+    cluster,
+    pod(namespace, 'survivor', { containers: gated.containers }, WEB) as NewObject,
+  );
+  const object = pod(namespace, 'unready', gated, WEB) as NewObject;
+  const ready = async (status: 'True' | 'False') => {
+    const path = `/api/v1/namespaces/${namespace}/pods/unready/status`;
+    const body = { status: { conditions: [{ type: flag.conditionType, status }] } };
+    await cluster.api.call('PATCH', path, { body, contentType: 'application/strategic-merge-patch+json' });
+  };
+  const starting = startPod(cluster, object);
+  await waitUntil(
+    'the pod to be there',
+    async () => (await cluster.get(object as ObjectReference)) !== undefined,
+  );
+  await ready('True');
+  const unready = await starting;
+  const addresses = [cut, survivor, unready].map((each) => `${podIp(each.pod)}:${POD_PORT}`);
+  await listed(gateway, addresses);
+  await sleep(pollers.gateways.intervalMs * 1.2);
+  const outcome = await underLoad(at, gateway, pollers, async () => {
+    const ofCut = cut.terminate();
+    await sleep(500);
+    // Half of what the pod was admitted with.
+    const half = Math.floor(cut.pod.spec.terminationGracePeriodSeconds / 2);
+    await cluster.delete(
+      { apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name: 'cut' } },
+      { graceSeconds: half },
+    );
+    ended.push(await ofCut);
+    const ofSurvivor = survivor.terminate();
+    await sleep(3_000);
+    await cluster.restart('kubelet');
+    ended.push(await ofSurvivor);
+    await ready('False');
+    await sleep(3_000);
+    ended.push(await unready.terminate());
+  });
+  const judged = new Map(judge(outcome, at, pollers, await kubeProxyMs()).map((each) => [each.pod, each]));
+  const rows = ended.map(({ pod: { metadata, spec }, containers, deletedAt }) => {
+    const { letGoAt = Number.NaN, sigtermAt = Number.NaN } = judged.get(metadata.name) ?? {};
+    const own = containers.app?.sigtermAt ?? Number.NaN;
+    const cells = [own - deletedAt, letGoAt - deletedAt, sigtermAt - deletedAt].map(duration);
+    return [metadata.name, spec.terminationGracePeriodSeconds, ...cells];
+  });
+  console.log(table(['pod', 'grace', 'SIGTERM', 'let go', ''], rows));
+  console.log(JSON.stringify(await setting?.releases(namespace)));
+  expect(outcome.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
+}
+
+const WEB = { labels: { app: 'web' } };
+
+const podIp = ({ status }: PodObject) => (status as { podIP?: string } | undefined)?.podIP ?? '';

