@@ -17,9 +17,9 @@ import {
 import { network } from '../testbed/network.ts';
 import { listProcesses } from '../testbed/process.ts';
 import { LONG } from './form.ts';
-import { type HookEnd, type Hooked, hookOf, stopPod } from './hold/held-pods.ts';
+import { type HookEnd, type Hooked, Hooks, hookOf } from './hold/held-pods.ts';
 import { consumer, HoldSetting } from './hold/setting.ts';
-import { spread, withdrawals } from './hold/terminations.ts';
+import { removals, spread } from './hold/terminations.ts';
 import { table } from './table.ts';
 
 /*
@@ -36,6 +36,7 @@ const PAGE_PORT = 18_555;
 let cluster: Cluster;
 let setting: HoldSetting;
 let node: FakeNode;
+let kubelet: Hooks;
 let namespace = '';
 const rows: (readonly (string | number)[])[] = [];
 
@@ -65,6 +66,7 @@ beforeAll(async () => {
     ],
   });
   node = await FakeNode.start(cluster.api, network.nodeName);
+  kubelet = new Hooks();
   namespace = await held('late');
 }, 240_000);
 
@@ -72,6 +74,7 @@ afterAll(async () => {
   if (rows.length > 0)
     console.log(table(['case', 'hooks', 'from the deletion', 'after their condition', 'early'], rows));
   if (namespace !== '') await node?.finishAll(namespace);
+  kubelet?.close();
   await node?.remove();
   await setting?.close();
   await cluster?.close();
@@ -115,7 +118,7 @@ async function start(count: number, where = namespace): Promise<readonly Hooked[
 
 /** Deletes them all and runs their hooks. */
 function stopAll(hooks: readonly Hooked[]): Promise<readonly HookEnd[]> {
-  return Promise.all(hooks.map((hook) => stopPod(node, hook)));
+  return Promise.all(hooks.map((hook) => kubelet.stop(node, hook)));
 }
 
 const heldNow = () => setting.linger.replicas.sum('linger_hold_pods');
@@ -123,16 +126,28 @@ const heldNow = () => setting.linger.replicas.sum('linger_hold_pods');
 const allHeld = (count: number) =>
   waitUntil(`${count} to be held`, async () => (await heldNow()) >= count, { intervalMs: 100 });
 
-/** How long after its condition each hook has ended, by the API server's audit log. Milliseconds. */
-function excess(ends: readonly HookEnd[], where = namespace): readonly number[] {
-  const withdrawn = withdrawals(cluster, where);
-  return ends.map(({ pod, endedAt }) => endedAt - (withdrawn.get(pod) ?? Number.NaN) - LET_GO_MS);
+interface Known extends HookEnd {
+  readonly deletedAt: number;
+  /** When Linger had to let it go: none calls before it has begun. */
+  readonly dueAt: number;
 }
 
-function note(name: string, ends: readonly HookEnd[], after: readonly number[]): void {
+/** By the API server's audit log. */
+function known(ends: readonly HookEnd[], where = namespace): readonly Known[] {
+  const all = removals(cluster, where);
+  return ends.map((end) => {
+    const { deletedAt = Number.NaN, withdrawnAt = Number.NaN } = all.get(end.pod) ?? {};
+    return { ...end, deletedAt, dueAt: Math.max(end.startedAt, withdrawnAt + LET_GO_MS) };
+  });
+}
+
+const lateBy = (ends: readonly Known[]) => ends.map(({ endedAt, dueAt }) => endedAt - dueAt);
+
+function note(name: string, ends: readonly Known[], after = lateBy(ends)): readonly number[] {
   const waits = ends.map(({ deletedAt, endedAt }) => endedAt - deletedAt);
   rows.push([name, ends.length, spread(waits), spread(after), after.filter((each) => each < 0).length]);
   console.log(rows.at(-1)?.join(' | '));
+  return after;
 }
 
 /** The process of a replica, on this machine. */
@@ -170,9 +185,7 @@ async function isOwn(): Promise<boolean> {
 describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
   it('end when all have let go, with nothing in their way', { timeout: 200_000 }, async () => {
     const hooks = await start(HELD);
-    const ends = await stopAll(hooks);
-    const after = excess(ends);
-    note('calm', ends, after);
+    const after = note('calm', known(await stopAll(hooks)));
     expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
     expect(Math.max(...after)).toBeLessThanOrEqual(1_000);
   });
@@ -182,9 +195,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const ending = stopAll(hooks);
     await allHeld(HELD);
     await kubectl('rollout', 'restart', 'deployment/linger');
-    const ends = await ending;
-    const after = excess(ends);
-    note('all replicas replaced', ends, after);
+    const after = note('all replicas replaced', known(await ending));
     expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
     await rolledOut();
   });
@@ -194,9 +205,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const ending = stopAll(hooks);
     await allHeld(HELD);
     process.kill(processOf(await leader()), 'SIGKILL');
-    const ends = await ending;
-    const after = excess(ends);
-    note('the leader killed', ends, after);
+    const after = note('the leader killed', known(await ending));
     expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
     await rolledOut();
   });
@@ -208,9 +217,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const ending = stopAll(hooks);
     await allHeld(50);
     await abuse.begin(hooks.map(({ call }) => call.token));
-    const ends = await ending;
-    const after = excess(ends);
-    note(`abuse: ${abuse.inWords}`, ends, after);
+    const after = note(`abuse: ${abuse.inWords}`, known(await ending));
     abuse.end();
     expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
     expect(Math.max(...after)).toBeLessThanOrEqual(1_000);
@@ -231,12 +238,13 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     shown = items.map(({ status }) => `${status.podIP}:80`).join('\n');
     const [stuck, others] = await Promise.all([stopAll(hooks), stopAll(calm)]);
     server.close();
-    const toMax = stuck.map(({ deletedAt, endedAt }) => endedAt - deletedAt - 1_000 * MAX_SECONDS);
-    note('a page that always shows the address', stuck, toMax);
-    note('others meanwhile', others, excess(others));
+    const ofStuck = known(stuck, where);
+    const toMax = ofStuck.map(({ deletedAt, endedAt }) => endedAt - deletedAt - 1_000 * MAX_SECONDS);
+    note('a page that always shows the address', ofStuck, toMax);
+    const after = note('others meanwhile', known(others));
     await node.finishAll(where);
     expect(Math.max(...toMax.map(Math.abs))).toBeLessThanOrEqual(1_500);
-    expect(Math.max(...excess(others))).toBeLessThanOrEqual(1_000);
+    expect(Math.max(...after)).toBeLessThanOrEqual(1_000);
   });
 
   it('end 30 s after the loss of all of Linger', { timeout: 200_000 }, async () => {
@@ -253,7 +261,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
       const staticAt = startedAt + 1_000 * (hook?.call.wait ?? 0);
       return endedAt - Math.max(staticAt, lostAt + 30_000);
     });
-    note(`all of Linger gone (static wait ${hook?.call.wait} s)`, ends, after);
+    note(`all of Linger gone (static wait ${hook?.call.wait} s)`, known(ends), after);
     expect(Math.max(...after.map(Math.abs))).toBeLessThanOrEqual(1_500);
   });
 });

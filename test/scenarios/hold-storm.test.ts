@@ -5,9 +5,9 @@ import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import { type Cluster, openCluster } from '../testbed/cluster.ts';
 import { Fleet } from './fleet.ts';
 import { LONG } from './form.ts';
-import { type HookEnd, hookOf, stopPod } from './hold/held-pods.ts';
+import { type HookEnd, Hooks, hookOf } from './hold/held-pods.ts';
 import { consumer, HoldSetting } from './hold/setting.ts';
-import { spread, withdrawals } from './hold/terminations.ts';
+import { removals, spread } from './hold/terminations.ts';
 import { runStorm } from './storm-run.ts';
 import { table } from './table.ts';
 
@@ -31,6 +31,7 @@ let setting: HoldSetting | undefined;
 let fleet: Fleet | undefined;
 let measured: MeasuredCluster | undefined;
 const ends: HookEnd[] = [];
+const kubelet = new Hooks();
 
 beforeAll(async () => {
   cluster = await openCluster();
@@ -43,12 +44,13 @@ beforeAll(async () => {
   fleet = await Fleet.start(cluster, {
     namespace: await setting.namespace('hold', 's1', { consumers: 'dns' }),
     ...{ prefix: 's1', services: SERVICES, victims: TERMINATIONS + AFTERWARDS },
-    terminate: async (node, pod) => void ends.push(await stopPod(node, await hookOf(cluster, pod))),
+    terminate: async (node, pod) => void ends.push(await kubelet.stop(node, await hookOf(cluster, pod))),
   });
   measured = await MeasuredCluster.start(await readKubeconfig(cluster.kubeconfig));
 }, 400_000);
 
 afterAll(async () => {
+  kubelet.close();
   await measured?.stop();
   await setting?.close();
   if (cluster?.own === true && LONG) await cluster.restart('kube-controller-manager', FAST);
@@ -64,9 +66,15 @@ async function isOwn(): Promise<boolean> {
 }
 
 function row(name: string, of: readonly HookEnd[], namespace: string) {
-  const withdrawn = withdrawals(cluster, namespace);
-  const waits = of.map(({ deletedAt, endedAt }) => endedAt - deletedAt);
-  const after = of.map(({ pod, endedAt }) => endedAt - (withdrawn.get(pod) ?? Number.NaN) - LET_GO_MS);
+  const all = removals(cluster, namespace);
+  const known = of.map((end) => ({
+    deletedAt: Number.NaN,
+    withdrawnAt: Number.NaN,
+    ...all.get(end.pod),
+    ...end,
+  }));
+  const waits = known.map(({ deletedAt, endedAt }) => endedAt - deletedAt);
+  const after = known.map(({ withdrawnAt, endedAt }) => endedAt - withdrawnAt - LET_GO_MS);
   console.log(
     table(['', 'hooks', 'wait', 'after their condition'], [[name, of.length, spread(waits), spread(after)]]),
   );

@@ -16,24 +16,28 @@ export interface Ending {
 
 /** Those pods of a namespace that have ended, in the order of their deletion. */
 export function endingsOf(cluster: Cluster, namespace: string, lives: readonly PodLife[]): readonly Ending[] {
-  const removals = trueRemovals(readAudit(cluster.auditLog ?? '', namespace));
-  const byPod = Map.groupBy(removals, ({ pod }) => pod);
+  const known = removals(cluster, namespace);
   return lives
-    .flatMap(({ pod, address = '', deletedAt, sigtermAt }) => {
-      const own = byPod.get(pod) ?? [];
-      if (deletedAt === undefined || sigtermAt === undefined || own.length === 0) return [];
-      const start = Math.min(...own.map((each) => each.start));
-      const withdrawnAt = Math.max(...own.map(({ end = Number.NaN }) => end));
-      return [{ pod, address, deletedAt: start, withdrawnAt, sigtermAt }];
+    .flatMap(({ pod, address = '', sigtermAt }) => {
+      const own = known.get(pod);
+      return own === undefined || sigtermAt === undefined ? [] : [{ pod, address, sigtermAt, ...own }];
     })
     .toSorted((a, b) => a.deletedAt - b.deletedAt);
 }
 
-/** When the last of what listed a pod had withdrawn it, by its name. Milliseconds since the epoch. */
-export function withdrawals(cluster: Cluster, namespace: string): ReadonlyMap<string, number> {
-  const removals = trueRemovals(readAudit(cluster.auditLog ?? '', namespace));
-  const byPod = Map.groupBy(removals, ({ pod }) => pod);
-  return new Map([...byPod].map(([pod, own]) => [pod, Math.max(...own.map(({ end = Number.NaN }) => end))]));
+/** When a pod was deleted, and when the last of what listed it had withdrawn it, by its name. Milliseconds since the epoch. */
+export function removals(
+  cluster: Cluster,
+  namespace: string,
+): ReadonlyMap<string, { readonly deletedAt: number; readonly withdrawnAt: number }> {
+  const all = trueRemovals(readAudit(cluster.auditLog ?? '', namespace));
+  const byPod = Map.groupBy(all, ({ pod }) => pod);
+  return new Map(
+    [...byPod].map(([pod, own]) => {
+      const withdrawnAt = Math.max(...own.map(({ end = Number.NaN }) => end));
+      return [pod, { deletedAt: Math.min(...own.map(({ start }) => start)), withdrawnAt }];
+    }),
+  );
 }
 
 /** `p50 1.2 s, p99 3 s, longest 3.1 s` */
