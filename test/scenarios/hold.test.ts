@@ -212,13 +212,16 @@ function judge(
 const HEAD = ['waits by', 'terminations', 'wait', 'after the last had let go', 'early', 'requests', 'lost'];
 
 function row(name: string, judged: readonly Judged[], reports: readonly LoadReport[]) {
-  const excess = judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt);
+  const excess = excessOf(judged);
   const total = reports.map((each) => each.total).join(' + ');
   const lost = reports.map((each) => each.lost).join(' + ');
-  const waits = judged.map(({ sigtermAt, deletedAt }) => sigtermAt - deletedAt);
   const early = excess.filter((each) => each < 0).length;
-  return [name, judged.length, spread(waits), spread(excess), early, total, lost];
+  return [name, judged.length, spread(waitsOf(judged)), spread(excess), early, total, lost];
 }
+
+/** Of those of which every consumer has told. Milliseconds. */
+const excessOf = (judged: readonly Judged[]) =>
+  judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt).filter((each) => !Number.isNaN(each));
 
 const waitsOf = (judged: readonly Judged[]) =>
   judged.map(({ sigtermAt, deletedAt }) => sigtermAt - deletedAt);
@@ -288,24 +291,29 @@ async function isOwn(): Promise<boolean> {
 }
 
 describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
-  it.each(['envoy'] as const)(
+  it.each([
+    ['envoy', 9],
+    // It watches, and a witness stands beside its Envoy.
+    ['contour', 5],
+  ] as const)(
     'ends when the last consumer has let go, in a calm cluster: %s',
     { timeout: 600_000 },
-    async (name) => {
+    async (name, updates) => {
       const at = await place('hold', name, 6);
       const gateway = await startGateway(name, at, 2);
       const pollers = await startPollers(name, at, 2_000);
       const proxyMs = await kubeProxyMs();
-      const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(9));
+      const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(updates));
       const judged = judge(rolled, at, pollers, proxyMs);
       console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
       console.log(`kube-proxy by its p99: ${proxyMs} ms`);
       console.log(JSON.stringify(await setting?.releases(at.namespace)));
       console.log(JSON.stringify(judged));
-      expect(judged.length).toBeGreaterThanOrEqual(50);
+      expect(judged).toHaveLength(6 * updates);
       expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
-      const excess = judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt);
-      expect(percentileOf(excess, 50)).toBeLessThanOrEqual(300 + INSPECT_EVERY_MS);
+      // The page is read by another process than Linger, and each is told of it at its own time.
+      expect(percentileOf(excessOf(judged), 0)).toBeGreaterThanOrEqual(-INSPECT_EVERY_MS);
+      expect(percentileOf(excessOf(judged), 50)).toBeLessThanOrEqual(300 + INSPECT_EVERY_MS);
     },
   );
 

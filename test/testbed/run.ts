@@ -25,10 +25,8 @@ async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   const before = bootedAt(settings);
   // Now: from inside the cluster's network nothing can be fetched.
-  const wanted = LONG
-    ? [ensureHaproxy, ensureEnvoy, ensureContour, ensureHelm, ensureCoreDns]
-    : [ensureHaproxy];
-  for (const ensure of wanted) await ensure(settings.cacheDir, say);
+  const wanted = [ensureHaproxy, ensureEnvoy, ensureContour, ensureHelm, ensureCoreDns];
+  if (LONG) for (const ensure of wanted) await ensure(settings.cacheDir, say);
   const code = await up(settings, {}, say);
   if (code !== 0) return code;
   const keep = process.env.KEEP_CLUSTER === '1' || bootedAt(settings) === before;
