@@ -20,6 +20,7 @@ const common: UserWorkspaceConfig['test'] = {
   experimental: { viteModuleRunner: false, nodeLoader: false },
   // Some work for seconds; where other processes want the processors, too, for ten times as long.
   testTimeout: 90_000 * FUZZ,
+  hookTimeout: 60_000,
   setupFiles: FUZZ === 1 ? [] : ['test/property/setup.ts'],
 };
 
