@@ -403,12 +403,13 @@ async function leader(inquiry: Inquiry): Promise<Seen> {
   const lease = await inquiry.find(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/linger`);
   const holder = memberAt(lease, ['spec', 'holderIdentity']);
   const cure =
-    'The log of the replicas says why none leads; compare the rights with deploy/role-publish.yaml.';
+    'Usual for half a minute after a start; else the log of the replicas says why, and deploy/role-publish.yaml which rights it takes.';
   if (!isString(holder) || holder === '')
     return warning('nobody leads: nothing that is measured is published', cure);
   const age = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
   const renewed = `renewed ${span(Math.max(0, age))} ago by its clock`;
-  const known = (await replicaPods(inquiry)).some(({ name }) => name === holder);
+  // A pod's name, and what tells it from itself after a restart.
+  const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
   if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);
   return ok(`${holder}, ${renewed}${known ? '' : '; it is no pod here'}`);
 }
@@ -491,7 +492,7 @@ async function consumers(inquiry: Inquiry): Promise<Seen> {
   if (shared === undefined || shared.outcome !== 'read') {
     const problem = shared?.outcome === 'refused' ? shared.problem : 'there is none yet';
     const text = `ConfigMap ${map}: ${problem}`;
-    return warning(text, 'The leader writes it within a minute; is there one?');
+    return warning(text, 'The leader writes it within a minute of a start; is there one?');
   }
   const views = shared.value.consumers;
   const bad = views.filter(({ condition }) => condition.status === 'False');

@@ -169,7 +169,7 @@ function healthy(): Answers {
     [TRY]: tried({}, '299 - "linger: Pod: linger.dev/wait: expected a duration"'),
     [TRY_OWN]: tried(hooked(5)),
     [REVIEW]: well({ status: { allowed: true } }),
-    [LEASE]: lease('a', 1),
+    [LEASE]: lease('a_1f', 1),
     [CONSUMERS]: consumersMap(['cluster-ip', 'True', 'Measured']),
     [NETWORK]: items(parse(read('networkpolicy.yaml'))),
     [CLUSTER_POLICIES]: items(policy('base', 'True', 'InForce')),
@@ -215,7 +215,10 @@ describe('where all is well', () => {
     expect(texts.get('Certificate')).toMatch(
       /^the certificate in Secret linger\/linger-certificates is trusted and valid for /,
     );
-    expect(texts.get('Leader')).toMatch(/^a, renewed 1(\.\d)? s ago by its clock$/);
+    expect((await check({ [LEASE]: lease('x_1f', 1) })).find(({ code }) => code === 'Leader')?.text).toMatch(
+      /it is no pod here$/,
+    );
+    expect(texts.get('Leader')).toMatch(/^a_1f, renewed 1(\.\d)? s ago by its clock$/);
     expect(texts.get('Canary')).toBe('flips: 14 Measured');
     expect(texts.get('Answer')).toMatch(/^a pod in namespace default came back from Linger in .*, unchanged/);
   });
@@ -416,13 +419,13 @@ describe('afterwards', () => {
     ],
     [
       'a certificate that has expired',
-      () => ({ [LEASE]: lease('a', -100 * DAY_MS) }),
+      () => ({ [LEASE]: lease('a_1f', -100 * DAY_MS) }),
       /^failure Certificate: .* expired on /,
       { now: new Date(NOW.getTime() + 100 * DAY_MS) },
     ],
     [
       'a certificate that is due',
-      () => ({ [LEASE]: lease('a', -61 * DAY_MS) }),
+      () => ({ [LEASE]: lease('a_1f', -61 * DAY_MS) }),
       /^warning Certificate: .*should have been renewed; valid for /,
       { now: new Date(NOW.getTime() + 61 * DAY_MS) },
     ],
@@ -504,8 +507,8 @@ describe('afterwards', () => {
     ['nobody who leads', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: nobody leads/],
     [
       'a leader that is gone',
-      () => ({ [LEASE]: lease('a', 600) }),
-      /^warning Leader: the Lease is a’s, renewed 10 min ago/,
+      () => ({ [LEASE]: lease('a_1f', 600) }),
+      /^warning Leader: the Lease is a_1f’s, renewed 10 min ago/,
     ],
     ['a watch that is behind', () => ({ [metricsOf('b')]: metrics(0) }), /^warning Watches: b lacks pods$/],
     [
