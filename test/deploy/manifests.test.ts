@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -125,5 +126,35 @@ describe('the NetworkPolicy', () => {
       ['8445', 'all'],
     ]);
     expect(policyOf(uncommented).egress.at(-1)?.ports).toContainEqual({ port: 53, protocol: 'UDP' });
+  });
+});
+
+describe('rights', () => {
+  const files = readdirSync(join(ROOT, 'deploy')).filter((name) => /^(rbac|role)[\w-]*\.yaml$/.test(name));
+
+  it.each(files)('%s: each rule says why, beside it, or above a role that has one', async (file) => {
+    const documents = (await readFile(join(ROOT, 'deploy', file), 'utf8')).split(/^---$/m);
+    for (const text of documents.filter((each) => /^kind: (Cluster)?Role$/m.test(each))) {
+      const lines = text.split('\n');
+      const rules = lines.flatMap((line, index) => (/^ {2}- apiGroups:/.test(line) ? [index] : []));
+      expect(rules).not.toEqual([]);
+      const unsaid = rules.filter((at) => !/^ {2}#/.test(lines[at - 1] ?? ''));
+      // That of the first may stand above the role, or at each of its resources.
+      const first = /^ *#/m.test(text) ? rules.slice(0, 1) : [];
+      expect(unsaid.filter((at) => !first.includes(at)).map((at) => lines[at + 1])).toEqual([]);
+    }
+  });
+
+  it.each(files)('%s: no wildcard, and Secrets by name', async (file) => {
+    const text = await readFile(join(ROOT, 'deploy', file), 'utf8');
+    expect(text.replaceAll(/#.*$/gm, '')).not.toContain('*');
+    for (const document of parseAllDocuments(text)) {
+      const { kind, rules = [] } = document.toJS() as {
+        kind: string;
+        rules?: { resources: string[]; resourceNames?: string[] }[];
+      };
+      for (const { resources, resourceNames } of rules.filter((rule) => rule.resources.includes('secrets')))
+        expect([kind, resources, resourceNames]).toEqual(['Role', ['secrets'], ['linger-certificates']]);
+    }
   });
 });
