@@ -15,6 +15,7 @@ export interface AuditEvent {
     readonly name?: string;
   };
   readonly responseStatus?: { readonly code: number };
+  readonly annotations?: Readonly<Record<string, string>>;
   /** What was sent, and what was answered to creations, of the resources that the policy wants it of. */
   readonly requestObject?: unknown;
   readonly responseObject?: unknown;
@@ -35,12 +36,18 @@ export function readAudit(file: string, namespace: string, position = 0): readon
   );
 }
 
-/** What a user was not allowed from a position on, such as `list /api/v1/nodes?limit=500`. */
+/**
+ * What a user had no right to from a position on, such as `list /api/v1/nodes?limit=500`. By what the authorizer decided: 403 is
+ * also the answer to who writes into a namespace that is being deleted.
+ */
 export function readRefusals(file: string, username: string, position = 0): readonly string[] {
   return answered(file, `"username":"${username}"`, position)
-    .filter(({ user, responseStatus }) => user.username === username && responseStatus?.code === 403)
+    .filter(({ user, annotations }) => user.username === username && annotations?.[DECISION] === 'forbid')
     .map(({ verb, requestURI = '' }) => `${verb} ${requestURI}`);
 }
+
+/** kube-apiserver's, with `allow` or `forbid` (k8s.io/apiserver, endpoints/filters/authorization.go). */
+const DECISION = 'authorization.k8s.io/decision';
 
 function answered(file: string, mention: string, position: number): readonly AuditEvent[] {
   let skipped = position;
