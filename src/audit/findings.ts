@@ -31,6 +31,7 @@ export type Verdict = (typeof VERDICTS)[number];
  */
 export const AUDIT_FINDINGS = {
   AuditOnly: 'unprotected',
+  PatchRefused: 'unprotected',
   HookTooShort: 'unprotected',
   GraceEaten: 'unprotected',
   PartialWait: 'unprotected',
@@ -94,6 +95,8 @@ export interface AuditSubject {
   readonly object: unknown;
   readonly file?: string;
   readonly line?: number;
+  /** What the API server says against its pods with a wait, where it takes them without; absent: nothing, or nobody asked. */
+  readonly refusal?: string;
   /** undefined: not known, as in a manifest. */
   readonly running?: readonly RunningPod[];
 }
@@ -284,6 +287,7 @@ function furtherFindings(
   if (standing.verdict === 'skipped')
     return [...ofNotes.filter(({ reason }) => reason === 'DaemonSetServing'), ...misplaced];
   return [
+    ...patchRefused(subject),
     ...graceEaten(subject),
     ...ofNotes,
     ...neverWithdrawn(exposure, neighbours),
@@ -292,6 +296,12 @@ function furtherFindings(
     ...undeclaredConsumer(exposure, neighbours),
     ...misplaced,
   ];
+}
+
+function patchRefused({ refusal }: AuditSubject): readonly Said[] {
+  if (refusal === undefined) return [];
+  const text = `pods with this wait would be refused, and without it they are taken: ${refusal}; change what refuses them before the mode is Enforce`;
+  return [{ reason: 'PatchRefused', text, wait: 0 }];
 }
 
 function graceEaten({ request, decision }: Decided): readonly Said[] {
@@ -446,7 +456,8 @@ export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
     const [own] = findings;
     if (own === undefined) continue;
     verdicts[own.verdict] += 1;
-    if (own.reason === 'AuditOnly') wouldBe += 1;
+    const refused = findings.some(({ reason }) => reason === 'PatchRefused');
+    if (own.reason === 'AuditOnly' && !refused) wouldBe += 1;
     if (own.verdict === 'skipped') skipped[own.reason] = (skipped[own.reason] ?? 0) + 1;
     for (const { reason } of findings) reasons[reason] = (reasons[reason] ?? 0) + 1;
   }

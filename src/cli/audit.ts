@@ -26,7 +26,8 @@ import {
   type TerminationFinding,
   VERDICTS,
 } from '../audit/index.ts';
-import { SKIP_REASONS, type Sources, worldOf } from '../decision/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
+import { SKIP_REASONS, type Sources, type World, worldOf } from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { askCluster, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
@@ -47,10 +48,14 @@ const ANY = 'any';
 const ANSWER_WITHIN_MS = 30_000;
 
 /** What is to be audited, and what is known of it. */
-export interface AuditInput {
+interface AuditInput {
   readonly subjects: readonly AuditSubject[];
   readonly sources: Sources;
   readonly neighbours: Neighbours;
+  /** undefined: no cluster is asked. */
+  readonly connection: KubeConnection | undefined;
+  /** A document could not be read, which has been said. */
+  readonly failed: boolean;
 }
 
 /** `linger audit`: which workloads lose requests when their pods terminate, and what to do about it. */
@@ -63,10 +68,13 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   ]);
   if (settings.since !== undefined) return afterwards(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
-  const { input, failed } = ofManifests
+  const { sources, neighbours, connection, failed, ...input } = ofManifests
     ? await manifestsOf(settings, surroundings)
-    : { input: await clusterInput(settings, surroundings), failed: false };
-  const { subjects, sources, neighbours } = input;
+    : await clusterInput(settings, surroundings);
+  const world = worldOf(sources);
+  const subjects = settings.serverDryRun
+    ? await tried(input.subjects, world, connection, warn)
+    : input.subjects;
   if (subjects.length === 0) warn('no Pod and no workload among the objects given\n');
   if (settings.suggest) {
     print(
@@ -74,7 +82,6 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     );
     return failed ? 1 : 0;
   }
-  const world = worldOf(sources);
   const audited = subjects.map((subject) => auditWorkload(subject, world, neighbours));
   const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
@@ -87,6 +94,22 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
       (verdict === 'unprotected' && failOn.includes(ANY)),
   );
   return failing ? FINDINGS_EXIT_CODE : 0;
+}
+
+/** @throws LingerError `settings-invalid` without a cluster */
+async function tried(
+  subjects: readonly AuditSubject[],
+  world: World,
+  connection: KubeConnection | undefined,
+  warn: Surroundings['warn'],
+): Promise<readonly AuditSubject[]> {
+  if (connection === undefined)
+    throw new LingerError(
+      'settings-invalid',
+      '--server-dry-run: expected a cluster, and only files are given; --kubeconfig or --context names one',
+    );
+  const { tryPods } = await import('./server-dry-run.ts');
+  return tryPods(subjects, world, connection, warn);
 }
 
 function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {
@@ -212,7 +235,7 @@ function printed({ output }: Settings<'audit'>, report: AuditReport, version: st
 }
 
 /** The workloads of manifests, among the Services and routes that stand beside them. */
-async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundings) {
+async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
   const { kubeconfig, context, namespace = 'default' } = settings;
   const reading = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
@@ -238,7 +261,8 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
         });
       }
     }
-  return { input: { subjects, sources, neighbours: neighboursIn(objects, namespace) }, failed };
+  const neighbours = neighboursIn(objects, namespace);
+  return { subjects, sources, neighbours, connection: cluster?.connection, failed };
 }
 
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
@@ -250,7 +274,7 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
   const { workloads, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
   const subjects = workloads.map((found) => ({ ...found, request: requestOf(found) }));
-  return { subjects, sources, neighbours };
+  return { subjects, sources, neighbours, connection, failed: false };
 }
 
 /** One screen first, then the list: the unprotected first. */

@@ -211,6 +211,11 @@ const AUDIT_FLAGS = {
     'false',
     'instead: print the smallest policies that protect what can be protected, with their cost',
   ),
+  serverDryRun: flag(
+    toggle,
+    'false',
+    'also try, as dry runs, whether the cluster would take the pods with their waits; needs the right to create pods',
+  ),
   output: flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
   failOn: optional(
     list('<code,...>'),

@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import fastJsonPatch from 'fast-json-patch';
 import { ANNOTATION } from '../api/index.ts';
 import {
   BUILT_IN,
@@ -19,6 +18,7 @@ import {
   type AskedCluster,
   askCluster,
   type ManifestSettings,
+  patched,
   planOf,
   readInputs,
   type WorldSettings,
@@ -104,16 +104,11 @@ async function explainLive(
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);
     // As its author wrote it: a pod that carries a plan would only be said to do so.
-    const pod = workload.pointer === '' ? withoutPlan(workload.pod) : workload.pod;
+    const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
     const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, world));
     found.push({ ...explained, live: livePods(running) });
   }
   return found;
-}
-
-function withoutPlan(pod: unknown): unknown {
-  const operations = [...undoFor(pod)] as Parameters<typeof fastJsonPatch.applyPatch>[1];
-  return fastJsonPatch.applyPatch(structuredClone(pod), operations).newDocument;
 }
 
 function livePods(running: readonly { readonly annotations: Readonly<Record<string, string>> }[]): LivePods {

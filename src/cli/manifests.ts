@@ -2,6 +2,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer as readAll } from 'node:stream/consumers';
 import { setFlagsFromString } from 'node:v8';
+import fastJsonPatch from 'fast-json-patch';
 import {
   asError,
   isRecord,
@@ -18,6 +19,7 @@ import {
   type LocatedObject,
   NO_DOCUMENTS,
   NO_SOURCES,
+  type Operation,
   type PodRequest,
   type Sources,
   type Workload,
@@ -227,6 +229,12 @@ function podTemplateIn(value: unknown, path: string, depth: number): string | un
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+/** A pod with operations applied to it. */
+export function patched(pod: unknown, operations: readonly Operation[]): unknown {
+  const patch = [...operations] as Parameters<typeof fastJsonPatch.applyPatch>[1];
+  return fastJsonPatch.applyPatch(structuredClone(pod), patch).newDocument;
 }
 
 /** A workload, and the namespace that its pods will be in. */

@@ -81,9 +81,11 @@ interface Given {
   readonly annotations?: Readonly<Record<string, string>>;
   /** Of running pods, the seconds of their plans; undefined: without one. */
   readonly running?: readonly (number | undefined)[];
+  /** What the API server says against its pods with a wait. */
+  readonly refusal?: string;
 }
 
-function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running }: Given, world: World) {
+function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running, refusal }: Given, world: World) {
   const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
   const container = { name: 'app', image: 'app:1', ports: [{ containerPort: 80 }], ...lifecycle };
   const spec = {
@@ -109,6 +111,7 @@ function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running }: Giv
   const subject = {
     ...{ workload, namespace: 'shop', request, object },
     ...(pods && { running: pods }),
+    ...(refusal !== undefined && { refusal }),
   };
   return auditWorkload(subject, world, NO_NEIGHBOURS).findings;
 }
@@ -141,6 +144,18 @@ describe('what is held against the lag that has been measured', () => {
       { annotations: { 'linger.dev/mode': 'Audit' } },
       12,
       'unprotected AuditOnly, waits 0, open for 13',
+    ],
+    [
+      'a wait that the cluster refuses',
+      { refusal: '422: no' },
+      12,
+      'unprotected PatchRefused, waits 20, open for 13',
+    ],
+    [
+      'a wait in mode Audit that the cluster would refuse',
+      { annotations: { 'linger.dev/mode': 'Audit' }, refusal: '422: no' },
+      12,
+      'unprotected AuditOnly,PatchRefused, waits 0, open for 13',
     ],
     ['pods with today’s wait', { running: [20, 20] }, 12, 'protected Injected, waits 20, open for 0'],
     ['pods with last month’s', { running: [5, 20] }, 12, 'unprotected StampedTooShort, waits 20, open for 8'],

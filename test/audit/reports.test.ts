@@ -143,6 +143,12 @@ Deployment shop/own: GraceEaten: ${EATEN}
     expect(stderr).toMatch(/--fail-on: expected some of any, protected, .*HookTooShort.*, got "HookToShort"/);
   });
 
+  test('--server-dry-run of files alone: says that it lacks a cluster', async () => {
+    const { code, stderr } = await audit('--server-dry-run');
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/--server-dry-run: expected a cluster, .*--kubeconfig or --context names one/);
+  });
+
   test('a document that cannot be read is named, the others are audited, and the exit code says so', async () => {
     await writeFile(join(folder, 'broken.yaml'), `${MANIFEST}---\na: [\n`);
     const { code, stdout, stderr } = await linger(['audit', '-f', 'broken.yaml', '-o', 'json'], {

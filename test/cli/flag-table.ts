@@ -235,6 +235,7 @@ const AUDIT: Rows<'audit'> = {
   lingerNamespace: TEXT('linger'),
   since: { ...DURATION, byDefault: undefined },
   suggest: SWITCH,
+  serverDryRun: SWITCH,
   output: {
     byDefault: 'table',
     reads: ['table', 'wide', 'json', 'yaml', 'sarif', 'github', 'junit', 'markdown'].map((each) => [

@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { linger, MAIN } from '../cli/linger.ts';
 import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
-import { job, pod, service, workload } from './support/manifests.ts';
+import { appContainer, job, pod, service, workload } from './support/manifests.ts';
 
 let cluster: Cluster;
 
@@ -77,6 +77,74 @@ describe('an audit of a cluster', () => {
     });
     const [web] = report.findings;
     expect(web?.text).toMatch(/^2 of 2 pods have no wait/);
+  }, 120_000);
+
+  it('tries waits as dry runs, and tells those that the cluster refuses from pods that it refuses anyway', async () => {
+    const namespace = await cluster.namespace('audit-tried');
+    const group = { apiVersion: 'admissionregistration.k8s.io/v1', metadata: { name: namespace } };
+    const inNamespace = { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } } };
+    const pods = { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] };
+    const validation = {
+      expression: 'object.spec.terminationGracePeriodSeconds <= 45',
+      message: 'graces of more than 45 s are not for us',
+    };
+    const rules = [
+      {
+        ...{ ...group, kind: 'ValidatingAdmissionPolicy' },
+        spec: { matchConstraints: { resourceRules: [pods] }, validations: [validation] },
+      },
+      {
+        ...{ ...group, kind: 'ValidatingAdmissionPolicyBinding' },
+        spec: { policyName: namespace, validationActions: ['Deny'], matchResources: inNamespace },
+      },
+    ];
+    for (const rule of rules) await cluster.create(rule as never);
+    onTestFinished(async () => {
+      for (const rule of rules) await cluster.delete(rule as never);
+    });
+    const claim = {
+      metadata: { name: 'data' },
+      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } },
+    };
+    const withGrace = (terminationGracePeriodSeconds: number) => ({ terminationGracePeriodSeconds });
+    for (const object of [
+      workload('Deployment', namespace, 'refused', { replicas: 0 }),
+      workload('Deployment', namespace, 'taken', { replicas: 0 }, withGrace(10)),
+      workload('Deployment', namespace, 'hopeless', { replicas: 0 }, withGrace(120)),
+      workload(
+        'StatefulSet',
+        namespace,
+        'db',
+        { replicas: 0, serviceName: 'db', volumeClaimTemplates: [claim] },
+        {
+          ...withGrace(10),
+          containers: [{ ...appContainer('app'), volumeMounts: [{ name: 'data', mountPath: '/data' }] }],
+        },
+      ),
+    ])
+      await cluster.create(object);
+    await waitUntil('the policy is in force', async () => {
+      const path = `/api/v1/namespaces/${namespace}/pods?dryRun=All`;
+      const { status } = await cluster.api.request('POST', path, {
+        body: pod(namespace, 'probe', withGrace(60)),
+      });
+      return status >= 400;
+    });
+    const { stdout, stderr } = await linger([
+      ...['audit', '--kubeconfig', cluster.kubeconfig, '-n', namespace, '--server-dry-run', '-o', 'json'],
+    ]);
+    const report = JSON.parse(stdout) as AuditReport;
+    expect(inWords(report)).toEqual({
+      'Deployment refused': 'unprotected PatchRefused',
+      'Deployment taken': 'protected Injected',
+      'Deployment hopeless': 'protected Injected',
+      'StatefulSet db': 'protected Injected',
+    });
+    const [refused] = report.findings.filter(({ reason }) => reason === 'PatchRefused');
+    expect(refused?.text).toContain('graces of more than 45 s are not for us');
+    expect(stderr).toMatch(
+      /1 of 4 workloads could not be tried .*Deployment \S+\/hopeless: .*45 s are not for us/,
+    );
   }, 120_000);
 
   it('of 1,000 Deployments takes at most 10 s and 300 MB', async () => {
