@@ -1,5 +1,5 @@
 import { LingerError } from '../api/index.ts';
-import { wantsHold, worldOf } from '../decision/index.ts';
+import { shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
 import { type Check, type CheckState, checkBefore, checkInstallation } from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
@@ -33,9 +33,15 @@ async function checkPolicies(
 ): Promise<number> {
   const found = await Promise.all(paths.map(problemsIn));
   const problems = found.flatMap((each) => each.problems.map(({ code, message }) => ({ code, message })));
-  const usable = found.reduce((sum, { documents }) => sum + documents, 0);
-  const table = () => problems.map(({ code, message }) => `${message} [${code}]\n`).join('');
-  print(rendered(output, { problems, usable }, table));
+  const usable = found.reduce((sum, each) => sum + each.usable, 0);
+  const policies = found.flatMap(({ documents }) => [...documents.clusterPolicies, ...documents.policies]);
+  const shadowed = shadowedPolicies(policies);
+  const table = () =>
+    [
+      ...problems.map(({ code, message }) => `${message} [${code}]\n`),
+      ...shadowed.map(({ policy, by }) => `${policy} has no effect: ${by.join(', ')} wins in every field\n`),
+    ].join('');
+  print(rendered(output, { problems, usable, shadowed }, table));
   warn(`${usable} documents can be used, ${problems.length} cannot\n`);
   return problems.length === 0 ? 0 : FAILURE_EXIT_CODE;
 }

@@ -25,7 +25,7 @@ export {
   type Skip,
 } from './plan.ts';
 export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
-export { BUILT_IN, wantsHold } from './policy.ts';
+export { BUILT_IN, type ShadowedPolicy, shadowedPolicies, wantsHold } from './policy.ts';
 export { type PolicyView, policiesSelecting, policyView } from './policy-view.ts';
 export {
   NOTES,

@@ -343,6 +343,62 @@ function inLayerOrder(a: Policy, b: Policy): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
+/** A policy that changes nothing for any pod, and those that undo it. */
+export interface ShadowedPolicy {
+  readonly policy: Origin;
+  readonly by: readonly Origin[];
+}
+
+/**
+ * The policies that have no effect, because for all of their pods later ones of the same layer set each of their fields.
+ * Only those are found whose pods these select by the same selectors, or by none.
+ */
+export function shadowedPolicies(
+  documents: readonly (ClusterTerminationPolicy | TerminationPolicy)[],
+): readonly ShadowedPolicy[] {
+  const layers = Map.groupBy(documents.map(policyOf), ({ namespace }) => namespace);
+  return [...layers.values()].flatMap((all) => {
+    const ofSelectors = Map.groupBy(all.toSorted(inLayerOrder), selectorsInWords);
+    const ofAll = ofSelectors.get(
+      selectorsInWords({ namespaceSelector: EVERYTHING, podSelector: EVERYTHING }),
+    );
+    return all.flatMap((policy) => {
+      const own = ofSelectors.get(selectorsInWords(policy)) ?? [];
+      const later = [...own, ...(ofAll ?? [])].filter((each) => inLayerOrder(policy, each) < 0);
+      const fields = Object.keys(policy.values) as Field[];
+      const by = fields.map(
+        (field) => later.find((each) => hides(each.values, policy.values, field))?.origin,
+      );
+      if (by.length === 0 || by.includes(undefined)) return [];
+      return [{ policy: policy.origin, by: [...new Set(by)].filter((each) => each !== undefined) }];
+    });
+  });
+}
+
+function hides<F extends Field>(
+  later: Partial<PolicyValues>,
+  values: Partial<PolicyValues>,
+  field: F,
+): boolean {
+  if (!(field in later)) return false;
+  const isTighter: Tighter<PolicyValues[F]> | undefined = TIGHTENING[field];
+  return !isTighter?.(values[field] as PolicyValues[F], later[field] as PolicyValues[F]);
+}
+
+/** The same for selectors that are written in another order. */
+function selectorsInWords({
+  namespaceSelector,
+  podSelector,
+}: Pick<Policy, 'namespaceSelector' | 'podSelector'>) {
+  const words = [namespaceSelector, podSelector].map(({ matchLabels = {}, matchExpressions = [] }) => [
+    ...Object.entries(matchLabels).map((label) => label.join('=')),
+    ...matchExpressions.map(({ key, operator, values = [] }) =>
+      [key, operator, ...values.toSorted()].join(' '),
+    ),
+  ]);
+  return JSON.stringify(words.map((each) => each.toSorted()));
+}
+
 /** The field of each member of a spec, and of each member of that: `wait`, `percentile` → `wait.percentile`. */
 const FIELD_OF = new Map<string, Map<string, string>>();
 for (const field of Object.keys(BUILT_IN_VALUES)) {

@@ -150,11 +150,14 @@ export async function readPolicies(path: string): Promise<Documents> {
   return usable(joined([{ entries: [], problems }, ...parsePolicyFiles(files)]));
 }
 
-/** Everything in a policy path that cannot be used, and how many documents can. */
-export async function problemsIn(
-  path: string,
-): Promise<{ readonly problems: readonly PolicyProblem[]; readonly documents: number }> {
+/** Everything in a policy path that cannot be used, and what can. */
+export async function problemsIn(path: string): Promise<{
+  readonly problems: readonly PolicyProblem[];
+  readonly documents: Documents;
+  readonly usable: number;
+}> {
   const { files, problems } = await readPolicyFiles(path);
   const reading = joined([{ entries: [], problems }, ...parsePolicyFiles(files)]);
-  return { problems: reading.problems, documents: reading.entries.length };
+  const { problems: unusable, entries } = reading;
+  return { problems: unusable, documents: documentsOf(entries), usable: entries.length };
 }

@@ -177,11 +177,25 @@ describe.concurrent('linger check', () => {
     expect([code, stderr]).toEqual([1, '1 documents can be used, 2 cannot\n']);
   });
 
+  it('names policies that have no effect, and exits with 0', async () => {
+    const directory = await emptyDirectory(atEnd);
+    await writeFile(join(directory, 'a.yaml'), POLICY('{mode: Audit}'));
+    await writeFile(
+      join(directory, 'b.yaml'),
+      POLICY('{mode: Off}').replace(/name: [\w-]+/, 'name: z-later'),
+    );
+    const { code, stdout } = await linger(['check', directory]);
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^\w+Policy\/\S+ has no effect: \w+Policy\/\S*z-later wins in every field\n$/),
+    ]);
+  });
+
   it('exits with 0 where all can be used, and takes no flags that are about a cluster', async () => {
     const directory = await emptyDirectory(atEnd);
     await writeFile(join(directory, 'a.yaml'), POLICY('{mode: Audit}'));
     const { code, stdout } = await linger(['check', '--policies', directory, '-o', 'json']);
-    expect([code, JSON.parse(stdout)]).toEqual([0, { problems: [], usable: 1 }]);
+    expect([code, JSON.parse(stdout)]).toEqual([0, { problems: [], usable: 1, shadowed: [] }]);
     expect((await linger(['check', directory, '--pre'])).code).toBe(2);
   });
 
