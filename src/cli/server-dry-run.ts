@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ANNOTATION, memberAt } from '../api/index.ts';
 import { type AuditSubject, subjectOf } from '../audit/index.ts';
 import {
@@ -9,7 +10,6 @@ import {
   readText,
 } from '../cluster/index.ts';
 import { decide, type Pod, patchFor, type World } from '../decision/index.ts';
-import { pause } from '../timing/index.ts';
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -38,7 +38,8 @@ export async function tryPods(
   const { signal } = new AbortController();
   const agent = newAgent(connection);
   const refusalOf = async (namespace: string, pod: unknown) => {
-    await pause(EVERY_MS, signal);
+    // Not timing/pause, which lets the process end meanwhile.
+    await sleep(EVERY_MS);
     const path = `/api/v1/namespaces/${namespace}/pods?dryRun=All`;
     const body = { contentType: 'application/json', text: JSON.stringify(pod) };
     try {
