@@ -11,7 +11,7 @@ import {
 } from '../lag/index.ts';
 import type { ConsumerReports, Inspecting } from '../measurement/index.ts';
 import { type HeldPod, isStranger, type Withdrawal } from './held-pods.ts';
-import { openedBetween, type QuietVerdict, testimonyOf, WITNESS_KEPT_MS, type WitnessLine } from './quiet.ts';
+import { type QuietVerdict, Witness, type WitnessLine } from './quiet.ts';
 import {
   type ConsumerFacts,
   type HoldFacts,
@@ -125,9 +125,8 @@ interface Hold {
   askAt: number;
   /** When the last of its hooks went away. */
   leftAt: number | undefined;
-  /** Whose witness counts: all containers of a pod see the same. */
-  witness: Waiter | undefined;
-  lines: WitnessLine[];
+  /** Whose word counts: all containers of a pod see the same. */
+  witness: { readonly waiter: Waiter; readonly said: Witness } | undefined;
   readonly remotes: Set<string>;
   /** When everything known had let go, and how many connections have come since. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
@@ -200,7 +199,7 @@ export class Holds {
     if (hold === undefined) {
       hold = {
         ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, verdict: NOT_LOOKED, inquiry: undefined },
-        ...{ askAt: now + LIMITS.askAfter, leftAt: undefined, witness: undefined, lines: [] },
+        ...{ askAt: now + LIMITS.askAfter, leftAt: undefined, witness: undefined },
         ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);
@@ -222,7 +221,7 @@ export class Holds {
   leave(pod: HeldPod, waiter: Waiter): void {
     const hold = this.#holds.get(pod.uid);
     if (hold?.waiters.delete(waiter) !== true) return;
-    if (hold.witness === waiter) hold.witness = undefined;
+    if (hold.witness?.waiter === waiter) hold.witness = undefined;
     if (hold.waiters.size === 0) hold.leftAt = this.#sources.clock();
   }
 
@@ -232,20 +231,15 @@ export class Holds {
     if (hold === undefined) return;
     if (hold.pod.terms.hostNetwork) return;
     if (isStranger(pod, waiter.source)) {
-      if (hold.witness === waiter) hold.witness = undefined;
+      if (hold.witness?.waiter === waiter) hold.witness = undefined;
       this.#sources.onStranger(pod, waiter);
       return;
     }
-    if (hold.witness === undefined) hold.lines = [];
-    hold.witness ??= waiter;
-    if (hold.witness !== waiter) return;
-    const last = hold.lines.at(-1);
-    const opened = last && openedBetween(last, line);
+    hold.witness ??= { waiter, said: new Witness() };
+    if (hold.witness.waiter !== waiter) return;
+    const opened = hold.witness.said.hear(line);
     for (const remote of line.remotes) if (hold.remotes.size < MOST_REMOTES) hold.remotes.add(remote);
     if (hold.letGo !== undefined) hold.letGo.opened += opened ?? 0;
-    const kept = hold.lines.findIndex(({ at }) => line.at - at <= WITNESS_KEPT_MS);
-    if (kept > 0) hold.lines.splice(0, kept);
-    hold.lines.push(line);
   }
 
   /** Something about the pod has changed. */
@@ -291,9 +285,9 @@ export class Holds {
       return;
     }
     const { terms } = pod;
-    const testimony = testimonyOf(hold.lines, { now, probes: terms.probes, min: terms.min });
-    hold.lastAt = testimony.lastAt ?? hold.lastAt;
-    const facts = this.#factsOf(hold, now, blindSince, testimony.verdict);
+    const testimony = hold.witness?.said.testimony({ now, probes: terms.probes, min: terms.min });
+    hold.lastAt = testimony?.lastAt ?? hold.lastAt;
+    const facts = this.#factsOf(hold, now, blindSince, testimony?.verdict ?? 'Unknown');
     if (!haveAllLetGo(facts)) hold.letGo = undefined;
     else hold.letGo ??= { at: now, opened: 0, before: new Set(hold.remotes) };
     const verdict = verdictOf(facts);
@@ -317,7 +311,7 @@ export class Holds {
   }
 
   #let(hold: Hold, reason: ReleaseReason, now: number): void {
-    const { pod, waiters, calledAt, verdict, lines } = hold;
+    const { pod, waiters, calledAt, verdict, witness } = hold;
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
     // The kubelet may run the hooks of one deletion again.
@@ -326,17 +320,17 @@ export class Holds {
     this.#sources.onRelease({
       ...{ pod, reason, heldMs: now - (pod.deletion?.at ?? calledAt) },
       waitingFor: reason === 'Max' ? verdict.waitingFor : [],
-      open: lines.at(-1)?.established,
+      open: witness?.said.open,
       undeclared: undeclaredIn(hold, now),
       lag: this.#lagSeenIn(hold, now),
     });
   }
 
   /** How long after its withdrawal the pod was still connected to. */
-  #lagSeenIn({ pod, lines, lastAt }: Hold, now: number): number | undefined {
+  #lagSeenIn({ pod, witness, lastAt }: Hold, now: number): number | undefined {
     const { deletion, withdrawals, uid } = pod;
-    const witnessed = lines.at(-1);
-    if (deletion === undefined || witnessed === undefined || now - witnessed.at > WITNESSED_LATELY_MS)
+    const heardAt = witness?.said.heardAt;
+    if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
       return undefined;
     const { listing, withdraws } = this.#sources;
     const of = withdrawals.filter(

@@ -75,7 +75,7 @@ const EXPECTED_OF_NONE = -Math.log(0.01);
 const EXPECTED_OF_ONE = 6.638;
 
 /** How long a history the rule looks at. Milliseconds. */
-export const WITNESS_KEPT_MS = RATE_MS + LONGEST_QUIET_MS + GAP_MS;
+const KEPT_MS = RATE_MS + LONGEST_QUIET_MS + GAP_MS;
 
 /** Connections between two lines. */
 interface Step {
@@ -92,22 +92,65 @@ export interface Testimony {
 }
 
 /**
- * Whether new connections have been absent for long enough at the rate at which they came.
- * @param lines in the order in which they came
- * @param probes connections a second that are the kubelet's
+ * What one helper has said of late. Thousands talk at once, twice a second: whatever is kept of a line outlives the young
+ * generation, so that it is whole numbers, which V8 keeps in their place.
  */
-export function testimonyOf(
-  lines: readonly WitnessLine[],
-  { now, probes, min }: { readonly now: number; readonly probes: number; readonly min: number },
-): Testimony {
-  const steps = stepsOf(lines);
-  const end = steps.at(-1)?.to;
-  if (end === undefined || now - end > SILENT_MS) return { verdict: 'Unknown', lastAt: undefined };
+export class Witness {
+  /** When lines came, from the last gap on: what cannot be counted is no silence. And what opened before each but the first. */
+  readonly #times: number[] = [];
+  readonly #opened: number[] = [];
+  #opens: bigint | undefined;
+  #open: number | undefined;
 
-  const { busy, quietFrom } = silenceIn(steps, end, probes);
-  const lastAt = busy.at(-1)?.to;
-  const verdict = min === 0 ? 'Off' : quietVerdict(busy, end - quietFrom, probes);
-  return { verdict, lastAt };
+  /** @returns connections that others have opened since the line before; undefined: that cannot be told */
+  hear(line: WitnessLine): number | undefined {
+    const at = Math.round(line.at);
+    const before = this.#times.at(-1);
+    const opened = before === undefined ? undefined : openedBetween(this.#opens, line);
+    this.#opens = line.opens;
+    this.#open = line.established;
+    if (before === undefined || opened === undefined || at - before > GAP_MS) {
+      this.#times.splice(0, this.#times.length, at);
+      this.#opened.length = 0;
+      return opened;
+    }
+    this.#times.push(at);
+    this.#opened.push(opened);
+    const old = this.#times.findIndex((time) => at - time <= KEPT_MS);
+    if (old > 0) {
+      this.#times.splice(0, old);
+      this.#opened.splice(0, old);
+    }
+    return opened;
+  }
+
+  /** When the last line came. */
+  get heardAt(): number | undefined {
+    return this.#times.at(-1);
+  }
+
+  /** Connections that are open on the pod's listening ports. */
+  get open(): number | undefined {
+    return this.#open;
+  }
+
+  /**
+   * Whether new connections have been absent for long enough at the rate at which they came.
+   * @param probes connections a second that are the kubelet's
+   */
+  testimony({ now, probes, min }: Readonly<Record<'now' | 'probes' | 'min', number>>): Testimony {
+    const times = this.#times;
+    const steps = this.#opened.map((opened, index): Step => {
+      const [from = 0, to = 0] = [times[index], times[index + 1]];
+      return { from, to, opened };
+    });
+    const end = steps.at(-1)?.to;
+    if (end === undefined || now - end > SILENT_MS) return { verdict: 'Unknown', lastAt: undefined };
+    const { busy, quietFrom } = silenceIn(steps, end, probes);
+    const lastAt = busy.at(-1)?.to;
+    const verdict = min === 0 ? 'Off' : quietVerdict(busy, end - quietFrom, probes);
+    return { verdict, lastAt };
+  }
 }
 
 /** The silence: the longest time until the end that holds no more than probes explain. And what was before it. */
@@ -165,24 +208,11 @@ function probesWithin(milliseconds: number, probes: number): number {
   return Math.ceil((probes * milliseconds) / 1000);
 }
 
-/** From the last gap on: what cannot be counted is no silence. */
-function stepsOf(lines: readonly WitnessLine[]): readonly Step[] {
-  const steps: Step[] = [];
-  for (let index = lines.length - 1; index > 0; index -= 1) {
-    const [before, after] = [lines[index - 1] as WitnessLine, lines[index] as WitnessLine];
-    const opened = openedBetween(before, after);
-    if (opened === undefined || after.at - before.at > GAP_MS) break;
-    steps.push({ from: before.at, to: after.at, opened });
-  }
-  return steps.reverse();
-}
-
-/** Connections that others opened between two lines. @returns undefined where that cannot be told */
-export function openedBetween(before: WitnessLine, after: WitnessLine): number | undefined {
-  if (before.opens === undefined || after.opens === undefined || after.loopback === undefined)
-    return undefined;
-  let opened = after.opens - before.opens;
-  if (opened < 0n) opened += before.opens < 1n << 32n ? 1n << 32n : 1n << 64n;
+/** Connections that others opened since the counter stood there. @returns undefined where that cannot be told */
+export function openedBetween(before: bigint | undefined, after: WitnessLine): number | undefined {
+  if (before === undefined || after.opens === undefined || after.loopback === undefined) return undefined;
+  let opened = after.opens - before;
+  if (opened < 0n) opened += before < 1n << 32n ? 1n << 32n : 1n << 64n;
   if (opened < 0n || opened > MOST_OPENS) return undefined;
   return Math.max(0, Number(opened) - after.loopback);
 }

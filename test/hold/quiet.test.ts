@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   openedBetween,
   type QuietVerdict,
-  testimonyOf,
+  Witness,
   type WitnessLine,
   witnessLine,
 } from '../../src/hold/quiet.ts';
@@ -64,7 +64,7 @@ describe('connections between two lines', () => {
       undefined,
     ],
   ])('%s', (_, before, after, opened) => {
-    expect(openedBetween(before, after)).toBe(opened);
+    expect(openedBetween(before.opens, after)).toBe(opened);
   });
 });
 
@@ -80,7 +80,11 @@ function linesOf(
   return lines;
 }
 
-const quietVerdict = (...given: Parameters<typeof testimonyOf>) => testimonyOf(...given).verdict;
+function quietVerdict(lines: readonly WitnessLine[], at: Parameters<Witness['testimony']>[0]): QuietVerdict {
+  const witness = new Witness();
+  for (const each of lines) witness.hear(each);
+  return witness.testimony(at).verdict;
+}
 const rule = { probes: 0, min: 5 };
 const every = (period: number, from: number, to: number) =>
   Array.from({ length: Math.max(0, Math.ceil((to - from) / period)) }, (_, index) => from + index * period);
