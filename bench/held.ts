@@ -17,8 +17,12 @@ import { positive, readOptions } from './options.ts';
 
 const usage = `usage: node bench/held.ts [--pods N] [--seconds N]
   --pods      held at once (default 2000)
-  --seconds   for how long (default 20)`;
+  --seconds   for how long (default 20)
+exit code 1: more than 40 MB, or more than 1 s until all are released`;
 const text = { type: 'string' } as const;
+
+const MOST_BYTES = 40e6;
+const MOST_MS = 1_000;
 
 /** What the two processes say to each other. */
 type Said =
@@ -174,6 +178,8 @@ async function measure(): Promise<void> {
     `${pods} pods: RSS ${mb(before.rss)} + ${grown('rss')} (heap ${grown('heap')}, external ${grown('external')})`,
   );
   const took = released.map((at) => Math.round(at - withdrawnAt)).toSorted((a, b) => a - b);
+  // What the product promises of 2,000 pods.
+  if (after.rss - before.rss > MOST_BYTES || (took.at(-1) ?? 0) > MOST_MS) process.exitCode = 1;
   console.log(
     `released after ${took[0]} to ${took.at(-1)} ms, half of them within ${took[took.length >> 1]} ms`,
   );
