@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parse } from 'yaml';
 
 /*
  * The chart's templates are the plain manifests of deploy/ with what a release decides put in: one source for
@@ -21,12 +22,15 @@ type Change = readonly [from: string, to: string];
 
 const OWN_CERTIFICATE = '.Values.certificates.existingSecret';
 
-/** What the webhook leaves out only where it fails closed: the last lines of that patch, and of the webhook. */
+/** What the webhook leaves out only where it fails closed. */
 function failClosedConditions(): string {
-  const patch = readFileSync(join(DEPLOY, 'fail-closed', 'webhook.yaml'), 'utf8');
-  const [, conditions] = patch.split('    matchConditions:\n');
-  if (conditions === undefined) throw new Error('deploy/fail-closed/webhook.yaml: expected matchConditions');
-  return `      {{- if eq .Values.failurePolicy "Fail" }}\n${conditions}      {{- end }}\n`;
+  const text = readFileSync(join(DEPLOY, 'fail-closed', 'webhook.yaml'), 'utf8');
+  const patch = parse(text) as { op: string; value: { name: string; expression: string } }[];
+  const conditions = patch
+    .filter(({ op }) => op === 'add')
+    .map(({ value: { name, expression } }) => `      - name: ${name}\n        expression: "${expression}"\n`);
+  const about = '      # So that a cluster can start: see deploy/fail-closed.\n';
+  return `      {{- if eq .Values.failurePolicy "Fail" }}\n${about}${conditions.join('')}      {{- end }}\n`;
 }
 
 const DEPLOYMENT: readonly Change[] = [

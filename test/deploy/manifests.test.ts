@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import jsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
@@ -80,6 +81,26 @@ describe('the webhook leaves out the pods of Linger', () => {
     expect(new Set([...namespaces, webhook?.clientConfig.service.namespace])).toEqual(new Set(['elsewhere']));
     await rm(directory, { recursive: true });
   });
+});
+
+it('failing closed adds conditions, and the chart the same ones', async () => {
+  const at = (file: string) => readFile(join(ROOT, 'deploy', file), 'utf8');
+  type Closed = {
+    webhooks: { failurePolicy: string; matchConditions: { name: string; expression: string }[] }[];
+  };
+  const closed = parse(await at('webhook.yaml')) as Closed;
+  jsonPatch.applyPatch(closed, parse(await at('fail-closed/webhook.yaml')), true);
+  const [webhook] = closed.webhooks;
+  expect(webhook?.failurePolicy).toBe('Fail');
+  expect(webhook?.matchConditions.map(({ name }) => name)).toEqual([
+    'restart-policy-always',
+    'no-mirror-pod',
+    'not-of-a-daemonset',
+    'not-system-critical',
+  ]);
+  const template = await at('chart/templates/webhook.yaml');
+  for (const { name, expression } of webhook?.matchConditions ?? [])
+    expect(template).toContain(`      - name: ${name}\n        expression: "${expression}"\n`);
 });
 
 describe('the NetworkPolicy', () => {
