@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MAIN } from '../cli/linger.ts';
 import {
   type Cluster,
   type KubernetesObject,
@@ -10,6 +11,7 @@ import {
   openCluster,
   waitUntil,
 } from '../testbed/cluster.ts';
+import { run } from '../testbed/command.ts';
 import {
   applicationDeployment,
   applicationService,
@@ -120,6 +122,24 @@ describe('an installation by hand', async () => {
   }, 180_000);
 
   const onOurOwn = it.runIf(cluster.own);
+
+  /** What `linger check` says of each thing that is not as it should be, and its exit code. */
+  async function check(...flags: string[]) {
+    const asked = ['check', '--kubeconfig', cluster.kubeconfig, '--namespace', namespace, '-o', 'json'];
+    const { code, stdout, stderr } = await run([process.execPath, MAIN, ...asked, ...flags]);
+    expect(stderr).toMatch(/^\d+ ok, \d+ warnings, \d+ failures, \d+ not looked at\n$/);
+    const { checks } = JSON.parse(stdout) as {
+      checks: readonly { code: string; state: string; text: string }[];
+    };
+    const said = checks.filter(({ state }) => state !== 'ok');
+    return { code, said: said.map((each) => `${each.state} ${each.code}: ${each.text}`), checks };
+  }
+
+  onOurOwn('linger check --pre has nothing against it', { timeout: 60_000 }, async () => {
+    const { code, said, checks } = await check('--pre');
+    expect([code, said]).toEqual([0, []]);
+    expect(checks.length).toBeGreaterThanOrEqual(5);
+  });
 
   onOurOwn(
     'kubectl apply -k deploy/ brings up two replicas, as Pod Security "restricted" allows',
@@ -386,11 +406,22 @@ describe('an installation by hand', async () => {
       expect(await replicas.sum('linger_watch_restarts_total', `reason="${reason}"`)).toBe(0);
     for (const reason of ['Forbidden', 'Unauthorized', 'Refused', 'Malformed'])
       expect(await replicas.sum('linger_publish_failures_total', `reason="${reason}"`)).toBe(0);
-    expect(await replicas.sum('linger_watch_handler_errors_total')).toBe(0);
     for (const logs of (await replicas.logs()).values()) {
       expect(logs).not.toMatch(/forbidden|unauthorized/i);
       expect(logs).not.toMatch(/"level":"(error|fatal)"/);
     }
+    expect(await replicas.sum('linger_watch_handler_errors_total')).toBe(0);
+  });
+
+  onOurOwn('and linger check says that it works', { timeout: 60_000 }, async () => {
+    const { code, said, checks } = await check();
+    console.log(checks.map(({ state, code, text }) => `${state} ${code}: ${text}`).join('\n'));
+    // Nobody reports for the two consumers that were declared above.
+    const other = said.filter((line) => !/^warning Consumers: (edge|silent): NoInstances/.test(line));
+    expect([code, other]).toEqual([0, []]);
+    expect(checks.find((each) => each.code === 'Answer')?.text).toMatch(
+      /came back from Linger .* with its hook$/,
+    );
   });
 
   /** The pod as it was stored; it goes at once, since a node holds only so many. */
