@@ -174,13 +174,14 @@ describe('the cluster', () => {
     if (auditLog === undefined) return skip('the API server of a foreign cluster writes no log for us');
     interface AuditEvent {
       readonly verb: string;
-      readonly objectRef: { readonly resource: string; readonly namespace: string };
+      /** Absent where a path was asked for that is no object's. */
+      readonly objectRef?: { readonly resource: string; readonly namespace: string };
     }
     const events = readFileSync(auditLog, 'utf8')
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as AuditEvent)
-      .filter(({ objectRef }) => objectRef.namespace === namespace && objectRef.resource === 'pods');
+      .filter(({ objectRef }) => objectRef?.namespace === namespace && objectRef.resource === 'pods');
     expect(new Set(events.map(({ verb }) => verb))).toEqual(new Set(['create', 'delete']));
   });
 });
