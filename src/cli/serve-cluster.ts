@@ -335,6 +335,8 @@ export function startCluster(context: ClusterContext): ClusterPart {
     held: (uid) => hold?.pod(uid),
   });
   measurement.onRemoval((sample) => void afterwards.removed(sample));
+  // The first events come before there is one.
+  let hold: RunningHold | undefined;
   const handlers: ClusterHandlers = {
     onWorld: (event) => world.apply(event),
     onEvent: (event) => {
@@ -377,7 +379,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
     clock,
     onSynced: (consumer) => hold?.heard(consumer),
   });
-  const hold = holdOf(context, measurement, source.watches, {
+  hold = holdOf(context, measurement, source.watches, {
     reports: reports.taken,
     inspecting,
     events,

@@ -52,6 +52,8 @@ beforeAll(async () => {
   places = await Promise.all(HOOKS.map(place));
   // Now: before, Linger might have tried its helper on a node that is none.
   fleet = await Fleet.start(cluster, { prefix: 's0', services: SERVICES, victims: 0 });
+  // Without a removal nothing is measured.
+  await places[3]?.stand.rollOver(2);
   await setting.measured(places[3]?.stand.namespace ?? '', 'web');
 }, 400_000);
 

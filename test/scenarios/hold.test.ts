@@ -263,8 +263,13 @@ async function startGateway(
 }
 
 async function startContourFor({ namespace }: Place): Promise<Gateway> {
-  const applied = await cluster.kubectl(['apply', '--server-side', '--filename', await contourCrds()]);
-  if (applied.code !== 0) throw new Error(applied.stderr);
+  for (const verb of [
+    ['apply', '--server-side'],
+    ['wait', '--for=condition=Established', '--timeout=30s'],
+  ]) {
+    const { code, stderr } = await cluster.kubectl([...verb, '--filename', await contourCrds()]);
+    if (code !== 0) throw new Error(stderr);
+  }
   const backend = { service: { name: 'web', port: { number: 80 } } };
   const rules = [{ http: { paths: [{ path: '/', pathType: 'Prefix', backend }] } }];
   await cluster.create({
@@ -307,8 +312,6 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
       const judged = judge(rolled, at, pollers, proxyMs);
       console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
       console.log(`kube-proxy by its p99: ${proxyMs} ms`);
-      console.log(JSON.stringify(await setting?.releases(at.namespace)));
-      console.log(JSON.stringify(judged));
       expect(judged).toHaveLength(6 * updates);
       expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
       // The page is read by another process than Linger, and each is told of it at its own time.
@@ -323,7 +326,6 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
     const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(4));
     const judged = judge(rolled, at, pollers, proxyMs);
     console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
-    console.log(JSON.stringify(judged));
     expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
     const sleeping = await place('sleep', 'haproxy', 1);
     const sleeps = (await setting?.measured(sleeping.namespace, 'web')) ?? 0;

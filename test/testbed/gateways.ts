@@ -149,7 +149,7 @@ frontend requests
   log-format "sent %ci:%cp %si:%sp %Ts.%ms"
   default_backend web
 backend web
-  server-template s 8 ${service}.${namespace}.svc.cluster.local:${port} resolvers dns resolve-prefer ipv4 init-addr none
+  server-template s 16 ${service}.${namespace}.svc.cluster.local:${port} resolvers dns resolve-prefer ipv4 init-addr none
 frontend page
   bind ${host}:${page}
   stats enable
