@@ -65,9 +65,10 @@ beforeAll(async () => {
       consumer('stuck', { consumers: 'stuck' }, stuckPage),
     ],
   });
-  node = await FakeNode.start(cluster.api, network.nodeName);
   kubelet = new Hooks();
   namespace = await held('late');
+  // Now: before, Linger might have tried its helper on a node that is none.
+  node = await FakeNode.start(cluster.api, network.nodeName);
 }, 240_000);
 
 afterAll(async () => {
