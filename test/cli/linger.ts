@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { basename, delimiter, dirname, join } from 'node:path';
 import { text as readAll } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
 import type { AtEnd } from '../webhook/connection.ts';
@@ -61,6 +61,15 @@ export async function emptyDirectory(atEnd: AtEnd = onTestFinished as AtEnd): Pr
   const directory = await mkdtemp(join(tmpdir(), 'linger-test-'));
   atEnd(() => rm(directory, { recursive: true, force: true }));
   return directory;
+}
+
+/** The PATH of a shell in which `linger` is this program. */
+export async function pathWithLinger(): Promise<string> {
+  const bin = await emptyDirectory();
+  await writeFile(join(bin, 'linger'), `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`, {
+    mode: 0o755,
+  });
+  return `${bin}${delimiter}${process.env.PATH ?? ''}`;
 }
 
 /** Writes a file in one step: on a busy machine it would otherwise stand there empty for a while, which is a change too. */

@@ -1,7 +1,10 @@
 import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { emptyDirectory, linger } from '../cli/linger.ts';
 import { waitUntil } from '../testbed/cluster.ts';
-import { appContainer, type PodObject, pod, RESTRICTED } from './support/manifests.ts';
+import { appContainer, type PodObject, pod, RESTRICTED, workload } from './support/manifests.ts';
 import { createPod, hookOf, planOf, summaryOf } from './support/outcome.ts';
 import { clusterPolicy, fixedWait, labelledPolicy, policyFile } from './support/policies.ts';
 import { openStage, type Stage } from './support/stage.ts';
@@ -77,6 +80,44 @@ describe('whoever creates a pod', () => {
     const object = pod(namespace, 'twice', {});
     expect((await apply(object)).stdout).toBe('pod/twice created\n');
     expect((await apply(object)).stdout).toBe('pod/twice unchanged\n');
+  });
+
+  // What Argo CD and Flux compare is what kubectl compares.
+  it('sees no drift of what Git has: kubectl diff is empty once the pods have their hooks', async () => {
+    const deployment = workload('Deployment', namespace, 'from-git');
+    const bare = pod(namespace, 'bare-from-git', {});
+    const ownGrace = pod(namespace, 'grace-from-git', { terminationGracePeriodSeconds: 20 });
+    const all = { apiVersion: 'v1', kind: 'List', items: [deployment, bare, ownGrace] };
+    expect(await apply(all)).toMatchObject({ code: 0, stderr: '' });
+    const pods = () =>
+      stage.cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, 'app=from-git');
+    const [made] = await waitUntil('the pod of the Deployment', async () => {
+      const found = await pods();
+      return found.length > 0 ? found : undefined;
+    });
+    expect(made?.spec.containers.map(hookOf)).toEqual(['sleep 5']);
+    const differs = async (object: object) => {
+      const { code, stdout, stderr } = await stage.cluster.kubectl(['diff', '-f', '-'], {
+        stdin: JSON.stringify(object),
+      });
+      return { code, stdout, stderr };
+    };
+    expect(await differs(deployment)).toMatchObject({ code: 0, stdout: '' });
+    expect(await differs(bare)).toMatchObject({ code: 0, stdout: '' });
+    // The guide names this one.
+    expect((await differs(ownGrace)).stderr).toMatch(/pod updates may not change fields/);
+  });
+
+  it('may have the waits in the manifests: kustomize, inject, apply', async () => {
+    const folder = await emptyDirectory();
+    await writeFile(join(folder, 'kustomization.yaml'), `namespace: ${namespace}\nresources: [web.yaml]\n`);
+    await writeFile(join(folder, 'web.yaml'), JSON.stringify(workload('Deployment', '', 'kustomized')));
+    const built = await stage.cluster.kubectl(['kustomize', folder]);
+    const { code, stdout } = await linger(['inject'], { stdin: built.stdout });
+    expect(code).toBe(0);
+    const applied = await stage.cluster.kubectl(['apply', '-f', '-', '-o', 'json'], { stdin: stdout });
+    const { spec } = JSON.parse(applied.stdout) as { spec: { template: PodObject } };
+    expect(spec.template.spec.containers.map(hookOf)).toEqual(['sleep 30']);
   });
 
   it('changes nothing in Audit, and the API server’s audit log has the plan', async ({ skip }) => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
+import { emptyDirectory, pathWithLinger } from '../cli/linger.ts';
 import { InstalledReplicas } from '../cluster-suite/support/installed-replicas.ts';
 import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
@@ -44,13 +45,13 @@ describe.runIf(LONG)('the chart', async () => {
   let namespace = '';
   let before: ReadonlySet<string> = new Set();
 
-  const helm = async (...args: string[]) => {
-    const env = { ...process.env, KUBECONFIG: cluster.kubeconfig };
+  const helm = async (args: readonly string[], more: Readonly<Record<string, string>> = {}) => {
+    const env = { ...process.env, KUBECONFIG: cluster.kubeconfig, ...more };
     const { code, stdout, stderr } = await run([helmProgram, ...args], { env });
     return { code, stdout, stderr };
   };
   const must = async (...args: string[]) => {
-    const { code, stdout, stderr } = await helm(...args);
+    const { code, stdout, stderr } = await helm(args);
     if (code !== 0) throw new Error(`helm ${args.join(' ')}: ${stderr}`);
     return stdout;
   };
@@ -74,7 +75,7 @@ describe.runIf(LONG)('the chart', async () => {
 
   afterAll(async () => {
     if (cluster.own) {
-      await helm('uninstall', RELEASE, ...IN_NAMESPACE, '--ignore-not-found');
+      await helm(['uninstall', RELEASE, ...IN_NAMESPACE, '--ignore-not-found']);
       for (const plural of ['discoveryconsumers', 'clusterterminationpolicies', 'terminationpolicies'])
         await cluster.delete({
           apiVersion: 'apiextensions.k8s.io/v1',
@@ -115,12 +116,12 @@ describe.runIf(LONG)('the chart', async () => {
     [['flags={drain}'], /flags/],
     [['failurePolicy=Maybe'], /failurePolicy/],
   ])('names a value that is wrong: %s', { timeout: 60_000 }, async (values, named) => {
-    const { code, stderr } = await helm(
+    const { code, stderr } = await helm([
       'template',
       RELEASE,
       CHART,
       ...values.flatMap((each) => ['--set', each]),
-    );
+    ]);
     expect(code).not.toBe(0);
     expect(stderr).toMatch(named);
   });
@@ -148,6 +149,28 @@ describe.runIf(LONG)('the chart', async () => {
     expect(kinds).not.toContain('NetworkPolicy');
     expect(text).toContain('secretName: mine');
     expect(text).not.toMatch(/certs-secret|linger-certificates/);
+  });
+
+  it('post-renders with the plugin of the examples', { timeout: 60_000 }, async () => {
+    const home = await emptyDirectory();
+    const env = { HELM_DATA_HOME: join(home, 'data'), PATH: await pathWithLinger() };
+    const withPlugin = (...args: string[]) => helm(args, env);
+    expect(await withPlugin('plugin', 'install', join(ROOT, 'examples', 'helm-post-renderer'))).toMatchObject(
+      { code: 0 },
+    );
+    expect(await withPlugin('create', join(home, 'web'))).toMatchObject({ code: 0 });
+    const template = ['template', RELEASE, join(home, 'web'), '--post-renderer', 'linger'];
+    const { stdout } = await withPlugin(...template, '--post-renderer-args=--namespace=shop');
+    const plain = objectsIn((await withPlugin('template', RELEASE, join(home, 'web'))).stdout);
+    const rendered = objectsIn(stdout);
+    expect(rendered.map(({ kind }) => kind)).toEqual(plain.map(({ kind }) => kind));
+    expect(
+      rendered
+        .filter((object) => JSON.stringify(object).includes('"preStop":{"sleep"'))
+        .map(({ kind }) => kind),
+    ).toEqual(['Deployment']);
+    const failed = await withPlugin(...template, '--post-renderer-args=--policies=nowhere');
+    expect(failed).toMatchObject({ code: 1, stdout: '' });
   });
 
   const installed = async (chart: string) => {
