@@ -21,6 +21,7 @@ interface Template {
 type Change = readonly [from: string, to: string];
 
 const OWN_CERTIFICATE = '.Values.certificates.existingSecret';
+const WITH_REPORTS = 'ne .Values.policyReports "off"';
 
 /** What the webhook leaves out only where it fails closed. */
 function failClosedConditions(): string {
@@ -60,6 +61,7 @@ const DEPLOYMENT: readonly Change[] = [
     '            - --cluster=required\n',
     '            - --cluster=required\n' +
       '            {{- if not .Values.hold.enabled }}\n            - --hold-port=0\n            {{- end }}\n' +
+      `            {{- if ${WITH_REPORTS} }}\n            - --policy-reports={{ .Values.policyReports }}\n            {{- end }}\n` +
       '            {{- range .Values.flags }}\n            - {{ quote . }}\n            {{- end }}\n',
   ],
   [
@@ -92,6 +94,8 @@ const TEMPLATES: readonly Template[] = [
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
   { source: 'rbac-hold.yaml', when: '.Values.hold.enabled' },
+  { source: 'rbac-audit.yaml' },
+  { source: 'rbac-policy-reports.yaml', when: WITH_REPORTS },
   { source: 'role-publish.yaml' },
   { source: 'role-pods.yaml' },
   { source: 'role-certificates.yaml', unless: OWN_CERTIFICATE },

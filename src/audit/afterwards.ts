@@ -42,7 +42,7 @@ interface AfterwardsOptions {
 }
 
 /** What a terminating pod carried. */
-interface Stopping extends Pick<PodMetadata, 'stopping'> {
+interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
   /** When the deletion showed. */
   readonly at: number;
   grace: number | undefined;
@@ -107,15 +107,22 @@ export class Afterwards {
       if (!event.relist) this.#gone(event.object, event.at);
       return;
     }
-    const { uid, stopping, deletionGracePeriodSeconds: grace } = event.object;
-    if (stopping === undefined) return;
+    const {
+      uid,
+      deletionTimestamp,
+      deletionGracePeriodSeconds: grace,
+      plan,
+      controller,
+      owner,
+    } = event.object;
+    if (deletionTimestamp === undefined) return;
     const known = this.#stopping.get(uid);
     if (known !== undefined) {
       // A second delete can only shorten it.
       if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
-    this.#stopping.set(uid, { stopping, grace, at: event.at, half: false });
+    this.#stopping.set(uid, { plan, controller, owner, grace, at: event.at, half: false });
     if (this.#stopping.size > MOST_STOPPING) this.#stopping.delete(this.#stopping.keys().next().value ?? '');
   }
 
@@ -125,8 +132,8 @@ export class Afterwards {
     const endedAt = epochSeconds() - Math.max(0, clock() - sample.at) / 1000;
     const pod = this.#stopping.get(sample.uid);
     this.#pass(sample.uid);
-    if (pod?.stopping === undefined) return this.#count('Unknown');
-    const { plan: text, owner, controller } = pod.stopping;
+    if (pod === undefined) return this.#count('Unknown');
+    const { plan: text, owner, controller } = pod;
     const plan = parsePlan(text ?? '');
     if (plan !== undefined && plan.hook !== 'Sleep' && plan.hook !== 'Exec') return;
     const asks = plan === undefined && this.#leads;
@@ -155,7 +162,7 @@ export class Afterwards {
   #gone(pod: PodMetadata, at: number): void {
     const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
     const stopping = this.#stopping.get(pod.uid);
-    const plan = parsePlan(stopping?.stopping?.plan ?? '');
+    const plan = parsePlan(stopping?.plan ?? '');
     this.#pass(pod.uid);
     if (stopping === undefined || plan === undefined || plan.wait === 0) return;
     const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
@@ -192,7 +199,7 @@ export class Afterwards {
   }
 
   #about({ uid, namespace, name }: Pick<PodMetadata, 'uid' | 'namespace' | 'name'>, at: number) {
-    const owner = this.#stopping.get(uid)?.stopping?.owner ?? '';
+    const owner = this.#stopping.get(uid)?.owner ?? '';
     return { at, namespace, pod: name, uid, owner };
   }
 

@@ -14,6 +14,7 @@ import {
   type PodRequest,
   parsePlan,
   preStopOf,
+  requestOf,
   SKIP_REASONS,
   type SkipReason,
   type Workload,
@@ -89,8 +90,6 @@ export interface RunningPod {
 export interface AuditSubject {
   readonly workload: Workload;
   readonly namespace: string;
-  /** As an admission would be asked: without its pods' names. */
-  readonly request: PodRequest;
   /** The whole object, unchecked. */
   readonly object: unknown;
   readonly file?: string;
@@ -101,7 +100,7 @@ export interface AuditSubject {
   readonly running?: readonly RunningPod[];
 }
 
-type Decided = AuditSubject & { readonly decision: Decision };
+type Decided = AuditSubject & { readonly request: PodRequest; readonly decision: Decision };
 
 /** What all of a workload's lines have in common, and what is told only once. */
 export interface Audited {
@@ -151,8 +150,9 @@ const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
 
 /** The verdict on one workload, and all that is to be said of it. */
 export function auditWorkload(audited: AuditSubject, world: World, neighbours: Neighbours): Audited {
-  const { workload, namespace, request } = audited;
-  const subject: Decided = { ...audited, decision: decide(request, world) };
+  const { workload, namespace } = audited;
+  const request = requestOf(audited);
+  const subject: Decided = { ...audited, request, decision: decide(request, world) };
   const exposure = exposureOf(request, world);
   const standing = standingOf(subject, exposure);
   const said = exposure === undefined ? [] : furtherFindings(subject, exposure, neighbours, standing);
@@ -233,7 +233,7 @@ function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
 }
 
 /** Every container has a hook of its author's. */
-function standingHook(subject: AuditSubject, exposure: Exposure): Standing {
+function standingHook(subject: Decided, exposure: Exposure): Standing {
   const pod = subject.request.object as Pod;
   const grace = graceOf(pod);
   const sleeps = pod.spec.containers.map(ownSleep);

@@ -1,5 +1,6 @@
 export { Afterwards } from './afterwards.ts';
 export { type AuditReport, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
+export { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
 export {
   AUDIT_FINDINGS,
   type Audited,
@@ -16,6 +17,7 @@ export {
   VERDICTS,
   type Verdict,
 } from './findings.ts';
+export { type Kind, objectsIn, POD, pathOf, pluralOf, WORKLOAD_KINDS, type WorkloadKind } from './kinds.ts';
 export { NEIGHBOUR_KINDS, type Neighbours, neighboursIn } from './neighbours.ts';
 export { type Suggestion, suggest } from './suggest.ts';
 export {

@@ -30,7 +30,7 @@ import type { KubeConnection } from '../cluster/index.ts';
 import { SKIP_REASONS, type Sources, type World, worldOf } from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { askCluster, readInputs, requestOf, sourcesFor, workloadsIn } from './manifests.ts';
+import { askCluster, readInputs, sourcesFor, workloadsIn } from './manifests.ts';
 import {
   checkFailOn,
   columns,
@@ -256,8 +256,7 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
       for (const found of workloadsIn(document, given, reading, passOver)) {
         const { workload, namespace: own, object } = found;
         subjects.push({
-          ...{ workload, namespace: own, request: requestOf(found), object: object.value },
-          ...{ file: given.name, line: object.line },
+          ...{ workload, namespace: own, object: object.value, file: given.name, line: object.line },
         });
       }
     }
@@ -272,8 +271,7 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   const { readWorkloads } = await import('./read-cluster.ts');
   const { connection, known } = await askCluster(settings, surroundings);
   const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
-  const { workloads, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
-  const subjects = workloads.map((found) => ({ ...found, request: requestOf(found) }));
+  const { workloads: subjects, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
   return { subjects, sources, neighbours, connection, failed: false };
 }
 

@@ -44,6 +44,8 @@ const MANIFEST_FLAGS = {
 };
 const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
 
+const POLICY_REPORTS = ['off', 'wgpolicyk8s.io', 'openreports.io'] as const;
+
 const SERVE_FLAGS = {
   port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
@@ -143,6 +145,12 @@ const SERVE_FLAGS = {
   holdTestImage: optional(
     text('<image>'),
     'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
+  ),
+  auditEvery: flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
+  policyReports: flag(
+    oneOf(POLICY_REPORTS),
+    'off',
+    'API group of the reports that the leader writes of what its audits find, one in each namespace',
   ),
 };
 

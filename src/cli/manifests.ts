@@ -20,7 +20,7 @@ import {
   NO_DOCUMENTS,
   NO_SOURCES,
   type Operation,
-  type PodRequest,
+  requestOf,
   type Sources,
   type Workload,
   type World,
@@ -244,18 +244,4 @@ type PlacedWorkload = Pick<FoundWorkload, 'workload' | 'namespace'>;
 export function planOf(found: PlacedWorkload, world: World) {
   const { workload, namespace } = found;
   return { workload, namespace, decision: decide(requestOf(found), world) };
-}
-
-/** What an admission would be asked when the workload's controller creates a pod. */
-export function requestOf({ workload, namespace }: PlacedWorkload): PodRequest {
-  const { pod: object, ownerKind } = workload;
-  return {
-    operation: 'CREATE',
-    resource: { group: '', resource: 'pods' },
-    subResource: undefined,
-    namespace,
-    object,
-    isManifest: true,
-    ...(ownerKind === undefined ? {} : { ownerKind }),
-  };
 }

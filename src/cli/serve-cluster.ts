@@ -1,6 +1,6 @@
 import type { RequestListener } from 'node:http';
 import { hostname } from 'node:os';
-import { Afterwards } from '../audit/index.ts';
+import { Afterwards, ClusterAudit, type ClusterAuditSettings } from '../audit/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -83,6 +83,7 @@ export interface ClusterContext {
   readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
   /** What tokens of reports must have been made for, and what cursors are signed with. */
   readonly reports: { readonly audience: string; readonly key: Buffer };
+  readonly audit: ClusterAuditSettings;
   readonly signal: AbortSignal;
 }
 
@@ -362,6 +363,13 @@ export function startCluster(context: ClusterContext): ClusterPart {
 
   const wait = () => defaultWait(world.current());
   const synced = () => sync.state === 'synced';
+  const clusterAudit = new ClusterAudit({
+    ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, random, synced },
+    settings: context.audit,
+    namespace: place?.namespace,
+    world: world.current,
+    pods: source.pods,
+  });
   const views = new ConsumerViews(measurement.consumers);
   const consumerMetrics = registerConsumerMetrics(metrics.registry, { views: () => views.all, epochSeconds });
   measurement.consumers.onSample(({ consumer, direction, lag }) => {
@@ -409,6 +417,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
       reports.lead(begun);
       delivery?.lead(begun);
       inspecting.lead(begun);
+      clusterAudit.lead(begun);
       lead = begun;
       ledSince = clock();
     },

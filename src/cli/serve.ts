@@ -321,7 +321,9 @@ async function startCluster(running: Running, connection: KubeConnection): Promi
   const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage, relay };
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };
-  return start({ ...running, connection, syncTimeout, place, canary, inspect, reports, hold });
+  const { auditEvery: every, policyReports } = settings;
+  const audit = { every, policyReports };
+  return start({ ...running, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
 }
 
 /** Where other replicas reach this one's Hold Service. */

@@ -9,7 +9,7 @@ import {
   newAgent,
   readText,
 } from '../cluster/index.ts';
-import { decide, type Pod, patchFor, type World } from '../decision/index.ts';
+import { decide, type Pod, patchFor, requestOf, type World } from '../decision/index.ts';
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -52,7 +52,7 @@ export async function tryPods(
     }
   };
   const waiting = subjects.flatMap((subject) => {
-    const decision = decide(subject.request, world);
+    const decision = decide(requestOf(subject), world);
     return decision.outcome === 'inject' ? [{ subject, decision }] : [];
   });
   if (waiting.length > MOST_TRIED)
@@ -87,8 +87,8 @@ export async function tryPods(
 }
 
 /** As its controller would make it, but for its owner. */
-function podOf({ workload, object, request }: AuditSubject): Pod {
-  const { metadata, spec } = request.object as Pod & { readonly spec: { readonly volumes?: unknown } };
+function podOf({ workload, object }: AuditSubject): Pod {
+  const { metadata, spec } = workload.pod as Pod & { readonly spec: { readonly volumes?: unknown } };
   const claims: unknown = memberAt(object, ['spec', 'volumeClaimTemplates']);
   const claimed = (Array.isArray(claims) ? claims : []).map((claim: unknown) => {
     const name = String(memberAt(claim, ['metadata', 'name']));

@@ -11,8 +11,12 @@ export interface PodMetadata extends TerminatingPod {
   readonly stamp: string | undefined;
   /** What the Hold Service needs of a pod that carries a token; absent from every other. */
   readonly hold?: PodHold | undefined;
-  /** What is asked of a pod at its end; absent before, for there are many pods. */
-  readonly stopping?: StoppingMetadata | undefined;
+  /** Annotation linger.dev/plan. */
+  readonly plan?: string | undefined;
+  /** What controls it, as `ReplicaSet/web-7d9f`; undefined: nothing does. */
+  readonly controller?: string | undefined;
+  /** The workload behind that, as `Deployment/web`. */
+  readonly owner?: string | undefined;
 }
 
 interface PodHold {
@@ -21,15 +25,6 @@ interface PodHold {
   /** Annotation linger.dev/plan. */
   readonly plan: string | undefined;
   readonly created: string;
-}
-
-interface StoppingMetadata {
-  /** Annotation linger.dev/plan. */
-  readonly plan: string | undefined;
-  /** What controls it, as `ReplicaSet/web-7d9f`; undefined: nothing does. */
-  readonly controller: string | undefined;
-  /** The workload behind that, as `Deployment/web`. */
-  readonly owner: string | undefined;
 }
 
 /** Metadata only: a deletion is metadata, and the status would cost many times the bytes. */
@@ -41,16 +36,11 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const { uid, namespace = '', name, labels, annotations } = metadata;
   const { deletionTimestamp, deletionGracePeriodSeconds } = metadata;
   const stamp = annotations?.[STAMP_ANNOTATION];
-  const pod = { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp };
-  const token = annotations?.[ANNOTATION.holdToken];
-  if (token === undefined && deletionTimestamp === undefined) return pod;
   const plan = annotations?.[ANNOTATION.plan];
+  const pod = { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp, plan };
+  const token = annotations?.[ANNOTATION.holdToken];
   const { creationTimestamp: created = '' } = metadata;
-  return {
-    ...pod,
-    ...(token !== undefined && { hold: { token, plan, created } }),
-    ...(deletionTimestamp !== undefined && { stopping: { plan, ...ownersOf(metadata) } }),
-  };
+  return { ...pod, ...ownersOf(metadata), ...(token !== undefined && { hold: { token, plan, created } }) };
 }
 
 /** Controllers that make ReplicaSets, by the label that names the ReplicaSet's own part of its name. */
@@ -103,10 +93,14 @@ function projectAddress({ metadata: { namespace = '', name, uid }, status }: Raw
   return { namespace, name, uid, address };
 }
 
-/** Pods that no selector tells apart. */
+/** Pods that no selector tells apart, of one workload and with one plan. */
 export interface PodGroup {
   readonly namespace: string;
   readonly labels: Labels;
+  /** As `Deployment/web`; undefined: they have none, or terminate. */
+  readonly owner: string | undefined;
+  /** Annotation linger.dev/plan: the pods of one ReplicaSet have the same. */
+  readonly plan: string | undefined;
   readonly count: number;
 }
 
@@ -126,10 +120,11 @@ export class PodCounts {
       this.#leave(before);
       return;
     }
-    const { labels = NO_LABELS } = event.object;
-    const key = `${namespace} ${JSON.stringify(labels)}`;
+    const { labels = NO_LABELS, plan, deletionTimestamp } = event.object;
+    const owner = deletionTimestamp === undefined ? event.object.owner : undefined;
+    const key = `${namespace} ${owner ?? ''} ${plan ?? ''} ${JSON.stringify(labels)}`;
     if (key === before?.key) return;
-    const group = this.#groups.get(key) ?? { key, namespace, labels, count: 0 };
+    const group = this.#groups.get(key) ?? { key, namespace, labels, owner, plan, count: 0 };
     if (group.count === 0) this.#groups.set(key, group);
     group.count += 1;
     this.#groupOf.set(uid, group);

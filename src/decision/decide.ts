@@ -59,6 +59,7 @@ import {
 import { digestOf, type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
 import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, wholeSeconds } from './wait.ts';
+import type { Workload } from './workload.ts';
 import type { World } from './world.ts';
 
 /** What is asked: shall this pod, about to be created, wait, and how long? */
@@ -77,6 +78,25 @@ export interface PodRequest {
   readonly holdToken?: HoldToken | undefined;
   /** It is a pod, or a template of pods, in a manifest: nothing that only one pod may have can be put into it. */
   readonly isManifest?: boolean;
+}
+
+/** What an admission would be asked when the workload's controller creates a pod. */
+export function requestOf({
+  workload: { pod: object, ownerKind },
+  namespace,
+}: {
+  readonly workload: Workload;
+  readonly namespace: string;
+}): PodRequest {
+  return {
+    operation: 'CREATE',
+    resource: { group: '', resource: 'pods' },
+    subResource: undefined,
+    namespace,
+    object,
+    isManifest: true,
+    ...(ownerKind === undefined ? {} : { ownerKind }),
+  };
 }
 
 /**

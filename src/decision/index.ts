@@ -1,5 +1,13 @@
 export { preStopOf } from './containers.ts';
-export { decide, type Exposure, exposureOf, type PodRequest, screen, trafficOf } from './decide.ts';
+export {
+  decide,
+  type Exposure,
+  exposureOf,
+  type PodRequest,
+  requestOf,
+  screen,
+  trafficOf,
+} from './decide.ts';
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
   atLeast,

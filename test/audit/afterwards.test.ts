@@ -34,7 +34,7 @@ async function watching(ledSince: number | 'never' = -100) {
   const object = (plan: string | undefined, grace: number): PodMetadata => ({
     ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: {}, stamp: undefined },
     ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: grace },
-    stopping: { plan, controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
+    ...{ plan, controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
   });
   const identity = { namespace: 'shop', name: 'web-1', uid: 'u1' };
   return {

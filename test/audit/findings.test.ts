@@ -97,10 +97,6 @@ function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running, refus
     spec: { replicas, template: { metadata: { labels: { app: 'web' }, annotations }, spec } },
   };
   const workload = workloadOf(object)!;
-  const request = {
-    ...{ operation: 'CREATE', resource: { group: '', resource: 'pods' }, subResource: undefined },
-    ...{ namespace: 'shop', object: workload.pod, ownerKind: 'ReplicaSet' },
-  };
   const pods = running?.map((wait, index) => ({
     name: `web-${index}`,
     annotations:
@@ -109,7 +105,7 @@ function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running, refus
         : { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) },
   }));
   const subject = {
-    ...{ workload, namespace: 'shop', request, object },
+    ...{ workload, namespace: 'shop', object },
     ...(pods && { running: pods }),
     ...(refusal !== undefined && { refusal }),
   };

@@ -147,6 +147,22 @@ const SERVE: Rows<'serve'> = {
   },
   holdImage: TEXT(undefined),
   holdTestImage: TEXT(undefined),
+  auditEvery: {
+    byDefault: 600,
+    reads: [
+      ['0', 0],
+      ['1m', 60],
+    ],
+    refuses: ['', '-1s', 'often'],
+  },
+  policyReports: {
+    byDefault: 'off',
+    reads: [
+      ['wgpolicyk8s.io', 'wgpolicyk8s.io'],
+      ['openreports.io', 'openreports.io'],
+    ],
+    refuses: ['', 'on', 'policyreports'],
+  },
 };
 const SWITCH: Row = { byDefault: false, reads: [], refuses: [] };
 const OUTPUT: Row = {

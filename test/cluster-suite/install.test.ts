@@ -40,6 +40,8 @@ const RIGHTS = [
   ['ClusterRole', 'linger-termination-policies-edit'],
   ['ClusterRole', 'linger-hold'],
   ['ClusterRole', 'linger-hold-delivery'],
+  ['ClusterRole', 'linger-audit'],
+  ['ClusterRoleBinding', 'linger-audit'],
   ['ClusterRoleBinding', 'linger'],
   ['ClusterRoleBinding', 'linger-hold'],
   ['ClusterRoleBinding', 'linger-hold-delivery'],

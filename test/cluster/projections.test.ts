@@ -17,20 +17,18 @@ describe('a pod', () => {
     {
       name: 'that terminates',
       meta: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
-      expected: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30, stopping: {} },
+      expected: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
     },
     {
-      name: 'that terminates, of a Deployment, with a plan',
+      name: 'of a Deployment, with a plan',
       meta: {
         labels: { 'pod-template-hash': '7d9f' },
         annotations: { 'linger.dev/plan': '{}' },
         ownerReferences: [{ kind: 'ReplicaSet', name: 'web-7d9f', controller: true }],
-        deletionTimestamp: '2026-01-01T00:00:30Z',
       },
       expected: {
         labels: { 'pod-template-hash': '7d9f' },
-        deletionTimestamp: '2026-01-01T00:00:30Z',
-        stopping: { plan: '{}', controller: 'ReplicaSet/web-7d9f', owner: 'Deployment/web' },
+        ...{ plan: '{}', controller: 'ReplicaSet/web-7d9f', owner: 'Deployment/web' },
       },
     },
   ])('$name', ({ meta, expected }) => {

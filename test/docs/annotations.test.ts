@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ANNOTATION } from '../../src/api/names.ts';
+import { REPORT_ANNOTATION } from '../../src/audit/policy-reports.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
 import { annotationLayers } from '../../src/decision/policy.ts';
@@ -21,7 +22,11 @@ const others: readonly (string | undefined)[] = [
   LEADER_LABEL,
   VERBS.serve.flags.reportsAudience.fallback,
 ];
-const ofConfigMaps: readonly string[] = [...Object.values(SHARED_ANNOTATIONS), TRIED_ANNOTATION];
+const ofObjects: readonly string[] = [
+  ...Object.values(SHARED_ANNOTATIONS),
+  TRIED_ANNOTATION,
+  ...Object.values(REPORT_ANNOTATION),
+];
 
 test('the table has exactly the annotations that are read', () => {
   const expected = known.filter((key) => key !== ANNOTATION.plan && key !== ANNOTATION.holdToken);
@@ -97,5 +102,5 @@ describe('the plan annotation', () => {
 
 test.each(PAGES)('%s names no linger.dev annotation that does not exist', (page) => {
   const named = [...read(page).matchAll(/(?<![\w.])linger\.dev\/([a-z-]+)(?![\w.])/g)].map(([text]) => text);
-  for (const key of named) expect([...known, ...ofConfigMaps, ...others]).toContain(key);
+  for (const key of named) expect([...known, ...ofObjects, ...others]).toContain(key);
 });

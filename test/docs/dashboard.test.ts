@@ -44,7 +44,18 @@ test('it shows every part of Linger: each family of metrics is there', () => {
   );
   const families = new Set(own.map(({ name }) => name.split('_')[1]));
   // Sizes and dates, of no use beside what is shown.
-  const left = ['draining', 'published', 'estimator', 'recorder', 'lease', 'planned', 'cluster', 'report'];
+  const left = [
+    'draining',
+    'published',
+    'estimator',
+    'recorder',
+    'lease',
+    'planned',
+    'cluster',
+    'report',
+    'audited',
+    'audit',
+  ];
   expect([...families].filter((family) => !used.has(family) && !left.includes(family ?? ''))).toEqual([]);
 });
 

@@ -1,4 +1,5 @@
 import { registerTerminationMetrics } from '../../src/audit/afterwards.ts';
+import { registerAuditMetrics } from '../../src/audit/cluster-audit.ts';
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { EMPTY_WORLD } from '../../src/decision/world.ts';
@@ -33,6 +34,7 @@ registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochS
 registerTerminationMetrics(registry);
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() });
 registerHoldMetrics(registry, () => 0);
+registerAuditMetrics(registry, () => undefined);
 
 /** Every metric of a server that follows a cluster, in the registry's order. */
 export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];

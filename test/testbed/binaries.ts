@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CommandFailure, must, run } from './command.ts';
 import { exclusively } from './lock.ts';
@@ -168,6 +168,38 @@ export async function ensureContour(cacheDir: string, say: (line: string) => voi
 export async function contourCrds(): Promise<string> {
   const listed = await must(['go', 'list', '-m', '-f', '{{.Dir}}', CONTOUR], { cwd: join(here, 'contour') });
   return join(listed.trim(), 'examples', 'contour', '01-crds.yaml');
+}
+
+/**
+ * The CRDs of policy reports, from the Go modules that carry them: Kyverno's copy of that of the Kubernetes policy working
+ * group, and OpenReports' own. Both are under Apache-2.0.
+ */
+const REPORT_CRDS = {
+  'wgpolicyk8s.io': {
+    module: 'github.com/kyverno/kyverno@v1.13.4',
+    sum: 'h1:2zUi+eszlisLdCir+WIf2NtuUfFPvJtjUNpewdtLjVw=',
+    file: 'config/crds/policyreport/wgpolicyk8s.io_policyreports.yaml',
+  },
+  'openreports.io': {
+    module: 'github.com/openreports/reports-api@v0.2.1',
+    sum: 'h1:g9KS3yle9Y1elmww4TK9EkD1rl6inIaiIJPX6e+u680=',
+    file: 'config/crd/openreports.io_reports.yaml',
+  },
+} as const;
+
+/** Fetches the CRD of an API group of reports unless it is cached. @returns its file */
+export async function ensureReportCrd(group: keyof typeof REPORT_CRDS, cacheDir: string): Promise<string> {
+  const { module, sum, file } = REPORT_CRDS[group];
+  const cached = join(cacheDir, `crd-${group}-${module.slice(module.indexOf('@') + 1)}.yaml`);
+  if (existsSync(cached)) return cached;
+  await ensureGo();
+  const answer = JSON.parse(await must(['go', 'mod', 'download', '-json', module])) as Record<string, string>;
+  if (answer.Sum !== sum) throw new Error(`${module}: expected ${sum}, got ${answer.Sum}`);
+  mkdirSync(cacheDir, { recursive: true });
+  const unfinished = `${cached}.${process.pid}`;
+  copyFileSync(join(answer.Dir ?? '', file), unfinished);
+  renameSync(unfinished, cached);
+  return cached;
 }
 
 async function buildMissing(

@@ -1,6 +1,6 @@
 import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
-import { ensureContour, ensureCoreDns, ensureHelm } from './binaries.ts';
+import { ensureContour, ensureCoreDns, ensureHelm, ensureReportCrd } from './binaries.ts';
 import { bootedAt } from './boot.ts';
 import { ensureEnvoy, ensureHaproxy } from './gateways.ts';
 import { down, inherit, up } from './lifecycle.ts';
@@ -27,6 +27,8 @@ async function runInOwnCluster(): Promise<number> {
   // Now: from inside the cluster's network nothing can be fetched.
   const wanted = [ensureHaproxy, ensureEnvoy, ensureContour, ensureHelm, ensureCoreDns];
   if (LONG) for (const ensure of wanted) await ensure(settings.cacheDir, say);
+  await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
+  await ensureReportCrd('openreports.io', settings.cacheDir);
   const code = await up(settings, {}, say);
   if (code !== 0) return code;
   const keep = process.env.KEEP_CLUSTER === '1' || bootedAt(settings) === before;

@@ -28,6 +28,8 @@ export interface LingerOptions {
   readonly namespace?: string;
   /** The authority of the clients that it answers, a file. Its decisions cannot be read then. */
   readonly clientCa?: string;
+  /** Further ones, by their names. */
+  readonly flags?: Readonly<Record<string, string>>;
 }
 
 export interface PlanLine {
@@ -97,6 +99,7 @@ export class Linger {
       ...(options.namespace !== undefined && { namespace: options.namespace }),
       ...(options.clientCa !== undefined && { 'client-ca': options.clientCa }),
       ...(options.kubeconfig === undefined ? { cluster: 'off' } : { kubeconfig: options.kubeconfig }),
+      ...options.flags,
     };
     const argv = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
     const child = spawn(process.execPath, [PROGRAM, 'serve', ...argv], { stdio: ['ignore', 'pipe', 'pipe'] });

@@ -1,0 +1,210 @@
+import { createHash } from 'node:crypto';
+import { API_VERSION, GROUP } from '../api/index.ts';
+import { asFailure, callApi, type KubeConnection, type KubeFailure, listSome } from '../cluster/index.ts';
+import type { Lead } from '../leader/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { pause } from '../timing/index.ts';
+import { levelOf } from './audit-formats.ts';
+import type { AuditFinding, AuditSummary } from './findings.ts';
+import { WORKLOAD_KINDS } from './kinds.ts';
+
+/** The APIs of reports, which have the same fields as far as they are used here. */
+const REPORT_APIS = {
+  'wgpolicyk8s.io': { version: 'v1alpha2', kind: 'PolicyReport', plural: 'policyreports' },
+  'openreports.io': { version: 'v1alpha1', kind: 'Report', plural: 'reports' },
+} as const;
+export type ReportApi = keyof typeof REPORT_APIS;
+
+/** What there is to tell of an audit of the whole cluster. */
+export interface ClusterFindings {
+  /** What is to be told, the unprotected first; bounded. */
+  readonly kept: readonly AuditFinding[];
+  /** How many there are beyond that. */
+  readonly leftOut: number;
+  /** By namespace. */
+  readonly summaries: ReadonlyMap<string, AuditSummary>;
+}
+
+interface PolicyReportsOptions {
+  readonly connection: KubeConnection;
+  readonly api: ReportApi;
+  readonly logger: Logger;
+  readonly epochSeconds: () => number;
+}
+
+/** One in each namespace; rights can be limited to it. */
+const NAME = 'linger';
+/** On a report. */
+export const REPORT_ANNOTATION = {
+  /** Of what it says, but for the times: a report that says the same is not written again. */
+  digest: `${GROUP}/digest`,
+  /** How many findings are not in it. */
+  leftOut: `${GROUP}/left-out`,
+} as const;
+/** A report of 200 takes some 120 KB; etcd takes 1.5 MB. */
+const MOST_RESULTS = 200;
+const LONGEST_MESSAGE = 500;
+/** Four a second at most: they may be written in a storm. */
+const WRITE_EVERY_MS = 250;
+const REQUEST_MS = 10_000;
+/** More than there are namespaces with findings. */
+const MOST_REPORTS = 5_000;
+
+/** Writes what an audit has found as reports, one for each namespace with findings, and deletes those of other namespaces. */
+export class PolicyReports {
+  readonly #options: PolicyReportsOptions;
+  readonly #once: LogOnce;
+
+  constructor(options: PolicyReportsOptions) {
+    this.#options = options;
+    this.#once = new LogOnce(options.logger);
+  }
+
+  /** Never throws: the next audit writes what could not be written. */
+  async write(findings: ClusterFindings, lead: Lead): Promise<void> {
+    const wanted = reportsOf(findings);
+    const { api } = this.#options;
+    try {
+      const present = await this.#digests(lead.signal);
+      const changed = [...wanted].filter(
+        ([namespace, report]) => present.get(namespace) !== digestOf(report),
+      );
+      const surplus = [...present.keys()].filter((namespace) => !wanted.has(namespace));
+      for (const [namespace, report] of changed)
+        await this.#change(namespace, lead, () => this.#apply(namespace, report, lead.signal));
+      for (const namespace of surplus)
+        await this.#change(namespace, lead, () => this.#delete(namespace, lead.signal));
+      this.#once.over('reports', { api }, 'policy reports can be written again');
+    } catch (thrown) {
+      if (lead.signal.aborted) return;
+      const { reason, message: problem } = asFailure(thrown);
+      this.#once.warn('reports', { api, reason, problem }, 'policy reports cannot be written');
+    }
+  }
+
+  /** A namespace that refuses it (it is being deleted, its quota is used up) keeps no other from its own. */
+  async #change(namespace: string, lead: Lead, write: () => Promise<unknown>): Promise<void> {
+    if (!lead.holds() || !(await pause(WRITE_EVERY_MS, lead.signal))) return;
+    try {
+      await write();
+    } catch (thrown) {
+      const { reason, message: problem }: KubeFailure = asFailure(thrown);
+      if (lead.signal.aborted || !HERE_ONLY.has(reason)) throw thrown;
+      const members = { namespace, reason, problem };
+      this.#once.warn(namespace, members, 'the policy report of a namespace cannot be written');
+    }
+  }
+
+  /** Of the reports that there are, by namespace. */
+  async #digests(signal: AbortSignal): Promise<ReadonlyMap<string, string | undefined>> {
+    const { connection, api } = this.#options;
+    const { version, plural } = REPORT_APIS[api];
+    const found = await listSome(
+      {
+        path: `/apis/${api}/${version}/${plural}`,
+        query: { fieldSelector: `metadata.name=${NAME}` },
+        metadataOnly: true,
+        project: ({ metadata: { namespace = '', annotations } }) =>
+          [namespace, annotations?.[REPORT_ANNOTATION.digest]] as const,
+      },
+      connection,
+      { signal, answerMs: REQUEST_MS, most: MOST_REPORTS },
+    );
+    return new Map(found);
+  }
+
+  #target(namespace: string) {
+    const { api } = this.#options;
+    const { version, plural } = REPORT_APIS[api];
+    return { group: api, version, plural, namespace, name: NAME };
+  }
+
+  #apply(namespace: string, report: Report, signal: AbortSignal): Promise<unknown> {
+    const { connection, api, epochSeconds } = this.#options;
+    const { version, kind } = REPORT_APIS[api];
+    const timestamp = { seconds: Math.floor(epochSeconds()), nanos: 0 };
+    const { leftOut, summary, results } = report;
+    const body = {
+      apiVersion: `${api}/${version}`,
+      kind,
+      metadata: {
+        ...{ name: NAME, namespace, labels: { 'app.kubernetes.io/managed-by': 'linger' } },
+        annotations: {
+          [REPORT_ANNOTATION.digest]: digestOf(report),
+          ...(leftOut > 0 && { [REPORT_ANNOTATION.leftOut]: String(leftOut) }),
+        },
+      },
+      summary,
+      results: results.map((result) => ({ ...result, timestamp })),
+    };
+    const resource = { ...this.#target(namespace), body, fieldManager: 'linger', force: true };
+    const call = { signal, withinMs: REQUEST_MS, patch: 'apply-patch' } as const;
+    return callApi(connection, 'CustomObjectsApi', call, (objects) =>
+      objects.patchNamespacedCustomObject(resource),
+    );
+  }
+
+  #delete(namespace: string, signal: AbortSignal): Promise<unknown> {
+    const call = { signal, withinMs: REQUEST_MS };
+    return callApi(this.#options.connection, 'CustomObjectsApi', call, (objects) =>
+      objects.deleteNamespacedCustomObject(this.#target(namespace)),
+    );
+  }
+}
+
+const HERE_ONLY: ReadonlySet<KubeFailure['reason']> = new Set([
+  'Forbidden',
+  'NotFound',
+  'Conflict',
+  'Refused',
+]);
+
+/** What is said of a namespace. */
+interface Report {
+  readonly leftOut: number;
+  /** Of workloads: those that are protected and skipped; of findings: those that fail and warn. */
+  readonly summary: Readonly<Record<'pass' | 'fail' | 'warn' | 'error' | 'skip', number>>;
+  readonly results: readonly object[];
+}
+
+/** @returns by namespace; none of namespaces without a finding */
+export function reportsOf({ kept, summaries }: ClusterFindings): ReadonlyMap<string, Report> {
+  const byNamespace = Map.groupBy(kept, ({ namespace }) => namespace);
+  return new Map(
+    [...byNamespace].map(([namespace, findings]) => {
+      const { protected: pass = 0, skipped: skip = 0 } = summaries.get(namespace)?.verdicts ?? {};
+      const fail = findings.filter((each) => levelOf(each) === 'warning').length;
+      const summary = { pass, fail, warn: findings.length - fail, error: 0, skip };
+      const results = findings.slice(0, MOST_RESULTS).map(resultOf);
+      return [namespace, { leftOut: findings.length - results.length, summary, results }];
+    }),
+  );
+}
+
+function resultOf(finding: AuditFinding): object {
+  const { kind, namespace, name, reason, text } = finding;
+  const apiVersion = WORKLOAD_KINDS.find((each) => each.kind === kind)?.apiVersion;
+  const isWarning = levelOf(finding) === 'warning';
+  const { waitSeconds, graceSeconds, exposureSeconds } = finding;
+  const known = Object.entries({ waitSeconds, graceSeconds, exposureSeconds }).filter(
+    ([, seconds]) => seconds !== null,
+  );
+  return {
+    source: 'linger',
+    policy: 'graceful-termination',
+    rule: reason,
+    category: 'Availability',
+    result: isWarning ? 'fail' : 'warn',
+    severity: isWarning ? 'medium' : 'low',
+    message: text.length > LONGEST_MESSAGE ? `${text.slice(0, LONGEST_MESSAGE - 3)}...` : text,
+    resources: [{ apiVersion, kind, namespace, name }],
+    properties: Object.fromEntries(known.map(([key, seconds]) => [key, String(seconds)])),
+  };
+}
+
+function digestOf(report: Report): string {
+  return createHash('sha256')
+    .update(API_VERSION + JSON.stringify(report))
+    .digest('hex')
+    .slice(0, 16);
+}

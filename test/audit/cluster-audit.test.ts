@@ -1,0 +1,257 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Registry } from '@prometheus-io/client';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { ClusterAudit, type ClusterAuditSettings } from '../../src/audit/cluster-audit.ts';
+import { reportsOf } from '../../src/audit/policy-reports.ts';
+import { PodCounts, projectPod } from '../../src/cluster/pods.ts';
+import { EMPTY_WORLD } from '../../src/decision/world.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
+import { samplePlan } from '../decision/sample-plan.ts';
+
+/** On a busy machine. */
+const WITHIN = { timeout: 30_000 };
+vi.setConfig({ testTimeout: 60_000 });
+
+type Body = Readonly<Record<string, unknown>> & { readonly metadata: Readonly<Record<string, unknown>> };
+
+const REPORTS = '/apis/wgpolicyk8s.io/v1alpha2/policyreports';
+const reportOf = (namespace: string) =>
+  `/apis/wgpolicyk8s.io/v1alpha2/namespaces/${namespace}/policyreports/linger`;
+
+/** As much of an API server as an audit asks for: lists by path, reports as they are applied and deleted. */
+class Lists {
+  readonly lists = new Map<string, readonly object[]>();
+  readonly reports = new Map<string, Body>();
+  readonly writes: string[] = [];
+  /** Paths that are refused. */
+  readonly forbidden = new Set<string>();
+  readonly #server = http.createServer((request, response) => void this.#answer(request, response));
+
+  async start() {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    onTestFinished(() => {
+      this.#server.closeAllConnections();
+      this.#server.close();
+    });
+    const url = new URL(`http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`);
+    return { server: url, credentials: () => Promise.resolve({}) };
+  }
+
+  async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const { method = '', url = '' } = request;
+    const [path = ''] = url.split('?', 1);
+    const send = (code: number, body: object) =>
+      response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    if (method !== 'GET') this.writes.push(`${method} ${path}`);
+    if (this.forbidden.has(path)) return void send(403, { message: 'forbidden' });
+    if (method === 'PATCH') {
+      const body = JSON.parse(Buffer.concat(chunks).toString()) as Body;
+      this.reports.set(path, body);
+      return void send(200, body);
+    }
+    if (method === 'DELETE') return void send(this.reports.delete(path) ? 200 : 404, {});
+    const items = path === REPORTS ? [...this.reports.values()] : this.lists.get(path);
+    if (items === undefined) return void send(404, { message: 'not served' });
+    return void send(200, { metadata: { resourceVersion: '1' }, items });
+  }
+}
+
+let uids = 0;
+const named = (name: string, namespace: string, more: object = {}) => {
+  uids += 1;
+  return { metadata: { name, namespace, uid: String(uids), ...more } };
+};
+
+const deployment = (name: string, namespace = 'shop', spec: object = {}, pod: object = {}) => ({
+  ...named(name, namespace),
+  spec: {
+    replicas: 2,
+    ...spec,
+    template: {
+      metadata: { labels: { app: name } },
+      spec: { containers: [{ name: 'app', image: 'x', ports: [{ containerPort: 80 }] }], ...pod },
+    },
+  },
+});
+
+/** `plan` undefined: created without the webhook. */
+const podsOf = (name: string, namespace: string, plans: readonly (string | undefined)[]) =>
+  plans.map((plan, index) =>
+    projectPod({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      ...named(`${name}-1-${index}`, namespace, {
+        labels: { 'pod-template-hash': '1' },
+        ownerReferences: [{ kind: 'ReplicaSet', name: `${name}-1`, controller: true }],
+        ...(plan !== undefined && { annotations: { 'linger.dev/plan': plan } }),
+      }),
+    } as never),
+  );
+
+async function leading(
+  api: Lists,
+  {
+    settings,
+    pods = [],
+  }: {
+    readonly settings?: Partial<ClusterAuditSettings>;
+    readonly pods?: readonly ReturnType<typeof projectPod>[];
+  } = {},
+) {
+  for (const path of ['/api/v1/services', '/apis/apps/v1/deployments'])
+    api.lists.set(path, api.lists.get(path) ?? []);
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  const registry = new Registry();
+  const events: { readonly object: object; readonly type: string; readonly reason: string }[] = [];
+  const lines: { readonly msg: string }[] = [];
+  const counts = new PodCounts();
+  for (const object of pods) counts.apply({ type: 'added', listed: true, at: 0, identity: object, object });
+  const audit = new ClusterAudit({
+    connection: (await api.start()) as never,
+    settings: { every: 0.05, policyReports: 'off', ...settings },
+    namespace: 'linger',
+    registry,
+    logger: createLogger('info', { write: (line: string) => void lines.push(JSON.parse(line) as never) }),
+    events: { tell: (event: never) => void events.push(event) } as never,
+    world: () => EMPTY_WORLD,
+    synced: () => true,
+    pods: () => counts.groups(),
+    clock: () => performance.now(),
+    epochSeconds: () => 1_790_000_000,
+    random: Math.random,
+  });
+  let holds = true;
+  audit.lead({ signal: ending.signal, holds: () => holds });
+  const samples = async (name: string) => {
+    const text = await registry.getSingleMetricAsString(name);
+    return text.split('\n').filter((line) => !line.startsWith('#') && line !== '');
+  };
+  await expect.poll(() => samples('linger_audited_workloads'), WITHIN).not.toEqual([]);
+  return { samples, events, lines, resign: () => (holds = false) };
+}
+
+describe('the leader', () => {
+  test('counts findings by namespace and reason, and tells the workloads', async () => {
+    const api = new Lists();
+    api.lists.set('/apis/apps/v1/deployments', [
+      deployment('web'),
+      deployment('api'),
+      deployment('slow', 'shop', { strategy: { type: 'Recreate' } }),
+      deployment('none', 'other', {}, { terminationGracePeriodSeconds: 0 }),
+      // About these the webhook is not asked.
+      deployment('coredns', 'kube-system'),
+      deployment('linger', 'linger'),
+    ]);
+    const plan = samplePlan({ wait: 30, grace: 60 });
+    const { samples, events, resign } = await leading(api, {
+      pods: [
+        ...podsOf('web', 'shop', [plan, plan]),
+        ...podsOf('api', 'shop', [plan, undefined]),
+        ...podsOf('coredns', 'kube-system', [undefined]),
+      ],
+    });
+    expect((await samples('linger_findings')).toSorted()).toEqual([
+      'linger_findings{namespace="other",reason="ZeroGrace"} 1',
+      'linger_findings{namespace="shop",reason="NoOtherEndpoint"} 1',
+      'linger_findings{namespace="shop",reason="NotInjected"} 1',
+    ]);
+    expect(await samples('linger_audited_workloads')).toContain(
+      'linger_audited_workloads{verdict="protected"} 1',
+    );
+    await expect.poll(() => events.length, WITHIN).toBe(3);
+    expect(events).toContainEqual(
+      expect.objectContaining({
+        object: { kind: 'Deployment', namespace: 'shop', name: 'api' },
+        type: 'Warning',
+        reason: 'NotInjected',
+        note: expect.stringMatching(/^1 of 2 pods has no wait/) as string,
+      }),
+    );
+    resign();
+    expect(await samples('linger_findings')).toEqual([]);
+  });
+
+  test('tells each finding once, however many audits find it', async () => {
+    const api = new Lists();
+    api.lists.set('/apis/apps/v1/deployments', [
+      deployment('slow', 'shop', { strategy: { type: 'Recreate' } }),
+    ]);
+    let lists = 0;
+    const get = api.lists.get.bind(api.lists);
+    api.lists.get = (path) => {
+      lists += Number(path === '/apis/apps/v1/deployments');
+      return get(path);
+    };
+    const { events } = await leading(api);
+    await expect.poll(() => lists, WITHIN).toBeGreaterThan(4);
+    expect(events).toHaveLength(1);
+  });
+
+  test('without the right to list says so once, and keeps no number', async () => {
+    const api = new Lists();
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web')]);
+    const { lines } = await leading(api);
+    api.forbidden.add('/apis/apps/v1/deployments');
+    const said = () => lines.filter(({ msg }) => msg.startsWith('the workloads'));
+    await expect.poll(said, WITHIN).toHaveLength(1);
+    expect(said()[0]).toMatchObject({ reason: 'Forbidden' });
+    api.forbidden.clear();
+    await expect.poll(said, WITHIN).toHaveLength(2);
+  });
+
+  test('writes one report for each namespace with findings, when it says something new, and deletes the others', async () => {
+    const api = new Lists();
+    const stale = named('linger', 'gone');
+    api.reports.set(reportOf('gone'), stale as never);
+    const slow = deployment('slow', 'shop', { strategy: { type: 'Recreate' } });
+    api.lists.set('/apis/apps/v1/deployments', [
+      slow,
+      deployment('none', 'other', {}, { terminationGracePeriodSeconds: 0 }),
+    ]);
+    const { lines } = await leading(api, { settings: { policyReports: 'wgpolicyk8s.io' } });
+    await expect
+      .poll(() => [...api.reports.keys()].toSorted(), WITHIN)
+      .toEqual([reportOf('other'), reportOf('shop')]);
+    expect(api.reports.get(reportOf('shop'))).toMatchObject({
+      apiVersion: 'wgpolicyk8s.io/v1alpha2',
+      kind: 'PolicyReport',
+      summary: { pass: 0, fail: 1, warn: 0, error: 0, skip: 0 },
+      results: [
+        {
+          rule: 'NoOtherEndpoint',
+          result: 'fail',
+          resources: [{ apiVersion: 'apps/v1', kind: 'Deployment', namespace: 'shop', name: 'slow' }],
+          properties: { waitSeconds: '30', graceSeconds: '60', exposureSeconds: '0' },
+        },
+      ],
+    });
+    api.lists.set('/apis/apps/v1/deployments', [slow]);
+    await expect.poll(() => [...api.reports.keys()], WITHIN).toEqual([reportOf('shop')]);
+    expect(api.writes.toSorted()).toEqual([
+      `DELETE ${reportOf('gone')}`,
+      `DELETE ${reportOf('other')}`,
+      `PATCH ${reportOf('other')}`,
+      `PATCH ${reportOf('shop')}`,
+    ]);
+    expect(lines).toEqual([]);
+  });
+});
+
+test('a report holds 200 results at most, and says how many it leaves out', () => {
+  const kept = Array.from({ length: 1_000 }, (_, index) => ({
+    ...{ kind: 'Deployment', namespace: 'shop', name: `web-${index}`, verdict: 'unprotected' as const },
+    ...{ reason: 'GraceEaten' as const, waitSeconds: 30, graceSeconds: 30, exposureSeconds: null },
+    text: 'x'.repeat(4_000),
+  }));
+  const report = reportsOf({ kept, leftOut: 0, summaries: new Map() }).get('shop');
+  expect(report?.results).toHaveLength(200);
+  expect(report?.leftOut).toBe(800);
+  expect(report?.summary.fail).toBe(1_000);
+  expect(JSON.stringify(report).length).toBeLessThan(256 * 1024);
+});
