@@ -292,10 +292,13 @@ function planFor(
     const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
     said.push(waitShrunk(fit.wait, wanted, why));
   }
+  // One that the policy names no longer (renamed meanwhile) must not keep a hook whose helper goes.
+  const left = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
   return {
     ...{ outcome: 'inject', plan, policy, notes: said },
     ...(estimate && { estimate }),
     ...(setup && { setup }),
+    ...(left.size > 0 && { released: left }),
   };
 }
 

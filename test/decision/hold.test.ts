@@ -251,6 +251,24 @@ describe('another pass of the same admission', () => {
     expect(JSON.stringify(result)).not.toMatch(/linger-hold|hold-token/);
     expect(pass(result, WORLD).operations).toEqual([]);
   });
+
+  it('takes back the hook of a container that its policy no longer names', () => {
+    const world = heldWorld([clusterPolicy({ hook: 'Hold', containers: ['app', 'proxy'] })]);
+    const object = altered(
+      podOf(server('proxy'), server('app')),
+      ({ spec }) => {
+        Object.assign(spec, { runtimeClassName: 'gvisor' });
+        Object.assign(spec.containers[0] ?? {}, { name: 'renamed' });
+      },
+      world,
+    );
+    const { result } = pass(object, world);
+    expect(result.spec.containers).toEqual([
+      { ...server('proxy', { lifecycle: {} }), name: 'renamed' },
+      server('app', preStop(sleep(30))),
+    ]);
+    expect(pass(result, world).operations).toEqual([]);
+  });
 });
 
 describe('a manifest that was copied from a live pod', () => {
