@@ -129,17 +129,17 @@ describe('policies are looked up by the labels that they ask for', () => {
     ['of a pod of one Namespace', many((index) => policy(app(index), `p-${index}`))],
   ])('10,000 that ask for a label %s cost a review little more than none', (_, documents) => {
     const request = creationOf(pod());
-    // The shortest of several rounds: a busy machine makes any one of them long.
+    // The shortest of many short rounds: a busy machine makes most of them long.
     const timed = (world: ReturnType<typeof worldOf>) =>
       Math.min(
-        ...Array.from({ length: 5 }, () => {
+        ...Array.from({ length: 50 }, () => {
           const started = performance.now();
-          for (let count = 0; count < 100; count++) decide(request, world);
+          for (let count = 0; count < 20; count++) decide(request, world);
           return performance.now() - started;
         }),
       );
     const few = timed(worldOf([namespace()]));
     // One pass over 10,000 policies takes some 50 times as long as the whole decision.
-    expect(timed(worldOf(documents))).toBeLessThan(Math.max(few, 1) * 10);
+    expect(timed(worldOf(documents))).toBeLessThan(Math.max(few, 0.2) * 10);
   });
 });
