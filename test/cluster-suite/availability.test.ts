@@ -1,8 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { waitUntil } from '../testbed/cluster.ts';
+import { type KubernetesObject, waitUntil } from '../testbed/cluster.ts';
 import type { Linger } from './support/linger.ts';
-import { type PodObject, pod } from './support/manifests.ts';
+import { appContainer, type PodObject, pod, workload } from './support/manifests.ts';
 import { planOf } from './support/outcome.ts';
 import type { ReplicaEndpoint } from './support/registration.ts';
 import { openStage, type Stage } from './support/stage.ts';
@@ -93,7 +93,45 @@ describe('with the webhook', () => {
     hanging.stop();
     await expectRecovery();
   });
+
+  it('failing closed: what it would be asked about is refused, and what a cluster needs to start is not', async () => {
+    await breakDown([]);
+    await stage.registration.failClosed();
+    const dryRun = (name: string, spec: object, more: object = {}, where = namespace) =>
+      stage.cluster.tryCreate<{ message?: string }>(pod(where, name, { ...spec }, more), { dryRun: true });
+    const refused = await waitUntil('an ordinary pod to be refused', async () => {
+      const { status, body } = await dryRun('ordinary', {});
+      return status === 201 ? undefined : { status, message: body.message };
+    });
+    // The API server's words: they name the webhook, and the Service to look at.
+    expect(refused.status).toBe(500);
+    expect(refused.message).toMatch(
+      /failed calling webhook "pods\.linger\.dev".*https:\/\/linger\.linger\.svc:443\/mutate/,
+    );
+    console.log(refused.message);
+    const critical = await dryRun('critical', { priorityClassName: 'system-node-critical' });
+    expect(critical.status).toBe(201);
+    const own = { labels: { 'app.kubernetes.io/name': 'linger', 'linger.dev/inject': 'false' } };
+    expect((await dryRun('replica', RESTRICTED, own, 'linger')).status).toBe(201);
+    expect((await dryRun('not-labelled', RESTRICTED, {}, 'linger')).status).toBe(201);
+    const daemons = workload('DaemonSet', namespace, 'network');
+    await stage.cluster.create(daemons);
+    type Daemons = KubernetesObject & { status: { currentNumberScheduled?: number } };
+    await stage.cluster.waitFor<Daemons>(daemons, ({ status }) => (status.currentNumberScheduled ?? 0) > 0);
+    await stage.cluster.delete(daemons);
+    await expectRecovery();
+  });
 });
+
+/** As Pod Security wants it in Linger's namespace. */
+const RESTRICTED = {
+  securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: 'RuntimeDefault' } },
+  containers: [
+    appContainer('app', {
+      securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } },
+    }),
+  ],
+};
 
 /** Accepts connections and never says a word. */
 class HangingServer {

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ensureCertificates } from '../../src/certs/source.ts';
 import { MAIN } from '../cli/linger.ts';
 import {
   type Cluster,
@@ -31,6 +32,34 @@ const CONFIGURATION = {
   kind: 'MutatingWebhookConfiguration',
   metadata: { name: 'linger' },
 };
+
+const DEPLOYMENT = {
+  apiVersion: 'apps/v1',
+  kind: 'Deployment',
+  metadata: { name: 'linger', namespace: 'linger' },
+};
+const SECRET = {
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name: 'linger-certificates', namespace: 'linger' },
+};
+/** Of somebody else: it fails closed, and nothing stands behind it. */
+const STRICT = {
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'ValidatingWebhookConfiguration',
+  metadata: { name: 'strict' },
+  webhooks: [
+    {
+      name: 'strict.example.dev',
+      admissionReviewVersions: ['v1'],
+      sideEffects: 'None',
+      clientConfig: { service: { namespace: 'default', name: 'strict' } },
+      rules: [{ apiGroups: [''], apiVersions: ['v1'], resources: ['pods'], operations: ['CREATE'] }],
+      namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'linger' } },
+    },
+  ],
+};
+const YEAR_MS = 365 * 86_400_000;
 
 const RIGHTS = [
   ['ClusterRole', 'linger'],
@@ -116,7 +145,8 @@ describe('an installation by hand', async () => {
 
   afterAll(async () => {
     if (cluster.own) {
-      for (const object of [CONFIGURATION, ...CRDS, ...RIGHTS, ...rights]) await cluster.delete(object);
+      for (const object of [CONFIGURATION, STRICT, ...CRDS, ...RIGHTS, ...rights])
+        await cluster.delete(object);
       await cluster.delete(NAMESPACE, { wait: true });
     }
     await cluster.close();
@@ -423,6 +453,49 @@ describe('an installation by hand', async () => {
     expect([code, other]).toEqual([0, []]);
     expect(checks.find((each) => each.code === 'Answer')?.text).toMatch(
       /came back from Linger .* with its hook$/,
+    );
+  });
+
+  onOurOwn('or what keeps it from working', { timeout: 90_000 }, async () => {
+    const { cert: expired, caBundle: foreign } = await ensureCertificates(
+      { directory: join(scratch, 'expired'), names: ['linger.linger.svc'] },
+      new Date(Date.now() - YEAR_MS),
+    );
+    const base64 = (text: string) => Buffer.from(text).toString('base64');
+    await cluster.create(STRICT);
+    await cluster.patch(DEPLOYMENT, { spec: { replicas: 0 } });
+    // While they drain they would still put the caBundle back.
+    await kubectl('--namespace', 'linger', 'delete', 'pods', '--all', '--grace-period=1');
+    await kubectl(
+      ...['patch', 'mutatingwebhookconfiguration', 'linger', '--type=json', '--patch'],
+      JSON.stringify([{ op: 'replace', path: '/webhooks/0/clientConfig/caBundle', value: base64(foreign) }]),
+    );
+    const stopped = await check();
+    expect(stopped.code).toBe(1);
+    expect(stopped.said.filter((line) => line.startsWith('failure'))).toEqual([
+      expect.stringMatching(
+        /^failure Certificate: the caBundle .* does not fit the certificate in Secret linger\//,
+      ),
+      'failure Replicas: the Deployment linger asks for no replica',
+      expect.stringMatching(
+        /^failure Answer: .*without Linger’s answer; the way to its Service: 503: no endpoints/,
+      ),
+      expect.stringMatching(
+        /^failure OtherWebhooks: strict\.example\.dev of .* Service default\/strict has no ready/,
+      ),
+    ]);
+
+    await cluster.patch(SECRET, { data: { 'tls.crt': base64(expired) } });
+    await cluster.patch(DEPLOYMENT, { spec: { replicas: 2 } });
+    const refused = await waitUntil('the Deployment to say why', async () => {
+      const { said } = await check();
+      return said.some((line) => line.includes('0 of 2 ready; ')) ? said : undefined;
+    });
+    expect(refused).toContainEqual(expect.stringMatching(/^failure Certificate: .* expired on \d{4}-/));
+    expect(refused).toContainEqual(
+      expect.stringMatching(
+        /^failure Replicas: 0 of 2 ready; .*failed calling webhook "strict\.example\.dev"/,
+      ),
     );
   });
 

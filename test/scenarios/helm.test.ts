@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
@@ -97,9 +97,20 @@ describe.runIf(LONG)('the chart', async () => {
     expect(await must('lint', '--strict', CHART)).toContain('0 chart(s) failed');
   });
 
-  it('renders what kubectl apply --kustomize applies', { timeout: 60_000 }, async () => {
-    const rendered = objectsIn(await must('template', 'linger', CHART, '--namespace', 'linger'));
-    const plain = objectsIn(await kubectl('kustomize', join(ROOT, 'deploy')));
+  it.each([
+    ['kubectl apply --kustomize applies', [], 'resources: [DEPLOY]'],
+    [
+      'it applies with fail-closed',
+      ['--set', 'failurePolicy=Fail'],
+      'resources: [DEPLOY]\ncomponents: [DEPLOY/fail-closed]',
+    ],
+  ])('renders what %s', { timeout: 60_000 }, async (_, values, kustomization) => {
+    const directory = mkdtempSync(join(tmpdir(), 'linger-kustomize-'));
+    const deploy = relative(directory, join(ROOT, 'deploy'));
+    writeFileSync(join(directory, 'kustomization.yaml'), kustomization.replaceAll('DEPLOY', deploy));
+    const rendered = objectsIn(await must('template', 'linger', CHART, '--namespace', 'linger', ...values));
+    const plain = objectsIn(await kubectl('kustomize', directory));
+    rmSync(directory, { recursive: true });
     const named = (objects: readonly Manifest[]) =>
       new Map(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object]));
     const [ours, theirs] = [named(rendered), named(plain)];

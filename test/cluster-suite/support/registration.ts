@@ -87,6 +87,12 @@ export class Registration {
     await this.#cluster.patch(CONFIGURATION, { webhooks: webhooks.map(change) });
   }
 
+  /** As deploy/fail-closed changes it. */
+  async failClosed(): Promise<void> {
+    const patch = ['--type=json', `--patch-file=${join(DEPLOY, 'fail-closed', 'webhook.yaml')}`];
+    await must(this.#cluster, ['patch', 'mutatingwebhookconfiguration', 'linger', ...patch]);
+  }
+
   async #configuration(): Promise<WebhookConfiguration> {
     const found = await this.#cluster.get<WebhookConfiguration>(CONFIGURATION);
     if (found === undefined) throw new Error('the webhook configuration is gone');
