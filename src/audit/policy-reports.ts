@@ -1,6 +1,13 @@
 import { createHash } from 'node:crypto';
 import { API_VERSION, GROUP } from '../api/index.ts';
-import { asFailure, callApi, type KubeConnection, type KubeFailure, listSome } from '../cluster/index.ts';
+import {
+  asFailure,
+  CONCERNS_ONE_NAMESPACE,
+  callApi,
+  type KubeConnection,
+  type KubeFailure,
+  listSome,
+} from '../cluster/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
@@ -89,7 +96,7 @@ export class PolicyReports {
       await write();
     } catch (thrown) {
       const { reason, message: problem }: KubeFailure = asFailure(thrown);
-      if (lead.signal.aborted || !HERE_ONLY.has(reason)) throw thrown;
+      if (lead.signal.aborted || !CONCERNS_ONE_NAMESPACE.has(reason)) throw thrown;
       const members = { namespace, reason, problem };
       this.#once.warn(namespace, members, 'the policy report of a namespace cannot be written');
     }
@@ -151,13 +158,6 @@ export class PolicyReports {
     );
   }
 }
-
-const HERE_ONLY: ReadonlySet<KubeFailure['reason']> = new Set([
-  'Forbidden',
-  'NotFound',
-  'Conflict',
-  'Refused',
-]);
 
 /** What is said of a namespace. */
 interface Report {

@@ -95,6 +95,15 @@ export function failureOfEvent(object: unknown): KubeFailure {
   );
 }
 
+/** Failures that are about one object or one namespace, and not about the API server. */
+export const CONCERNS_ONE_NAMESPACE: ReadonlySet<FailureReason> = new Set([
+  'Forbidden',
+  'NotFound',
+  'Refused',
+  'Conflict',
+  'AlreadyExists',
+]);
+
 /** Codes of everything that can keep Linger from connecting to its API server. */
 export const CONNECTION_ERRORS = {
   NotInCluster: 'There are no in-cluster credentials here.',

@@ -22,7 +22,7 @@ export {
   tryScope,
 } from './endpoint-watch.ts';
 export { endpointSlicesResource } from './endpoints.ts';
-export { asFailure, type FailureReason, KubeFailure } from './failure.ts';
+export { asFailure, CONCERNS_ONE_NAMESPACE, type FailureReason, KubeFailure } from './failure.ts';
 export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
 export { listAll, listSome } from './list.ts';
 export { namespacesResource } from './namespaces.ts';

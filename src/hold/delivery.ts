@@ -13,6 +13,7 @@ import {
 } from '../api/index.ts';
 import {
   asFailure,
+  CONCERNS_ONE_NAMESPACE,
   callApi,
   type KubeConnection,
   type KubeFailure,
@@ -257,7 +258,7 @@ class RunningDelivery implements Delivery {
       if (namespace === undefined || !lead.holds()) continue;
       const failure = await this.#apply(namespace, lead.signal);
       if (lead.signal.aborted) return;
-      if (failure === undefined || HERE_ONLY.has(failure.reason)) {
+      if (failure === undefined || CONCERNS_ONE_NAMESPACE.has(failure.reason)) {
         schedule.done(clock());
         notBefore.set(namespace, clock() + (failure === undefined ? SEEN_WITHIN_MS : REFUSED_PAUSE_MS));
       } else schedule.failed(clock(), failure.retryAfterMs);
@@ -455,15 +456,6 @@ class RunningDelivery implements Delivery {
     );
   }
 }
-
-/** Failures that are about one namespace and not about the API server. */
-const HERE_ONLY: ReadonlySet<string> = new Set([
-  'Forbidden',
-  'NotFound',
-  'Refused',
-  'Conflict',
-  'AlreadyExists',
-]);
 
 function isSame(a: HoldSupply, b: HoldSupply | undefined): boolean {
   if (b === undefined || a.namespaces !== b.namespaces || a.tested.size !== b.tested.size) return false;
