@@ -1,6 +1,23 @@
-import { isRecord, isString, type LabelSelector, memberAt, NO_LABELS, selects } from '../api/index.ts';
+import { basename } from 'node:path/posix';
+import {
+  API_VERSION,
+  isRecord,
+  isString,
+  type LabelSelector,
+  memberAt,
+  NO_LABELS,
+  selects,
+} from '../api/index.ts';
 import { isTrusted, parseCertificates, renewalTime, validityOf } from '../certs/index.ts';
-import { asFailure, KubeFailure, listSome, type RawObject } from '../cluster/index.ts';
+import {
+  asFailure,
+  CLUSTER_TERMINATION_POLICIES,
+  DISCOVERY_CONSUMERS,
+  KubeFailure,
+  listSome,
+  type RawObject,
+  TERMINATION_POLICIES,
+} from '../cluster/index.ts';
 import { readHelperObject } from '../hold/index.ts';
 import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
@@ -56,11 +73,13 @@ export function checkInstallation(options: InstallationOptions): Promise<readonl
   });
 }
 
-const LINGER_KINDS = ['clusterterminationpolicies', 'discoveryconsumers', 'terminationpolicies'];
+const LINGER_KINDS = [CLUSTER_TERMINATION_POLICIES, DISCOVERY_CONSUMERS, TERMINATION_POLICIES].map(
+  ({ path }) => basename(path),
+);
 const APPLY = 'kubectl apply --kustomize deploy/, or helm upgrade.';
 
 async function customResources(inquiry: Inquiry): Promise<Seen> {
-  const served = listOf((await inquiry.find('/apis/linger.dev/v1alpha1'))?.resources).map((each) =>
+  const served = listOf((await inquiry.find(`/apis/${API_VERSION}`))?.resources).map((each) =>
     memberAt(each, ['name']),
   );
   const missing = LINGER_KINDS.filter((plural) => !served.includes(plural));
@@ -506,19 +525,14 @@ async function consumers(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-const POLICY_KINDS = [
-  ['ClusterTerminationPolicy', 'clusterterminationpolicies'],
-  ['TerminationPolicy', 'terminationpolicies'],
-] as const;
-
 /** Lines or names of one trouble; more of them say no more. */
 const MOST_SHOWN = 5;
 
 async function policies(inquiry: Inquiry): Promise<Seen> {
   let objects = 0;
   const unready: { readonly who: string; readonly why: string }[] = [];
-  for (const [kind, plural] of POLICY_KINDS)
-    for (const { metadata, status } of await inquiry.items(`/apis/linger.dev/v1alpha1/${plural}`)) {
+  for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
+    for (const { metadata, status } of await inquiry.items(path)) {
       objects += 1;
       const conditions = listOf(memberAt(status, ['conditions'])).filter(isRecord);
       const ready = conditions.find(({ type }) => type === 'Ready');
