@@ -206,6 +206,13 @@ describe('Text', () => {
     expect(said('Text', text, name)).toEqual({ [name]: expected });
   });
 
+  it.each([
+    ['eureka-apps.xml', { '10.0.0.1:8080': 'using', '10.0.0.10:8080': 'using', '10.0.0.100:8080': 'absent' }],
+    ['nacos-instances.json', { '10.0.0.1:8080': 'using', '10.0.0.10:8080': 'absent', '0.0.0.1:8080': 'absent' }],
+  ])('%s, as its server sent it', (name, expected) => {
+    expect(said('Text', page(name), ...Object.keys(expected))).toEqual(expected);
+  });
+
   it('leaves out what is too long to be an address, and reads on', () => {
     const text = `${'1'.repeat(70_000)}.10.0.0.1 10.0.0.2`;
     expect(said('Text', text, '10.0.0.1', '10.0.0.2')).toEqual({ '10.0.0.1': 'absent', '10.0.0.2': 'using' });
