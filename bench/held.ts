@@ -47,6 +47,7 @@ async function hold(count: number): Promise<void> {
     listing: (uid) => (listed.has(uid) ? [group] : []),
     withdraws: () => true,
     current: () => true,
+    followedSince: () => Number.NEGATIVE_INFINITY,
     reports: () => undefined,
     inspecting: { usersOf: () => undefined, want: () => undefined, done: () => undefined },
     inquire: () => Promise.reject(new Error('nobody to ask')),

@@ -388,6 +388,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
     onSynced: (consumer) => hold?.heard(consumer),
   });
   hold = holdOf(context, measurement, source.watches, {
+    read: () => sync.state !== 'reading',
     reports: reports.taken,
     inspecting,
     events,
@@ -472,11 +473,16 @@ function holdOf(
   { connection, place, hold, world, metrics, logger, signal }: ClusterContext,
   measurement: Measurement,
   watches: ClusterSource['watches'],
-  asked: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting' | 'events' | 'onRelease'>,
+  {
+    read,
+    ...asked
+  }: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting' | 'events' | 'onRelease'> & {
+    readonly read: () => boolean;
+  },
 ): RunningHold | undefined {
   if (place === undefined || hold === undefined) return undefined;
   const { pods, endpointslices, endpoints } = watches;
-  const current = () => pods.current && endpointslices.current && endpoints.current;
+  const current = () => read() && pods.current && endpointslices.current && endpoints.current;
   const { registry } = metrics;
   const about = { connection, measurement, current, registry, logger, clock, signal };
   return startHold({ relay: hold.relay, ...asked, ...about, world: world.current });

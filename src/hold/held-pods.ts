@@ -1,7 +1,13 @@
 import { type Labels, NO_LABELS } from '../api/index.ts';
 import type { PodMetadata, ResourceEvent } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
-import type { ClusterEvent, EndpointChange, EndpointGroup } from '../lag/index.ts';
+import {
+  type ClusterEvent,
+  type EndpointChange,
+  type EndpointGroup,
+  STAMPED_STREAMS,
+  type Stream,
+} from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
@@ -64,6 +70,8 @@ export class HeldPods {
   readonly #byToken = new Map<string, HeldPod>();
   /** Pods whose token an older one has. */
   readonly #copies = new Set<HeldPod>();
+  /** When each stream had been read in full for the first time. */
+  readonly #read = new Map<Stream, number>();
 
   constructor(options: HeldPodsOptions) {
     this.#options = options;
@@ -81,8 +89,15 @@ export class HeldPods {
     return this.#byUid.get(uid);
   }
 
-  /** An event of the endpoints' watches: slices say where pods are reached. */
+  /** Until then endpoints were being read, and the pods that they name were not all known. */
+  get followedSince(): number {
+    const read = STAMPED_STREAMS.map((stream) => this.#read.get(stream));
+    return Math.max(...read.map((at = Number.POSITIVE_INFINITY) => at));
+  }
+
+  /** An event of the watches: slices say where pods are reached. */
   observe(event: ClusterEvent): void {
+    if (event.type === 'ListEnds' && !this.#read.has(event.stream)) this.#read.set(event.stream, event.at);
     if (event.type !== 'Slice' || event.slice.managedBy !== SLICE_CONTROLLER) return;
     for (const { targetUid, addresses = [] } of event.slice.endpoints) {
       const pod = targetUid === undefined ? undefined : this.#byUid.get(targetUid);

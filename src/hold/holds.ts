@@ -73,8 +73,10 @@ export interface HoldSources {
   /** What lists the pod as ready now, as far as it withdraws pods that terminate. */
   readonly listing: (uid: string) => readonly EndpointGroup[];
   readonly withdraws: (group: EndpointGroup) => boolean;
-  /** Whether all that listings follow from arrives when it happens. */
+  /** Whether all that listings follow from has been read, and arrives when it happens. */
   readonly current: () => boolean;
+  /** Before this instant endpoints may have withdrawn a pod unseen: they were still being read. */
+  readonly followedSince: () => number;
   /** What consumers' instances report; undefined: nobody takes reports here. */
   readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Who asks the instances of inspected consumers about a pod that is held. */
@@ -167,9 +169,12 @@ export class Holds {
   readonly #holds = new Map<string, Hold>();
   #timer: NodeJS.Timeout | undefined;
   #staleSince: number | undefined;
+  /** Since when there is no use in waiting a little: before all has been read once, nothing is being resumed. */
+  #blindSince: number | undefined;
 
   constructor(sources: HoldSources) {
     this.#sources = sources;
+    this.#blindSince = sources.clock();
   }
 
   get size(): number {
@@ -186,10 +191,14 @@ export class Holds {
   /** Since when the watches have not been current, for longer than it takes to resume one. */
   get blindSince(): number | undefined {
     const now = this.#sources.clock();
-    if (this.#sources.current()) this.#staleSince = undefined;
-    else this.#staleSince ??= now;
-    const since = this.#staleSince;
-    return since !== undefined && now - since > LIMITS.blindAfter ? since : undefined;
+    if (this.#sources.current()) {
+      this.#staleSince = undefined;
+      this.#blindSince = undefined;
+      return undefined;
+    }
+    this.#staleSince ??= now;
+    if (now - this.#staleSince > LIMITS.blindAfter) this.#blindSince ??= this.#staleSince;
+    return this.#blindSince;
   }
 
   /** A hook of the pod waits from now on. */
@@ -367,6 +376,8 @@ export class Holds {
     const listings: ListingFacts[] = [
       ...listing(pod.uid).map((group) => listingFacts(group, undefined)),
       ...withdrawn.map(({ group, at }) => listingFacts(group, at)),
+      // What had withdrawn it before that shows as nothing at all, and whoever sends to it may not have followed yet.
+      { name: 'endpoints that have not been seen', withdrawnAt: this.#sources.followedSince() },
     ];
     // Who finds pods without any Service learns of the deletion itself.
     if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))

@@ -22,13 +22,16 @@ export const HOLD_LIMITS = {
   greeting: 5_000,
   /** Without a byte from a helper that is held. It testifies twice a second, or as rarely as once in 2 s. */
   idle: 60_000,
-  /** How long a token waits for its pod to show, and a connection for the watches to be current. */
+  /** How long a token waits for its pod to show. */
   pending: 2_000,
   /** So many unknown tokens a minute may wait; further ones of that address get their answer at once. */
   unknownPerMinute: 120,
   /** How often `holding` is said again. */
   again: 5_000,
-  /** How long a follower looks for a leader: a lease that is not renewed lasts 15 s, and is looked at every 2 s. */
+  /**
+   * How long a follower looks for a leader, and a leader for what its watches have missed: a lease that is not renewed
+   * lasts 15 s, and is looked at every 2 s.
+   */
   leaderless: 25_000,
   relayConnect: 1_000,
   relayPause: 250,
@@ -287,8 +290,13 @@ class Caller implements Waiter {
       else if (waited > limits.leaderless) this.answer('unsure');
       return this.#hasSettled();
     }
+    if (options.holds.blindSince !== undefined) {
+      // Not a word: the helper may have been held by another leader, and goes by what that one said.
+      if (waited > limits.leaderless) this.answer('unsure');
+      return this.#hasSettled();
+    }
     const pod = options.pods.withToken(this.#token);
-    if (pod?.terms !== undefined && options.holds.blindSince === undefined) this.#hold(pod as TermedPod);
+    if (pod?.terms !== undefined) this.#hold(pod as TermedPod);
     else if (waited > limits.pending || (pod === undefined && !this.#mayWait())) this.answer('unsure');
     return this.#hasSettled();
   }

@@ -31,7 +31,7 @@ export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> 
   readonly measurement: Pick<Measurement, 'listing' | 'withdraws' | 'onChange' | 'consumers'>;
   /** A pod's hooks have been let go. */
   readonly onRelease: (release: Release) => void;
-  /** Whether the watches of pods and endpoints are current. */
+  /** Whether the cluster has been read, and the watches of pods and endpoints are current. */
   readonly current: () => boolean;
   /** Where the Lease says that the leader takes what is relayed. */
   readonly leader: () => string | undefined;
@@ -72,6 +72,7 @@ export function startHold(context: HoldContext): RunningHold {
     ...context,
     listing: (uid) => measurement.listing(uid),
     withdraws: (group) => measurement.withdraws(group),
+    followedSince: () => pods.followedSince,
     inquire: async (pod) => {
       try {
         const found = await inquiries.ask(pod);

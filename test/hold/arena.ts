@@ -9,10 +9,10 @@ import { type HoldPlan, NO_SOURCES, renderPlan, type World, worldOf } from '../.
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type Inquiry, type Release } from '../../src/hold/holds.ts';
 import { HOLD_LIMITS, type HoldLimits, HoldService, type Route } from '../../src/hold/service.ts';
-import type { EndpointGroup } from '../../src/lag/index.ts';
+import { type EndpointGroup, STAMPED_STREAMS } from '../../src/lag/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
-const clock = () => performance.now();
+export const clock = () => performance.now();
 
 /** Time enough on a busy machine, and little where what is awaited never comes. */
 const PATIENCE_MS = 10_000;
@@ -73,6 +73,9 @@ export interface ArenaOptions {
   readonly inquire?: HoldSources['inquire'];
   readonly reports?: HoldSources['reports'];
   readonly usersOf?: HoldSources['inspecting']['usersOf'];
+  readonly current?: boolean;
+  /** When each of the watches had been read; default: long ago. */
+  readonly readAt?: number;
 }
 
 export const SERVICE = {
@@ -110,19 +113,23 @@ export class Arena {
   readonly strangers: string[] = [];
   /** Pods that inspected consumers are asked about. */
   readonly wanted = new Set<string>();
-  current = true;
+  current: boolean;
   readonly #listing = new Map<string, EndpointGroup[]>();
   readonly #objects = new Map<string, PodMetadata>();
 
   constructor(options: ArenaOptions = {}) {
     const world = options.world ?? worldWith();
+    this.current = options.current ?? true;
     this.pods = new HeldPods({ clock, wall: Date.now, onChange: (pod) => this.holds.touch(pod) });
+    const { readAt: at = Number.NEGATIVE_INFINITY } = options;
+    for (const stream of STAMPED_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
     this.holds = new Holds({
       clock,
       world: () => world,
       listing: (uid) => this.#listing.get(uid) ?? [],
       withdraws: () => true,
       current: () => this.current,
+      followedSince: () => this.pods.followedSince,
       reports: options.reports ?? (() => undefined),
       inspecting: {
         usersOf: options.usersOf ?? (() => undefined),
@@ -200,6 +207,11 @@ export class Arena {
       address: undefined,
     } as const;
     this.pods.changed(change, clock(), '100');
+  }
+
+  /** As one that was withdrawn before anybody looked. */
+  forget(name: string): void {
+    this.#listing.delete(name);
   }
 
   /** @returns when */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../src/hold/service.ts';
 import type { Consumer } from '../../src/lag/index.ts';
-import { Arena, FakeHelper, holdOf, until, worldWith } from './arena.ts';
+import { Arena, clock, FakeHelper, holdOf, until, worldWith } from './arena.ts';
 
 /** What a release may take on a machine that does other things, too; alone it takes 10 to 40 ms. */
 const SOON_MS = 500;
@@ -42,6 +42,18 @@ describe('a pod that terminates', () => {
     arena.delete('web-1');
     await arena.call(token).hears('release');
     expect(arena.released).toMatchObject([{ reason: 'NotServing' }]);
+  });
+
+  it('counts as withdrawn when all had been read, where it had been before', async () => {
+    const readAt = clock();
+    const arena = await new Arena({ readAt }).start();
+    const token = arena.admit('web-1', { initial: 1 });
+    arena.delete('web-1', 91);
+    arena.forget('web-1');
+    const released = await arena.call(token).hears('release');
+    expect(released - readAt).toBeGreaterThanOrEqual(1_000);
+    expect(released - readAt).toBeLessThan(1_000 + SOON_MS);
+    expect(arena.released).toMatchObject([{ reason: 'Gone' }]);
   });
 
   it('counts from the deletion: a hook that is run again is let go at once', async () => {
@@ -212,8 +224,9 @@ describe('callers', () => {
   });
 
   it('wait without a word while the watches are not current', async () => {
-    const arena = await new Arena({ limits: { pending: 5_000 } }).start();
+    const arena = await new Arena({ limits: { pending: 100 } }).start();
     const token = arena.admit('web-1');
+    expect(arena.holds.blindSince).toBeUndefined();
     arena.current = false;
     expect(arena.holds.blindSince).toBeUndefined();
     await sleep(3_100);
@@ -222,6 +235,16 @@ describe('callers', () => {
     expect(helper.words).toEqual([]);
     arena.current = true;
     await helper.hears('holding');
+  });
+
+  it('wait without a word until all has been read', async () => {
+    const arena = await new Arena({ limits: { pending: 100 }, current: false }).start();
+    const helpers = [arena.call(arena.admit('web-1')), arena.call('AAAAAAAAAAAAAAAAAAAAAA')];
+    await sleep(300);
+    expect(helpers.flatMap(({ words }) => words)).toEqual([]);
+    arena.current = true;
+    await helpers[0]?.hears('holding');
+    await helpers[1]?.hears('unsure');
   });
 
   it.each([

@@ -4,13 +4,19 @@ import { type Cluster, readAudit } from '../../testbed/cluster.ts';
 import type { PodLife } from '../../testbed/load/lives.ts';
 import { duration } from '../table.ts';
 
+/** What the API server's audit log tells of a pod's removal. Milliseconds since the epoch. */
+interface Removal {
+  readonly deletedAt: number;
+  /** When the last of what listed it had withdrawn it: the answer to that write. */
+  readonly withdrawnAt: number;
+  /** When that write came, which watches may have shown at once: on a busy machine its answer takes seconds. */
+  readonly withdrawnFrom: number;
+}
+
 /** How one pod ended. Milliseconds since the epoch. */
-export interface Ending {
+export interface Ending extends Removal {
   readonly pod: string;
   readonly address: string;
-  readonly deletedAt: number;
-  /** When the last of what listed it had withdrawn it, by the API server's audit log. */
-  readonly withdrawnAt: number;
   readonly sigtermAt: number;
 }
 
@@ -25,17 +31,15 @@ export function endingsOf(cluster: Cluster, namespace: string, lives: readonly P
     .toSorted((a, b) => a.deletedAt - b.deletedAt);
 }
 
-/** When a pod was deleted, and when the last of what listed it had withdrawn it, by its name. Milliseconds since the epoch. */
-export function removals(
-  cluster: Cluster,
-  namespace: string,
-): ReadonlyMap<string, { readonly deletedAt: number; readonly withdrawnAt: number }> {
+/** Those of a namespace, by the name of the pod. */
+export function removals(cluster: Cluster, namespace: string): ReadonlyMap<string, Removal> {
   const all = trueRemovals(readAudit(cluster.auditLog ?? '', namespace));
   const byPod = Map.groupBy(all, ({ pod }) => pod);
   return new Map(
     [...byPod].map(([pod, own]) => {
       const withdrawnAt = Math.max(...own.map(({ end = Number.NaN }) => end));
-      return [pod, { deletedAt: Math.min(...own.map(({ start }) => start)), withdrawnAt }];
+      const withdrawnFrom = Math.max(...own.map(({ start, bounds: [least] }) => start + least));
+      return [pod, { deletedAt: Math.min(...own.map(({ start }) => start)), withdrawnAt, withdrawnFrom }];
     }),
   );
 }
