@@ -217,8 +217,12 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const hooks = await start(HELD);
     const ending = stopAll(hooks);
     await allHeld(HELD);
-    process.kill(processOf(await leader()), 'SIGKILL');
-    const { early } = note('the leader killed', known(await ending));
+    const pid = processOf(await leader());
+    const killedAt = Date.now();
+    process.kill(pid, 'SIGKILL');
+    const ends = known(await ending);
+    const { early } = note('the leader killed', ends);
+    expect(Math.min(...ends.map(({ endedAt }) => endedAt))).toBeGreaterThan(killedAt);
     await rolledOut();
     expect(early).toBe(0);
   });
@@ -263,13 +267,17 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
 
   it('end 30 s after the loss of all of Linger', { timeout: 200_000 }, async () => {
     const hooks = await start(HELD);
+    const pids = (await setting.linger.replicas.list()).map(({ name }) => processOf(name));
     const ending = stopAll(hooks);
     await allHeld(HELD);
-    const pids = (await setting.linger.replicas.list()).map(({ name }) => processOf(name));
-    await kubectl('scale', 'deployment/linger', '--replicas=0');
+    const path = '/apis/apps/v1/namespaces/linger/deployments/linger/scale';
+    const contentType = 'application/merge-patch+json';
+    await cluster.api.call('PATCH', path, { body: { spec: { replicas: 0 } }, contentType });
     const lostAt = Date.now();
     for (const pid of pids) process.kill(pid, 'SIGKILL');
     const ends = await ending;
+    // Else nothing was lost while they were held.
+    expect(Math.min(...ends.map(({ endedAt }) => endedAt))).toBeGreaterThan(lostAt);
     const [hook] = hooks;
     const after = ends.map(({ startedAt, endedAt }) => {
       const staticAt = startedAt + 1_000 * (hook?.call.wait ?? 0);

@@ -27,7 +27,8 @@ export async function hookOf(cluster: Cluster, pod: FakePod): Promise<Hooked> {
   const object = await cluster.get<PodObject>({ apiVersion: 'v1', kind: 'Pod', metadata });
   const [container] = object?.spec.containers ?? [];
   const call = container && callOf(container as Parameters<typeof callOf>[0]);
-  if (object === undefined || call === undefined) throw new Error(`${pod.name} has no hook of Hold`);
+  if (object === undefined || call === undefined)
+    throw new Error(`${pod.name} has no hook of Hold: ${object?.metadata.annotations?.['linger.dev/plan']}`);
   return { pod, graceSeconds: object.spec.terminationGracePeriodSeconds, call };
 }
 

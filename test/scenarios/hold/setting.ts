@@ -63,7 +63,19 @@ export class HoldSetting {
     );
     const flags = ['--canary-every=1s'];
     const all = { 'linger-canary': CANARY_ADDRESS, ...addresses };
-    return new HoldSetting(cluster, await Installation.create(cluster, { policies, flags, addresses: all }));
+    const setting = new HoldSetting(
+      cluster,
+      await Installation.create(cluster, { policies, flags, addresses: all }),
+    );
+    await setting.#takeTime();
+    return setting;
+  }
+
+  /** What is shown is of pods that have their hooks, and admitting hundreds at once may take a busy machine longer. */
+  async #takeTime(): Promise<void> {
+    const path = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
+    const body = [{ op: 'replace', path: '/webhooks/0/timeoutSeconds', value: 30 }];
+    await this.#cluster.api.call('PATCH', path, { body, contentType: 'application/json-patch+json' });
   }
 
   close(): Promise<void> {
