@@ -45,3 +45,25 @@ export class LingerError extends UserError {
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
+
+const MOST_NAMES = 3;
+
+/** `a, b, c and 4997 more`: of what others have made there may be any number. */
+export function fewOf(names: readonly string[]): string {
+  const more = names.length - MOST_NAMES;
+  return `${names.slice(0, MOST_NAMES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+/**
+ * What others wrote, to be shown to people: characters that would end the line, move a terminal's cursor or turn the
+ * direction of reading, and those that XML cannot have, stand there as JSON would escape them.
+ */
+export function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\uFFFE\uFFFF]/gu, (char) => {
+    const escaped = JSON.stringify(char).slice(1, -1);
+    if (escaped !== char) return escaped;
+    return [...Array(char.length).keys()]
+      .map((at) => `\\u${char.charCodeAt(at).toString(16).padStart(4, '0')}`)
+      .join('');
+  });
+}

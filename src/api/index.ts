@@ -27,7 +27,7 @@ export {
   type TerminationPolicy,
 } from './documents.ts';
 export { DURATION_HINT, formatDuration, parseDuration } from './duration.ts';
-export { asError, type ErrorCode, LingerError, UserError } from './errors.ts';
+export { asError, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
 export {
   HOLD_HELPER,
   HOLD_MOUNT,
@@ -85,6 +85,7 @@ export {
 } from './report-request.ts';
 export {
   EVERYTHING,
+  isSelected,
   type LabelSelector,
   type Labels,
   labelOf,
@@ -93,5 +94,6 @@ export {
   NO_LABELS,
   parseLabelQuery,
   selects,
+  type WebhookSelectors,
 } from './selector.ts';
 export type { ClusterTerminationPolicySpec, PolicyStatus } from './termination-policy.ts';

@@ -1,6 +1,8 @@
 // What labels may be. Without the schema library, which the command line does without.
 // Source: k8s.io/apimachinery pkg/util/validation.
 
+import { isRecord } from './json.ts';
+
 export const LABEL_NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 export const LONGEST_PREFIX = 253;
 
@@ -103,6 +105,19 @@ export function selects(selector: LabelSelector, labels: Labels): boolean {
     if (labelOf(labels, key) !== selector.matchLabels[key]) return false;
   }
   return selector.matchExpressions?.every((each) => holds(each, labels)) ?? true;
+}
+
+/** Which objects a webhook of a configuration is asked about, as far as selectors say. */
+export interface WebhookSelectors {
+  readonly namespaceSelector?: unknown;
+  readonly objectSelector?: unknown;
+}
+
+/** Whether a webhook's selectors take an object of a namespace. What matchConditions say is for the API server to judge. */
+export function isSelected(webhook: WebhookSelectors, namespace: Labels, object: Labels): boolean {
+  const takes = (selector: unknown, labels: Labels) =>
+    !isRecord(selector) || selects(selector as LabelSelector, labels);
+  return takes(webhook.namespaceSelector, namespace) && takes(webhook.objectSelector, object);
 }
 
 function holds({ key, operator, values = [] }: LabelRequirement, labels: Labels): boolean {

@@ -1,3 +1,4 @@
+import { printable } from '../api/index.ts';
 import { AUDIT_FINDINGS, type AuditFinding, type AuditSummary, subjectOf } from './findings.ts';
 
 /** What `linger audit --output json` prints, and what every other form is made of. */
@@ -33,7 +34,7 @@ export function sarif({ findings }: AuditReport, version: string): object {
       {
         ...(finding.file !== undefined && {
           physicalLocation: {
-            artifactLocation: { uri: finding.file },
+            artifactLocation: { uri: finding.file.split('/').map(encodeURIComponent).join('/') },
             region: { startLine: finding.line ?? 1 },
           },
         }),
@@ -56,7 +57,7 @@ export function sarif({ findings }: AuditReport, version: string): object {
 
 /** Workflow commands, by which GitHub Actions shows findings at their lines. Source: actions/toolkit core/command.ts. */
 export function github({ findings }: AuditReport): string {
-  const data = (text: string) => text.replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+  const data = (text: string) => printable(text).replaceAll('%', '%25');
   const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
   return findings
     .flatMap((finding) => {
@@ -75,15 +76,15 @@ export function junit({ findings, summary }: AuditReport): string {
   const cases = Map.groupBy(findings, subjectOf);
   const lines = [...cases].map(([subject, all]) => {
     const [own] = all as [AuditFinding];
-    const said = all.map(({ reason, text }) => `${reason}: ${text}`).join('\n');
+    const said = all.map(({ reason, text }) => xml(`${reason}: ${text}`)).join('&#10;');
     const head = `    <testcase classname="linger.${xml(own.namespace)}" name="${xml(subject)}"`;
     if (own.verdict === 'unprotected')
-      return `${head}>\n      <failure message="${xml(own.reason)}">${xml(said)}</failure>\n    </testcase>`;
+      return `${head}>\n      <failure message="${xml(own.reason)}">${said}</failure>\n    </testcase>`;
     if (own.verdict === 'skipped')
       return `${head}>\n      <skipped message="${xml(own.reason)}"/>\n    </testcase>`;
     return all.length === 1 && own.verdict === 'protected'
       ? `${head}/>`
-      : `${head}>\n      <system-out>${xml(said)}</system-out>\n    </testcase>`;
+      : `${head}>\n      <system-out>${said}</system-out>\n    </testcase>`;
   });
   const { unprotected, skipped } = summary.verdicts;
   const counts = `tests="${cases.size}" failures="${unprotected}" skipped="${skipped}"`;
@@ -91,23 +92,24 @@ export function junit({ findings, summary }: AuditReport): string {
   return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites ${counts}>\n  <testsuite name="linger audit" ${counts}>\n${body}  </testsuite>\n</testsuites>\n`;
 }
 
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  '\n': '&#10;',
-};
+const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 
-/** Characters that XML 1.0 cannot have at all go. */
 function xml(text: string): string {
-  const kept = [...text].filter((char) => char === '\n' || char === '\t' || char >= ' ').join('');
-  return kept.replaceAll(/[&<>"\n]/g, (char) => ENTITIES[char] ?? char);
+  return printable(text).replaceAll(/[&<>"]/g, (char) => ENTITIES[char] ?? char);
 }
 
-/** For a comment on a merge request. */
+/** What has a meaning in Markdown, and in HTML within it. */
+const MARKDOWN = /[\\`*_{}[\]<>&#|~!$]/g;
+/** Somebody's name, or what is made a link without having been written as one. */
+const ADDRESSED = /@|:(?=\/\/)|(?<=www)\./gi;
+
+/** For a comment on a merge request: whatever a manifest says, it is text there, links to nothing and calls nobody. */
 export function markdown({ findings, summary }: AuditReport): string {
-  const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
+  const cell = (text: string) =>
+    printable(text)
+      .replaceAll(MARKDOWN, (char) => `\\${char}`)
+      // A space of no width behind it: escapes and entities are undone before names and links are looked for.
+      .replaceAll(ADDRESSED, (char) => `${char}\u200b`);
   const rows = findings.map((finding) => {
     const { verdict, reason, waitSeconds, exposureSeconds, text } = finding;
     const seconds = (value: number | null) => (value === null ? '' : `${value} s`);

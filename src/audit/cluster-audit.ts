@@ -2,6 +2,7 @@ import type { Registry } from '@prometheus-io/client';
 import { ANNOTATION } from '../api/index.ts';
 import {
   asFailure,
+  type FailureReason,
   type KubeConnection,
   listSome,
   type ObjectEvents,
@@ -13,13 +14,27 @@ import type { Lead } from '../leader/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { pause, Schedule } from '../timing/index.ts';
 import { levelOf } from './audit-formats.ts';
-import { type Audited, auditWorkload, type RunningPod, subjectOf, summaryOfAudit } from './findings.ts';
+import {
+  type Audited,
+  type AuditFinding,
+  auditWorkload,
+  type RunningPod,
+  subjectOf,
+  type Verdict,
+} from './findings.ts';
 import { type Kind, objectsIn, WORKLOAD_KINDS } from './kinds.ts';
-import { NEIGHBOUR_KINDS, neighboursIn, workloadKey } from './neighbours.ts';
-import { type ClusterFindings, PolicyReports, type ReportApi } from './policy-reports.ts';
+import { NEIGHBOUR_KINDS, neighboursIn, WEBHOOK_KIND, withWebhookOf, workloadKey } from './neighbours.ts';
+import {
+  type ClusterFindings,
+  type NamespaceCounts,
+  PolicyReports,
+  type ReportApi,
+} from './policy-reports.ts';
 
 /** What the operator says of it. */
 export interface ClusterAuditSettings {
+  /** Name of the MutatingWebhookConfiguration, which says about whose pods the webhook is asked. */
+  readonly configuration: string;
   /** Seconds between two audits; 0: there are none. */
   readonly every: number;
   /** The API group of the reports to write; `off`: none. */
@@ -29,8 +44,6 @@ export interface ClusterAuditSettings {
 interface ClusterAuditOptions {
   readonly connection: KubeConnection;
   readonly settings: ClusterAuditSettings;
-  /** Linger's own; undefined: it has none. */
-  readonly namespace: string | undefined;
   readonly registry: Registry;
   readonly logger: Logger;
   readonly events: ObjectEvents;
@@ -57,11 +70,11 @@ const FIRST_AFTER_MS = 30_000;
 const ANSWER_MS = 30_000;
 /** Two a second: half of what all Events may, so that those of terminations have room. */
 const EVENT_EVERY_MS = 500;
+const NOT_SERVED: ReadonlySet<FailureReason> = new Set(['NotServed']);
+/** Without it, the configuration is taken to be as installed. */
+const NOT_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 /** The API server keeps Events for an hour; what lasts is told again from time to time. */
 const EVENT_AGAIN_MS = 24 * 3_600_000;
-
-/** The webhook is not asked about their pods, so there is nothing to find. Source: deploy/webhook.yaml. */
-const LEFT_ALONE: readonly string[] = ['kube-system', 'kube-node-lease'];
 
 /**
  * Audits the cluster again and again while this replica leads, as `linger audit` does once: of the World that decisions
@@ -99,11 +112,11 @@ export class ClusterAudit {
       const begun = clock();
       if (!schedule.due(begun) || !synced() || pods() === undefined || !lead.holds()) continue;
       try {
-        const audited = await this.#audit(lead.signal);
+        const tally = await this.#audit(lead.signal);
         schedule.done(begun);
-        this.#last = { lead, audited, at: this.#options.epochSeconds() };
+        this.#last = { lead, tally, at: this.#options.epochSeconds() };
         this.#once.over('audit', {}, 'the workloads can be audited again');
-        await this.#tell(findingsOf(audited), lead);
+        await this.#tell(tally.findings, lead);
       } catch (thrown) {
         if (lead.signal.aborted) return;
         const { reason, message: problem, retryAfterMs } = asFailure(thrown);
@@ -114,21 +127,23 @@ export class ClusterAudit {
     }
   }
 
-  async #audit(signal: AbortSignal): Promise<readonly Audited[]> {
-    const { world: current, namespace } = this.#options;
+  async #audit(signal: AbortSignal): Promise<Tally> {
+    const { world: current, settings } = this.#options;
     const world = current();
     const running = this.#running();
     const surrounding = await this.#objects(NEIGHBOUR_KINDS, signal, (object) => object);
-    const neighbours = neighboursIn(surrounding, 'default');
-    const leftAlone = new Set([...LEFT_ALONE, namespace]);
-    const audited = await this.#objects(WORKLOAD_KINDS.filter(isAudited), signal, (object) => {
+    const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
+    const configurations = await this.#list(named, signal, NOT_FOR_US);
+    const neighbours = withWebhookOf(neighboursIn(surrounding, 'default'), configurations);
+    const tally = new Tally();
+    await this.#objects(WORKLOAD_KINDS.filter(isAudited), signal, (object) => {
       const workload = workloadOf(object);
-      const own = object.metadata.namespace ?? '';
-      if (workload === undefined || leftAlone.has(own)) return undefined;
-      const pods = running.get(workloadKey(workload.kind, own, workload.name)) ?? [];
-      return auditWorkload({ workload, namespace: own, object, running: pods }, world, neighbours);
+      const namespace = object.metadata.namespace ?? '';
+      if (workload === undefined) return;
+      const pods = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
+      tally.add(auditWorkload({ workload, namespace, object, running: pods }, world, neighbours));
     });
-    return audited.filter((each) => each !== undefined);
+    return tally;
   }
 
   /** Each object is made into what is kept of it as it arrives: templates of thousands are never in memory together. */
@@ -146,12 +161,16 @@ export class ClusterAudit {
   }
 
   /** A kind that is not served has no objects. */
-  async #list<T>(resource: Resource<T>, signal: AbortSignal): Promise<readonly T[]> {
+  async #list<T>(
+    resource: Resource<T>,
+    signal: AbortSignal,
+    none: ReadonlySet<FailureReason> = NOT_SERVED,
+  ): Promise<readonly T[]> {
     try {
       const { connection } = this.#options;
       return await listSome(resource, connection, { signal, answerMs: ANSWER_MS, most: MOST_WORKLOADS });
     } catch (thrown) {
-      if (asFailure(thrown).reason === 'NotServed') return [];
+      if (none.has(asFailure(thrown).reason)) return [];
       throw thrown;
     }
   }
@@ -164,7 +183,9 @@ export class ClusterAudit {
       if (kind === undefined || name === undefined) continue;
       const key = workloadKey(kind, namespace, name);
       const pod = { name: '', annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } };
-      running.set(key, [...(running.get(key) ?? []), ...Array<RunningPod>(count).fill(pod)]);
+      const pods = running.get(key) ?? [];
+      if (pods.length === 0) running.set(key, pods);
+      for (let each = 0; each < count; each += 1) pods.push(pod);
     }
     return running;
   }
@@ -191,7 +212,7 @@ export class ClusterAudit {
 
 /** What an audit has found, and when. */
 interface Latest {
-  readonly audited: readonly Audited[];
+  readonly tally: Tally;
   /** Seconds since the epoch. */
   readonly at: number;
 }
@@ -206,13 +227,13 @@ export function registerAuditMetrics(registry: Registry, latest: () => Latest | 
     name: 'linger_findings',
     help: 'Workloads of a namespace with a finding, by the last audit of the leader; other replicas have none.',
     labelNames: ['namespace', 'reason'],
-    read: () => readEach(({ audited }) => seriesOf(audited)),
+    read: () => readEach(({ tally }) => tally.series),
   });
   gaugeAtScrape(registry, {
     name: 'linger_audited_workloads',
     help: 'Workloads that the last audit of the leader has judged, by verdict.',
     labelNames: ['verdict'],
-    read: () => readEach(({ audited }) => samplesBy('verdict', summaryOfAudit(audited).verdicts, (n) => n)),
+    read: () => readEach(({ tally }) => samplesBy('verdict', tally.verdicts, (count) => count)),
   });
   numberAtScrape(registry, {
     name: 'linger_audit_timestamp_seconds',
@@ -225,30 +246,48 @@ function isAudited({ audited }: (typeof WORKLOAD_KINDS)[number]): boolean {
   return audited === true;
 }
 
-function findingsOf(audited: readonly Audited[]): ClusterFindings {
-  const all = audited.flatMap(({ findings }) => findings);
-  const ofLevel = (level: ReturnType<typeof levelOf>) => all.filter((each) => levelOf(each) === level);
-  const told = [...ofLevel('warning'), ...ofLevel('note')];
-  const byNamespace = Map.groupBy(audited, ({ findings }) => findings[0]?.namespace ?? '');
-  return {
-    kept: told.slice(0, MOST_FINDINGS),
-    leftOut: Math.max(0, told.length - MOST_FINDINGS),
-    summaries: new Map([...byNamespace].map(([namespace, own]) => [namespace, summaryOfAudit(own)])),
-  };
-}
+/** What is kept of an audit: of a cluster of any size as much as is told. */
+class Tally {
+  readonly verdicts: Record<Verdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
+  readonly #counts = new Map<string, { namespace: string; reason: string; count: number }>();
+  readonly #namespaces = new Map<string, NamespaceCounts>();
+  readonly #kept = { warning: [] as AuditFinding[], note: [] as AuditFinding[] };
 
-/** How many workloads of each namespace have each finding; the namespaces beyond the bound are one, without a name. */
-function seriesOf(audited: readonly Audited[]) {
-  const counts = new Map<string, { namespace: string; reason: string; count: number }>();
-  for (const finding of audited.flatMap(({ findings }) => findings)) {
-    if (levelOf(finding) === undefined) continue;
-    const { reason } = finding;
-    const isFull = counts.size >= MOST_SERIES && !counts.has(`${finding.namespace} ${reason}`);
-    const namespace = isFull ? '' : finding.namespace;
-    const key = `${namespace} ${reason}`;
-    const series = counts.get(key) ?? { namespace, reason, count: 0 };
-    series.count += 1;
-    counts.set(key, series);
+  add({ findings }: Audited): void {
+    const [own] = findings;
+    if (own === undefined) return;
+    this.verdicts[own.verdict] += 1;
+    const counts = this.#namespaces.get(own.namespace) ?? { pass: 0, fail: 0, warn: 0, skip: 0 };
+    this.#namespaces.set(own.namespace, counts);
+    if (own.verdict === 'protected') counts.pass += 1;
+    if (own.verdict === 'skipped') counts.skip += 1;
+    for (const finding of findings) {
+      const level = levelOf(finding);
+      if (level === undefined) continue;
+      counts[level === 'warning' ? 'fail' : 'warn'] += 1;
+      if (this.#kept[level].length < MOST_FINDINGS) this.#kept[level].push(finding);
+      this.#count(finding);
+    }
   }
-  return [...counts.values()].map(({ namespace, reason, count }) => [{ namespace, reason }, count] as const);
+
+  /** The namespaces beyond the bound are one, without a name. */
+  #count({ namespace, reason }: AuditFinding): void {
+    const isFull = this.#counts.size >= MOST_SERIES && !this.#counts.has(`${namespace} ${reason}`);
+    const key = `${isFull ? '' : namespace} ${reason}`;
+    const series = this.#counts.get(key) ?? { namespace: isFull ? '' : namespace, reason, count: 0 };
+    series.count += 1;
+    this.#counts.set(key, series);
+  }
+
+  /** How many workloads of each namespace have each finding. */
+  get series() {
+    return [...this.#counts.values()].map(
+      ({ namespace, reason, count }) => [{ namespace, reason }, count] as const,
+    );
+  }
+
+  get findings(): ClusterFindings {
+    const { warning, note } = this.#kept;
+    return { kept: [...warning, ...note].slice(0, MOST_FINDINGS), namespaces: this.#namespaces };
+  }
 }

@@ -1,4 +1,4 @@
-import { ANNOTATION, ANNOTATION_PREFIX, GROUP, isRecord, memberAt, plainSleep } from '../api/index.ts';
+import { ANNOTATION, ANNOTATION_PREFIX, fewOf, GROUP, isRecord, memberAt, plainSleep } from '../api/index.ts';
 import {
   type Container,
   type Decision,
@@ -20,7 +20,7 @@ import {
   type Workload,
   type World,
 } from '../decision/index.ts';
-import { type Neighbours, serviceKey, workloadKey } from './neighbours.ts';
+import { isAsked, type Neighbours, serviceKey, workloadKey } from './neighbours.ts';
 
 /** What an audit says of a workload's pods: they keep their requests, lose some, need not wait, or it cannot be told. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
@@ -49,7 +49,7 @@ export const AUDIT_FINDINGS = {
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
 /** Why a workload that has no finding is what it is. */
-export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected'] as const;
+export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked'] as const;
 type GoodReason = (typeof GOOD_REASONS)[number];
 export type AuditReason = FindingCode | SkipReason | GoodReason;
 
@@ -154,8 +154,10 @@ export function auditWorkload(audited: AuditSubject, world: World, neighbours: N
   const request = requestOf(audited);
   const subject: Decided = { ...audited, request, decision: decide(request, world) };
   const exposure = exposureOf(request, world);
-  const standing = standingOf(subject, exposure);
-  const said = exposure === undefined ? [] : furtherFindings(subject, exposure, neighbours, standing);
+  const asked = isAsked(neighbours, namespace, world.namespaces.get(namespace)?.labels);
+  const standing = asked ? standingOf(subject, exposure) : unasked(standingOf(subject, exposure));
+  const said =
+    exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, neighbours, standing);
   const sooner = said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
@@ -178,7 +180,7 @@ export function auditWorkload(audited: AuditSubject, world: World, neighbours: N
   );
   return {
     findings: all.map(({ reason, text }) => ({ ...common, reason, ...where, text })),
-    cost: costOf(subject, neighbours),
+    cost: asked ? costOf(subject, neighbours) : { rollout: 0, drain: 0 },
   };
 }
 
@@ -216,6 +218,14 @@ function standingOf(subject: Decided, exposure: Exposure | undefined): Standing 
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
   const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
   return { verdict, reason, wait: null, grace: null, text: SKIP_REASONS[reason] };
+}
+
+/** What is skipped for another reason, and what carries a wait already, needs nobody to be asked. */
+function unasked(standing: Standing): Standing {
+  if (standing.verdict === 'skipped' || standing.reason === 'AlreadyInjected') return standing;
+  const text =
+    'Linger’s webhook is not asked about the pods of this namespace (its namespaceSelector): they are left as they are';
+  return { verdict: 'skipped', reason: 'NotAsked', wait: null, grace: null, text };
 }
 
 function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
@@ -322,7 +332,7 @@ function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: Neighbours
   if (services === 'unknown') return [];
   const named = services.filter(({ namespace, name }) => neverWithdrawing.has(serviceKey(namespace, name)));
   if (named.length === 0) return [];
-  const text = `Service ${named.map(({ name }) => name).join(', ')} has publishNotReadyAddresses: its clients are sent to terminating pods until these are gone, and no wait changes that`;
+  const text = `Service ${fewOf(named.map(({ name }) => name))} has publishNotReadyAddresses: its clients are sent to terminating pods until these are gone, and no wait changes that`;
   return [{ reason: 'NeverWithdrawn', text }];
 }
 
@@ -400,7 +410,7 @@ function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Neigh
   );
   const [first] = leading;
   if (first === undefined) return [];
-  const named = [...new Set(leading.map(({ route }) => route))].join(', ');
+  const named = fewOf([...new Set(leading.map(({ route }) => route))]);
   const text = `${named} leads here, and no DiscoveryConsumer says how late what is behind it follows: its lag is in no wait. Declare it, for example: ${declarationOf(first.route)}`;
   return [{ reason: 'UndeclaredConsumer', text }];
 }
@@ -418,7 +428,7 @@ function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said
   const keys = Object.keys(annotations).filter((key) => key.startsWith(ANNOTATION_PREFIX));
   if (keys.length === 0) return [];
   const place = `spec${workload.pointer.slice('/spec'.length).replaceAll('/', '.')}.metadata.annotations`;
-  const text = `${keys.join(', ')} on the ${workload.kind} itself has no effect: it belongs into ${place}`;
+  const text = `${fewOf(keys)} on the ${workload.kind} itself has no effect: it belongs into ${place}`;
   return [{ reason: 'AnnotationMisplaced', text }];
 }
 
@@ -464,6 +474,6 @@ export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
   return {
     ...{ workloads: audited.length, verdicts, wouldBe, reasons, skipped },
     rolloutSeconds: audited.reduce((sum, { cost }) => sum + cost.rollout, 0),
-    drainSeconds: Math.max(0, ...audited.map(({ cost }) => cost.drain)),
+    drainSeconds: audited.reduce((most, { cost }) => Math.max(most, cost.drain), 0),
   };
 }

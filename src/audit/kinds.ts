@@ -31,10 +31,10 @@ export function pluralOf({ kind }: Kind): string {
   return `${kind.toLowerCase()}${kind.endsWith('s') ? 'es' : 's'}`;
 }
 
-/** @param namespace undefined: all of them */
+/** @param namespace undefined: all of them; of a manifest it may be any text, and must not become another path */
 export function pathOf(each: Kind, namespace?: string): string {
   const root = each.apiVersion === 'v1' ? '/api/v1' : `/apis/${each.apiVersion}`;
-  const within = namespace === undefined ? '' : `/namespaces/${namespace}`;
+  const within = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
   return `${root}${within}/${pluralOf(each)}`;
 }
 
@@ -43,10 +43,13 @@ export function objectsIn(
   namespace: string | undefined,
   { apiVersion, kind }: Kind,
   name?: string,
-): Resource<RawObject & Kind> {
+): Resource<RawObject & Kind & { readonly webhooks?: unknown }> {
   return {
     path: pathOf({ apiVersion, kind }, namespace),
     ...(name !== undefined && { query: { fieldSelector: `metadata.name=${name}` } }),
-    project: ({ metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
+    project: ({ metadata, spec, ...rest }) => ({
+      ...{ apiVersion, kind, metadata, spec },
+      ...('webhooks' in rest && { webhooks: rest.webhooks }),
+    }),
   };
 }

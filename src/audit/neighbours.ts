@@ -1,4 +1,13 @@
-import { isRecord, isString, memberAt } from '../api/index.ts';
+import {
+  isRecord,
+  isSelected,
+  isString,
+  type Labels,
+  memberAt,
+  NAMESPACE_NAME_LABEL,
+  NO_LABELS,
+  type WebhookSelectors,
+} from '../api/index.ts';
 import { neverWithdraws } from '../cluster/index.ts';
 
 /** What leads traffic from outside the Services to a Service: `Ingress shop/web`. */
@@ -11,12 +20,25 @@ export interface Neighbours {
   readonly neverWithdrawing: ReadonlySet<string>;
   /** The least replicas that an autoscaler keeps, by {@link workloadKey}. */
   readonly scaled: ReadonlyMap<string, number>;
+  /** Of Linger's webhook, as the cluster has it. */
+  readonly webhook: WebhookSelectors;
 }
+
+/** As it is installed (deploy/webhook.yaml), but for those who opt out: of them, decisions say so. */
+const INSTALLED: WebhookSelectors = {
+  namespaceSelector: {
+    matchExpressions: [
+      { key: NAMESPACE_NAME_LABEL, operator: 'NotIn', values: ['kube-system', 'kube-node-lease'] },
+      { key: 'app.kubernetes.io/name', operator: 'NotIn', values: ['linger'] },
+    ],
+  },
+};
 
 export const NO_NEIGHBOURS: Neighbours = {
   routes: new Map(),
   neverWithdrawing: new Set(),
   scaled: new Map(),
+  webhook: INSTALLED,
 };
 
 export function serviceKey(namespace: string, name: string): string {
@@ -47,8 +69,10 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
   const leads = (route: Route, namespace: string, service: unknown) => {
     if (!isString(service)) return;
     const key = serviceKey(namespace, service);
-    const known = routes.get(key) ?? [];
-    if (!known.includes(route)) routes.set(key, [...known, route]);
+    const known = routes.get(key);
+    if (known === undefined) routes.set(key, [route]);
+    // A route that names a Service twice does so in one go.
+    else if (known.at(-1) !== route) known.push(route);
   };
   for (const object of objects) {
     if (!isRecord(object) || !isString(object.kind)) continue;
@@ -72,7 +96,32 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
       scaled.set(workloadKey(String(target.kind), namespace, String(target.name)), least);
     }
   }
-  return { routes, neverWithdrawing, scaled };
+  return { routes, neverWithdrawing, scaled, webhook: INSTALLED };
+}
+
+/** Where a cluster says which pods its webhooks are asked about. */
+export const WEBHOOK_KIND = {
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'MutatingWebhookConfiguration',
+} as const;
+/** In a configuration of whatever name. */
+const WEBHOOK = 'pods.linger.dev';
+
+/** @param configurations {@link WEBHOOK_KIND}; where none has Linger's webhook, it is as it would be installed */
+export function withWebhookOf(
+  neighbours: Neighbours,
+  configurations: readonly { readonly webhooks?: unknown }[],
+): Neighbours {
+  const webhook = configurations
+    .flatMap(({ webhooks }) => listOf(webhooks))
+    .find(({ name }) => name === WEBHOOK);
+  return webhook === undefined ? neighbours : { ...neighbours, webhook };
+}
+
+/** Whether Linger's webhook is asked about the pods of a namespace. @param labels of it, as far as they are known */
+export function isAsked({ webhook }: Neighbours, namespace: string, labels: Labels = NO_LABELS): boolean {
+  const all = { ...labels, [NAMESPACE_NAME_LABEL]: namespace };
+  return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);
 }
 
 function listOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {

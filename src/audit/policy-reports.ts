@@ -12,7 +12,7 @@ import type { Lead } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import { levelOf } from './audit-formats.ts';
-import type { AuditFinding, AuditSummary } from './findings.ts';
+import type { AuditFinding } from './findings.ts';
 import { WORKLOAD_KINDS } from './kinds.ts';
 
 /** The APIs of reports, which have the same fields as far as they are used here. */
@@ -26,11 +26,12 @@ export type ReportApi = keyof typeof REPORT_APIS;
 export interface ClusterFindings {
   /** What is to be told, the unprotected first; bounded. */
   readonly kept: readonly AuditFinding[];
-  /** How many there are beyond that. */
-  readonly leftOut: number;
-  /** By namespace. */
-  readonly summaries: ReadonlyMap<string, AuditSummary>;
+  /** Of all of them, by namespace. */
+  readonly namespaces: ReadonlyMap<string, NamespaceCounts>;
 }
+
+/** Of workloads: those that are protected and skipped; of findings: those that fail and warn. */
+export type NamespaceCounts = Record<'pass' | 'fail' | 'warn' | 'skip', number>;
 
 interface PolicyReportsOptions {
   readonly connection: KubeConnection;
@@ -54,7 +55,6 @@ const LONGEST_MESSAGE = 500;
 /** Four a second at most: they may be written in a storm. */
 const WRITE_EVERY_MS = 250;
 const REQUEST_MS = 10_000;
-/** More than there are namespaces with findings. */
 const MOST_REPORTS = 5_000;
 
 /** Writes what an audit has found as reports, one for each namespace with findings, and deletes those of other namespaces. */
@@ -162,21 +162,20 @@ export class PolicyReports {
 /** What is said of a namespace. */
 interface Report {
   readonly leftOut: number;
-  /** Of workloads: those that are protected and skipped; of findings: those that fail and warn. */
-  readonly summary: Readonly<Record<'pass' | 'fail' | 'warn' | 'error' | 'skip', number>>;
+  readonly summary: Readonly<NamespaceCounts & { readonly error: number }>;
   readonly results: readonly object[];
 }
 
 /** @returns by namespace; none of namespaces without a finding */
-export function reportsOf({ kept, summaries }: ClusterFindings): ReadonlyMap<string, Report> {
+export function reportsOf({ kept, namespaces }: ClusterFindings): ReadonlyMap<string, Report> {
   const byNamespace = Map.groupBy(kept, ({ namespace }) => namespace);
+  const told = [...namespaces].filter(([, { fail, warn }]) => fail + warn > 0);
   return new Map(
-    [...byNamespace].map(([namespace, findings]) => {
-      const { protected: pass = 0, skipped: skip = 0 } = summaries.get(namespace)?.verdicts ?? {};
-      const fail = findings.filter((each) => levelOf(each) === 'warning').length;
-      const summary = { pass, fail, warn: findings.length - fail, error: 0, skip };
-      const results = findings.slice(0, MOST_RESULTS).map(resultOf);
-      return [namespace, { leftOut: findings.length - results.length, summary, results }];
+    told.slice(0, MOST_REPORTS).map(([namespace, counts]) => {
+      const { pass, fail, warn, skip } = counts;
+      const results = (byNamespace.get(namespace) ?? []).slice(0, MOST_RESULTS).map(resultOf);
+      const summary = { pass, fail, warn, error: 0, skip };
+      return [namespace, { leftOut: fail + warn - results.length, summary, results }];
     }),
   );
 }

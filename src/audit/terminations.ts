@@ -140,8 +140,8 @@ export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: Pod
   return isSlow ? took : undefined;
 }
 
-/** Longer than anybody asks: seconds. */
-const KEPT_SECONDS = 7 * 86_400;
+/** Seconds. */
+export const KEPT_SECONDS = 7 * 86_400;
 
 /** The findings of the last week; of very many, the latest. */
 export class TerminationLog {

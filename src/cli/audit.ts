@@ -9,8 +9,10 @@ import {
   auditWorkload,
   GOOD_REASONS,
   github,
+  isAsked,
   isShortfall,
   junit,
+  KEPT_SECONDS,
   levelOf,
   markdown,
   type Neighbours,
@@ -31,6 +33,7 @@ import { SKIP_REASONS, type Sources, type World, worldOf } from '../decision/ind
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { askCluster, readInputs, sourcesFor, workloadsIn } from './manifests.ts';
+import type { Tried } from './server-dry-run.ts';
 import {
   checkFailOn,
   columns,
@@ -66,26 +69,27 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     ...[ANY, ...VERDICTS, ...GOOD_REASONS],
     ...[AUDIT_FINDINGS, SKIP_REASONS, TERMINATION_FINDINGS].flatMap((each) => Object.keys(each)),
   ]);
+  refuseTogether(settings);
   if (settings.since !== undefined) return afterwards(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
   const { sources, neighbours, connection, failed, ...input } = ofManifests
     ? await manifestsOf(settings, surroundings)
     : await clusterInput(settings, surroundings);
   const world = worldOf(sources);
-  const subjects = settings.serverDryRun
-    ? await tried(input.subjects, world, connection, warn)
-    : input.subjects;
+  const { subjects, incomplete } = settings.serverDryRun
+    ? await tried(input.subjects, world, neighbours, connection, warn)
+    : { ...input, incomplete: false };
   if (subjects.length === 0) warn('no Pod and no workload among the objects given\n');
   if (settings.suggest) {
     print(
       renderSuggestion(suggest(subjects, neighbours, (policies) => worldOf(withPolicies(sources, policies)))),
     );
-    return failed ? 1 : 0;
+    return failed || incomplete ? 1 : 0;
   }
   const audited = subjects.map((subject) => auditWorkload(subject, world, neighbours));
   const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
-  if (failed) return 1;
+  if (failed || incomplete) return 1;
   // `any` is what loses requests: what is only good to know fails nothing.
   const failing = report.findings.some(
     ({ verdict, reason }) =>
@@ -96,20 +100,54 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   return failing ? FINDINGS_EXIT_CODE : 0;
 }
 
+/**
+ * Flags of which one would be ignored: a check that was meant would pass for ever.
+ * @throws LingerError `settings-invalid`
+ */
+function refuseTogether(settings: Settings<'audit'>): void {
+  const { since, suggest: suggests, serverDryRun, selector, policies, namespace, output } = settings;
+  const given = (flags: Readonly<Record<string, boolean>>) =>
+    Object.keys(flags).find((flag) => flags[flag] === true);
+  const refuse = (flag: string, other: string | undefined, why: string) => {
+    if (other === undefined) return;
+    throw new LingerError('settings-invalid', `${flag} and ${other}: ${why}; leave one out`);
+  };
+  const files = settings.filename !== undefined || settings.operands.length > 0;
+  const workloads = {
+    '--suggest': suggests,
+    '--server-dry-run': serverDryRun,
+    '--policies': policies !== undefined,
+  };
+  if (since !== undefined) {
+    const others = { files: files, ...workloads, '--selector': selector !== undefined };
+    refuse('--since', given(others), 'it tells of pods that have ended, and not of workloads');
+  }
+  const forms = {
+    [`--output ${output}`]: output !== 'table' && output !== 'yaml',
+    '--fail-on': settings.failOn !== undefined,
+  };
+  if (suggests) refuse('--suggest', given(forms), 'it prints policies, as YAML');
+  if (namespace !== undefined && settings.allNamespaces)
+    refuse('--namespace', '--all-namespaces', 'they say different things');
+}
+
 /** @throws LingerError `settings-invalid` without a cluster */
 async function tried(
   subjects: readonly AuditSubject[],
   world: World,
+  neighbours: Neighbours,
   connection: KubeConnection | undefined,
   warn: Surroundings['warn'],
-): Promise<readonly AuditSubject[]> {
+): Promise<Tried> {
   if (connection === undefined)
     throw new LingerError(
       'settings-invalid',
       '--server-dry-run: expected a cluster, and only files are given; --kubeconfig or --context names one',
     );
   const { tryPods } = await import('./server-dry-run.ts');
-  return tryPods(subjects, world, connection, warn);
+  const asked = ({ namespace }: AuditSubject) =>
+    isAsked(neighbours, namespace, world.namespaces.get(namespace)?.labels);
+  return tryPods(subjects, { world, asked }, connection, warn);
 }
 
 function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {
@@ -137,12 +175,7 @@ async function afterwards(
   since: number,
   surroundings: Surroundings,
 ): Promise<number> {
-  const { namespace, lingerNamespace, output, failOn = [], filename = [], operands } = settings;
-  if (filename.length > 0 || operands.length > 0)
-    throw new LingerError(
-      'settings-invalid',
-      '--since: is about a cluster, and files are given; leave one out',
-    );
+  const { namespace, lingerNamespace, output, failOn = [] } = settings;
   if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
     throw new LingerError(
       'settings-invalid',
@@ -154,6 +187,8 @@ async function afterwards(
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   const all = await readTerminations(connection, lingerNamespace, signal);
   const from = surroundings.now() - since;
+  if (since > KEPT_SECONDS)
+    surroundings.warn(`only the last ${formatDuration(KEPT_SECONDS)} are remembered\n`);
   const told = all.filter((each) => each.at >= from && (namespace ?? each.namespace) === each.namespace);
   const shortfalls = told.filter(isShortfall);
   const findings = told.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
@@ -265,11 +300,12 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
 }
 
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
-  const { namespace, allNamespaces } = settings;
-  if (namespace !== undefined && allNamespaces)
-    throw new LingerError('settings-invalid', '--namespace and --all-namespaces: give one of them');
+  const { namespace } = settings;
   const { readWorkloads } = await import('./read-cluster.ts');
   const { connection, known } = await askCluster(settings, surroundings);
+  // Of a misspelt one, everything would be well.
+  if (namespace !== undefined && !known.namespaces?.has(namespace))
+    throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
   const { workloads: subjects, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
   return { subjects, sources, neighbours, connection, failed: false };

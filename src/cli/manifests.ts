@@ -10,6 +10,7 @@ import {
   type LabelSelector,
   LingerError,
   NO_LABELS,
+  printable,
   selects,
 } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
@@ -182,15 +183,17 @@ export function* workloadsIn(
 ): Generator<FoundWorkload> {
   for (const object of document.objects()) {
     if (object instanceof ManifestError) {
-      passOver(object.message, 'unreadable');
+      passOver(printable(object.message), 'unreadable');
       continue;
     }
     if (!isSelected(object.value, selector)) continue;
     const workload = workloadOf(object.value);
     if (workload === undefined) {
       const message = overlooked(object.value);
-      if (message !== undefined) passOver(`${name}:${object.line}: ${message}; left unchanged`, 'unknown');
-    } else if (object.duplicateKey !== undefined) passOver(object.duplicateKey.message, 'unreadable');
+      if (message !== undefined)
+        passOver(printable(`${name}:${object.line}: ${message}; left unchanged`), 'unknown');
+    } else if (object.duplicateKey !== undefined)
+      passOver(printable(object.duplicateKey.message), 'unreadable');
     else yield { object, workload, namespace: workload.namespace ?? namespace };
   }
 }

@@ -19,8 +19,10 @@ import {
   type RunningPod,
   type TerminationFinding,
   terminationsIn,
+  WEBHOOK_KIND,
   WORKLOAD_KINDS,
   type WorkloadKind,
+  withWebhookOf,
 } from '../audit/index.ts';
 import {
   asFailure,
@@ -167,7 +169,11 @@ export async function readWorkloads(
     const running = kind === 'Pod' ? [itself] : (owned.get(`${kind}/${own}/${name}`) ?? []);
     return [{ workload, namespace: own, object, running }];
   });
-  return { workloads, neighbours: neighboursIn(surrounding, 'default') };
+  // Namespaces' owners may seldom list these; then they are taken to be as installed.
+  const configurations = await everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(
+    () => [],
+  );
+  return { workloads, neighbours: withWebhookOf(neighboursIn(surrounding, 'default'), configurations) };
 }
 
 /**

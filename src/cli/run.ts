@@ -1,5 +1,5 @@
 import { fstatSync, writeSync } from 'node:fs';
-import { asError, UserError } from '../api/index.ts';
+import { asError, printable, UserError } from '../api/index.ts';
 import {
   type CommandInvocation,
   type Environment,
@@ -116,6 +116,6 @@ function explainFailure(error: unknown): number {
   const { message } = error;
   // A value that is quoted may be a megabyte long.
   const shown = message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message;
-  console.error(`linger: ${shown} [${error.code}]`);
+  console.error(`linger: ${shown.split('\n').map(printable).join('\n')} [${error.code}]`);
   return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
 }

@@ -366,7 +366,6 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const clusterAudit = new ClusterAudit({
     ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, random, synced },
     settings: context.audit,
-    namespace: place?.namespace,
     world: world.current,
     pods: source.pods,
   });

@@ -321,8 +321,8 @@ async function startCluster(running: Running, connection: KubeConnection): Promi
   const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage, relay };
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };
-  const { auditEvery: every, policyReports } = settings;
-  const audit = { every, policyReports };
+  const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;
+  const audit = { every, policyReports, configuration };
   return start({ ...running, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
 }
 

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANNOTATION, memberAt } from '../api/index.ts';
-import { type AuditSubject, subjectOf } from '../audit/index.ts';
+import { ANNOTATION, memberAt, printable } from '../api/index.ts';
+import { type AuditSubject, POD, pathOf, subjectOf } from '../audit/index.ts';
 import {
   asFailure,
   ask,
   type FailureReason,
   type KubeConnection,
+  type KubeFailure,
   newAgent,
   readText,
 } from '../cluster/index.ts';
@@ -13,77 +14,135 @@ import { decide, type Pod, patchFor, requestOf, type World } from '../decision/i
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Workloads whose pods are tried; beyond it, the rest is left out and said. At this rate, 1,000 take a minute. */
-const MOST_TRIED = 1_000;
-const EVERY_MS = 50;
+/** How much is tried; beyond it, the rest is left out and said. */
+export interface TryLimits {
+  /** Workloads. */
+  readonly most: number;
+  /** Between two requests: at this rate, 1,000 workloads take a minute. */
+  readonly everyMs: number;
+  /** All together: where a webhook does not answer, each request takes its whole timeout. */
+  readonly withinMs: number;
+}
+const LIMITS: TryLimits = { most: 1_000, everyMs: 50, withinMs: 300_000 };
 const ANSWER_MS = 30_000;
 /** A pod as it would be stored. */
 const LONGEST_ANSWER = 3 * 1024 * 1024;
 const LONGEST_SENTENCE = 400;
+/** Of one pod, where the API server is busy, and how long it may ask us to wait. */
+const MOST_ATTEMPTS = 3;
+const LONGEST_PAUSE_MS = 5_000;
 
 /** What the API server itself, a plugin or a policy of its admission says of the object, and not of the moment. */
 const REFUSALS: ReadonlySet<FailureReason> = new Set(['Refused', 'Forbidden']);
+/** Every further pod would meet the same. */
+const HOPELESS: ReadonlySet<FailureReason> = new Set(['Unauthorized', 'Unreachable']);
+/** RBAC's words; admission's refusals are Forbidden, too. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters. */
+const NO_RIGHT = /^403: pods is forbidden: .* cannot create resource "pods"/;
+
+/** What says which workloads would get a wait. */
+export interface Deciding {
+  readonly world: World;
+  /** Whether the webhook is asked about its pods. */
+  readonly asked: (subject: AuditSubject) => boolean;
+}
+
+/** What has come of trying. */
+export interface Tried {
+  /** With what the API server says against their waits. */
+  readonly subjects: readonly AuditSubject[];
+  /** It could not be done for some, by no fault of theirs: a right is missing, no answer came, or time ran out. */
+  readonly incomplete: boolean;
+}
 
 /**
  * Tries for each workload that would get a wait whether the API server would take its pods with it: creates one as a dry
  * run, through all of the cluster's admission. What is refused without the wait, too, is refused for reasons of its own.
- * @returns the subjects, with what the API server says against their waits
  */
 export async function tryPods(
   subjects: readonly AuditSubject[],
-  world: World,
+  { world, asked }: Deciding,
   connection: KubeConnection,
   warn: Terminal['warn'],
-): Promise<readonly AuditSubject[]> {
-  const { signal } = new AbortController();
+  limits: TryLimits = LIMITS,
+): Promise<Tried> {
+  const signal = AbortSignal.timeout(limits.withinMs);
   const agent = newAgent(connection);
-  const refusalOf = async (namespace: string, pod: unknown) => {
-    // Not timing/pause, which lets the process end meanwhile.
-    await sleep(EVERY_MS);
-    const path = `/api/v1/namespaces/${namespace}/pods?dryRun=All`;
+  const create = async (namespace: string, pod: unknown): Promise<KubeFailure | undefined> => {
+    const path = `${pathOf(POD, namespace)}?dryRun=All`;
     const body = { contentType: 'application/json', text: JSON.stringify(pod) };
-    try {
-      const request = { method: 'POST', path, body, agent, signal, answerMs: ANSWER_MS };
-      await readText(await ask(connection, request), LONGEST_ANSWER, ANSWER_MS);
-      return undefined;
-    } catch (thrown) {
-      const { reason, message } = asFailure(thrown);
-      return { reason, message: message.replaceAll(/\s+/g, ' ').slice(0, LONGEST_SENTENCE) };
+    for (let attempt = 1; ; attempt += 1) {
+      // Not timing/pause, which lets the process end meanwhile.
+      await sleep(limits.everyMs);
+      try {
+        const request = { method: 'POST', path, body, agent, signal, answerMs: ANSWER_MS };
+        await readText(await ask(connection, request), LONGEST_ANSWER, ANSWER_MS);
+        return undefined;
+      } catch (thrown) {
+        signal.throwIfAborted();
+        const failure = asFailure(thrown);
+        if (failure.reason !== 'Throttled' || attempt === MOST_ATTEMPTS) return failure;
+        await sleep(Math.min(failure.retryAfterMs ?? 1_000, LONGEST_PAUSE_MS));
+      }
     }
   };
   const waiting = subjects.flatMap((subject) => {
     const decision = decide(requestOf(subject), world);
-    return decision.outcome === 'inject' ? [{ subject, decision }] : [];
+    return decision.outcome === 'inject' && asked(subject) ? [{ subject, decision }] : [];
   });
-  if (waiting.length > MOST_TRIED)
-    warn(`${waiting.length - MOST_TRIED} of ${waiting.length} workloads have not been tried: too many\n`);
   const refusals = new Map<AuditSubject, string>();
   const untried: string[] = [];
+  /** Namespaces in which nobody may create pods, or that are not there; empty: the whole cluster. */
+  const hopeless = new Map<string, string>();
+  let tried = 0;
+  let incomplete = false;
   try {
-    for (const { subject, decision } of waiting.slice(0, MOST_TRIED)) {
+    for (const { subject, decision } of waiting.slice(0, limits.most)) {
       const { namespace } = subject;
-      const pod = podOf(subject);
-      const refused = await refusalOf(namespace, patched(pod, patchFor(pod, decision)));
-      if (refused === undefined) continue;
-      const without = await refusalOf(namespace, optedOut(pod));
-      if (without === undefined && REFUSALS.has(refused.reason)) refusals.set(subject, refused.message);
-      else {
-        const { message } = without ?? refused;
-        untried.push(`${subjectOf({ ...subject.workload, namespace })}: ${message}`);
-      }
+      const leaveOut = (why: string) =>
+        untried.push(`${subjectOf({ ...subject.workload, namespace })}: ${why}`);
+      const known = hopeless.get('') ?? hopeless.get(namespace);
+      if (known === undefined) {
+        const pod = podOf(subject);
+        const refused = await create(namespace, patched(pod, patchFor(pod, decision)));
+        const without = refused && (await create(namespace, optedOut(pod)));
+        if (refused !== undefined && without === undefined && REFUSALS.has(refused.reason))
+          refusals.set(subject, sentenceOf(refused));
+        else if (refused !== undefined) {
+          const { reason, message } = without ?? refused;
+          leaveOut(sentenceOf(without ?? refused));
+          const mayNot = NO_RIGHT.test(message);
+          incomplete ||= mayNot || HOPELESS.has(reason);
+          if (HOPELESS.has(reason)) hopeless.set('', message);
+          else if (mayNot || reason === 'NotServed') hopeless.set(namespace, message);
+        }
+      } else leaveOut(printable(known));
+      tried += 1;
     }
+  } catch (thrown) {
+    if (!signal.aborted) throw thrown;
+    incomplete = true;
   } finally {
     agent.destroy();
+  }
+  if (tried < waiting.length) {
+    const why = incomplete && signal.aborted ? `${limits.withinMs / 1000}s were not enough` : 'too many';
+    warn(`${waiting.length - tried} of ${waiting.length} workloads have not been tried: ${why}\n`);
   }
   const [example] = untried;
   if (example !== undefined)
     warn(
-      `${untried.length} of ${waiting.length} workloads could not be tried (refused without a wait, too, or no answer): ${example}\n`,
+      `${untried.length} of ${waiting.length} workloads could not be tried (refused without a wait, too, or no answer): ${printable(example)}\n`,
     );
-  return subjects.map((subject) => {
+  const judged = subjects.map((subject) => {
     const refusal = refusals.get(subject);
     return refusal === undefined ? subject : { ...subject, refusal };
   });
+  return { subjects: judged, incomplete };
+}
+
+/** Of a webhook's or a policy's author. */
+function sentenceOf({ message }: KubeFailure): string {
+  return printable(message.replaceAll(/\s+/g, ' ')).slice(0, LONGEST_SENTENCE);
 }
 
 /** As its controller would make it, but for its owner. */

@@ -1,5 +1,5 @@
 import { stringify } from 'yaml';
-import { LingerError } from '../api/index.ts';
+import { LingerError, printable } from '../api/index.ts';
 import type { OutputFormat } from './commands.ts';
 import type { KubeEnvironment } from './flags.ts';
 
@@ -46,11 +46,14 @@ export function rendered(output: OutputFormat, value: object, table: (wide: bool
   return output === 'yaml' ? stringify(value) : table(output === 'wide');
 }
 
-/** Blocks of lines, an empty line between them; those without lines are left out. */
+/** Blocks of lines, an empty line between them; those without lines are left out. Whatever they quote, they stay lines. */
 export function paragraphs(...blocks: readonly (readonly string[])[]): string {
-  const shown = blocks.filter((lines) => lines.length > 0).map((lines) => lines.join('\n'));
+  const shown = blocks.filter((lines) => lines.length > 0).map((lines) => lines.map(printable).join('\n'));
   return `${shown.join('\n\n')}\n`;
 }
+
+/** A name of 1 MB in a manifest must not make every line as long. */
+const WIDEST = 400;
 
 /** Lines with columns as wide as their widest cell; nothing stands behind the last one. */
 export function columns(
@@ -58,11 +61,13 @@ export function columns(
   alignment: readonly ('left' | 'right')[] = [],
 ): readonly string[] {
   const widths: number[] = [];
-  for (const row of rows)
-    for (const [column, { length }] of row.entries()) widths[column] = Math.max(widths[column] ?? 0, length);
+  const shown = rows.map((row) => row.map(printable));
+  for (const row of shown)
+    for (const [column, { length }] of row.entries())
+      widths[column] = Math.min(WIDEST, Math.max(widths[column] ?? 0, length));
   const padded = (cell: string, column: number) =>
     alignment[column] === 'right' ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0);
-  return rows.map((row) => row.map(padded).join('  ').trimEnd());
+  return shown.map((row) => row.map(padded).join('  ').trimEnd());
 }
 
 /** UTC: `2026-03-01 14:05:09`. @param at seconds since the epoch */

@@ -1,13 +1,12 @@
 import {
   isRecord,
+  isSelected,
   isString,
   isStringMap,
-  type LabelSelector,
   type Labels,
   memberAt,
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
-  selects,
   UserError,
 } from '../api/index.ts';
 import {
@@ -432,13 +431,6 @@ export function isAskedAboutPods({ rules }: Json): boolean {
         has(operations, 'CREATE', '*') &&
         scope !== 'Cluster',
     );
-}
-
-/** Whether its selectors take a pod; what its matchConditions say is for the API server alone to judge. */
-export function isSelected(webhook: Json, namespace: Labels, pod: Labels): boolean {
-  const takes = (selector: unknown, labels: Labels) =>
-    !isRecord(selector) || selects(selector as LabelSelector, labels);
-  return takes(webhook.namespaceSelector, namespace) && takes(webhook.objectSelector, pod);
 }
 
 /** The labels of a namespace; where it is not there yet, those that deploy/ gives to Linger's. */

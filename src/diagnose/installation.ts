@@ -2,6 +2,7 @@ import { basename } from 'node:path/posix';
 import {
   API_VERSION,
   isRecord,
+  isSelected,
   isString,
   type LabelSelector,
   memberAt,
@@ -30,7 +31,6 @@ import {
   failure,
   type Inquiry,
   isAskedAboutPods,
-  isSelected,
   type Json,
   type Judgement,
   kubelets,

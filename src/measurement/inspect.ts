@@ -1,4 +1,4 @@
-import type { InspectSpec, PageFormat } from '../api/index.ts';
+import { fewOf, type InspectSpec, type PageFormat } from '../api/index.ts';
 import type { MeasurementState, PodAddress, PodAddresses, RemovalSample, ServiceName } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
 import {
@@ -655,7 +655,6 @@ export function pageUrl(
   return url;
 }
 
-const NAMES_SHOWN = 3;
 const LIMITS = [
   'Removals are timed only where every instance could say: one whose page shows neither the pod nor another of its Service says nothing.',
   'It is known to the interval of asking: a lag counts until the first page that no longer shows the pod in use.',
@@ -686,8 +685,7 @@ function stateOf({ instances, trouble }: Asked): MeasurementState {
     };
   if (first?.trouble === undefined) return { ...state, trouble: undefined };
   const alike = silent.filter((each) => each.trouble?.message === first.trouble?.message);
-  const names = alike.slice(0, NAMES_SHOWN).map(({ page }) => page.name);
-  const more = alike.length > NAMES_SHOWN ? ` and ${alike.length - NAMES_SHOWN} more` : '';
+  const names = fewOf(alike.map(({ page }) => page.name));
   const { reason, message } = first.trouble;
-  return { ...state, trouble: { reason, message: `The page of ${names.join(', ')}${more} ${message}.` } };
+  return { ...state, trouble: { reason, message: `The page of ${names} ${message}.` } };
 }

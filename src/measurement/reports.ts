@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import { REPORT_RESULTS, type ReportResult } from '../api/index.ts';
+import { fewOf, REPORT_RESULTS, type ReportResult } from '../api/index.ts';
 import {
   type InstanceName,
   type InstancesState,
@@ -84,7 +84,6 @@ interface Reported {
 const RECENT = 600_000;
 /** Instances that report once a quarter of an hour are still expected. Milliseconds. */
 const STALE_AFTER = 2_700_000;
-const NAMES_SHOWN = 3;
 
 const ALWAYS = [
   'Only instances that report are seen, and only what they report: one that says it has synced and has not is believed.',
@@ -96,7 +95,7 @@ const ALWAYS = [
 function stateOf(reported: Reported, now: number): MeasurementState {
   const instances = reported.syncs.state(now);
   const { live, silent } = instances;
-  const gone = `Fallen silent within the last hour: ${namesOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`;
+  const gone = `Fallen silent within the last hour: ${fewOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`;
   const limits = silent.length === 0 ? ALWAYS : [...ALWAYS, gone];
   return { instances: live, trouble: troubleOf(reported, instances, now), limits };
 }
@@ -113,7 +112,7 @@ function troubleOf(
   }
   if (live === 0) {
     const never = 'no instance has completed a sync and reported it';
-    const message = silent.length === 0 ? never : `all instances have fallen silent: ${namesOf(silent)}`;
+    const message = silent.length === 0 ? never : `all instances have fallen silent: ${fewOf(silent)}`;
     return { reason: 'NoInstances', message };
   }
   if (lagAt === undefined)
@@ -121,11 +120,6 @@ function troubleOf(
   if (now - lagAt <= STALE_AFTER) return undefined;
   const message = 'instances report, but none of their syncs follows what has been removed since';
   return { reason: 'Stale', message };
-}
-
-function namesOf(names: readonly string[]): string {
-  const more = names.length - NAMES_SHOWN;
-  return `${names.slice(0, NAMES_SHOWN).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 /** What an instance of a consumer says after a sync, or before it. */

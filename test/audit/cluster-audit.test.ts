@@ -16,6 +16,8 @@ vi.setConfig({ testTimeout: 60_000 });
 
 type Body = Readonly<Record<string, unknown>> & { readonly metadata: Readonly<Record<string, unknown>> };
 
+const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
+const NAME_LABEL = 'kubernetes.io/metadata.name';
 const REPORTS = '/apis/wgpolicyk8s.io/v1alpha2/policyreports';
 const reportOf = (namespace: string) =>
   `/apis/wgpolicyk8s.io/v1alpha2/namespaces/${namespace}/policyreports/linger`;
@@ -25,8 +27,8 @@ class Lists {
   readonly lists = new Map<string, readonly object[]>();
   readonly reports = new Map<string, Body>();
   readonly writes: string[] = [];
-  /** Paths that are refused. */
-  readonly forbidden = new Set<string>();
+  /** Paths that are refused, and how. */
+  readonly refused = new Map<string, number>();
   readonly #server = http.createServer((request, response) => void this.#answer(request, response));
 
   async start() {
@@ -48,7 +50,8 @@ class Lists {
     const send = (code: number, body: object) =>
       response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     if (method !== 'GET') this.writes.push(`${method} ${path}`);
-    if (this.forbidden.has(path)) return void send(403, { message: 'forbidden' });
+    const code = this.refused.get(path);
+    if (code !== undefined) return void send(code, { message: 'refused' });
     if (method === 'PATCH') {
       const body = JSON.parse(Buffer.concat(chunks).toString()) as Body;
       this.reports.set(path, body);
@@ -114,8 +117,7 @@ async function leading(
   for (const object of pods) counts.apply({ type: 'added', listed: true, at: 0, identity: object, object });
   const audit = new ClusterAudit({
     connection: (await api.start()) as never,
-    settings: { every: 0.05, policyReports: 'off', ...settings },
-    namespace: 'linger',
+    settings: { every: 0.05, policyReports: 'off', configuration: 'linger', ...settings },
     registry,
     logger: createLogger('info', { write: (line: string) => void lines.push(JSON.parse(line) as never) }),
     events: { tell: (event: never) => void events.push(event) } as never,
@@ -144,9 +146,8 @@ describe('the leader', () => {
       deployment('api'),
       deployment('slow', 'shop', { strategy: { type: 'Recreate' } }),
       deployment('none', 'other', {}, { terminationGracePeriodSeconds: 0 }),
-      // About these the webhook is not asked.
+      // About its pods the webhook is not asked.
       deployment('coredns', 'kube-system'),
-      deployment('linger', 'linger'),
     ]);
     const plan = samplePlan({ wait: 30, grace: 60 });
     const { samples, events, resign } = await leading(api, {
@@ -161,9 +162,12 @@ describe('the leader', () => {
       'linger_findings{namespace="shop",reason="NoOtherEndpoint"} 1',
       'linger_findings{namespace="shop",reason="NotInjected"} 1',
     ]);
-    expect(await samples('linger_audited_workloads')).toContain(
+    expect((await samples('linger_audited_workloads')).toSorted()).toEqual([
       'linger_audited_workloads{verdict="protected"} 1',
-    );
+      'linger_audited_workloads{verdict="skipped"} 1',
+      'linger_audited_workloads{verdict="unknown"} 0',
+      'linger_audited_workloads{verdict="unprotected"} 3',
+    ]);
     await expect.poll(() => events.length, WITHIN).toBe(3);
     expect(events).toContainEqual(
       expect.objectContaining({
@@ -176,6 +180,73 @@ describe('the leader', () => {
     resign();
     expect(await samples('linger_findings')).toEqual([]);
   });
+
+  test('skips what the webhook is not asked about, as its configuration says', async () => {
+    const api = new Lists();
+    const selector = { matchExpressions: [{ key: NAME_LABEL, operator: 'In', values: ['shop'] }] };
+    api.lists.set(CONFIGURATIONS, [
+      { ...named('other', ''), webhooks: [{ name: 'pods.example.dev' }] },
+      { ...named('linger', ''), webhooks: [{ name: 'pods.linger.dev', namespaceSelector: selector }] },
+    ]);
+    const pods = [...podsOf('web', 'shop', [undefined]), ...podsOf('web', 'other', [undefined])];
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web'), deployment('web', 'other')]);
+    const { samples } = await leading(api, { pods });
+    expect(await samples('linger_findings')).toEqual([
+      'linger_findings{namespace="shop",reason="NotInjected"} 1',
+    ]);
+    expect(await samples('linger_audited_workloads')).toContain(
+      'linger_audited_workloads{verdict="skipped"} 1',
+    );
+    // Without the right to read it: as it is installed.
+    api.refused.set(CONFIGURATIONS, 403);
+    await expect.poll(() => samples('linger_findings'), WITHIN).toHaveLength(2);
+  });
+
+  test('of many more findings than it tells counts all, in metrics and in the reports of each namespace', async () => {
+    const api = new Lists();
+    const many = Array.from({ length: 1_500 }, (_, index) =>
+      deployment(`web-${index}`, index < 1_200 ? 'large' : 'small', {}, { terminationGracePeriodSeconds: 0 }),
+    );
+    api.lists.set('/apis/apps/v1/deployments', many);
+    const settings = { every: 1, policyReports: 'wgpolicyk8s.io' } as const;
+    const { samples } = await leading(api, { settings });
+    expect((await samples('linger_findings')).toSorted()).toEqual([
+      'linger_findings{namespace="large",reason="ZeroGrace"} 1200',
+      'linger_findings{namespace="small",reason="ZeroGrace"} 300',
+    ]);
+    await expect.poll(() => api.reports.size, WITHIN).toBe(2);
+    expect(api.reports.get(reportOf('large'))).toMatchObject({
+      metadata: { annotations: { 'linger.dev/left-out': '1000' } },
+      summary: { fail: 1_200 },
+    });
+    expect(api.reports.get(reportOf('small'))).toMatchObject({
+      metadata: { annotations: { 'linger.dev/left-out': '300' } },
+      summary: { fail: 300 },
+      results: [],
+    });
+  });
+
+  test.each([403, 404])(
+    'a namespace whose report is answered %i keeps no other from its own',
+    async (code) => {
+      const api = new Lists();
+      const recreate = { strategy: { type: 'Recreate' } };
+      api.lists.set('/apis/apps/v1/deployments', [
+        deployment('slow', 'ending', recreate),
+        deployment('slow', 'shop', recreate),
+      ]);
+      api.refused.set(reportOf('ending'), code);
+      const { lines } = await leading(api, { settings: { policyReports: 'wgpolicyk8s.io' } });
+      await expect.poll(() => [...api.reports.keys()], WITHIN).toEqual([reportOf('shop')]);
+      await expect.poll(() => lines.length, WITHIN).toBeGreaterThan(0);
+      expect(lines).toEqual([
+        expect.objectContaining({
+          namespace: 'ending',
+          msg: expect.stringMatching(/of a namespace cannot/) as string,
+        }),
+      ]);
+    },
+  );
 
   test('tells each finding once, however many audits find it', async () => {
     const api = new Lists();
@@ -197,11 +268,11 @@ describe('the leader', () => {
     const api = new Lists();
     api.lists.set('/apis/apps/v1/deployments', [deployment('web')]);
     const { lines } = await leading(api);
-    api.forbidden.add('/apis/apps/v1/deployments');
+    api.refused.set('/apis/apps/v1/deployments', 403);
     const said = () => lines.filter(({ msg }) => msg.startsWith('the workloads'));
     await expect.poll(said, WITHIN).toHaveLength(1);
     expect(said()[0]).toMatchObject({ reason: 'Forbidden' });
-    api.forbidden.clear();
+    api.refused.clear();
     await expect.poll(said, WITHIN).toHaveLength(2);
   });
 
@@ -249,7 +320,10 @@ test('a report holds 200 results at most, and says how many it leaves out', () =
     ...{ reason: 'GraceEaten' as const, waitSeconds: 30, graceSeconds: 30, exposureSeconds: null },
     text: 'x'.repeat(4_000),
   }));
-  const report = reportsOf({ kept, leftOut: 0, summaries: new Map() }).get('shop');
+  const report = reportsOf({
+    kept,
+    namespaces: new Map([['shop', { pass: 0, fail: 1_000, warn: 0, skip: 0 }]]),
+  }).get('shop');
   expect(report?.results).toHaveLength(200);
   expect(report?.leftOut).toBe(800);
   expect(report?.summary.fail).toBe(1_000);

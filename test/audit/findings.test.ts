@@ -3,9 +3,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
-import { type AuditFinding, auditWorkload } from '../../src/audit/findings.ts';
-import { NO_NEIGHBOURS } from '../../src/audit/neighbours.ts';
+import { type AuditFinding, auditWorkload, summaryOfAudit } from '../../src/audit/findings.ts';
+import { NO_NEIGHBOURS, neighboursIn } from '../../src/audit/neighbours.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';
 import { plannedLags } from '../../src/lag/planned.ts';
@@ -83,9 +84,16 @@ interface Given {
   readonly running?: readonly (number | undefined)[];
   /** What the API server says against its pods with a wait. */
   readonly refusal?: string;
+  /** Annotations of the Deployment itself. */
+  readonly own?: Readonly<Record<string, string>>;
+  readonly namespace?: string;
 }
 
-function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running, refusal }: Given, world: World) {
+function auditOf(
+  { sleeps, grace, replicas = 3, annotations = {}, running, refusal, own = {}, namespace = 'shop' }: Given,
+  world: World,
+  neighbours = NO_NEIGHBOURS,
+) {
   const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
   const container = { name: 'app', image: 'app:1', ports: [{ containerPort: 80 }], ...lifecycle };
   const spec = {
@@ -93,7 +101,7 @@ function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running, refus
     containers: [container],
   };
   const object = {
-    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace: 'shop' } },
+    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace, annotations: own } },
     spec: { replicas, template: { metadata: { labels: { app: 'web' }, annotations }, spec } },
   };
   const workload = workloadOf(object)!;
@@ -105,11 +113,11 @@ function auditOf({ sleeps, grace, replicas = 3, annotations = {}, running, refus
         : { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) },
   }));
   const subject = {
-    ...{ workload, namespace: 'shop', object },
+    ...{ workload, namespace, object },
     ...(pods && { running: pods }),
     ...(refusal !== undefined && { refusal }),
   };
-  return auditWorkload(subject, world, NO_NEIGHBOURS).findings;
+  return auditWorkload(subject, world, neighbours).findings;
 }
 
 const inWords = (findings: readonly AuditFinding[]) => {
@@ -169,6 +177,69 @@ describe('what is held against the lag that has been measured', () => {
     expect(inWords(auditOf({ sleeps: 10, grace: 60 }, world))).toBe(
       'unprotected HookTooShort, waits 10, open for 11',
     );
+  });
+});
+
+describe('an audit of very much', () => {
+  const web = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' }, 'web')];
+
+  test('says of thousands of routes to one Service the first, and how many there are', () => {
+    const backend = { service: { name: 'web', port: { number: 80 } } };
+    const ingresses = Array.from({ length: 5_000 }, (_, index) => ({
+      ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
+      metadata: { name: `edge-${index}`, namespace: 'shop' },
+      spec: { defaultBackend: backend, rules: [{ http: { paths: [{ backend }, { backend }] } }] },
+    }));
+    const found = auditOf({}, slow(1, web), neighboursIn(ingresses, 'default'));
+    const { text = '' } = found.find(({ reason }) => reason === 'UndeclaredConsumer') ?? {};
+    expect(text).toMatch(
+      /^Ingress shop\/edge-0, Ingress shop\/edge-1, Ingress shop\/edge-2 and 4997 more leads here/,
+    );
+    expect(text.length).toBeLessThan(500);
+  });
+
+  test('says of thousands of misplaced annotations the first', () => {
+    const own = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`linger.dev/a${index}`, '']));
+    const { text = '' } =
+      auditOf({ own }, slow(1)).find(({ reason }) => reason === 'AnnotationMisplaced') ?? {};
+    expect(text).toContain('and 4997 more');
+    expect(text.length).toBeLessThan(500);
+  });
+
+  test('of more workloads than a call has room for arguments has a summary', () => {
+    const one = { findings: [], cost: { rollout: 1, drain: 30 } };
+    expect(summaryOfAudit(Array(200_000).fill(one))).toMatchObject({
+      rolloutSeconds: 200_000,
+      drainSeconds: 30,
+    });
+  });
+});
+
+describe('namespaces that the webhook is not asked about', () => {
+  const inNamespace = (namespace: string, given: Given = {}) =>
+    inWords(auditOf({ ...given, namespace }, slow(12, [])));
+
+  test.each<[string, Given, string]>([
+    ['what would be unprotected', {}, 'skipped NotAsked, waits null, open for null'],
+    ['whose pods have no wait', { running: [undefined] }, 'skipped NotAsked, waits null, open for null'],
+    ['whose hook is too short', { sleeps: 5, grace: 60 }, 'skipped NotAsked, waits null, open for null'],
+    [
+      'what is skipped for its own reason',
+      { annotations: { 'linger.dev/inject': 'false' } },
+      'skipped OptedOut, waits null, open for null',
+    ],
+  ])('%s', (_, given, expected) => expect(inNamespace('kube-system', given)).toBe(expected));
+
+  test('and others are asked about', () => expect(inNamespace('kube-public')).toMatch(/^protected Injected/));
+
+  test('are those of the installation', () => {
+    const { webhooks } = parse(readFileSync('deploy/webhook.yaml', 'utf8')) as {
+      webhooks: { namespaceSelector: { matchExpressions: { key: string }[] } }[];
+    };
+    const expressions = webhooks[0]?.namespaceSelector.matchExpressions.filter(
+      ({ key }) => key !== 'linger.dev/inject',
+    );
+    expect(NO_NEIGHBOURS.webhook.namespaceSelector).toEqual({ matchExpressions: expressions });
   });
 });
 

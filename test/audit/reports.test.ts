@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { linger } from '../cli/linger.ts';
+import { emptyDirectory, linger } from '../cli/linger.ts';
 
 /** One of each verdict; the text of the last has characters that each form must escape. */
 const MANIFEST = `\
@@ -122,8 +122,57 @@ Deployment shop/own: GraceEaten: ${EATEN}
     const { stdout } = await audit('-o', 'markdown');
     expect(stdout).toContain('3 workloads: 1 protected, 1 unprotected, 1 skipped, 0 unknown\n');
     expect(stdout).toContain(
-      `| Deployment shop/own | unprotected | GraceEaten | 10 s | 20 s | ${EATEN.replace('|', '\\|')} |\n`,
+      `| Deployment shop/own | unprotected | GraceEaten | 10 s | 20 s | ${EATEN.replace('|', '\\|').replace('<', '\\<').replace('>', '\\>')} |\n`,
     );
+  });
+
+  describe('of a hostile manifest', () => {
+    const name = String.raw`"w\n::error::x\e[2J\u202E|\\| <img src=x> [a](http://evil) @all \uFFFE"`;
+    const hostile = MANIFEST.replace('name: own', `name: ${name}`);
+    const print = async (format: string) => {
+      const cwd = await emptyDirectory();
+      await writeFile(join(cwd, 'a b.yaml'), hostile);
+      return (await linger(['audit', '-f', 'a b.yaml', '-o', format], { cwd })).stdout;
+    };
+
+    test.each(['table', 'wide', 'github', 'junit', 'markdown'])(
+      '%s: no line is added, no cursor moves',
+      async (format) => {
+        const stdout = await print(format);
+        const lines = stdout.split('\n');
+        expect(lines.filter((line) => /^\s*::error/.test(line))).toEqual([]);
+        // A space of no width keeps names from being called in Markdown.
+        for (const line of lines)
+          expect(line.replaceAll('@\u200b', '').replaceAll(':\u200b', '')).not.toMatch(
+            /[\p{Cc}\p{Cf}\uFFFE]/u,
+          );
+        expect(stdout).toContain('u001b');
+      },
+    );
+
+    test('markdown: a row has its cells, and the name is text in it', async () => {
+      const row = (await print('markdown')).split('\n').find((line) => line.includes('img')) ?? '';
+      const cells = row.replaceAll(/\\./g, '').split('|');
+      expect(cells).toHaveLength(8);
+      expect(cells[1]).not.toMatch(/[<>[\]]|@a|:\//);
+    });
+
+    test('sarif: a file is a URI', async () => {
+      expect(await print('sarif')).toContain('"uri": "a%20b.yaml"');
+    });
+  });
+
+  test.each([
+    [['--since', '2h', '--server-dry-run'], /--since and --server-dry-run: /],
+    [['--since', '2h', '--suggest'], /--since and --suggest: /],
+    [['--since', '2h', '-l', 'app=web'], /--since and --selector: /],
+    [['--suggest', '-o', 'sarif'], /--suggest and --output sarif: /],
+    [['--suggest', '--fail-on', 'any'], /--suggest and --fail-on: /],
+    [['-n', 'shop', '-A'], /--namespace and --all-namespaces: /],
+  ])('%j: says which flag would be ignored', async (flags, expected) => {
+    const { code, stdout, stderr } = await linger(['audit', ...flags, '--kubeconfig', 'none']);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(expected);
   });
 
   test.each([

@@ -1,0 +1,184 @@
+import http from 'node:http';
+import { text } from 'node:stream/consumers';
+import { describe, expect, test } from 'vitest';
+import type { AuditSubject } from '../../src/audit/index.ts';
+import { type Tried, type TryLimits, tryPods } from '../../src/cli/server-dry-run.ts';
+import { workloadOf } from '../../src/decision/workload.ts';
+import { EMPTY_WORLD } from '../../src/decision/world.ts';
+import { listening } from '../webhook/listening.ts';
+
+interface PodSent {
+  readonly namespace: string;
+  readonly name: string;
+  readonly sleeps: boolean;
+}
+type Answer = readonly [code: number, message?: string, headers?: Readonly<Record<string, string>>];
+const TAKEN: Answer = [201];
+const PAGE = /^\/api\/v1\/namespaces\/([^/?]+)\/pods\?dryRun=All$/;
+
+/** An API server's admission: what it says of a pod, with a wait and without. */
+async function admission(judge: (pod: PodSent, count: number) => Answer | 'silence') {
+  const asked: string[] = [];
+  const server = http.createServer((request, response) => {
+    void text(request).then((body) => {
+      const url = request.url ?? '';
+      asked.push(url);
+      const { metadata, spec } = JSON.parse(body) as {
+        metadata: { generateName: string };
+        spec: { containers: { lifecycle?: object }[] };
+      };
+      const namespace = decodeURIComponent(PAGE.exec(url)?.[1] ?? '');
+      const name = metadata.generateName.slice(0, -1);
+      const sleeps = spec.containers[0]?.lifecycle !== undefined;
+      const answer = judge({ namespace, name, sleeps }, asked.length);
+      if (answer === 'silence') return;
+      const [code, message = '', headers = {}] = answer;
+      response.writeHead(code, { 'content-type': 'application/json', ...headers });
+      response.end(JSON.stringify({ message }));
+    });
+  });
+  const port = await listening(server);
+  const connection = { server: new URL(`http://127.0.0.1:${port}`), credentials: async () => ({}) };
+  return { asked, connection };
+}
+
+function subject(name: string, namespace = 'shop'): AuditSubject {
+  const spec = { containers: [{ name: 'app', image: 'a', ports: [{ containerPort: 80 }] }] };
+  const object = {
+    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name, namespace } },
+    spec: { replicas: 2, template: { metadata: { labels: { app: name } }, spec } },
+  };
+  return { workload: workloadOf(object)!, namespace, object };
+}
+const many = (count: number, namespace?: string) =>
+  Array.from({ length: count }, (_, index) => subject(`w${index}`, namespace));
+
+/** The refusals by workload, and what standard error says. */
+async function tried(
+  subjects: readonly AuditSubject[],
+  judge: Parameters<typeof admission>[0],
+  limits: Partial<TryLimits> = {},
+) {
+  const { asked, connection } = await admission(judge);
+  const warnings: string[] = [];
+  const deciding = {
+    world: EMPTY_WORLD,
+    asked: ({ namespace }: AuditSubject) => namespace !== 'kube-system',
+  };
+  const result: Tried = await tryPods(
+    subjects,
+    deciding,
+    connection as never,
+    (line) => void warnings.push(line),
+    { most: 1_000, everyMs: 0, withinMs: 60_000, ...limits },
+  );
+  const refusals = Object.fromEntries(
+    result.subjects.flatMap(({ workload, refusal }) =>
+      refusal === undefined ? [] : [[workload.name, refusal]],
+    ),
+  );
+  return { asked, refusals, incomplete: result.incomplete, said: warnings.join('') };
+}
+
+describe('waits tried as dry runs', () => {
+  test.each<[string, number, string]>([
+    ['a validating policy', 422, 'ValidatingAdmissionPolicy "grace" denied request'],
+    ['a webhook', 403, 'admission webhook "a.example.dev" denied the request: no hooks'],
+    ['a webhook with a code of its own', 406, 'admission webhook "a.example.dev" denied the request'],
+  ])('%s that rejects only the wait is told with its words', async (_, code, message) => {
+    const { asked, refusals, incomplete, said } = await tried([subject('web'), subject('api')], (pod) =>
+      pod.sleeps && pod.name === 'web' ? [code, message] : TAKEN,
+    );
+    expect(refusals).toEqual({ web: `${code}: ${message}` });
+    expect([incomplete, said, asked.length]).toEqual([false, '', 3]);
+  });
+
+  test.each<[string, number, string]>([
+    ['a quota', 403, 'pods "w0-" is forbidden: exceeded quota: few, requested: pods=1'],
+    ['a LimitRange', 403, 'pods "w0-" is forbidden: maximum cpu usage per Container is 1'],
+    ['Pod Security', 403, 'pods "w0-" is forbidden: violates PodSecurity "restricted:latest"'],
+    ['a webhook that is away', 500, 'failed calling webhook "a.example.dev": context deadline exceeded'],
+  ])('%s refuses a pod with and without it: no fault of the wait', async (_, code, message) => {
+    const { refusals, incomplete, said } = await tried([subject('web')], () => [code, message]);
+    expect([refusals, incomplete]).toEqual([{}, false]);
+    expect(said).toContain(`1 of 1 workloads could not be tried`);
+    expect(said).toContain(message);
+  });
+
+  test('a namespace that a manifest names cannot lead to another request', async () => {
+    const { asked, said } = await tried(
+      [subject('web', 'shop/pods?x='), subject('web', '../../v1/namespaces/shop/pods?')],
+      () => [404, 'namespaces not found'],
+    );
+    expect(asked.length).toBeGreaterThan(0);
+    for (const url of asked) expect(url).toMatch(PAGE);
+    expect(said).toContain('2 of 2 workloads could not be tried');
+  });
+
+  test.each<[string, Answer, boolean]>([
+    ['does not exist', [404, 'namespaces "shop" not found'], false],
+    [
+      'does not let us create pods',
+      [
+        403,
+        'pods is forbidden: User "ci" cannot create resource "pods" in API group "" in the namespace "shop"',
+      ],
+      true,
+    ],
+  ])('of a namespace that %s, one pod is enough to know', async (_, answer, expected) => {
+    const { asked, incomplete, said } = await tried(
+      [...many(100), subject('web', 'other')],
+      ({ namespace }) => (namespace === 'shop' ? answer : TAKEN),
+    );
+    expect(asked).toHaveLength(3);
+    expect(incomplete).toBe(expected);
+    expect(said).toMatch(/^100 of 101 workloads could not be tried/);
+  });
+
+  test('of a server that does not answer, nothing further is asked', async () => {
+    const dead = { server: new URL('http://127.0.0.1:1'), credentials: async () => ({}) };
+    const warnings: string[] = [];
+    const limits = { most: 1_000, everyMs: 0, withinMs: 60_000 };
+    const deciding = { world: EMPTY_WORLD, asked: () => true };
+    const result = await tryPods(
+      many(1_000),
+      deciding,
+      dead as never,
+      (line) => void warnings.push(line),
+      limits,
+    );
+    expect(result.incomplete).toBe(true);
+    expect(warnings.join('')).toMatch(/^1000 of 1000 workloads could not be tried/);
+  });
+
+  test('a webhook that hangs takes no more than the time there is, and the rest is said', async () => {
+    const { asked, incomplete, said } = await tried(many(10), () => 'silence', { withinMs: 200 });
+    expect([asked.length, incomplete]).toEqual([1, true]);
+    expect(said).toBe('10 of 10 workloads have not been tried: 0.2s were not enough\n');
+  });
+
+  test('a busy server is asked again as it says', async () => {
+    const { asked, refusals, said } = await tried([subject('web')], (_, count) =>
+      count < 3 ? [429, 'busy', { 'retry-after': '0' }] : TAKEN,
+    );
+    expect([asked.length, refusals, said]).toEqual([3, {}, '']);
+  });
+
+  test('a thousand workloads, two requests for each at most; pods that the webhook is not asked about, none', async () => {
+    const { asked, said } = await tried([...many(5, 'kube-system'), ...many(30)], () => [422, 'no'], {
+      most: 20,
+    });
+    expect(asked).toHaveLength(40);
+    expect(said).toMatch(
+      /^10 of 30 workloads have not been tried: too many\n20 of 30 workloads could not be tried/,
+    );
+  });
+
+  test('what others say stays one line, and moves no cursor', async () => {
+    const evil = 'no\n\u001b[2Jroot@host:~# \u202e';
+    const first = await tried([subject('web')], ({ sleeps }) => (sleeps ? [422, evil] : TAKEN));
+    expect(first.refusals.web).toBe('422: no \\u001b[2Jroot@host:~# \\u202e');
+    const { said } = await tried([subject('web')], () => [422, evil]);
+    expect(said).toMatch(/^[^\p{Cc}\p{Cf}]*\n$/u);
+  });
+});
