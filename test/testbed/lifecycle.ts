@@ -14,7 +14,13 @@ import { findLeftovers, removeCluster, visitors } from './leftovers.ts';
 import { exclusively } from './lock.ts';
 import { createNamespace, enter, insideNamespace, namespaceExists, network } from './network.ts';
 import { ensureRoot, ensureSystem } from './requirements.ts';
-import { type ClusterSettings, componentNames, type ExtraFlags, statePaths } from './settings.ts';
+import {
+  type ClusterSettings,
+  componentNames,
+  type ExtraFlags,
+  environmentOf,
+  statePaths,
+} from './settings.ts';
 import { claimStateDirectory } from './state-directory.ts';
 
 type Say = (line: string) => void;
@@ -47,7 +53,8 @@ export async function up(settings: ClusterSettings, extraFlags: ExtraFlags, say:
 
 /** Runs main.ts inside the cluster's network: what it starts and asks is then in the right place. */
 export function again(settings: ClusterSettings, args: readonly string[]): Promise<number> {
-  return inherit([...enter(settings.name), process.execPath, join(import.meta.dirname, 'main.ts'), ...args]);
+  const main = [process.execPath, join(import.meta.dirname, 'main.ts'), ...args];
+  return inherit([...enter(settings.name), ...main], environmentOf(settings));
 }
 
 /** Runs a command on this process's terminal; resolves to its exit code. */

@@ -50,6 +50,16 @@ export function clusterSettings(env: NodeJS.ProcessEnv = process.env): ClusterSe
   return { name, cacheDir, stateDir };
 }
 
+/** For processes that are about this cluster, whatever this process's environment names. */
+export function environmentOf({ name, stateDir }: ClusterSettings): NodeJS.ProcessEnv {
+  return { ...process.env, LINGER_CLUSTER_NAME: name, LINGER_CLUSTER_DIR: stateDir };
+}
+
+/** A cluster beside this one. */
+export function besides({ name, cacheDir, stateDir }: ClusterSettings): ClusterSettings {
+  return { name: `${name}-2`, cacheDir, stateDir: `${stateDir}-2` };
+}
+
 /** The places below a cluster's state directory. */
 export function statePaths(stateDir: string) {
   return {

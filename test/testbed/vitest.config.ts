@@ -1,12 +1,6 @@
 import { defineConfig } from 'vitest/config';
 import { LONG } from '../scenarios/form.ts';
-
-const SCENARIOS = ['test/scenarios/*.test.ts'];
-const EVERYTHING = [
-  'test/testbed/**/*.test.ts',
-  'test/cluster-suite/**/*.test.ts',
-  'test/scenarios/**/*.test.ts',
-];
+import { EVERYTHING, SCENARIOS } from './files.ts';
 
 export default defineConfig({
   test: {

@@ -2,11 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { MAIN } from '../../cli/linger.ts';
 import { eachLine } from '../../testbed/command.ts';
 import { waitUntil } from '../../testbed/waiting.ts';
 import { sendReview } from './review.ts';
-
-const PROGRAM = join(import.meta.dirname, '..', '..', '..', 'src', 'main.ts');
 
 /** The DNS name by which an API server knows the Service `linger` of namespace `linger`. */
 export const SERVICE_NAME = 'linger.linger.svc';
@@ -102,7 +101,7 @@ export class Linger {
       ...options.flags,
     };
     const argv = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
-    const child = spawn(process.execPath, [PROGRAM, 'serve', ...argv], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [MAIN, 'serve', ...argv], { stdio: ['ignore', 'pipe', 'pipe'] });
     const linger = new Linger(child, options);
     await linger.#ready();
     return linger;

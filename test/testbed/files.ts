@@ -1,0 +1,11 @@
+export const SCENARIOS = ['test/scenarios/*.test.ts'];
+
+/** Everything that `npm run test:cluster` runs. */
+export const EVERYTHING = [
+  'test/testbed/**/*.test.ts',
+  'test/cluster-suite/**/*.test.ts',
+  'test/scenarios/**/*.test.ts',
+];
+
+/** These compare instants or durations: while one of them runs, nothing else does. */
+export const ALONE: readonly string[] = ['test/cluster-suite/truth.test.ts', 'test/scenarios/storm.test.ts'];
