@@ -1,4 +1,4 @@
-import { generateKeyPair, randomBytes, X509Certificate } from 'node:crypto';
+import { generateKeyPair, randomBytes, sign as signWith, X509Certificate } from 'node:crypto';
 import { promisify } from 'node:util';
 import forge from 'node-forge';
 import {
@@ -124,7 +124,14 @@ function sign(draft: Draft, issuer: Issuer): string {
   const authorityKey = { name: 'authorityKeyIdentifier', keyIdentifier: issuer.keyIdentifier };
   // node-forge writes its encoding into the objects that it is given.
   certificate.setExtensions([...draft.extensions, authorityKey].map((extension) => ({ ...extension })));
-  certificate.sign(forge.pki.privateKeyFromPem(issuer.key), forge.md.sha256.create());
+  // By OpenSSL: node-forge takes a hundred times as long, on the thread that answers reviews.
+  const key = {
+    sign: () => {
+      const signed = Buffer.from(forge.asn1.toDer(certificate.tbsCertificate).getBytes(), 'binary');
+      return signWith('sha256', signed, issuer.key).toString('binary');
+    },
+  };
+  certificate.sign(key as unknown as forge.pki.rsa.PrivateKey, forge.md.sha256.create());
   return forge.pki.certificateToPem(certificate).replaceAll('\r\n', '\n');
 }
 
