@@ -189,7 +189,13 @@ export class LagHistory {
   #reached: Reached = { samples: 0, seconds: 0 };
   /** The hourly windows, which stay as they are until the next hour. */
   #hours:
-    | { readonly hour: number; readonly minSamples: number; readonly windows: readonly WindowLags[] }
+    | {
+        readonly hour: number;
+        readonly minSamples: number;
+        readonly windows: readonly WindowLags[];
+        /** Where the latest of them begins. */
+        readonly first: Slot | undefined;
+      }
     | undefined;
 
   /** When the newest lag ended; −Infinity where there is none. */
@@ -253,18 +259,19 @@ export class LagHistory {
     const windows: WindowLags[] = [];
     // The part of `slots` that is in `counts`; each window differs from the one before by a few slots at its ends.
     let [from, to, end] = [slots.length, slots.length, slots.length];
+    let latest: Slot | undefined;
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
       while (to > 0 && endOf(slots[to - 1] as Slot) > at) to -= 1;
       const { first, samples } = windowOf(slots, to, at, minSamples);
       if (samples === 0) break;
-      if (windows.length === 0) [from, end] = [to, to];
+      if (windows.length === 0) [from, end, latest] = [to, to, slots[first]];
       addSlots(counts, slots.slice(first, from));
       addSlots(counts, slots.slice(from, first), -1);
       addSlots(counts, slots.slice(to, end), -1);
       [from, end] = [first, to];
       windows.push({ at, samples, historySeconds: this.#spanOf(slots[first], at), counts: counts.slice() });
     }
-    this.#hours = { hour, minSamples, windows };
+    this.#hours = { hour, minSamples, windows, first: latest };
     return windows;
   }
 
@@ -273,8 +280,21 @@ export class LagHistory {
     const slots = this.#slots();
     const { first, samples } = windowOf(slots, slots.length, now, minSamples);
     if (samples === 0) return undefined;
-    const counts = addSlots(new Float64Array(CELLS), first === 0 ? slots : slots.slice(first));
+    const counts = this.#countsFrom(slots, first);
     return { at: now, samples, historySeconds: this.#spanOf(slots[first], now), counts };
+  }
+
+  /** The lags of the slots from this one on: what the latest full hour had, and what is different since. */
+  #countsFrom(slots: readonly Slot[], first: number): Density {
+    const { windows: [known] = [], first: begin } = this.#hours ?? {};
+    const from = begin === undefined ? -1 : slots.indexOf(begin);
+    if (known === undefined || from < 0) return addSlots(new Float64Array(CELLS), slots.slice(first));
+    let to = slots.length;
+    while (to > from && endOf(slots[to - 1] as Slot) > known.at) to -= 1;
+    const counts = known.counts.slice();
+    addSlots(counts, slots.slice(first, from));
+    addSlots(counts, slots.slice(from, Math.min(first, to)), -1);
+    return addSlots(counts, slots.slice(Math.max(first, to)));
   }
 
   /** The episodes of the window at this instant: those with the most long lags first. @param whole that window */

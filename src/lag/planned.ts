@@ -181,11 +181,14 @@ function curveOf(lags: WindowLags): HourlyCurve {
   const known = CURVES.get(lags);
   if (known !== undefined) return known;
   const { counts, ...curve } = { ...lags, longer: new Uint32Array(CELLS) };
-  let beyond = 0;
+  let [beyond, units] = [0, 0];
   for (let cell = CELLS - 1; cell >= 0; cell -= 1) {
+    curve.longer[cell] = units;
+    const count = counts[cell] as number;
+    if (count === 0) continue;
+    beyond += count;
     // Rounded up: no lag, however rare, gets lost, and no coverage reads better than it is.
-    curve.longer[cell] = Math.ceil((beyond / lags.samples) * UNITS - 1e-6);
-    beyond += counts[cell] ?? 0;
+    units = Math.ceil((beyond / lags.samples) * UNITS - 1e-6);
   }
   CURVES.set(lags, curve);
   return curve;
