@@ -1,10 +1,14 @@
-import { X509Certificate } from 'node:crypto';
-import { beforeAll, describe, expect, it, vi } from 'vitest';
+import crypto, { X509Certificate } from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   issued,
   isTrusted,
   planRotation,
   RETIRE_MS,
+  type RotationPlan,
+  type Seen,
   type ServingMaterial,
   TRUSTED_MS,
 } from '../../src/certs/assess.ts';
@@ -19,6 +23,25 @@ const now = new Date();
 const later = (ms: number, from = now) => new Date(from.getTime() + ms);
 const SETTLED_MS = 3 * TRUSTED_MS;
 const garbage = '-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n';
+
+/** A year takes 76 keys, and all of them half a minute. Who is trusted when is the same with a few, in turn. */
+const { generateKeyPair } = crypto;
+const keys: Promise<object>[] = [];
+let keysGiven = 0;
+beforeAll(() => {
+  const generate = promisify(generateKeyPair) as (...asked: unknown[]) => Promise<object>;
+  const fromAFew = (...asked: unknown[]) => {
+    keysGiven += 1;
+    if (keys.length < 8) keys.push(generate(...asked));
+    return keys[(keysGiven - 1) % 8];
+  };
+  Object.assign(crypto, { generateKeyPair: Object.assign(() => {}, { [promisify.custom]: fromAFew }) });
+  syncBuiltinESMExports();
+});
+afterAll(() => {
+  Object.assign(crypto, { generateKeyPair });
+  syncBuiltinESMExports();
+});
 
 type Made = Required<Contents>;
 
@@ -223,6 +246,7 @@ class Simulation {
   /** Seconds in which an API server refuses a replica that serves. */
   untrusted = 0;
   #changedAt: number;
+  #planned: { readonly at: number; readonly seen: Seen; readonly plan: RotationPlan } | undefined;
 
   constructor(at: Date) {
     this.now = at.getTime();
@@ -270,7 +294,7 @@ class Simulation {
       serving: this.serving[replica],
       names: NAMES,
     };
-    let plan = planRotation(seen, now);
+    let plan = this.#plan(seen, now);
     const before = this.secret.latest;
     // What is written follows from a fresh look, and replaces what that look has shown.
     if (plan.issue !== undefined || plan.caBundle !== undefined) {
@@ -285,11 +309,26 @@ class Simulation {
     } else if (plan.caBundle !== undefined) this.putBundle(plan.caBundle);
   }
 
+  /** Mostly both replicas see the same. */
+  #plan(seen: Seen, now: Date): RotationPlan {
+    const { secret, trust, serving } = seen;
+    const before = this.#planned;
+    const isSame =
+      before?.at === this.now &&
+      before.seen.secret === secret &&
+      before.seen.serving === serving &&
+      before.seen.trust?.bundle === trust?.bundle &&
+      before.seen.trust?.forMs === trust?.forMs;
+    const plan = isSame ? before.plan : planRotation(seen, now);
+    this.#planned = { at: this.now, seen, plan };
+    return plan;
+  }
+
   #judge(): void {
-    const chains = this.serving.flatMap((serving) => serving?.cert ?? []);
-    const bundles = [0, LATE_MS].map((late) => this.bundle.at(this.now - late).value);
-    const refused = chains.some((chain) =>
-      bundles.some((bundle) => !isTrusted(chain, bundle, new Date(this.now))),
+    const chains = new Set(this.serving.flatMap((serving) => serving?.cert ?? []));
+    const bundles = new Set([0, LATE_MS].map((late) => this.bundle.at(this.now - late).value));
+    const refused = [...chains].some((chain) =>
+      [...bundles].some((bundle) => !isTrusted(chain, bundle, new Date(this.now))),
     );
     if (refused) this.untrusted += STEP_MS / 1000;
   }
