@@ -1,5 +1,5 @@
 import { isRecord, isString } from '../api/index.ts';
-import { type Density, quantileOf, totalOf } from './distribution.ts';
+import { type Density, quantileOf } from './distribution.ts';
 import { CELLS, cellOf } from './grid.ts';
 import { CellsWriter, Histogram, isCount, isInstant, readCells } from './histogram.ts';
 
@@ -54,8 +54,14 @@ const byEnd = (a: Slot, b: Slot) => endOf(a) - endOf(b) || a.first - b.first;
 
 function slotOf(first: number, width: number, counts: Density): Slot {
   const entries: number[] = [];
-  for (let cell = 0; cell < counts.length; cell += 1) pushEntries(entries, cell, counts[cell] ?? 0);
-  return { first, width, samples: totalOf(counts), entries: Uint32Array.from(entries) };
+  let samples = 0;
+  for (let cell = 0; cell < CELLS; cell += 1) {
+    const times = counts[cell] as number;
+    if (times === 0) continue;
+    pushEntries(entries, cell, times);
+    samples += times;
+  }
+  return { first, width, samples, entries: Uint32Array.from(entries) };
 }
 
 function pushEntries(entries: number[], cell: number, times: number): void {
@@ -92,13 +98,14 @@ function addSlots(target: Density, slots: readonly Slot[], factor = 1): Density 
 
 /** Blocks of `width` slices; slots that are wider already stay. */
 function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
-  const blocks = Map.groupBy(slots, (slot) => {
-    const wide = Math.max(width, slot.width);
-    return `${Math.floor(slot.first / wide) * wide}/${wide}`;
-  });
-  return [...blocks].map(([block, inBlock]) => {
-    const [first = 0, wide = 0] = block.split('/').map(Number);
-    return slotOf(first, wide, addSlots(new Float64Array(CELLS), inBlock));
+  const widthOf = (slot: Slot) => Math.max(width, slot.width);
+  const firstOf = (slot: Slot) => Math.floor(slot.first / widthOf(slot)) * widthOf(slot);
+  // By both; the widest slot has 96 slices.
+  const blocks = Map.groupBy(slots, (slot) => 128 * firstOf(slot) + widthOf(slot));
+  const counts = new Float64Array(CELLS);
+  return [...blocks.values()].map((inBlock) => {
+    const [slot] = inBlock as [Slot];
+    return slotOf(firstOf(slot), widthOf(slot), addSlots(counts.fill(0), inBlock));
   });
 }
 

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { globSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
@@ -70,6 +70,7 @@ async function runEverything(first: ClusterSettings): Promise<number> {
   const second = besides(first);
   const reports = mkdtempSync(join(tmpdir(), 'linger-reports-'));
   let worst = 0;
+  const unreported: string[] = [];
   const runEach = async (settings: ClusterSettings, files: Iterable<string>) => {
     for (const file of files) {
       if (stopping.signal.aborted) break;
@@ -77,6 +78,7 @@ async function runEverything(first: ClusterSettings): Promise<number> {
       const report = join(reports, `${file.replaceAll('/', '-')}.json`);
       const reporting = ['--reporter=verbose', '--reporter=blob', `--outputFile.blob=${report}`];
       worst = Math.max(worst, await inside(settings, [file, ...reporting], true));
+      if (!existsSync(report)) unreported.push(file);
     }
     return 0;
   };
@@ -93,6 +95,7 @@ async function runEverything(first: ClusterSettings): Promise<number> {
     });
     // Their totals, in whatever form is asked for.
     const merged = await execute([...suite, `--merge-reports=${reports}`, ...args], process.env);
+    for (const file of unreported) say(`no report of ${file}`);
     return Math.max(code, worst, merged);
   } finally {
     rmSync(reports, { recursive: true });
