@@ -49,12 +49,12 @@ it('a flood gets an answer a second on each of its connections, and so costs no 
   const flooding = Array.from({ length: 10 }, async () => {
     while (going) await post();
   });
-  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  // The first 12 are within what an instance may do.
+  const least = 12;
+  await until(async () => performance.now() - began > 2_500 && answered > least);
   going = false;
   const seconds = Math.ceil((performance.now() - began) / HELD_BACK_MS);
-  // The first 12 are within what an instance may do.
-  expect(answered).toBeLessThanOrEqual(12 + 10 * seconds);
-  expect(answered).toBeGreaterThan(12);
+  expect(answered).toBeLessThanOrEqual(least + 10 * seconds);
   await Promise.all(flooding);
   agent.destroy();
 });
@@ -68,8 +68,14 @@ describe('the lines of curl in the docs', () => {
     const { desk, ca, token, url } = await start();
     // What stands before the loop, with the URL of this server: its certificate is for localhost.
     const loopAt = lines.findIndex((line) => line.startsWith('while '));
-    const definition = lines.slice(0, loopAt).join('\n').replace(PLACE, url);
+    // Nothing here is about being late, and every process may be where others want the processors.
+    const definition = lines
+      .slice(0, loopAt)
+      .join('\n')
+      .replace(PLACE, url)
+      .replace('--max-time 2', '--max-time 60');
     expect(definition).toContain(url);
+    expect(definition).toContain('--max-time 60');
     const loop = `CA=${ca} TOKEN=${token}
       ${definition}
       for sync in 1 2 3 4; do
@@ -90,17 +96,25 @@ describe('the lines of curl in the docs', () => {
 });
 
 describe('examples/report-client.ts', () => {
-  /** A gateway that syncs so many times, 50 ms apart, and once more in vain: it prints what that one throws. */
+  /**
+   * A gateway that syncs so many times, 50 ms apart, and once more in vain: it prints what that one throws, and how many
+   * milliseconds all of them took.
+   */
   function gateway(url: string, token: string, ca: string, syncs: number) {
     const program = `
       import { reporter } from ${JSON.stringify(join(ROOT, 'examples/report-client.ts'))};
-      const around = reporter(${JSON.stringify(url)}, ${JSON.stringify(token)});
+      const report = reporter(${JSON.stringify(url)}, ${JSON.stringify(token)});
+      let took = 0;
+      const around = (sync) => {
+        const began = performance.now();
+        return report(sync).finally(() => (took += performance.now() - began));
+      };
       for (let sync = 0; sync < ${syncs}; sync++) {
         await new Promise((resolve) => setTimeout(resolve, 50));
         const table = await around(async () => ['10.0.0.1']);
         if (table[0] !== '10.0.0.1') throw new Error('not what the sync gave');
       }
-      await around(() => Promise.reject(new Error('discovery is away'))).catch(({ message }) => console.log(message));
+      await around(() => Promise.reject(new Error('discovery is away'))).catch(({ message }) => console.log(message, took));
       process.exit(0);`;
     const args = ['--input-type=module', '--eval', program];
     const env = { ...process.env, NODE_EXTRA_CA_CERTS: ca };
@@ -108,13 +122,15 @@ describe('examples/report-client.ts', () => {
     return text(child.stdout).then((said) => said.trim());
   }
 
+  const AWAY = /^discovery is away (\d+)/;
+
   it('asks before each sync and reports it after, and hands over what the sync gives or throws', async () => {
     const { desk, ca, token, url } = await start();
-    const running = gateway(url, token, ca, 30);
-    await until(async () => desk.counted.filter(([, result]) => result === 'Synced').length >= 3);
-    expect(await running).toBe('discovery is away');
-    expect(desk.counted[0]).toEqual(['edge', 'Asked']);
-    expect(desk.counted[1]).toEqual(['edge', 'Synced']);
+    expect(await gateway(url, token, ca, 30)).toMatch(AWAY);
+    const results = desk.counted.map(([consumer, result]) => `${consumer} ${result}`);
+    expect(results[0]).toBe('edge Asked');
+    // A first answer may take longer than a sync waits; it is not reported then.
+    expect(results.join()).toContain(Array(3).fill('edge Asked,edge Synced').join());
   });
 
   it.each<[string, (place: Awaited<ReturnType<typeof start>>) => [url: string, token: string]]>([
@@ -127,7 +143,7 @@ describe('examples/report-client.ts', () => {
   ])('fails no sync when %s', async (_, place) => {
     const started = await start();
     const [url, token] = place(started);
-    expect(await gateway(url, token || started.token, started.ca, 5)).toBe('discovery is away');
+    expect(await gateway(url, token || started.token, started.ca, 5)).toMatch(AWAY);
   });
 
   it('waits once for an answer, and then no more until there is one: syncs go on while reports hang', async () => {
@@ -135,11 +151,10 @@ describe('examples/report-client.ts', () => {
     const hanging = await startWebhook({ reports: () => void reports++ });
     const { ca, token } = await start();
     const url = `https://127.0.0.1:${hanging.port}/v1/consumers/edge/reports`;
-    const began = performance.now();
-    expect(await gateway(url, token, ca, 10)).toBe('discovery is away');
-    const seconds = (performance.now() - began) / 1000;
+    const said = await gateway(url, token, ca, 10);
+    expect(said).toMatch(AWAY);
     expect(reports).toBeGreaterThan(5);
     // Waiting for each of eleven would have taken 5.5 s.
-    expect(seconds).toBeLessThan(5);
+    expect(Number(AWAY.exec(said)?.[1])).toBeLessThan(5_000);
   });
 });
