@@ -12,6 +12,7 @@ import {
 } from '../../src/leader/codec.ts';
 import { historyContents, restoreHistory, type StoredHistory } from '../../src/leader/history-objects.ts';
 import { randomNumbers } from '../lag/shapes.ts';
+import { longestTurn } from '../webhook/longest-turn.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 
@@ -82,24 +83,8 @@ const stored = (contents: readonly Content[]) => {
  */
 async function blockedFor(work: () => Promise<unknown>): Promise<number> {
   const times: number[] = [];
-  for (let time = 0; time < 3; time += 1) times.push(await longestTurnOf(work));
+  for (let time = 0; time < 3; time += 1) times.push(await longestTurn(work));
   return Math.min(...times);
-}
-
-async function longestTurnOf(work: () => Promise<unknown>): Promise<number> {
-  let longest = 0;
-  let running = true;
-  let before = process.threadCpuUsage();
-  const look = () => {
-    const now = process.threadCpuUsage();
-    longest = Math.max(longest, (now.user + now.system - before.user - before.system) / 1000);
-    before = now;
-    if (running) setImmediate(look);
-  };
-  setImmediate(look);
-  await work();
-  running = false;
-  return longest;
 }
 
 describe('200 consumers and 50 namespaces', () => {
