@@ -208,7 +208,10 @@ describe('Text', () => {
 
   it.each([
     ['eureka-apps.xml', { '10.0.0.1:8080': 'using', '10.0.0.10:8080': 'using', '10.0.0.100:8080': 'absent' }],
-    ['nacos-instances.json', { '10.0.0.1:8080': 'using', '10.0.0.10:8080': 'absent', '0.0.0.1:8080': 'absent' }],
+    [
+      'nacos-instances.json',
+      { '10.0.0.1:8080': 'using', '10.0.0.10:8080': 'absent', '0.0.0.1:8080': 'absent' },
+    ],
   ])('%s, as its server sent it', (name, expected) => {
     expect(said('Text', page(name), ...Object.keys(expected))).toEqual(expected);
   });
