@@ -382,11 +382,10 @@ export class Holds {
     // Who finds pods without any Service learns of the deletion itself.
     if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))
       listings.push({ name: 'discovery of its own', withdrawnAt: deletion.at });
-    const versions = versionsOf(withdrawn);
     const consumers = senders.consumers.map(
       (consumer): ConsumerFacts => ({
         name: consumer.name,
-        lettingGo: this.#lettingGo(consumer, pod, terms, senders.lag, versions),
+        lettingGo: this.#lettingGo(consumer, pod, terms, senders.lag, withdrawn),
       }),
     );
     return { now, terms, calledAt, deletion, inquiry, blindSince, listings, consumers, quiet };
@@ -397,10 +396,11 @@ export class Holds {
     pod: HeldPod,
     terms: HoldTerms,
     lag: PlannedLag,
-    versions: StageVersions | undefined,
+    withdrawn: readonly Withdrawal[],
   ): LettingGo {
     const { name, measure } = consumer;
     if (measure.kind === 'reports') {
+      const versions = versionsOf(withdrawn);
       const reports = this.#sources.reports();
       const still = versions && reports?.taken.waitingFor(name, versions);
       if (versions === undefined || reports === undefined || still === undefined) return { by: 'unknown' };
@@ -410,7 +410,8 @@ export class Holds {
       return { by: 'word', still, completeAt };
     }
     if (measure.kind === 'inspect') {
-      const users = this.#sources.inspecting.usersOf(name, pod.uid) ?? 'unknown';
+      const since = Math.max(...withdrawn.map(({ at }) => at));
+      const users = this.#sources.inspecting.usersOf(name, pod.uid, since) ?? 'unknown';
       return users === 'unknown' ? { by: 'unknown' } : { by: 'word', still: users, completeAt: 0 };
     }
     const part = lag.parts.find((each) => each.name === name);

@@ -67,10 +67,6 @@ export interface Inspecting {
   readonly done: (uid: string) => void;
   /** Called when an answer of {@link usersOf} may have changed. @returns what to call to hear no more */
   readonly onChange: (listener: (uid: string) => void) => () => void;
-  /**
-   * The instances of a consumer that use a pod that is wanted.
-   * @returns undefined: they are not asked, or not about this pod; `unknown`: not every one has been able to say
-   */
   readonly usersOf: Inspection['usersOf'];
 }
 
@@ -149,7 +145,7 @@ export function startInspecting(context: InspectingContext): Inspecting {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    usersOf: (consumer, uid) => current?.usersOf(consumer, uid),
+    usersOf: (...of) => current?.usersOf(...of),
   };
 }
 

@@ -211,14 +211,15 @@ export class Inspection {
 
   /**
    * The instances of a consumer that use a pod that is wanted.
+   * @param since when the pod was withdrawn: until then an instance may have begun to use it after its page was read
    * @returns undefined: they are not asked, or not about this pod; `unknown`: not every one has been able to say
    */
-  usersOf(consumer: string, uid: string): readonly string[] | 'unknown' | undefined {
+  usersOf(consumer: string, uid: string, since: number): readonly string[] | 'unknown' | undefined {
     const asked = this.#consumers.get(consumer);
     if (asked === undefined || !this.#wanted.has(uid)) return undefined;
     const question = asked.questions.get(uid);
     const verdicts = [...asked.instances.values()].map(
-      (instance) => [instance.page.name, this.#saysNow(asked, question, instance)] as const,
+      (instance) => [instance.page.name, this.#saysNow(asked, question, instance, since)] as const,
     );
     const users = verdicts.filter(([, says]) => says === 'using').map(([name]) => name);
     if (users.length > 0) return users;
@@ -485,7 +486,8 @@ export class Inspection {
       verdict.state = 'notUsing';
     }
     this.#conclude(asked, question);
-    if (verdict.state !== before) this.#tell(question.uid);
+    // One that is still not used may be the first to be read after the withdrawal.
+    if (verdict.state !== before || verdict.state === 'notUsing') this.#tell(question.uid);
   }
 
   /** Whether another endpoint of the pod's Services is on the page. */
@@ -532,11 +534,19 @@ export class Inspection {
     return now - Math.max(goneAt, hotSince) > unmeasured && !verdictsNow.includes('using');
   }
 
-  #saysNow(asked: Asked, question: Question | undefined, instance: Instance): Verdict['state'] {
+  #saysNow(
+    asked: Asked,
+    question: Question | undefined,
+    instance: Instance,
+    since: number,
+  ): Verdict['state'] {
     const verdict = question?.verdicts.get(instance.page.name);
     if (verdict === undefined) return 'unknown';
     const now = this.#options.clock();
-    if (verdict.state === 'notUsing') return verdict.since + syncMs(asked) > now ? 'using' : 'notUsing';
+    if (verdict.state === 'notUsing') {
+      if (verdict.askedAt < since) return 'unknown';
+      return verdict.since + syncMs(asked) > now ? 'using' : 'notUsing';
+    }
     const { failingSince = now } = instance;
     return now - failingSince > this.#limits.unheard ? 'unknown' : verdict.state;
   }

@@ -175,7 +175,7 @@ describe('an inspected consumer', () => {
     gateways.inspection.want('a');
     gateways.withdraw();
     await sleep(60);
-    expect(gateways.inspection.usersOf('edge', 'a')).toBe('unknown');
+    expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
     await vi.waitFor(() => expect(gateways.counted).toContain('lost'));
     expect(gateways.lags).toEqual([]);
   });
@@ -209,20 +209,45 @@ describe('an inspected consumer', () => {
     gateways.inspection.onChange((uid) => changes.push(uid));
     gateways.pages.set('g2', OTHER);
     await sleep(80);
-    expect(gateways.inspection.usersOf('edge', 'a')).toBeUndefined();
+    expect(gateways.inspection.usersOf('edge', 'a', 0)).toBeUndefined();
     gateways.inspection.want('a');
     gateways.withdraw();
-    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']));
-    expect(gateways.inspection.usersOf('other', 'a')).toBeUndefined();
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual(['g1']));
+    expect(gateways.inspection.usersOf('other', 'a', 0)).toBeUndefined();
     changes.length = 0;
     gateways.pages.set('g1', OTHER);
     await vi.waitFor(() => expect(changes).toEqual(['a']));
-    expect(gateways.inspection.usersOf('edge', 'a')).toEqual([]);
+    expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual([]);
     // Back again: it is still asked, though seldom.
     gateways.pages.set('g1', BOTH);
-    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']));
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual(['g1']));
     gateways.inspection.done('a');
-    expect(gateways.inspection.usersOf('edge', 'a')).toBeUndefined();
+    expect(gateways.inspection.usersOf('edge', 'a', 0)).toBeUndefined();
+  });
+
+  it('takes no page from before the withdrawal for an answer', async () => {
+    const { inspection, pages } = gateways;
+    // It has not heard of the pod yet.
+    pages.set('g1', OTHER);
+    inspection.want('a');
+    inspection.terminates('a');
+    await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual([]));
+    pages.set('g1', BOTH);
+    const at = gateways.withdraw();
+    expect(inspection.usersOf('edge', 'a', at)).toBe('unknown');
+    await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', at)).toEqual(['g1']));
+  });
+
+  it('tells of the first page after the withdrawal, though it says what those before said', async () => {
+    const { inspection } = gateways;
+    gateways.pages.set('g1', OTHER);
+    inspection.want('a');
+    await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual([]));
+    const told: string[] = [];
+    inspection.onChange((uid) => told.push(uid));
+    const at = gateways.withdraw();
+    await vi.waitFor(() => expect(told).toContain('a'));
+    expect(inspection.usersOf('edge', 'a', at)).toEqual([]);
   });
 
   it('knows nothing of an instance that used the pod and has fallen silent', async () => {
@@ -230,9 +255,9 @@ describe('an inspected consumer', () => {
     begin({}, { unheard: 60 });
     gateways.inspection.want('a');
     gateways.withdraw();
-    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']));
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual(['g1']));
     gateways.pages.set('g1', undefined);
-    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toBe('unknown'));
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown'));
   });
 
   it('adds the interval of the clients of a discovery service', async () => {
@@ -246,8 +271,8 @@ describe('an inspected consumer', () => {
     gateways.pages.set('g1', OTHER);
     const gone = clock();
     await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
-    expect(gateways.inspection.usersOf('edge', 'a')).toEqual(['g1']);
-    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a')).toEqual([]));
+    expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual(['g1']);
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual([]));
     expect(clock() - gone).toBeGreaterThan(199);
     await vi.waitFor(() => expect((changes.at(-1) ?? 0) - gone).toBeGreaterThan(199));
     expect(gateways.lags[0]).toBeGreaterThan(0.2);
@@ -258,7 +283,7 @@ describe('an inspected consumer', () => {
     await sleep(100);
     expect(gateways.inspection.states().get('edge')?.trouble?.reason).toBe('NoInstances');
     gateways.inspection.want('a');
-    expect(gateways.inspection.usersOf('edge', 'a')).toBe('unknown');
+    expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
   });
 
   it('stays within its pages a second, and asks the one that waited longest', async () => {
