@@ -125,6 +125,9 @@ const PACE = { everyMs: APPLY_EVERY_MS, firstPauseMs: 1_000, longestPauseMs: 60_
 const TRIAL_PACE = { everyMs: 0, firstPauseMs: 60_000, longestPauseMs: 3_600_000 };
 /** A pull of Linger's image and a start on a busy node. */
 const TRIAL_WITHIN_MS = 120_000;
+/** A node whose kubelet has not even taken the pod on by then runs none, and says nothing of its kind. */
+const TAKEN_WITHIN_MS = 20_000;
+const NOT_TAKEN = 'no kubelet has taken its pod on';
 
 /** One at a time, so that the rights to create and delete can be limited to this name. */
 const TEST_POD = 'linger-hold-test';
@@ -328,6 +331,7 @@ class RunningDelivery implements Delivery {
   async #try(lead: Lead): Promise<void> {
     const { clock, random, pause, place, logger } = this.#options;
     const schedules = new Map<string, Schedule>();
+    const idle = new Set<string>();
     while (await pause(TICK_MS, lead.signal)) {
       // The ConfigMap carries what has been found.
       if (!this.#seen.has(place.namespace) || !this.#needed()) continue;
@@ -337,9 +341,13 @@ class RunningDelivery implements Delivery {
       const [kind, nodes] = due;
       const schedule = schedules.get(kind) ?? new Schedule(TRIAL_PACE, clock(), random);
       schedules.set(kind, schedule);
-      const node = nodes[Math.floor(random() * nodes.length)] as NodeFacts;
+      const left = nodes.filter(({ name }) => !idle.has(name));
+      const node = left[Math.floor(random() * left.length)] as NodeFacts;
       const problem = await this.#tryOn(node, lead.signal);
       if (lead.signal.aborted || !lead.holds()) return;
+      if (problem === NOT_TAKEN) idle.add(node.name);
+      if (problem === NOT_TAKEN && left.length > 1) continue;
+      for (const { name } of nodes) idle.delete(name);
       if (problem === '') schedule.done(clock());
       else schedule.failed(clock());
       const members = { node: node.name, kind };
@@ -389,14 +397,16 @@ class RunningDelivery implements Delivery {
       if (image === undefined)
         return 'there is no pod of this replica’s name to take the image from: set --hold-test-image';
       await this.#createTestPod(node, image, signal);
-      const until = clock() + TRIAL_WITHIN_MS;
+      const begun = clock();
       let state = 'it was not started';
-      while (clock() < until && (await pause(1_000, signal))) {
+      while (clock() - begun < TRIAL_WITHIN_MS && (await pause(1_000, signal))) {
         const pod = await this.#pod(TEST_POD, signal);
         if (pod === undefined) return 'its pod was deleted';
         if (pod.status?.phase === 'Succeeded') return '';
         state = stateOf(pod) || state;
         if (pod.status?.phase === 'Failed') return state;
+        const isTaken = pod.status?.startTime !== undefined;
+        if (!isTaken && clock() - begun >= TAKEN_WITHIN_MS) return NOT_TAKEN;
       }
       return `not within ${TRIAL_WITHIN_MS / 1000} s: ${state}`;
     } catch (thrown) {

@@ -44,7 +44,7 @@ export interface Release {
   readonly reason: ReleaseReason;
   /** Since the deletion, or since the first hook called where there is none. Milliseconds. */
   readonly heldMs: number;
-  /** What was still waited for, where that was cut short. */
+  /** What was waited for last; at `Max`, still. */
   readonly waitingFor: readonly WaitingFor[];
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
@@ -328,7 +328,7 @@ export class Holds {
     if (pod.deletion !== undefined) pod.releasedAt = now;
     this.#sources.onRelease({
       ...{ pod, reason, heldMs: now - (pod.deletion?.at ?? calledAt) },
-      waitingFor: reason === 'Max' ? verdict.waitingFor : [],
+      waitingFor: verdict.waitingFor,
       open: witness?.said.open,
       undeclared: undeclaredIn(hold, now),
       lag: this.#lagSeenIn(hold, now),

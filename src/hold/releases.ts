@@ -60,7 +60,7 @@ export class Releases {
   }
 
   tell(release: Release): void {
-    const { pod, reason, heldMs, waitingFor, open, undeclared } = release;
+    const { pod, reason, heldMs, waitingFor, open, undeclared, lag } = release;
     const { logger, events } = this.#options;
     const { namespace, name } = pod;
     const seconds = heldMs / 1000;
@@ -68,7 +68,8 @@ export class Releases {
     this.#metrics.seconds.observe({ reason }, seconds);
     const members = {
       ...{ namespace, pod: name, reason, seconds: Math.round(heldMs) / 1000 },
-      ...(waitingFor.length > 0 && { waitingFor: waitingFor.map(inWords) }),
+      ...(waitingFor.length > 0 && { [reason === 'Max' ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
+      ...(lag !== undefined && { lag: Math.round(lag * 1000) / 1000 }),
       ...(open !== undefined && open > 0 && { open }),
       ...(undeclared && { undeclared: undeclared.connections, from: undeclared.remotes.slice(0, SHOWN) }),
     };
@@ -87,7 +88,9 @@ export class Releases {
 function noteOf({ reason, heldMs, waitingFor, open, undeclared }: Release): string {
   const parts = [`Let go after ${(heldMs / 1000).toFixed(1)}s. ${RELEASE_REASONS[reason]}`];
   if (waitingFor.length > 0)
-    parts.push(`Still waited for: ${waitingFor.slice(0, SHOWN).map(inWords).join('; ')}.`);
+    parts.push(
+      `${reason === 'Max' ? 'Still waited' : 'Waited last'} for: ${waitingFor.slice(0, SHOWN).map(inWords).join('; ')}.`,
+    );
   if (undeclared !== undefined)
     parts.push(
       `${undeclared.connections} connections came after every known consumer had let go, from ${undeclared.remotes.slice(0, SHOWN).join(', ') || 'addresses not known'}.`,

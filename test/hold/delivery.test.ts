@@ -34,10 +34,12 @@ interface Start {
   readonly refuse?: DeliveryApi['refuse'];
   /** Empty: none. */
   readonly clusterIp?: string;
+  /** Of its time. */
+  readonly times?: number;
 }
 
 /** A replica of Linger, as far as it delivers the helper. */
-async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse }: Start = {}) {
+async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse, times = 1 }: Start = {}) {
   const api = await DeliveryApi.start();
   if (refuse !== undefined) api.refuse = refuse;
   api.put('pods', 'linger', 'replica', { spec: { containers: [{ image: 'registry.example/linger:1' }] } });
@@ -69,9 +71,9 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse 
     logger: createLogger('silent'),
     registry,
     signal: ended.signal,
-    clock: () => performance.now(),
+    clock: () => times * performance.now(),
     random: Math.random,
-    pause,
+    pause: (milliseconds, signal) => pause(milliseconds / times, signal),
     onFailure: () => undefined,
     onCurrent: () => undefined,
     onHandlerError: (error) => expect.fail(String(error)),
@@ -207,6 +209,30 @@ describe.concurrent('the leader', () => {
         }),
       ),
     );
+  });
+
+  it('tries a kind of node on one that runs pods', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
+    const idle = ['x', 'y', 'z'].map((name) => sampleNode({ name }));
+    world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [...idle, AMD]) });
+    const nodeOf = ({ spec }: Record<string, unknown>) => (spec as { nodeName: string }).nodeName;
+    api.run = (pod) => (nodeOf(pod) === AMD.name ? { phase: 'Succeeded' } : {});
+    lead();
+    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
+    const tried = api.applied.filter(({ path }) => path.endsWith('/linger-hold-test'));
+    const nodes = tried.map(({ body }) => nodeOf(body));
+    expect(nodes).toEqual([...new Set(nodes)]);
+  });
+
+  it('notes where no node of a kind runs pods, and tries them again later', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
+    api.run = () => ({});
+    lead();
+    const noted = () => api.objects.get(`configmaps/linger/${CONFIG_MAP}`)?.metadata.annotations;
+    await soon(() => readTrials(noted()?.[TRIED_ANNOTATION]).has(nodeKind(AMD)));
+    expect(readTrials(noted()?.[TRIED_ANNOTATION]).get(nodeKind(AMD))).toMatch(/kubelet/);
+    api.run = () => ({ phase: 'Succeeded' });
+    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
   });
 
   it('notes why a trial failed, and goes on delivering', async () => {

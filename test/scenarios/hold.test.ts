@@ -5,18 +5,27 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MAIN } from '../cli/linger.ts';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { standIn } from '../cluster-suite/support/gateways.ts';
-import { appContainer, type PodObject, pod } from '../cluster-suite/support/manifests.ts';
-import { startPod, type Termination } from '../cluster-suite/support/termination.ts';
+import { appContainer, type PodObject, pod, workload } from '../cluster-suite/support/manifests.ts';
+import { isReady, startPod, type Termination } from '../cluster-suite/support/termination.ts';
 import { contourCrds } from '../testbed/binaries.ts';
 import {
   type Cluster,
+  images,
   type NewObject,
   type ObjectReference,
   openCluster,
   waitUntil,
 } from '../testbed/cluster.ts';
 import { type ClusterDns, startClusterDns } from '../testbed/cluster-dns.ts';
-import { type Gateway, startContour, startEnvoy, startHaproxy } from '../testbed/gateways.ts';
+import {
+  type Gateway,
+  type GatewayProcess,
+  haproxyInPod,
+  NODE_FILES,
+  startContour,
+  startEnvoy,
+  startHaproxy,
+} from '../testbed/gateways.ts';
 import { PodLives } from '../testbed/load/lives.ts';
 import { formatReport, type Load, type LoadReport, startLoad } from '../testbed/load/load.ts';
 import { clusterSettings } from '../testbed/settings.ts';
@@ -106,7 +115,7 @@ interface Place {
 /** An application behind a ClusterIP and, for those who ask DNS, a headless Service. */
 async function place(
   waiting: Waiting,
-  gateways: (typeof GATEWAY_NAMES)[number],
+  gateways: (typeof GATEWAY_NAMES)[number] | 'none',
   replicas: number,
 ): Promise<Place> {
   const namespace = (await setting?.namespace(waiting, waiting, { gateways })) ?? '';
@@ -188,40 +197,77 @@ async function underLoad(
 const epoch = (monotonic: number) => Date.now() - monotonicMs() + monotonic;
 
 interface Judged extends Ending {
-  /** When the last of its consumers was known to have let go. */
+  /** When the last of its consumers had let go, and had told of it. */
   readonly letGoAt: number;
+  /**
+   * When Linger could know: a gateway that heard of the withdrawal before Linger did acknowledges it with its next sync
+   * only.
+   */
+  readonly knownAt: number;
+  readonly releasedAt: number;
+  readonly last: string;
 }
 
-/** Adds when Linger could know, by what consumers themselves say. */
-function judge(
+/** Adds when Linger could know, by what consumers themselves say, and when it did. */
+async function judge(
   { endings, gone }: Rolled,
-  { stand }: Place,
+  { namespace, stand }: Place,
   { gateways }: Pollers,
   kubeProxyMs: number,
-): readonly Judged[] {
+): Promise<readonly Judged[]> {
+  const { truth } = gateways;
   const told = new Map(
-    gateways.truth.lags('removed', stand.service).map((each) => [each.address, epoch(each.at + each.toldMs)]),
+    truth.lags('removed', stand.service).map((each) => [each.address, epoch(each.at + each.toldMs)]),
   );
+  const releases = new Map(((await setting?.releases(namespace)) ?? []).map((each) => [each.pod, each]));
   return endings.map((ending) => {
+    const { withdrawnAt } = ending;
     const address = `${ending.address}:${POD_PORT}`;
-    const of = [told.get(address), gone.get(address), ending.withdrawnAt + kubeProxyMs];
-    return { ...ending, letGoAt: Math.max(...of.map((each = Number.NaN) => each)) };
+    const others = [gone.get(address) ?? Number.NaN, withdrawnAt + kubeProxyMs];
+    const { time = '', last = [] } = releases.get(ending.pod) ?? {};
+    return {
+      ...ending,
+      letGoAt: Math.max(told.get(address) ?? Number.NaN, ...others),
+      knownAt: Math.max(epoch(truth.acknowledged(withdrawnAt - epoch(0))), ...others),
+      releasedAt: Date.parse(time),
+      last: last.join('; '),
+    };
   });
 }
 
-const HEAD = ['waits by', 'terminations', 'wait', 'after the last had let go', 'early', 'requests', 'lost'];
+const HEAD = [
+  ...['waits by', 'terminations', 'wait', 'after the last had let go', 'early'],
+  ...['after Linger could know', 'of that the kubelet', 'requests', 'lost'],
+];
 
 function row(name: string, judged: readonly Judged[], reports: readonly LoadReport[]) {
   const excess = excessOf(judged);
   const total = reports.map((each) => each.total).join(' + ');
   const lost = reports.map((each) => each.lost).join(' + ');
   const early = excess.filter((each) => each < 0).length;
-  return [name, judged.length, spread(waitsOf(judged)), spread(excess), early, total, lost];
+  const kubelets = known(judged.map(({ sigtermAt, releasedAt }) => sigtermAt - releasedAt));
+  const after = [spread(excess), early, spread(latenessOf(judged)), spread(kubelets)];
+  return [name, judged.length, spread(waitsOf(judged)), ...after, total, lost];
+}
+
+/** Pod by pod, in milliseconds since its deletion: what a spread hides. */
+function timeLines(judged: readonly Judged[]): string {
+  const head = ['pod', 'withdrawn', 'let go', 'known', 'released', 'SIGTERM', 'waited for last'];
+  const rows = judged.map(({ pod, deletedAt, last, ...at }) => {
+    const instants = [at.withdrawnAt, at.letGoAt, at.knownAt, at.releasedAt, at.sigtermAt];
+    return [pod, ...instants.map((each) => Math.round(each - deletedAt)), last];
+  });
+  return table(head, rows);
 }
 
 /** Of those of which every consumer has told. Milliseconds. */
 const excessOf = (judged: readonly Judged[]) =>
-  judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt).filter((each) => !Number.isNaN(each));
+  known(judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt));
+
+const latenessOf = (judged: readonly Judged[]) =>
+  known(judged.map(({ sigtermAt, knownAt }) => sigtermAt - knownAt));
+
+const known = (milliseconds: readonly number[]) => milliseconds.filter((each) => !Number.isNaN(each));
 
 const waitsOf = (judged: readonly Judged[]) =>
   judged.map(({ sigtermAt, deletedAt }) => sigtermAt - deletedAt);
@@ -247,7 +293,7 @@ async function startGateway(
   name: (typeof GATEWAY_NAMES)[number],
   at: Place,
   resolveSeconds: number,
-): Promise<Gateway> {
+): Promise<GatewayProcess> {
   const settings = clusterSettings();
   const options = { namespace: at.namespace, service: 'web-dns', port: POD_PORT, resolveSeconds };
   const start = {
@@ -262,7 +308,7 @@ async function startGateway(
   return gateway;
 }
 
-async function startContourFor({ namespace }: Place): Promise<Gateway> {
+async function startContourFor({ namespace }: Place): Promise<GatewayProcess> {
   for (const verb of [
     ['apply', '--server-side'],
     ['wait', '--for=condition=Established', '--timeout=30s'],
@@ -289,6 +335,27 @@ async function startContourFor({ namespace }: Place): Promise<Gateway> {
   return gateway;
 }
 
+/** HAProxy that resolves every 10 s, as a Deployment of people who have told Linger nothing of it. */
+async function startUndeclared({ namespace }: Place): Promise<Gateway> {
+  const options = { namespace, service: 'web-dns', port: POD_PORT, resolveSeconds: 10 };
+  const inPod = await haproxyInPod(clusterSettings(), { ...options, dns: `${dns?.server}:53` });
+  const where = await cluster.namespace('edge', { 'linger.dev/inject': 'false' });
+  const env = Object.entries(inPod.env).map(([name, value]) => ({ name, value }));
+  const container = { name: 'haproxy', image: images.busybox, imagePullPolicy: 'Never', env };
+  const volumeMounts = [{ name: 'node', mountPath: NODE_FILES }];
+  const template = {
+    terminationGracePeriodSeconds: 0,
+    containers: [{ ...container, command: inPod.command, volumeMounts }],
+    volumes: [{ name: 'node', hostPath: { path: '/' } }],
+  };
+  await cluster.create(workload('Deployment', where, 'edge', {}, template));
+  const address = await waitUntil('the address of the gateway', async () => {
+    const [found] = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace: where });
+    return found === undefined || !isReady(found) ? undefined : podIp(found);
+  });
+  return inPod.at(address);
+}
+
 async function isOwn(): Promise<boolean> {
   const opened = await openCluster();
   await opened.close();
@@ -299,7 +366,7 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
   it.each([
     ['envoy', 9],
     // It watches, and a witness stands beside its Envoy.
-    ['contour', 5],
+    ['contour', 9],
   ] as const)(
     'ends when the last consumer has let go, in a calm cluster: %s',
     { timeout: 600_000 },
@@ -309,9 +376,10 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
       const pollers = await startPollers(name, at, 2_000);
       const proxyMs = await kubeProxyMs();
       const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(updates));
-      const judged = judge(rolled, at, pollers, proxyMs);
+      const judged = await judge(rolled, at, pollers, proxyMs);
       console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
-      console.log(`kube-proxy by its p99: ${proxyMs} ms`);
+      console.log(timeLines(judged));
+      console.log(`kube-proxy by its p99: ${proxyMs} ms, and afterwards ${await kubeProxyMs()} ms`);
       expect(judged).toHaveLength(6 * updates);
       expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
       // The page is read by another process than Linger, and each is told of it at its own time.
@@ -324,13 +392,72 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
     const { at, gateway, pollers } = await slow();
     const proxyMs = await kubeProxyMs();
     const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(4));
-    const judged = judge(rolled, at, pollers, proxyMs);
+    const judged = await judge(rolled, at, pollers, proxyMs);
     console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
     expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
     const sleeping = await place('sleep', 'haproxy', 1);
     const sleeps = (await setting?.measured(sleeping.namespace, 'web')) ?? 0;
     console.log(`Sleep would have waited ${sleeps} s`);
     expect(percentileOf(waitsOf(judged), 50)).toBeLessThanOrEqual(0.6 * 1_000 * sleeps);
+  });
+
+  it('sees gateways that nobody has declared, and whose they are', { timeout: 900_000 }, async () => {
+    const at = await place('undeclared', 'none', 6);
+    const { namespace, stand } = at;
+    const gateway = await startUndeclared(at);
+    await listed(gateway, await addressesOf(at));
+    const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
+    await lives.start();
+    const load = await startLoad({
+      ...{ cluster, namespace, podSelector: stand.selector, perSecond: PER_SECOND },
+      ...{ target: gatewayTarget(gateway), clientAddresses: cluster.clientAddresses.slice(0, 4) },
+      answerTimeoutMs: 10_000,
+    });
+    await sleep(3_000);
+    await stand.rollOver(9);
+    await sleep(1_000);
+    const report = await load.stop();
+    await lives.stop();
+    console.log(formatReport(report));
+    const endings = endingsOf(cluster, namespace, lives.all);
+    const releases = new Map((await setting?.releases(namespace))?.map((each) => [each.pod, each]));
+    const lastSent = new Map(gateway.sent().map((each) => [each.backend, each.at]));
+    const seen = endings.map((ending) => {
+      const { lag = Number.NaN, reason, time = '' } = releases.get(ending.pod) ?? {};
+      const lastAt = lastSent.get(`${ending.address}:${POD_PORT}`) ?? Number.NaN;
+      return {
+        ...ending,
+        lastAt,
+        saidAt: ending.withdrawnAt + 1_000 * lag,
+        reason,
+        releasedAt: Date.parse(time),
+      };
+    });
+    const sinceDeletion = ['withdrawn', 'last request', 'seen', 'released', 'SIGTERM'];
+    const rows = seen.map(({ pod, deletedAt, reason = '–', ...each }) => {
+      const instants = [each.withdrawnAt, each.lastAt, each.saidAt, each.releasedAt, each.sigtermAt];
+      return [pod, reason, ...instants.map((instant) => duration(instant - deletedAt))];
+    });
+    console.log(table(['pod', 'reason', ...sinceDeletion], rows));
+    const off = known(seen.map(({ lastAt, withdrawnAt, saidAt }) => saidAt - Math.max(lastAt, withdrawnAt)));
+    console.log(`the last connection, as seen: off by ${spread(off)} (of ${off.length})`);
+    console.log(
+      `SIGTERM after the last request: ${spread(known(seen.map((each) => each.sigtermAt - each.lastAt)))}`,
+    );
+    const findings = (await setting?.findings(namespace)) ?? [];
+    const undeclared = findings.filter(({ reason }) => reason === 'UndeclaredConsumer');
+    const from = [...new Set(undeclared.flatMap((each) => each.from ?? []))];
+    console.log(`${undeclared.length} findings, from ${from.join(', ')}`);
+    const lags = seen.map(({ lastAt, deletedAt }) => (lastAt - deletedAt) / 1_000);
+    const sleeps = (await setting?.measured(namespace, 'web')) ?? 0;
+    console.log(
+      `Sleep waits ${sleeps} s; the true lag was ${spread(known(lags.map((each) => 1_000 * each)))}`,
+    );
+    expect(report.lost).toBe(0);
+    expect(endings.length).toBeGreaterThanOrEqual(50);
+    expect(percentileOf(off.map(Math.abs), 100)).toBeLessThanOrEqual(600);
+    expect(from).toEqual([expect.stringMatching(/ \(edge-\S+\/edge-\S+ of Deployment\/edge\)$/) as string]);
+    expect(sleeps).toBeGreaterThanOrEqual(Math.max(...known(lags)));
   });
 
   it('leaves the application its time, whatever else befalls a pod', { timeout: 400_000 }, async () => {
@@ -404,7 +531,9 @@ async function interrupted({ at, gateway, pollers }: Slow): Promise<void> {
     await sleep(3_000);
     ended.push(await unready.terminate());
   });
-  const judged = new Map(judge(outcome, at, pollers, await kubeProxyMs()).map((each) => [each.pod, each]));
+  const judged = new Map(
+    (await judge(outcome, at, pollers, await kubeProxyMs())).map((each) => [each.pod, each]),
+  );
   const rows = ended.map(({ pod: { metadata, spec }, containers, deletedAt }) => {
     const { letGoAt = Number.NaN, sigtermAt = Number.NaN } = judged.get(metadata.name) ?? {};
     const own = containers.app?.sigtermAt ?? Number.NaN;

@@ -17,7 +17,7 @@ import { readRecord, startProcess, stopProcess } from './process.ts';
 import { findProgram } from './requirements.ts';
 import { type ClusterSettings, type StatePaths, statePaths } from './settings.ts';
 
-/** A gateway that people run, as a process on the node. */
+/** A gateway that people run: a process on the node, unless it says otherwise. */
 export interface Gateway {
   readonly name: string;
   /** Where it takes requests. */
@@ -32,6 +32,9 @@ export interface Gateway {
   };
   /** Where each request has gone, in the order in which they ended. */
   sent(): readonly SentRequest[];
+}
+
+export interface GatewayProcess extends Gateway {
   stop(): Promise<void>;
 }
 
@@ -125,11 +128,49 @@ const ports = {
   contour: { requests: 18_082, page: 18_446 },
 } as const;
 
+const HAPROXY_PAGE = { path: '/stats;csv', format: 'HAProxy' };
+
+export async function startHaproxy(
+  settings: ClusterSettings,
+  options: DnsGatewayOptions,
+): Promise<GatewayProcess> {
+  const { argv, env } = await haproxy(settings, options, network.nodeAddress);
+  return startGateway(settings, {
+    ...{ name: 'haproxy', argv, env: { ...process.env, ...env } },
+    page: HAPROXY_PAGE,
+  });
+}
+
+/** How a pod runs a gateway that is installed on the node. */
+export interface GatewayInPod {
+  /** Of a container that has the node's files at {@link NODE_FILES}. */
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** @param address of the pod */
+  readonly at: (address: string) => Gateway;
+}
+
+export const NODE_FILES = '/node';
+
+/** HAProxy with an address of its own, by which it can be known. */
+export async function haproxyInPod(
+  settings: ClusterSettings,
+  options: DnsGatewayOptions,
+): Promise<GatewayInPod> {
+  const { argv, env } = await haproxy(settings, options, '*');
+  const log = logFile(statePaths(settings.stateDir), 'haproxy-in-pod');
+  const shell = ['/bin/sh', '-c', `exec ${argv.join(' ')} >${log}`];
+  return {
+    command: [`${NODE_FILES}${findProgram('busybox')}`, 'chroot', NODE_FILES, ...shell],
+    env,
+    at: (address) => gatewayAt(address, { name: 'haproxy', page: HAPROXY_PAGE, log }),
+  };
+}
+
 /** A connection to the pod for each request, as what counts is who gets new ones. */
-export async function startHaproxy(settings: ClusterSettings, options: DnsGatewayOptions): Promise<Gateway> {
+async function haproxy(settings: ClusterSettings, options: DnsGatewayOptions, host: string) {
   const { program, libraries } = await ensureHaproxy(settings.cacheDir, console.log);
   const { namespace, service, port, dns, resolveSeconds } = options;
-  const host = network.nodeAddress;
   const { requests, page } = ports.haproxy;
   const text = `defaults
   mode http
@@ -156,12 +197,9 @@ frontend page
   stats uri /stats
   stats show-legends
 `;
-  const file = configuration(settings, 'haproxy.cfg', text);
-  const env = libraries === undefined ? {} : { env: { ...process.env, LD_LIBRARY_PATH: libraries } };
-  return startGateway(settings, {
-    ...{ name: 'haproxy', argv: [program, '-db', '-f', file], ...env },
-    page: { path: '/stats;csv', format: 'HAProxy' },
-  });
+  const file = configuration(settings, host === '*' ? 'haproxy-in-pod.cfg' : 'haproxy.cfg', text);
+  const env: Record<string, string> = libraries === undefined ? {} : { LD_LIBRARY_PATH: libraries };
+  return { argv: [program, '-db', '-f', file], env };
 }
 
 /** It writes its access log every 10 s by itself. */
@@ -173,7 +211,10 @@ const EXTENSIONS = 'type.googleapis.com/envoy.extensions';
 const socket = (address: string, port_value: number) => ({ socket_address: { address, port_value } });
 
 /** STRICT_DNS: it takes whom the answer does not name out at once. A connection to the pod for each request. */
-export async function startEnvoy(settings: ClusterSettings, options: DnsGatewayOptions): Promise<Gateway> {
+export async function startEnvoy(
+  settings: ClusterSettings,
+  options: DnsGatewayOptions,
+): Promise<GatewayProcess> {
   const program = await ensureEnvoy(settings.cacheDir, console.log);
   const { namespace, service, port, dns, resolveSeconds } = options;
   const host = network.nodeAddress;
@@ -259,7 +300,7 @@ const CONTOUR_PORTS = { xds: 18_001, health: 18_002, http: 18_003, debug: 18_060
 export async function startContour(
   settings: ClusterSettings,
   { kubeconfig }: ContourOptions,
-): Promise<Gateway> {
+): Promise<GatewayProcess> {
   const program = await ensureContour(settings.cacheDir, console.log);
   const envoy = await ensureEnvoy(settings.cacheDir, console.log);
   const host = network.nodeAddress;
@@ -312,7 +353,7 @@ interface Started {
   readonly argv: readonly string[];
   readonly page: { readonly path: string; readonly format: string };
   /** Its own page, where that is not the one that others read. */
-  readonly own?: string;
+  readonly own?: string | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
 
@@ -324,20 +365,31 @@ async function stopRecorded({ run }: StatePaths, name: string): Promise<void> {
 /** What `down` removes, it removes, too. */
 async function startGateway(
   settings: ClusterSettings,
-  { name, argv, page: { path, format }, own, env }: Started,
-): Promise<Gateway> {
+  { name, argv, page, own, env }: Started,
+): Promise<GatewayProcess> {
   const paths = statePaths(settings.stateDir);
   await stopRecorded(paths, name);
   const log = logFile(paths, name);
   await startProcess({ name, argv, runDir: paths.run, logFile: log, ...(env === undefined ? {} : { env }) });
-  const { requests, page: pagePort } = ports[name];
-  const address = network.nodeAddress;
-  const url = own ?? `http://${address}:${pagePort}${path}`;
-  await waitHealthy({ name, argv, health: { url } }, paths);
+  const gateway = gatewayAt(network.nodeAddress, { name, page, own, log });
+  await waitHealthy({ name, argv, health: { url: gateway.page.url } }, paths);
+  return { ...gateway, stop: () => stopRecorded(paths, name) };
+}
+
+function gatewayAt(
+  address: string,
+  {
+    name,
+    page: { path, format },
+    own,
+    log,
+  }: Pick<Started, 'name' | 'page' | 'own'> & { readonly log: string },
+): Gateway {
+  const { requests, page: port } = ports[name];
   return {
-    ...{ name, address, port: requests, page: { url, port: pagePort, path, format } },
+    ...{ name, address, port: requests },
+    page: { url: own ?? `http://${address}:${port}${path}`, port, path, format },
     sent: () => [...readFileSync(log, 'utf8').matchAll(SENT)].map(sentRequest),
-    stop: () => stopRecorded(paths, name),
   };
 }
 

@@ -1,11 +1,11 @@
 import { Installation } from '../../cluster-suite/support/installation.ts';
-import { type Json, type PodObject, pod } from '../../cluster-suite/support/manifests.ts';
+import { type Json, type PodMetadata, type PodObject, pod } from '../../cluster-suite/support/manifests.ts';
 import { planOf } from '../../cluster-suite/support/outcome.ts';
 import { clusterPolicy, policyFile } from '../../cluster-suite/support/policies.ts';
 import { type Cluster, waitUntil } from '../../testbed/cluster.ts';
 
-/** What the pods of a namespace wait by. */
-export type Waiting = 'hold' | 'sleep' | 'alone';
+/** What the pods of a namespace wait by; `undeclared`: by Hold, which does not take all consumers for declared. */
+export type Waiting = 'hold' | 'undeclared' | 'sleep' | 'alone';
 
 export interface HoldSettingOptions {
   /** DiscoveryConsumers. */
@@ -35,11 +35,24 @@ export const KUBE_PROXY = consumer(
 );
 
 export interface Released {
+  /** RFC 3339. */
+  readonly time: string;
   readonly namespace: string;
   readonly pod: string;
   readonly reason: string;
   readonly seconds: number;
   readonly waitingFor?: readonly string[];
+  /** What was waited for last. */
+  readonly last?: readonly string[];
+  /** From the withdrawal to the last connection. Seconds. */
+  readonly lag?: number;
+}
+
+export interface Found {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly reason: string;
+  readonly from?: readonly string[];
 }
 
 /** An installed Linger, and namespaces whose pods wait by Hold, by Sleep, or as their authors say. */
@@ -55,10 +68,11 @@ export class HoldSetting {
   static async open(cluster: Cluster, options: HoldSettingOptions): Promise<HoldSetting> {
     const { consumers = [], max, addresses = {} } = options;
     const waiting = (name: Waiting) => ({ namespaceSelector: { matchLabels: { waiting: name } } });
-    const hold = { hook: 'Hold', hold: { min: '0s', max: `${max}s` } };
+    const hold = (min: string) => ({ hook: 'Hold', hold: { min, max: `${max}s` } });
     const policies = policyFile(
       clusterPolicy('sleep', { ...waiting('sleep'), mode: 'Enforce', wait: WAIT }),
-      clusterPolicy('hold', { ...waiting('hold'), mode: 'Enforce', wait: WAIT, ...hold }),
+      clusterPolicy('hold', { ...waiting('hold'), mode: 'Enforce', wait: WAIT, ...hold('0s') }),
+      clusterPolicy('undeclared', { ...waiting('undeclared'), mode: 'Enforce', wait: WAIT, ...hold('1s') }),
       ...consumers,
     );
     const flags = ['--canary-every=1s'];
@@ -86,21 +100,27 @@ export class HoldSetting {
   async namespace(waiting: Waiting, prefix: string, labels: Readonly<Record<string, string>> = {}) {
     const own = waiting === 'alone' ? { 'linger.dev/inject': 'false' } : { waiting };
     const namespace = await this.#cluster.namespace(prefix, { ...labels, ...own });
-    if (waiting === 'hold') await this.#planned(namespace, ({ hook }) => hook === 'Hold');
+    if (waiting === 'hold' || waiting === 'undeclared')
+      await this.#planned(namespace, ({ hook }) => hook === 'Hold');
     return namespace;
   }
 
-  /** @returns the seconds that a pod of the namespace waits, once that has been measured */
+  /** @returns the seconds that a pod of the namespace sleeps, or would, once that has been measured */
   async measured(namespace: string, app: string): Promise<number> {
-    return this.#planned(namespace, ({ why }) => why === 'measured', app);
+    const isMeasured = ({ why, hook }: { why?: string; hook: string }) =>
+      why === 'measured' && hook === 'Sleep';
+    return this.#planned(namespace, isMeasured, {
+      labels: { app },
+      annotations: { 'linger.dev/hook': 'Sleep' },
+    });
   }
 
   async #planned(
     namespace: string,
     satisfied: (plan: { hook: string; why?: string }) => boolean,
-    app = 'newcomer',
+    metadata: PodMetadata = { labels: { app: 'newcomer' } },
   ): Promise<number> {
-    const newcomer = pod(namespace, 'newcomer', {}, { labels: { app } });
+    const newcomer = pod(namespace, 'newcomer', {}, metadata);
     const look = async () => {
       const created = await this.#cluster.create<PodObject>(newcomer, { dryRun: true });
       const plan = planOf(created);
@@ -113,11 +133,23 @@ export class HoldSetting {
 
   /** The pods of a namespace that have been let go, by the logs of the replicas that are there. */
   async releases(namespace: string): Promise<readonly Released[]> {
+    return this.#said<Released>('a pod is let go', namespace);
+  }
+
+  /** What has turned out at the ends of a namespace's pods. */
+  async findings(namespace: string): Promise<readonly Found[]> {
+    return this.#said<Found>('something has gone wrong at the end of a pod', namespace);
+  }
+
+  async #said<T extends { readonly namespace: string }>(
+    what: string,
+    namespace: string,
+  ): Promise<readonly T[]> {
     const logs = [...(await this.linger.replicas.logs()).values()];
     return logs
       .flatMap((text) => text.split('\n'))
-      .filter((line) => line.includes('a pod is let go'))
-      .map((line) => JSON.parse(line) as Released)
+      .filter((line) => line.includes(what))
+      .map((line) => JSON.parse(line) as T)
       .filter((each) => each.namespace === namespace);
   }
 }

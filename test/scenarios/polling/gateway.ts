@@ -53,11 +53,16 @@ async function poll(): Promise<void> {
 /** The client of the reports keeps to itself what becomes of them. */
 function tellOfReports(): void {
   const { fetch } = globalThis;
+  const askedAt = new Map<string, number>();
   globalThis.fetch = async (...request) => {
+    const sentAt = monotonicMs();
     const answer = await fetch(...request);
     const { method, body } = request[1] ?? {};
-    const after = method === 'POST' && JSON.parse(String(body)).cursor !== '';
-    if (after && answer.ok) say({ event: 'reported', at: monotonicMs() });
+    if (method !== 'POST' || !answer.ok) return answer;
+    const { cursor } = JSON.parse(String(body)) as { cursor: string };
+    const cursorAskedAt = askedAt.get(cursor) ?? Number.NEGATIVE_INFINITY;
+    if (cursor !== '') say({ event: 'reported', at: monotonicMs(), cursorAskedAt });
+    askedAt.set(answer.headers.get('linger-cursor') ?? '', sentAt);
     return answer;
   };
 }

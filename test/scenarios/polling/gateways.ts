@@ -127,7 +127,7 @@ export class Gateways {
       this.truth.synced(gateway, message);
       this.#follow(gateway, message);
     }
-    if (message.event === 'reported') this.truth.reported(gateway, message.at);
+    if (message.event === 'reported') this.truth.reported(gateway, message);
     if (message.event === 'syncFailed') this.#syncFailures.push(`${gateway}: ${message.problem}`);
     if (message.event === 'connection') this.#connections.set(message.client, message);
   }

@@ -32,6 +32,8 @@ export interface GatewaySync {
 export interface GatewayReport {
   readonly event: 'reported';
   readonly at: number;
+  /** When it had asked for the cursor that it sends back. */
+  readonly cursorAskedAt: number;
 }
 
 /** A gateway could not ask; it goes on with what it knows. */

@@ -74,9 +74,9 @@ describe('the truth about gateways', () => {
         { by: 'other', began: 200, ended: 250, removed: [A] },
       ],
     );
-    for (const at of [155, 400]) truth.reported('one', at);
+    for (const at of [155, 400]) truth.reported('one', { at, cursorAskedAt: at });
     expect(truth.lags('removed')[0]).toMatchObject({ lagMs: 150, toldMs: Number.NaN });
-    truth.reported('other', 260);
+    truth.reported('other', { at: 260, cursorAskedAt: 260 });
     expect(truth.lags('removed')[0]).toMatchObject({ lagMs: 150, toldMs: 300 });
   });
 
@@ -98,7 +98,7 @@ describe('the truth about gateways', () => {
       ['other', 230],
       ['one', 240],
     ] as const)
-      truth.reported(gateway, at);
+      truth.reported(gateway, { at, cursorAskedAt: at });
     expect(truth.possibleLags(100, 150, 25).map(({ toldMs }) => toldMs)).toEqual([130, 115]);
   });
 });

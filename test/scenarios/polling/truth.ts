@@ -1,4 +1,4 @@
-import type { DiscoveryChange, Entry, GatewaySync } from './messages.ts';
+import type { DiscoveryChange, Entry, GatewayReport, GatewaySync } from './messages.ts';
 
 /** What has happened to one address, and how long until the last gateway had followed. */
 export interface TrueLag extends Entry {
@@ -12,6 +12,8 @@ export interface TrueLag extends Entry {
   readonly toldMs: number;
 }
 
+type Report = Pick<GatewayReport, 'at' | 'cursorAskedAt'>;
+
 type Direction = 'removed' | 'added';
 
 /**
@@ -24,7 +26,7 @@ export class Truth {
   readonly #seen = new Map<string, { readonly entry: Entry; readonly at: number[] }>();
   readonly #done = new Map<string, number[]>();
   readonly #syncs = new Map<string, GatewaySync[]>();
-  readonly #reports = new Map<string, number[]>();
+  readonly #reports = new Map<string, Report[]>();
 
   constructor(gateways: readonly string[]) {
     this.#gateways = gateways;
@@ -35,13 +37,24 @@ export class Truth {
   }
 
   /** Linger has taken a report of a gateway's. */
-  reported(gateway: string, at: number): void {
-    this.#reports.get(gateway)?.push(at);
+  reported(gateway: string, report: Report): void {
+    this.#reports.get(gateway)?.push(report);
+  }
+
+  /**
+   * When the last gateway had acknowledged what Linger knew at an instant: only a cursor that was asked for after it does.
+   * @returns NaN where one has not
+   */
+  acknowledged(known: number): number {
+    const of = [...this.#reports.values()].map((reports) =>
+      reports.find((each) => each.cursorAskedAt >= known),
+    );
+    return Math.max(...of.map((report) => report?.at ?? Number.NaN));
   }
 
   /** When the last of the gateways began to report. */
   get reportedSince(): number {
-    return Math.max(...[...this.#reports.values()].map(([first = Number.POSITIVE_INFINITY]) => first));
+    return Math.max(...[...this.#reports.values()].map(([first]) => first?.at ?? Number.POSITIVE_INFINITY));
   }
 
   changed({ at, removed, added }: DiscoveryChange): void {
@@ -109,7 +122,7 @@ export class Truth {
   }
 
   #toldOf(gateway: string, ended: number): number {
-    return this.#reports.get(gateway)?.find((at) => at >= ended) ?? Number.NaN;
+    return this.#reports.get(gateway)?.find(({ at }) => at >= ended)?.at ?? Number.NaN;
   }
 
   /**
