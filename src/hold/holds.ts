@@ -109,6 +109,8 @@ const LIMITS = {
 const MOST_REMOTES = 64;
 /** A line tells of the half second before it, and consumers that let go by a percentile are as exact as a step of the grid. */
 const SETTLING_MS = 600;
+/** A hook begins, and its first line comes, some tenths of a second after the deletion. */
+const UNCOUNTED_MS = 1_000;
 /** A witness whose last line is older has not seen the end. */
 const WITNESSED_LATELY_MS = 3_000;
 /** A withdrawal may show before the deletion that it follows: the stamp has whole seconds, and the watches are independent. */
@@ -338,7 +340,7 @@ export class Holds {
   /** How long after its withdrawal the pod was still connected to. */
   #lagSeenIn({ pod, witness, lastAt }: Hold, now: number): number | undefined {
     const { deletion, withdrawals, uid } = pod;
-    const heardAt = witness?.said.heardAt;
+    const { heardAt, countsSince = now } = witness?.said ?? {};
     if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
       return undefined;
     const { listing, withdraws } = this.#sources;
@@ -347,7 +349,10 @@ export class Holds {
     );
     if (of.length === 0 || listing(uid).length > 0) return undefined;
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
-    return Math.max(0, (lastAt ?? withdrawnAt) - withdrawnAt) / 1000;
+    const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
+    // Whether one came while the helper did not count is not known, and a moment without any says nothing.
+    const isSeen = lastAt !== undefined || heardAt - countsSince >= UNCOUNTED_MS;
+    return isSeen && countsSince - last <= UNCOUNTED_MS ? (last - withdrawnAt) / 1000 : undefined;
   }
 
   async #ask(hold: Hold): Promise<void> {

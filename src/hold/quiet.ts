@@ -47,7 +47,7 @@ function numberOf(text: string | undefined): number | undefined {
  * - `Off`: hold.min is 0, so all consumers are declared.
  * - `Unknown`: the witness says nothing, or nothing recent.
  * - `Rare`: connections come too rarely to tell within 5 s.
- * - `Sending`: they have been absent for no longer than chance explains.
+ * - `Sending`: they have been absent for no longer than chance explains, or nobody has looked for as long as it takes to tell.
  */
 export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
 
@@ -101,10 +101,13 @@ export class Witness {
   readonly #opened: number[] = [];
   #opens: bigint | undefined;
   #open: number | undefined;
+  #countsSince = Number.POSITIVE_INFINITY;
+  #begunAt: number | undefined;
 
   /** @returns connections that others have opened since the line before; undefined: that cannot be told */
   hear(line: WitnessLine): number | undefined {
     const at = Math.round(line.at);
+    this.#begunAt ??= at;
     const before = this.#times.at(-1);
     const opened = before === undefined ? undefined : openedBetween(this.#opens, line);
     this.#opens = line.opens;
@@ -112,6 +115,7 @@ export class Witness {
     if (before === undefined || opened === undefined || at - before > GAP_MS) {
       this.#times.splice(0, this.#times.length, at);
       this.#opened.length = 0;
+      this.#countsSince = at;
       return opened;
     }
     this.#times.push(at);
@@ -127,6 +131,11 @@ export class Witness {
   /** When the last line came. */
   get heardAt(): number | undefined {
     return this.#times.at(-1);
+  }
+
+  /** From when on no connection has gone by uncounted. */
+  get countsSince(): number {
+    return this.#countsSince;
   }
 
   /** Connections that are open on the pod's listening ports. */
@@ -145,11 +154,14 @@ export class Witness {
       return { from, to, opened };
     });
     const end = steps.at(-1)?.to;
-    if (end === undefined || now - end > SILENT_MS) return { verdict: 'Unknown', lastAt: undefined };
-    const { busy, quietFrom } = silenceIn(steps, end, probes);
+    const { busy, quietFrom } = silenceIn(steps, end ?? now, probes);
     const lastAt = busy.at(-1)?.to;
-    const verdict = min === 0 ? 'Off' : quietVerdict(busy, end - quietFrom, probes);
-    return { verdict, lastAt };
+    if (min === 0) return { verdict: 'Off', lastAt };
+    // The hook begins with the deletion: what came before, no line tells.
+    const hasBegun = now - (this.#begunAt ?? 0) < LONGEST_QUIET_MS;
+    if (hasBegun && lastAt === undefined) return { verdict: 'Sending', lastAt };
+    if (end === undefined || now - end > SILENT_MS) return { verdict: 'Unknown', lastAt: undefined };
+    return { verdict: quietVerdict(busy, end - quietFrom, probes), lastAt };
   }
 }
 

@@ -57,9 +57,16 @@ class Story {
     return waiter;
   }
 
-  testify(waiter: Waiter, opened: number, remotes: readonly string[] = [], established = 0): void {
+  testify(
+    waiter: Waiter,
+    opened: number,
+    remotes: readonly string[] = [],
+    established = 0,
+    canCount = true,
+  ): void {
     this.#opens += opened;
-    const line = { opens: BigInt(this.#opens), established, loopback: 0, remotes };
+    const loopback = canCount ? 0 : undefined;
+    const line = { opens: BigInt(this.#opens), established, loopback, remotes };
     this.arena.holds.saw(this.pod, waiter, { at: performance.now(), ...line });
   }
 
@@ -131,6 +138,35 @@ describe('somebody whom nobody has declared goes on until 9.5 s after the withdr
     expect(story.told.lag).toBeCloseTo(9.5, 0);
     expect(story.told.undeclared?.seconds).toBeCloseTo(9.5, 0);
   });
+});
+
+it('a pod is held for as long as it takes to tell, however short hold.min is', async () => {
+  const story = new Story({ min: 1, probes: 1 });
+  story.delete();
+  story.arena.withdraw('web-1');
+  let helper: Waiter | undefined;
+  await story.run((now) => {
+    const sends = now <= 9_500 ? 2 : 0;
+    // The kubelet takes a second to begin the hook.
+    if (now === 1_000) helper = story.call(POD_IP);
+    if (helper !== undefined) story.testify(helper, sends + (now % 1_000 === 0 ? 1 : 0));
+  });
+  expect(story.releasedAt).toBeGreaterThanOrEqual(9_500);
+  expect(story.told.lag).toBeCloseTo(9.5, 0);
+});
+
+it.each([
+  ['throughout', 0],
+  ['until long after the withdrawal', 6_000],
+] as const)('a helper that cannot count %s gives no sample', async (_, from) => {
+  const story = new Story({ min: 12 });
+  story.delete();
+  const helper = story.call(POD_IP);
+  await story.run((now) => {
+    if (now === 1_000) story.arena.withdraw('web-1');
+    story.testify(helper, now < 5_000 ? 10 : 0, [], 0, from > 0 && now >= from);
+  });
+  expect(story.told).toMatchObject({ reason: 'Gone', lag: undefined });
 });
 
 describe('nobody is accused', () => {

@@ -228,6 +228,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
   });
 
   it('are none the worse for what strangers do', { timeout: 200_000 }, async () => {
+    const undisturbed = note('50 undisturbed', known(await stopAll(await start(50))));
     const hooks = await start(50);
     const [host = '', port] = hooks[0]?.call.address.split(':') ?? [];
     const abuse = new Abuse({ host, port: Number(port) });
@@ -237,7 +238,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const { early, latest } = note(`abuse: ${abuse.inWords}`, known(await ending));
     abuse.end();
     expect(early).toBe(0);
-    expect(latest).toBeLessThanOrEqual(1_000);
+    expect(latest - undisturbed.latest).toBeLessThanOrEqual(300);
   });
 
   it('end at hold.max where a page always shows the address', { timeout: 200_000 }, async () => {

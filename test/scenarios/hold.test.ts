@@ -115,7 +115,7 @@ interface Place {
 /** An application behind a ClusterIP and, for those who ask DNS, a headless Service. */
 async function place(
   waiting: Waiting,
-  gateways: (typeof GATEWAY_NAMES)[number] | 'none',
+  gateways: (typeof GATEWAY_NAMES)[number] | 'undeclared',
   replicas: number,
 ): Promise<Place> {
   const namespace = (await setting?.namespace(waiting, waiting, { gateways })) ?? '';
@@ -402,7 +402,7 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
   });
 
   it('sees gateways that nobody has declared, and whose they are', { timeout: 900_000 }, async () => {
-    const at = await place('undeclared', 'none', 6);
+    const at = await place('undeclared', 'undeclared', 6);
     const { namespace, stand } = at;
     const gateway = await startUndeclared(at);
     await listed(gateway, await addressesOf(at));

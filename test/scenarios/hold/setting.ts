@@ -72,7 +72,7 @@ export class HoldSetting {
     const policies = policyFile(
       clusterPolicy('sleep', { ...waiting('sleep'), mode: 'Enforce', wait: WAIT }),
       clusterPolicy('hold', { ...waiting('hold'), mode: 'Enforce', wait: WAIT, ...hold('0s') }),
-      clusterPolicy('undeclared', { ...waiting('undeclared'), mode: 'Enforce', wait: WAIT, ...hold('1s') }),
+      clusterPolicy('undeclared', { ...waiting('undeclared'), mode: 'Enforce', wait: WAIT, ...hold('5s') }),
       ...consumers,
     );
     const flags = ['--canary-every=1s'];
