@@ -103,6 +103,7 @@ export class Witness {
   #open: number | undefined;
   #countsSince = Number.POSITIVE_INFINITY;
   #begunAt: number | undefined;
+  #hasCounted = false;
 
   /** @returns connections that others have opened since the line before; undefined: that cannot be told */
   hear(line: WitnessLine): number | undefined {
@@ -120,6 +121,7 @@ export class Witness {
     }
     this.#times.push(at);
     this.#opened.push(opened);
+    this.#hasCounted = true;
     const old = this.#times.findIndex((time) => at - time <= KEPT_MS);
     if (old > 0) {
       this.#times.splice(0, old);
@@ -157,10 +159,11 @@ export class Witness {
     const { busy, quietFrom } = silenceIn(steps, end ?? now, probes);
     const lastAt = busy.at(-1)?.to;
     if (min === 0) return { verdict: 'Off', lastAt };
-    // The hook begins with the deletion: what came before, no line tells.
-    const hasBegun = now - (this.#begunAt ?? 0) < LONGEST_QUIET_MS;
-    if (hasBegun && lastAt === undefined) return { verdict: 'Sending', lastAt };
-    if (end === undefined || now - end > SILENT_MS) return { verdict: 'Unknown', lastAt: undefined };
+    if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
+    // The hook begins with the deletion: what came before, no line tells, nor what came while it could not count.
+    const since = this.#hasCounted ? this.#countsSince : (this.#begunAt ?? 0);
+    if (lastAt === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
+    if (end === undefined) return { verdict: 'Unknown', lastAt };
     return { verdict: quietVerdict(busy, end - quietFrom, probes), lastAt };
   }
 }
