@@ -143,9 +143,9 @@ describe('the rule', () => {
 
   it('counts from a gap in the lines on', () => {
     const before = linesOf(every(50, 0, 3_000), 3_000);
-    const after = (until: number) => linesOf([], until, { phase: 6_500, start: 1_000_060 });
-    expect(quietVerdict([...before, ...after(7_000)], { ...rule, now: 7_000 })).toBe('Sending');
-    expect(quietVerdict([...before, ...after(11_500)], { ...rule, now: 11_500 })).toBe('Rare');
+    const later = (until: number) => linesOf([], until, { phase: 6_500, start: 1_000_060 });
+    expect(quietVerdict([...before, ...later(7_000)], { ...rule, now: 7_000 })).toBe('Sending');
+    expect(quietVerdict([...before, ...later(11_500)], { ...rule, now: 11_500 })).toBe('Rare');
   });
 });
 
