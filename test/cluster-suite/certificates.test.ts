@@ -2,14 +2,22 @@ import { X509Certificate } from 'node:crypto';
 import { connect } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import { byForm, LONG } from '../scenarios/form.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { Admissions } from './support/admissions.ts';
 import { Installation } from './support/installation.ts';
 import { type PodObject, pod } from './support/manifests.ts';
+import { planOf } from './support/outcome.ts';
 
 const SECRET = {
   apiVersion: 'v1',
   kind: 'Secret',
   metadata: { name: 'linger-certificates', namespace: 'linger' },
+};
+const DEPLOYMENT = {
+  apiVersion: 'apps/v1',
+  kind: 'Deployment',
+  metadata: { name: 'linger', namespace: 'linger' },
 };
 const CONFIGURATION = {
   apiVersion: 'admissionregistration.k8s.io/v1',
@@ -22,57 +30,14 @@ const POLICIES = JSON.stringify({
   metadata: { name: 'base' },
   spec: { mode: 'Enforce', wait: { from: 'Fixed', fixed: '5s' } },
 });
-/** Every one is reviewed: dry runs leave nothing behind. */
-const EVERY_MS = 30;
+/** Between two admissions. The long form is 100 a second. */
+const EVERY_MS = byForm(30, 10);
 const NAMES = ['linger.linger.svc', 'linger-reports.linger.svc'];
 
 type SecretObject = KubernetesObject & { readonly data: Readonly<Record<string, string>> };
 type Configuration = KubernetesObject & {
   readonly webhooks: readonly { readonly clientConfig: { readonly caBundle?: string } }[];
 };
-
-/** Creates pods, as fast as it is told to, and remembers which of them got no hook. */
-class Admissions {
-  readonly #cluster: Cluster;
-  readonly #namespace: string;
-  readonly #stop = new AbortController();
-  readonly #ended: Promise<void>;
-  total = 0;
-  /** When each without a hook was created, in milliseconds since the beginning. */
-  readonly missed: number[] = [];
-  readonly #startedAt = performance.now();
-
-  constructor(cluster: Cluster, namespace: string) {
-    this.#cluster = cluster;
-    this.#namespace = namespace;
-    this.#ended = this.#run();
-  }
-
-  async #run(): Promise<void> {
-    const open: Promise<void>[] = [];
-    while (!this.#stop.signal.aborted) {
-      open.push(this.#create(this.total++));
-      await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
-    }
-    await Promise.all(open);
-  }
-
-  async #create(number: number): Promise<void> {
-    const at = performance.now() - this.#startedAt;
-    const object = pod(this.#namespace, `pod-${number}`, {});
-    const created = await this.#cluster.create<PodObject>(object, { dryRun: true });
-    if (created.metadata.annotations?.['linger.dev/plan'] === undefined) this.missed.push(at);
-  }
-
-  /** How many, how fast, and for how long those without a hook went on. */
-  async end(): Promise<{ total: number; perSecond: number; missed: number; missedForMs: number }> {
-    this.#stop.abort();
-    await this.#ended;
-    const perSecond = Math.round((this.total / (performance.now() - this.#startedAt)) * 1000);
-    const missedForMs = Math.round((this.missed.at(-1) ?? 0) - (this.missed[0] ?? 0));
-    return { total: this.total, perSecond, missed: this.missed.length, missedForMs };
-  }
-}
 
 describe('the certificate that replicas share', async () => {
   const cluster: Cluster = await openCluster();
@@ -196,7 +161,7 @@ describe('the certificate that replicas share', async () => {
     ],
   ])('no admission fails while %s', { timeout: 180_000 }, async (what, harm, { settledMs, renews }) => {
     const before = await secret();
-    const admissions = new Admissions(cluster, namespace);
+    const admissions = new Admissions(cluster, namespace, EVERY_MS);
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     const begun = performance.now();
     await harm();
@@ -226,7 +191,7 @@ describe('the certificate that replicas share', async () => {
       `${what}: new certificate after ${(healed / 1000).toFixed(1)} s, served after ${(settled / 1000).toFixed(1)} s;`,
       JSON.stringify(result),
     );
-    expect(result.missed).toBe(0);
+    expect([result.missed, result.problems]).toEqual([0, []]);
     expect(result.total).toBeGreaterThan(50);
     expect(await linger!.replicas.each('linger_certificate_trusted')).toEqual([1, 1]);
   });
@@ -236,7 +201,7 @@ describe('the certificate that replicas share', async () => {
     { timeout: 60_000 },
     async (what) => {
       const good = (await secret())['ca.crt'];
-      const admissions = new Admissions(cluster, namespace);
+      const admissions = new Admissions(cluster, namespace, EVERY_MS);
       await new Promise((resolve) => setTimeout(resolve, 1_000));
       const begun = performance.now();
       const text = what === 'another authority' ? (await agedAuthority()).certificate : what;
@@ -251,6 +216,37 @@ describe('the certificate that replicas share', async () => {
       );
       expect(tookMs).toBeLessThan(10_000);
       expect(result.missedForMs).toBeLessThan(10_000);
+      expect(result.problems).toEqual([]);
+    },
+  );
+
+  it.runIf(cluster.own && LONG)(
+    'all has expired while Linger was off: pods get hooks soon after it is back',
+    { timeout: 180_000 },
+    async () => {
+      const asked = async () => {
+        const created = await cluster.create<PodObject>(pod(namespace, 'newcomer', {}), { dryRun: true });
+        return planOf(created) !== undefined;
+      };
+      const scale = (replicas: number) => cluster.patch(DEPLOYMENT, { spec: { replicas } });
+      await scale(0);
+      await waitUntil('Linger to be off', async () => (await linger!.replicas.list()).length === 0);
+      const old = await issueAuthority(new Date(Date.now() - 400 * 86_400_000));
+      const pair = await issueServingCertificate(old, NAMES, new Date(Date.now() - 100 * 86_400_000));
+      await put({ 'ca.crt': old.certificate, 'ca.key': old.key, 'tls.crt': pair.cert, 'tls.key': pair.key });
+      expect((await setBundle(old.certificate)).code).toBe(0);
+      // Replicas that drain still answer, and would put the caBundle back.
+      await waitUntil('pods to get no hook', async () => !(await asked()), { timeoutMs: 60_000 });
+      expect(await bundle()).toBe(old.certificate);
+      const begun = performance.now();
+      await scale(2);
+      await waitUntil('a pod to get its hook', asked, { timeoutMs: 90_000, intervalMs: 100 });
+      const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+      console.log(`all had expired: pods get hooks ${seconds} s after Linger was asked for`);
+      const admissions = new Admissions(cluster, namespace, EVERY_MS);
+      await untilServed(async () => serial((await secret())['tls.crt']), 60_000);
+      expect(await admissions.end()).toMatchObject({ missed: 0, problems: [] });
+      expect(await bundle()).not.toContain(old.certificate);
     },
   );
 
