@@ -75,8 +75,12 @@ export function createMetrics(version: string) {
   const registers = [registry];
   const gauge = <L extends string = never>(name: string, help: string, labelNames: readonly L[] = []) =>
     new Gauge<L>({ name, help, labelNames: [...labelNames], registers });
-  const reloads = (name: string, help: string) =>
-    new Counter({ name, help, labelNames: ['result'] as const, registers });
+  const reloads = (name: string, help: string) => {
+    const counter = new Counter({ name, help, labelNames: ['result'] as const, registers });
+    // Prometheus sees no increase in a series that begins with 1: the first failure must be one.
+    for (const result of ['success', 'failure']) counter.inc({ result }, 0);
+    return counter;
+  };
   collectDefaultMetrics({ register: registry, ...RARELY });
   gauge('linger_build_info', 'Always 1; the labels say what is running.', ['version', 'node']).set(
     { version, node: process.version },

@@ -1,5 +1,6 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import type { Note } from '../decision/index.ts';
+import { ANNOTATION } from '../api/index.ts';
+import { NOTES, type Note } from '../decision/index.ts';
 
 /**
  * Finer than the API server's own apiserver_admission_webhook_admission_duration_seconds, whose first bucket ends
@@ -39,6 +40,11 @@ export class AdmissionMetrics {
 
   constructor(registry: Registry) {
     this.#series = admissionSeries([registry], () => this.#flush());
+    // Prometheus sees no increase in a series that begins with 1: what alerts wait for is there from the start.
+    const { decisions, notes, invalidAnnotations } = this.#series;
+    decisions.inc({ outcome: 'skip', reason: 'InternalError' }, 0);
+    for (const code of Object.keys(NOTES)) notes.inc({ code }, 0);
+    for (const annotation of Object.values(ANNOTATION)) invalidAnnotations.inc({ annotation }, 0);
   }
 
   /** @param seconds from the last byte of a review to its answer handed to the socket */

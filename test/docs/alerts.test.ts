@@ -1,22 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
-import { codeOf, read, tableUnder } from './markdown.ts';
+import { alertCases, alertGroups as groups, alertRules as rules } from './alert-cases.ts';
+import { codeOf, tableUnder } from './markdown.ts';
 import { groupsIn, labelsOf, misreadIn, selectorsIn } from './promql.ts';
+import { atStart, registered } from './registered-metrics.ts';
 
-interface Rule {
-  readonly alert: string;
-  readonly expr: string;
-  readonly for?: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly annotations: Readonly<Record<string, string>>;
-}
-
-interface RuleFile {
-  readonly groups: readonly { readonly name: string; readonly rules: readonly Rule[] }[];
-}
-
-const { groups } = parse(read('deploy/alerts.yaml')) as RuleFile;
-const rules = groups.flatMap((group) => group.rules);
 const documented = tableUnder('docs/reference.md', 'Alerts');
 
 test('the table has exactly the alerts, in their order', () => {
@@ -27,6 +14,30 @@ test('the table has exactly the alerts, in their order', () => {
 test('no two groups or alerts have one name', () => {
   const names = [...groups, ...rules.map(({ alert }) => ({ name: alert }))].map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
+});
+
+test('each has courses of things for Prometheus to judge it by', () => {
+  expect(Object.keys(alertCases)).toEqual(rules.map(({ alert }) => alert));
+});
+
+test.each(Object.entries(alertCases))('%s is judged by series that there are', (_, { fires, silent }) => {
+  for (const { name, labels } of selectorsIn([...Object.keys(fires), ...Object.keys(silent)].join(' + '))) {
+    expect([name, labelsOf(name)]).not.toEqual([name, undefined]);
+    expect(labelsOf(name)).toEqual(expect.arrayContaining([...labels]));
+  }
+});
+
+test('counters that alerts wait for are there before the first time, or it would be no increase', async () => {
+  const exposed = await atStart;
+  const counters = new Set(registered.filter(({ type }) => type === 'counter').map(({ name }) => name));
+  const waitedFor = Object.values(alertCases)
+    .flatMap(({ fires }) => Object.entries(fires))
+    // Those of watches come with the watches.
+    .filter(([series, values]) => values.startsWith('0+0x') && !series.includes('resource='))
+    .map(([series]) => series.replace(',instance="a"', ''))
+    .filter((series) => counters.has(series.replace(/\{.*/, '')));
+  expect(waitedFor.length).toBeGreaterThan(3);
+  for (const series of waitedFor) expect(exposed).toContain(`\n${series} 0\n`);
 });
 
 describe.each(rules)('$alert', ({ expr, for: hold = '0s', labels, annotations, ...others }) => {

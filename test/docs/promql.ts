@@ -11,7 +11,7 @@ const scraped = new Map(registered.flatMap((metric) => seriesOf(metric).map((nam
 
 /** Metrics of others, which the registry does not have. */
 const OTHERS: Readonly<Record<string, readonly string[]>> = {
-  apiserver_admission_webhook_fail_open_count: ['name'],
+  apiserver_admission_webhook_fail_open_count: ['name', 'type'],
 };
 
 /** What Prometheus adds to whatever it scrapes from a pod. */

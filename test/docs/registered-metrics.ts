@@ -36,6 +36,9 @@ registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() 
 registerHoldMetrics(registry, () => 0);
 registerAuditMetrics(registry, () => undefined);
 
+/** What a scrape finds before anything has happened. */
+export const atStart = registry.metrics();
+
 /** Every metric of a server that follows a cluster, in the registry's order. */
 export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];
 
