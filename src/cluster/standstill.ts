@@ -1,5 +1,4 @@
 import type { Stream } from '../lag/index.ts';
-import { pause } from '../timing/index.ts';
 import type { ResourceWatch, WatchOptions } from './reflector.ts';
 import type { StreamChange, WatchHandlers } from './resource.ts';
 
@@ -33,15 +32,16 @@ type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
 export class StandstillGuard {
   readonly #watches = new Map<Stream, ResourceWatch>();
   readonly #onChange: (change: GuardedChange) => void;
-  readonly #looking: Promise<void>;
   #lookedAt: number | undefined;
   /** When what has piled up will have been read; undefined: instants can be trusted. */
   #recoversAt: number | undefined;
 
   /** @param onChange is called with the changes of all streams, in order */
-  constructor(onChange: (change: GuardedChange) => void, options: GuardOptions) {
+  constructor(onChange: (change: GuardedChange) => void, { clock, signal }: GuardOptions) {
     this.#onChange = onChange;
-    this.#looking = this.#lookUntilAborted(options);
+    if (signal.aborted) return;
+    const timer = setInterval(() => this.look(clock()), LOOK_EVERY_MS).unref();
+    signal.addEventListener('abort', () => clearInterval(timer), { once: true });
   }
 
   /**
@@ -88,10 +88,6 @@ export class StandstillGuard {
 
   /** Resolves once the signal has aborted and every connection is closed. */
   async ended(): Promise<void> {
-    await Promise.all([this.#looking, ...[...this.#watches.values()].map(({ ended }) => ended)]);
-  }
-
-  async #lookUntilAborted({ clock, signal }: GuardOptions): Promise<void> {
-    while (await pause(LOOK_EVERY_MS, signal)) this.look(clock());
+    await Promise.all([...this.#watches.values()].map(({ ended }) => ended));
   }
 }

@@ -250,8 +250,16 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
 
 type CanaryLead = Pick<Lead, 'signal' | 'holds'>;
 
-/** A consumer that cannot be seen makes every flip that it takes part in 5 s longer for the others. */
-const TROUBLED_EVERY_MS = 60_000;
+/**
+ * A consumer that cannot be seen makes every flip that it takes part in 5 s longer for the others, and takes most of what a
+ * leader at rest takes of the processor: it is tried again after a minute, and each time it cannot, after twice as long.
+ */
+const TROUBLED = { firstMs: 60_000, longestMs: 600_000 };
+
+/** @param times how often in a row a consumer could not be timed @returns how far flips for it are apart then; milliseconds */
+export function troubledEveryMs(times: number): number {
+  return times === 0 ? 0 : Math.min(TROUBLED.longestMs, TROUBLED.firstMs * 2 ** (times - 1));
+}
 
 /** Each is 40 connections a second while a flip is on. */
 const MOST_CONSUMERS = 4;
@@ -272,8 +280,8 @@ class Canary {
   readonly #labels: PodLabels;
   readonly #schedule: FlipSchedule;
   readonly #triedAt = new Map<string, number>();
-  /** Those that the last flip could not time. */
-  readonly #troubled = new Set<string>();
+  /** How many flips in a row could not time a consumer; one where none was made. */
+  readonly #troubled = new Map<string, number>();
   #turn = 0;
 
   constructor(context: CanaryContext, lead: CanaryLead) {
@@ -299,7 +307,7 @@ class Canary {
         const flipped = await this.#flipFor(consumers);
         for (const { name } of consumers) {
           if (flipped.consumers.get(name)?.trouble === undefined) this.#troubled.delete(name);
-          else this.#troubled.add(name);
+          else this.#troubled.set(name, flipped.attempts === 0 ? 1 : (this.#troubled.get(name) ?? 0) + 1);
         }
         onFlip(flipped);
       }
@@ -325,7 +333,7 @@ class Canary {
       consumer,
       everyMs: Math.max(
         everyMsOf(consumer, this.#context.everyMs),
-        this.#troubled.has(consumer.name) ? TROUBLED_EVERY_MS : 0,
+        troubledEveryMs(this.#troubled.get(consumer.name) ?? 0),
       ),
       triedAt: this.#triedAt.get(consumer.name),
     }));

@@ -1,17 +1,25 @@
-import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Backoff, type BackoffLimits } from './backoff.ts';
 
 /**
  * Waits, without keeping the process alive: what goes on in the background is never what a process waits for.
  * @returns false once the signal has aborted
  */
-export async function pause(milliseconds: number, signal: AbortSignal): Promise<boolean> {
-  try {
-    await sleep(Math.max(0, milliseconds), undefined, { signal, ref: false });
-    return true;
-  } catch {
-    return false;
-  }
+export function pause(milliseconds: number, signal: AbortSignal): Promise<boolean> {
+  // Not node:timers/promises, which takes three times as much of the processor: at rest Linger does little else but pause.
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve(false);
+    const abort = () => {
+      clearTimeout(timer);
+      resolve(false);
+    };
+    const over = () => {
+      signal.removeEventListener('abort', abort);
+      resolve(true);
+    };
+    const timer = setTimeout(over, Math.max(0, milliseconds)).unref();
+    signal.addEventListener('abort', abort, { once: true });
+  });
 }
 
 /**

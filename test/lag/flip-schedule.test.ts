@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { FlipSchedule, takingPart, throwOf } from '../../src/measurement/canary.ts';
+import { FlipSchedule, takingPart, throwOf, troubledEveryMs } from '../../src/measurement/canary.ts';
 import { randomOf } from './simulated-consumer.ts';
 
 /** A gateway that polls steadily, timed by flips: the phases of its interval at which removals fell, 0 to 1. */
@@ -80,4 +80,9 @@ describe('who takes part', () => {
       }),
     );
   });
+});
+
+it('what cannot be timed is tried ever less often, and at least every ten minutes', () => {
+  const minutes = [0, 1, 2, 3, 4, 5, 100].map((times) => troubledEveryMs(times) / 60_000);
+  expect(minutes).toEqual([0, 1, 2, 4, 8, 10, 10]);
 });
