@@ -1,14 +1,25 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { digestOf } from '../../src/decision/policy.ts';
+import { parseDuration } from '../../src/api/duration.ts';
+import { isRecord } from '../../src/api/json.ts';
+import { digestOf, type Field } from '../../src/decision/policy.ts';
+import { linger as command } from '../cli/linger.ts';
+import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../decision/field-values.ts';
 import { merge } from '../decision/sample-merge.ts';
 import { clusterPolicy as clusterSample } from '../decision/sample-world.ts';
-import { type Cluster, inParallel, openCluster, waitUntil } from '../testbed/cluster.ts';
-import { Linger } from './support/linger.ts';
-import { appContainer, type PodObject, pod } from './support/manifests.ts';
+import {
+  type Cluster,
+  inParallel,
+  type ObjectReference,
+  openCluster,
+  waitUntil,
+} from '../testbed/cluster.ts';
+import { installRights, kubeconfigOf } from './support/account.ts';
+import { Linger, type LingerOptions } from './support/linger.ts';
+import { appContainer, type PodObject, pod, workload } from './support/manifests.ts';
 import { createPod, hookOf, planOf, summaryOf } from './support/outcome.ts';
 import { Registration } from './support/registration.ts';
 
@@ -31,6 +42,17 @@ async function eachOf<T, R>(items: readonly T[], width: number, work: (item: T) 
   return answers;
 }
 
+/** One spec that says what both say of different fields of `wait`, `hold` and `grace`. */
+function together(one: Json, other: Json): Json {
+  const merged = Object.entries(other).map(([key, value]) => {
+    const before = one[key];
+    return [key, isRecord(before) && isRecord(value) ? { ...before, ...value } : value];
+  });
+  return { ...one, ...(Object.fromEntries(merged) as Json) };
+}
+
+const REFUSED_STATUS = 'linger_publish_failures_total{object="policyStatus",reason="Forbidden"}';
+
 /** As long as a change may take until it is in force. */
 const IN_FORCE_MS = 2_000;
 const STATUS_MS = 60_000;
@@ -43,13 +65,14 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
   let registration: Registration;
   let home: string;
 
-  const start = () =>
+  const start = (as: Partial<LingerOptions> = {}) =>
     Linger.start({
       host: cluster.nodeAddress,
       directory,
       kubeconfig: cluster.kubeconfig,
       namespace: home,
       ...(linger === undefined ? {} : { port: linger.port }),
+      ...as,
     });
 
   const kubectl = async (...args: string[]) => {
@@ -145,12 +168,12 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     return layer === 'pod' ? (annotated as Record<string, string>) : {};
   }
 
-  describe('a later layer wins in every field', () => {
-    const pairs = LAYERS.flatMap((lower, rank) =>
-      LAYERS.slice(rank + 1).map((higher) => [lower, higher] as const),
-    );
+  const layerPairs = LAYERS.flatMap((lower, rank) =>
+    LAYERS.slice(rank + 1).map((higher) => [lower, higher] as const),
+  );
 
-    it.each(pairs)('over %s, %s', async (lower, higher) => {
+  describe('a later layer wins in what a pod gets', () => {
+    it.each(layerPairs)('over %s, %s', async (lower, higher) => {
       const namespace = await cluster.namespace('layers');
       await say(lower, namespace, VALUES[0]);
       const annotations = await say(higher, namespace, VALUES[1]);
@@ -164,7 +187,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
       );
     });
 
-    it.each(pairs)('in its mode: Off over %s, by %s', async (lower, higher) => {
+    it.each(layerPairs)('in its mode: Off over %s, by %s', async (lower, higher) => {
       const namespace = await cluster.namespace('layers');
       await say(lower, namespace, VALUES[0], 'Enforce');
       const annotations = await say(higher, namespace, VALUES[1], 'Off');
@@ -178,6 +201,86 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
       );
     });
   });
+
+  it('a later layer wins in every field that both can set, as linger explain reads the objects', async () => {
+    const fields = Object.entries(FIELDS) as [Field, (typeof FIELDS)['mode']][];
+    const written = (rank: 0 | 1) => fields.map(([field, values]) => fieldIn(field, values?.[rank][0]));
+    /** What it says of every field. */
+    const sayAll = async (layer: Layer, namespace: string, rank: 0 | 1) => {
+      const spec = written(rank).reduce(together);
+      const said = fields.flatMap(([field, values]) => {
+        const key = ANNOTATIONS[field];
+        return key === undefined ? [] : [[key, String(values?.[rank][0])]];
+      });
+      if (layer === 'cluster')
+        await cluster.create(clusterPolicy(namespace, { ...only(namespace), ...spec }));
+      if (layer === 'namespaced') await cluster.create(policy(namespace, 'own', spec));
+      if (layer === 'namespace')
+        await kubectl('annotate', 'namespace', namespace, ...said.map((each) => each.join('=')));
+      return layer === 'pod' ? (Object.fromEntries(said) as Record<string, string>) : {};
+    };
+    const made = await eachOf(layerPairs, 2, async ([lower, higher]) => {
+      const namespace = await cluster.namespace('fields');
+      const below = await sayAll(lower, namespace, 0);
+      const annotations = { ...below, ...(await sayAll(higher, namespace, 1)) };
+      return { lower, higher, namespace, object: pod(namespace, 'web', {}, { annotations }) };
+    });
+    const stdin = made.map(({ object }) => JSON.stringify(object)).join('\n---\n');
+    const asked = ['explain', '--kubeconfig', cluster.kubeconfig, '--linger-namespace', home];
+    const { stdout, stderr } = await command([...asked, '-f', '-', '-o', 'json'], { stdin });
+    expect(stdout, stderr).not.toBe('');
+    const { plans } = JSON.parse(stdout) as {
+      plans: { namespace: string; fields: { field: Field; value: unknown; origin: string }[] }[];
+    };
+    const originOf = (layer: Layer, namespace: string, field: Field) => {
+      if (layer === 'cluster') return `ClusterTerminationPolicy/${namespace}`;
+      if (layer === 'namespaced') return `TerminationPolicy/${namespace}/own`;
+      const key = ANNOTATIONS[field];
+      if (key === undefined) return undefined;
+      return layer === 'namespace' ? `Namespace/${namespace} ${key}` : `Pod ${key}`;
+    };
+    let compared = 0;
+    for (const { lower, higher, namespace } of made) {
+      const shown = plans.find((each) => each.namespace === namespace)?.fields ?? [];
+      for (const [field, values] of fields) {
+        const { value, origin } = shown.find((each) => each.field === field) ?? {};
+        const [above, below] = [originOf(higher, namespace, field), originOf(lower, namespace, field)];
+        if (above === undefined && below === undefined) continue;
+        const inForce = values?.[above === undefined ? 0 : 1][1];
+        const seconds = typeof inForce === 'number' ? parseDuration(String(value)) : undefined;
+        expect([lower, higher, field, seconds ?? value, origin]).toEqual([
+          ...[lower, higher, field, inForce, above ?? below],
+        ]);
+        compared += 1;
+      }
+    }
+    expect(compared).toBeGreaterThan(80);
+  });
+
+  it.each(['argocd-controller', 'kustomize-controller'])(
+    '%s, which applies what Git has, sees no drift in a workload whose pods have been changed',
+    async (manager) => {
+      const namespace = await cluster.namespace('gitops');
+      const file = join(directory, `${manager}.json`);
+      writeFileSync(file, JSON.stringify(workload('Deployment', namespace, 'web', { replicas: 2 })));
+      const as = ['--server-side', `--field-manager=${manager}`, '--force-conflicts', '--filename', file];
+      await kubectl('apply', ...as);
+      const pods = await waitUntil('the pods', async () => {
+        const all = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace });
+        return all.length === 2 ? all : undefined;
+      });
+      expect(pods.map(({ spec }) => hookOf(spec.containers[0]!))).toEqual(['sleep 30', 'sleep 30']);
+      expect(await kubectl('diff', ...as)).toBe('');
+      expect(await kubectl('apply', ...as)).toContain('serverside-applied');
+      const web = { apiVersion: 'apps/v1', kind: 'Deployment', metadata: { namespace, name: 'web' } };
+      type Managed = { metadata: { generation: number; managedFields: { manager: string }[] } };
+      const { metadata } = (await cluster.get<Managed & ObjectReference>(web))!;
+      expect(metadata.generation).toBe(1);
+      expect([...new Set(metadata.managedFields.map((each) => each.manager))].toSorted()).toEqual(
+        [manager, 'kube-controller-manager'].toSorted(),
+      );
+    },
+  );
 
   it('have a status that answers at a glance', async () => {
     const namespace = await cluster.namespace('status');
@@ -394,20 +497,88 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     });
   });
 
+  describe('of a server with fewer rights, in a cluster that changes', () => {
+    const outside: ObjectReference[] = [];
+
+    afterAll(async () => {
+      await kubectl('apply', '--filename', join(CRDS, 'terminationpolicies.yaml'));
+      await linger.stop();
+      linger = await start();
+      await registration.untilMutated();
+      for (const each of outside) await cluster.delete(each);
+    }, 60_000);
+
+    it('are in force where it may write no status; with their CRD they go, and come back', async () => {
+      const place = await cluster.namespace('no-status');
+      const account = {
+        apiVersion: 'v1',
+        kind: 'ServiceAccount',
+        metadata: { namespace: place, name: 'linger' },
+      };
+      await cluster.create(account);
+      for (const file of ['role-publish.yaml', 'rbac.yaml'])
+        outside.push(...(await installRights(cluster, place, file)));
+      const [role] = outside.filter(({ kind }) => kind === 'ClusterRole');
+      type Role = ObjectReference & { rules: { resources: string[] }[] };
+      const { rules } = (await cluster.get<Role>(role!))!;
+      const fewer = rules.filter(({ resources }) => !resources.some((each) => each.endsWith('/status')));
+      expect(fewer).toHaveLength(rules.length - 1);
+      await cluster.patch(role!, { rules: fewer });
+      const kubeconfig = join(directory, 'no-status.kubeconfig');
+      writeFileSync(kubeconfig, await kubeconfigOf(cluster, place, 'linger'));
+      await linger.stop();
+      const flags = { 'hold-port': '0', 'canary-every': '0', 'audit-every': '0' };
+      linger = await start({ kubeconfig, namespace: place, flags });
+      await registration.untilMutated();
+
+      const namespace = await cluster.namespace('no-status-policies');
+      const own = policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '37s' } });
+      const waits = async () =>
+        planOf(await cluster.create<PodObject>(pod(namespace, 'web', {}), { dryRun: true }))?.wait;
+      const inForce = (wait: number, timeoutMs: number) =>
+        waitUntil(`a wait of ${wait}s`, async () => (await waits()) === wait, { intervalMs: 50, timeoutMs });
+      await cluster.create(own);
+      await inForce(37, IN_FORCE_MS);
+      await waitUntil('the status to be refused', async () => (await linger.metric(REFUSED_STATUS)) > 0, {
+        timeoutMs: STATUS_MS,
+      });
+      expect(await statusOf(own)).toBeUndefined();
+      await cluster.patch(own, { spec: { wait: { from: 'Fixed', fixed: '38s' } } });
+      await inForce(38, IN_FORCE_MS);
+
+      await kubectl('delete', 'crd', 'terminationpolicies.linger.dev');
+      await inForce(30, 20_000);
+      await kubectl('apply', '--filename', join(CRDS, 'terminationpolicies.yaml'));
+      await kubectl(
+        'wait',
+        '--for=condition=Established',
+        '--timeout=30s',
+        'crd/terminationpolicies.linger.dev',
+      );
+      await cluster.create(policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '39s' } }));
+      // A kind that is not served is asked for every 45 s at most.
+      await inForce(39, 60_000);
+    });
+  });
+
   // Last: their statuses take minutes to be written.
   it('a thousand of them in fifty namespaces cost a review nothing', async () => {
     const namespaces = await eachOf(Array.from({ length: 50 }), 5, () => cluster.namespace('many'));
     const probe = pod(namespaces[0]!, 'web', {}, { labels: { app: 'a7' } });
-    /** Median and p99, in milliseconds. */
+    /** Median and p99 of the quietest of three rounds, in milliseconds: other work on the machine only adds to them. */
     const dryRuns = async () => {
-      const took: number[] = [];
-      for (let each = 0; each < 300; each += 1) {
-        const begun = performance.now();
-        await cluster.create(probe, { dryRun: true });
-        took.push(performance.now() - begun);
+      const rounds: [median: number, p99: number][] = [];
+      for (let round = 0; round < 3; round += 1) {
+        const took: number[] = [];
+        for (let each = 0; each < 100; each += 1) {
+          const begun = performance.now();
+          await cluster.create(probe, { dryRun: true });
+          took.push(performance.now() - begun);
+        }
+        took.sort((a, b) => a - b);
+        rounds.push([took[49]!, took[98]!]);
       }
-      took.sort((a, b) => a - b);
-      return [took[Math.floor(took.length / 2)]!, took[Math.floor(took.length * 0.99)]!] as const;
+      return [0, 1].map((which) => Math.min(...rounds.map((each) => each[which]!))) as [number, number];
     };
     await cluster.create(policy(namespaces[0]!, 'one', { podSelector: { matchLabels: { app: 'a7' } } }));
     await dryRuns();
@@ -433,7 +604,6 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     console.log(
       `median and p99 of a dry run: ${shown(before)} ms beside one policy, ${shown(after)} ms beside 1,001`,
     );
-    // The p99 of a busy machine is the machine's.
-    expect(after[0] / before[0]).toBeLessThan(1.5);
+    for (const [which, took] of after.entries()) expect(took / before[which]!).toBeLessThan(1.5);
   });
 });
