@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { parseDuration } from '../../src/api/duration.ts';
 import { isRecord } from '../../src/api/json.ts';
@@ -64,6 +64,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
   let linger: Linger;
   let registration: Registration;
   let home: string;
+  const outside: ObjectReference[] = [];
 
   const start = (as: Partial<LingerOptions> = {}) =>
     Linger.start({
@@ -98,6 +99,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
   afterAll(async () => {
     await linger?.stop('SIGKILL');
     await registration?.remove();
+    for (const each of outside) await cluster.delete(each);
     if (cluster?.own) await kubectl('delete', '--ignore-not-found', '--filename', CRDS);
     await cluster?.close();
     rmSync(directory, { recursive: true, force: true });
@@ -205,6 +207,11 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
   it('a later layer wins in every field that both can set, as linger explain reads the objects', async () => {
     const fields = Object.entries(FIELDS) as [Field, (typeof FIELDS)['mode']][];
     const written = (rank: 0 | 1) => fields.map(([field, values]) => fieldIn(field, values?.[rank][0]));
+    // Statuses are written slowly, and other tests wait for theirs.
+    const made: ObjectReference[] = [];
+    onTestFinished(async () => {
+      for (const each of made) await cluster.delete(each);
+    });
     /** What it says of every field. */
     const sayAll = async (layer: Layer, namespace: string, rank: 0 | 1) => {
       const spec = written(rank).reduce(together);
@@ -212,22 +219,27 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
         const key = ANNOTATIONS[field];
         return key === undefined ? [] : [[key, String(values?.[rank][0])]];
       });
-      if (layer === 'cluster')
-        await cluster.create(clusterPolicy(namespace, { ...only(namespace), ...spec }));
-      if (layer === 'namespaced') await cluster.create(policy(namespace, 'own', spec));
+      const objects = {
+        cluster: clusterPolicy(namespace, { ...only(namespace), ...spec }),
+        namespaced: policy(namespace, 'own', spec),
+      };
+      if (layer === 'cluster' || layer === 'namespaced') {
+        await cluster.create(objects[layer]);
+        made.push(objects[layer]);
+      }
       if (layer === 'namespace')
         await kubectl('annotate', 'namespace', namespace, ...said.map((each) => each.join('=')));
       return layer === 'pod' ? (Object.fromEntries(said) as Record<string, string>) : {};
     };
-    const made = await eachOf(layerPairs, 2, async ([lower, higher]) => {
+    const asked = await eachOf(layerPairs, 2, async ([lower, higher]) => {
       const namespace = await cluster.namespace('fields');
       const below = await sayAll(lower, namespace, 0);
       const annotations = { ...below, ...(await sayAll(higher, namespace, 1)) };
       return { lower, higher, namespace, object: pod(namespace, 'web', {}, { annotations }) };
     });
-    const stdin = made.map(({ object }) => JSON.stringify(object)).join('\n---\n');
-    const asked = ['explain', '--kubeconfig', cluster.kubeconfig, '--linger-namespace', home];
-    const { stdout, stderr } = await command([...asked, '-f', '-', '-o', 'json'], { stdin });
+    const stdin = asked.map(({ object }) => JSON.stringify(object)).join('\n---\n');
+    const flags = ['--kubeconfig', cluster.kubeconfig, '--linger-namespace', home];
+    const { stdout, stderr } = await command(['explain', ...flags, '-f', '-', '-o', 'json'], { stdin });
     expect(stdout, stderr).not.toBe('');
     const { plans } = JSON.parse(stdout) as {
       plans: { namespace: string; fields: { field: Field; value: unknown; origin: string }[] }[];
@@ -240,7 +252,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
       return layer === 'namespace' ? `Namespace/${namespace} ${key}` : `Pod ${key}`;
     };
     let compared = 0;
-    for (const { lower, higher, namespace } of made) {
+    for (const { lower, higher, namespace } of asked) {
       const shown = plans.find((each) => each.namespace === namespace)?.fields ?? [];
       for (const [field, values] of fields) {
         const { value, origin } = shown.find((each) => each.field === field) ?? {};
@@ -281,6 +293,48 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
       );
     },
   );
+
+  it('may be written by namespaces’ owners, as far as they are namespaced', async () => {
+    const namespace = await cluster.namespace('owners');
+    const file = join(CRDS, '..', 'rbac-namespace-owners.yaml');
+    await kubectl('apply', '--filename', file);
+    onTestFinished(async () => void (await kubectl('delete', '--filename', file)));
+    const group = 'rbac.authorization.k8s.io';
+    for (const role of ['view', 'edit', 'admin'])
+      await cluster.create({
+        ...{ apiVersion: `${group}/v1`, kind: 'RoleBinding', metadata: { namespace, name: role } },
+        roleRef: { apiGroup: group, kind: 'ClusterRole', name: role },
+        subjects: [{ apiGroup: group, kind: 'User', name: `owner-${role}` }],
+      } as never);
+    const may = async (role: string, verb: string, what: string) => {
+      const [resource, subresource] = what.split('/');
+      const resourceAttributes = { namespace, verb, group: 'linger.dev', resource, subresource };
+      const body = { spec: { user: `owner-${role}`, resourceAttributes } };
+      const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews';
+      return (await cluster.api.call<{ status: { allowed: boolean } }>('POST', path, { body })).status
+        .allowed;
+    };
+    await waitUntil('the roles to be aggregated', () => may('edit', 'create', 'terminationpolicies'));
+    const verbs = ['get', 'list', 'watch', 'create', 'update', 'patch', 'delete'];
+    const all = [
+      'terminationpolicies',
+      'terminationpolicies/status',
+      'clusterterminationpolicies',
+      'discoveryconsumers',
+    ];
+    const allowed: string[] = [];
+    for (const role of ['view', 'edit', 'admin'])
+      for (const what of all) {
+        const granted: string[] = [];
+        for (const verb of verbs) if (await may(role, verb, what)) granted.push(verb);
+        if (granted.length > 0) allowed.push(`${role} ${what}: ${granted.join(' ')}`);
+      }
+    expect(allowed).toEqual([
+      'view terminationpolicies: get list watch',
+      `edit terminationpolicies: ${verbs.join(' ')}`,
+      `admin terminationpolicies: ${verbs.join(' ')}`,
+    ]);
+  });
 
   it('have a status that answers at a glance', async () => {
     const namespace = await cluster.namespace('status');
@@ -497,71 +551,60 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     });
   });
 
-  describe('of a server with fewer rights, in a cluster that changes', () => {
-    const outside: ObjectReference[] = [];
+  // From here on the server may do less.
+  it('are in force where it may write no status; with their CRD they go, and come back', async () => {
+    const place = await cluster.namespace('no-status');
+    const account = {
+      apiVersion: 'v1',
+      kind: 'ServiceAccount',
+      metadata: { namespace: place, name: 'linger' },
+    };
+    await cluster.create(account);
+    for (const file of ['role-publish.yaml', 'rbac.yaml'])
+      outside.push(...(await installRights(cluster, place, file)));
+    const [role] = outside.filter(({ kind }) => kind === 'ClusterRole');
+    type Role = ObjectReference & { rules: { resources: string[] }[] };
+    const { rules } = (await cluster.get<Role>(role!))!;
+    const fewer = rules.filter(({ resources }) => !resources.some((each) => each.endsWith('/status')));
+    expect(fewer).toHaveLength(rules.length - 1);
+    await cluster.patch(role!, { rules: fewer });
+    const kubeconfig = join(directory, 'no-status.kubeconfig');
+    writeFileSync(kubeconfig, await kubeconfigOf(cluster, place, 'linger'));
+    await linger.stop();
+    const flags = { 'hold-port': '0', 'canary-every': '0', 'audit-every': '0' };
+    linger = await start({ kubeconfig, namespace: place, flags });
+    await registration.untilMutated();
 
-    afterAll(async () => {
-      await kubectl('apply', '--filename', join(CRDS, 'terminationpolicies.yaml'));
-      await linger.stop();
-      linger = await start();
-      await registration.untilMutated();
-      for (const each of outside) await cluster.delete(each);
-    }, 60_000);
-
-    it('are in force where it may write no status; with their CRD they go, and come back', async () => {
-      const place = await cluster.namespace('no-status');
-      const account = {
-        apiVersion: 'v1',
-        kind: 'ServiceAccount',
-        metadata: { namespace: place, name: 'linger' },
-      };
-      await cluster.create(account);
-      for (const file of ['role-publish.yaml', 'rbac.yaml'])
-        outside.push(...(await installRights(cluster, place, file)));
-      const [role] = outside.filter(({ kind }) => kind === 'ClusterRole');
-      type Role = ObjectReference & { rules: { resources: string[] }[] };
-      const { rules } = (await cluster.get<Role>(role!))!;
-      const fewer = rules.filter(({ resources }) => !resources.some((each) => each.endsWith('/status')));
-      expect(fewer).toHaveLength(rules.length - 1);
-      await cluster.patch(role!, { rules: fewer });
-      const kubeconfig = join(directory, 'no-status.kubeconfig');
-      writeFileSync(kubeconfig, await kubeconfigOf(cluster, place, 'linger'));
-      await linger.stop();
-      const flags = { 'hold-port': '0', 'canary-every': '0', 'audit-every': '0' };
-      linger = await start({ kubeconfig, namespace: place, flags });
-      await registration.untilMutated();
-
-      const namespace = await cluster.namespace('no-status-policies');
-      const own = policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '37s' } });
-      const waits = async () =>
-        planOf(await cluster.create<PodObject>(pod(namespace, 'web', {}), { dryRun: true }))?.wait;
-      const inForce = (wait: number, timeoutMs: number) =>
-        waitUntil(`a wait of ${wait}s`, async () => (await waits()) === wait, { intervalMs: 50, timeoutMs });
-      await cluster.create(own);
-      await inForce(37, IN_FORCE_MS);
-      await waitUntil('the status to be refused', async () => (await linger.metric(REFUSED_STATUS)) > 0, {
-        timeoutMs: STATUS_MS,
-      });
-      expect(await statusOf(own)).toBeUndefined();
-      await cluster.patch(own, { spec: { wait: { from: 'Fixed', fixed: '38s' } } });
-      await inForce(38, IN_FORCE_MS);
-
-      await kubectl('delete', 'crd', 'terminationpolicies.linger.dev');
-      await inForce(30, 20_000);
-      await kubectl('apply', '--filename', join(CRDS, 'terminationpolicies.yaml'));
-      await kubectl(
-        'wait',
-        '--for=condition=Established',
-        '--timeout=30s',
-        'crd/terminationpolicies.linger.dev',
-      );
-      await cluster.create(policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '39s' } }));
-      // A kind that is not served is asked for every 45 s at most.
-      await inForce(39, 60_000);
+    const namespace = await cluster.namespace('no-status-policies');
+    const own = policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '37s' } });
+    const waits = async () =>
+      planOf(await cluster.create<PodObject>(pod(namespace, 'web', {}), { dryRun: true }))?.wait;
+    const inForce = (wait: number, timeoutMs: number) =>
+      waitUntil(`a wait of ${wait}s`, async () => (await waits()) === wait, { intervalMs: 50, timeoutMs });
+    await cluster.create(own);
+    await inForce(37, IN_FORCE_MS);
+    await waitUntil('the status to be refused', async () => (await linger.metric(REFUSED_STATUS)) > 0, {
+      timeoutMs: STATUS_MS,
     });
+    expect(await statusOf(own)).toBeUndefined();
+    await cluster.patch(own, { spec: { wait: { from: 'Fixed', fixed: '38s' } } });
+    await inForce(38, IN_FORCE_MS);
+
+    await kubectl('delete', 'crd', 'terminationpolicies.linger.dev');
+    await inForce(30, 20_000);
+    await kubectl('apply', '--filename', join(CRDS, 'terminationpolicies.yaml'));
+    await kubectl(
+      'wait',
+      '--for=condition=Established',
+      '--timeout=30s',
+      'crd/terminationpolicies.linger.dev',
+    );
+    await cluster.create(policy(namespace, 'own', { wait: { from: 'Fixed', fixed: '39s' } }));
+    // A kind that is not served is asked for every 45 s at most.
+    await inForce(39, 60_000);
   });
 
-  // Last: their statuses take minutes to be written.
+  // Last: there are very many of them.
   it('a thousand of them in fifty namespaces cost a review nothing', async () => {
     const namespaces = await eachOf(Array.from({ length: 50 }), 5, () => cluster.namespace('many'));
     const probe = pod(namespaces[0]!, 'web', {}, { labels: { app: 'a7' } });
