@@ -435,6 +435,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
       place,
       leads,
       wanted,
+      onWritten: measurement.stamped.bind(measurement),
       signal,
       logger,
       clock,

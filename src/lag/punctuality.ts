@@ -58,11 +58,21 @@ export class Punctuality {
   /** A stamp arrived. @param current whether its stream brings events when they happen; a list does not */
   stamp(from: StampedStream, stamp: Stamp, at: number, current: boolean): void {
     const writer = this.#writers.get(stamp.life) ?? new Writer();
-    if (!writer.stamp(from, stamp, at, current)) return;
-    this.#writers.delete(stamp.life);
-    this.#writers.set(stamp.life, writer);
+    if (writer.stamp(from, stamp, at, current)) this.#add(stamp.life, writer);
+  }
+
+  #add(life: string, writer: Writer): void {
+    this.#writers.delete(life);
+    this.#writers.set(life, writer);
     const [oldest = ''] = this.#writers.keys();
     if (this.#writers.size > WRITERS) this.#writers.delete(oldest);
+  }
+
+  /** The API server has a stamp of this process's own. */
+  wrote(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
+    const writer = this.#writers.get(life) ?? new Writer();
+    if (!this.#writers.has(life)) this.#add(life, writer);
+    writer.wrote(stream, acknowledged);
   }
 
   /** When another writer than this last sent a stamp, on this process's clock. */
@@ -85,6 +95,11 @@ export class Punctuality {
     return known.length === 0 ? undefined : Math.max(...known);
   }
 
+  /** Whether a stamp of this process's own is still to come by the stream. */
+  awaits(stream: StampedStream): boolean {
+    return [...this.#writers.values()].some((writer) => writer.awaits(stream));
+  }
+
   /** How far behind the stream is now, at least: the time for which it has owed the oldest stamp. Milliseconds. */
   behind(stream: StampedStream, now: number): number {
     return Math.max(0, ...[...this.#writers.values()].map((writer) => writer.behind(stream, now)));
@@ -99,6 +114,8 @@ class Writer {
   /** The highest number of each stream: an object shows its stamp again with every other change of it. */
   readonly #latest = new Map<StampedStream, number>();
   readonly #delivered = new Map<StampedStream, Delivered[]>();
+  /** The highest number that this process has written. */
+  readonly #written = new Map<StampedStream, number>();
   /** Acknowledged and not delivered, by ascending number. */
   readonly #owed = new Map<StampedStream, Acknowledged[]>();
   /** Arrival less sending, of the latest stamps, and the least of them. */
@@ -126,6 +143,15 @@ class Writer {
     this.#offset = Math.min(...this.#offsets.map(({ offset }) => offset));
     for (const stream of STAMPED_STREAMS) this.#acknowledge(stream, acknowledged[stream]);
     return true;
+  }
+
+  wrote(stream: StampedStream, acknowledged: Acknowledged): void {
+    this.#written.set(stream, acknowledged.number);
+    this.#acknowledge(stream, acknowledged);
+  }
+
+  awaits(stream: StampedStream): boolean {
+    return (this.#written.get(stream) ?? 0) > (this.#latest.get(stream) ?? 0);
   }
 
   forget(stream: StampedStream): void {

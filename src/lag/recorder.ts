@@ -1,11 +1,13 @@
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
 import {
+  type Acknowledged,
   type ClusterEvent,
   type EndpointsState,
   type RemovalSample,
   type ServiceState,
   STREAMS,
   type StageSample,
+  type StampedStream,
   type Stream,
   type StreamEvent,
   type TerminatingPod,
@@ -62,6 +64,9 @@ const STAMPED_AFTER_MS = 1_000;
 
 /** By then a replica that alone has open removals has stamped twice; without stamps, samples are taken as they are. */
 const STAMPS_WITHIN_MS = 10_000;
+
+/** A sample is given up whose stamps have been written and not come for so long. */
+const LATE_STAMPS_WITHIN_MS = 120_000;
 
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
 const REMEMBERED_MS = 10_000;
@@ -197,6 +202,11 @@ export class LagRecorder {
     for (const { spoiled, termination } of this.#open)
       if (!spoiled) return before - termination.since > STAMPED_AFTER_MS;
     return false;
+  }
+
+  /** The API server has a stamp that this replica wrote. */
+  stamped(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
+    this.#punctuality?.wrote(life, stream, acknowledged);
   }
 
   /** Whether the slices or the Endpoints of a Service list the pod as ready. */
@@ -434,8 +444,11 @@ export class LagRecorder {
     const owed = Math.max(first ?? punctuality.behind('pods', now), last ?? punctuality.behind(stage, now));
     if (owed > tolerated) return true;
     if (first !== undefined && last !== undefined) return false;
-    const stamped = lag * 1000 > STAMPED_AFTER_MS && now - at < STAMPS_WITHIN_MS;
-    return stamped ? undefined : false;
+    if (lag * 1000 <= STAMPED_AFTER_MS) return false;
+    if (now - at < STAMPS_WITHIN_MS) return undefined;
+    // Where all streams are late, so are the stamps.
+    if (!punctuality.awaits('pods') && !punctuality.awaits(stage)) return false;
+    return now - at < LATE_STAMPS_WITHIN_MS ? undefined : true;
   }
 
   /** Gives the pod's sample once all that listed it has withdrawn it. */

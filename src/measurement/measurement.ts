@@ -1,4 +1,5 @@
 import {
+  type Acknowledged,
   BUILT_IN_ENOUGH,
   type ClusterEvent,
   type Consumer,
@@ -26,6 +27,7 @@ import {
   type RemovalSample,
   type Span,
   type StageSample,
+  type StampedStream,
   type UnresolvedRemoval,
 } from '../lag/index.ts';
 import { inPieces } from '../timing/index.ts';
@@ -279,6 +281,10 @@ export class Measurement {
   /** Whether this replica is to stamp now; see the recorder. */
   wantsStamp(life: string, silentMs: number): boolean {
     return this.#recorder.wantsStamp(this.#clocks.clock(), life, silentMs);
+  }
+
+  stamped(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
+    this.#recorder.stamped(life, stream, acknowledged);
   }
 
   unresolved(): WaitingByStage {

@@ -17,6 +17,8 @@ interface StamperOptions {
   readonly leads: () => boolean;
   /** See `LagRecorder.wantsStamp`. */
   readonly wanted: (life: string, silentMs: number) => boolean;
+  /** See `LagRecorder.stamped`. */
+  readonly onWritten: (life: string, stream: StampedStream, acknowledged: Acknowledged) => void;
   readonly signal: AbortSignal;
   readonly logger: Logger;
   readonly clock: () => number;
@@ -45,7 +47,7 @@ const SILENT_MS = 2_500;
  * @returns resolves once the signal has aborted; never rejects
  */
 export async function stampStreams(options: StamperOptions): Promise<void> {
-  const { leads, wanted, signal, logger, clock, random, pause } = options;
+  const { leads, wanted, onWritten, signal, logger, clock, random, pause } = options;
   const once = new LogOnce(logger);
   const life = randomBytes(6).toString('base64url');
   const numbers = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
@@ -63,6 +65,7 @@ export async function stampStreams(options: StamperOptions): Promise<void> {
       try {
         await write(stream, text, options);
         acknowledged[stream] = { number: numbers[stream], at: clock() };
+        onWritten(life, stream, acknowledged[stream]);
         schedule.done(sentAt);
         once.over(stream, { stream }, 'the stream is stamped again');
       } catch (thrown) {

@@ -80,6 +80,7 @@ it('with the rights of deploy/, stamps reach every stream in time, and disturb n
     place,
     leads: () => true,
     wanted: () => true,
+    onWritten: () => undefined,
     signal,
     logger,
     clock,

@@ -93,6 +93,16 @@ describe('a watch that is alive may still be behind', () => {
     expect(replica.removals).toMatchObject([{ lag: 0.08 }]);
   });
 
+  it.each([1_050, 1_500, 4_000])('all streams of a replica, and the pods’ by %d ms less', (less) => {
+    for (const pods of [1_000, 6_500, 15_000]) {
+      const behind = { pods, EndpointSlice: pods + less, Endpoints: pods + less };
+      const now = { slices: 0, endpoints: 0 };
+      expect(removed(now, { follower: behind }, false).follower).toEqual(onTime(less / 1000));
+      expect(removed(now, { follower: behind }).follower).toEqual(late);
+      expect(removed(now, { leader: behind }).leader).toEqual(late);
+    }
+  });
+
   it('where no leader stamps, a sample comes ten seconds later', () => {
     const replica = new LateReplica();
     const cluster = new LateCluster([replica]);

@@ -140,6 +140,7 @@ export function stampFrom(
     cluster.at(cluster.now + took / 2, () => cluster.stamp(stream, stamp));
     cluster.at(cluster.now + took, () => {
       acknowledged[stream] = { number, at: replica.clock(cluster.now) };
+      replica.recorder.stamped(life, stream, acknowledged[stream]);
       round(index + 1, begunAt);
     });
   };

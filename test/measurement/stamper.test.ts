@@ -66,6 +66,7 @@ class Stamped {
       place: { namespace: 'linger', identity: 'linger-0' },
       leads: () => this.leads,
       wanted: (life, silentMs) => this.wanted(life, silentMs),
+      onWritten: () => undefined,
       signal: this.#ending.signal,
       logger: pino({}, { write }),
       clock: () => this.now,
