@@ -105,10 +105,10 @@ export class HoldSetting {
     return namespace;
   }
 
-  /** @returns the seconds that a pod of the namespace sleeps, or would, once that has been measured */
-  async measured(namespace: string, app: string): Promise<number> {
-    const isMeasured = ({ why, hook }: { why?: string; hook: string }) =>
-      why === 'measured' && hook === 'Sleep';
+  /** @returns the seconds that a pod of the namespace sleeps, or would, once what has been measured asks for so many */
+  async measured(namespace: string, app: string, least = 0): Promise<number> {
+    const isMeasured = ({ why, hook, wait }: { why?: string; hook: string; wait: number }) =>
+      why === 'measured' && hook === 'Sleep' && wait >= least;
     return this.#planned(namespace, isMeasured, {
       labels: { app },
       annotations: { 'linger.dev/hook': 'Sleep' },
@@ -117,7 +117,7 @@ export class HoldSetting {
 
   async #planned(
     namespace: string,
-    satisfied: (plan: { hook: string; why?: string }) => boolean,
+    satisfied: (plan: { hook: string; why?: string; wait: number }) => boolean,
     metadata: PodMetadata = { labels: { app: 'newcomer' } },
   ): Promise<number> {
     const newcomer = pod(namespace, 'newcomer', {}, metadata);
