@@ -188,13 +188,12 @@ export function constraintsOf({ spec }: Pod): string {
 /** What the kubelet puts where a probe says nothing. Source: k8s.io/api core/v1 Probe. */
 const DEFAULT_PROBE_PERIOD_SECONDS = 10;
 
-/** Connections per second that the kubelet's probes make to the pod; startup probes have ended long before it does. */
+/**
+ * Connections per second that the kubelet's probes make to the pod while it terminates: those of readiness alone go on
+ * then. Source: pkg/kubelet/prober/worker.go, doProbe.
+ */
 export function probeRateOf(pod: Pod): number {
-  const probes = servingContainers(pod).flatMap(({ readinessProbe, livenessProbe }) => [
-    readinessProbe,
-    livenessProbe,
-  ]);
-  const rate = probes.reduce((sum, probe) => {
+  const rate = servingContainers(pod).reduce((sum, { readinessProbe: probe }) => {
     if (!probe || probe.exec) return sum;
     const { periodSeconds } = probe;
     const isGiven = typeof periodSeconds === 'number' && periodSeconds >= 1;

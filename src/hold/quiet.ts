@@ -157,7 +157,7 @@ export class Witness {
     });
     const end = steps.at(-1)?.to;
     const { busy, quietFrom } = silenceIn(steps, end ?? now, probes);
-    const lastAt = busy.at(-1)?.to;
+    const lastAt = lastOf(busy, end ?? now, probes);
     if (min === 0) return { verdict: 'Off', lastAt };
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
     // The hook begins with the deletion: what came before, no line tells, nor what came while it could not count.
@@ -182,6 +182,17 @@ function silenceIn(steps: readonly Step[], end: number, probes: number) {
     last = index;
   }
   return { busy: steps.slice(0, last), quietFrom };
+}
+
+/**
+ * When the last connection came that no probe explains. With probes one more is tolerated in the silence, and nobody knows
+ * whether it was a probe's: it would have come one mean gap later, so half of that is added.
+ */
+function lastOf(busy: readonly Step[], end: number, probes: number): number | undefined {
+  const until = busy.at(-1)?.to;
+  if (until === undefined || probes === 0) return until;
+  const rate = rateBefore(busy, until, RATE_MS, probes);
+  return rate === 0 ? until : Math.min(end, until + 500 / rate);
 }
 
 function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): QuietVerdict {

@@ -294,6 +294,36 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     },
   );
 
+  it('are in force on all replicas within 2 s, as they come, change and go', async () => {
+    const another = () => start({ port: 0, flags: { 'canary-port': '0', 'hold-port': '0' } });
+    const replicas = [linger, await another(), await another()];
+    onTestFinished(async () => {
+      for (const replica of replicas.slice(1)) await replica.stop('SIGKILL');
+    });
+    const namespace = await cluster.namespace('replicas');
+    const waits = (seconds: number) => ({ wait: { from: 'Fixed', fixed: `${seconds}s` } });
+    const own = policy(namespace, 'own', waits(51));
+    const changes: (readonly [wait: number, change: () => Promise<unknown>])[] = [
+      [51, () => cluster.create(own)],
+      ...[52, 53, 54, 55].map((wait) => [wait, () => cluster.patch(own, { spec: waits(wait) })] as const),
+      [30, () => cluster.delete(own)],
+    ];
+    const took: number[] = [];
+    for (const [wait, change] of changes) {
+      await change();
+      const begun = performance.now();
+      const inForce = async (replica: Linger) => {
+        const decided = async () =>
+          (await replica.decide(namespace, pod(namespace, 'web', {}))).plan?.wait === wait;
+        await waitUntil(`a wait of ${wait} s`, decided, { intervalMs: 20, timeoutMs: IN_FORCE_MS });
+        took.push(performance.now() - begun);
+      };
+      await Promise.all(replicas.map(inForce));
+    }
+    console.log(`in force on ${replicas.length} replicas after ${took.map(Math.round).join(', ')} ms`);
+    expect(took).toHaveLength(changes.length * replicas.length);
+  });
+
   it('may be written by namespaces’ owners, as far as they are namespaced', async () => {
     const namespace = await cluster.namespace('owners');
     const file = join(CRDS, '..', 'rbac-namespace-owners.yaml');

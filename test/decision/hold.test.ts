@@ -127,7 +127,7 @@ describe('a pod that is held', () => {
     },
   );
 
-  it('tells the rate of the kubelet’s probes that connect to it', () => {
+  it('tells the rate of the kubelet’s probes that connect to it while it terminates', () => {
     const http = { httpGet: { path: '/', port: 80 } };
     const object = pod({
       containers: [
@@ -149,8 +149,8 @@ describe('a pod that is held', () => {
         container('once'),
       ],
     });
-    // 1/5 + 1/10 + 1 + 1/3
-    expect(planIn(pass(object, WORLD).result)?.hold?.probes).toBe(1.633);
+    // 1/5 + 1/3: those of liveness end with the deletion.
+    expect(planIn(pass(object, WORLD).result)?.hold?.probes).toBe(0.533);
   });
 
   it('on its node’s network is held without its witness, and says so', () => {

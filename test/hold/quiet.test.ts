@@ -239,3 +239,30 @@ describe('against simulated traffic', () => {
     );
   });
 });
+
+describe('the last connection of those that come evenly', () => {
+  it.each([
+    [3.3, 0],
+    [3.3, 0.1],
+    [3.3, 1],
+    [20, 0.1],
+    [20, 1],
+  ])(
+    '%d a second, beside %d probes a second: told to 0.6 s, and not too early in the mean',
+    (rate, probes) => {
+      const random = chance(7);
+      const off = Array.from({ length: 300 }, () => {
+        const last = 8_000 + 1_000 * random();
+        const now = last + 4_000;
+        const ofProbes = probes === 0 ? [] : every(1_000 / probes, (random() * 1_000) / probes, now);
+        const ofOthers = every(1_000 / rate, 0, last).map((before) => last - before);
+        const witness = new Witness();
+        const arrivals = [...ofProbes, ...ofOthers];
+        for (const each of linesOf(arrivals, now, { phase: 500 * random() })) witness.hear(each);
+        return (witness.testimony({ now, probes, min: 5 }).lastAt ?? Number.NaN) - last;
+      });
+      expect(Math.max(...off.map(Math.abs))).toBeLessThanOrEqual(600);
+      expect(off.reduce((sum, each) => sum + each, 0) / off.length).toBeGreaterThan(-100);
+    },
+  );
+});

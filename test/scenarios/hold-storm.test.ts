@@ -78,7 +78,8 @@ function row(name: string, of: readonly HookEnd[], namespace: string) {
   console.log(
     table(['', 'hooks', 'wait', 'after their condition'], [[name, of.length, spread(waits), spread(after)]]),
   );
-  const early = known.filter(({ withdrawnFrom, endedAt }) => !(endedAt >= withdrawnFrom + LET_GO_MS)).length;
+  const declaredMs = 1_000 * DECLARED_SECONDS;
+  const early = known.filter(({ withdrawnFrom, endedAt }) => !(endedAt >= withdrawnFrom + declaredMs)).length;
   return { waits, after, early };
 }
 

@@ -136,6 +136,14 @@ export class Linger {
     return decisions.filter((line) => (namespace ?? line.namespace) === line.namespace);
   }
 
+  /** What this server decides about a pod that is created, asked without an API server between. */
+  async decide(namespace: string, object: object): Promise<DecisionLine> {
+    const uid = await this.#review({ namespace, object });
+    const decided = () => this.#lines.find((line) => 'uid' in line && line.uid === uid);
+    const line = await waitUntil('the decision to be logged', decided, { timeoutMs: 10_000, intervalMs: 5 });
+    return line as unknown as DecisionLine;
+  }
+
   /** Writes the policies and returns when they are in force. Throws when Linger refuses them. */
   async setPolicies(text: string): Promise<void> {
     if (text === this.#policies) return;
@@ -199,9 +207,13 @@ export class Linger {
 
   /** Log lines come in order: when that of a review of our own is there, all earlier ones are. */
   async #readSoFar(): Promise<void> {
-    const { host, port, authority } = this;
-    const uid = await sendReview({ host, port, authority, servername: SERVICE_NAME });
+    const uid = await this.#review();
     await waitUntil('the log to arrive', () => this.#take(uid), { timeoutMs: 10_000, intervalMs: 5 });
+  }
+
+  #review(created?: Parameters<typeof sendReview>[1]): Promise<string> {
+    const { host, port, authority } = this;
+    return sendReview({ host, port, authority, servername: SERVICE_NAME }, created);
   }
 
   /** Removes the line of our own review, once it is there. */

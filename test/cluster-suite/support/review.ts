@@ -11,8 +11,17 @@ export interface WebhookAddress {
   readonly servername: string;
 }
 
-/** Asks a webhook about a pod of no namespace that exists; returns the review's uid once it is answered. */
-export async function sendReview({ host, port, authority, servername }: WebhookAddress): Promise<string> {
+/** A pod of no namespace that exists. */
+const NOBODYS = {
+  namespace: 'nowhere',
+  object: { apiVersion: 'v1', kind: 'Pod', metadata: {}, spec: { containers: [{ name: 'app' }] } },
+};
+
+/** Asks a webhook about a pod that is created; returns the review's uid once it is answered. */
+export async function sendReview(
+  { host, port, authority, servername }: WebhookAddress,
+  created: { readonly namespace: string; readonly object: object } = NOBODYS,
+): Promise<string> {
   const uid = randomUUID();
   const review = {
     apiVersion: 'admission.k8s.io/v1',
@@ -21,10 +30,9 @@ export async function sendReview({ host, port, authority, servername }: WebhookA
       uid,
       operation: 'CREATE',
       resource: { group: '', version: 'v1', resource: 'pods' },
-      namespace: 'nowhere',
       // Leaves no trace in the metrics.
       dryRun: true,
-      object: { apiVersion: 'v1', kind: 'Pod', metadata: {}, spec: { containers: [{ name: 'app' }] } },
+      ...created,
     },
   };
   await new Promise<void>((resolve, reject) => {
