@@ -12,9 +12,10 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
-import { parsePlan } from '../decision/index.ts';
+import { type NodeFacts, parsePlan } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import type { RemovalSample } from '../lag/index.ts';
+import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import {
@@ -33,6 +34,7 @@ interface AfterwardsOptions {
   readonly events: ObjectEvents;
   /** Since when this replica leads, by the clock; undefined: it does not. One replica tells. */
   readonly leadsSince: () => number | undefined;
+  readonly nodes: () => readonly NodeFacts[];
   /** A pod with hook Hold that the watch has not shown to be gone. */
   readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
@@ -228,8 +230,14 @@ export class Afterwards {
     });
   }
 
-  /** An address, and whose it is, where the API server says: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`. */
+  /**
+   * An address, and whose it is, where that is known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node
+   * worker-3)`.
+   */
   async #named(address: string): Promise<string> {
+    const [asked, nodes] = [canonicalAddress(address), this.#options.nodes()];
+    const node = nodes.find(({ addresses }) => addresses.some((each) => canonicalAddress(each) === asked));
+    if (node !== undefined) return `${address} (node ${node.name})`;
     if (!this.#leads || !this.#questions.take(this.#options.clock())) return address;
     const { connection, signal } = this.#options;
     try {

@@ -333,6 +333,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const afterwards = new Afterwards({
     ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, signal },
     leadsSince: () => (leads() ? ledSince : undefined),
+    nodes: () => world.current().fleet?.nodes ?? [],
     held: (uid) => hold?.pod(uid),
   });
   measurement.onRemoval((sample) => void afterwards.removed(sample));

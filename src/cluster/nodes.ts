@@ -1,5 +1,6 @@
+import { isIP, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
-import { isRecord, isString } from '../api/index.ts';
+import { isRecord, isString, memberAt } from '../api/index.ts';
 import {
   type Fleet,
   fleetOf,
@@ -40,13 +41,31 @@ export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
   const virtual =
     VIRTUAL_TYPES.has(labels.type ?? '') || labels[LIQO_TYPE] === 'virtual-node' || isTaintedVirtual(spec);
   return {
-    ...{ name, labels, virtual },
+    ...{ name, labels, virtual, addresses: addressesOf(spec, status) },
     kubeletVersion: told('kubeletVersion'),
     operatingSystem: told('operatingSystem'),
     architecture: told('architecture'),
     osImage: told('osImage'),
     containerRuntimeVersion: told('containerRuntimeVersion'),
   };
+}
+
+/** Its own, and the first of each range of its pods: a bridge's, where there is one (the bridge plugin's `isGateway`). */
+function addressesOf(spec: unknown, status: unknown): string[] {
+  const own = listAt(status, 'addresses').map((each) => memberAt(each, ['address']));
+  const ranges = listAt(spec, 'podCIDRs').map((range) => (isString(range) ? firstIn(range) : undefined));
+  return [...own, ...ranges].filter((each) => isString(each) && isIP(each) !== 0) as string[];
+}
+
+/** `10.0.7.1` of `10.0.7.0/24`, `fd00:7::1` of `fd00:7::/64` */
+function firstIn(range: string): string | undefined {
+  const [network = ''] = range.split('/');
+  return isIPv6(network) ? `${network}1` : network.replace(/\d+$/, (last) => String(Number(last) + 1));
+}
+
+function listAt(value: unknown, member: string): readonly unknown[] {
+  const list = memberAt(value, [member]);
+  return Array.isArray(list) ? list : [];
 }
 
 function isTaintedVirtual(spec: unknown): boolean {

@@ -27,6 +27,8 @@ export interface NodeVersion {
 export interface NodeFacts extends NodeVersion {
   readonly name: string;
   readonly labels: Labels;
+  /** Those that its own processes may connect from, the kubelet's probes and pods in its network among them. */
+  readonly addresses: readonly string[];
   /** `linux`, `windows` */
   readonly operatingSystem: string;
   /** `amd64`, `arm64` */

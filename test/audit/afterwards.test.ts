@@ -6,6 +6,7 @@ import type { ObjectEvent, PodMetadata } from '../../src/cluster/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
+import { sampleNode } from '../decision/sample-world.ts';
 import { holdOf } from '../hold/arena.ts';
 import { ModelApi } from '../leader/model-api.ts';
 
@@ -27,6 +28,7 @@ async function watching(ledSince: number | 'never' = -100) {
     ...{ registry, logger: createLogger('silent'), signal: ending.signal },
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
+    nodes: () => [sampleNode({ name: 'worker-3', addresses: ['192.0.2.7', 'FD00:0202:3::1'] })],
     held: (uid) => held.get(uid) as HeldPod | undefined,
     clock: () => 1_000_000,
     epochSeconds: () => 1_700_001_000,
@@ -106,8 +108,14 @@ test('whoever still connects is named by pod and owner, where the API server kno
     { connections: 40, owner: 'Deployment/web' },
   ]);
 
-  // One of several pods with this address: a node's.
+  // One of several pods with this address: those in a node's network.
   api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }, { metadata }], metadata: {} });
   await afterwards.released({ pod: { ...pod, uid: 'u2' }, undeclared } as unknown as Release);
   expect(afterwards.log.since(0).at(-1)?.from).toEqual(['10.0.9.9']);
+
+  // The kubelet's probes, among others.
+  const ofNode = { ...undeclared, remotes: ['10.0.9.9', '192.0.2.7', 'fd00:202:3:0:0:0:0:1'] };
+  await afterwards.released({ pod: { ...pod, uid: 'u3' }, undeclared: ofNode } as unknown as Release);
+  const [, ...others] = afterwards.log.since(0).at(-1)?.from ?? [];
+  expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
 });

@@ -115,10 +115,24 @@ describe('a Node', () => {
     expect(projectNode(raw({ status: { nodeInfo }, ...more }, meta))).toEqual({
       name: 'web',
       labels: {},
+      addresses: [],
       virtual,
       ...nodeInfo,
       ...meta,
     });
+  });
+
+  it('has the addresses that its own processes connect from: its own, and the bridges of its pods', () => {
+    const addresses = [
+      { type: 'Hostname', address: 'worker-3' },
+      { type: 'InternalIP', address: '192.0.2.7' },
+    ];
+    const spec = { podCIDR: '10.202.3.0/24', podCIDRs: ['10.202.3.0/24', 'fd00:202:3::/64', 7] };
+    expect(projectNode(raw({ spec, status: { addresses } })).addresses).toEqual([
+      '192.0.2.7',
+      '10.202.3.1',
+      'fd00:202:3::1',
+    ]);
   });
 
   it('that has not reported yet says nothing', () => {

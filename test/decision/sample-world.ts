@@ -95,7 +95,7 @@ export function worldOf(documents: readonly JsonObject[], circumstances: Circums
 /** A Linux node on amd64. */
 export function sampleNode(facts: Partial<NodeFacts> = {}): NodeFacts {
   return {
-    ...{ name: 'node', labels: {}, kubeletVersion: 'v1.36.3', virtual: false },
+    ...{ name: 'node', labels: {}, addresses: [], kubeletVersion: 'v1.36.3', virtual: false },
     ...{ operatingSystem: 'linux', architecture: 'amd64' },
     ...{ osImage: 'Ubuntu 24.04.2 LTS', containerRuntimeVersion: 'containerd://2.1.4' },
     ...facts,
