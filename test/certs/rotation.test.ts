@@ -1,5 +1,6 @@
 import crypto, { X509Certificate } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
+import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
@@ -25,7 +26,8 @@ const SETTLED_MS = 3 * TRUSTED_MS;
 const garbage = '-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n';
 
 /** A year takes 76 keys, and all of them half a minute. Who is trusted when is the same with a few, in turn. */
-const { generateKeyPair } = crypto;
+const { generateKeyPair, createPrivateKey, X509Certificate: X509 } = crypto;
+const { createSecureContext } = tls;
 const keys: Promise<object>[] = [];
 let keysGiven = 0;
 beforeAll(() => {
@@ -35,13 +37,37 @@ beforeAll(() => {
     if (keys.length < 8) keys.push(generate(...asked));
     return keys[(keysGiven - 1) % 8];
   };
-  Object.assign(crypto, { generateKeyPair: Object.assign(() => {}, { [promisify.custom]: fromAFew }) });
+  Object.assign(crypto, {
+    generateKeyPair: Object.assign(() => {}, { [promisify.custom]: fromAFew }),
+    createPrivateKey: onceForEach(createPrivateKey),
+    X509Certificate: onceForEach(X509),
+  });
+  Object.assign(tls, { createSecureContext: onceForEach(createSecureContext) });
   syncBuiltinESMExports();
 });
 afterAll(() => {
-  Object.assign(crypto, { generateKeyPair });
+  Object.assign(crypto, { generateKeyPair, createPrivateKey, X509Certificate: X509 });
+  Object.assign(tls, { createSecureContext });
   syncBuiltinESMExports();
 });
+
+/** What OpenSSL makes of a text is always the same, and it is asked thousands of times in a year. */
+function onceForEach<F extends object>(make: F): F {
+  const known = new Map<string, unknown>();
+  const recall = ([asked]: unknown[], makeAnew: () => unknown) => {
+    const texts = typeof asked === 'object' && asked !== null ? Object.values(asked) : [asked];
+    if (texts.length === 0 || texts.some((text) => typeof text !== 'string')) return makeAnew();
+    const key = JSON.stringify(asked);
+    if (!known.has(key)) known.set(key, makeAnew());
+    return known.get(key);
+  };
+  return new Proxy(make, {
+    apply: (target, self, asked) =>
+      recall(asked, () => Reflect.apply(target as (...asked: unknown[]) => unknown, self, asked)),
+    construct: (target, asked) =>
+      recall(asked, () => Reflect.construct(target as new (...asked: unknown[]) => object, asked)) as object,
+  });
+}
 
 type Made = Required<Contents>;
 
