@@ -18,6 +18,6 @@ const { version } = JSON.parse(readFileSync(new URL('../package.json', import.me
 };
 // kubectl runs a program called kubectl-linger for `kubectl linger`.
 const name = basename(process.argv[1] ?? '').startsWith('kubectl-') ? 'kubectl linger' : 'linger';
-const exitCode = await run(process.argv.slice(2), process.env, { name, version });
+const exitCode = await run(process.argv.slice(2), process.env, { name, version }, process);
 // Not process.exit at once: what was written to a pipe may not have been read yet, and would be lost.
 process.stdout.write('', () => process.stderr.write('', () => process.exit(exitCode)));

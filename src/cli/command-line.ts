@@ -8,6 +8,7 @@ import {
   resolve,
   variableName,
 } from './flags.ts';
+import type { Streams } from './terminal.ts';
 
 /** A command to run, its settings read and checked. */
 export interface CommandInvocation<C extends CommandName = CommandName> {
@@ -31,6 +32,7 @@ export const USAGE_EXIT_CODE = 2;
  * Reads the command line and the environment: the only place that does.
  * @param argv without the program's own name
  * @param program how the user calls it: `linger`, or `kubectl linger`
+ * @param printed where help goes, and where what is wrong with the usage
  * @throws LingerError `settings-invalid` for a value that cannot be used
  */
 export function readCommandLine(
@@ -38,12 +40,17 @@ export function readCommandLine(
   environment: Environment,
   version: string,
   program = 'linger',
+  printed: Pick<Streams, 'stdout' | 'stderr'> = process,
 ): Invocation {
   let invocation: Invocation = { command: 'none', exitCode: USAGE_EXIT_CODE };
   const parser = new Command(program)
     .description('Lets Kubernetes pods terminate without losing a request.')
     .version(version)
     .exitOverride()
+    .configureOutput({
+      writeOut: (text) => printed.stdout.write(text),
+      writeErr: (text) => printed.stderr.write(text),
+    })
     .showHelpAfterError('(--help tells more)');
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {

@@ -1,4 +1,5 @@
 import { fstatSync, writeSync } from 'node:fs';
+import { inspect } from 'node:util';
 import { asError, printable, UserError } from '../api/index.ts';
 import {
   type CommandInvocation,
@@ -7,7 +8,7 @@ import {
   USAGE_EXIT_CODE,
 } from './command-line.ts';
 import type { CommandName, Settings } from './commands.ts';
-import type { Surroundings } from './terminal.ts';
+import type { Streams, Surroundings } from './terminal.ts';
 
 const FAILURE_EXIT_CODE = 1;
 
@@ -47,20 +48,22 @@ export async function run(
   argv: readonly string[],
   environment: Environment,
   program: { readonly name: string; readonly version: string },
+  streams: Streams,
 ): Promise<number> {
   try {
-    const invocation = readCommandLine(argv, environment, program.version, program.name);
-    return invocation.command === 'none' ? invocation.exitCode : await start(invocation, program.version);
+    const invocation = readCommandLine(argv, environment, program.version, program.name, streams);
+    if (invocation.command === 'none') return invocation.exitCode;
+    return await start(invocation, program.version, streams);
   } catch (error) {
-    return explainFailure(error);
+    return explainFailure(error, streams.stderr);
   }
 }
 
 async function start<C extends CommandName>(
   { command, settings, kube, colour }: CommandInvocation<C>,
   version: string,
+  { stdin, stdout, stderr }: Streams,
 ): Promise<number> {
-  const { stdin, stdout, stderr } = process;
   const load: () => Promise<Run<C>> = RUN[command];
   const runCommand = await load();
   const write = writerTo(stdout);
@@ -82,17 +85,21 @@ async function start<C extends CommandName>(
  * Writes all bytes to standard output, or leaves. Node's own stream of a file takes a short write, as a full disk gives,
  * for a whole one.
  */
-function writerTo(stdout: NodeJS.WriteStream & { readonly fd: 1 }): (bytes: Uint8Array) => void {
-  const about = fstatSync(stdout.fd);
-  const isFile = !stdout.isTTY && (about.isFile() || about.isCharacterDevice());
-  if (!isFile) return (bytes) => void stdout.write(bytes);
+function writerTo(stdout: Streams['stdout']): (bytes: Uint8Array) => void {
+  const { fd } = stdout;
+  if (fd === undefined || stdout.isTTY === true || !isFile(fd)) return (bytes) => void stdout.write(bytes);
   return (bytes) => {
     try {
-      for (let at = 0; at < bytes.length; ) at += writeSync(stdout.fd, bytes, at);
+      for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at);
     } catch (error) {
       leaveWithout(asError(error));
     }
   };
+}
+
+function isFile(fd: number): boolean {
+  const about = fstatSync(fd);
+  return about.isFile() || about.isCharacterDevice();
 }
 
 /**
@@ -108,14 +115,14 @@ export function leaveWithout(error: NodeJS.ErrnoException): never {
 const LONGEST_MESSAGE = 4_000;
 
 /** What the user can mend is one line; anything else is a bug, and its stack helps to find it. */
-function explainFailure(error: unknown): number {
+function explainFailure(error: unknown, stderr: NodeJS.WritableStream): number {
   if (!(error instanceof UserError)) {
-    console.error(error);
+    stderr.write(`${inspect(error)}\n`);
     return FAILURE_EXIT_CODE;
   }
   const { message } = error;
   // A value that is quoted may be a megabyte long.
   const shown = message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message;
-  console.error(`linger: ${shown.split('\n').map(printable).join('\n')} [${error.code}]`);
+  stderr.write(`linger: ${shown.split('\n').map(printable).join('\n')} [${error.code}]\n`);
   return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
 }

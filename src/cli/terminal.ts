@@ -9,6 +9,13 @@ export interface Terminal {
   readonly warn: (text: string) => void;
 }
 
+/** What a command reads and writes: the process's own, of which some may be terminals, or any others. */
+export interface Streams {
+  readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };
+  readonly stdout: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly fd?: number };
+  readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };
+}
+
 /** What a command may use of the process around it. */
 export interface Surroundings extends Terminal {
   /** Writes bytes to standard output. */

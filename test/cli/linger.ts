@@ -1,10 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, delimiter, dirname, join } from 'node:path';
+import { Readable, Writable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
+import { setImmediate } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
+import { run as runCommand } from '../../src/cli/index.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { BUILT, ROOT } from './built.ts';
 
@@ -38,9 +42,44 @@ function environment(more: Readonly<Record<string, string>> = {}): Record<string
   return { ...Object.fromEntries(kept), ...more };
 }
 
-/** Runs a command of the real program to its end. */
-export function linger(args: readonly string[], options: RunOptions = {}): Promise<Finished> {
+/** Runs a command of the real program to its end, in a process of its own. */
+export function shipped(args: readonly string[], options: RunOptions = {}): Promise<Finished> {
   return run(process.execPath, [MAIN, ...args], options);
+}
+
+/** Commands that live with their process: they follow its signals until it ends. */
+export const ALWAYS_A_PROCESS: ReadonlySet<string> = new Set(['serve', 'watch']);
+
+/**
+ * Runs a command to its end, in this process where it can: hundreds of starts of Node take longer than all that they
+ * run. shipped.test.ts holds each command to doing the same as the real program.
+ */
+export async function linger(args: readonly string[], options: RunOptions = {}): Promise<Finished> {
+  if (ALWAYS_A_PROCESS.has(args[0] ?? '') || options.cwd !== undefined) return shipped(args, options);
+  const [stdout, stderr] = [new Collected(), new Collected()];
+  const stdin = Readable.from(asFromPipe(options.stdin ?? ''));
+  const code = await runCommand(args, environment(options.env), PROGRAM, { stdin, stdout, stderr });
+  return { code, stdout: stdout.text, stderr: stderr.text };
+}
+
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+const PROGRAM = { name: 'linger', version };
+
+/** The end of a pipe is seen a turn after the last bytes; node:readline fails when it comes with 1,024 lines. */
+async function* asFromPipe(given: string | Uint8Array) {
+  yield Buffer.from(given);
+  await setImmediate();
+}
+
+class Collected extends Writable {
+  readonly #chunks: Buffer[] = [];
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.#chunks.push(chunk);
+    done();
+  }
+  get text(): string {
+    return Buffer.concat(this.#chunks).toString();
+  }
 }
 
 export async function run(

@@ -11,7 +11,7 @@ function entryOf(flag: string, help: string): string {
   );
 }
 
-describe.concurrent('what is printed, by the real program', () => {
+describe.concurrent('what is printed', () => {
   it('--version', async () => {
     expect(await linger(['--version'])).toEqual({
       code: 0,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { emptyDirectory, linger } from '../cli/linger.ts';
+import { emptyDirectory, shipped as linger } from '../cli/linger.ts';
 import { waitUntil } from '../testbed/cluster.ts';
 import { appContainer, type PodObject, pod, RESTRICTED, workload } from './support/manifests.ts';
 import { createPod, hookOf, planOf, summaryOf } from './support/outcome.ts';

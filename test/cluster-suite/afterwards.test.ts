@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Shortfall } from '../../src/audit/terminations.ts';
-import { linger as command } from '../cli/linger.ts';
+import { shipped as command } from '../cli/linger.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import {
   type Cluster,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Diagnosis } from '../../src/cli/diagnose.ts';
-import { emptyDirectory, linger, serving } from '../cli/linger.ts';
+import { emptyDirectory, shipped as linger, serving } from '../cli/linger.ts';
 import { type Cluster, FakeNode, type FakePod, openCluster, waitUntil } from '../testbed/cluster.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 

@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 import { parseDuration } from '../../src/api/duration.ts';
 import { isRecord } from '../../src/api/json.ts';
 import { digestOf, type Field } from '../../src/decision/policy.ts';
-import { linger as command } from '../cli/linger.ts';
+import { shipped as command } from '../cli/linger.ts';
 import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../decision/field-values.ts';
 import { merge } from '../decision/sample-merge.ts';
 import { clusterPolicy as clusterSample } from '../decision/sample-world.ts';

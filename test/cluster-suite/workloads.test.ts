@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { linger } from '../cli/linger.ts';
+import { shipped as linger } from '../cli/linger.ts';
 import { type NewObject, waitUntil } from '../testbed/cluster.ts';
 import {
   cronJob,

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Diagnosis } from '../../src/cli/diagnose.ts';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
-import { linger as runLinger } from '../cli/linger.ts';
+import { shipped as runLinger } from '../cli/linger.ts';
 import { agreement, percentileOf } from '../cluster-suite/support/agreement.ts';
 import { Linger } from '../cluster-suite/support/linger.ts';
 import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
