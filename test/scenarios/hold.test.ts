@@ -1,5 +1,3 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MAIN } from '../cli/linger.ts';
@@ -18,11 +16,11 @@ import {
 } from '../testbed/cluster.ts';
 import { type ClusterDns, startClusterDns } from '../testbed/cluster-dns.ts';
 import {
+  contourInPod,
   type Gateway,
-  type GatewayProcess,
+  type GatewayInPod,
   haproxyInPod,
   NODE_FILES,
-  startContour,
   startEnvoy,
   startHaproxy,
 } from '../testbed/gateways.ts';
@@ -293,22 +291,27 @@ async function startGateway(
   name: (typeof GATEWAY_NAMES)[number],
   at: Place,
   resolveSeconds: number,
-): Promise<GatewayProcess> {
+): Promise<Gateway> {
   const settings = clusterSettings();
   const options = { namespace: at.namespace, service: 'web-dns', port: POD_PORT, resolveSeconds };
+  const onNode = async (start: typeof startEnvoy) => {
+    const process = await start(settings, { ...options, dns: `${dns?.server}:53` });
+    running.push(process);
+    await standIn(cluster, gatewayNamespace, name);
+    return process;
+  };
   const start = {
     contour: () => startContourFor(at),
-    envoy: () => startEnvoy(settings, { ...options, dns: `${dns?.server}:53` }),
-    haproxy: () => startHaproxy(settings, { ...options, dns: `${dns?.server}:53` }),
+    envoy: () => onNode(startEnvoy),
+    haproxy: () => onNode(startHaproxy),
   }[name];
   const gateway = await start();
-  running.push(gateway);
   await listed(gateway, await addressesOf(at));
-  await standIn(cluster, gatewayNamespace, name);
   return gateway;
 }
 
-async function startContourFor({ namespace }: Place): Promise<GatewayProcess> {
+/** Contour's Envoy as a pod, and a witness beside it. */
+async function startContourFor({ namespace }: Place): Promise<Gateway> {
   for (const verb of [
     ['apply', '--server-side'],
     ['wait', '--for=condition=Established', '--timeout=30s'],
@@ -322,35 +325,36 @@ async function startContourFor({ namespace }: Place): Promise<GatewayProcess> {
     ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { namespace, name: 'web' } },
     spec: { ingressClassName: 'contour', rules },
   } as NewObject);
-  const gateway = await startContour(clusterSettings(), { kubeconfig: cluster.kubeconfig });
-  const { url, port } = gateway.page;
-  const flags = ['--listen', `${cluster.nodeAddress}:${port}`, '--page', url, '--format', 'Envoy'];
-  const witness = spawn(process.execPath, [MAIN, 'witness', ...flags], { stdio: 'inherit' });
-  running.push({
-    stop: async () => {
-      witness.kill();
-      await once(witness, 'exit');
-    },
-  });
-  return gateway;
+  const witness = [process.execPath, MAIN, 'witness'];
+  const inPod = await contourInPod(clusterSettings(), { kubeconfig: cluster.kubeconfig, witness });
+  running.push(inPod);
+  return startInPod(gatewayNamespace, 'contour', inPod);
 }
 
 /** HAProxy that resolves every 10 s, as a Deployment of people who have told Linger nothing of it. */
 async function startUndeclared({ namespace }: Place): Promise<Gateway> {
   const options = { namespace, service: 'web-dns', port: POD_PORT, resolveSeconds: 10 };
   const inPod = await haproxyInPod(clusterSettings(), { ...options, dns: `${dns?.server}:53` });
-  const where = await cluster.namespace('edge', { 'linger.dev/inject': 'false' });
-  const env = Object.entries(inPod.env).map(([name, value]) => ({ name, value }));
-  const container = { name: 'haproxy', image: images.busybox, imagePullPolicy: 'Never', env };
+  return startInPod(await cluster.namespace('edge', { 'linger.dev/inject': 'false' }), 'edge', inPod);
+}
+
+/** Runs a gateway as a Deployment whose pods are labelled by its name. */
+async function startInPod(where: string, name: string, inPod: GatewayInPod): Promise<Gateway> {
+  const common = { image: images.busybox, imagePullPolicy: 'Never' };
   const volumeMounts = [{ name: 'node', mountPath: NODE_FILES }];
   const template = {
+    metadata: { labels: { gateway: name } },
     terminationGracePeriodSeconds: 0,
-    containers: [{ ...container, command: inPod.command, volumeMounts }],
+    containers: inPod.containers.map((each) => ({ ...each, ...common, volumeMounts })),
     volumes: [{ name: 'node', hostPath: { path: '/' } }],
   };
-  await cluster.create(workload('Deployment', where, 'edge', {}, template));
+  await cluster.create(workload('Deployment', where, name, {}, template));
   const address = await waitUntil('the address of the gateway', async () => {
-    const [found] = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace: where });
+    const pods = await cluster.list<PodObject>(
+      { apiVersion: 'v1', kind: 'Pod', namespace: where },
+      `app=${name}`,
+    );
+    const [found] = pods;
     return found === undefined || !isReady(found) ? undefined : podIp(found);
   });
   return inPod.at(address);
@@ -365,7 +369,7 @@ async function isOwn(): Promise<boolean> {
 describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
   it.each([
     ['envoy', 9],
-    // It watches, and a witness stands beside its Envoy.
+    // It watches, and a witness stands beside its Envoy, in its pod.
     ['contour', 9],
   ] as const)(
     'ends when the last consumer has let go, in a calm cluster: %s',

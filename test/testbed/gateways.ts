@@ -26,6 +26,8 @@ export interface Gateway {
   /** Where it lists its upstreams. */
   readonly page: {
     readonly url: string;
+    /** Where the page is answered, if not at the URL's host. */
+    readonly socketPath?: string;
     readonly port: number;
     readonly path: string;
     readonly format: string;
@@ -143,14 +145,24 @@ export async function startHaproxy(
 
 /** How a pod runs a gateway that is installed on the node. */
 export interface GatewayInPod {
-  /** Of a container that has the node's files at {@link NODE_FILES}. */
-  readonly command: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
+  /** Of containers that have the node's files at {@link NODE_FILES}. */
+  readonly containers: readonly {
+    readonly name: string;
+    readonly command: readonly string[];
+    readonly env: readonly { readonly name: string; readonly value: string }[];
+  }[];
   /** @param address of the pod */
   readonly at: (address: string) => Gateway;
 }
 
 export const NODE_FILES = '/node';
+
+/** A container's command and environment that run a shell's text on the node's files. */
+function onNodeFiles(name: string, text: string, env: Readonly<Record<string, string>> = {}) {
+  const chroot = [`${NODE_FILES}${findProgram('busybox')}`, 'chroot', NODE_FILES];
+  const variables = Object.entries(env).map(([variable, value]) => ({ name: variable, value }));
+  return { name, command: [...chroot, '/bin/sh', '-c', text], env: variables };
+}
 
 /** HAProxy with an address of its own, by which it can be known. */
 export async function haproxyInPod(
@@ -159,10 +171,8 @@ export async function haproxyInPod(
 ): Promise<GatewayInPod> {
   const { argv, env } = await haproxy(settings, options, '*');
   const log = logFile(statePaths(settings.stateDir), 'haproxy-in-pod');
-  const shell = ['/bin/sh', '-c', `exec ${argv.join(' ')} >${log}`];
   return {
-    command: [`${NODE_FILES}${findProgram('busybox')}`, 'chroot', NODE_FILES, ...shell],
-    env,
+    containers: [onNodeFiles('haproxy', `exec ${argv.join(' ')} >${log}`, env)],
     at: (address) => gatewayAt(address, { name: 'haproxy', page: HAPROXY_PAGE, log }),
   };
 }
@@ -289,29 +299,32 @@ export async function startEnvoy(
 /** Of whom Contour makes upstreams: those of Ingresses of the class `contour`. */
 export interface ContourOptions {
   readonly kubeconfig: string;
+  readonly witness: readonly string[];
 }
 
 const CONTOUR_PORTS = { xds: 18_001, health: 18_002, http: 18_003, debug: 18_060, stats: 18_004 };
 
 /**
- * Contour, which watches EndpointSlices, and its Envoy. Envoy's admin page is on its loopback and on a socket alone: at
- * the port of {@link Gateway.page} `linger witness` is to answer, which the caller starts.
+ * Contour, which watches EndpointSlices, as a process of the node, and its Envoy in a pod. Envoy's admin page is on a socket and
+ * on the pod's loopback alone: `linger witness` reads it there, from a container beside it.
+ * @param witness the program's command, without flags
  */
-export async function startContour(
+export async function contourInPod(
   settings: ClusterSettings,
-  { kubeconfig }: ContourOptions,
-): Promise<GatewayProcess> {
+  { kubeconfig, witness }: ContourOptions,
+): Promise<GatewayInPod & { stop(): Promise<void> }> {
   const program = await ensureContour(settings.cacheDir, console.log);
   const envoy = await ensureEnvoy(settings.cacheDir, console.log);
   const host = network.nodeAddress;
   const { xds, health, http, debug, stats } = CONTOUR_PORTS;
   const paths = statePaths(settings.stateDir);
   const log = { 'accesslog-format': 'envoy', 'accesslog-format-string': ENVOY_LOG };
+  const everywhere = '0.0.0.0';
   const flags = {
     ...{ kubeconfig, 'config-path': configuration(settings, 'contour.yaml', JSON.stringify(log)) },
     ...{ 'xds-address': host, 'xds-port': xds },
-    ...{ 'envoy-service-http-address': host, 'envoy-service-http-port': ports.contour.requests },
-    ...{ 'stats-address': host, 'stats-port': stats, 'health-address': host, 'health-port': health },
+    ...{ 'envoy-service-http-address': everywhere, 'envoy-service-http-port': ports.contour.requests },
+    ...{ 'stats-address': everywhere, 'stats-port': stats, 'health-address': host, 'health-port': health },
     ...{ 'http-address': host, 'http-port': http, 'debug-http-port': debug },
   };
   const given = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
@@ -328,15 +341,21 @@ export async function startContour(
   const xdsFlags = [`--xds-address=${host}`, `--xds-port=${xds}`];
   await must([program, 'bootstrap', file, `--admin-address=${socketPath}`, ...xdsFlags]);
   const node = ['--service-cluster', 'contour', '--service-node', 'envoy'];
-  const gateway = await startGateway(settings, {
-    ...{ name: 'contour', argv: [envoy, '-c', file, ...node, '--base-id', '98', ...ENVOY_FLAGS] },
-    ...{ page: { path: '/v1/uses', format: 'Witness' }, own: CONTOUR_PAGE },
-  });
-  const stop = async () => {
-    await gateway.stop();
-    await stopRecorded(paths, control.name);
+  const argv = [envoy, '-c', file, ...node, '--base-id', '98', ...ENVOY_FLAGS];
+  const { page } = ports.contour;
+  const beside = ['--listen', `${everywhere}:${page}`, '--page', CONTOUR_PAGE, '--format', 'Envoy'];
+  const accessLog = logFile(paths, 'contour');
+  return {
+    containers: [
+      onNodeFiles('envoy', `exec ${argv.join(' ')} >${accessLog}`),
+      onNodeFiles('witness', `exec ${[...witness, ...beside].join(' ')}`),
+    ],
+    at: (address) => {
+      const gateway = { name: 'contour', page: { path: '/v1/uses', format: 'Witness' } } as const;
+      return gatewayAt(address, { ...gateway, own: { url: CONTOUR_PAGE, socketPath }, log: accessLog });
+    },
+    stop: () => stopRecorded(paths, control.name),
   };
-  return { ...gateway, stop };
 }
 
 /** As `contour bootstrap` has it. */
@@ -352,8 +371,6 @@ interface Started {
   readonly name: keyof typeof ports;
   readonly argv: readonly string[];
   readonly page: { readonly path: string; readonly format: string };
-  /** Its own page, where that is not the one that others read. */
-  readonly own?: string | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
 
@@ -365,13 +382,13 @@ async function stopRecorded({ run }: StatePaths, name: string): Promise<void> {
 /** What `down` removes, it removes, too. */
 async function startGateway(
   settings: ClusterSettings,
-  { name, argv, page, own, env }: Started,
+  { name, argv, page, env }: Started,
 ): Promise<GatewayProcess> {
   const paths = statePaths(settings.stateDir);
   await stopRecorded(paths, name);
   const log = logFile(paths, name);
   await startProcess({ name, argv, runDir: paths.run, logFile: log, ...(env === undefined ? {} : { env }) });
-  const gateway = gatewayAt(network.nodeAddress, { name, page, own, log });
+  const gateway = gatewayAt(network.nodeAddress, { name, page, log });
   await waitHealthy({ name, argv, health: { url: gateway.page.url } }, paths);
   return { ...gateway, stop: () => stopRecorded(paths, name) };
 }
@@ -383,12 +400,16 @@ function gatewayAt(
     page: { path, format },
     own,
     log,
-  }: Pick<Started, 'name' | 'page' | 'own'> & { readonly log: string },
+  }: Pick<Started, 'name' | 'page'> & {
+    readonly log: string;
+    /** Its own page, where that is not the one that others read. */
+    readonly own?: Pick<Gateway['page'], 'url' | 'socketPath'>;
+  },
 ): Gateway {
   const { requests, page: port } = ports[name];
   return {
     ...{ name, address, port: requests },
-    page: { url: own ?? `http://${address}:${port}${path}`, port, path, format },
+    page: { ...(own ?? { url: `http://${address}:${port}${path}` }), port, path, format },
     sent: () => [...readFileSync(log, 'utf8').matchAll(SENT)].map(sentRequest),
   };
 }

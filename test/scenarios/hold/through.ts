@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { type WaitOptions, waitUntil } from '../../testbed/cluster.ts';
 import type { Gateway } from '../../testbed/gateways.ts';
 import type { Backend } from '../../testbed/load/report.ts';
@@ -38,8 +41,9 @@ export async function listed(gateway: Gateway, addresses: readonly string[], opt
   );
 }
 
-async function pageOf({ page }: Gateway): Promise<string> {
-  return (await fetch(page.url)).text();
+async function pageOf({ page: { url, socketPath } }: Gateway): Promise<string> {
+  const [answer] = (await once(get(url, { socketPath, timeout: 5_000 }), 'response')) as [IncomingMessage];
+  return text(answer);
 }
 
 const LOOK_MS = 25;
