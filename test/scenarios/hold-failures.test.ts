@@ -20,7 +20,7 @@ import { LONG } from './form.ts';
 import { type HookEnd, type Hooked, Hooks, hookOf } from './hold/held-pods.ts';
 import { consumer, HoldSetting } from './hold/setting.ts';
 import { removals, spread } from './hold/terminations.ts';
-import { table } from './table.ts';
+import { duration, table } from './table.ts';
 
 /*
  * 200 hooks at once, run by nobody's kubelet but with the helper itself, while replicas of Linger go; and while strangers
@@ -163,6 +163,17 @@ function note(name: string, ends: readonly Known[], after = lateBy(ends)): Noted
   return { early, latest: Math.max(...after) };
 }
 
+/** Of the lateness, what was Linger's, and what was the helper's and this machine's. */
+async function stages(ends: readonly Known[]): Promise<string> {
+  const released = new Map(
+    (await setting.releases(namespace)).map(({ pod, time }) => [pod, Date.parse(time)]),
+  );
+  const at = (end: Known) => released.get(end.pod) ?? Number.NaN;
+  const of = ends.filter((end) => !Number.isNaN(at(end)));
+  const lingers = spread(of.map((end) => at(end) - end.dueAt));
+  return `let go after ${lingers}; ended after that ${spread(of.map((end) => end.endedAt - at(end)))}`;
+}
+
 /** The process of a replica, on this machine. */
 function processOf(replica: string): number {
   const isIts = ({ pid, argv }: { pid: number; argv: readonly string[] }) =>
@@ -198,7 +209,9 @@ async function isOwn(): Promise<boolean> {
 describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
   it('end when all have let go, with nothing in their way', { timeout: 200_000 }, async () => {
     const hooks = await start(HELD);
-    const { early, latest } = note('calm', known(await stopAll(hooks)));
+    const ends = known(await stopAll(hooks));
+    const { early, latest } = note('calm', ends);
+    console.log(await stages(ends));
     expect(early).toBe(0);
     expect(latest).toBeLessThanOrEqual(1_000);
   });
@@ -234,9 +247,13 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const abuse = new Abuse({ host, port: Number(port) });
     const ending = stopAll(hooks);
     await allHeld(50);
+    const begun = Date.now();
     await abuse.begin(hooks.map(({ call }) => call.token));
-    const { early, latest } = note(`abuse: ${abuse.inWords}`, known(await ending));
+    console.log(`all of the abuse has begun after ${duration(Date.now() - begun)}`);
+    const ends = known(await ending);
+    const { early, latest } = note(`abuse: ${abuse.inWords}`, ends);
     abuse.end();
+    console.log(await stages(ends));
     expect(early).toBe(0);
     expect(latest - undisturbed.latest).toBeLessThanOrEqual(300);
   });
