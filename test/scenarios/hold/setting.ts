@@ -55,6 +55,8 @@ export interface Found {
   readonly from?: readonly string[];
 }
 
+const ASKED_AT_ONCE = 20;
+
 /** An installed Linger, and namespaces whose pods wait by Hold, by Sleep, or as their authors say. */
 export class HoldSetting {
   readonly linger: Installation;
@@ -127,8 +129,11 @@ export class HoldSetting {
       if (plan !== undefined && satisfied(plan)) return plan.wait;
       throw new Error(JSON.stringify(plan));
     };
+    // By every replica: many at once take several connections, and each of those leads to any of them.
+    const lookAround = async () =>
+      Math.min(...(await Promise.all(Array.from({ length: ASKED_AT_ONCE }, look))));
     const options = { timeoutMs: 120_000, intervalMs: 500 };
-    return waitUntil(`a plan for the pods of ${namespace}`, look, options);
+    return waitUntil(`a plan for the pods of ${namespace}`, lookAround, options);
   }
 
   /** The pods of a namespace that have been let go, by the logs of the replicas that are there. */
