@@ -1,4 +1,5 @@
-export const SCENARIOS = ['test/scenarios/*.test.ts'];
+/** What has a long form. */
+export const SCENARIOS = ['test/scenarios/*.test.ts', 'test/cluster-suite/certificates.test.ts'];
 
 /** Everything that `npm run test:cluster` runs. */
 export const EVERYTHING = [
