@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
+import { StringDecoder } from 'node:string_decoder';
 import { asError, isRecord, LingerError } from '../api/index.ts';
 import {
   NO_SOURCES,
@@ -33,7 +33,7 @@ async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<r
   const events: SimulatedEvent[] = [];
   let line = 0;
   try {
-    for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+    for await (const text of linesOf(input)) {
       line += 1;
       if (text.trim() === '') continue;
       const event = eventOf(text);
@@ -51,6 +51,21 @@ async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<r
     );
   }
   return events;
+}
+
+/** Not by node:readline: where the input ends while its reader is busy, its iterator throws "readline was closed". */
+async function* linesOf(input: NodeJS.ReadableStream): AsyncGenerator<string> {
+  const decoder = new StringDecoder();
+  let rest = '';
+  for await (const chunk of input as AsyncIterable<Buffer>) {
+    const [first = '', ...others] = decoder.write(chunk).split('\n');
+    rest += first;
+    for (const line of others) {
+      yield rest;
+      rest = line;
+    }
+  }
+  yield rest + decoder.end();
 }
 
 /** Of 9999: what lies beyond is more likely milliseconds than seconds. */
