@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { basename, delimiter, dirname, join } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
-import { setImmediate } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { run as runCommand } from '../../src/cli/index.ts';
 import type { AtEnd } from '../webhook/connection.ts';
@@ -57,19 +56,13 @@ export const ALWAYS_A_PROCESS: ReadonlySet<string> = new Set(['serve', 'watch'])
 export async function linger(args: readonly string[], options: RunOptions = {}): Promise<Finished> {
   if (ALWAYS_A_PROCESS.has(args[0] ?? '') || options.cwd !== undefined) return shipped(args, options);
   const [stdout, stderr] = [new Collected(), new Collected()];
-  const stdin = Readable.from(asFromPipe(options.stdin ?? ''));
+  const stdin = Readable.from([Buffer.from(options.stdin ?? '')]);
   const code = await runCommand(args, environment(options.env), PROGRAM, { stdin, stdout, stderr });
   return { code, stdout: stdout.text, stderr: stderr.text };
 }
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 const PROGRAM = { name: 'linger', version };
-
-/** The end of a pipe is seen a turn after the last bytes; node:readline fails when it comes with 1,024 lines. */
-async function* asFromPipe(given: string | Uint8Array) {
-  yield Buffer.from(given);
-  await setImmediate();
-}
 
 class Collected extends Writable {
   readonly #chunks: Buffer[] = [];

@@ -1,6 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import { simulate } from '../../src/cli/simulate.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 
@@ -75,4 +77,13 @@ describe.concurrent('linger simulate', () => {
     expect([code, stdout]).toEqual([exit, '']);
     expect(stderr).toContain(problem);
   });
+});
+
+it('reads an input that ends while its lines are being read', async () => {
+  const printed: string[] = [];
+  const print = (text: string) => printed.push(text);
+  const stdin = Readable.from([Buffer.from(steady(0.2))]);
+  const settings = { operands: [], output: 'json', namespace: 'default' };
+  expect(await simulate(settings as never, { print, stdin } as never)).toBe(0);
+  expect(printed.join('')).toContain('"measured"');
 });

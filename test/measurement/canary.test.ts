@@ -7,6 +7,7 @@ import { CLUSTER_DNS, CLUSTER_IP, type Consumer, consumerOf } from '../../src/la
 import {
   CANARY_LABEL,
   chooseCanary,
+  everyMsOf,
   type Flipped,
   type KnownReplica,
   runCanary,
@@ -317,6 +318,19 @@ describe('where nothing can be flipped', () => {
     ending.abort();
     await running;
     expect([told, own.patches]).toEqual([[], []]);
+  });
+});
+
+describe('how often it is flipped for', () => {
+  const timed = (measure: object) => ({ ...CLUSTER_IP, measure }) as Parameters<typeof everyMsOf>[0];
+  it.each([
+    ['a built-in consumer', { kind: 'clusterIp' }, 99, 60_000],
+    ['one that has been timed a hundred times', { kind: 'clusterIp' }, 100, 300_000],
+    ['DNS, the same', { kind: 'clusterDns' }, 100, 300_000],
+    ['a probe, as its author says, however often', { kind: 'probe', every: 10 }, 1_000, 10_000],
+    ['a probe whose author does not say', { kind: 'probe' }, 1_000, 30_000],
+  ])('%s', (_, measure, times, everyMs) => {
+    expect(everyMsOf(timed(measure), 60_000, times)).toBe(everyMs);
   });
 });
 
