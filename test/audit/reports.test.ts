@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { emptyDirectory, linger } from '../cli/linger.ts';
+import { linger, ROOT } from '../cli/linger.ts';
 
 /** One of each verdict; the text of the last has characters that each form must escape. */
 const MANIFEST = `\
@@ -41,10 +41,15 @@ let folder = '';
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'linger-audit-'));
   await writeFile(join(folder, 'app.yaml'), MANIFEST);
+  // Reports name files as they are given: relative to where a person stands.
+  process.chdir(folder);
 });
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(async () => {
+  process.chdir(ROOT);
+  await rm(folder, { recursive: true });
+});
 
-const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml', ...args], { cwd: folder });
+const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml', ...args]);
 
 const EATEN =
   'container "50%|<a>" sleeps for all of its grace of 10s: the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the sleep';
@@ -129,11 +134,8 @@ Deployment shop/own: GraceEaten: ${EATEN}
   describe('of a hostile manifest', () => {
     const name = String.raw`"w\n::error::x\e[2J\u202E|\\| <img src=x> [a](http://evil) @all \uFFFE"`;
     const hostile = MANIFEST.replace('name: own', `name: ${name}`);
-    const print = async (format: string) => {
-      const cwd = await emptyDirectory();
-      await writeFile(join(cwd, 'a b.yaml'), hostile);
-      return (await linger(['audit', '-f', 'a b.yaml', '-o', format], { cwd })).stdout;
-    };
+    beforeAll(() => writeFile(join(folder, 'a b.yaml'), hostile));
+    const print = async (format: string) => (await linger(['audit', '-f', 'a b.yaml', '-o', format])).stdout;
 
     test.each(['table', 'wide', 'github', 'junit', 'markdown'])(
       '%s: no line is added, no cursor moves',
@@ -200,9 +202,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
 
   test('a document that cannot be read is named, the others are audited, and the exit code says so', async () => {
     await writeFile(join(folder, 'broken.yaml'), `${MANIFEST}---\na: [\n`);
-    const { code, stdout, stderr } = await linger(['audit', '-f', 'broken.yaml', '-o', 'json'], {
-      cwd: folder,
-    });
+    const { code, stdout, stderr } = await linger(['audit', '-f', 'broken.yaml', '-o', 'json']);
     expect(code).toBe(1);
     expect(stderr).toMatch(/broken\.yaml:\d+/);
     expect((JSON.parse(stdout) as { summary: { workloads: number } }).summary.workloads).toBe(3);
