@@ -252,6 +252,28 @@ describe.runIf(LONG)('the chart', async () => {
     for (const value of milliCores) expect(value).toBeLessThan(30);
   });
 
+  onOurOwn('a replica is ready soon after its process has begun', { timeout: 120_000 }, async () => {
+    const seen = new Set((await replicas.list()).map(({ name }) => name));
+    await kubectl(...IN_NAMESPACE, 'rollout', 'restart', 'deployment/linger');
+    const readyAt = new Map<string, number>();
+    const look = async () => {
+      const newOnes = (await replicas.list()).filter(({ name, address }) => address && !seen.has(name));
+      for (const { name, address } of newOnes) {
+        const answer = await fetch(`http://${address}:8080/readyz`).catch(() => undefined);
+        if (answer?.ok !== true) continue;
+        seen.add(name);
+        readyAt.set(name, Date.now() / 1000);
+      }
+      return readyAt.size === 2;
+    };
+    await waitUntil('both new replicas to be ready', look, { timeoutMs: 60_000, intervalMs: 20 });
+    await rolledOut();
+    const begun = await replicas.sums('process_start_time_seconds');
+    const seconds = [...readyAt].map(([name, at]) => at - (begun.get(name) ?? Number.NaN));
+    console.log(`ready ${seconds.map((each) => each.toFixed(2)).join(' and ')} s after the process began`);
+    expect(Math.max(...seconds)).toBeLessThan(1.5);
+  });
+
   onOurOwn('the heap takes half of the memory limit, by the cgroup alone', { timeout: 60_000 }, async () => {
     const limit = 'require("node:v8").getHeapStatistics().heap_size_limit';
     const node = ['exec', 'deployment/linger', '--', '/bin/node', '--print', limit];
