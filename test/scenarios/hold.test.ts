@@ -26,6 +26,7 @@ import {
 } from '../testbed/gateways.ts';
 import { PodLives } from '../testbed/load/lives.ts';
 import { formatReport, type Load, type LoadReport, startLoad } from '../testbed/load/load.ts';
+import { network } from '../testbed/network.ts';
 import { clusterSettings } from '../testbed/settings.ts';
 import { LONG } from './form.ts';
 import { consumer, HoldSetting, KUBE_PROXY, type Waiting } from './hold/setting.ts';
@@ -78,6 +79,10 @@ const PAGES = {
 beforeAll(async () => {
   cluster = await openCluster();
   if (!LONG || !cluster.own) return;
+  // As a cluster has it whose controller-manager allocates ranges: the bridge's address is known by it.
+  const spec = { podCIDR: network.podRange, podCIDRs: [network.podRange] };
+  const nodePath = `/api/v1/nodes/${network.nodeName}`;
+  await cluster.api.call('PATCH', nodePath, { body: { spec }, contentType: 'application/merge-patch+json' });
   dns = await startClusterDns(clusterSettings(), { ttl: 5 });
   const nobody = { gateways: 'none' };
   setting = await HoldSetting.open(cluster, {
