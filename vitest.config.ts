@@ -1,4 +1,5 @@
 import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { FUZZ } from './test/property/runs.ts';
 
 // These need a cluster; `npm run test:cluster` runs them.
@@ -14,6 +15,30 @@ const OF_ONE_PROCESS = [
   'test/webhook/reports/{strangers,verdicts}.test.ts',
 ];
 
+/** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
+const LONG = [
+  'test/architecture/flows.test.ts',
+  'test/cli/memory.test.ts',
+  'test/cli/serve-cluster.test.ts',
+  'test/cli/serve-reload.test.ts',
+  'test/cli/serve-start.test.ts',
+  'test/decision/simulation.test.ts',
+  'test/hold/service.test.ts',
+  'test/manifest/policy-watch.test.ts',
+  'test/measurement/canary.test.ts',
+];
+
+/** Without the durations of a former run, as in CI, vitest would go by the size of the files. */
+class LongFirst extends BaseSequencer {
+  override async sort(specifications: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ project, moduleId }: TestSpecification) => {
+      if (project.name === 'measured') return 0;
+      return LONG.some((file) => moduleId.endsWith(`/${file}`)) ? 1 : 2;
+    };
+    return (await super.sort(specifications)).toSorted((a, b) => rank(a) - rank(b));
+  }
+}
+
 /** Of every project. */
 const common: UserWorkspaceConfig['test'] = {
   // Modules are loaded by Node and not rewritten: that costs hot loops half their speed.
@@ -28,6 +53,7 @@ export default defineConfig({
   test: {
     // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
     maxWorkers: '100%',
+    sequence: { sequencer: LongFirst },
     // Here and not in `common`: a project that inherited it would run it again.
     globalSetup: ['test/cli/build.ts'],
     projects: [
