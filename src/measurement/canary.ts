@@ -270,6 +270,13 @@ export function troubledEveryMs(times: number): number {
   return times === 0 ? 0 : Math.min(TROUBLED.longestMs, TROUBLED.firstMs * 2 ** (times - 1));
 }
 
+/**
+ * kube-proxy follows the first change after a quiet time at once, and the next one up to its `minSyncPeriod` (1 s by default) later.
+ * In a cluster where nothing else changes every flip would be a first one, and the removals of a rollout are not: so each flip for a
+ * ClusterIP is followed by another within this time.
+ */
+const SOON_MS = 1_000;
+
 /** Each is 40 connections a second while a flip is on. */
 const MOST_CONSUMERS = 4;
 const REQUEST_MS = 5_000;
@@ -305,7 +312,7 @@ class Canary {
   }
 
   async run(): Promise<void> {
-    const { clock, onFlip } = this.#context;
+    const { clock, random } = this.#context;
     const { signal } = this.#lead;
     // What a leader that vanished has left outside. Where that fails, the first flip tries again, and says so.
     await this.#putAllBack(`${CANARY_LABEL}=${OUT_OF_SERVICE}`).catch(() => undefined);
@@ -315,17 +322,25 @@ class Canary {
       const consumers = this.#takingPart(began);
       for (const { name } of consumers) this.#triedAt.set(name, began);
       if (consumers.length > 0) {
-        const flipped = await this.#flipFor(consumers);
-        for (const { name } of consumers) {
-          const { trouble, removal } = flipped.consumers.get(name) ?? {};
-          if (removal !== undefined) this.#timings.set(name, (this.#timings.get(name) ?? 0) + 1);
-          if (trouble === undefined) this.#troubled.delete(name);
-          else this.#troubled.set(name, flipped.attempts === 0 ? 1 : (this.#troubled.get(name) ?? 0) + 1);
-        }
-        onFlip(flipped);
+        const { result } = await this.#flipNow(consumers);
+        const again = consumers.filter(({ measure }) => measure.kind === 'clusterIp');
+        const isAgain = result === 'Measured' && again.length > 0;
+        if (isAgain && (await pause(SOON_MS * random(), signal))) await this.#flipNow(again);
       }
       next = this.#next(began, clock());
     }
+  }
+
+  async #flipNow(consumers: readonly Timed[]): Promise<Flipped> {
+    const flipped = await this.#flipFor(consumers);
+    for (const { name } of consumers) {
+      const { trouble, removal } = flipped.consumers.get(name) ?? {};
+      if (removal !== undefined) this.#timings.set(name, (this.#timings.get(name) ?? 0) + 1);
+      if (trouble === undefined) this.#troubled.delete(name);
+      else this.#troubled.set(name, flipped.attempts === 0 ? 1 : (this.#troubled.get(name) ?? 0) + 1);
+    }
+    this.#context.onFlip(flipped);
+    return flipped;
   }
 
   #next(began: number, ended: number): number {
