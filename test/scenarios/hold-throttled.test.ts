@@ -5,7 +5,7 @@ import { PodLives } from '../testbed/load/lives.ts';
 import { formatReport, type LoadReport, startLoad } from '../testbed/load/load.ts';
 import { Fleet } from './fleet.ts';
 import { LONG } from './form.ts';
-import { HoldSetting, KUBE_PROXY, type Waiting } from './hold/setting.ts';
+import { HoldSetting, type Waiting } from './hold/setting.ts';
 import { type Ending, endingsOf } from './hold/terminations.ts';
 import { publishedLag } from './polling/estimates.ts';
 import { Stand } from './polling/stand.ts';
@@ -53,14 +53,14 @@ beforeAll(async () => {
   cluster = await openCluster();
   if (!LONG || !cluster.own) return;
   await cluster.restart('kube-controller-manager', FAST);
-  setting = await HoldSetting.open(cluster, { max: MAX_SECONDS, consumers: [KUBE_PROXY] });
+  setting = await HoldSetting.open(cluster, { max: MAX_SECONDS });
   places = await Promise.all(HOOKS.map(place));
   // Now: before, Linger might have tried its helper on a node that is none.
   fleet = await Fleet.start(cluster, { prefix: 's0', services: SERVICES, victims: 0 });
   // Without a removal nothing is measured.
   await places[3]?.stand.rollOver(2);
   await setting.measured(places[3]?.stand.namespace ?? '', 'web');
-}, 400_000);
+}, 900_000);
 
 afterAll(async () => {
   const head = ['waits by', 'requests', 'lost', 'true lag', 'wait of each pod', 'more than the lag'];

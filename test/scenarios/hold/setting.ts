@@ -19,21 +19,6 @@ export interface HoldSettingOptions {
 /** So few that a scenario can have them measured. */
 const WAIT = { minSamples: 6, minHistory: '1s', initial: '30s', min: '1s' };
 
-/** Of the Service range, and nobody else's: there is no cluster DNS. */
-const CANARY_ADDRESS = '10.201.255.12';
-
-/**
- * kube-proxy, measured by a probe of the canary's ClusterIP: of the built-in consumer of this name Linger wants a hundred
- * samples, whatever the policy says.
- */
-export const KUBE_PROXY = consumer(
-  'cluster-ip',
-  {},
-  {
-    probe: { url: `http://${CANARY_ADDRESS}/linger`, every: '1s' },
-  },
-);
-
 export interface Released {
   /** RFC 3339. */
   readonly time: string;
@@ -78,10 +63,9 @@ export class HoldSetting {
       ...consumers,
     );
     const flags = ['--canary-every=1s'];
-    const all = { 'linger-canary': CANARY_ADDRESS, ...addresses };
     const setting = new HoldSetting(
       cluster,
-      await Installation.create(cluster, { policies, flags, addresses: all }),
+      await Installation.create(cluster, { policies, flags, addresses }),
     );
     await setting.#takeTime();
     return setting;
@@ -132,7 +116,8 @@ export class HoldSetting {
     // By every replica: many at once take several connections, and each of those leads to any of them.
     const lookAround = async () =>
       Math.min(...(await Promise.all(Array.from({ length: ASKED_AT_ONCE }, look))));
-    const options = { timeoutMs: 120_000, intervalMs: 500 };
+    // A built-in consumer is known by a hundred flips.
+    const options = { timeoutMs: 600_000, intervalMs: 500 };
     return waitUntil(`a plan for the pods of ${namespace}`, lookAround, options);
   }
 
