@@ -125,11 +125,13 @@ interface Running extends Beginning {
 
 /** `linger serve`: answers admission reviews until SIGTERM. */
 export async function serve(settings: Settings<'serve'>, surroundings: Surroundings): Promise<number> {
-  const { certs, certNames, host } = settings;
+  const { certNames, host } = settings;
   const ending = new AbortController();
   const shutdown = listenForShutdown();
   const logger = createLogger(settings.logLevel);
   const forgetLogLevel = listenForLogLevel(logger, settings.logLevel);
+  // A pause between two attempts keeps no process alive, and before anything is listened on nothing else does.
+  const alive = setInterval(() => undefined, 2 ** 30);
   try {
     // The address that is listened on must be in the certificate, too, unless it stands for all of them.
     const names = isUnspecified(host) ? certNames : [...certNames, host];
@@ -146,20 +148,34 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       }),
       signal: ending.signal,
     };
-    const connection = await connectionOf(beginning, surroundings);
-    const certificates =
-      settings.certsSecret === undefined
-        ? await FileSource.open({ directory: certs, names }, new Date())
-        : await openSecret(settings.certsSecret, names, connection, beginning);
-    const running: Running = { ...beginning, certificates };
-    const policyProblems = await startPolicies(running);
-    const cluster = connection && (await startCluster(running, connection));
-    return await answerUntilShutdown(running, surroundings, { cluster, policyProblems }, shutdown);
+    const begun = begin(beginning, names, surroundings);
+    const parts = await Promise.race([begun, shutdown.requested, shutdown.forced]);
+    if (parts === undefined || typeof parts === 'number') return parts ?? 0;
+    return await answerUntilShutdown(parts.running, surroundings, parts, shutdown);
   } finally {
+    clearInterval(alive);
     ending.abort();
     shutdown.release();
     forgetLogLevel();
   }
+}
+
+/** @throws LingerError `settings-invalid`, CertificateError */
+async function begin(
+  beginning: Beginning,
+  names: readonly string[],
+  surroundings: Surroundings,
+): Promise<Parts & { readonly running: Running }> {
+  const { certs: directory, certsSecret } = beginning.settings;
+  const connection = await connectionOf(beginning, surroundings);
+  const certificates =
+    certsSecret === undefined
+      ? await FileSource.open({ directory, names }, new Date())
+      : await openSecret(certsSecret, names, connection, beginning);
+  const running: Running = { ...beginning, certificates };
+  const policyProblems = await startPolicies(running);
+  const cluster = connection && (await startCluster(running, connection));
+  return { running, cluster, policyProblems };
 }
 
 /** Enough to see what it is about. */

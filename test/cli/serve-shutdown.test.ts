@@ -1,13 +1,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { atEndOfFile, connect, connectSilently, requestBytes } from '../webhook/connection.ts';
 import { bodyOf, UID } from '../webhook/reviews.ts';
 import { responseOf } from '../webhook/webhook.ts';
 import { sharedCertificates } from './certificates.ts';
-import { ROOT, type Serving, serving, until } from './linger.ts';
+import { emptyDirectory, MAIN, ROOT, type Serving, serving, until } from './linger.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
@@ -129,6 +130,34 @@ describe('npm start', () => {
     child.kill('SIGTERM');
     expect(await exited).toEqual([0, null]);
     expect(printed).toContain('"stopped"');
+  });
+});
+
+describe.concurrent('before it listens', () => {
+  const waiting = async (...signals: readonly NodeJS.Signals[]) => {
+    const kubeconfig = join(await emptyDirectory(atEnd), 'config');
+    const server = 'https://127.0.0.1:1';
+    const clusters = [{ name: 'gone', cluster: { server } }];
+    const contexts = [{ name: 'gone', context: { cluster: 'gone' } }];
+    await writeFile(kubeconfig, JSON.stringify({ clusters, contexts, 'current-context': 'gone' }));
+    const flags = ['--certs-secret=linger', '--namespace=linger', `--kubeconfig=${kubeconfig}`, '--drain=0s'];
+    const child = spawn(process.execPath, [MAIN, 'serve', '--sync-timeout=1h', ...flags]);
+    atEnd(() => void child.kill('SIGKILL'));
+    let printed = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => (printed += chunk));
+    const exited = once(child, 'exit');
+    await until(async () => printed.includes('"reason":"Unreachable"'));
+    const over = await Promise.race([exited, sleep(1_500, 'still waiting')]);
+    for (const signal of signals) child.kill(signal);
+    return [over, await exited];
+  };
+
+  it('waits for an API server that cannot be reached yet, and is over with 0 when asked to end', async () => {
+    expect(await waiting('SIGTERM')).toEqual(['still waiting', [0, null]]);
+  });
+
+  it('SIGINT: 130', async () => {
+    expect(await waiting('SIGINT')).toEqual(['still waiting', [130, null]]);
   });
 });
 
