@@ -8,6 +8,11 @@ export interface ContainerRuntime {
   /** Relative to the root of a checkout in which `npm run build` has run. */
   readonly program: string;
   readonly environment: Readonly<Record<string, string>>;
+  /** `UID:GID`. */
+  readonly user: string;
+  /** Arguments of the starts that fill the compile cache, after the program, and the files that they read. */
+  readonly warmUps: readonly (readonly string[])[];
+  readonly files: Readonly<Record<string, string>>;
 }
 
 /**
@@ -21,8 +26,12 @@ export function containerRuntime(root: string): ContainerRuntime {
     ?.at(-1)
     ?.slice('ENV '.length);
   const entrypoint = /^ENTRYPOINT (\[.+\])$/m.exec(text)?.[1];
-  if (environment === undefined || entrypoint === undefined)
-    throw new Error('deploy/Containerfile: expected one line ENV NAME=VALUE… and one ENTRYPOINT ["node", …]');
+  const user = text
+    .match(/^USER (.+)$/gm)
+    ?.at(-1)
+    ?.slice('USER '.length);
+  if (environment === undefined || entrypoint === undefined || user === undefined)
+    throw new Error('deploy/Containerfile: expected ENV NAME=VALUE…, USER and ENTRYPOINT ["node", …]');
   const command = JSON.parse(entrypoint) as string[];
   const at = command.findIndex((word) => word.endsWith('.js'));
   const pairs = environment.split(' ').map((pair) => {
@@ -33,5 +42,12 @@ export function containerRuntime(root: string): ContainerRuntime {
     nodeFlags: command.slice(1, at),
     program: command[at] ?? '',
     environment: Object.fromEntries(pairs),
+    user,
+    warmUps: [...text.matchAll(/^RUN node .*?\.js (.+) & sleep \d+; kill -TERM \$!; wait$/gm)].map(
+      ([, words = '']) => words.split(' '),
+    ),
+    files: Object.fromEntries(
+      [...text.matchAll(/^RUN echo '(.+)' > (\S+)$/gm)].map(([, content = '', path = '']) => [path, content]),
+    ),
   };
 }

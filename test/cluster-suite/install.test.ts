@@ -139,7 +139,7 @@ describe('an installation by hand', async () => {
     await waitUntil('an earlier namespace linger to be gone', async () => !(await cluster.get(NAMESPACE)), {
       timeoutMs: 120_000,
     });
-    await cluster.importImages(lingerImageArchive());
+    await cluster.importImages(await lingerImageArchive());
     namespace = await cluster.namespace('install');
   }, 240_000);
 

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { containerRuntime } from '../../bench/containerfile.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const { nodeFlags, program, environment } = containerRuntime(ROOT);
+const { nodeFlags, program, environment, warmUps, files } = containerRuntime(ROOT);
 const text = readFileSync(join(ROOT, 'deploy', 'Containerfile'), 'utf8');
 const stages = new Map(
   text
@@ -17,11 +17,18 @@ const [build, compile, final] = [stage('build'), stage('compile'), stage('final'
 
 it('fills the compile cache with the very command that runs later', () => {
   // V8 takes no compiled code that was made with other flags.
-  const filled = /^RUN node (.*?) serve /m.exec(compile)?.[1]?.split(' ');
-  expect(filled).toEqual([...nodeFlags, program]);
+  const filled = [...compile.matchAll(/^RUN node (.*?) serve /gm)].map(([, words]) => words);
+  expect(new Set(filled)).toEqual(new Set([[...nodeFlags, program].join(' ')]));
+  expect(warmUps).toHaveLength(filled.length);
+  // With the parts that only a server with a cluster has.
+  for (const words of warmUps) expect(Object.keys(files)).toContain(words[words.indexOf('--kubeconfig') + 1]);
   const settings = (stage: string) => /^ENV .+$/m.exec(stage)?.[0];
   expect(settings(compile)).toBe(settings(final));
   expect(compile.indexOf('\nENV ')).toBeLessThan(compile.indexOf('\nRUN node'));
+  // Node takes what was compiled for its own user only.
+  const user = (stage: string) => /^USER .+$/m.exec(stage)?.[0];
+  expect(user(compile)).toBe(user(final));
+  expect(compile.indexOf('\nUSER ')).toBeLessThan(compile.indexOf('\nRUN node'));
 });
 
 it('pins its bases by digest, and takes Node from the image that has compiled for it', () => {
@@ -53,7 +60,7 @@ it('ships nothing that was generated at build time but the program and its compi
     '--from=compile /usr/local/bin/node /usr/local/bin/node',
     'package.json ./',
     '--from=build /app/dist ./dist',
-    '--from=compile /app/cache ./cache',
+    '--from=compile --chown=65532:65532 /app/cache ./cache',
   ]);
   expect(final).not.toMatch(/^(RUN|ADD) /m);
 });

@@ -72,7 +72,7 @@ describe.runIf(LONG)('the chart', async () => {
   beforeAll(async () => {
     helmProgram = await ensureHelm(clusterSettings().cacheDir, (line) => console.log(line));
     if (!cluster.own) return;
-    await cluster.importImages(lingerImageArchive());
+    await cluster.importImages(await lingerImageArchive());
     namespace = await cluster.namespace('helm');
     before = await inventory();
   }, 900_000);

@@ -52,7 +52,7 @@ export class Installation {
     await waitUntil('an earlier namespace linger to be gone', async () => !(await cluster.get(NAMESPACE)), {
       timeoutMs: ROLLOUT_MS,
     });
-    await cluster.importImages(lingerImageArchive());
+    await cluster.importImages(await lingerImageArchive());
     const rendered = await must(cluster, ['kustomize', join(ROOT, 'deploy')]);
     const manifests = parseAllDocuments(rendered).map((document) => document.toJS() as Manifest);
     const changed = manifests.map((manifest) => adapted(manifest, options));
