@@ -12,7 +12,7 @@ const RECOVERY_MS = 2_000;
  * Looks must come more often than what is tolerated, also where nothing happens; and a standstill seems longer by up to
  * this than it was.
  */
-const LOOK_EVERY_MS = 100;
+const LOOK_EVERY_MS = 250;
 
 export interface GuardedChange extends StreamChange {
   readonly stream: Stream;

@@ -22,7 +22,7 @@ export interface LeaderLabelOptions {
 
 /** People can move the label, so it is checked once a minute; nothing is written while it is right. */
 const PACE = { everyMs: 60_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
-const TICK_MS = 500;
+const TICK_MS = 1_000;
 /** A replica that ends has some seconds left. */
 const TAKE_OFF_WITHIN_MS = 3_000;
 

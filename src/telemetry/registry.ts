@@ -65,7 +65,7 @@ export function numberAtScrape(
  * Milliseconds between two looks at the event loop. By default there are 110 a second, which take 8 of the 9 thousandths of a core
  * that an idle server takes.
  */
-const RARELY = { eventLoopMonitoringPrecision: 100, eventLoopUtilizationTimeout: 1_000 };
+const RARELY = { eventLoopMonitoringPrecision: 500, eventLoopUtilizationTimeout: 1_000 };
 
 /** The registry, and the metrics of the server itself; the rooms register their own. */
 export type Metrics = ReturnType<typeof createMetrics>;

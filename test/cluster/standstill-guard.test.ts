@@ -334,7 +334,7 @@ const played = (holds: (guarded: Guarded) => void) =>
 describe('whatever happens', () => {
   it('what arrives on a stream that is told as current is late by no more than is tolerated', () =>
     played(({ arrivals }) => {
-      // Looks are 100 ms apart, and reading what has piled up takes up to 12 × 20 ms.
+      // Looks are 250 ms apart, and reading what has piled up takes up to 12 × 20 ms.
       for (const { trusted, at, happened } of arrivals)
         if (trusted) expect(at - happened).toBeLessThanOrEqual(1_240);
     }));
