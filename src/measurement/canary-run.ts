@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { CustomObjects } from '../cluster/index.ts';
 import type { WorldHolder } from '../decision/index.ts';
@@ -45,7 +46,7 @@ export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) =
 
 interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connection' | 'namespace' | 'clock'> {
   readonly present: () => readonly Consumer[];
-  readonly measurement: Pick<Measurement, 'isReady' | 'onChange' | 'consumers'>;
+  readonly measurement: Pick<Measurement, 'isReady' | 'onChange' | 'onRemoval' | 'consumers'>;
   readonly logger: Logger;
   readonly count: (flip: FlipReading) => void;
 }
@@ -56,6 +57,8 @@ export type RunningCanary = ReturnType<typeof startCanary>;
 export function startCanary(context: CanaryRunContext) {
   const { namespace, every, present, measurement, logger } = context;
   const endpoints = new CanaryEndpoints(measurement, namespace);
+  const removals = new EventEmitter<{ removal: [] }>();
+  measurement.onRemoval(() => removals.emit('removal'));
   /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
   const lead = async (lead: Lead): Promise<void> => {
     const onFlip = flipReporter({ ...context, consumers: measurement.consumers }, lead);
@@ -65,6 +68,7 @@ export function startCanary(context: CanaryRunContext) {
         dns: await clusterDns(),
         everyMs: every * 1000,
         consumers: present,
+        removals,
         onFlip,
       };
       await runCanary({ ...context, ...flipping, random: Math.random }, lead);

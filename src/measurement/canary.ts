@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import { asError } from '../api/index.ts';
 import {
   callApi,
@@ -251,6 +252,8 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   /** How often a built-in consumer is flipped for. Milliseconds. */
   readonly everyMs: number;
   readonly onFlip: (flipped: Flipped) => void;
+  /** Tells of each pod that is removed, in the whole cluster. */
+  readonly removals: EventEmitter<{ removal: [] }>;
   /** Monotonic milliseconds: the watch's. */
   readonly clock: () => number;
   readonly random: () => number;
@@ -271,11 +274,11 @@ export function troubledEveryMs(times: number): number {
 }
 
 /**
- * kube-proxy follows the first change after a quiet time at once, and the next one up to its `minSyncPeriod` (1 s by default) later.
- * In a cluster where nothing else changes every flip would be a first one, and the removals of a rollout are not: so each flip for a
- * ClusterIP is followed by another within this time.
+ * kube-proxy follows the first changes after a quiet time at once, and what comes soon after them up to its `minSyncPeriod` (1 s by
+ * default) later. Where nothing else changes, flips would meet it rested and the pods of a rollout would not: so there is one for
+ * ClusterIPs whenever pods are removed, within `soonMs` of that and this far apart.
  */
-const SOON_MS = 1_000;
+const AMID_REMOVALS = { soonMs: 1_000, apartMs: 5_000 };
 
 /** Each is 40 connections a second while a flip is on. */
 const MOST_CONSUMERS = 4;
@@ -312,26 +315,50 @@ class Canary {
   }
 
   async run(): Promise<void> {
-    const { clock, random } = this.#context;
-    const { signal } = this.#lead;
+    const { clock } = this.#context;
     // What a leader that vanished has left outside. Where that fails, the first flip tries again, and says so.
     await this.#putAllBack(`${CANARY_LABEL}=${OUT_OF_SERVICE}`).catch(() => undefined);
     let next = this.#next(clock(), clock());
-    while (await pause(Math.max(0, next - clock()), signal)) {
+    let rested = clock();
+    for (;;) {
+      const why = await this.#rest(next, rested);
+      if (why === undefined) return;
       const began = clock();
-      const consumers = this.#takingPart(began);
+      const consumers = why === 'due' ? this.#takingPart(began) : this.#paced();
       for (const { name } of consumers) this.#triedAt.set(name, began);
-      if (consumers.length > 0) {
-        const { result } = await this.#flipNow(consumers);
-        const again = consumers.filter(({ measure }) => measure.kind === 'clusterIp');
-        const isAgain = result === 'Measured' && again.length > 0;
-        if (isAgain && (await pause(SOON_MS * random(), signal))) await this.#flipNow(again);
-      }
-      next = this.#next(began, clock());
+      if (consumers.length > 0) await this.#flipNow(consumers);
+      if (why === 'due') next = this.#next(began, clock());
+      rested = clock() + AMID_REMOVALS.apartMs;
     }
   }
 
-  async #flipNow(consumers: readonly Timed[]): Promise<Flipped> {
+  /** Until the next flip is due, or a pod is removed after this one's rest. @returns undefined once the lead is over */
+  async #rest(next: number, rested: number): Promise<'due' | 'removals' | undefined> {
+    const { clock, random, removals } = this.#context;
+    const { signal } = this.#lead;
+    if (!(await pause(Math.min(next, rested) - clock(), signal))) return undefined;
+    const waking = new AbortController();
+    const wake = () => waking.abort();
+    signal.addEventListener('abort', wake, { once: true });
+    removals.once('removal', wake);
+    const isDue = next <= rested || (await pause(next - clock(), waking.signal));
+    removals.off('removal', wake);
+    signal.removeEventListener('abort', wake);
+    if (isDue) return 'due';
+    return (await pause(AMID_REMOVALS.soonMs * random(), signal)) ? 'removals' : undefined;
+  }
+
+  /** Those that follow a change by when they followed the one before. */
+  #paced(): readonly Timed[] {
+    const isSeen = ({ name }: Timed) => !this.#troubled.has(name);
+    return this.#context
+      .consumers()
+      .filter(isTimed)
+      .filter(({ measure }) => measure.kind === 'clusterIp')
+      .filter(isSeen);
+  }
+
+  async #flipNow(consumers: readonly Timed[]): Promise<void> {
     const flipped = await this.#flipFor(consumers);
     for (const { name } of consumers) {
       const { trouble, removal } = flipped.consumers.get(name) ?? {};
@@ -340,7 +367,6 @@ class Canary {
       else this.#troubled.set(name, flipped.attempts === 0 ? 1 : (this.#troubled.get(name) ?? 0) + 1);
     }
     this.#context.onFlip(flipped);
-    return flipped;
   }
 
   #next(began: number, ended: number): number {

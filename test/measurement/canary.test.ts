@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -21,7 +21,11 @@ import { dnsServer } from './dns-server.ts';
 
 const NAMESPACE = 'linger';
 const SLICE = { namespace: NAMESPACE, addressType: 'IPv4' };
-const FIXED = { dns: { domain: 'svc.cluster.local' }, allowLinkLocal: false };
+const FIXED = {
+  dns: { domain: 'svc.cluster.local' },
+  allowLinkLocal: false,
+  removals: new EventEmitter<{ removal: [] }>(),
+};
 const clock = () => performance.now();
 
 async function started(server: Server, host: string, port = 0): Promise<number> {
@@ -79,8 +83,8 @@ async function consumerOfAll({ own, identities }: Awaited<ReturnType<typeof open
   );
 }
 
-const probe = (port: number): Consumer =>
-  consumerOf('edge', { measure: { probe: { url: `http://127.0.0.1:${port}/`, every: 0.05 } } });
+const probe = (port: number, every = 0.05): Consumer =>
+  consumerOf('edge', { measure: { probe: { url: `http://127.0.0.1:${port}/`, every } } });
 
 type Opened = Awaited<ReturnType<typeof open>>;
 
@@ -91,6 +95,7 @@ async function flips(
   most: number,
   dns: ClusterDns = FIXED.dns,
   limits: Partial<FlipLimits> = {},
+  { everyMs = 50, removals = new EventEmitter<{ removal: [] }>(), at = [] as number[] } = {},
 ): Promise<Flipped[]> {
   const { own, endpoints, port, identities } = opened;
   const ending = new AbortController();
@@ -105,9 +110,11 @@ async function flips(
       dns,
       allowLinkLocal: false,
       consumers: () => consumers,
-      everyMs: 50,
+      everyMs,
+      removals,
       onFlip: (each) => {
         flipped.push(each);
+        at.push(clock());
         if (flipped.length === most) ending.abort();
       },
       clock,
@@ -125,16 +132,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
   it('takes the other one out and back, measures, and puts everything back', async () => {
     const opened = await open(['web-1', 'web-2']);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
-    const [one, soon, two] = await flips(opened, [CLUSTER_IP, probe(await consumerOfAll(opened))], 3);
-    for (const [flipped, names] of [
-      [one!, ['cluster-ip', 'edge']],
-      // What kube-proxy does soon after another change. A gateway that polls would be met just after it has polled.
-      [soon!, ['cluster-ip']],
-      [two!, ['cluster-ip', 'edge']],
-    ] as const) {
+    const [one, two] = await flips(opened, [CLUSTER_IP, probe(await consumerOfAll(opened))], 2);
+    for (const flipped of [one!, two!]) {
       expect(flipped).toMatchObject({ result: 'Measured', pod: 'web-2' });
-      expect([...flipped.consumers.keys()].toSorted()).toEqual(names);
-      for (const name of names) {
+      for (const name of ['cluster-ip', 'edge']) {
         const { removal, trouble } = flipped.consumers.get(name)!;
         expect(trouble).toBeUndefined();
         expect(removal).toBeGreaterThanOrEqual(0);
@@ -144,8 +145,25 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(opened.own.patches).toEqual([
       ...['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in'],
       ...['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in'],
-      ...['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in'],
     ]);
+  });
+
+  it('flips for ClusterIPs while pods are removed, and no more often than every 5 s', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    const removals = new EventEmitter<{ removal: [] }>();
+    const rollout = setInterval(() => removals.emit('removal'), 50);
+    onTestFinished(() => clearInterval(rollout));
+    const at: number[] = [];
+    const begun = clock();
+    const consumers = [CLUSTER_IP, probe(await consumerOfAll(opened), 3_600)];
+    const flipped = await flips(opened, consumers, 2, FIXED.dns, {}, { everyMs: 3_600_000, removals, at });
+    // A gateway that polls would be met just after it has polled.
+    for (const { result, asked } of flipped)
+      expect({ result, asked: [...asked.keys()] }).toEqual({ result: 'Measured', asked: ['cluster-ip'] });
+    expect(at[0]! - begun).toBeLessThan(30_000);
+    expect(at[1]! - at[0]!).toBeGreaterThanOrEqual(5_000);
+    expect(removals.listenerCount('removal')).toBe(0);
   });
 
   it('a lead that ends in the middle leaves nobody outside', async () => {
