@@ -20,12 +20,16 @@ export class RecentLags {
   static readonly windowSeconds: number = MINUTES * MINUTE_SECONDS;
 
   readonly #minutes = new Map<number, Histogram>();
+  /** A forgotten one, to be used again: a new one each minute is most of what recording takes. */
+  #spare: Histogram | undefined;
 
   record(lagSeconds: number, epochSeconds: number): void {
     const minute = Math.floor(epochSeconds / MINUTE_SECONDS);
     if (!this.#minutes.has(minute)) {
       this.#forget(minute);
-      this.#minutes.set(minute, new Histogram());
+      this.#spare?.clear();
+      this.#minutes.set(minute, this.#spare ?? new Histogram());
+      this.#spare = undefined;
     }
     this.#minutes.get(minute)?.record(lagSeconds);
   }
@@ -44,8 +48,10 @@ export class RecentLags {
 
   /** Minutes yet to come are of a clock that was set back, and would stay; the next may be of a small correction. */
   #forget(current: number): void {
-    for (const minute of this.#minutes.keys()) {
-      if (minute <= current - MINUTES || minute > current + 1) this.#minutes.delete(minute);
+    for (const [minute, lags] of this.#minutes) {
+      if (minute > current - MINUTES && minute <= current + 1) continue;
+      this.#minutes.delete(minute);
+      this.#spare = lags;
     }
   }
 }

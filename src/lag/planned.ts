@@ -172,6 +172,8 @@ function isNewlyEnough(reached: Reached, before: PlannedRow, asked: readonly Eno
 /** The share of lags beyond each cell, at one hour. */
 interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
+  /** From this cell on it is 0. */
+  readonly end: number;
 }
 
 /** Those of past hours are asked for again and again. */
@@ -180,9 +182,14 @@ const CURVES = new WeakMap<WindowLags, HourlyCurve>();
 function curveOf(lags: WindowLags): HourlyCurve {
   const known = CURVES.get(lags);
   if (known !== undefined) return known;
-  const { counts, ...curve } = { ...lags, longer: new Uint32Array(CELLS) };
+  const { counts, ...rest } = lags;
+  const end = Math.max(
+    0,
+    counts.findLastIndex((count) => count > 0),
+  );
+  const curve = { ...rest, longer: new Uint32Array(CELLS), end };
   let [beyond, units] = [0, 0];
-  for (let cell = CELLS - 1; cell >= 0; cell -= 1) {
+  for (let cell = end; cell >= 0; cell -= 1) {
     curve.longer[cell] = units;
     const count = counts[cell] as number;
     if (count === 0) continue;
@@ -242,8 +249,8 @@ function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow
 /** Beyond each cell the largest share that any of the curves has there. */
 function largestOf(curves: readonly HourlyCurve[]): Density {
   const longest = new Uint32Array(CELLS);
-  for (const { longer } of curves) {
-    for (let cell = 0; cell < CELLS; cell += 1) {
+  for (const { longer, end } of curves) {
+    for (let cell = 0; cell < end; cell += 1) {
       const units = longer[cell] as number;
       if (units > (longest[cell] as number)) longest[cell] = units;
     }
