@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { FUZZ } from './test/property/runs.ts';
@@ -5,14 +6,20 @@ import { FUZZ } from './test/property/runs.ts';
 // These need a cluster; `npm run test:cluster` runs them.
 const OF_CLUSTER = ['test/testbed/**', 'test/cluster-suite/**', 'test/scenarios/**'];
 
-/** These measure their own process, its turns, its time or its memory: nobody else's modules and garbage may be in it. */
+/**
+ * These measure their own process, its turns, its time or its memory: nobody else's modules and garbage may be in it. The longest
+ * come first: the others begin when the last of these has ended.
+ */
 const OF_ONE_PROCESS = [
-  'test/cli/serve-policies.test.ts',
-  'test/decision/policy-lookup.test.ts',
+  'test/webhook/hostile.test.ts',
   'test/hold/helper.test.ts',
+  'test/webhook/flood.test.ts',
   'test/leader/history-objects.test.ts',
-  'test/webhook/{flood,hostile,slow-clients}.test.ts',
-  'test/webhook/reports/{strangers,verdicts}.test.ts',
+  'test/webhook/slow-clients.test.ts',
+  'test/cli/serve-policies.test.ts',
+  'test/webhook/reports/strangers.test.ts',
+  'test/decision/policy-lookup.test.ts',
+  'test/webhook/reports/verdicts.test.ts',
 ];
 
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
@@ -31,9 +38,10 @@ const LONG = [
 /** Without the durations of a former run, as in CI, vitest would go by the size of the files. */
 class LongFirst extends BaseSequencer {
   override async sort(specifications: TestSpecification[]): Promise<TestSpecification[]> {
-    const rank = ({ project, moduleId }: TestSpecification) => {
-      if (project.name === 'measured') return 0;
-      return LONG.some((file) => moduleId.endsWith(`/${file}`)) ? 1 : 2;
+    const first = [...OF_ONE_PROCESS, ...LONG];
+    const rank = ({ moduleId }: TestSpecification) => {
+      const at = first.findIndex((file) => moduleId.endsWith(`/${file}`));
+      return at < 0 ? first.length : at;
     };
     return (await super.sort(specifications)).toSorted((a, b) => rank(a) - rank(b));
   }
@@ -51,8 +59,9 @@ const common: UserWorkspaceConfig['test'] = {
 
 export default defineConfig({
   test: {
-    // Many tests wait for a process or a timeout; on two cores vitest would run one file after the other.
-    maxWorkers: '100%',
+    // Many tests wait for a process or a timeout: on two cores vitest would run one file after the other, and two leave each of
+    // them without work for a third of the time.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
     sequence: { sequencer: LongFirst },
     // Here and not in `common`: a project that inherited it would run it again.
     globalSetup: ['test/cli/build.ts'],
