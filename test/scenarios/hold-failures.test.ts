@@ -69,6 +69,7 @@ beforeAll(async () => {
   namespace = await held('late');
   // Now: before, Linger might have tried its helper on a node that is none.
   node = await FakeNode.start(cluster.api, network.nodeName);
+  await setting.holds(namespace);
 }, 240_000);
 
 afterAll(async () => {

@@ -404,6 +404,7 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
     const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(4));
     const judged = await judge(rolled, at, pollers, proxyMs);
     console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
+    console.log(timeLines(judged));
     expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
     const sleeping = await place('sleep', 'haproxy', 1);
     const sleeps = (await setting?.measured(sleeping.namespace, 'web')) ?? 0;

@@ -86,9 +86,13 @@ export class HoldSetting {
   async namespace(waiting: Waiting, prefix: string, labels: Readonly<Record<string, string>> = {}) {
     const own = waiting === 'alone' ? { 'linger.dev/inject': 'false' } : { waiting };
     const namespace = await this.#cluster.namespace(prefix, { ...labels, ...own });
-    if (waiting === 'hold' || waiting === 'undeclared')
-      await this.#planned(namespace, ({ hook }) => hook === 'Hold');
+    if (waiting === 'hold' || waiting === 'undeclared') await this.holds(namespace);
     return namespace;
+  }
+
+  /** Resolves once pods of the namespace get hook Hold: a node that has just come up may be of a kind that is not known yet. */
+  async holds(namespace: string): Promise<void> {
+    await this.#planned(namespace, ({ hook }) => hook === 'Hold');
   }
 
   /** @returns the seconds that a pod of the namespace sleeps, or would, once what has been measured asks for so many */
