@@ -79,7 +79,11 @@ export class PageWatch {
   }
 
   #take(page: string): void {
-    const shown = new Set([...page.matchAll(/\b(?:\d+\.){3}\d+:\d+\b/g)].map(([address]) => address));
+    // HAProxy shows a server that DNS no longer has, in maintenance, until another address takes its place.
+    const used = page.split('\n').filter((line) => !/,MAINT\b/.test(line));
+    const shown = new Set(
+      [...used.join('\n').matchAll(/\b(?:\d+\.){3}\d+:\d+\b/g)].map(([address]) => address),
+    );
     for (const address of this.#shown)
       if (!shown.has(address) && address.endsWith(`:${this.#port}`)) this.gone.set(address, Date.now());
     for (const address of shown) this.gone.delete(address);
