@@ -39,12 +39,14 @@ async function sync(): Promise<void> {
   say({ event: 'synced', began, ended: monotonicMs(), removed, added });
 }
 
+const { intervalMs, reports } = settings;
+const around = reports === undefined ? undefined : reporter(reports.url, reports.tokenFile);
+const reportedSync = () => around?.(sync) ?? sync();
+
 async function poll(): Promise<void> {
-  const { intervalMs, reports } = settings;
-  const around = reports === undefined ? undefined : reporter(reports.url, reports.tokenFile);
   for (;;) {
     await sleep(intervalMs * (1 + JITTER * (2 * Math.random() - 1)));
-    await (around?.(sync) ?? sync()).catch((error: Error) =>
+    await reportedSync().catch((error: Error) =>
       say({ event: 'syncFailed', at: monotonicMs(), problem: error.message }),
     );
   }
@@ -79,8 +81,9 @@ tellOfReports();
 process.stdin.on('end', () => process.exit(0)).resume();
 
 // Gateways that are started together do not stay in step.
-await sleep(settings.intervalMs * Math.random());
-await sync();
+await sleep(intervalMs * Math.random());
+// The first one, too: Linger waits for an instance from its first report on, and this one is about to serve.
+await reportedSync();
 const ports = await Promise.all(settings.services.map(listen));
 say({ event: 'listening', ports: Object.fromEntries(ports) });
 await poll();
