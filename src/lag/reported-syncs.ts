@@ -295,13 +295,17 @@ export class ReportedSyncs {
   }
 
   /**
-   * The names of the live instances that have not acknowledged these versions: those of a removal's withdrawal.
+   * The names of the instances that have not acknowledged these versions, those of a removal's withdrawal: the live ones,
+   * and those that have asked for their first cursor and are in their first sync.
    * @returns undefined where no instance is live
    */
   waitingFor(versions: StageVersions): readonly string[] | undefined {
     if (this.#live.size === 0) return undefined;
-    const late = [...this.#live].filter(({ acknowledged }) => !covers(acknowledged, versions));
-    return late.map(({ name }) => name);
+    const isBeginning = ({ syncedAt, heardAt }: ReportingInstance) =>
+      syncedAt === undefined && this.#seen.at - heardAt <= LEAST_PATIENCE;
+    const isLate = (each: ReportingInstance) =>
+      this.#live.has(each) ? !covers(each.acknowledged, versions) : isBeginning(each);
+    return [...this.#instances.values()].filter(isLate).map(({ name }) => name);
   }
 
   /** Whether an instance has fallen silent, and is still remembered, before it had acknowledged these versions. */

@@ -205,7 +205,7 @@ export class ConsumerReports {
   }
 
   /**
-   * Which live instances have not acknowledged these versions, those of a removal's withdrawal: no estimate, but what
+   * Which instances have not acknowledged these versions, those of a removal's withdrawal: no estimate, but what
    * they have said. @returns undefined where no instance is live
    */
   waitingFor(consumer: string, versions: StageVersions): readonly string[] | undefined {

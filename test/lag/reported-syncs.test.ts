@@ -191,6 +191,22 @@ describe('acknowledgements', () => {
     expect(syncs.waitingFor(versions('101', '50'))).toEqual(['a']);
   });
 
+  it('are waited for from the first cursor that an instance asks for, for half a minute', () => {
+    const syncs = new ReportedSyncs(0, NONE, () => undefined);
+    sync(syncs, 'a', 1_000, 2_000, versions('100'));
+    syncs.report(instance('new'), undefined, 3_000, versions('100'));
+    expect(syncs.waitingFor(versions('100'))).toEqual(['new']);
+    syncs.advance(33_000, versions('100'));
+    expect(syncs.waitingFor(versions('100'))).toEqual(['new']);
+    syncs.advance(33_001, versions('100'));
+    expect(syncs.waitingFor(versions('100'))).toEqual([]);
+    sync(syncs, 'new', 40_000, 41_000, versions('101'));
+    expect(syncs.waitingFor(versions('101'))).toEqual(['a']);
+    syncs.report(instance('third'), undefined, 42_000, versions('101'));
+    syncs.gone('third', 43_000);
+    expect(syncs.waitingFor(versions('100'))).toEqual([]);
+  });
+
   it('end with the instance', () => {
     const syncs = new ReportedSyncs(0, NONE, () => undefined);
     sync(syncs, 'a', 1_000, 2_000, versions('100'));
