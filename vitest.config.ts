@@ -59,9 +59,9 @@ const common: UserWorkspaceConfig['test'] = {
 
 export default defineConfig({
   test: {
-    // Many tests wait for a process or a timeout: on two cores vitest would run one file after the other, and two leave each of
-    // them without work for a third of the time.
-    maxWorkers: Math.ceil(1.5 * availableParallelism()),
+    // Many tests wait for a process or a timeout: on two cores vitest would run one file after the other, two leave them without
+    // work for a third of the time, and three for a seventh.
+    maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongFirst },
     // Here and not in `common`: a project that inherited it would run it again.
     globalSetup: ['test/cli/build.ts'],

@@ -144,7 +144,8 @@ export function milestones(
  */
 export function tlsRejection(cert: string, key: string): string | undefined {
   try {
-    createSecureContext({ cert, key });
+    // Nobody's certificate is judged here: Node would read the authorities that it brings along, for 30 ms.
+    createSecureContext({ cert, key, ca: [] });
     return undefined;
   } catch (error) {
     return error instanceof Error && 'reason' in error ? String(error.reason) : 'rejected by OpenSSL';

@@ -33,7 +33,9 @@ import {
 } from '../hold/index.ts';
 import {
   effectOf,
+  followLease,
   followPublished,
+  LEASE_NAME,
   type Lead,
   type Place,
   type PublishedConsumers,
@@ -292,7 +294,10 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   });
   registerPublishMetrics(metrics.registry, publishing.status);
   const handlers = { onPublished: publishing.saw, ...reportingOf('configmaps', logger) };
-  const published = followPublished(connection, namespace, handlers, { signal, clock, random: Math.random });
+  const options = { signal, clock, random: Math.random };
+  const published = followPublished(connection, namespace, handlers, options);
+  const onLease = { onLease: publishing.sawLease, ...reportingOf('leases', logger) };
+  const lease = followLease({ connection, namespace, name: LEASE_NAME }, onLease, options);
   let warm = false;
   const read = Promise.all([published.read, publishing.restored]);
   void Promise.race([read, pause(WARM_WITHIN_MS, signal)]).then(() => {
@@ -300,7 +305,7 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   });
   return {
     warm: () => warm,
-    watches: { configmaps: published.stats },
+    watches: { configmaps: published.stats, leases: lease.stats },
     leader: () => publishing.status.address,
     leave: () => {
       leaving.abort();

@@ -36,13 +36,14 @@ export {
   type PodGroup,
   type PodMetadata,
 } from './pods.ts';
-export { type WatchOptions, watchResource } from './reflector.ts';
+export { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {
   type RawObject,
   type Resource,
   type ResourceEvent,
   WATCH_LIMITS,
+  type WatchHandlers,
   type WatchStats,
 } from './resource.ts';
 export { neverWithdraws, projectService, servicesResource } from './services.ts';

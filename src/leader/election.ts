@@ -1,6 +1,6 @@
 import { asFailure, type KubeFailure } from '../cluster/index.ts';
 import { Backoff } from '../timing/index.ts';
-import { type LeaseRecord, type LeaseStore, type StoredLease, sameRecord } from './lease.ts';
+import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease, sameRecord } from './lease.ts';
 
 /** The time and the randomness of an election. */
 export interface ElectionClock {
@@ -97,8 +97,15 @@ export const ELECTION_LIMITS = {
   /** How long a leader leads after it *sent* its last successful renewal. */
   leadMs: 10_000,
   renewEveryMs: 2_000,
-  /** Between two reads by a follower, so a released lease is taken within 2 s. client-go looks every 2 to 4.4 s. */
+  /**
+   * Between two reads by a follower whose watch shows nothing, so a released lease is taken within 2 s all the same.
+   * client-go looks every 2 to 4.4 s.
+   */
   lookEveryMs: [1_000, 2_000] as readonly [least: number, most: number],
+  /** How long a watch that has just shown a renewal takes the place of reads: two more of them should have come. */
+  watchedMs: 5_000,
+  /** A watch may be late without a sign of it: a follower reads at least so often. */
+  readEveryMs: 10_000,
   /** Two requests fit into the time that is left to a leader. */
   requestMs: 4_000,
   firstPauseMs: 500,
@@ -223,8 +230,10 @@ export interface ElectionEvents {
   onFollowing(holder: string): void;
   /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
   onHandOver(leadership: Leadership): Promise<void>;
-  /** A request has succeeded. @param record the lease as it is @param tookMs how long the request took */
-  onRequest(record: LeaseRecord | undefined, tookMs: number): void;
+  /** The lease as it is, by a request or the watch. */
+  onSeen(record: LeaseRecord | undefined): void;
+  /** A request has succeeded. */
+  onRequest(tookMs: number): void;
   onFailure(failure: KubeFailure, pauseMs: number): void;
 }
 
@@ -240,12 +249,18 @@ export interface ElectionOptions {
   readonly signal: AbortSignal;
 }
 
-/**
- * Takes part in an election until the signal aborts.
- * @returns once the lease is released, or cannot be; never rejects
- */
-export function campaign(options: ElectionOptions): Promise<void> {
-  return new Campaign(options).run();
+/** A replica's part in an election. */
+export interface Candidacy {
+  /** To be called with what a watch shows of the lease. It saves reads, and shows at once that there is no leader any more. */
+  readonly shown: (record: LeaseRecord | undefined) => void;
+  /** Resolves once the signal has aborted and the lease is released, or cannot be; never rejects. */
+  readonly ended: Promise<void>;
+}
+
+/** Takes part in an election until the signal aborts. */
+export function campaign(options: ElectionOptions): Candidacy {
+  const own = new Campaign(options);
+  return { shown: (record) => own.shown(record), ended: own.run() };
 }
 
 /** Another replica was quicker, which is no failure of the server's. */
@@ -263,23 +278,67 @@ class Campaign {
   #following: string | undefined;
   readonly #backoff: Backoff;
   #writing = false;
+  /** Ends a follower's rest; undefined: it does not rest. */
+  #wake: (() => void) | undefined;
+  /** Until when it rests, and when it last read. Milliseconds of the clock. */
+  #restUntil = 0;
+  #readAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: ElectionOptions) {
     this.#options = options;
     this.#backoff = new Backoff(options.limits, options.time.random);
   }
 
+  /**
+   * Heeded only while this replica follows and rests: its own requests know better. Nothing is written on the word of the
+   * watch: where it shows that there is something to do, the lease is read.
+   */
+  shown(record: LeaseRecord | undefined): void {
+    const known = this.#observed?.record;
+    if (this.#wake === undefined) return;
+    if (record === undefined || known === undefined) this.#wake();
+    // A watch that is late is of no use, and reads go on.
+    else if (!isBefore(record, known)) this.#heed(record);
+  }
+
+  #heed(record: LeaseRecord): void {
+    const { limits, time, events } = this.#options;
+    const now = time.clock();
+    this.#observed = observeLease(this.#observed, record, now);
+    this.#last = record;
+    events.onSeen(record);
+    const step = this.#nextStep();
+    if (step.do === 'follow') {
+      this.#follow(step.holder);
+      this.#restUntil = Math.min(now + limits.watchedMs, this.#readAt + limits.readEveryMs);
+    } else this.#wake?.();
+  }
+
   async run(): Promise<void> {
-    const { time, signal } = this.#options;
+    const { signal } = this.#options;
     while (!signal.aborted) {
       const round = this.#round();
       await this.#settledOrStopped(round);
       // A read may stay unanswered; a write could still make us the leader.
       if (signal.aborted && !this.#writing && !this.#leads) break;
-      const pauseMs = await round;
-      if (!signal.aborted) await time.pause(pauseMs, signal);
+      const rest = await round;
+      if (!signal.aborted) await rest();
     }
     await this.#leave();
+  }
+
+  /** Until it is time to read again, or the watch shows that there is something to do. */
+  async #restAsFollower(pauseMs: number): Promise<void> {
+    const { time, signal } = this.#options;
+    const waking = new AbortController();
+    const wake = () => waking.abort();
+    signal.addEventListener('abort', wake, { once: true });
+    this.#wake = wake;
+    this.#restUntil = time.clock() + pauseMs;
+    for (let left = pauseMs; left > 0; left = this.#restUntil - time.clock())
+      if (!(await time.pause(left, waking.signal))) break;
+    this.#wake = undefined;
+    signal.removeEventListener('abort', wake);
   }
 
   /** Not Promise.race: against a promise that lives for months it would keep something of every round. */
@@ -295,21 +354,23 @@ class Campaign {
     });
   }
 
-  /** @returns how long to pause before the next; never rejects */
-  async #round(): Promise<number> {
-    const { limits, time } = this.#options;
+  /** @returns the rest before the next; never rejects */
+  async #round(): Promise<() => Promise<unknown>> {
+    const { limits, time, signal } = this.#options;
     try {
       if (!this.#leads || this.#stored === undefined) await this.#read();
-      if (this.#options.signal.aborted) return 0;
+      if (signal.aborted) return () => Promise.resolve();
       const step = this.#nextStep();
       if (step.do === 'follow') this.#follow(step.holder);
       else await this.#write(step.do);
       this.#backoff.reset();
-      if (this.#leads) return limits.renewEveryMs;
+      if (this.#leads) return () => time.pause(limits.renewEveryMs, signal);
       const [least, most] = limits.lookEveryMs;
-      return least + (most - least) * time.random();
+      return () => this.#restAsFollower(least + (most - least) * time.random());
     } catch (thrown) {
-      return this.#failed(thrown);
+      // Not to be cut short: the server may have asked for it.
+      const pauseMs = this.#failed(thrown);
+      return () => time.pause(pauseMs, signal);
     }
   }
 
@@ -321,12 +382,13 @@ class Campaign {
     const { store, time, events } = this.#options;
     const askedAt = time.clock();
     const stored = await store.read();
-    const now = time.clock();
-    events.onRequest(stored?.record, now - askedAt);
-    this.#saw(stored, now);
+    this.#readAt = time.clock();
+    events.onRequest(this.#readAt - askedAt);
+    this.#saw(stored, this.#readAt);
   }
 
   #saw(stored: StoredLease | undefined, now: number): void {
+    this.#options.events.onSeen(stored?.record);
     this.#stored = stored;
     this.#last = stored?.record ?? this.#last;
     this.#observed = observeLease(this.#observed, stored?.record, now);
@@ -355,7 +417,7 @@ class Campaign {
       this.#writing = false;
     });
     const now = time.clock();
-    events.onRequest(stored.record, now - sentAt);
+    events.onRequest(now - sentAt);
     this.#saw(stored, now);
     if (step === 'prepare') return this.#follow('');
     this.#acquiredAt = stored.record.acquiredAt;

@@ -11,9 +11,14 @@ export type { Lead } from './election.ts';
 export { readStoredHistory } from './history-objects.ts';
 export { readLastGood } from './last-good.ts';
 export { labelLeader } from './leader-label.ts';
-export type { Place } from './lease.ts';
+export { followLease, type Place } from './lease.ts';
 export { effectOf, policyStatuses } from './policy-statuses.ts';
 export { registerPublishMetrics } from './publish-status.ts';
-export { type PublishingOptions, type SharedShortfalls, startPublishing } from './publishing.ts';
+export {
+  LEASE_NAME,
+  type PublishingOptions,
+  type SharedShortfalls,
+  startPublishing,
+} from './publishing.ts';
 export type { StatusSource } from './status-publisher.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

@@ -1,5 +1,15 @@
-import type { V1Lease, V1MicroTime } from '@kubernetes/client-node';
-import { callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
+import type { V1Lease, V1LeaseSpec, V1MicroTime, V1ObjectMeta } from '@kubernetes/client-node';
+import {
+  callApi,
+  type KubeConnection,
+  type RawObject,
+  type Resource,
+  type ResourceWatch,
+  unlessNotFound,
+  type WatchHandlers,
+  type WatchOptions,
+  watchResource,
+} from '../cluster/index.ts';
 
 /** Where replicas share what they measure, and the name of this one. */
 export interface Place {
@@ -46,7 +56,13 @@ const ADDRESS_ANNOTATION = 'linger.dev/hold-address';
 /** `spec.leaseTransitions` is an int32. A number beyond half of that was forged, and counts as none. */
 const MOST_TRANSITIONS = 2 ** 30;
 
-export function leaseRecordOf({ metadata, spec = {} }: V1Lease): LeaseRecord {
+/** As client-node reads it, or as it is on the wire. */
+interface AnyLease {
+  readonly metadata?: V1ObjectMeta | RawObject['metadata'] | undefined;
+  readonly spec?: V1LeaseSpec | undefined;
+}
+
+export function leaseRecordOf({ metadata, spec = {} }: AnyLease): LeaseRecord {
   const { holderIdentity, leaseDurationSeconds, leaseTransitions = 0, acquireTime, renewTime } = spec;
   return {
     holder: holderIdentity ?? '',
@@ -112,6 +128,43 @@ export interface LeaseStore {
   read(): Promise<StoredLease | undefined>;
   /** @param over what it replaces; undefined: there was none */
   write(record: LeaseRecord, over: StoredLease | undefined): Promise<StoredLease>;
+}
+
+/**
+ * Whether a state of the Lease came before another. Renewals of a term grow by the holder's clock, and terms by their
+ * number; what replaced a deleted Lease may count anew, and then looks older for a while.
+ */
+export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
+  if (a.transitions !== b.transitions) return a.transitions < b.transitions;
+  return (a.renewedAt ?? 0) < (b.renewedAt ?? 0);
+}
+
+export interface LeaseHandlers extends Pick<WatchHandlers<LeaseRecord>, 'onFailure' | 'onHandlerError'> {
+  /** Called with each state of the Lease that the watch shows, in their order; undefined: it has been deleted. */
+  onLease(record: LeaseRecord | undefined): void;
+  /** States come when they are written: for the first time, or again. */
+  onCurrent(): void;
+}
+
+/** Follows a Lease until the signal aborts. */
+export function followLease(
+  { connection, namespace, name }: Omit<LeaseLocation, 'requestMs'>,
+  handlers: LeaseHandlers,
+  options: WatchOptions,
+): ResourceWatch {
+  const resource: Resource<LeaseRecord> = {
+    path: `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`,
+    query: { fieldSelector: `metadata.name=${name}` },
+    project: ({ metadata, spec }) => leaseRecordOf({ metadata, spec: spec as V1LeaseSpec | undefined }),
+  };
+  const own: WatchHandlers<LeaseRecord> = {
+    ...handlers,
+    onEvent: (event) => handlers.onLease(event.type === 'deleted' ? undefined : event.object),
+    onStream: ({ type }) => {
+      if (type === 'StreamCurrent') handlers.onCurrent();
+    },
+  };
+  return watchResource(resource, connection, own, options);
 }
 
 export interface LeaseLocation {

@@ -20,7 +20,7 @@ import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './
 import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
 import { LastGoodPublisher, type SharedPolicies } from './last-good.ts';
-import { ApiLeaseStore } from './lease.ts';
+import { ApiLeaseStore, type LeaseHandlers } from './lease.ts';
 import { PUBLISH_LIMITS, type PublishLimits, type PublishStatus, Reporting } from './publish-status.ts';
 import { StatusPublisher, type StatusSource } from './status-publisher.ts';
 import { type PublishedPlanned, SharedStore } from './store.ts';
@@ -80,6 +80,8 @@ export interface Publishing {
   readonly status: PublishStatus;
   /** To be called with the ConfigMap of the published curves, whenever it has changed. */
   readonly saw: (published: PublishedPlanned) => void;
+  /** To be called with each state of the Lease that a watch shows. Without it there are only reads: more of them, and later. */
+  readonly sawLease: LeaseHandlers['onLease'];
   /** Resolves once the stored history has been taken in, or there is none. It may never, without a server. */
   readonly restored: Promise<void>;
   /** Resolves once the signal has aborted and the lease is released, or cannot be: within 15 s. Never rejects. */
@@ -139,7 +141,7 @@ class Replica {
     const leases = new ApiLeaseStore({ connection, namespace, name: LEASE_NAME, requestMs });
     // What is measured meanwhile is not lost: the stored history is merged into it.
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
-    const campaigned = campaign({
+    const candidacy = campaign({
       identity: this.#identity,
       address: this.options.address,
       store: leases,
@@ -148,8 +150,14 @@ class Replica {
       events: this.#events(),
       signal,
     });
-    const ended = Promise.all([campaigned, restored]).then(() => leases.close());
-    return { status: reporting.status, saw: (published) => this.#saw(published), restored, ended };
+    const ended = Promise.all([candidacy.ended, restored]).then(() => leases.close());
+    return {
+      status: reporting.status,
+      saw: (published) => this.#saw(published),
+      sawLease: candidacy.shown,
+      restored,
+      ended,
+    };
   }
 
   #events(): ElectionEvents {
@@ -159,9 +167,11 @@ class Replica {
       onLeading: (leadership) => this.#lead(leadership),
       onFollowing: (holder) => this.#follow(holder),
       onHandOver: async () => this.#term?.finish(),
-      onRequest: (record, tookMs) => {
+      onSeen: (record) => {
         reporting.status.term = record?.transitions;
         reporting.status.address = record?.holder ? record.address : undefined;
+      },
+      onRequest: (tookMs) => {
         reporting.succeeded('lease');
         if (tookMs > limits.slowMs) this.#troubleAt = clock();
       },

@@ -93,6 +93,7 @@ const RESOURCES = [
   'endpoints',
   'discoveryconsumers',
   'holdconfigmaps',
+  'leases',
 ];
 const ACCOUNT = 'system:serviceaccount:linger:linger';
 const COUNTS = {

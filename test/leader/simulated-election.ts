@@ -2,9 +2,11 @@ import { KubeFailure } from '../../src/cluster/failure.ts';
 import {
   campaign,
   ELECTION_LIMITS,
+  type ElectionEvents,
   type ElectionLimits,
   type Leadership,
 } from '../../src/leader/election.ts';
+import type { LeaseRecord } from '../../src/leader/lease.ts';
 import { randomNumbers } from '../lag/shapes.ts';
 import { type Fate, SimulatedLease } from './simulated-lease.ts';
 import { type SimulatedHost, SimulatedProcess, SimulatedTime } from './simulated-time.ts';
@@ -15,6 +17,10 @@ export interface Contender {
   /** The last one, which may be over. */
   leadership: Leadership | undefined;
   following: string | undefined;
+  /** How many of its requests have succeeded. */
+  requests: number;
+  /** What a watch does that shows it a state of the lease. */
+  readonly shown: (record: LeaseRecord | undefined) => void;
   readonly ended: Promise<void>;
   readonly stop: () => void;
 }
@@ -34,6 +40,8 @@ export class SimulatedElection {
   readonly terms: Term[] = [];
   /** How many led at the worst instant. */
   mostLeaders = 0;
+  /** Whether those who join follow the lease by a watch. */
+  watching = true;
   readonly random: () => number;
   readonly #limits: ElectionLimits;
 
@@ -46,33 +54,43 @@ export class SimulatedElection {
     const identity = `replica-${this.contenders.length}`;
     const process = new SimulatedProcess(this.time, host, this.random);
     const stopping = new AbortController();
+    const events: ElectionEvents = {
+      onLeading: (leadership) => {
+        contender.leadership = leadership;
+        contender.following = undefined;
+        this.terms.push({ at: this.time.now, identity, term: leadership.term });
+      },
+      onFollowing: (holder) => {
+        contender.following = holder;
+      },
+      onHandOver: async () => undefined,
+      onSeen: () => undefined,
+      onRequest: () => {
+        contender.requests += 1;
+      },
+      onFailure: () => undefined,
+    };
+    // Before it begins, for its first events come at once.
     const contender: Contender = {
       identity,
       process,
       leadership: undefined,
       following: undefined,
+      requests: 0,
+      shown: () => undefined,
       stop: () => stopping.abort(),
-      ended: campaign({
-        identity,
-        store: this.lease.storeOf(process, this.#limits.requestMs),
-        limits: this.#limits,
-        time: process,
-        signal: stopping.signal,
-        events: {
-          onLeading: (leadership) => {
-            contender.leadership = leadership;
-            contender.following = undefined;
-            this.terms.push({ at: this.time.now, identity, term: leadership.term });
-          },
-          onFollowing: (holder) => {
-            contender.following = holder;
-          },
-          onHandOver: async () => undefined,
-          onRequest: () => undefined,
-          onFailure: () => undefined,
-        },
-      }),
+      ended: Promise.resolve(),
     };
+    const { shown, ended } = campaign({
+      identity,
+      store: this.lease.storeOf(process, this.#limits.requestMs),
+      limits: this.#limits,
+      time: process,
+      signal: stopping.signal,
+      events,
+    });
+    Object.assign(contender, { shown, ended });
+    if (this.watching) this.lease.watch(process, shown);
     this.contenders.push(contender);
     return contender;
   }
@@ -113,6 +131,7 @@ export async function misfortune(
   const { random, lease, contenders } = election;
   const until = election.time.now + durationMs;
   let awayUntil = 0;
+  let blindUntil = 0;
   const throttled = new KubeFailure('Throttled', 'throttled', 1_000);
   lease.fate = (): Fate => {
     const away = election.time.now < awayUntil;
@@ -123,6 +142,10 @@ export async function misfortune(
       backAfter: lost > 0.97 ? undefined : upTo(random() < 0.1 ? 10_000 : 2_000, random),
       ...(random() < 0.03 ? { refusal: throttled } : {}),
     };
+  };
+  lease.lateness = () => {
+    if (random() < 0.05) blindUntil = election.time.now + upTo(60_000, random);
+    return election.time.now < blindUntil ? undefined : upTo(random() < 0.1 ? 60_000 : 500, random);
   };
   while (election.time.now < until) {
     await election.run(upTo(30_000, random));
@@ -138,6 +161,7 @@ export async function misfortune(
     }
   }
   lease.fate = () => ({ thereAfter: upTo(200, random), backAfter: upTo(200, random) });
+  lease.lateness = () => upTo(200, random);
 }
 
 /** Clocks that run at different rates, and whose walls are hours apart. */

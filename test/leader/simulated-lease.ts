@@ -17,9 +17,20 @@ export interface Fate {
   readonly refusal?: KubeFailure;
 }
 
+/** A watch of one process. It shows states in their order, sooner or later, and may be broken for a while. */
+interface Watcher {
+  readonly process: SimulatedProcess;
+  readonly show: (record: LeaseRecord | undefined) => void;
+  /** When it shows what it showed last, or will. */
+  shownAt: number;
+}
+
 /** The one Lease of a model API server: each request comes into effect at one instant, whole. */
 export class SimulatedLease {
   readonly #time: SimulatedTime;
+  readonly #watchers: Watcher[] = [];
+  /** How late watches are with a change, asked about each. Milliseconds of true time; undefined: it is not shown. */
+  lateness: () => number | undefined = () => 1;
   /** Asked about each request. */
   fate: () => Fate = () => ({ thereAfter: 1, backAfter: 1 });
   #object: V1Lease | undefined;
@@ -35,11 +46,27 @@ export class SimulatedLease {
 
   delete(): void {
     this.#object = undefined;
+    this.#show();
+  }
+
+  /** The lease as a watch of this process shows it. */
+  watch(process: SimulatedProcess, show: (record: LeaseRecord | undefined) => void): void {
+    this.#watchers.push({ process, show, shownAt: this.#time.now });
+  }
+
+  #show(): void {
+    const { record } = this;
+    for (const watcher of this.#watchers) {
+      const late = this.lateness();
+      if (late === undefined) continue;
+      watcher.shownAt = Math.max(watcher.shownAt, this.#time.now + late);
+      watcher.process.after(watcher.shownAt - this.#time.now, () => watcher.show(record));
+    }
   }
 
   /** Somebody puts a label on it. */
   touch(): void {
-    if (this.#object !== undefined) this.#object = this.#versioned(this.#object);
+    if (this.#object !== undefined) this.#store(this.#object);
   }
 
   /** The lease as a process reaches it. @param requestMs by the process's own clock */
@@ -56,17 +83,19 @@ export class SimulatedLease {
           if (over !== undefined && resourceVersion !== this.#object?.metadata?.resourceVersion) {
             throw failure('Conflict');
           }
-          this.#object = this.#versioned(wanted);
-          return stored(this.#object);
+          return stored(this.#store(wanted));
         }),
     };
   }
 
-  #versioned(object: V1Lease): V1Lease {
+  #store(object: V1Lease): V1Lease {
     this.#revision += 1;
     // As JSON, so that nobody shares an object with the server.
     const copy = JSON.parse(JSON.stringify(object)) as V1Lease;
-    return { ...copy, metadata: { ...copy.metadata, resourceVersion: String(this.#revision) } };
+    const kept = { ...copy, metadata: { ...copy.metadata, resourceVersion: String(this.#revision) } };
+    this.#object = kept;
+    this.#show();
+    return kept;
   }
 
   #request<T>(process: SimulatedProcess, requestMs: number, effect: () => T): Promise<T> {

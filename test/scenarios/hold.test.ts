@@ -28,7 +28,7 @@ import { PodLives } from '../testbed/load/lives.ts';
 import { formatReport, type Load, type LoadReport, startLoad } from '../testbed/load/load.ts';
 import { network } from '../testbed/network.ts';
 import { clusterSettings } from '../testbed/settings.ts';
-import { LONG } from './form.ts';
+import { byForm, LONG } from './form.ts';
 import { consumer, HoldSetting, type Waiting } from './hold/setting.ts';
 import { type Ending, endingsOf, spread } from './hold/terminations.ts';
 import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
@@ -41,13 +41,16 @@ import { duration, table } from './table.ts';
 
 /*
  * Hold beside what it replaces: real pods, real gateways, and clients that open a connection for each request to an
- * application that ends at SIGTERM at once, so that whoever still sends is heard of.
+ * application that ends at SIGTERM at once, so that whoever still sends is heard of. The short form has one gateway and
+ * few pods, and times nothing.
  */
 const REPORTS_ADDRESS = '10.201.255.10';
 const INSPECT_EVERY_MS = 250;
 const GATEWAY_NAMES = ['contour', 'envoy', 'haproxy'] as const;
 const POD_PORT = 8080;
 const MAX_SECONDS = 60;
+/** Between two questions of a gateway to DNS, where nothing else is asked for. */
+const RESOLVE_SECONDS = 2;
 /** Through each gateway, and through the ClusterIP. */
 const PER_SECOND = 20;
 
@@ -76,26 +79,38 @@ const PAGES = {
   contour: { port: 18_446, path: '/v1/uses', format: 'Witness' },
 };
 
+/** No one but these gateways asks DNS. */
+const NO_DNS_CLIENTS = consumer('cluster-dns', { gateways: 'none' }, { declared: { lag: '5s' } });
+
+const CONSUMERS = byForm(
+  [
+    NO_DNS_CLIENTS,
+    // kube-proxy, whose measurement would take minutes.
+    consumer('cluster-ip', { gateways: 'haproxy' }, { declared: { lag: '2s' } }),
+    consumer('haproxy', { gateways: 'haproxy' }, inspect('haproxy', PAGES.haproxy)),
+  ],
+  [
+    NO_DNS_CLIENTS,
+    ...GATEWAY_NAMES.flatMap((name) => [
+      consumer(name, { gateways: name }, inspect(name, PAGES[name])),
+      consumer(`pollers-${name}`, { gateways: name }, { reports: {} }),
+    ]),
+  ],
+);
+
 beforeAll(async () => {
   cluster = await openCluster();
-  if (!LONG || !cluster.own) return;
+  if (!cluster.own) return;
   // As a cluster has it whose controller-manager allocates ranges: the bridge's address is known by it.
   const spec = { podCIDR: network.podRange, podCIDRs: [network.podRange] };
   const nodePath = `/api/v1/nodes/${network.nodeName}`;
-  await cluster.api.call('PATCH', nodePath, { body: { spec }, contentType: 'application/merge-patch+json' });
+  const contentType = 'application/merge-patch+json';
+  if (LONG) await cluster.api.call('PATCH', nodePath, { body: { spec }, contentType });
   dns = await startClusterDns(clusterSettings(), { ttl: 5 });
-  const nobody = { gateways: 'none' };
   setting = await HoldSetting.open(cluster, {
     max: MAX_SECONDS,
     addresses: { 'linger-reports': REPORTS_ADDRESS },
-    consumers: [
-      // No one but these gateways asks DNS.
-      consumer('cluster-dns', nobody, { declared: { lag: '5s' } }),
-      ...GATEWAY_NAMES.flatMap((name) => [
-        consumer(name, { gateways: name }, inspect(name, PAGES[name])),
-        consumer(`pollers-${name}`, { gateways: name }, { reports: {} }),
-      ]),
-    ],
+    consumers: CONSUMERS,
   });
   gatewayNamespace = await cluster.namespace('gateways', { gateways: 'here', 'linger.dev/inject': 'false' });
 }, 400_000);
@@ -104,7 +119,7 @@ afterAll(async () => {
   for (const each of running.reverse()) await each.stop().catch(() => undefined);
   await dns?.stop();
   for (const name of GATEWAY_NAMES)
-    if (setting !== undefined) await forbidReports(cluster, `pollers-${name}`);
+    if (LONG && setting !== undefined) await forbidReports(cluster, `pollers-${name}`);
   await setting?.close();
   await cluster?.close();
 }, 240_000);
@@ -159,22 +174,22 @@ interface Rolled {
   readonly gone: ReadonlyMap<string, number>;
 }
 
-/** Lets pods of an application end while requests come by all three ways. */
+/** Lets pods of an application end while requests come through the gateway and, where there are pollers, in all three ways. */
 async function underLoad(
   { namespace, stand }: Place,
   gateway: Gateway,
-  { gateways }: Pick<Pollers, 'gateways'>,
+  pollers: Pick<Pollers, 'gateways'> | undefined,
   endPods: () => Promise<unknown>,
 ): Promise<Rolled> {
   const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
   await lives.start();
   const pages = new PageWatch(gateway, POD_PORT);
   const address = await clusterIp(namespace);
-  const targets = [
-    gatewayTarget(gateway),
+  const others = ({ gateways }: Pick<Pollers, 'gateways'>) => [
     gateways.target(stand.service),
     { kind: 'clusterIP', address, port: 80 } as const,
   ];
+  const targets = [gatewayTarget(gateway), ...(pollers === undefined ? [] : others(pollers))];
   const loads: Load[] = [];
   for (const [index, target] of targets.entries()) {
     const clientAddresses = cluster.clientAddresses.slice(index * 4, index * 4 + 4);
@@ -185,7 +200,7 @@ async function underLoad(
     await sleep(1_000);
     await endPods();
     // Until every gateway knows that the last of them is gone.
-    await sleep(gateways.intervalMs + 2_000);
+    await sleep((pollers?.gateways.intervalMs ?? RESOLVE_SECONDS * 1_000) + 2_000);
   } finally {
     await pages.stop();
   }
@@ -372,7 +387,29 @@ async function isOwn(): Promise<boolean> {
   return opened.own;
 }
 
-describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
+const OWN = await isOwn();
+
+describe.runIf(!LONG && OWN)('hook Hold, in short', () => {
+  it('ends when HAProxy behind CoreDNS has let go, and not before', { timeout: 300_000 }, async () => {
+    const at = await place('hold', 'haproxy', 2);
+    const gateway = await startGateway('haproxy', at, RESOLVE_SECONDS);
+    const rolled = await underLoad(at, gateway, undefined, () => at.stand.rollOver(2));
+    const releases = new Map((await setting?.releases(at.namespace))?.map((each) => [each.pod, each]));
+    const lastSent = new Map(gateway.sent().map((each) => [each.backend, each.at]));
+    const rows = rolled.endings.map(({ pod, address, deletedAt, withdrawnAt, sigtermAt }) => {
+      const lastAt = lastSent.get(`${address}:${POD_PORT}`) ?? Number.NaN;
+      const [withdrawn, last, sigterm] = [withdrawnAt, lastAt, sigtermAt].map((at) => at - deletedAt);
+      return { pod, withdrawn, last, sigterm, release: releases.get(pod) };
+    });
+    console.log(rows.map((each) => JSON.stringify(each)).join('\n'));
+    expect(rolled.reports.map(({ total, lost }) => [total > 0, lost])).toEqual([[true, 0]]);
+    expect(rows.map(({ release }) => release?.reason)).toEqual(Array.from({ length: 4 }, () => 'Gone'));
+    // By the gateway's own log.
+    for (const { last, sigterm } of rows) expect(sigterm).toBeGreaterThan(last ?? Number.NaN);
+  });
+});
+
+describe.runIf(LONG && OWN)('hook Hold', () => {
   it.each([
     ['envoy', 9],
     // It watches, and a witness stands beside its Envoy, in its pod.
@@ -382,7 +419,7 @@ describe.runIf(LONG && (await isOwn()))('hook Hold', () => {
     { timeout: 900_000 },
     async (name, updates) => {
       const at = await place('hold', name, 6);
-      const gateway = await startGateway(name, at, 2);
+      const gateway = await startGateway(name, at, RESOLVE_SECONDS);
       const pollers = await startPollers(name, at, 2_000);
       const proxyMs = await kubeProxyMs();
       const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(updates));

@@ -105,8 +105,9 @@ async function runEverything(first: ClusterSettings): Promise<number> {
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
-  const wanted = [ensureHaproxy, ensureEnvoy, ensureContour, ensureHelm, ensureCoreDns, ensurePromtool];
-  if (LONG) for (const ensure of wanted) await ensure(settings.cacheDir, say);
+  const always = [ensureHaproxy, ensureCoreDns];
+  const wanted = LONG ? [...always, ensureEnvoy, ensureContour, ensureHelm, ensurePromtool] : always;
+  for (const ensure of wanted) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stopping.abort());

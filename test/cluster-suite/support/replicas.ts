@@ -3,8 +3,10 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import type { KubeConnection } from '../../../src/cluster/connection.ts';
+import type { WatchStats } from '../../../src/cluster/resource.ts';
+import { followLease } from '../../../src/leader/lease.ts';
 import { PUBLISH_LIMITS } from '../../../src/leader/publish-status.ts';
-import { type Publishing, startPublishing } from '../../../src/leader/publishing.ts';
+import { LEASE_NAME, type Publishing, startPublishing } from '../../../src/leader/publishing.ts';
 import { followPublished } from '../../../src/leader/store.ts';
 import { createLogger } from '../../../src/telemetry/logs.ts';
 import { pause } from '../../../src/timing/pacing.ts';
@@ -58,7 +60,8 @@ export interface ClusterReplica extends Publishing {
   readonly stop: () => Promise<void>;
   /** Its machine is gone: nothing that it sends arrives, and nobody is told. */
   readonly vanish: () => void;
-  readonly watchRestarts: () => Readonly<Record<string, number>>;
+  /** Of what is published, and of the Lease. */
+  readonly watches: readonly WatchStats[];
 }
 
 /** A replica with the limits of production, behind a TCP balancer of its own, until the test's end. */
@@ -86,7 +89,10 @@ export async function startClusterReplica(
   });
   const handlers = { onPublished: publishing.saw, ...SILENT };
   const { signal } = ending;
-  const watch = followPublished(connection, namespace, handlers, { signal, clock, random: Math.random });
+  const options = { signal, clock, random: Math.random };
+  const watch = followPublished(connection, namespace, handlers, options);
+  const onLease = { onLease: publishing.sawLease, ...SILENT };
+  const lease = followLease({ connection, namespace, name: LEASE_NAME }, onLease, options);
   const stop = () => {
     stopping.abort();
     return publishing.ended;
@@ -94,7 +100,7 @@ export async function startClusterReplica(
   onTestFinished(async () => {
     await balancer.close();
     ending.abort();
-    await Promise.all([stop(), watch.ended]);
+    await Promise.all([stop(), watch.ended, lease.ended]);
   });
   const vanish = () => {
     balancer.refusing = true;
@@ -108,7 +114,7 @@ export async function startClusterReplica(
     led,
     stop,
     vanish,
-    watchRestarts: () => watch.stats.restarts,
+    watches: [watch.stats, lease.stats],
   };
 }
 
