@@ -103,6 +103,8 @@ const LIMITS = {
   askAgain: 1_000,
   /** A watch that is being resumed is soon current again, and brings what it has missed. */
   blindAfter: 3_000,
+  /** When the last connection came is worked out once so much silence has followed, while the lines of it are there. */
+  lastAfter: 5_000,
   /** How long a hold whose hooks have gone is remembered: they may only be reconnecting. */
   forgetAfter: 60_000,
 };
@@ -134,8 +136,8 @@ interface Hold {
   readonly remotes: Set<string>;
   /** When everything known had let go, and how many connections have come since. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
-  /** When the last connection came that no probe explains. */
-  lastAt: number | undefined;
+  /** The last connections that no probe explains: the line until which they came and, once that is worked out, when the last did. */
+  last: { readonly until: number; at?: number } | undefined;
   /** A hook has called from an address of the pod's own, or nothing tells its address from others. */
   own: boolean;
   senders: Senders | undefined;
@@ -211,7 +213,7 @@ export class Holds {
       hold = {
         ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, verdict: NOT_LOOKED, inquiry: undefined },
         ...{ askAt: now + LIMITS.askAfter, leftAt: undefined, witness: undefined },
-        ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
+        ...{ remotes: new Set(), letGo: undefined, last: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);
       this.#sources.inspecting.want(pod.uid);
@@ -297,7 +299,10 @@ export class Holds {
     }
     const { terms } = pod;
     const testimony = hold.witness?.said.testimony({ now, probes: terms.probes, min: terms.min });
-    hold.lastAt = testimony?.lastAt ?? hold.lastAt;
+    const until = testimony?.busyUntil;
+    if (until !== undefined && until !== hold.last?.until) hold.last = { until };
+    // The lines of that time are forgotten after a while.
+    else if (now - (hold.last?.until ?? now) >= LIMITS.lastAfter) lastConnectionOf(hold);
     const facts = this.#factsOf(hold, now, blindSince, testimony?.verdict ?? 'Unknown');
     if (!haveAllLetGo(facts)) hold.letGo = undefined;
     else hold.letGo ??= { at: now, opened: 0, before: new Set(hold.remotes) };
@@ -338,7 +343,8 @@ export class Holds {
   }
 
   /** How long after its withdrawal the pod was still connected to. */
-  #lagSeenIn({ pod, witness, lastAt }: Hold, now: number): number | undefined {
+  #lagSeenIn(hold: Hold, now: number): number | undefined {
+    const { pod, witness } = hold;
     const { deletion, withdrawals, uid } = pod;
     const { heardAt, countsSince = now } = witness?.said ?? {};
     if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
@@ -349,6 +355,7 @@ export class Holds {
     );
     if (of.length === 0 || listing(uid).length > 0) return undefined;
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
+    const lastAt = lastConnectionOf(hold);
     const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
     // Whether one came while the helper did not count is not known, and a moment without any says nothing.
     const isSeen = lastAt !== undefined || heardAt - countsSince >= UNCOUNTED_MS;
@@ -448,8 +455,16 @@ export class Holds {
   }
 }
 
+/** When the last connection came that no probe explains. */
+function lastConnectionOf({ last, witness, pod }: Hold): number | undefined {
+  if (last !== undefined) last.at ??= witness?.said.lastConnection(pod.terms.probes) ?? last.until;
+  return last?.at;
+}
+
 /** @returns undefined where nobody connected but probes, or there was no time for it */
-function undeclaredIn({ pod, letGo, lastAt, remotes }: Hold, now: number): Undeclared | undefined {
+function undeclaredIn(hold: Hold, now: number): Undeclared | undefined {
+  const { pod, letGo, remotes } = hold;
+  const lastAt = lastConnectionOf(hold);
   if (letGo === undefined || lastAt === undefined || lastAt <= letGo.at + SETTLING_MS) return undefined;
   const { probes } = pod.terms;
   const byProbes = probes === 0 ? 0 : Math.ceil((probes * (now - letGo.at)) / 1000);

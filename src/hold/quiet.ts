@@ -87,8 +87,8 @@ interface Step {
 /** What a pod's lines come to. */
 export interface Testimony {
   readonly verdict: QuietVerdict;
-  /** When the last connection came that no probe explains; undefined: the lines tell of none, or nothing recent. */
-  readonly lastAt: number | undefined;
+  /** The line until which connections came that no probe explains; undefined: the lines tell of none, or nothing recent. */
+  readonly busyUntil: number | undefined;
 }
 
 /**
@@ -150,25 +150,39 @@ export class Witness {
    * @param probes connections a second that are the kubelet's
    */
   testimony({ now, probes, min }: Readonly<Record<'now' | 'probes' | 'min', number>>): Testimony {
-    const times = this.#times;
-    const steps = this.#opened.map((opened, index): Step => {
-      const [from = 0, to = 0] = [times[index], times[index + 1]];
-      return { from, to, opened };
-    });
+    const steps = this.#steps();
     const end = steps.at(-1)?.to;
     const { busy, quietFrom } = silenceIn(steps, end ?? now, probes);
-    const lastAt = lastOf(busy, end ?? now, probes);
-    if (min === 0) return { verdict: 'Off', lastAt };
-    if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
+    const busyUntil = busy.at(-1)?.to;
+    if (min === 0) return { verdict: 'Off', busyUntil };
+    if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', busyUntil };
     // The hook begins with the deletion: what came before, no line tells, nor what came while it could not count.
     const since = this.#hasCounted ? this.#countsSince : (this.#begunAt ?? 0);
-    if (lastAt === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
-    if (end === undefined) return { verdict: 'Unknown', lastAt };
-    return { verdict: quietVerdict(busy, end - quietFrom, probes), lastAt };
+    if (busyUntil === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', busyUntil };
+    if (end === undefined) return { verdict: 'Unknown', busyUntil };
+    return { verdict: quietVerdict(busy, end - quietFrom, probes), busyUntil };
+  }
+
+  /**
+   * When the last connection came that no probe explains: to half a second, mostly. It takes a tenth of a millisecond.
+   * @param probes connections a second that are the kubelet's
+   * @returns undefined where the lines tell of none, or nothing recent
+   */
+  lastConnection(probes: number): number | undefined {
+    const steps = this.#steps();
+    const { busy, silence } = silenceIn(steps, steps.at(-1)?.to ?? 0, probes);
+    return lastOf(busy, silence, probes);
+  }
+
+  #steps(): readonly Step[] {
+    return this.#opened.map((opened, index) => {
+      const [from = 0, to = 0] = [this.#times[index], this.#times[index + 1]];
+      return { from, to, opened };
+    });
   }
 }
 
-/** The silence: the longest time until the end that holds no more than probes explain. And what was before it. */
+/** The silence: the longest time until the end that holds no more than probes explain, or one more. And what was before it. */
 function silenceIn(steps: readonly Step[], end: number, probes: number) {
   const tolerated = probes > 0 ? 1 : 0;
   let quietFrom = end;
@@ -181,18 +195,62 @@ function silenceIn(steps: readonly Step[], end: number, probes: number) {
     quietFrom = from;
     last = index;
   }
-  return { busy: steps.slice(0, last), quietFrom };
+  return { busy: steps.slice(0, last), silence: steps.slice(last), quietFrom };
 }
 
+/** How many instants of the first probe are tried. */
+const PHASES = 100;
+/** Lines and probes are not punctual: a probe so near a line may have come before or after it. Milliseconds. */
+const NEAR_MS = 15;
+/** How likely it is all the same that a step holds one more, or one fewer. */
+const ODD = 0.1;
+
+/** So rarely, at least, connections are taken to have come. A second. */
+const LEAST_RATE = 0.2;
+
 /**
- * When the last connection came that no probe explains. With probes one more is tolerated in the silence, and nobody knows
- * whether it was a probe's: it would have come one mean gap later, so half of that is added.
+ * When the last connection came that no probe explains: in the mean of what is likely. The silence may hold connections, too,
+ * that might be probes. But probes come evenly, and connections came at a rate: for each instant at which the first probe may
+ * have come, and each step that may hold the last connection, Bayes' rule says how likely the steps are as they were counted.
+ * Several containers' probes are taken for one evenly spaced train.
  */
-function lastOf(busy: readonly Step[], end: number, probes: number): number | undefined {
-  const until = busy.at(-1)?.to;
-  if (until === undefined || probes === 0) return until;
-  const rate = rateBefore(busy, until, RATE_MS, probes);
-  return rate === 0 ? until : Math.min(end, until + 500 / rate);
+function lastOf(busy: readonly Step[], silence: readonly Step[], probes: number): number | undefined {
+  const last = busy.at(-1);
+  if (last === undefined) return undefined;
+  if (probes === 0) return middleOf(last);
+  const perMs = Math.max(LEAST_RATE, rateBefore(busy, last.to, RATE_MS, probes)) / 1000;
+  const period = 1000 / probes;
+  let [sum, weights] = [0, 0];
+  for (let phase = 0; phase < period; phase += period / PHASES) {
+    const first = last.to + phase;
+    const probesIn = (from: number, to: number) =>
+      Math.floor((to - first) / period) - Math.floor((from - first) / period);
+    const odds = silence.map(({ from, to, opened }) => {
+      const least = Math.max(0, probesIn(from + NEAR_MS, to - NEAR_MS));
+      const others = opened - Math.min(Math.max(opened, least), probesIn(from - NEAR_MS, to + NEAR_MS));
+      const none = Math.abs(others) * Math.log(ODD);
+      return { some: others < 0 ? none : logPoisson(others, perMs * (to - from)), none };
+    });
+    let likely = odds.reduce((all, { none }) => all + none, 0);
+    for (const [index, step] of [last, ...silence].entries()) {
+      const { some, none } = odds[index - 1] ?? { some: 0, none: 0 };
+      likely += some - none;
+      if (step.opened === 0) continue;
+      const weight = Math.exp(likely);
+      sum += weight * middleOf(step);
+      weights += weight;
+    }
+  }
+  return sum / weights;
+}
+
+const middleOf = ({ from, to }: Step) => (from + to) / 2;
+
+/** The logarithm of the probability of so many where so many are expected. */
+function logPoisson(count: number, expected: number): number {
+  let log = count * Math.log(expected) - expected;
+  for (let each = 2; each <= count; each += 1) log -= Math.log(each);
+  return log;
 }
 
 function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): QuietVerdict {

@@ -115,8 +115,8 @@ describe('somebody whom nobody has declared goes on until 9.5 s after the withdr
     expect(story.releasedAt).toBeLessThan(LAST + 2_500);
     const { reason, lag, undeclared, open } = story.told;
     expect([reason, open]).toEqual(['Gone', 0]);
-    expect(lag).toBeGreaterThanOrEqual(9.5);
-    expect(lag).toBeLessThanOrEqual(10.1);
+    // Lines come twice a second, and say nothing of when in between.
+    expect(Math.abs((lag ?? Number.NaN) - 9.5)).toBeLessThanOrEqual(0.5);
     expect(undeclared?.remotes).toEqual([GATEWAY_IP]);
     expect(undeclared?.connections).toBeGreaterThan(150);
     expect(undeclared?.connections).toBeLessThanOrEqual(190);
