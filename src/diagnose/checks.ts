@@ -266,23 +266,38 @@ async function rights(inquiry: Inquiry): Promise<Seen> {
   ];
 }
 
-interface Access {
+export interface Access {
   readonly group: string;
   readonly resource: string;
+  readonly name?: string;
   readonly verb: string;
   readonly namespace?: string;
 }
 
-async function mayDo(inquiry: Inquiry, resourceAttributes: Access): Promise<boolean> {
-  const { answer } = await inquiry.pose('/apis/authorization.k8s.io/v1/selfsubjectaccessreviews', {
+/** @param account the ServiceAccount that is asked about; absent: whoever asks */
+export async function mayDo(
+  inquiry: Inquiry,
+  resourceAttributes: Access,
+  account?: { readonly namespace: string; readonly name: string },
+): Promise<boolean> {
+  const kind = account === undefined ? 'SelfSubjectAccessReview' : 'SubjectAccessReview';
+  const everyone = ['system:authenticated', 'system:serviceaccounts'];
+  const { answer } = await inquiry.pose(`/apis/authorization.k8s.io/v1/${kind.toLowerCase()}s`, {
     apiVersion: 'authorization.k8s.io/v1',
-    kind: 'SelfSubjectAccessReview',
-    spec: { resourceAttributes },
+    kind,
+    spec: {
+      resourceAttributes,
+      ...(account !== undefined && {
+        user: `system:serviceaccount:${account.namespace}:${account.name}`,
+        groups: [...everyone, `system:serviceaccounts:${account.namespace}`],
+      }),
+    },
   });
   return memberAt(answer, ['status', 'allowed']) === true;
 }
 
-const nameOf = ({ verb, group, resource }: Access) => `${verb} ${resource}${group === '' ? '' : `.${group}`}`;
+export const nameOf = ({ verb, group, resource }: Access) =>
+  `${verb} ${resource}${group === '' ? '' : `.${group}`}`;
 
 /** More nodes than Kubernetes is made for. */
 const MOST_NODES = 20_000;
@@ -497,7 +512,7 @@ async function judgeBlocking(
 }
 
 /** How many there are behind a Service. */
-async function readyEndpoints(inquiry: Inquiry, namespace: string, name: string): Promise<number> {
+export async function readyEndpoints(inquiry: Inquiry, namespace: string, name: string): Promise<number> {
   const selector = encodeURIComponent(`kubernetes.io/service-name=${name}`);
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
   const slices = await inquiry.items(path, `&labelSelector=${selector}`);

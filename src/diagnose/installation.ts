@@ -4,6 +4,7 @@ import {
   isRecord,
   isSelected,
   isString,
+  isStringMap,
   type LabelSelector,
   memberAt,
   NO_LABELS,
@@ -23,6 +24,7 @@ import { readHelperObject } from '../hold/index.ts';
 import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import {
+  type Access,
   apiServer,
   type Check,
   type CheckOptions,
@@ -34,10 +36,13 @@ import {
   type Json,
   type Judgement,
   kubelets,
+  mayDo,
+  nameOf,
   namespaceLabels,
   OWN_LABELS,
   ok,
   otherWebhooks,
+  readyEndpoints,
   refusalOf,
   type Seen,
   triedPod,
@@ -58,6 +63,7 @@ export function checkInstallation(options: InstallationOptions): Promise<readonl
     ApiServer: apiServer,
     Kubelets: kubelets,
     CustomResources: customResources,
+    Rights: replicaRights,
     Webhook: webhook,
     Certificate: certificate,
     Replicas: replicas,
@@ -112,8 +118,16 @@ async function webhook(inquiry: Inquiry): Promise<Seen> {
         '--linger-namespace says where Linger runs.',
       ),
     );
+  else wrong.push(...(await wayIn(own, inquiry)));
   if (!isAskedAboutPods(own))
     wrong.push(failure(`the rules of ${configuration} have no creation of pods`, APPLY));
+  if (await leavesOutAll(own, inquiry))
+    wrong.push(
+      failure(
+        `the namespaceSelector of ${configuration} leaves out every namespace: Linger is asked about no pod`,
+        `Label a namespace as it says, or restore it: ${APPLY}`,
+      ),
+    );
   const failsClosed = own.failurePolicy === 'Fail';
   const labels = await namespaceLabels(inquiry, namespace);
   if (isSelected(own, labels, OWN_LABELS))
@@ -150,6 +164,64 @@ async function webhook(inquiry: Inquiry): Promise<Seen> {
     ? 'pods are refused while Linger is away'
     : 'pods are created without a hook while Linger is away';
   return ok(`${configuration}, failurePolicy ${String(own.failurePolicy)}: ${away}`);
+}
+
+/** What keeps reviews from the replicas, where the webhook's Service is in their namespace. */
+async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]> {
+  const { namespace } = inquiry.options;
+  const name = memberAt(own, ['clientConfig', 'service', 'name']);
+  const port = memberAt(own, ['clientConfig', 'service', 'port']) ?? 443;
+  if (!isString(name)) return [];
+  const what = `Service ${namespace}/${name}`;
+  const service = await inquiry.find(`/api/v1/namespaces/${namespace}/services/${name}`);
+  if (service === undefined) return [failure(`it leads to ${what}, which is not there`, APPLY)];
+  const ports = listOf(memberAt(service, ['spec', 'ports'])).map((each) => memberAt(each, ['port']));
+  if (!ports.includes(port))
+    return [failure(`it calls port ${String(port)} of ${what}, which has ${ports.join(', ')}`, APPLY)];
+  const isReady = (await replicaPods(inquiry)).some(({ ready }) => ready);
+  if (!isReady || (await readyEndpoints(inquiry, namespace, name)) > 0) return [];
+  const selector = JSON.stringify(memberAt(service, ['spec', 'selector']));
+  return [
+    failure(
+      `${what} leads to no replica, though some are ready: it selects ${selector}. Connections that API servers have go on for a while`,
+      APPLY,
+    ),
+  ];
+}
+
+async function leavesOutAll({ namespaceSelector }: Json, inquiry: Inquiry): Promise<boolean> {
+  // Who may not list them may still see the rest.
+  const all = await inquiry.items('/api/v1/namespaces').catch(() => []);
+  const labels = all.map((each) => memberAt(each, ['metadata', 'labels']));
+  const isLeftOut = (each: unknown) =>
+    !isSelected({ namespaceSelector }, isStringMap(each) ? each : NO_LABELS, NO_LABELS);
+  return all.length > 0 && labels.every(isLeftOut);
+}
+
+/** What replicas cannot do without. */
+const NEEDED: readonly Access[] = [
+  ...['pods', 'services', 'endpoints', 'namespaces', 'nodes'].map((resource) => ({ group: '', resource })),
+  { group: 'discovery.k8s.io', resource: 'endpointslices' },
+  ...LINGER_KINDS.map((resource) => ({ group: 'linger.dev', resource })),
+].flatMap((what) => ['list', 'watch'].map((verb) => ({ ...what, verb })));
+
+/** The API server refuses a watch only when it is begun anew: minutes after a right has gone. */
+async function replicaRights(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const declared = await deployment(inquiry);
+  if (declared === undefined) return [];
+  const account = memberAt(declared, ['spec', 'template', 'spec', 'serviceAccountName']);
+  const name = isString(account) ? account : 'default';
+  const lease = { group: 'coordination.k8s.io', resource: 'leases', name: 'linger', namespace };
+  const asked = [...NEEDED, { ...lease, verb: 'update' }];
+  const missing: string[] = [];
+  for (const access of asked)
+    if (!(await mayDo(inquiry, access, { namespace, name }))) missing.push(nameOf(access));
+  if (missing.length === 0) return ok(`ServiceAccount ${name} may follow the cluster, and lead`);
+  return failure(
+    `ServiceAccount ${namespace}/${name} may not ${missing.join(', ')}: watches that are begun anew fail, and so does a replica that starts`,
+    APPLY,
+  );
 }
 
 /** The Deployment of deploy/. */

@@ -33,13 +33,16 @@ const TRY = '/api/v1/namespaces/default/pods?dryRun=All';
 const TRY_OWN = '/api/v1/namespaces/linger/pods?dryRun=All';
 const PROXY = '/api/v1/namespaces/linger/services/https:linger:webhook/proxy/mutate';
 const REVIEW = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
+const REVIEW_OF_OTHERS = '/apis/authorization.k8s.io/v1/subjectaccessreviews';
+const NAMESPACES = '/api/v1/namespaces?limit=500';
+const SERVICE = '/api/v1/namespaces/linger/services/linger';
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger';
 const CONSUMERS = '/api/v1/namespaces/linger/configmaps/linger-consumers';
 const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=500';
 const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=500';
 const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
-const slicesOf = (service: string) =>
-  `/apis/discovery.k8s.io/v1/namespaces/other/endpointslices?limit=500${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
+const slicesOf = (service: string, namespace = 'other') =>
+  `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?limit=500${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
 
 const read = (file: string) => readFileSync(join(ROOT, 'deploy', file), 'utf8');
 
@@ -137,6 +140,9 @@ beforeAll(async () => {
   ({ cert, caBundle } = made);
 });
 
+const service = (port: number) =>
+  well({ spec: { ports: [{ port, targetPort: 'webhook' }], selector: { app: 'linger' } } });
+
 /** A cluster in which all is well. */
 function healthy(): Answers {
   return {
@@ -156,9 +162,15 @@ function healthy(): Answers {
     '/api/v1/namespaces/default': well({
       metadata: { labels: { 'kubernetes.io/metadata.name': 'default' } },
     }),
+    [NAMESPACES]: items({
+      metadata: { name: 'default', labels: { 'kubernetes.io/metadata.name': 'default' } },
+    }),
     [MUTATING]: items({ metadata: { name: 'linger' }, webhooks: [deployed] }),
     [VALIDATING]: items(),
     [OWN_HOOK]: own(),
+    [SERVICE]: service(443),
+    [slicesOf('linger', 'linger')]: items({ endpoints: [{}, {}] }),
+    [REVIEW_OF_OTHERS]: well({ status: { allowed: true } }),
     [DEPLOYMENT]: well({
       spec: {
         replicas: 2,
@@ -375,6 +387,39 @@ describe('afterwards', () => {
         [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'old' }, caBundle: encoded(caBundle) } }),
       }),
       /^failure Webhook: linger leads to namespace old/,
+    ],
+    [
+      'a webhook whose Service is not there',
+      () => ({ [SERVICE]: refused(404, 'not found') }),
+      /^failure Webhook: it leads to Service linger\/linger, which is not there/,
+    ],
+    [
+      'a webhook that calls a port that its Service does not have',
+      () => ({ [SERVICE]: service(8443) }),
+      /^failure Webhook: it calls port 443 of Service linger\/linger, which has 8443/,
+    ],
+    [
+      'a Service that leads to no replica, though the API server still has its connections',
+      () => ({ [slicesOf('linger', 'linger')]: items({ endpoints: [{ conditions: { ready: false } }] }) }),
+      /^failure Webhook: Service linger\/linger leads to no replica, .* it selects {"app":"linger"}/,
+    ],
+    [
+      'a webhook that is asked about no namespace',
+      () => ({
+        [OWN_HOOK]: own({ namespaceSelector: { matchLabels: { linger: 'yes' } } }),
+        '/api/v1/namespaces/default': well({ metadata: { labels: { linger: 'yes' } } }),
+      }),
+      /^failure Webhook: the namespaceSelector of linger leaves out every namespace/,
+    ],
+    [
+      'a ServiceAccount whose ClusterRoleBinding has gone',
+      () => ({ [REVIEW_OF_OTHERS]: well({ status: { allowed: false } }) }),
+      /^failure Rights: ServiceAccount linger\/default may not list pods, watch pods, .*update leases\.coordination\.k8s\.io/,
+    ],
+    [
+      'no right to ask for the rights of others',
+      () => ({ [REVIEW_OF_OTHERS]: refused(403, 'forbidden') }),
+      /^unknown Rights: could not be looked at: 403/,
     ],
     [
       'a webhook that is asked about its own pods',

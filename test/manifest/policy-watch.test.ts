@@ -120,6 +120,16 @@ describe('a watched folder', () => {
     expect(await settled(1)).toEqual(['two']);
   });
 
+  it('edited in a copy of a mount, whose link nobody swaps: announced a little later', async () => {
+    const { directory, seen, settled } = await watched();
+    await rm(join(directory, 'a.yaml'));
+    await swapMounted(directory, '..1', { 'a.yaml': named('one') });
+    await until(async () => seen.includes('one'));
+    await settled(2);
+    await writeFile(join(directory, 'a.yaml'), named('edited'));
+    await until(async () => seen.includes('edited'));
+  });
+
   it('a file caught half-written is not taken for a shorter one', async () => {
     // The watch and the writer share a thread: however busy the machine is, only one look falls between the halves.
     const { directory, settled } = await watched(400);
