@@ -450,6 +450,8 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
   });
 
   it('sees gateways that nobody has declared, and whose they are', { timeout: 900_000 }, async () => {
+    // Until all others are known, pods are held for `initial`.
+    await kubeProxyMs();
     const at = await place('undeclared', 'undeclared', 6);
     const { namespace, stand } = at;
     const gateway = await startUndeclared(at);
