@@ -220,28 +220,38 @@ function lastOf(busy: readonly Step[], silence: readonly Step[], probes: number)
   if (probes === 0) return middleOf(last);
   const perMs = Math.max(LEAST_RATE, rateBefore(busy, last.to, RATE_MS, probes)) / 1000;
   const period = 1000 / probes;
+  const others = new Int32Array(silence.length);
   let [sum, weights] = [0, 0];
+  const weigh = (step: Step, likely: number) => {
+    const weight = Math.exp(likely);
+    sum += weight * middleOf(step);
+    weights += weight;
+  };
   for (let phase = 0; phase < period; phase += period / PHASES) {
-    const first = last.to + phase;
-    const probesIn = (from: number, to: number) =>
-      Math.floor((to - first) / period) - Math.floor((from - first) / period);
-    const odds = silence.map(({ from, to, opened }) => {
-      const least = Math.max(0, probesIn(from + NEAR_MS, to - NEAR_MS));
-      const others = opened - Math.min(Math.max(opened, least), probesIn(from - NEAR_MS, to + NEAR_MS));
-      const none = Math.abs(others) * Math.log(ODD);
-      return { some: others < 0 ? none : logPoisson(others, perMs * (to - from)), none };
-    });
-    let likely = odds.reduce((all, { none }) => all + none, 0);
-    for (const [index, step] of [last, ...silence].entries()) {
-      const { some, none } = odds[index - 1] ?? { some: 0, none: 0 };
-      likely += some - none;
-      if (step.opened === 0) continue;
-      const weight = Math.exp(likely);
-      sum += weight * middleOf(step);
-      weights += weight;
+    // First as if none came in the silence, then step by step as if the last came in it.
+    let likely = 0;
+    for (const [index, step] of silence.entries()) {
+      const count = othersIn(step, last.to + phase, period);
+      others[index] = count;
+      likely += Math.abs(count) * Math.log(ODD);
+    }
+    weigh(last, likely);
+    for (const [index, step] of silence.entries()) {
+      const count = others[index] as number;
+      if (count >= 0) likely += logPoisson(count, perMs * (step.to - step.from)) - count * Math.log(ODD);
+      if (step.opened > 0) weigh(step, likely);
     }
   }
   return sum / weights;
+}
+
+/** The connections of a step that no probe explains; fewer than 0: probes that are missing. @param first when one probe came */
+function othersIn({ from, to, opened }: Step, first: number, period: number): number {
+  const probesIn = (begin: number, end: number) =>
+    Math.floor((end - first) / period) - Math.floor((begin - first) / period);
+  const most = probesIn(from - NEAR_MS, to + NEAR_MS);
+  if (opened > most) return opened - most;
+  return Math.min(0, opened - probesIn(from + NEAR_MS, to - NEAR_MS));
 }
 
 const middleOf = ({ from, to }: Step) => (from + to) / 2;
