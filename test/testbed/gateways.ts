@@ -14,7 +14,7 @@ import { must } from './command.ts';
 import { logFile, waitHealthy } from './health.ts';
 import { network } from './network.ts';
 import { readRecord, startProcess, stopProcess } from './process.ts';
-import { findProgram } from './requirements.ts';
+import { aptInstall, findProgram } from './requirements.ts';
 import { type ClusterSettings, type StatePaths, statePaths } from './settings.ts';
 
 /** A gateway that people run: a process on the node, unless it says otherwise. */
@@ -93,8 +93,7 @@ export async function ensureHaproxy(cacheDir: string, say: Say): Promise<Haproxy
     say('fetching HAProxy (2 MB, cached afterwards)');
     mkdirSync(join(into, 'partial'));
     const archives = `Dir::Cache::archives=${into}`;
-    const download = ['install', '--yes', '--no-install-recommends', '--download-only', '-o', archives];
-    await must(['apt-get', ...download, 'haproxy']);
+    await aptInstall(['--download-only', '-o', archives, 'haproxy']);
     for (const file of readdirSync(into).filter((each) => each.endsWith('.deb'))) {
       await must(['dpkg', '-x', join(into, file), into]);
       rmSync(join(into, file));

@@ -94,9 +94,13 @@ async function install(packages: readonly string[], say: (line: string) => void)
     );
   }
   say(`installing Debian packages: ${packages.join(' ')}`);
+  await aptInstall(packages);
+}
+
+/** Package lists are often absent or old on a fresh machine: a failure is tried once more after an update. */
+export async function aptInstall(words: readonly string[]): Promise<void> {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  const argv = ['apt-get', 'install', '--yes', '--no-install-recommends', ...packages];
-  // Package lists are often absent or old on a fresh machine: a failure is tried once more after an update.
+  const argv = ['apt-get', 'install', '--yes', '--no-install-recommends', ...words];
   if ((await run(argv, { env })).code === 0) return;
   await must(['apt-get', 'update'], { env });
   await must(argv, { env });
