@@ -50,10 +50,7 @@ export interface HoldCall {
   readonly max: number;
 }
 
-/**
- * A pod's token and how tokens are hashed. The hash is what the API may see; making either takes what the pure rooms do
- * not have.
- */
+/** A pod's token, and how tokens are hashed: the API only ever sees the hash. Both are made outside of the pure rooms. */
 export interface HoldToken {
   readonly text: string;
   /** SHA-256 in hex. */

@@ -88,7 +88,7 @@ export function isHookChoice(value: string): value is HookChoice {
   return value === 'Auto' || isHookName(value);
 }
 
-/** Whether the handler runs the helper of Hold, in whatever form: nobody but Linger writes such a one. */
+/** Whether the handler runs the helper of Hold, whatever its arguments. Only Linger writes such handlers. */
 export function runsHelper({ exec }: LifecycleHandler): boolean {
   const command = isRecord(exec) ? exec.command : undefined;
   return Array.isArray(command) && command[0] === HOLD_HELPER;

@@ -59,10 +59,7 @@ const OUTCOMES = {
 } as const;
 type Outcome = keyof typeof OUTCOMES;
 
-/**
- * Terminating pods that are not gone, or whose removal is not over; more than the recorder follows would be forgotten there
- * first.
- */
+/** As many terminating pods as the recorder follows removals. */
 const MOST_STOPPING = 50_000;
 /** Workloads whose own hooks are known. */
 const MOST_KNOWN = 1_000;
@@ -77,15 +74,15 @@ const LONGEST_TEMPLATE = 3 * 1024 * 1024;
 const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 /**
- * Knows afterwards: what has turned out at the end of each pod, told by log, metrics and Events, and remembered. Every removal
- * is held against what the pod's hook waited, and every end against the application's own time; of pods that were held, the
+ * Judges each pod's termination in retrospect, reports it by log, metrics and Events, and remembers it. Every removal is
+ * held against what the pod's hook waited, and every end against the application's own time; of pods that were held, the
  * Hold Service says who still came.
  */
 export class Afterwards {
   readonly log = new TerminationLog();
   readonly #options: AfterwardsOptions;
   readonly #stopping = new Map<string, Stopping>();
-  /** By workload: the shortest of its containers' own hooks; undefined: it cannot be told. */
+  /** By workload: the shortest of its containers' own hooks; undefined: not known. */
   readonly #ownHooks = new Map<string, Promise<number | undefined>>();
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #once: LogOnce;
@@ -230,10 +227,7 @@ export class Afterwards {
     });
   }
 
-  /**
-   * An address, and whose it is, where that is known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node
-   * worker-3)`.
-   */
+  /** An address and its owner, if known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node worker-3)`. */
   async #named(address: string): Promise<string> {
     const [asked, nodes] = [canonicalAddress(address), this.#options.nodes()];
     const node = nodes.find(({ addresses }) => addresses.some((each) => canonicalAddress(each) === asked));
@@ -301,7 +295,7 @@ function podsAt(address: string): Resource<string> {
   };
 }
 
-/** What is asked for its pod template: what made the pod, or the pod itself. undefined: a kind that nobody has let us read. */
+/** Where the pod's template is read: at its controller, or at the pod itself. undefined: a kind that Linger may not read. */
 function templatePath(namespace: string, controller: string | undefined, pod: string): string | undefined {
   const of = (plural: string, name: string) => `/apis/apps/v1/namespaces/${namespace}/${plural}/${name}`;
   if (controller === undefined) return `/api/v1/namespaces/${namespace}/pods/${pod}`;

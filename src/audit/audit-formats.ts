@@ -100,10 +100,10 @@ function xml(text: string): string {
 
 /** What has a meaning in Markdown, and in HTML within it. */
 const MARKDOWN = /[\\`*_{}[\]<>&#|~!$]/g;
-/** Somebody's name, or what is made a link without having been written as one. */
+/** What GitHub and GitLab turn into a mention or a link by themselves. */
 const ADDRESSED = /@|:(?=\/\/)|(?<=www)\./gi;
 
-/** For a comment on a merge request: whatever a manifest says, it is text there, links to nothing and calls nobody. */
+/** For a comment on a merge request. Text from manifests is escaped: it can neither link anywhere nor mention anybody. */
 export function markdown({ findings, summary }: AuditReport): string {
   const cell = (text: string) =>
     printable(text)

@@ -73,7 +73,7 @@ const EVENT_EVERY_MS = 500;
 const NOT_SERVED: ReadonlySet<FailureReason> = new Set(['NotServed']);
 /** Without it, the configuration is taken to be as installed. */
 const NOT_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
-/** The API server keeps Events for an hour; what lasts is told again from time to time. */
+/** The API server keeps Events for an hour only, so a finding that lasts is repeated daily. */
 const EVENT_AGAIN_MS = 24 * 3_600_000;
 
 /**
@@ -85,7 +85,7 @@ export class ClusterAudit {
   readonly #options: ClusterAuditOptions;
   readonly #once: LogOnce;
   readonly #reports: PolicyReports | undefined;
-  /** When an Event was told, by workload and reason. */
+  /** When the latest Event was recorded, by workload and reason. */
   readonly #toldAt = new Map<string, number>();
   #last: (Latest & { readonly lead: Lead }) | undefined;
 
@@ -202,7 +202,7 @@ export class ClusterAudit {
       this.#toldAt.set(key, clock());
       // Half of them may come and go between two audits.
       if (this.#toldAt.size > 2 * MOST_FINDINGS) this.#toldAt.delete(this.#toldAt.keys().next().value ?? '');
-      // That a policy says Audit is somebody's decision and no fault of the workload's.
+      // AuditOnly is the operator's choice, not a fault of the workload's.
       const type = levelOf(finding) === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
       events.tell({ object: { kind, namespace, name }, type, reason, action: 'Audit', note: text });
       if (!(await pause(EVENT_EVERY_MS, lead.signal))) return;
@@ -246,7 +246,7 @@ function isAudited({ audited }: (typeof WORKLOAD_KINDS)[number]): boolean {
   return audited === true;
 }
 
-/** What is kept of an audit: of a cluster of any size as much as is told. */
+/** What is kept of an audit: bounded, however large the cluster. */
 class Tally {
   readonly verdicts: Record<Verdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
   readonly #counts = new Map<string, { namespace: string; reason: string; count: number }>();

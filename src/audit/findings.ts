@@ -22,7 +22,7 @@ import {
 } from '../decision/index.ts';
 import { isAsked, type Neighbours, serviceKey, workloadKey } from './neighbours.ts';
 
-/** What an audit says of a workload's pods: they keep their requests, lose some, need not wait, or it cannot be told. */
+/** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
@@ -53,7 +53,7 @@ export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked
 type GoodReason = (typeof GOOD_REASONS)[number];
 export type AuditReason = FindingCode | SkipReason | GoodReason;
 
-/** A line of an audit. Times in whole seconds, null where none can be told. */
+/** A line of an audit. Times in whole seconds; null: not known. */
 export interface AuditFinding {
   readonly kind: string;
   readonly namespace: string;
@@ -94,7 +94,7 @@ export interface AuditSubject {
   readonly object: unknown;
   readonly file?: string;
   readonly line?: number;
-  /** What the API server says against its pods with a wait, where it takes them without; absent: nothing, or nobody asked. */
+  /** Why the API server refuses its pods with a wait and accepts them without; absent: it does not, or was not asked. */
   readonly refusal?: string;
   /** undefined: not known, as in a manifest. */
   readonly running?: readonly RunningPod[];
@@ -102,7 +102,7 @@ export interface AuditSubject {
 
 type Decided = AuditSubject & { readonly request: PodRequest; readonly decision: Decision };
 
-/** What all of a workload's lines have in common, and what is told only once. */
+/** What all of a workload's lines have in common, and what is reported once per workload. */
 export interface Audited {
   /** The workload's own first; then one for each further finding. Never empty. */
   readonly findings: readonly AuditFinding[];
@@ -220,7 +220,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined): Standing 
   return { verdict, reason, wait: null, grace: null, text: SKIP_REASONS[reason] };
 }
 
-/** What is skipped for another reason, and what carries a wait already, needs nobody to be asked. */
+/** A verdict that needs no dry run: a skip for another reason, or a wait that is there already. */
 function unasked(standing: Standing): Standing {
   if (standing.verdict === 'skipped' || standing.reason === 'AlreadyInjected') return standing;
   const text =
@@ -231,7 +231,7 @@ function unasked(standing: Standing): Standing {
 function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
   const { wait, grace, why } = plan;
   const needed = exposure === undefined ? 0 : exposure.choice.seconds;
-  // A number that somebody has set is not made wrong by a measurement.
+  // A fixed wait is the operator's decision: a measurement does not make it wrong.
   if (why !== 'fixed' && exposure !== undefined && wait < neededOf(exposure)) {
     const text = `the pods carry a wait of ${wait}s, and the lag asks for ${needed}s today: roll them, or inject --refresh`;
     return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
@@ -266,7 +266,7 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
-/** The seconds of a container's own hook; undefined: it has none, or they cannot be told. */
+/** The seconds of a container's own hook; undefined: it has none, or they are not known. */
 function ownSleep(container: Container): number | undefined {
   const handler = preStopOf(container);
   return handler && plainSleep(handler)?.seconds;
@@ -280,7 +280,7 @@ const OF_NOTES: ReadonlySet<NoteCode> = new Set([
   'Episode',
 ]);
 
-/** kubelet leaves a container at least this long after its hook. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
+/** What the kubelet grants after the hook. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
 const LEAST_GRACE = 2;
 
 function furtherFindings(

@@ -9,7 +9,7 @@ export interface Kind {
 export interface WorkloadKind extends Kind {
   /** What kubectl calls it, too. */
   readonly short?: string;
-  /** Audits list them; the others belong to these, or serve nobody. */
+  /** Listed by audits; the other kinds belong to one of these, or serve no traffic. */
   readonly audited?: true;
 }
 

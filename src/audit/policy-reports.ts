@@ -24,7 +24,7 @@ export type ReportApi = keyof typeof REPORT_APIS;
 
 /** What there is to tell of an audit of the whole cluster. */
 export interface ClusterFindings {
-  /** What is to be told, the unprotected first; bounded. */
+  /** The findings to report, the unprotected first; bounded. */
   readonly kept: readonly AuditFinding[];
   /** Of all of them, by namespace. */
   readonly namespaces: ReadonlyMap<string, NamespaceCounts>;

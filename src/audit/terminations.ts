@@ -21,10 +21,7 @@ export interface TerminationFinding {
   readonly uid: string;
   /** What made the pod, as `Deployment/web`; empty: nothing. */
   readonly owner: string;
-  /**
-   * For how long requests may have been lost; were still sent; the application took to stop; the pod lived on. 0 where
-   * nothing lasted.
-   */
+  /** Seconds in which requests may have been lost or were still sent, or that the application or pod took; 0 for none. */
   readonly seconds: number;
   /** Of `UndeclaredConsumer` and `OpenAtStop`. */
   readonly connections?: number;
@@ -32,7 +29,7 @@ export interface TerminationFinding {
   readonly from?: readonly string[];
 }
 
-/** A pod whose process was stopped before everybody had been told that its endpoint is gone. */
+/** A pod whose process was stopped before its endpoint had been withdrawn everywhere. */
 export interface Shortfall extends TerminationFinding {
   readonly reason: 'StoppedTooEarly';
   /** For how long its hook held SIGTERM back. Seconds; 0: it had none. */
@@ -80,19 +77,19 @@ function tenths(seconds: number): number {
 /** What is known of a pod at its deletion. */
 export interface StoppingPod {
   readonly owner: string;
-  /** Its hook's wait, whoever wrote it. Seconds; undefined: it cannot be told. */
+  /** The wait of its hook, Linger's or its author's. Seconds; undefined: not known. */
   readonly wait: number | undefined;
   /** Of the deletion: it cuts the wait short. Seconds; undefined: not said. */
   readonly grace: number | undefined;
 }
 
-/** Two watches cannot be told apart by less: see the recorder. Seconds. */
+/** Events of two watches cannot be compared more precisely: see the recorder. Seconds. */
 const TOLERANCE = 0.25;
 
 /**
- * Holds a removal against the wait of its pod. Consumers take longer than the control plane, so what is told is the least.
+ * Compares a removal with its pod's wait. Consumers follow after the control plane, so the shortfall is a lower bound.
  * @param endedAt when the last list withdrew it: seconds since the epoch
- * @returns undefined where its process was stopped in time, or nobody can say
+ * @returns undefined where its process was not stopped too early, or where that is not known
  */
 export function shortfallOf(
   { namespace, pod, uid, lag, withdrawals }: RemovalSample,
@@ -122,15 +119,12 @@ export interface PodEnd {
   readonly planned: { readonly grace: number; readonly baseGrace: number };
 }
 
-/**
- * From the end of the last container until the pod is gone, the kubelet looks again (1 s), unmounts and tells the API
- * server. Seconds.
- */
+/** Seconds from the end of the last container until the pod is gone: the kubelet polls (1 s), unmounts and reports. */
 const CLEANUP = 3;
 
 /**
  * How long an application took to stop that took longer than its own time, or all that there was: then it was killed.
- * Where somebody gave it less, that says nothing of the application.
+ * A shortened grace says nothing about the application.
  */
 export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: PodEnd): number | undefined {
   const whole = grace ?? planned.grace;

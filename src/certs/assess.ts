@@ -87,7 +87,7 @@ function refusing(directory: string, wayOut: string): Refuse {
   return (code, file, fault) => new CertificateError(code, `${join(directory, file)} ${fault}; ${wayOut}`);
 }
 
-/** What nobody can decrypt here, a server must not wait for. */
+/** Refuses an encrypted key: a server cannot ask for a passphrase. */
 function keyIn(file: 'ca.key' | 'tls.key', text: string, refuse: Refuse): KeyObject | undefined {
   const key = parseKey(text);
   if (key === 'encrypted')
@@ -123,7 +123,7 @@ export interface ServingMaterial {
   /** What clients must trust: one or more authorities. Empty when a user's own certificate comes without its authority. */
   readonly caBundle: string;
   readonly notAfter: Date;
-  /** When whoever maintains the certificate should have renewed it: two thirds of its life, or of its authority's. */
+  /** When the certificate is due for renewal: at two thirds of its life, or of its authority's. */
   readonly renewAt: Date;
 }
 
@@ -144,7 +144,7 @@ export function milestones(
  */
 export function tlsRejection(cert: string, key: string): string | undefined {
   try {
-    // Nobody's certificate is judged here: Node would read the authorities that it brings along, for 30 ms.
+    // No peer is verified here; with `ca` undefined Node would spend 30 ms on parsing its built-in authorities.
     createSecureContext({ cert, key, ca: [] });
     return undefined;
   } catch (error) {
@@ -153,9 +153,8 @@ export function tlsRejection(cert: string, key: string): string | undefined {
 }
 
 /**
- * Accepts the certificate that a user put into `directory`: tls.crt and tls.key, and ca.crt if there is
- * one. Its names are the user's business, and so is a notBefore that lies ahead: clients judge it by their
- * own clocks.
+ * Accepts the certificate that a user put into `directory`: tls.crt and tls.key, and ca.crt if there is one. Its names are
+ * the user's business, and so is a notBefore that lies ahead: clients judge it by their own clocks.
  *
  * @throws CertificateError `Incomplete`, `Corrupt`, `EncryptedKey`, `Mismatched` or `Expired`
  */
@@ -239,9 +238,8 @@ export interface Wanted {
 export type Verdict = Usable | Reissue | Rotate;
 
 /**
- * Decides from the contents of a directory alone what to do about it. With a ca.key it is Linger's to
- * maintain; without, but with any of the other files, it is the user's. What Linger did not make it never
- * replaces.
+ * Decides from the contents of a directory alone what to do about it. With a ca.key it is Linger's to maintain; without,
+ * but with any of the other files, it is the user's. What Linger did not make it never replaces.
  *
  * @param directory for messages
  * @throws CertificateError every code of acceptProvided and judgeAuthority, and `ForeignCertificate`
@@ -285,7 +283,7 @@ function rotation(
   return canSign ? { ...verdict, predecessor: { certificate: certificate.toString(), key } } : verdict;
 }
 
-/** Somebody who copies a certificate of their own over ours, and leaves ca.key behind, must not lose it. */
+/** A user who copies their own certificate over ours, and leaves ca.key behind, must not lose it. */
 function guardForeign(
   leaf: X509Certificate | undefined,
   bundle: readonly X509Certificate[],
@@ -361,7 +359,7 @@ function reusable(
 export interface Seen {
   /** Undefined: there is no such Secret. */
   readonly secret: Contents | undefined;
-  /** By what API servers judge; undefined: there is no webhook configuration, and so nobody who asks. */
+  /** What API servers trust; undefined: there is no webhook configuration, so none of them calls. */
   readonly trust: Trust | undefined;
   /** What this replica serves with; undefined: nothing yet. */
   readonly serving: ServingMaterial | undefined;
@@ -387,7 +385,7 @@ export interface Issue {
   readonly retained: string;
   /** Cross-signed authorities that follow the serving certificate, PEM. */
   readonly intermediates: string;
-  /** The authority before, if it can still sign its successor: then whoever trusts only that one goes on doing so. */
+  /** The previous authority, if it can still cross-sign its successor: clients that trust only it then keep working. */
   readonly predecessor: Authority | undefined;
 }
 
@@ -445,7 +443,7 @@ interface Held {
   readonly authorityFault: RenewalReason | undefined;
   /** tls.crt: the serving certificate, and what follows it. */
   readonly chain: readonly X509Certificate[];
-  /** Why nobody can serve with it. */
+  /** Why it cannot be served. */
   readonly servingFault: RenewalReason | undefined;
   /** What a new one would be valid for. */
   readonly names: readonly SubjectName[];

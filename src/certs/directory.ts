@@ -81,7 +81,7 @@ async function makeDirectory(directory: string): Promise<void> {
     if (errorCode(error) !== 'ENOENT' || parent === directory) throw error;
     await makeDirectory(parent);
     await mkdir(directory, { mode: DIRECTORY_MODE }).catch((again: unknown) => {
-      // Somebody else may have been quicker.
+      // Another process may have created it meanwhile.
       if (errorCode(again) !== 'EEXIST') throw again;
     });
   }

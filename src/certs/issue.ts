@@ -28,7 +28,10 @@ interface Issuer {
   readonly key: string;
 }
 
-/** 2048 bits: NIST SP 800-57 accepts them until 2030, and each doubling makes a handshake about six times dearer. RSA because that is what node-forge signs. */
+/**
+ * 2048 bits: NIST SP 800-57 accepts them until 2030, and each doubling makes a handshake about six times dearer. RSA
+ * because that is what node-forge signs.
+ */
 const MODULUS_BITS = 2048;
 /** RFC 5280, appendix A.1, ub-common-name. */
 const MAX_COMMON_NAME = 64;
@@ -44,7 +47,7 @@ const SERVING_USAGE = { name: 'keyUsage', critical: true, digitalSignature: true
 /** A new self-signed authority, valid 365 days from `now`. Takes about 100 ms, in the thread pool. */
 export async function issueAuthority(now: Date): Promise<Authority> {
   const { publicKey, privateKey } = await generateKeys();
-  // Every authority has a name of its own, so that nobody mistakes the new one in a bundle for the old one.
+  // Every authority has its own name, so that clients do not confuse the new one in a bundle with the old one.
   const commonName = `Linger CA ${randomBytes(4).toString('hex')}`;
   const subject = [attribute('organizationName', OWN_ORGANIZATION), attribute('commonName', commonName)];
   const draft: Draft = {
@@ -158,7 +161,10 @@ function keyIdentifier(publicKey: string): string {
     .getBytes();
 }
 
-/** 16 random octets, positive (first bit 0) and without leading zeros (second bit 1), as DER wants an INTEGER: 126 bits, where RFC 5280 allows 159 and browsers ask for 64. */
+/**
+ * 16 random octets, positive (first bit 0) and without leading zeros (second bit 1), as DER wants an INTEGER: 126 bits,
+ * where RFC 5280 allows 159 and browsers ask for 64.
+ */
 function serialNumber(): string {
   const octets = randomBytes(16);
   octets.writeUInt8((octets.readUInt8(0) & 0x3f) | 0x40, 0);

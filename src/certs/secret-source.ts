@@ -49,14 +49,14 @@ const LIMITS = {
   lookEveryMs: 15_000,
   /** Replicas that see the same must not all make keys at once. */
   jitterMs: 300,
-  /** Whoever has written, and finds it undone, waits: replicas that disagree must not write without end. */
+  /** A replica whose write was undone backs off: replicas that disagree must not overwrite each other forever. */
   issue: { firstPauseMs: 500, longestPauseMs: 15_000 },
-  /** Whoever overwrites the caBundle again and again: it is put back within 10 s all the same. */
+  /** Even where something keeps overwriting the caBundle, it is put back within 10 s. */
   trust: { firstPauseMs: 250, longestPauseMs: 8_000 },
   /** After so long without a write the next one does not wait. */
   calmMs: 120_000,
   failure: { firstPauseMs: 500, longestPauseMs: 10_000 },
-  /** How long a replica stays unready because nobody trusts its certificate: longer would only hide it. */
+  /** How long an untrusted certificate keeps a replica unready: beyond that it would only hide the cause. */
   untrustedMs: 30_000,
 };
 
@@ -134,7 +134,7 @@ export class SecretSource implements CertificateSource {
     return this.#serving;
   }
 
-  /** It outlives every certificate, and a Secret that is lost gets it back from whoever makes it anew. */
+  /** It outlives every certificate; a lost Secret gets it back from the replica that recreates it. */
   commonKey(): string {
     return this.#common ?? this.get().key;
   }
@@ -146,7 +146,7 @@ export class SecretSource implements CertificateSource {
     return this.#settled ? undefined : 'the webhook configuration does not trust the serving certificate yet';
   }
 
-  /** Undefined: there is no configuration, and so nobody who asks. */
+  /** Undefined: there is no webhook configuration, so no API server calls. */
   #trusted(now: Date): boolean | undefined {
     const bundle = this.#bundle();
     return bundle === undefined ? undefined : isTrusted(this.get().cert, bundle, now);

@@ -127,8 +127,8 @@ export const AUTHORITY_LIFE_MS = 365 * DAY_MS;
 export const SERVING_LIFE_MS = 90 * DAY_MS;
 
 /**
- * Of a certificate that replicas share in a Secret: nobody has to paste it anywhere, so it is short, and its renewal is
- * something that happens twice a week and not once a year.
+ * The life of a certificate that replicas share in a Secret. No one has to copy it anywhere, so it can be short, and its
+ * renewal is exercised twice a week instead of once a year.
  */
 export const SHARED_LIFE_MS = 7 * DAY_MS;
 

@@ -115,7 +115,7 @@ export const probability: Reader<number> = {
   parse: (text) => (text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1 ? Number(text) : undefined),
 };
 
-/** One setting of a command: how its text is read, and what it is worth when nobody writes it. */
+/** One setting of a command: how its text is parsed, and its default. */
 export interface Flag<T> extends Reader<T> {
   /** As the user would write it; undefined: the setting may have no value. */
   readonly fallback: string | undefined;
@@ -124,7 +124,7 @@ export interface Flag<T> extends Reader<T> {
   readonly short?: string | undefined;
 }
 
-/** A flag that has a value even when nobody writes it. */
+/** A flag with a default. */
 export function flag<T>(reader: Reader<T>, fallback: string, description: string, short?: string) {
   return { ...reader, fallback, description, short };
 }

@@ -178,7 +178,8 @@ export async function readWorkloads(
 
 /**
  * One workload of the cluster, named as for kubectl: `pod/web-1`, `deployment/web`, `deployment.apps/web`.
- * @throws LingerError `settings-invalid` for a kind that makes no pods, `not-found`, `cluster-unreachable`, `cluster-denied`
+ * @throws LingerError `settings-invalid` for a kind that makes no pods, `not-found`, `cluster-unreachable`,
+ *   `cluster-denied`
  */
 export async function readNamed(
   connection: KubeConnection,
@@ -327,7 +328,8 @@ export async function readConsumerTable(
 }
 
 /**
- * What has turned out at the ends of pods, as the leader in a namespace remembers them; none where it has nothing to remember.
+ * What has turned out at the ends of pods, as the leader in a namespace remembers them; none where it has nothing to
+ * remember.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
 export async function readTerminations(
@@ -341,7 +343,7 @@ export async function readTerminations(
   if (shared.outcome === 'read') return shared.value;
   const place = `ConfigMap ${namespace}/${SHARED_NAMES.shortfalls}`;
   if (shared.outcome === 'refused') throw notPublished(connection, `${place}: ${shared.problem}`);
-  // Whoever has never published anything has not been looking, either.
+  // A Linger that has never published anything has never measured anything, either.
   if ((await read(SHARED_NAMES.planned)) === undefined)
     throw notPublished(connection, `there is neither ${place} nor ${SHARED_NAMES.planned}`);
   return [];

@@ -259,7 +259,7 @@ async function answerUntilShutdown(
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
   if (hold !== undefined) await listen(hold.server, settings.host, settings.holdPort, '--hold-port', onError);
   logger.info({ host: settings.host, port, adminPort, version }, 'listening');
-  // In a cluster nobody reads a greeting.
+  // The greeting is for a terminal; in a cluster it would only be noise in the log.
   const ownAuthority = !['provided', 'shared'].includes(certificates.get().origin);
   if (kube.service.host === undefined) print(`${greeting({ ...settings, port, adminPort, ownAuthority })}\n`);
 
@@ -327,7 +327,7 @@ async function startCluster(running: Running, connection: KubeConnection): Promi
   const { settings, certificates } = running;
   const { placeOf, startCluster: start } = await import('./serve-cluster.ts');
   const place = placeOf(settings, connection);
-  // Every replica answers, whoever leads: the leader asks.
+  // Every replica answers the canary's requests; only the leader sends them.
   const canary = place && (await listenForCanary(running));
   // All replicas have it, so each can read what another has signed.
   const keyFor = (what: string) => Buffer.from(hkdfSync('sha256', certificates.commonKey(), '', what, 32));

@@ -91,7 +91,7 @@ export async function tryPods(
   });
   const refusals = new Map<AuditSubject, string>();
   const untried: string[] = [];
-  /** Namespaces in which nobody may create pods, or that are not there; empty: the whole cluster. */
+  /** Namespaces in which pods may not be created or that do not exist, each with the reason; key '': the whole cluster. */
   const hopeless = new Map<string, string>();
   let tried = 0;
   let incomplete = false;

@@ -82,10 +82,7 @@ export function showInstant(at: number): string {
   return new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ');
 }
 
-/**
- * A lag or an age for people: `38ms`, `4.215s`, `72.4s`, `12m04s`. Milliseconds are as fine as two watches can be told
- * apart.
- */
+/** A lag or an age for display, to the millisecond, as precise as two watches are: `38ms`, `4.215s`, `12m04s`. */
 export function showSeconds(seconds: number): string {
   const milliseconds = Math.round(seconds * 1000);
   if (milliseconds < 1000) return `${milliseconds}ms`;

@@ -31,8 +31,8 @@ const REQUEST_MS = 5_000;
 const USES = '/v1/uses/';
 
 /**
- * `linger witness`: runs beside a gateway that lists its upstreams on its loopback only, and answers whether addresses are
- * in use, and nothing else. Resolves when it is told to end.
+ * `linger witness`: runs beside a gateway that lists its upstreams on its loopback only, and answers whether addresses
+ * are in use, and nothing else. Resolves when it is asked to stop.
  */
 export async function witness(settings: Settings<'witness'>, { warn }: Terminal): Promise<number> {
   const { listen: where, page, format } = settings;

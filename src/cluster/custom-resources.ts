@@ -186,7 +186,7 @@ export interface CustomHandlers<T> {
 }
 
 export interface CustomObjects<T> extends ResourceWatch {
-  /** Resolves once the API server has given an answer, all of them or that there are none for us, and that is in force. It may never. */
+  /** Resolves once the first answer, objects or a refusal, is in force. May never resolve. */
   readonly read: Promise<void>;
   /** Whether it is certain which ones there are: they have been listed, or the kind has not been served for a while. */
   known(): boolean;
@@ -207,7 +207,7 @@ const LONGEST_PAUSE_MS = 45_000;
 /** Our rights may be older than this version: then files declare the objects, and the log says why. */
 const NONE_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 
-/** 10,000 policies are sorted and compiled in some 30 ms, piece by piece: a tenant who rewrites one all the time costs little by this. */
+/** 10,000 policies take some 30 ms, in pieces: a tenant who keeps rewriting one costs little at this interval. */
 const CHANGES_EVERY_MS = 250;
 
 /** Follows the objects of a kind until the signal aborts, also where its CRD is not installed. */
@@ -244,7 +244,7 @@ export function followCustomResources<T>(
     const weight = weightOf(object);
     while (shares.total + weight > kind.most) {
       const [largest, share] = shares.largest();
-      // Whoever has the most makes room for whoever would still have less.
+      // The namespace with the largest share makes room for one that would still have less.
       if (largest === object.namespace || share <= shares.of(object.namespace) + weight) return false;
       const own = [...objects].filter(([, { namespace }]) => namespace === largest);
       const [newest] = own.toSorted(([a, { created: first }], [b, { created: second }]) =>

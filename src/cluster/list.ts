@@ -304,7 +304,7 @@ export async function listAll(
 }
 
 /**
- * A few objects, at one moment and once: whoever asks comes again.
+ * A few objects, read once: the caller asks again when it needs them again.
  * @param most objects; the others are left out
  * @throws KubeFailure; the signal's reason once that has aborted
  */

@@ -4,7 +4,7 @@ import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { newAgent } from './request.ts';
 
-/** What is told of an object: what `kubectl describe` and `kubectl get events` show. */
+/** An Event about an object, as `kubectl describe` and `kubectl get events` show it. */
 export interface ObjectEvent {
   readonly object: {
     readonly kind: string;
@@ -89,7 +89,7 @@ export class ObjectEvents {
         this.#once.warn('events', { problem: String(thrown) }, 'an Event could not be written');
       }
     }
-    // What exceeds the rate is not told later: by then it would be news of long ago.
+    // Events beyond the rate are dropped: later they would be stale.
     this.#waiting.length = 0;
     this.#sending = false;
   }

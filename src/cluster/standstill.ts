@@ -8,10 +8,7 @@ const TOLERATED_MS = 1_000;
 /** Reading what has piled up takes milliseconds: beyond a few hundred events a server ends the watch instead. */
 const RECOVERY_MS = 2_000;
 
-/**
- * Looks must come more often than what is tolerated, also where nothing happens; and a standstill seems longer by up to
- * this than it was.
- */
+/** More often than the tolerance, even when idle: a standstill seems longer than it was by up to this. */
 const LOOK_EVERY_MS = 250;
 
 export interface GuardedChange extends StreamChange {

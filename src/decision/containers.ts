@@ -3,7 +3,7 @@ import { type Container, type Pod, probeGraceOf } from './pod.ts';
 import type { EffectivePolicy } from './policy.ts';
 import { type Note, note } from './reasons.ts';
 
-/** A container that is to wait. */
+/** A container that should wait. */
 export interface Target {
   readonly container: Container;
   /** Seconds that its preStop sleeps already: 0 without a hook, infinitely many where the hook is not ours to change. */
@@ -40,23 +40,23 @@ export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefine
 
 function sleepOf(container: Container, policy: EffectivePolicy): number {
   const handler = preStopOf(container);
-  // A hook of Hold that is not this pod's own (copied with another's manifest) calls for that pod: it is replaced.
+  // A Hold hook that was copied from another pod's manifest would call for that pod, so it is replaced.
   if (handler === undefined || runsHelper(handler)) return 0;
   const sleep = policy.existingHook.value === 'Extend' ? plainSleep(handler) : undefined;
   return sleep?.seconds ?? Number.POSITIVE_INFINITY;
 }
 
-/** The targets that a wait this long changes something for. */
+/** The targets whose own sleep is shorter than the wait. */
 export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
   return targets.filter(({ sleeps }) => sleeps < wait);
 }
 
-/** Whether each hook is its author's, to be left as it is: not ours to touch, or as long as this wait already. */
+/** Whether every target keeps its author's hook: because it must not be changed, or is as long as the wait already. */
 export function isAllKept(targets: readonly Target[], wait: number): boolean {
   return targets.every(({ sleeps }) => sleeps > 0 && sleeps >= wait);
 }
 
-/** What to say about the containers whatever is decided: names that are none, hooks that stay. */
+/** Notes that apply to any outcome: container names that do not exist, hooks that stay. */
 export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly Target[]): readonly Note[] {
   const { value: named, origin } = policy.containers;
   const present = new Set(named.length === 0 ? [] : pod.spec.containers.map(({ name }) => name));
@@ -71,7 +71,7 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly
   ];
 }
 
-/** What to say about the containers that get the wait, which is `longest` at most. */
+/** Notes on the containers that get the wait, which is `longest` at most. */
 export function changeNotes(changed: readonly Target[], wait: number, longest: number): readonly Note[] {
   return changed.flatMap(({ container, sleeps }) => {
     const subject = `container ${quoted(container.name)}`;
@@ -86,7 +86,7 @@ export function changeNotes(changed: readonly Target[], wait: number, longest: n
   });
 }
 
-/** Says which ordinary containers get SIGTERM before the wait is over, as far as their hooks tell. */
+/** Notes on ordinary containers that get SIGTERM before the wait is over, as far as their hooks show. */
 export function partialWaitNotes(pod: Pod, waiting: ReadonlySet<string>, wait: number): readonly Note[] {
   const sooner = pod.spec.containers.filter((container) => {
     const handler = preStopOf(container);

@@ -62,7 +62,7 @@ import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, wholeSeconds } f
 import type { Workload } from './workload.ts';
 import type { World } from './world.ts';
 
-/** What is asked: shall this pod, about to be created, wait, and how long? */
+/** The question: should this pod, which is about to be created, wait, and for how long? */
 export interface PodRequest {
   /** `CREATE` and so on, as in an AdmissionReview. */
   readonly operation: string;
@@ -74,9 +74,9 @@ export interface PodRequest {
   readonly object: unknown;
   /** The kind that will own the pod, where the object cannot say so itself (a template in a manifest). */
   readonly ownerKind?: string;
-  /** A token for this pod and no other, should it be held. Absent where there is no Hold Service. */
+  /** A fresh token, used if the pod gets hook Hold. Absent where there is no Hold Service. */
   readonly holdToken?: HoldToken | undefined;
-  /** It is a pod, or a template of pods, in a manifest: nothing that only one pod may have can be put into it. */
+  /** The object is a pod or pod template in a manifest, which must not get what is unique to one pod, such as a token. */
   readonly isManifest?: boolean;
 }
 
@@ -100,8 +100,8 @@ export function requestOf({
 }
 
 /**
- * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. In mode Audit it is
- * that of Enforce, and the caller leaves the pod unchanged.
+ * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. In mode Audit the
+ * decision is the same as in Enforce; the caller leaves the pod unchanged.
  */
 export function decide(request: PodRequest, world: World): Decision {
   const screened = screen(request);
@@ -112,14 +112,14 @@ export function decide(request: PodRequest, world: World): Decision {
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
 }
 
-/** A pod, as far as it is chosen by selectors. */
+/** What selectors see of a pod. */
 interface PlacedPod {
   readonly namespace: string;
   readonly labels: Labels;
   readonly annotations: Labels;
 }
 
-/** @param request that has been screened */
+/** @param request already screened */
 function placeOf({ namespace, object }: PodRequest): PlacedPod {
   return { namespace, labels: labelsOf(object as Pod), annotations: annotationsOf(object as Pod) };
 }
@@ -131,7 +131,7 @@ function policyFor({ namespace: name, labels, annotations }: PlacedPod, world: W
   return { namespace, policy, notes };
 }
 
-/** Who sends traffic to a pod, and what is planned of their lags. */
+/** The consumers that send traffic to a pod, and their planned lag. */
 export interface Traffic {
   readonly policy: EffectivePolicy;
   /** The Services that select it. */
@@ -141,7 +141,7 @@ export interface Traffic {
   readonly lag: PlannedLag;
 }
 
-/** Of a pod that is there. */
+/** The traffic of an existing pod. */
 export function trafficOf(pod: PlacedPod, world: World): Traffic {
   const { namespace, policy } = policyFor(pod, world);
   const services = servicesSelecting(world.services, namespace.name, pod.labels);
@@ -154,14 +154,14 @@ export interface Exposure extends Traffic {
   readonly choice: WaitChoice;
 }
 
-/** For audits: {@link decide} says what is done, this what it is held against. Undefined for what is no Pod to decide on. */
+/** For audits: the wait that {@link decide}'s outcome is compared with. Undefined for an object that is not decided on. */
 export function exposureOf(request: PodRequest, world: World): Exposure | undefined {
   if (screen(request) !== undefined) return undefined;
   const traffic = trafficOf(placeOf(request), world);
   return { ...traffic, choice: chooseWait(traffic.policy, traffic.lag) };
 }
 
-/** The reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */
+/** The skip reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */
 export function screen(request: PodRequest): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
   const problem = problemOf(request.object);
@@ -200,11 +200,11 @@ function decideUnder(
   const text = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
   const notes = [...earlier.notes, note('StalePlan', text)];
   const decision = decideAfresh(policy, pod, namespace, request, world, hold, { ...earlier, notes });
-  // Another pod's hooks must not stay, whatever else is decided.
+  // Hooks of another pod must not stay, whatever the decision is.
   return decision.outcome === 'inject' ? decision : { ...decision, ...withoutHooks(pod, again) };
 }
 
-/** Decides for a pod that carries no hook of Linger's, or none that may stay. */
+/** Decides for a pod without hooks of Linger's, or with hooks that may not stay. */
 function decideAfresh(
   policy: EffectivePolicy,
   pod: Pod,
@@ -240,7 +240,7 @@ function decideAfresh(
 const DAEMON_SET =
   'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
 
-/** @param earlier of an earlier pass of which no hook is left, or none that may stay */
+/** @param earlier what an earlier pass left: none of its hooks is there any more, or may stay */
 function planFor(
   pod: Pod,
   policy: EffectivePolicy,
@@ -292,7 +292,7 @@ function planFor(
     const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
     said.push(waitShrunk(fit.wait, wanted, why));
   }
-  // One that the policy names no longer (renamed meanwhile) must not keep a hook whose helper goes.
+  // A container that the policy no longer names (it was renamed) must not keep a hook whose helper is removed.
   const left = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
   return {
     ...{ outcome: 'inject', plan, policy, notes: said },
@@ -302,7 +302,7 @@ function planFor(
   };
 }
 
-/** How long Hold holds at most: no shorter than it would wait without the Hold Service. */
+/** The longest hold: never shorter than the wait without the Hold Service. */
 function longestHold(policy: EffectivePolicy, wait: number): number {
   return Math.max(wait, Math.floor(Math.min(policy['hold.max'].value, policy['ceiling.wait'].value)));
 }
@@ -321,10 +321,10 @@ function holdPlanOf(policy: EffectivePolicy, pod: Pod, max: number): HoldPlan {
 }
 
 /**
- * A grace that an earlier pass has raised must not be raised again, or each pass would add a wait. A larger grace than
- * the recorded one is a new wish of its author's; a smaller one has been cut, unless it is the recorded base: then the
- * annotation has been copied, or the pod's spec put back to what it was.
- * @returns the grace that the author asked for, what it is raised to at most, and the pass after which it was cut
+ * A grace that an earlier pass has raised must not be raised again, or each pass would add a wait. A grace larger than
+ * the recorded one is a new request of its author's. A smaller one has been cut, unless it equals the recorded base: then
+ * the annotation was copied, or the spec was restored.
+ * @returns the author's grace, the limit to which it may be raised, and the plan after which it was cut, if it was
  */
 function roomIn(
   pod: Pod,
@@ -417,7 +417,7 @@ function withoutHooks(
 /** A pod with hooks of an earlier pass. With hook Hold, `setup` is what they make use of. */
 type Again = EarlierPass & { readonly plan: Plan; readonly setup?: HoldSetup };
 
-/** What the recorded wait covered says nothing of a shorter one. */
+/** The recorded coverage does not hold for a shorter wait. */
 function withoutMeasurement({ coverage: _c, samples: _s, extended: _e, ...plan }: Plan): Plan {
   return plan;
 }
@@ -430,7 +430,7 @@ function waitShrunk(wait: number, wanted: number, why: string): Note {
   return note('WaitShrunk', `the wait is ${wait}s instead of ${wanted}s: ${why}`);
 }
 
-/** What to say about a plan, whatever it comes from. */
+/** Notes on a plan, new or recorded. */
 function planNotes(pod: Pod, plan: Plan, changed: readonly Target[]): readonly Note[] {
   const { wait, grace, baseGrace, containers, hold } = plan;
   const own = Math.min(baseGrace, grace);
@@ -455,10 +455,10 @@ function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 
 const HOST_NETWORK =
   'the pod uses its node’s network, so its own connections cannot be told from others, and Hold goes without them';
 
-/** What the choice of a hook depends on, beside the pod. */
+/** What decides the choice of a hook, beside the pod. */
 type HookTerms = DeliveryTerms & { readonly isManifest: boolean };
 
-/** The hook that a policy's choice comes to on this fleet; none where none of those allowed works. */
+/** The hook that the policy's choice leads to on this fleet; none where no allowed hook works. */
 interface ChosenHook {
   readonly hook: HookName | undefined;
   /** With Hold. */
@@ -527,7 +527,7 @@ function isSelected(
   return found || (selecting === 'unknown' ? selecting : selecting.length > 0);
 }
 
-/** A port or a readiness probe says the same of a pod whose Service is applied a moment later. */
+/** Ports and readiness probes show that a pod serves, even if its Service is applied a moment later. */
 function declaresTraffic(pod: Pod): boolean {
   return servingContainers(pod).some(
     ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
@@ -536,9 +536,9 @@ function declaresTraffic(pod: Pod): boolean {
 
 /**
  * The reasons that come from what the pod is, in catalogue order. `linger.dev/inject: "true"` overrides DaemonSet
- * and NotServing and nothing else: the others would break the pod or do nothing at all.
+ * and NotServing only: overriding the others would break the pod or have no effect.
  * @param kind of the pod's owner
- * @param serves unknown: a Service that is not known yet may select it, and an unneeded wait is the cheaper mistake
+ * @param serves unknown: a Service that is not known yet may select the pod, and an unneeded wait is the cheaper mistake
  */
 function exclusionOf(
   pod: Pod,
@@ -556,7 +556,7 @@ function exclusionOf(
   return wanted || serves !== false ? undefined : 'NotServing';
 }
 
-/** The consumers that send traffic to the pod, a note on those that are only taken to, and what is planned of their lags. */
+/** The consumers that send traffic to the pod, their planned lag, and a note on consumers that are only assumed to. */
 function sendersAndLags(
   labels: Labels,
   namespace: NamespaceRecord,

@@ -5,7 +5,7 @@ import { SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
 import type { Workload } from './workload.ts';
 
-/** What is explained: the pods of a workload and what was decided for them. */
+/** A workload and the decision for its pods. */
 export interface Explained {
   readonly workload: Workload;
   readonly namespace: string;
@@ -31,18 +31,18 @@ export function explain({ workload: { kind, name }, namespace, decision }: Expla
   return {
     ...{ kind, namespace, name, outcome },
     mode: policy?.mode.value ?? null,
-    /** Of the effective policy; plan annotations name the one that was in force. */
+    /** The digest of the effective policy; plan annotations carry the digest that was in force. */
     digest: policy === undefined ? null : digestOf(policy),
     reason: outcome === 'skip' ? decision.reason : null,
     waitSeconds: plan?.wait ?? null,
     graceSeconds: plan?.grace ?? null,
     baseGraceSeconds: plan?.baseGrace ?? null,
     hook: plan?.hook ?? null,
-    /** For how long Hold holds; null with any other hook. */
+    /** The terms of the hold; null with any other hook. */
     hold: plan?.hold ? holdOf(plan.hold) : null,
     containers: plan?.containers ?? [],
     why: plan?.why ?? null,
-    /** What has been measured and what the policy makes of it; null where the wait is fixed or nothing is known. */
+    /** The measurement behind the wait; null where the wait is fixed or nothing is known. */
     estimate: estimate && plan ? { text: estimateInWords(estimate, plan.wait), ...estimate } : null,
     fields: policy === undefined ? [] : fieldsOf(policy),
     notes: notes.map(({ code, text }) => ({ code, text })),

@@ -23,11 +23,11 @@ export interface NodeVersion {
   readonly virtual: boolean;
 }
 
-/** A node as far as it matters where a pod may run. Texts are as the Node says; empty where it does not. */
+/** What matters of a node for where a pod may run. Texts are the Node's own; empty where it has none. */
 export interface NodeFacts extends NodeVersion {
   readonly name: string;
   readonly labels: Labels;
-  /** Those that its own processes may connect from, the kubelet's probes and pods in its network among them. */
+  /** Addresses from which the node's own processes connect: the kubelet's probes, and pods in the node's network. */
   readonly addresses: readonly string[];
   /** `linux`, `windows` */
   readonly operatingSystem: string;
@@ -37,7 +37,7 @@ export interface NodeFacts extends NodeVersion {
   readonly containerRuntimeVersion: string;
 }
 
-/** What works on a node works on all of its kind. */
+/** Nodes of one kind are alike: what works on one works on all. */
 export function nodeKind(node: NodeFacts): string {
   const { architecture, osImage, containerRuntimeVersion, kubeletVersion } = node;
   return [architecture, osImage, containerRuntimeVersion, kubeletVersion].join('|');
@@ -60,7 +60,7 @@ export function atLeast(version: Version, bound: Version): boolean {
   return version.major > bound.major || (version.major === bound.major && version.minor >= bound.minor);
 }
 
-/** The fleet that these versions make. */
+/** The fleet with these versions. */
 export function fleetOf(apiServer: string, nodes: readonly NodeFacts[]): Fleet {
   let oldest: Version | undefined;
   for (const node of nodes) {
@@ -77,7 +77,7 @@ export function supportsNativeSleep(fleet: Fleet | undefined): boolean {
   return versions.every((version) => version === undefined || atLeast(version, NATIVE_SLEEP));
 }
 
-/** Whether image volumes work everywhere. Other than a hook that is not known, one that is dropped costs every wait. */
+/** Whether image volumes work everywhere. An unknown fleet counts as not: a dropped volume would cost every wait. */
 export function supportsImageVolumes(fleet: Fleet | undefined): boolean {
   const versions = [fleet?.apiServer, fleet?.oldestKubelet];
   return versions.every((version) => version !== undefined && atLeast(version, IMAGE_VOLUMES));
@@ -97,9 +97,8 @@ export const UNSETTLED: SettlingFleet = { inForce: undefined, candidate: undefin
 export const FLEET_SETTLE_SECONDS = 600;
 
 /**
- * Takes a new observation: what `Auto` answers changes only when the new answer has held for ten minutes.
- * The first observation counts at once, since there is no answer yet that it could disturb. The nodes are always the
- * current ones: where a pod may run now is what counts.
+ * Takes a new observation. The answer of `Auto` changes only when the new answer has held for ten minutes; the first
+ * observation counts at once. The nodes are always the current ones, since they decide where a pod may run now.
  */
 export function settle(state: SettlingFleet, observed: Fleet, now: number): SettlingFleet {
   const settled = { inForce: observed, candidate: undefined, since: now };

@@ -33,7 +33,7 @@ import {
 } from './pod.ts';
 import type { HoldSupply, World } from './world.ts';
 
-/** What the Hold hooks of one pod call, and what they need in it. */
+/** What the Hold hooks of one pod call, and the volume that they need in it. */
 export interface HoldSetup {
   readonly address: string;
   readonly token: string;
@@ -44,11 +44,11 @@ export interface HoldSetup {
 /** Why Hold cannot be used, as the end of a sentence. */
 export interface NoHold {
   readonly why: string;
-  /** It would not work for this pod anywhere. */
+  /** The obstacle is in the pod itself: no node and no setting would help. */
   readonly ofPod?: true;
 }
 
-/** What the delivery of the helper is decided by, beside the pod. */
+/** What decides how the helper is delivered, beside the pod. */
 export interface DeliveryTerms {
   readonly namespace: string;
   readonly delivery: HoldDelivery;
@@ -73,14 +73,14 @@ export function newSetup(
 }
 
 /**
- * The API server gives up a request after 60 s (--request-timeout is 1m0s): a token that is older when its pod is about to
- * be created has come with a manifest that was copied from another pod.
+ * The API server gives up a request after 60 s (--request-timeout is 1m0s). So a token that is older than that when its
+ * pod is created was copied from another pod's manifest.
  */
 const ADMISSION_SECONDS = 60;
 
 /**
- * What an earlier pass of the same admission has set up. A pod that was copied from a live one carries all of it as well,
- * but an older token; the two would be taken for each other.
+ * What an earlier pass of the same admission has set up. A pod that was copied from a live one carries all of it, too,
+ * but with an older token: with the same token the Hold Service would confuse the two.
  */
 export function standingSetup(
   pod: Pod,
@@ -228,7 +228,7 @@ function configMapVolume(
       return { why: `the helper has not been tried on nodes like ${untried.name} (${nodeKind(untried)})` };
     return holdVolume(digest, first);
   };
-  // In most clusters it works on every node, and nothing has to be found out about the pod.
+  // In most clusters the helper works on every node, so the pod's own constraints need not be evaluated.
   const anywhere = fits(kindsOf(fleet, ''));
   const key = 'why' in anywhere ? constraintsOf(pod) : '';
   return key === '' ? anywhere : fits(kindsOf(fleet, key, pod));
@@ -237,15 +237,15 @@ function configMapVolume(
 /** The kinds of node among those that a pod can run on, each with an example. */
 type Kinds = ReadonlyMap<string, NodeFacts>;
 
-/** What has been found out about the nodes of a Fleet, which is replaced as a whole. */
+/** Results about the nodes of one Fleet. A Fleet is replaced as a whole, and its results with it. */
 interface NodeIndex {
   readonly byName: ReadonlyMap<string, NodeFacts>;
-  /** By what constrains a pod to nodes. */
+  /** Which kinds of node a pod can run on, by the text of its node constraints. */
   readonly answers: Map<string, Kinds>;
 }
 
 const INDEXES = new WeakMap<readonly NodeFacts[], NodeIndex>();
-/** Pods of a DaemonSet each have constraints of their own. */
+/** Bounded, because the pods of a DaemonSet each have different constraints. */
 const MOST_ANSWERS = 1_000;
 
 function indexOf(nodes: readonly NodeFacts[]): NodeIndex {
@@ -278,11 +278,11 @@ interface Requirement {
 }
 
 interface Constraints {
-  /** Of which the node is one. undefined: it may have any name. */
+  /** The node's name must be one of these. undefined: any name. */
   readonly names: readonly unknown[] | undefined;
   readonly linux: boolean;
   readonly selector: readonly (readonly [key: string, value: string])[];
-  /** One of them must be met, with all of its requirements. undefined: there is none. */
+  /** At least one term must match, with all its requirements. undefined: no constraint. */
   readonly terms: readonly (readonly Requirement[])[] | undefined;
 }
 
@@ -311,13 +311,13 @@ function requirementsOf(term: unknown): readonly Requirement[] {
   const listed = (member: string, keyOf: (key: string) => string) =>
     entriesOf(memberAt(term, [member])).map((each) => {
       const { key, operator, values } = isRecord(each) ? each : {};
-      // One that cannot be read has no operator, and may be met.
+      // A requirement that cannot be read has no operator, and counts as possibly met.
       return { key: keyOf(String(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
     });
   return [...listed('matchExpressions', (key) => key), ...listed('matchFields', (key) => `${key} `)];
 }
 
-/** How many comparisons a review may take; what asks for more is taken to be met everywhere. */
+/** How many comparisons one review may cost; constraints beyond that count as met on every node. */
 const MOST_COMPARISONS = 50_000;
 
 /** The nodes where the scheduler may put the pod. Taints are not looked at: the answer may be too wide, never too narrow. */

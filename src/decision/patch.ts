@@ -37,8 +37,8 @@ const ANNOTATIONS = '/metadata/annotations';
 const VOLUMES = '/spec/volumes';
 
 /**
- * The few operations that turn the pod into what the decision says: a comparison, so a pod that is already so
- * yields none. Paths are those of a Pod (or of a pod template). Members are added one by one and no array is ever
+ * The operations that bring the pod to what the decision says. They come from a comparison, so a pod that is already
+ * there gets none. Paths are those of a Pod (or of a pod template). Members are added one by one and no array is ever
  * rewritten: other webhooks' and the author's entries stay where they are.
  */
 export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
@@ -48,7 +48,7 @@ export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
   const setup = decision.outcome === 'inject' ? decision.setup : undefined;
   const operations = pod.spec.containers.flatMap((container, index) => {
     const path = `/spec/containers/${index}/lifecycle`;
-    // An empty lifecycle that remains is valid.
+    // A lifecycle that is left empty is valid.
     if (decision.released?.has(container.name)) return releaseOperations(container, path, decision.released);
     return waiting.has(container.name) ? hookOperations(container, path, plan, setup) : [];
   });
@@ -121,14 +121,14 @@ function secondsOperations(handler: LifecycleHandler, path: string, seconds: num
   return [{ op: 'replace', path: `${path}/preStop${sleep.pointer}`, value: sleep.render(seconds) }];
 }
 
-/** The volume with the helper, and its mounts in the containers that need it; those that none needs any more go. */
+/** Adds the helper's volume and its mounts where they are needed, and removes those that no container needs any more. */
 function helperOperations(
   pod: Pod,
   isHeld: (container: Container) => boolean,
   setup?: HoldSetup,
 ): Operation[] {
   const { containers, initContainers, volumes } = pod.spec;
-  // Of nearly every pod, nothing more is to be looked at.
+  // Nearly every pod ends here.
   if (
     setup === undefined &&
     !namesVolume(volumes) &&
@@ -163,7 +163,7 @@ function appended(list: unknown, path: string, value: unknown): Operation {
   return Array.isArray(list) ? { op: 'add', path: `${path}/-`, value } : { op: 'add', path, value: [value] };
 }
 
-/** A list that would be empty goes as a whole: as often as not Linger has made it. */
+/** A list that would become empty is removed as a whole: usually Linger has created it. */
 function removed(list: unknown, path: string, index: number): Operation {
   const isAlone = Array.isArray(list) && list.length === 1;
   return { op: 'remove', path: isAlone ? path : `${path}/${index}` };

@@ -25,34 +25,34 @@ export interface Plan {
   readonly hook: HookName;
   /** Names of the containers that carry our wait, in the pod's order. */
   readonly containers: readonly string[];
-  /** Who decided the wait. */
+  /** The layer that decided the wait. */
   readonly policy: Origin;
   readonly why: WaitReason;
-  /** Share of measured removals covered, 0 to 1. */
+  /** The share of measured removals that the wait covers, 0 to 1. */
   readonly coverage?: number;
   readonly samples?: number;
   /** By container: the seconds of its author's own sleep, where that was lengthened. */
   readonly extended?: Readonly<Record<string, number>>;
-  /** With hook Hold, while it waits: all that the Hold Service has to know of the pod's policy. */
+  /** With hook Hold and a wait above 0: what the Hold Service needs to know of the pod's policy. */
   readonly hold?: HoldPlan;
   /** Of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */
   readonly digest?: string;
 }
 
-/** Of a pod that is held. Times are whole seconds; `wait` is how long it waits without the Hold Service. */
+/** The terms of a hold. Times are whole seconds; the plan's `wait` is how long the pod waits without the Hold Service. */
 export interface HoldPlan {
   readonly min: number;
   /** Not shorter than the plan's `wait`, and not longer than its `grace`. */
   readonly max: number;
-  /** Of the lag of consumers that do not say themselves that they have let go. */
+  /** The percentile of the lag that counts for consumers that do not acknowledge. */
   readonly percentile: number;
-  /** What a consumer gets of which nothing is known. */
+  /** The wait for a consumer that has not been measured. */
   readonly initial: number;
   /** Connections per second that the kubelet's probes make to the pod. */
   readonly probes: number;
-  /** The pod only waits, and is watched. */
+  /** hold.observe: the pod waits as with Sleep, and its connections are only observed. */
   readonly observe?: true;
-  /** The pod shares its node's network, whose connections say nothing of the pod's. */
+  /** The pod uses its node's network, so its connections cannot be distinguished from others'. */
   readonly hostNetwork?: true;
 }
 
@@ -75,16 +75,16 @@ export interface Skip {
   /** Absent where the pod was skipped before policies were looked at. */
   readonly policy?: EffectivePolicy;
   readonly notes: readonly Note[];
-  /** With `AlreadyInjected`: the plan that the pod carries. */
+  /** With `AlreadyInjected`: the plan on the pod. */
   readonly standing?: Plan;
-  /** An earlier pass's plan without its hooks, with which the API server would reject the pod. */
+  /** The plan of an earlier pass whose hooks are taken back, because the API server would reject the pod with them. */
   readonly withdrawn?: Plan;
   readonly released?: Carriers;
 }
 
 export type Decision = Injection | Skip;
 
-/** Whether the pod is left as it is, whatever has been decided. */
+/** Whether the decision is not applied. */
 export function isAudit({ policy }: Pick<Decision, 'policy'>): boolean {
   return policy?.mode.value === 'Audit';
 }
@@ -96,8 +96,8 @@ interface Fit {
 }
 
 /**
- * What of `grace.max` the application keeps at least for its own shutdown, when the pod's grace is large already:
- * nine tenths, so that a long-running shutdown pays a tenth for the wait and not its last second.
+ * The share of `grace.max` that the application keeps at least for its own shutdown where its grace is large already: a
+ * long shutdown gives up at most a tenth for the wait.
  */
 const KEPT_SHARE = 0.9;
 
@@ -123,7 +123,7 @@ export function longestWait({ wait, hold }: Plan): number {
   return hold?.max ?? wait;
 }
 
-/** The version of the plan annotation's text: readers that know no Hold must not take such a plan for theirs. */
+/** The version in the plan annotation: a reader that predates Hold must not apply a Hold plan. */
 function versionFor(hook: HookName): number {
   return hook === 'Hold' ? 2 : 1;
 }
@@ -137,7 +137,7 @@ export function renderPlan(plan: Plan): string {
   const { coverage, samples, extended, hold, digest } = plan;
   return JSON.stringify({
     ...{ v: versionFor(hook), wait, grace, baseGrace, hook, containers, policy, why },
-    // Four digits are a hundredth of a per cent; more would differ between replicas for no reader's benefit.
+    // Four digits are a hundredth of a per cent; more would only make replicas' texts differ.
     coverage: coverage && Math.round(coverage * 10_000) / 10_000,
     samples,
     extended,
@@ -146,12 +146,12 @@ export function renderPlan(plan: Plan): string {
   });
 }
 
-/** As many containers as a pod may have, with names of 63 characters. A longer text takes too long to parse. */
+/** Fits a plan for as many containers as a pod may have, with names of 63 characters. */
 const PLAN_MAX_LENGTH = 72 * 1024;
 
 /**
- * Twice as many names as there may be containers. V8 hashes texts of digits by their values, so that they can be made to
- * collide; each then takes longer to parse than the one before, also those of later reviews.
+ * Twice as many names as there may be containers. V8 hashes strings of digits by their values, so an attacker can make
+ * them collide, and each then takes longer to parse than the one before, in later reviews, too.
  */
 const MOST_TEXTS_OF_DIGITS = 2_000;
 
@@ -214,7 +214,7 @@ export interface EarlierPass {
 
 /**
  * Reads the plan annotation, and judges it container by container: a hook that it claims and that is really there is
- * Linger's; any other hook is its author's, or else anybody could order a wait by writing the annotation.
+ * Linger's; any other hook is its author's. Otherwise a forged annotation could claim an author's hook.
  */
 export function earlierPass(pod: Pod, ceiling: number): EarlierPass {
   const text = labelOf(annotationsOf(pod), ANNOTATION.plan);
@@ -250,7 +250,7 @@ function carriersOf(plan: Plan, pod: Pod): Carriers {
   return carriers;
 }
 
-/** The seconds that the container's own sleep had before it was lengthened; undefined for a hook of Linger's. */
+/** The seconds of the author's own sleep before Linger lengthened it; undefined for a hook of Linger's own. */
 function authorsSeconds({ extended = {} }: Plan, name: string): number | undefined {
   return Object.hasOwn(extended, name) ? extended[name] : undefined;
 }
@@ -263,7 +263,7 @@ function carries(container: Container, { hook, wait, hold }: Plan, authors: numb
   return own?.wait === wait && own.call?.max === hold?.max;
 }
 
-/** A second; more than any pod's containers could be probed. */
+/** Probes a second: more than any pod could get. */
 const MOST_PROBES = 10_000;
 
 function isBetween(value: unknown, least: number, most: number): value is number {
@@ -274,7 +274,7 @@ function isSeconds(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }
 
-/** Seconds by container, each of a sleep that this wait lengthens: no other could have been written down. */
+/** Whether this is a valid `extended`: seconds by container, each shorter than the wait that replaced them. */
 function isExtension(
   value: unknown,
   containers: readonly string[],

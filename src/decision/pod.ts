@@ -44,7 +44,7 @@ interface PodSpec {
   readonly restartPolicy?: string | null | undefined;
   readonly nodeSelector?: Labels | null | undefined;
   readonly os?: { readonly name?: unknown } | null | undefined;
-  // Only read for Hold, and as they come: what is wrong with them is the API server's to say.
+  // Read for Hold only, and unchecked: validation is the API server's.
   readonly volumes?: unknown;
   readonly affinity?: unknown;
   readonly nodeName?: unknown;
@@ -55,14 +55,14 @@ interface PodSpec {
 
 export interface Container {
   readonly name: string;
-  /** Only init containers have one of their own: `Always` makes a native sidecar. */
+  /** For init containers only: `Always` makes a native sidecar. */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
   readonly readinessProbe?: Probe | null | undefined;
   readonly livenessProbe?: Probe | null | undefined;
   readonly startupProbe?: Probe | null | undefined;
   readonly lifecycle?: { readonly preStop?: LifecycleHandler | null | undefined } | null | undefined;
-  // Only read for Hold, and as they come.
+  // Read for Hold only, and unchecked.
   readonly volumeMounts?: unknown;
   readonly volumeDevices?: unknown;
   readonly securityContext?: unknown;
@@ -74,7 +74,7 @@ interface Probe {
   readonly exec?: unknown;
 }
 
-/** What the API server puts where the author says nothing. Source: k8s.io/api core/v1 DefaultTerminationGracePeriodSeconds. */
+/** The API server's default. Source: k8s.io/api core/v1 DefaultTerminationGracePeriodSeconds. */
 export const DEFAULT_GRACE_SECONDS = 30;
 
 /** The members that are read, and what each must be where it is neither absent nor null. */
@@ -143,7 +143,7 @@ export function isWindows({ spec: { os, nodeSelector } }: Pod): boolean {
   return os?.name === 'windows' || labelOf(nodeSelector ?? NO_LABELS, 'kubernetes.io/os') === 'windows';
 }
 
-/** More volumes of a pod, or mounts of a container, than there are in earnest: longer lists are not read. */
+/** More volumes than any real pod has, or mounts than any container: longer lists are not read. */
 export const MOST_ENTRIES = 1_000;
 
 export function isReadableList(value: unknown): value is readonly unknown[] {
@@ -173,10 +173,10 @@ export function nodeSelectorTerms({ affinity }: PodSpec): unknown {
   return memberAt(affinity, TERMS);
 }
 
-/** Longer than any in earnest, and short enough to be tried on thousands of nodes. */
+/** Characters: longer than any real constraints, and short enough to evaluate against thousands of nodes. */
 const LONGEST_CONSTRAINTS = 4 * 1024;
 
-/** What decides which nodes the pod can run on, as text; empty: nothing does, or more than is looked at. */
+/** The pod's node constraints as text; empty: it has none, or more than {@link LONGEST_CONSTRAINTS}. */
 export function constraintsOf({ spec }: Pod): string {
   const { nodeName, nodeSelector, os } = spec;
   const terms = nodeSelectorTerms(spec);
@@ -185,11 +185,11 @@ export function constraintsOf({ spec }: Pod): string {
   return text.length > LONGEST_CONSTRAINTS ? '' : text;
 }
 
-/** What the kubelet puts where a probe says nothing. Source: k8s.io/api core/v1 Probe. */
+/** The default period of a probe. Source: k8s.io/api core/v1 Probe. */
 const DEFAULT_PROBE_PERIOD_SECONDS = 10;
 
 /**
- * Connections per second that the kubelet's probes make to the pod while it terminates: those of readiness alone go on
+ * Connections per second that the kubelet's probes make to the pod while it terminates; only readiness probes continue
  * then. Source: pkg/kubelet/prober/worker.go, doProbe.
  */
 export function probeRateOf(pod: Pod): number {
@@ -223,7 +223,7 @@ function isOwnerList(value: unknown): value is readonly OwnerReference[] {
 }
 
 /**
- * Beyond these, reading a pod takes time that other pods wait for. The API server itself refuses more annotations
+ * Beyond these limits, reading one pod would delay others. The API server itself refuses more annotations
  * (k8s.io/apimachinery pkg/api/validation, TotalAnnotationSizeLimitB), but only after it has asked its webhooks; no node
  * runs so many containers.
  */
@@ -245,8 +245,8 @@ export function isTooLarge(pod: Pod): boolean {
 }
 
 /**
- * What decisions read of a pod that is within {@link POD_LIMITS}, as a copy: small enough to be handed from one thread to
- * another. A decision for it is the same as for the whole pod.
+ * A copy of what decisions read of a pod within {@link POD_LIMITS}: small enough to be passed between threads. The
+ * decision for it is the same as for the whole pod.
  */
 export function essentialsOf(pod: Pod): Pod {
   const { metadata, spec } = pod;
@@ -282,18 +282,18 @@ export function essentialsOf(pod: Pod): Pod {
 /** Longer than names are. */
 const LONGEST_TEXT = 300;
 
-/** Text that may be of any length, as far as it can matter; what is no text counts as such. */
+/** The first characters of a text of any length, as many as can matter; other values pass as they are. */
 export function shortTextIn(value: unknown): string {
   return isString(value) ? value.slice(0, LONGEST_TEXT) : String(Boolean(value));
 }
 
-/** Only where profiles come from matters. */
+/** Of a security context, only the types of its profiles. */
 function profilesIn(securityContext: unknown): unknown {
   const typeOf = (member: string) => memberAt(securityContext, [member, 'type']) === 'Localhost';
   return Object.fromEntries(NODE_PROFILES.filter(typeOf).map((member) => [member, { type: 'Localhost' }]));
 }
 
-/** A list with what matters of its entries; one that is too long to be read stays such. */
+/** A list reduced to the essentials of its entries; a list that is too long to be read stays too long. */
 function essentialEntries(list: unknown, essentialOf: (entry: unknown) => unknown): unknown {
   if (list === undefined || list === null) return undefined;
   return isReadableList(list) ? entriesOf(list).map(essentialOf) : 'unread';
@@ -342,7 +342,7 @@ function essentialsOfProbe({ periodSeconds, exec }: Probe): Probe {
   };
 }
 
-/** Of a mount, or a device: only those with the name of Linger's volume, or at its place, matter. */
+/** Of mounts and devices, only those with the name of Linger's volume or at its mount path matter. */
 function essentialsOfMount(mount: unknown): unknown {
   if (!isRecord(mount)) return {};
   const { name, mountPath, devicePath, readOnly, subPath, subPathExpr } = mount;
@@ -359,7 +359,7 @@ function essentialsOfMount(mount: unknown): unknown {
   };
 }
 
-/** A handler that is no plain sleep is its author's, whatever is in it. */
+/** A handler that is not a plain sleep is its author's, whatever it does. */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
   if (plainSleep(handler) !== undefined || HOOKS.Hold.recognise(handler) !== undefined) return handler;
   return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : { unread: {} };

@@ -23,7 +23,7 @@ import {
 import { waitBehindPlainService } from './wait.ts';
 import type { World } from './world.ts';
 
-/** What a policy comes to at the moment, for a pod without annotations that it selects, behind an ordinary Service. */
+/** The current result of a policy for a pod that it selects, without annotations, behind an ordinary Service. */
 export interface PolicyView {
   readonly mode: Mode;
   readonly hook: HookChoice;
@@ -32,15 +32,15 @@ export interface PolicyView {
   /** Of the lag that the wait is taken from; undefined where nothing is known, or the wait is fixed. */
   readonly p99: number | undefined;
   readonly samples: number | undefined;
-  /** What of the policy does not count, and why. */
+  /** Fields of the policy that have no effect, each with the reason. */
   readonly ignored: readonly string[];
-  /** What forbids all of it, as an origin; undefined: nothing does. */
+  /** The origin of the setting that disables the whole policy; undefined: none. */
   readonly forbiddenBy: string | undefined;
 }
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
-/** More would be no longer read at a glance. */
+/** More would not be read at a glance. */
 const MOST_IGNORED = 16;
 
 export function policyView(policy: AnyPolicy, world: World): PolicyView {
@@ -69,7 +69,7 @@ export function policyView(policy: AnyPolicy, world: World): PolicyView {
   };
 }
 
-/** The origins of the policies that select a pod, whether or not they may decide anything. */
+/** The origins of the policies that select a pod, including those whose fields are overridden. */
 export function policiesSelecting(
   policies: PolicySet,
   namespace: NamespaceRecord,
@@ -84,7 +84,7 @@ export function policiesSelecting(
     .map(({ origin }) => origin);
 }
 
-/** The namespace that it is of; of a cluster's policy, one that it selects. */
+/** The policy's own namespace, or, for a ClusterTerminationPolicy, one that it selects. */
 function namespaceOf(policy: AnyPolicy, { namespaces }: World): NamespaceRecord {
   if (policy.kind === 'TerminationPolicy') {
     const { namespace } = policy.metadata;

@@ -30,8 +30,8 @@ import { POD_LIMITS } from './pod.ts';
 import { type Note, note } from './reasons.ts';
 
 /**
- * All that can be decided by policy, leaf by leaf, under the path that the leaf has in a policy document, with the
- * values in force where no layer sets one. Durations are in seconds.
+ * Every field that a policy can set, by its path in a policy document, with the value that applies where no layer sets
+ * it. Durations are in seconds.
  */
 export const BUILT_IN_VALUES = {
   mode: 'Enforce' as Mode,
@@ -51,7 +51,7 @@ export const BUILT_IN_VALUES = {
   'wait.minHistory': 24 * 3600,
   hook: 'Auto' as HookChoice,
   'hold.min': 5,
-  // As wait.max: no wait is longer that Linger chooses itself.
+  // The same as wait.max: Linger never chooses a longer wait by itself.
   'hold.max': 60,
   'hold.observe': false,
   'hold.delivery': 'Auto' as HoldDelivery,
@@ -62,7 +62,7 @@ export const BUILT_IN_VALUES = {
   'ceiling.mode': 'Enforce' as Mode,
   'overrides.namespaces': true,
   'overrides.pods': true,
-  /** Not in policy documents: what linger.dev/inject says. */
+  /** From the annotation linger.dev/inject; policy documents have no such field. */
   inject: undefined as boolean | undefined,
 };
 
@@ -83,7 +83,7 @@ export const DURATION_FIELDS: ReadonlySet<Field> = new Set([
   'ceiling.wait',
 ]);
 
-/** Where a value comes from, in words that can be looked up: `ClusterTerminationPolicy/base`, `Pod linger.dev/wait`. */
+/** Where a value comes from, as text that can be looked up: `ClusterTerminationPolicy/base`, `Pod linger.dev/wait`. */
 export type Origin = string;
 export const BUILT_IN: Origin = 'built-in';
 const MODE_LIMIT: Origin = 'flag --mode-limit';
@@ -123,9 +123,9 @@ function leaf<T>(value: T, origin: Origin, print: number, ignored: readonly Igno
 }
 
 /**
- * Names the values of a policy, whoever has set them: 8 hex characters, `00000000` where all are built-in. Prints are made
- * with the layers, so that a review only adds them up. What is built-in adds nothing: a field that a later version has
- * more does not make the policies of pods that were admitted before others.
+ * Identifies the values of a policy, wherever they come from: 8 hex characters, `00000000` where all are built-in. Prints
+ * are made with the layers, so that a review only adds them up. Built-in values add nothing, so a field that a later
+ * version adds does not change the digest of existing policies.
  */
 export function digestOf(policy: EffectivePolicy): string {
   let sum = 0;
@@ -139,7 +139,7 @@ function printsOf(values: Partial<PolicyValues>): Prints {
   return prints;
 }
 
-/** FNV-1a of field and value, and the last mixing of MurmurHash3, because prints of one form are added up. */
+/** FNV-1a of field and value, then the finaliser of MurmurHash3: prints are summed, so their bits must be well mixed. */
 function printOf(field: Field, value: unknown): number {
   const said = String(value);
   if (said === String(BUILT_IN_VALUES[field])) return 0;
@@ -168,25 +168,25 @@ interface Policy extends Layer {
   readonly podSelector: LabelSelector;
 }
 
-/** Up to so many policies are tried faster than looked up. */
+/** Up to this many policies, trying each is faster than looking them up. */
 const FEW = 32;
 /**
- * Keys beside those of labels: the policies that need no certain label, and those that need one of the namespace and
- * restrain pods already while it has not been seen whether it has that label.
+ * Keys beside those of labels: policies that require no particular label, and policies that require a namespace label but
+ * restrain pods even before the Namespace, and so its labels, has been seen.
  */
 const OF_ANY = 'any';
 const RESTRAINING = 'restraining';
 
-/** Of so many policies one step of making a {@link PolicySet} consists: a millisecond on a slow machine. */
+/** Policies per step of building a {@link PolicySet}: a millisecond on a slow machine. */
 const POLICIES_OF_STEP = 50;
 
 /**
- * Policies in the order in which they are layered: ascending priority, then name; later wins. Most policies ask for a
- * certain label, and are looked up by it: thousands of them cost a review no more than those that may apply to it.
+ * Policies in layer order: ascending priority, then name; later wins. Most policies require a particular label and are
+ * looked up by it, so a review pays only for the policies that may apply to it, however many there are.
  */
 class PolicyList {
   readonly #all: readonly Policy[];
-  /** By key: the places in the order. */
+  /** By key: positions in the layer order. */
   readonly #ranks = new Map<string, number[]>();
   #holding: readonly Policy[] | undefined;
 
@@ -211,13 +211,13 @@ class PolicyList {
   candidates(namespace: NamespaceRecord, labels: Labels): readonly Policy[] {
     if (this.#all.length <= FEW) return this.#all;
     const keys = [OF_ANY, ...labelKeys('pod', labels), ...labelKeys('namespace', namespace.labels)];
-    // A Namespace that has not been seen may have any label beside its name.
+    // A Namespace that has not been seen may have any labels.
     if (namespace.unseen) keys.push(RESTRAINING);
     const ranks = keys.flatMap((key) => this.#ranks.get(key) ?? []);
     return [...new Set(ranks)].toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
   }
 
-  /** Those with hook Hold, and the helper from a ConfigMap. */
+  /** The policies with hook Hold whose helper comes from a ConfigMap. */
   get holding(): readonly Policy[] {
     this.#holding ??= this.#all.filter(
       ({ values }) => values.hook === HOLD && values['hold.delivery'] !== 'Image',
@@ -234,7 +234,7 @@ function lookupKeys({ podSelector, namespaceSelector, values }: Policy): readonl
   return restrains(values) || refuses(values) ? [RESTRAINING, ...ofNamespace] : ofNamespace;
 }
 
-/** Labels of which an object needs one to be selected; undefined where none is certain. */
+/** Labels of which an object must have at least one to be selected; undefined: no particular label is required. */
 function neededLabels(
   of: 'pod' | 'namespace',
   { matchLabels = {}, matchExpressions = [] }: LabelSelector,
@@ -258,7 +258,7 @@ export interface PolicySet {
   readonly thresholds: readonly Enough[];
 }
 
-/** In steps, because thousands of policies take long enough to hold reviews up. */
+/** In steps, because thousands of policies would otherwise delay reviews. */
 export function* policySet(
   cluster: readonly ClusterTerminationPolicy[],
   namespaced: readonly TerminationPolicy[],
@@ -290,10 +290,7 @@ function* policiesOf(
 
 const HOLD = 'Hold';
 
-/**
- * Whether pods there may get hook Hold with the helper from a ConfigMap, by a policy or by the Namespace's annotation; which
- * ones does not matter.
- */
+/** Whether a pod of the namespace may get Hold with a ConfigMap: by policy, or by the Namespace's annotation. */
 export function wantsHold({ cluster, byNamespace }: PolicySet, namespace: NamespaceRecord): boolean {
   const { annotations, name } = namespace;
   if (annotations[ANNOTATION.hook]?.toLowerCase() === HOLD.toLowerCase()) return true;
@@ -350,8 +347,8 @@ export interface ShadowedPolicy {
 }
 
 /**
- * The policies that have no effect, because for all of their pods later ones of the same layer set each of their fields.
- * Only those are found whose pods these select by the same selectors, or by none.
+ * The policies without any effect: for all pods that they select, later policies of the same layer set each of their
+ * fields. Finds only those that are hidden by policies with the same selectors, or with none.
  */
 export function shadowedPolicies(
   documents: readonly (ClusterTerminationPolicy | TerminationPolicy)[],
@@ -385,7 +382,7 @@ function hides<F extends Field>(
   return !isTighter?.(values[field] as PolicyValues[F], later[field] as PolicyValues[F]);
 }
 
-/** The same for selectors that are written in another order. */
+/** A canonical text: equal for selectors that differ in order only. */
 function selectorsInWords({
   namespaceSelector,
   podSelector,
@@ -412,7 +409,7 @@ function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
   const set = (field: string | undefined, value: unknown) => {
     if (field !== undefined && value !== undefined) leaves[field] = value;
   };
-  // Plain loops, and no text is made: thousands of policies are read at once, while reviews wait.
+  // Plain loops without string building: thousands of policies are read in one go, while reviews wait.
   for (const name in spec) {
     const fields = FIELD_OF.get(name);
     if (fields === undefined) continue;
@@ -427,14 +424,14 @@ function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
 interface AnnotationReader {
   /** @returns what was expected, where the text does not parse */
   read(text: string): Partial<PolicyValues> | string;
-  /** It can only have been meant to restrain: where it cannot be read, the pod is held in Audit. */
+  /** It can only restrain: where its value cannot be read, the pod is held in Audit. */
   readonly restrains?: true;
 }
 
 const READERS: Readonly<Record<string, AnnotationReader>> = {
   [ANNOTATION.inject]: {
     restrains: true,
-    // The forms of Go's strconv.ParseBool, which other annotations of the ecosystem take too.
+    // The forms of Go's strconv.ParseBool, as other annotations of the ecosystem accept them.
     read: (text) => {
       if (/^(1|t|T|true|TRUE|True)$/.test(text)) return { inject: true };
       return /^(0|f|F|false|FALSE|False)$/.test(text) ? { inject: false } : '"true" or "false"';
@@ -452,7 +449,7 @@ const READERS: Readonly<Record<string, AnnotationReader>> = {
   [ANNOTATION.existingHook]: { read: choiceReader('existingHook', EXISTING_HOOK_RULES) },
 };
 
-/** Reads one of these words, in upper or lower case. */
+/** Reads one of the known words, case-insensitively. */
 function choiceReader<F extends Field>(
   field: F,
   known: readonly (PolicyValues[F] & string)[],
@@ -478,7 +475,7 @@ function readContainers(text: string): Partial<PolicyValues> | string {
   return names.length === 0 ? 'container names, separated by commas' : { containers: names };
 }
 
-/** Linger's own, which are read as no wish. */
+/** Annotations that Linger writes itself; they set no policy. */
 const WRITTEN: ReadonlySet<string> = new Set([ANNOTATION.plan, ANNOTATION.holdToken]);
 
 /** What the annotations of one object say, and what is wrong with them. */
@@ -492,7 +489,7 @@ interface AnnotationLayers {
 /**
  * The layers that an object's linger.dev annotations make. A value that does not parse is left out and noted: it
  * must never block a pod. `linger.dev/inject` also counts as a label, where the API server can select on it; of
- * two contradicting ones on the same object, false wins, since taking part must be the safe choice to refuse.
+ * two that contradict each other on the same object, false wins: opting out must always work.
  * @param owner the object, as origins name it: `Pod` or `Namespace/shop`
  */
 export function annotationLayers(owner: string, annotations: Labels, labels: Labels): AnnotationLayers {
@@ -531,7 +528,7 @@ function shorten(text: string): string {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
-/** The pod as far as layers are chosen by it. */
+/** The pod, as far as it decides which layers apply. */
 interface PolicySubject {
   readonly namespace: NamespaceRecord;
   readonly labels: Labels;
@@ -604,7 +601,7 @@ class Merge implements MergedPolicy {
     (this.policy as Record<Field, unknown>)[field] = value;
   }
 
-  /** What a policy refuses that may apply to a Namespace that has not been seen: the cautious side is that it does. */
+  /** Applies the refusals of a policy that may select a Namespace that has not been seen: the cautious side. */
   applyRefusals(layer: Layer): void {
     for (const field of PERMISSIONS) if (layer.values[field] === false) this.#set(field, layer);
   }

@@ -1,4 +1,4 @@
-/** Why a pod is left alone, in the order in which the reasons are tried: the first that holds is the one reported. */
+/** Why a pod is left unchanged, in the order in which the reasons are tried: the first that applies is reported. */
 export const SKIP_REASONS = {
   NotPodCreate: 'The request is not the creation of a Pod.',
   InvalidPod: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
@@ -28,7 +28,7 @@ export const SKIP_REASONS = {
 
 export type SkipReason = keyof typeof SKIP_REASONS;
 
-/** What a decision says beside its outcome. */
+/** The notes that a decision may carry beside its outcome. */
 export const NOTES = {
   UnreadablePod: 'The object in the review is not a Pod that can be read.',
   InvalidAnnotation:
@@ -70,7 +70,7 @@ export const NOTES = {
 
 export type NoteCode = keyof typeof NOTES;
 
-/** Those that also reach the creator of the pod, as an admission warning. */
+/** The notes that the pod's creator also gets, as an admission warning. */
 export const WARNING_NOTES: ReadonlySet<NoteCode> = new Set<NoteCode>([
   'UnreadablePod',
   'InvalidAnnotation',
@@ -78,7 +78,7 @@ export const WARNING_NOTES: ReadonlySet<NoteCode> = new Set<NoteCode>([
   'HookWithdrawn',
 ]);
 
-/** One remark on a decision. `text` is a full sentence about this very pod. */
+/** One note on a decision. `text` is a full sentence about this particular pod. */
 export interface Note {
   readonly code: NoteCode;
   readonly text: string;

@@ -18,7 +18,7 @@ export interface SimulatedEvent {
   /** When it ended, since the epoch. */
   readonly at: number;
   readonly lag: number;
-  /** Of the pod; absent: of no namespace that is asked about. */
+  /** The pod's namespace; absent: some other namespace than the simulated one. */
   readonly namespace?: string | undefined;
   /** The consumer whose own lag it is; absent: the control plane's. */
   readonly consumer?: string | undefined;
@@ -29,25 +29,25 @@ export interface SimulatedWait {
   readonly at: number;
   readonly waitSeconds: number;
   readonly why: WaitReason;
-  /** Of the lag that the wait is taken from; null where nothing is known. */
+  /** The p99 of the lag that the wait is taken from; null where nothing is known. */
   readonly p99Seconds: number | null;
-  /** The share of the removals that the plan says it covers; null where it says nothing. */
+  /** The coverage that the plan states, as a share of removals; null where it states none. */
   readonly coverage: number | null;
 }
 
-/** How often the table is looked after: it is published at most as often. */
+/** How often a new table is considered; a running Linger publishes at most as often. */
 const TICK_SECONDS = 600;
 const DAY_SECONDS = 86_400;
 
-/** Longer than any history: after so long without an event, nothing changes any more. */
+/** Longer than any history: after that long without an event nothing changes any more. */
 const SILENCE_SECONDS = 30 * DAY_SECONDS;
 
 const MEASURED: DiscoveryConsumerSpec = { measure: { reports: {} } };
 
 /**
  * The waits that pods of a namespace get while these events happen, by the arithmetic of a running Linger: one for each
- * change of the wait in force, and one for each midnight (UTC). Consumers are those that the events name, and those of the
- * world that may send traffic to some pod of the namespace; the built-in ones count where the events name them.
+ * change of the wait in force, and one for each midnight (UTC). Consumers are those that the events name, and those of
+ * the world that may send traffic to some pod of the namespace; the built-in ones count where the events name them.
  *
  * @param events in the order in which they happen; where one is earlier than the one before, the clock has been set back
  */
@@ -106,7 +106,7 @@ export function simulate(
     now = event.at;
     if (event.consumer !== undefined) consumers.record(event.consumer, 'removal', event.lag, now);
     else estimator.record({ namespace: event.namespace ?? '', lag: event.lag }, now);
-    // The first lags, and enough of them, count at once.
+    // The first lags, and reaching enough of them, count at once.
     if (lag?.coverage === undefined) look(now);
   }
   return waits;

@@ -10,27 +10,27 @@ import { type EffectivePolicy, effectivePolicy, type Origin } from './policy.ts'
 import { type Note, note } from './reasons.ts';
 import type { World } from './world.ts';
 
-/** How the wait came about; stands in the plan annotation as `why`. */
+/** How the wait was chosen: `why` in the plan annotation. */
 export const WAIT_REASONS = ['fixed', 'initial', 'declared', 'measured', 'storm'] as const;
 export type WaitReason = (typeof WAIT_REASONS)[number];
 
-/** The wait that the policy comes to, before the grace has its say. */
+/** The wait that the policy leads to, before the pod's grace limits it. */
 export interface WaitChoice {
   /** Whole seconds. */
   readonly seconds: number;
   readonly why: WaitReason;
-  /** Who decided it. */
+  /** The layer that decided it. */
   readonly origin: Origin;
   readonly notes: readonly Note[];
 }
 
-/** Measured waits are multiples of this: the pods of one workload do not differ by a second's noise. */
+/** Measured waits are multiples of this, so that noise does not make the pods of one workload differ. */
 export const STEP_SECONDS = 5;
 
 /** How much coverage a storm-bound wait may give away against `max`: half a point. */
 const NEGLIGIBLE_COVERAGE = 0.005;
 
-/** What the policy takes for enough history. */
+/** How much history the policy asks for. */
 export function enoughOf(policy: EffectivePolicy): Enough {
   return { minSamples: policy['wait.minSamples'].value, minHistory: policy['wait.minHistory'].value };
 }
@@ -60,7 +60,7 @@ function isFixed(policy: EffectivePolicy): boolean {
   return policy['wait.from'].value === 'Fixed' && policy['wait.fixed'].value !== undefined;
 }
 
-/** Unknown never shortens: where a part is not known enough, `initial`, or what the known parts ask for if that is longer. */
+/** Unknown never shortens: where a part is not known well enough, `initial`, or longer if the known parts need it. */
 function cautiousWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   const { value, origin } = policy['wait.initial'];
   const notes = unknownNotes(lag);
@@ -72,7 +72,7 @@ function cautiousWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   return { seconds: known, why, origin: policy['wait.from'].origin, notes };
 }
 
-/** Built-in consumers are worth a note only where they alone are not known: nothing is, at first. */
+/** Built-in consumers are noted only where they are the only unknown part: in a new cluster everything is unknown. */
 function unknownNotes({ parts }: PlannedLag): readonly Note[] {
   const plane = parts.find(({ name }) => name === CONTROL_PLANE);
   const names = parts
@@ -164,7 +164,7 @@ function stormWait(policy: EffectivePolicy, lag: Lags): number {
   const factor = policy['wait.safetyFactor'].value;
   const covered = (seconds: number) => lag.coverage(seconds / factor);
   const enough = covered(max) - NEGLIGIBLE_COVERAGE;
-  // Nothing within max is covered, so there is no short mode to stay short for.
+  // Nothing is covered within max, so there is no short mode worth a shorter wait.
   if (enough <= 0) return max;
   for (let seconds = STEP_SECONDS; seconds < max; seconds += STEP_SECONDS) {
     if (covered(seconds) >= enough) return seconds;
@@ -172,7 +172,7 @@ function stormWait(policy: EffectivePolicy, lag: Lags): number {
   return max;
 }
 
-/** min and max, in whole seconds that do not leave them; max wins over min. */
+/** Limits to min and max, in whole seconds; max wins over min. */
 function bounded(seconds: number, policy: EffectivePolicy): number {
   return Math.min(
     Math.max(seconds, Math.ceil(policy['wait.min'].value)),
@@ -180,7 +180,7 @@ function bounded(seconds: number, policy: EffectivePolicy): number {
   );
 }
 
-/** Fractions round up; a nanosecond, the finest that a duration can say, is above what sums of fractions leave. */
+/** Rounds fractions up, except for the rounding errors of sums: those are below a nanosecond, the finest a duration can be. */
 export function wholeSeconds(seconds: number): number {
   return Math.ceil(Math.round(seconds * 1e9) / 1e9);
 }
@@ -192,7 +192,7 @@ function ceilToStep(seconds: number): number {
 /** No pod can be in it: a namespace's name has at least one character. */
 const NOWHERE = unseenNamespace('');
 
-/** What most Services are: with a ClusterIP, and nothing special about them. */
+/** A typical Service: with a ClusterIP. */
 const PLAIN_SERVICE: ServiceRecord = {
   ...{ namespace: NOWHERE.name, name: '', labels: NO_LABELS, selector: NO_LABELS },
   ...{ headless: false, externalName: false },
@@ -204,8 +204,8 @@ export interface DefaultWait extends WaitChoice {
 }
 
 /**
- * The wait that the cluster as a whole comes to: of a pod without labels or annotations behind a plain Service, in a
- * namespace of which nothing is known. For gauges: what pods get is decided for each.
+ * The cluster-wide default wait: that of a pod without labels or annotations, behind a plain Service, in an unknown
+ * namespace. For gauges only; each pod's own wait is decided individually.
  */
 export function defaultWait(world: World): DefaultWait {
   const subject = { namespace: NOWHERE, labels: NO_LABELS, annotations: NO_LABELS };
@@ -215,7 +215,7 @@ export function defaultWait(world: World): DefaultWait {
   return { ...choice, coverage };
 }
 
-/** The wait that a policy comes to for a pod behind an ordinary Service, and the lag that it is taken from. */
+/** The wait that a policy leads to for a pod behind an ordinary Service, and the lag that it is taken from. */
 export function waitBehindPlainService(
   policy: EffectivePolicy,
   { namespace, labels }: { readonly namespace: NamespaceRecord; readonly labels: Labels },
@@ -238,7 +238,7 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
   const { seen, samples, historySeconds, scope } = lag;
   if (seen === undefined || isFixed(policy)) return undefined;
   const percentile = policy['wait.percentile'].value;
-  // Percentiles of parts do not add up to the whole's; null where nothing is known.
+  // The percentiles of parts do not add up to that of the whole; null where nothing is known.
   const parts = lag.parts.map(({ name, source, lags, ...part }) => {
     const lagSeconds = lags?.quantile(percentile) ?? null;
     return { name, source, lagSeconds, samples: part.samples, historySeconds: part.historySeconds };
@@ -251,7 +251,7 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
     safetyFactor: policy['wait.safetyFactor'].value,
     marginSeconds: policy['wait.margin'].value,
     maxSeconds: policy['wait.max'].value,
-    /** Until these have been reached once, the wait is not shorter than `initial`. */
+    /** Until these have been reached once, the wait is at least `initial`. */
     minSamples: policy['wait.minSamples'].value,
     minHistorySeconds: policy['wait.minHistory'].value,
     /** Whether they have been, for the control plane and every consumer that applies. */
@@ -276,7 +276,7 @@ export function estimateInWords(estimate: WaitEstimate, wait: number): string {
   return `${measured} of ${extent}, ${stepInWords(estimate)} → ${wait}s${covers}`;
 }
 
-/** `99.4 %`; rounded down: a rare removal that is not covered must not read as 100 %. @param share 0 to 1 */
+/** `99.4 %`; rounded down, so that a rare uncovered removal never reads as 100 %. @param share 0 to 1 */
 export function shareInWords(share: number): string {
   return `${(Math.floor(share * 1000) / 10).toFixed(1)} %`;
 }
@@ -290,7 +290,7 @@ function partsInWords(parts: WaitEstimate['parts']): string {
   return ` (${each.join(', ')})`;
 }
 
-/** What leads from the percentile to the wait. */
+/** The step from the percentile to the wait, in words. */
 function stepInWords(estimate: WaitEstimate): string {
   const { enough, minSamples, minHistorySeconds, safetyFactor, marginSeconds, maxSeconds } = estimate;
   if (estimate.parts?.some(({ source }) => source === 'unknown')) return 'not all of them known';
@@ -308,7 +308,7 @@ function lagInWords(seconds: number): string {
 
 const UNITS = Object.entries({ d: 86_400, h: 3_600, min: 60 });
 
-/** In the largest unit of which there is one, rounded down: `5 d`, `3 h`, `12 min`, `8 s`. */
+/** In the largest unit that fits, rounded down: `5 d`, `3 h`, `12 min`, `8 s`. */
 function spanInWords(seconds: number): string {
   const [unit, size] = UNITS.find(([, each]) => seconds >= each) ?? ['s', 1];
   return `${Math.floor(seconds / size)} ${unit}`;

@@ -1,12 +1,12 @@
 import { isRecord, isString, memberAt } from '../api/index.ts';
 
-/** A manifest's object that makes pods. */
+/** An object of a manifest that creates pods. */
 export interface Workload {
   readonly kind: string;
   readonly name: string;
   /** undefined where the manifest does not say. */
   readonly namespace: string | undefined;
-  /** The kind that will own the pods; undefined for a bare Pod, which speaks for itself. */
+  /** The kind that will own the pods; undefined for a bare Pod, whose own ownerReferences count. */
   readonly ownerKind: string | undefined;
   /** JSON pointer to the pod or pod template; '' for a Pod. */
   readonly pointer: string;
@@ -32,7 +32,7 @@ const PLACES: Readonly<Record<string, readonly [pointer: string, ownerKind?: str
   'apps.kruise.io/DaemonSet': [TEMPLATE, 'DaemonSet'],
 };
 
-/** The workload that an object is, or undefined for an object that makes no pods (or none that can be found). */
+/** The object as a workload; undefined for an object that creates no pods, or none that can be found. */
 export function workloadOf(object: unknown): Workload | undefined {
   if (!isRecord(object) || !isString(object.apiVersion) || !isString(object.kind)) return undefined;
   const group = object.apiVersion === 'v1' ? 'v1' : object.apiVersion.split('/')[0];
@@ -42,7 +42,7 @@ export function workloadOf(object: unknown): Workload | undefined {
   if (pointer === undefined || pod === undefined) return undefined;
   const metadata = isRecord(object.metadata) ? object.metadata : {};
   const name = textOr(metadata.name ?? metadata.generateName, '(no name)');
-  // The API server takes an empty one for none.
+  // The API server treats an empty namespace as absent.
   const namespace = textOr(metadata.namespace, undefined);
   return { kind: object.kind, name, namespace, ownerKind, pointer, pod };
 }

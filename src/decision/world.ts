@@ -22,20 +22,20 @@ export interface HoldSupply {
   readonly namespaces: ReadonlySet<string>;
   /** The kinds of node on which the self-test has passed. */
   readonly tested: ReadonlySet<string>;
-  /** Those that there is a helper for. */
+  /** The architectures with a helper. */
   readonly architectures: ReadonlySet<string>;
-  /** An image with the helpers, where the operator has given one. */
+  /** The operator's image with the helpers, if there is one. */
   readonly image?: string;
 }
 
-/** All that a decision knows beside the pod: one immutable value, replaced as a whole. */
+/** Everything that a decision knows beside the pod: one immutable value, replaced as a whole. */
 export interface World {
   readonly policies: PolicySet;
   readonly namespaces: ReadonlyMap<string, NamespaceRecord>;
   readonly services: ServiceIndex;
-  /** The built-in ones as well. */
+  /** Including the built-in ones. */
   readonly consumers: readonly Consumer[];
-  /** undefined: no cluster to ask; taken for a current one. */
+  /** undefined: without a cluster; counts as a current one. */
   readonly fleet: Fleet | undefined;
   readonly lags: LagSource;
   /** undefined: there is no Hold Service. */
@@ -67,7 +67,7 @@ export const NO_DOCUMENTS: Documents = {
   services: [],
 };
 
-/** What the API server says; a member is undefined until it has been read. */
+/** What has been read from the API server; a member is undefined until then. */
 export interface ClusterView {
   readonly namespaces?: ReadonlyMap<string, NamespaceRecord>;
   readonly services?: ServiceIndex;
@@ -125,7 +125,7 @@ export function worldOf(sources: Sources): World {
   return worldWith(taken(policiesOf(sources)), sources);
 }
 
-/** A World and what it was made of: what has not changed is shared, so making the next one costs what has changed. */
+/** A World and its sources: unchanged parts are shared with the next World, which so costs only what has changed. */
 interface Before {
   readonly sources: Sources;
   readonly world: World;
@@ -154,7 +154,7 @@ function worldWith(policies: PolicySet, sources: Sources, before?: Before): Worl
   };
 }
 
-/** All steps of a computation at once: nothing else waits. */
+/** Runs all steps of a computation at once, where nothing else is waiting for its turn. */
 export function taken<T>(steps: Generator<unknown, T>): T {
   let step = steps.next();
   while (step.done !== true) step = steps.next();
@@ -183,7 +183,7 @@ function unlessIn<T extends ClusterTerminationPolicy | TerminationPolicy>(
   return [...files.filter((each) => !hidden.has(each)), ...cluster];
 }
 
-/** Those of files that do not count, because the cluster has others of their names. */
+/** The policies of files that are shadowed by the cluster's policies of the same names. */
 function hiddenBy<T extends ClusterTerminationPolicy | TerminationPolicy>(
   cluster: readonly T[],
   files: readonly T[],
@@ -204,7 +204,7 @@ function namespacesOf({ files, cluster, applied }: Sources): World['namespaces']
 }
 
 function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
-  // Files say what they say; that a namespace has no Service in them does not mean that it has none.
+  // Files may be incomplete: a namespace without a Service in them may still have one in the cluster.
   const base = cluster.services ?? serviceIndex(files.services, false);
   if (applied.services.length === 0) return base;
   const byNamespace = new Map(base.byNamespace);
@@ -224,11 +224,11 @@ export interface WorldHolder {
   current(): World;
   apply(event: WorldEvent): void;
   /**
-   * The same in steps, for policies, of which there may be thousands; the last one replaces the world. Other events may be
-   * applied meanwhile, but none of policies.
+   * The same in steps, for thousands of policies; the last step replaces the world. Other events may be applied in
+   * between, except those of policies.
    */
   applying(event: WorldEvent): Generator<undefined, void>;
-  /** The consumers of files that do not count, because the cluster has others of their names. */
+  /** The consumers of files that are shadowed by the cluster's consumers of the same names. */
   shadowed(): readonly string[];
   /** The same of policies: their origins, such as `TerminationPolicy/shop/gateway`. */
   shadowedPolicies(): readonly string[];

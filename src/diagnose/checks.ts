@@ -194,7 +194,10 @@ export function checkBefore(options: CheckOptions): Promise<readonly Check[]> {
   });
 }
 
-/** matchConditions are on by default from 1.28, the rules of CRDs (x-kubernetes-validations) from 1.25. Source: KEP-3716, KEP-2876. */
+/**
+ * matchConditions are on by default from 1.28, the rules of CRDs (x-kubernetes-validations) from 1.25. Source: KEP-3716,
+ * KEP-2876.
+ */
 const MATCH_CONDITIONS = { major: 1, minor: 28 };
 const CRD_RULES = { major: 1, minor: 25 };
 
@@ -253,7 +256,7 @@ async function rights(inquiry: Inquiry): Promise<Seen> {
     return failure(text, 'Install with cluster-admin, or have these rights given to you.');
   }
   const granted = ok(`you may do all ${count(asked.length, 'thing')} that an installation takes`);
-  // RBAC lets nobody give away what they do not have. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
+  // RBAC refuses to grant rights that the granter lacks. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
   const escalate = { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', verb: 'escalate' };
   if ((await mayDo(inquiry, escalate)) || (await mayDo(inquiry, { group: '*', resource: '*', verb: '*' })))
     return granted;
@@ -274,7 +277,7 @@ export interface Access {
   readonly namespace?: string;
 }
 
-/** @param account the ServiceAccount that is asked about; absent: whoever asks */
+/** @param account the ServiceAccount in question; absent: the current user */
 export async function mayDo(
   inquiry: Inquiry,
   resourceAttributes: Access,
@@ -399,7 +402,8 @@ async function admission(inquiry: Inquiry): Promise<Seen> {
 /** What admission or validation has against it; whatever else went wrong is no answer. @throws KubeFailure */
 export function refusalOf(thrown: unknown): { readonly refused: string } {
   const failure = asFailure(thrown);
-  // Quotas and Pod Security answer 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters (ForbiddenMessage).
+  // Quotas and Pod Security answer 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters
+  // (ForbiddenMessage).
   const answered = failure.reason === 'Forbidden' && !/ cannot \w+ resource /.test(failure.message);
   if (!answered && !ANSWERED.has(failure.reason)) throw failure;
   return { refused: oneLine(failure.message) };

@@ -28,15 +28,15 @@ import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape } from '../telemetr
 import { atMostEvery, Schedule } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
 
-/** What the operator says of it. */
+/** The operator's settings of the delivery. */
 export interface DeliverySettings {
-  /** On which helpers call. */
+  /** The port that helpers call. */
   readonly port: number;
-  /** Where, instead of the ClusterIP of the Service. */
+  /** The address that helpers call; undefined: the ClusterIP of the Service. */
   readonly address: string | undefined;
-  /** Of the pods that try the helper; undefined: that of this replica's own pod. */
+  /** The image of the pods that test the helper; undefined: that of this replica's own pod. */
   readonly testImage: string | undefined;
-  /** With the helpers, for policies that have them delivered as an image. */
+  /** The image with the helpers, for policies with `hold.delivery: Image`. */
   readonly image: string | undefined;
 }
 
@@ -58,12 +58,12 @@ export interface DeliveryOptions {
   readonly onHandlerError: (error: Error) => void;
 }
 
-/** How the helper comes into the pods' namespaces, and whether it works there. */
+/** Brings the helper into the pods' namespaces, and tests whether it works there. */
 export interface Delivery {
   /** Resolves once it is known where the helper is, or that this may not be known. It may never. */
   readonly read: Promise<void>;
   readonly stats: WatchStats;
-  /** Delivers the helper and tries it on each kind of node, while this replica leads. */
+  /** Delivers the helper and tests it on each kind of node, while this replica leads. */
   lead(lead: Lead): void;
 }
 
@@ -73,7 +73,7 @@ export const TRIED_ANNOTATION = `${GROUP}/hold-tried`;
 /** How a trial ended, by the kind of node: `''`, or why the helper did not work. */
 type Trials = ReadonlyMap<string, string>;
 
-/** More kinds than this are nobody's; the oldest are forgotten, and tried again if they are there. */
+/** No cluster has more kinds of node than this; beyond it the oldest are forgotten, and tested again if they exist. */
 const MOST_KINDS = 100;
 const LONGEST_REASON = 300;
 
@@ -108,16 +108,16 @@ export function registerDeliveryMetrics(
   });
 }
 
-/** How often everybody looks whether the Service has an address, and the leader whether a namespace lacks the helper. */
+/** How often each replica checks whether the Service has an address, and the leader whether a namespace lacks the helper. */
 const TICK_MS = 500;
-/** Of the answers to the watch: many namespaces at once come as one. */
+/** How often changes are put into the World: many namespaces at once become one change. */
 const SHOWN_EVERY_MS = 100;
-/** Four ConfigMaps of 25 KB in a second at the most: they are applied once, and may be applied in a storm. */
+/** At most four ConfigMaps of 25 KB a second: each is applied once, but perhaps in the middle of a storm. */
 const APPLY_EVERY_MS = 250;
 const REQUEST_MS = 10_000;
-/** A namespace that refuses it (it is being deleted, its quota is used up, we lack the right) is asked again after this. */
+/** When to retry in a namespace that refuses it: the namespace terminates, its quota is used up, or a right is missing. */
 const REFUSED_PAUSE_MS = 300_000;
-/** One that was given it and does not show it yet. */
+/** How long an applied ConfigMap may take to show in the watch. */
 const SEEN_WITHIN_MS = 10_000;
 /** When the API server cannot be reached, or is busy. */
 const PACE = { everyMs: APPLY_EVERY_MS, firstPauseMs: 1_000, longestPauseMs: 60_000 };
@@ -125,7 +125,7 @@ const PACE = { everyMs: APPLY_EVERY_MS, firstPauseMs: 1_000, longestPauseMs: 60_
 const TRIAL_PACE = { everyMs: 0, firstPauseMs: 60_000, longestPauseMs: 3_600_000 };
 /** A pull of Linger's image and a start on a busy node. */
 const TRIAL_WITHIN_MS = 120_000;
-/** A node whose kubelet has not even taken the pod on by then runs none, and says nothing of its kind. */
+/** A node whose kubelet has not even accepted the pod by then is not working, which says nothing about its kind. */
 const TAKEN_WITHIN_MS = 20_000;
 const NOT_TAKEN = 'no kubelet has taken its pod on';
 
@@ -143,7 +143,7 @@ class RunningDelivery implements Delivery {
   readonly #helper = readHelperObject();
   readonly #once: LogOnce;
   readonly #read = Promise.withResolvers<void>();
-  /** The namespaces whose ConfigMap has been seen, by its uid. */
+  /** The namespaces whose ConfigMap has been seen, with its uid. */
   readonly #seen = new Map<string, string>();
   #trials: Trials = new Map();
   #supply: HoldSupply | undefined;
@@ -195,7 +195,7 @@ class RunningDelivery implements Delivery {
         },
         onFailure: (failure, pauseMs) => {
           this.#options.onFailure(failure, pauseMs);
-          // Without the right to look, Hold is not to be had here, and nothing waits for it.
+          // Without the right to watch, Hold is not available, and nothing should wait for it.
           if (failure.reason === 'Forbidden') this.#read.resolve();
         },
         onHandlerError: this.#options.onHandlerError,
@@ -212,7 +212,7 @@ class RunningDelivery implements Delivery {
     while (await pause(TICK_MS, signal));
   }
 
-  /** Puts what decisions need into the world, if it is news. */
+  /** Puts what decisions need into the World, if it has changed. */
   #show(): void {
     const { settings, world } = this.#options;
     const address = settings.address ?? this.#serviceAddress();
@@ -281,7 +281,7 @@ class RunningDelivery implements Delivery {
     this.#once.warn(namespace, members, 'the helper of Hold cannot be delivered: pods there get Sleep');
   }
 
-  /** The namespaces that want Hold and in which the ConfigMap has not been seen. Linger's own first: it is tried there. */
+  /** The namespaces that want Hold and lack the ConfigMap. Linger's own comes first: tests run there. */
   #lacking(): readonly string[] {
     const { world, place } = this.#options;
     const wanted = this.#wanting().filter((name) => !this.#seen.has(name));
@@ -294,7 +294,7 @@ class RunningDelivery implements Delivery {
 
   #wanting(): readonly string[] {
     const { policies, namespaces } = this.#options.world.current();
-    // Worlds share what has not changed: thousands of namespaces are asked only when one of them, or a policy, has.
+    // Worlds share unchanged parts, so thousands of namespaces are checked only when one of them or a policy has changed.
     if (this.#wantingOf[0] !== policies || this.#wantingOf[1] !== namespaces) {
       this.#wantingOf = [policies, namespaces];
       this.#wantingNames = [...namespaces.values()]
@@ -304,7 +304,7 @@ class RunningDelivery implements Delivery {
     return this.#wantingNames;
   }
 
-  /** Whether any pod may want the helper: somebody asks for it by policy, or has put it into a namespace. */
+  /** Whether any pod may need the helper: a policy asks for Hold, or the helper is in a namespace already. */
   #needed(): boolean {
     const { namespace } = this.#options.place;
     return this.#wanting().length > 0 || [...this.#seen.keys()].some((name) => name !== namespace);
@@ -313,7 +313,7 @@ class RunningDelivery implements Delivery {
   /** @returns why it failed */
   async #apply(namespace: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
     const { connection, place } = this.#options;
-    // What is not applied again, server-side apply takes away.
+    // Server-side apply removes what is not applied again.
     const own = namespace === place.namespace ? { [TRIED_ANNOTATION]: trialsText(this.#trials) } : undefined;
     const { name } = this.#helper;
     const target = { name, namespace, fieldManager: 'linger', force: true };
@@ -327,13 +327,13 @@ class RunningDelivery implements Delivery {
     }
   }
 
-  /** Tries the helper on a node of each kind, one after the other, until it has worked once. */
+  /** Tests the helper on nodes of each kind, one after the other, until it has worked once. */
   async #try(lead: Lead): Promise<void> {
     const { clock, random, pause, place, logger } = this.#options;
     const schedules = new Map<string, Schedule>();
     const idle = new Set<string>();
     while (await pause(TICK_MS, lead.signal)) {
-      // The ConfigMap carries what has been found.
+      // The ConfigMap in Linger's own namespace stores the results.
       if (!this.#seen.has(place.namespace) || !this.#needed()) continue;
       const kinds = [...this.#kinds()].filter(([kind]) => this.#trials.get(kind) !== '');
       const due = kinds.find(([kind]) => schedules.get(kind)?.due(clock()) ?? true);
@@ -362,7 +362,7 @@ class RunningDelivery implements Delivery {
     }
   }
 
-  /** The nodes that there are, by their kinds, as far as there is a helper for them. */
+  /** The nodes with an architecture that there is a helper for, by kind. */
   #kinds(): ReadonlyMap<string, readonly NodeFacts[]> {
     const nodes = this.#options.world.current().fleet?.nodes ?? [];
     return Map.groupBy(
@@ -435,7 +435,7 @@ class RunningDelivery implements Delivery {
 
   async #removeTestPod(signal: AbortSignal): Promise<void> {
     const { connection, place, pause } = this.#options;
-    // At once, also from a node that does not answer any more.
+    // Without grace, so that it goes even if its node no longer answers.
     const target = { name: TEST_POD, namespace: place.namespace, gracePeriodSeconds: 0 };
     const call = { signal, withinMs: REQUEST_MS };
     const gone = () =>
@@ -483,7 +483,7 @@ interface TestPod {
 
 /**
  * Runs the helper from the ConfigMap as an application's pod would mount it, on a certain node whatever its taints, and
- * as Pod Security "restricted" wants it. It calls nobody: it waits for its second and ends with 0.
+ * as Pod Security "restricted" wants it. It makes no call: it waits for a second and exits with 0.
  */
 export function testPod({ namespace, nodeName, image, secrets, key, configMap }: TestPod): object {
   const security = { runAsNonRoot: true, runAsUser: 65_532, seccompProfile: { type: 'RuntimeDefault' } };
@@ -505,7 +505,7 @@ export function testPod({ namespace, nodeName, image, secrets, key, configMap }:
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    // Not the label of Linger's own pods: no Service leads here.
+    // Not the label of Linger's own pods, so no Service selects it.
     metadata: { name: TEST_POD, namespace, labels: { 'app.kubernetes.io/name': TEST_POD } },
     spec: {
       nodeName,
@@ -523,7 +523,7 @@ export function testPod({ namespace, nodeName, image, secrets, key, configMap }:
   };
 }
 
-/** What a pod's status says of why it does not run, or has failed. */
+/** Why a pod does not run, or has failed, according to its status. */
 function stateOf({ status }: V1Pod): string {
   const state = status?.containerStatuses?.[0]?.state;
   const { reason, message } = state?.terminated ?? state?.waiting ?? status ?? {};

@@ -15,7 +15,7 @@ import type { HoldTerms } from './release-rules.ts';
 export interface Withdrawal {
   readonly group: EndpointGroup;
   readonly at: number;
-  /** The resourceVersion by which it did; undefined: it vanished unseen. */
+  /** The resourceVersion of that change; undefined: the object vanished unseen. */
   readonly version: string | undefined;
 }
 
@@ -33,13 +33,13 @@ export interface HeldPod {
   terms: HoldTerms | undefined;
   /** In milliseconds of the monotonic clock. */
   deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
-  /** One at most for each group, of those that do not list it now. */
+  /** At most one for each group, and only of groups that do not list the pod now. */
   withdrawals: readonly Withdrawal[];
-  /** Where it is reached, as far as slices that list it have said so; in the spelling of {@link canonicalAddress}. */
+  /** Its addresses, from the slices that list it; in the spelling of {@link canonicalAddress}. */
   addresses: readonly string[];
-  /** When a hook of it called this replica first, as the one who holds. */
+  /** When one of its hooks first called this replica as the one that holds. */
   calledAt: number | undefined;
-  /** When its hooks were let go, the first time for this deletion: then comes SIGTERM. */
+  /** When its hooks were first released for this deletion: SIGTERM follows. */
   releasedAt: number | undefined;
 }
 
@@ -55,22 +55,22 @@ export interface HeldPodsOptions {
 const NONE: readonly Withdrawal[] = [];
 const NO_ADDRESSES: readonly string[] = [];
 const UNTOUCHED = { calledAt: undefined, releasedAt: undefined };
-/** Of one pod: it has one of each family, and a few where networks are added. */
+/** Addresses of one pod: one of each family, and a few more with additional networks. */
 const MOST_ADDRESSES = 8;
-/** The slices of others may say of a pod what they like. */
+/** Only this controller's slices are trusted: anybody's slice may claim any address for a pod. */
 const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 
 /**
- * The pods with hook Hold, by their tokens: from the metadata watch alone, so that every replica can go on from its own.
- * A pod of another hook costs nothing.
+ * The pods with hook Hold, by their tokens: from the metadata watch alone, so that any replica can take over from its own
+ * watch. Pods with other hooks cost nothing.
  */
 export class HeldPods {
   readonly #options: HeldPodsOptions;
   readonly #byUid = new Map<string, HeldPod>();
   readonly #byToken = new Map<string, HeldPod>();
-  /** Pods whose token an older one has. */
+  /** Pods that carry the token of an older pod. */
   readonly #copies = new Set<HeldPod>();
-  /** When each stream had been read in full for the first time. */
+  /** When each stream was first read in full. */
   readonly #read = new Map<Stream, number>();
 
   constructor(options: HeldPodsOptions) {
@@ -89,13 +89,13 @@ export class HeldPods {
     return this.#byUid.get(uid);
   }
 
-  /** Until then endpoints were being read, and the pods that they name were not all known. */
+  /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */
   get followedSince(): number {
     const read = STAMPED_STREAMS.map((stream) => this.#read.get(stream));
     return Math.max(...read.map((at = Number.POSITIVE_INFINITY) => at));
   }
 
-  /** An event of the watches: slices say where pods are reached. */
+  /** An event of the watches: slices carry the addresses of pods. */
   observe(event: ClusterEvent): void {
     if (event.type === 'ListEnds' && !this.#read.has(event.stream)) this.#read.set(event.stream, event.at);
     if (event.type !== 'Slice' || event.slice.managedBy !== SLICE_CONTROLLER) return;
@@ -123,7 +123,7 @@ export class HeldPods {
     this.#options.onChange(pod);
   }
 
-  /** The API server has said what the watch has not brought yet. */
+  /** A request has shown a deletion that the watch has not delivered yet. */
   sawDeletion(pod: HeldPod, deletionTimestamp: string | undefined, graceSeconds: number): void {
     const now = this.#options.clock();
     this.#noteDeletion(pod, deletionTimestamp, graceSeconds, now);
@@ -137,7 +137,7 @@ export class HeldPods {
       return;
     }
     let pod = this.#byUid.get(uid);
-    // The annotation is somebody's to change; the hooks of the pod are not.
+    // The annotation can be changed later; the pod's hooks, with the token, cannot.
     if (pod !== undefined && pod.token !== hold.token) {
       this.#forget(uid);
       pod = undefined;
@@ -158,7 +158,7 @@ export class HeldPods {
       this.#claim(pod);
     } else {
       pod.labels = labels;
-      // A plan that somebody has spoilt is no reason to know less.
+      // Where the plan no longer parses, the last good one counts.
       pod.terms = termsOf(hold.plan) ?? pod.terms;
     }
     const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = object;
@@ -167,7 +167,7 @@ export class HeldPods {
     this.#options.onChange(pod);
   }
 
-  /** Of two pods with one token the older has it: the other copied what it could read. */
+  /** Of two pods with one token, the older is its owner: the other is a copy. */
   #claim(pod: HeldPod): void {
     const holder = this.#byToken.get(pod.token);
     const isCopy = holder !== undefined && holder.created <= pod.created;
@@ -180,7 +180,7 @@ export class HeldPods {
     const pod = this.#byUid.get(uid);
     if (pod === undefined) return;
     this.#forget(uid);
-    // Deleted at once, or unseen.
+    // Deleted without grace, or while the watch was interrupted.
     if (pod.deletion === undefined)
       this.#noteDeletion(pod, undefined, object?.deletionGracePeriodSeconds ?? 0, at);
     this.#options.onChange(pod);
@@ -217,8 +217,8 @@ export class HeldPods {
 }
 
 /**
- * Whether a connection from this address is another's: pods call from their own addresses, since nothing translates them
- * inside a cluster. Where none of its family is known of the pod, or it has its node's, that cannot be told.
+ * Whether a connection from this address is not the pod's own: pods call from their own addresses, since nothing translates
+ * them inside a cluster. Where the pod has no known address of that family, or uses its node's, the answer is no.
  */
 export function isStranger({ addresses, terms }: HeldPod, source: string): boolean {
   if (terms?.hostNetwork) return false;
@@ -227,7 +227,7 @@ export function isStranger({ addresses, terms }: HeldPod, source: string): boole
   return sameFamily.length > 0 && !sameFamily.some((each) => each === address);
 }
 
-/** What a plan annotation says of the hold. @returns undefined for one that says nothing, or no sense */
+/** The terms of the hold in a plan annotation. @returns undefined where it has none, or does not parse */
 function termsOf(text: string | undefined): HoldTerms | undefined {
   const plan = parsePlan(text ?? '');
   if (plan?.hold === undefined) return undefined;

@@ -2,15 +2,15 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { holdConfigMap, holdKey } from '../api/index.ts';
 
-/** Those that there is a helper for, as Nodes name them. */
+/** The architectures with a helper, as Nodes name them. */
 export const HELPER_ARCHITECTURES: ReadonlySet<string> = new Set(['amd64', 'arm64']);
 
 /** The helpers as the ConfigMap that carries them into a namespace. */
 export interface HelperObject {
-  /** Of its contents; the name ends with it. */
+  /** The digest of its contents; its name ends with it. */
   readonly digest: string;
   readonly name: string;
-  /** @param namespace undefined: that of whoever applies it */
+  /** @param namespace undefined: left to `kubectl apply --namespace` */
   readonly manifest: (namespace?: string, annotations?: Readonly<Record<string, string>>) => object;
 }
 

@@ -25,35 +25,32 @@ import {
   type WaitingFor,
 } from './release-rules.ts';
 
-/** A connection of a helper's that waits. */
+/** A helper's connection, which waits for the release. */
 export interface Waiter {
-  /** Where it comes from. */
+  /** The address it comes from. */
   readonly source: string;
-  /** Called once; nothing comes after it. */
+  /** Ends the wait; called at most once. */
   answer(word: 'release' | 'unsure'): void;
 }
 
-/** What the API server says of a pod whose watch shows no deletion. */
+/** What the API server answers about a pod whose watch shows no deletion. */
 export type Inquiry =
   | { readonly found: 'Restart' | 'NodeShutdown' | 'Gone' }
   | { readonly found: 'Deleted'; readonly timestamp: string; readonly graceSeconds: number };
 
-/** A pod's hooks have been let go. */
+/** A pod's hooks have been released. */
 export interface Release {
   readonly pod: HeldPod;
   readonly reason: ReleaseReason;
-  /** Since the deletion, or since the first hook called where there is none. Milliseconds. */
+  /** Milliseconds since the deletion, or, without one, since the first hook called. */
   readonly heldMs: number;
-  /** What was waited for last; at `Max`, still. */
+  /** What was waited for last; with reason `Max`: what still had not let go. */
   readonly waitingFor: readonly WaitingFor[];
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
-  /** Who still connected after every known consumer had let go. */
+  /** Connections that still came after every known consumer had let go. */
   readonly undeclared: Undeclared | undefined;
-  /**
-   * From the withdrawal until the last connection that the pod saw; undefined: it has not seen, or nothing was withdrawn.
-   * Seconds.
-   */
+  /** Seconds from the withdrawal to the last connection; undefined: not seen, or never withdrawn. */
   readonly lag: number | undefined;
 }
 
@@ -61,7 +58,7 @@ export interface Undeclared {
   readonly connections: number;
   /** Since every known consumer had let go. Seconds. */
   readonly seconds: number;
-  /** Addresses that are new since then; where there are none, all that the pod has seen. */
+  /** Addresses first seen after that; where there are none, all that the pod has seen. */
   readonly remotes: readonly string[];
 }
 
@@ -70,55 +67,55 @@ export interface HoldSources {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
   readonly world: () => World;
-  /** What lists the pod as ready now, as far as it withdraws pods that terminate. */
+  /** The groups that list the pod as ready now, without those that never withdraw terminating pods. */
   readonly listing: (uid: string) => readonly EndpointGroup[];
   readonly withdraws: (group: EndpointGroup) => boolean;
-  /** Whether all that listings follow from has been read, and arrives when it happens. */
+  /** Whether everything that listings follow from has been read, and its watches are current. */
   readonly current: () => boolean;
-  /** Before this instant endpoints may have withdrawn a pod unseen: they were still being read. */
+  /** Before this instant a withdrawal may have passed unseen, because endpoints were still being read. */
   readonly followedSince: () => number;
-  /** What consumers' instances report; undefined: nobody takes reports here. */
+  /** What consumers' instances report; undefined: this replica takes no reports. */
   readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
-  /** Who asks the instances of inspected consumers about a pod that is held. */
+  /** Asks the instances of inspected consumers about a held pod. */
   readonly inspecting: Pick<Inspecting, 'usersOf' | 'want' | 'done'>;
   /** Asks the API server itself. Rejects where it cannot be asked. */
   readonly inquire: (pod: HeldPod) => Promise<Inquiry>;
   readonly onRelease: (release: Release) => void;
-  /** Whoever has the pod's token and is not the pod wants to testify. */
+  /** A caller with the pod's token, but not from the pod's address, tries to testify. */
   readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
-  /** What an inquiry has found before the watch. */
+  /** Called with a deletion that an inquiry found before the watch showed it. */
   readonly sawDeletion: (pod: HeldPod, timestamp: string | undefined, graceSeconds: number) => void;
 }
 
 /** Milliseconds. */
 const LIMITS = {
-  /** Between two looks at what is due: a release is later than its condition by at most this. */
+  /** Between two checks for due holds: a release is at most this much later than its condition. */
   tick: 25,
-  /** A look takes a fifth of the time at most. */
+  /** After a check that took t, the next comes no sooner than 4 t later: checks use at most a fifth of the processor. */
   idleShare: 4,
-  /** What no event tells of (an instance that falls silent, a wait that time ends) shows by then. */
+  /** Every hold is checked at least this often: not every change comes with an event, such as an instance's silence. */
   look: 1_000,
-  /** The watch shows a deletion before the hook has begun, but for some milliseconds: asked is whoever it has not shown. */
+  /** The watch shows a deletion at most some milliseconds after the hook starts; if it has not by then, the API is asked. */
   askAfter: 300,
   askAgain: 1_000,
-  /** A watch that is being resumed is soon current again, and brings what it has missed. */
+  /** A watch that is being resumed is soon current again, and delivers what it has missed. */
   blindAfter: 3_000,
-  /** When the last connection came is worked out once so much silence has followed, while the lines of it are there. */
+  /** How much silence must follow before the last connection's instant is computed: witness lines are kept a little longer. */
   lastAfter: 5_000,
-  /** How long a hold whose hooks have gone is remembered: they may only be reconnecting. */
+  /** How long a hold without connections is remembered: its hooks may be reconnecting. */
   forgetAfter: 60_000,
 };
 const MOST_REMOTES = 64;
-/** A line tells of the half second before it, and consumers that let go by a percentile are as exact as a step of the grid. */
+/** A witness line covers the half second before it, and releases by percentile are as exact as a cell of the grid. */
 const SETTLING_MS = 600;
-/** A hook begins, and its first line comes, some tenths of a second after the deletion. */
+/** The hook starts, and its first line arrives, some tenths of a second after the deletion. */
 const UNCOUNTED_MS = 1_000;
-/** A witness whose last line is older has not seen the end. */
+/** A witness whose last line is older than this has missed the end. */
 const WITNESSED_LATELY_MS = 3_000;
 /** A withdrawal may show before the deletion that it follows: the stamp has whole seconds, and the watches are independent. */
 const STREAMS_APART_MS = 1_000;
 
-/** One whose plan can be read. */
+/** A held pod whose plan could be parsed. */
 export type TermedPod = HeldPod & { readonly terms: HoldTerms };
 
 interface Hold {
@@ -129,21 +126,21 @@ interface Hold {
   verdict: Extract<HoldVerdict, { holding: true }>;
   inquiry: 'Restart' | 'NodeShutdown' | undefined;
   askAt: number;
-  /** When the last of its hooks went away. */
+  /** When its last connection closed. */
   leftAt: number | undefined;
-  /** Whose word counts: all containers of a pod see the same. */
+  /** The one helper whose lines count: all containers of a pod see the same network. */
   witness: { readonly waiter: Waiter; readonly said: Witness } | undefined;
   readonly remotes: Set<string>;
   /** When everything known had let go, and how many connections have come since. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
-  /** The last connections that no probe explains: the line until which they came and, once that is worked out, when the last did. */
+  /** The last line with connections that no probe explains and, once computed, the instant of the last one. */
   last: { readonly until: number; at?: number } | undefined;
-  /** A hook has called from an address of the pod's own, or nothing tells its address from others. */
+  /** A hook has called from one of the pod's own addresses, or the pod's addresses cannot be distinguished from others. */
   own: boolean;
   senders: Senders | undefined;
 }
 
-/** Who sends traffic to a pod: the same for as long as these parts of the World are. */
+/** The consumers of a pod; recomputed only when one of these parts of the World changes. */
 interface Senders {
   readonly world: Pick<World, 'services' | 'namespaces' | 'consumers' | 'policies' | 'lags'>;
   readonly labels: HeldPod['labels'];
@@ -166,14 +163,14 @@ export interface HeldView {
   readonly waitingFor: readonly WaitingFor[];
 }
 
-/** All pods that are held by this replica, while it leads. */
+/** The pods that this replica holds while it leads. */
 export class Holds {
   readonly #sources: HoldSources;
   /** By the uid of the pod. */
   readonly #holds = new Map<string, Hold>();
   #timer: NodeJS.Timeout | undefined;
   #staleSince: number | undefined;
-  /** Since when there is no use in waiting a little: before all has been read once, nothing is being resumed. */
+  /** Since when the watches have not been current; from the very beginning until they are for the first time. */
   #blindSince: number | undefined;
 
   constructor(sources: HoldSources) {
@@ -185,14 +182,14 @@ export class Holds {
     return this.#holds.size;
   }
 
-  /** This replica leads no more. */
+  /** This replica no longer leads. */
   end(): void {
     for (const { pod } of [...this.#holds.values()]) this.#forget(pod);
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
 
-  /** Since when the watches have not been current, for longer than it takes to resume one. */
+  /** Since when the watches have not been current, if for longer than it takes to resume one. */
   get blindSince(): number | undefined {
     const now = this.#sources.clock();
     if (this.#sources.current()) {
@@ -205,7 +202,7 @@ export class Holds {
     return this.#blindSince;
   }
 
-  /** A hook of the pod waits from now on. */
+  /** A hook of the pod starts to wait. */
   call(pod: TermedPod, waiter: Waiter): void {
     const now = this.#sources.clock();
     let hold = this.#holds.get(pod.uid);
@@ -218,7 +215,7 @@ export class Holds {
       this.#holds.set(pod.uid, hold);
       this.#sources.inspecting.want(pod.uid);
     }
-    // Whoever has stolen a token may wait with the pod, but its times count from the pod's own call.
+    // A caller with a stolen token may wait, too, but times count from the pod's own call.
     if (!hold.own && !isStranger(pod, waiter.source)) {
       hold.own = true;
       hold.calledAt = now;
@@ -230,7 +227,7 @@ export class Holds {
     this.#timer ??= setTimeout(() => this.#tick(), 0).unref();
   }
 
-  /** It does not wait any more. */
+  /** A hook of the pod has disconnected. */
   leave(pod: HeldPod, waiter: Waiter): void {
     const hold = this.#holds.get(pod.uid);
     if (hold?.waiters.delete(waiter) !== true) return;
@@ -238,7 +235,7 @@ export class Holds {
     if (hold.waiters.size === 0) hold.leftAt = this.#sources.clock();
   }
 
-  /** What the helper says of the pod's network namespace. */
+  /** Takes a witness line: what the helper sees in the pod's network namespace. */
   saw(pod: HeldPod, waiter: Waiter, line: WitnessLine): void {
     const hold = this.#holds.get(pod.uid);
     if (hold === undefined) return;
@@ -261,7 +258,7 @@ export class Holds {
     if (hold !== undefined) hold.lookAt = 0;
   }
 
-  /** Instances of a consumer have said what they have applied. */
+  /** Instances of the consumer have reported. */
   heard(consumer: string): void {
     for (const hold of this.#holds.values())
       if (hold.verdict.waitingFor.some((each) => each.consumer === consumer)) hold.lookAt = 0;
@@ -301,7 +298,7 @@ export class Holds {
     const testimony = hold.witness?.said.testimony({ now, probes: terms.probes, min: terms.min });
     const until = testimony?.busyUntil;
     if (until !== undefined && until !== hold.last?.until) hold.last = { until };
-    // The lines of that time are forgotten after a while.
+    // In time: witness lines are forgotten after a while.
     else if (now - (hold.last?.until ?? now) >= LIMITS.lastAfter) lastConnectionOf(hold);
     const facts = this.#factsOf(hold, now, blindSince, testimony?.verdict ?? 'Unknown');
     if (!haveAllLetGo(facts)) hold.letGo = undefined;
@@ -313,7 +310,7 @@ export class Holds {
     }
     hold.verdict = verdict;
     hold.lookAt = Math.min(verdict.nextLookAt, now + LIMITS.look);
-    // Silence is told by lines, which come twice a second.
+    // Quiet is judged by witness lines, which come twice a second.
     if (facts.quiet === 'Sending') hold.lookAt = Math.min(hold.lookAt, now + LIMITS.tick * 4);
     if (pod.deletion === undefined && hold.inquiry === undefined) {
       if (now >= hold.askAt) void this.#ask(hold);
@@ -330,7 +327,7 @@ export class Holds {
     const { pod, waiters, calledAt, verdict, witness } = hold;
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
-    // The kubelet may run the hooks of one deletion again.
+    // The kubelet may run the hooks again for the same deletion, after it was restarted.
     if (pod.releasedAt !== undefined || waiters.size === 0) return;
     if (pod.deletion !== undefined) pod.releasedAt = now;
     this.#sources.onRelease({
@@ -342,7 +339,7 @@ export class Holds {
     });
   }
 
-  /** How long after its withdrawal the pod was still connected to. */
+  /** How long after its withdrawal the pod still received connections. */
   #lagSeenIn(hold: Hold, now: number): number | undefined {
     const { pod, witness } = hold;
     const { deletion, withdrawals, uid } = pod;
@@ -357,7 +354,7 @@ export class Holds {
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
     const lastAt = lastConnectionOf(hold);
     const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
-    // Whether one came while the helper did not count is not known, and a moment without any says nothing.
+    // Connections before the helper counted are unknown, and a short time without any proves nothing.
     const isSeen = lastAt !== undefined || heardAt - countsSince >= UNCOUNTED_MS;
     return isSeen && countsSince - last <= UNCOUNTED_MS ? (last - withdrawnAt) / 1000 : undefined;
   }
@@ -369,7 +366,7 @@ export class Holds {
     try {
       found = await this.#sources.inquire(pod);
     } catch {
-      // Who asks says why.
+      // The failure is logged where the request is made.
     }
     if (this.#holds.get(pod.uid) !== hold) return;
     hold.lookAt = 0;
@@ -388,10 +385,10 @@ export class Holds {
     const listings: ListingFacts[] = [
       ...listing(pod.uid).map((group) => listingFacts(group, undefined)),
       ...withdrawn.map(({ group, at }) => listingFacts(group, at)),
-      // What had withdrawn it before that shows as nothing at all, and whoever sends to it may not have followed yet.
+      // An earlier withdrawal is invisible, and its consumers may not have followed yet.
       { name: 'endpoints that have not been seen', withdrawnAt: this.#sources.followedSince() },
     ];
-    // Who finds pods without any Service learns of the deletion itself.
+    // A consumer that finds pods without a Service learns of the deletion itself.
     if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))
       listings.push({ name: 'discovery of its own', withdrawnAt: deletion.at });
     const consumers = senders.consumers.map(
@@ -416,7 +413,7 @@ export class Holds {
       const reports = this.#sources.reports();
       const still = versions && reports?.taken.waitingFor(name, versions);
       if (versions === undefined || reports === undefined || still === undefined) return { by: 'unknown' };
-      // What instances have told an earlier leader is not known here: one that has yet to report may still send.
+      // Reports to an earlier leader are not known here: an instance that has yet to report may still send.
       const all = reports.since + terms.initial * 1000;
       const completeAt = reports.taken.hasSilent(name, versions) ? Number.POSITIVE_INFINITY : all;
       return { by: 'word', still, completeAt };
@@ -428,7 +425,7 @@ export class Holds {
     }
     const part = lag.parts.find((each) => each.name === name);
     if (part?.lags === undefined || !part.enough) return { by: 'unknown' };
-    // The grid's values are up to 1 % off: none is to be too short.
+    // The grid's values are up to 1 % off; round up, so that none is too short.
     const percentile = part.source === 'declared' ? 100 : terms.percentile;
     return { by: 'time', ms: 1_010 * part.lags.quantile(percentile) };
   }
@@ -461,7 +458,7 @@ function lastConnectionOf({ last, witness, pod }: Hold): number | undefined {
   return last?.at;
 }
 
-/** @returns undefined where nobody connected but probes, or there was no time for it */
+/** @returns undefined where only probes connected, or where the hold was too short to tell */
 function undeclaredIn(hold: Hold, now: number): Undeclared | undefined {
   const { pod, letGo, remotes } = hold;
   const lastAt = lastConnectionOf(hold);
@@ -482,7 +479,7 @@ function listingFacts(
   return { name: `${stage} ${namespace}/${service}`, withdrawnAt, truncated: overCapacity };
 }
 
-/** The newest by which something has withdrawn the pod. @returns undefined where one is not known */
+/** The newest resourceVersions that withdrew the pod. @returns undefined where one of them is not known */
 function versionsOf(withdrawals: readonly Withdrawal[]): StageVersions | undefined {
   const newest: Partial<Record<LagStage, string>> = {};
   for (const { group, version } of withdrawals) {

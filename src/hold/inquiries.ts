@@ -11,24 +11,24 @@ interface InquiriesOptions {
 }
 
 const REQUEST_MS = 5_000;
-/** At a time, over connections of their own: the Lease must not wait behind them. */
+/** Concurrent requests, over connections of their own: the Lease must not wait behind them. */
 const CONNECTIONS = 4;
-/** A thousand deletions that the watch has not shown yet become so many questions a second, and soon none. */
+/** Requests a second: a thousand deletions that the watch has not shown yet are asked about at this rate until it has. */
 const PER_SECOND = 40;
 /** A kubelet that shuts down says so on its Node while it stops the first pods. */
 const NODE_APART_MS = 1_000;
-/** So long a look at a node serves all its pods. */
+/** How long one read of a Node serves all its pods. */
 const NODE_SHARED_MS = 300;
 
 /**
- * Asks the API server, and through it etcd, about pods whose hooks run though no deletion shows: a liveness restart, a
- * node that shuts down, or a watch that is behind.
+ * Asks the API server, with quorum reads, about pods whose hooks run although no deletion shows: because of a liveness
+ * restart, a node that shuts down, or a watch that is behind.
  */
 export class Inquiries {
   readonly #options: InquiriesOptions;
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #nodes = new Map<string, { readonly since: number; readonly ready: Promise<boolean> }>();
-  /** When the next may be asked: one after the other. */
+  /** When the next request may be sent. */
   #nextAt = 0;
 
   constructor(options: InquiriesOptions) {
@@ -45,7 +45,7 @@ export class Inquiries {
     if (deletion !== undefined)
       return { found: 'Deleted', timestamp: '', graceSeconds: deletion.graceSeconds };
     const { name, namespace, uid } = pod;
-    // Without a resourceVersion: as it is now, not as a cache has it.
+    // Without a resourceVersion, for a quorum read instead of one from the API server's cache.
     const found = await unlessNotFound(
       callApi(this.#options.connection, 'CoreV1Api', this.#call, (core) =>
         core.readNamespacedPod({ name, namespace }),
@@ -94,12 +94,12 @@ export class Inquiries {
   }
 }
 
-/** A shutdown is told by the condition Ready: False, "node is shutting down" (kubelet nodestatus ReadyCondition). */
+/** A node that shuts down has the condition Ready: False, "node is shutting down" (kubelet nodestatus ReadyCondition). */
 function isReady({ status }: V1Node): boolean {
   return status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True') ?? false;
 }
 
-/** Whether the kubelet ends the pod without a deletion: it evicts it, or preempts it. */
+/** Whether the kubelet ends the pod without a deletion, by eviction or preemption. */
 function isStopped({ status }: V1Pod): boolean {
   const disrupted = status?.conditions?.some(
     (each) => each.type === 'DisruptionTarget' && each.status === 'True',

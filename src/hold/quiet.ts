@@ -1,20 +1,20 @@
 /**
- * The pod as a witness: whether new connections still come, by its own counters.
+ * The pod as a witness: whether it still gets new connections, by its own counters.
  *
- * They show connections that no consumer has been declared for. What the kubelet's probes and the pod's own containers
- * open is not meant: probes are told by their rate, in-pod connections by their addresses. UDP is left out: an answer to
- * a question of the pod's own is a datagram like any other.
+ * They show connections of consumers that have not been declared. The kubelet's probes and the pod's own containers do
+ * not count: probes are recognised by their rate, in-pod connections by their addresses. UDP is left out: an answer to
+ * one of the pod's own requests is a datagram like any other.
  */
 
-/** What a helper says of its network namespace; undefined: it could not be read. */
+/** What a helper reports of its network namespace; undefined: it could not be read. */
 export interface WitnessLine {
   /** When it arrived: milliseconds of a monotonic clock. */
   readonly at: number;
   /** Tcp PassiveOpens: wraps at 2^32 or 2^64. */
   readonly opens: bigint | undefined;
-  /** Connections established on listening ports, those of the pod itself left out. */
+  /** Connections established on listening ports, without the pod's own. */
   readonly established: number | undefined;
-  /** Connections of the pod with itself that are new since the line before. */
+  /** New connections of the pod with itself since the line before. */
   readonly loopback: number | undefined;
   /** Addresses that are new since the line before. */
   readonly remotes: readonly string[];
@@ -45,36 +45,36 @@ function numberOf(text: string | undefined): number | undefined {
 
 /**
  * - `Off`: hold.min is 0, so all consumers are declared.
- * - `Unknown`: the witness says nothing, or nothing recent.
- * - `Rare`: connections come too rarely to tell within 5 s.
- * - `Sending`: they have been absent for no longer than chance explains, or nobody has looked for as long as it takes to tell.
+ * - `Unknown`: there are no witness lines, or no recent ones.
+ * - `Rare`: connections come too rarely to judge within 5 s.
+ * - `Sending`: connections have not been absent for longer than chance explains, or not been counted for long enough yet.
  */
 export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
 
-/** How long silence is waited for at most; and over how long a rate is taken. Milliseconds. */
+/** The longest silence to wait for, and the span over which a rate is taken. Milliseconds. */
 const LONGEST_QUIET_MS = 5_000;
 const RATE_MS = 5_000;
-/** Rates of shorter times show who comes more rarely than those who have let go. */
+/** Rates over shorter spans reveal a slow sender behind fast ones that have let go meanwhile. */
 const SHORTER_MS = [2_000, 1_000];
 
-/** Silence is to last for so many times the longest gap before it. */
+/** Silence must last this many times the longest gap before it. */
 const GAPS = 2;
 
 /** Lines come twice a second; after this long the helper is gone. */
 const SILENT_MS = 3_000;
-/** Two lines further apart say nothing of the time in between. */
+/** Two lines further apart than this say nothing about the time in between. */
 const GAP_MS = 2_500;
-/** More in one line's time is a counter that was reset. */
+/** More connections between two lines mean that the counter was reset. */
 const MOST_OPENS = 1_000_000n;
 
 /**
- * The expectation λ for which so few events or none have a probability of 1 %: with λ = rate × quiet, silence is no
- * chance. With probes one connection may be either, so one is tolerated: e^−λ (1 + λ) = 0.01.
+ * The expectation λ at which no event has a probability of 1 %: with λ = rate × quiet, the silence is then not chance.
+ * With probes, one connection may be a probe or not, so one is tolerated: e^−λ (1 + λ) = 0.01.
  */
 const EXPECTED_OF_NONE = -Math.log(0.01);
 const EXPECTED_OF_ONE = 6.638;
 
-/** How long a history the rule looks at. Milliseconds. */
+/** How much history the rule needs. Milliseconds. */
 const KEPT_MS = RATE_MS + LONGEST_QUIET_MS + GAP_MS;
 
 /** Connections between two lines. */
@@ -84,7 +84,7 @@ interface Step {
   readonly opened: number;
 }
 
-/** What a pod's lines come to. */
+/** What a pod's witness lines amount to. */
 export interface Testimony {
   readonly verdict: QuietVerdict;
   /** The line until which connections came that no probe explains; undefined: the lines tell of none, or nothing recent. */
@@ -92,11 +92,11 @@ export interface Testimony {
 }
 
 /**
- * What one helper has said of late. Thousands talk at once, twice a second: whatever is kept of a line outlives the young
- * generation, so that it is whole numbers, which V8 keeps in their place.
+ * The recent witness lines of one helper. Thousands of helpers send two lines a second, and what is kept of a line
+ * outlives V8's young generation: so only small integers are kept, which need no heap objects.
  */
 export class Witness {
-  /** When lines came, from the last gap on: what cannot be counted is no silence. And what opened before each but the first. */
+  /** Arrival times of lines since the last gap, and the connections opened before each but the first. */
   readonly #times: number[] = [];
   readonly #opened: number[] = [];
   #opens: bigint | undefined;
@@ -105,7 +105,7 @@ export class Witness {
   #begunAt: number | undefined;
   #hasCounted = false;
 
-  /** @returns connections that others have opened since the line before; undefined: that cannot be told */
+  /** @returns connections that others have opened since the line before; undefined: not known */
   hear(line: WitnessLine): number | undefined {
     const at = Math.round(line.at);
     this.#begunAt ??= at;
@@ -135,7 +135,7 @@ export class Witness {
     return this.#times.at(-1);
   }
 
-  /** From when on no connection has gone by uncounted. */
+  /** Since when every connection has been counted. */
   get countsSince(): number {
     return this.#countsSince;
   }
@@ -156,7 +156,7 @@ export class Witness {
     const busyUntil = busy.at(-1)?.to;
     if (min === 0) return { verdict: 'Off', busyUntil };
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', busyUntil };
-    // The hook begins with the deletion: what came before, no line tells, nor what came while it could not count.
+    // The hook starts with the deletion, so there are no lines from before; nor of the time while it could not count.
     const since = this.#hasCounted ? this.#countsSince : (this.#begunAt ?? 0);
     if (busyUntil === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', busyUntil };
     if (end === undefined) return { verdict: 'Unknown', busyUntil };
@@ -164,7 +164,8 @@ export class Witness {
   }
 
   /**
-   * When the last connection came that no probe explains: to half a second, mostly. It takes a tenth of a millisecond.
+   * The instant of the last connection that no probe explains, mostly to within half a second. Costs a tenth of a
+   * millisecond.
    * @param probes connections a second that are the kubelet's
    * @returns undefined where the lines tell of none, or nothing recent
    */
@@ -198,21 +199,21 @@ function silenceIn(steps: readonly Step[], end: number, probes: number) {
   return { busy: steps.slice(0, last), silence: steps.slice(last), quietFrom };
 }
 
-/** How many instants of the first probe are tried. */
+/** How many possible instants of the first probe are tried. */
 const PHASES = 100;
-/** Lines and probes are not punctual: a probe so near a line may have come before or after it. Milliseconds. */
+/** Lines and probes jitter: a probe this close to a line may count before or after it. Milliseconds. */
 const NEAR_MS = 15;
-/** How likely it is all the same that a step holds one more, or one fewer. */
+/** The likelihood that a step nevertheless holds one probe more, or one fewer. */
 const ODD = 0.1;
 
-/** So rarely, at least, connections are taken to have come. A second. */
+/** The lowest rate of connections that is assumed. Per second. */
 const LEAST_RATE = 0.2;
 
 /**
- * When the last connection came that no probe explains: in the mean of what is likely. The silence may hold connections, too,
- * that might be probes. But probes come evenly, and connections came at a rate: for each instant at which the first probe may
- * have come, and each step that may hold the last connection, Bayes' rule says how likely the steps are as they were counted.
- * Several containers' probes are taken for one evenly spaced train.
+ * The expected instant of the last connection that no probe explains. The silence after it may contain connections that
+ * look like probes. But probes come evenly and connections came at a certain rate: so for each possible instant of the
+ * first probe, and each step that may hold the last connection, Bayes' rule gives the likelihood of the counts that were
+ * seen. The probes of several containers count as one evenly spaced train.
  */
 function lastOf(busy: readonly Step[], silence: readonly Step[], probes: number): number | undefined {
   const last = busy.at(-1);
@@ -228,7 +229,7 @@ function lastOf(busy: readonly Step[], silence: readonly Step[], probes: number)
     weights += weight;
   };
   for (let phase = 0; phase < period; phase += period / PHASES) {
-    // First as if none came in the silence, then step by step as if the last came in it.
+    // First the case that no connection came in the silence, then, step by step, that the last one came there.
     let likely = 0;
     for (const [index, step] of silence.entries()) {
       const count = othersIn(step, last.to + phase, period);
@@ -245,7 +246,9 @@ function lastOf(busy: readonly Step[], silence: readonly Step[], probes: number)
   return sum / weights;
 }
 
-/** The connections of a step that no probe explains; fewer than 0: probes that are missing. @param first when one probe came */
+/**
+ * The connections of a step that no probe explains; fewer than 0: probes that are missing. @param first when one probe came
+ */
 function othersIn({ from, to, opened }: Step, first: number, period: number): number {
   const probesIn = (begin: number, end: number) =>
     Math.floor((end - first) / period) - Math.floor((begin - first) / period);
@@ -256,7 +259,7 @@ function othersIn({ from, to, opened }: Step, first: number, period: number): nu
 
 const middleOf = ({ from, to }: Step) => (from + to) / 2;
 
-/** The logarithm of the probability of so many where so many are expected. */
+/** The logarithm of the Poisson probability of `count` events where `expected` are expected. */
 function logPoisson(count: number, expected: number): number {
   let log = count * Math.log(expected) - expected;
   for (let each = 2; each <= count; each += 1) log -= Math.log(each);
@@ -268,12 +271,12 @@ function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): Q
   const until = busy.at(-1)?.to;
   if (until === undefined) return 'Rare';
   const whole = rateBefore(busy, until, RATE_MS, probes);
-  // Chance may have brought fewer than the rate says: by its square root, as often as not.
+  // The true rate may be higher than the counted one: by about the square root of the count.
   const likely = (whole * LONGEST_QUIET_MS) / 1000;
   if (likely + Math.sqrt(likely) < expected) return 'Rare';
   const rates = SHORTER_MS.map((span) => rateBefore(busy, until, span, probes)).filter((rate) => rate > 0);
   const byChance = (1000 * expected) / Math.min(whole, ...rates);
-  // Connections that come in bursts are rarer than their number says, and the rule looks again and again.
+  // Connections in bursts come less often than their count suggests, and the rule is applied again and again.
   const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
   return quietMs >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
 }
@@ -302,7 +305,7 @@ function probesWithin(milliseconds: number, probes: number): number {
   return Math.ceil((probes * milliseconds) / 1000);
 }
 
-/** Connections that others opened since the counter stood there. @returns undefined where that cannot be told */
+/** Connections that others opened since the counter stood there. @returns undefined where that is not known */
 export function openedBetween(before: bigint | undefined, after: WitnessLine): number | undefined {
   if (before === undefined || after.opens === undefined || after.loopback === undefined) return undefined;
   let opened = after.opens - before;

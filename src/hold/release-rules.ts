@@ -1,7 +1,7 @@
 import type { HoldPlan, Plan } from '../decision/index.ts';
 import type { QuietVerdict } from './quiet.ts';
 
-/** Why a hook was let go; in metrics, log lines and Events. */
+/** Why a hook was released; in metrics, log lines and Events. */
 export const RELEASE_REASONS = {
   Gone: 'Everything that listed the pod has withdrawn it, and every consumer that applies has let go of it.',
   NotServing: 'Nothing listed the pod when its termination began, nor shortly before.',
@@ -13,14 +13,15 @@ export const RELEASE_REASONS = {
 
 export type ReleaseReason = keyof typeof RELEASE_REASONS;
 
-/** What the pod's plan says of its hold. */
+/** The terms of the hold in the pod's plan. */
 export type HoldTerms = HoldPlan & Pick<Plan, 'wait' | 'grace' | 'baseGrace'>;
 
 /**
- * How it shows that a consumer has let go of a pod that has been withdrawn.
- * - `time`: so many milliseconds after the withdrawal.
- * - `word`: its instances say so. `still`: those that have not. Until `completeAt`, or for good, there may be others.
- * - `unknown`: it does not; `initial` counts.
+ * How a consumer is known to have let go of a withdrawn pod.
+ * - `time`: this many milliseconds after the withdrawal.
+ * - `word`: its instances acknowledge. `still`: those that have not. Until `completeAt`, or for good, there may be
+ *   others.
+ * - `unknown`: it is not; `initial` counts.
  */
 export type LettingGo =
   | { readonly by: 'time'; readonly ms: number }
@@ -36,31 +37,31 @@ export interface ConsumerFacts {
 export interface ListingFacts {
   /** For people: `EndpointSlice shop/web`. */
   readonly name: string;
-  /** undefined: it still does. */
+  /** undefined: it still lists the pod. */
   readonly withdrawnAt: number | undefined;
-  /** It is truncated: a pod that is missing from it may be an endpoint all the same. */
+  /** It is truncated, so a pod that is missing from it may still be an endpoint. */
   readonly truncated?: boolean;
 }
 
-/** All that the release of a pod's hooks depends on. Instants are milliseconds of one monotonic clock. */
+/** Everything that the release of a pod's hooks depends on. Instants are milliseconds of one monotonic clock. */
 export interface HoldFacts {
   readonly now: number;
   readonly terms: HoldTerms;
   /** When the first of its hooks called. */
   readonly calledAt: number;
-  /** undefined: the pod shows none. */
+  /** undefined: the pod has no deletionTimestamp, as far as is known. */
   readonly deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
-  /** What the API server said, asked about a pod that shows no deletion; undefined: it has not yet. */
+  /** The API server's answer about a pod without a deletion; undefined: not yet. */
   readonly inquiry: 'Restart' | 'NodeShutdown' | undefined;
   /** Since when a watch has not been current; undefined: all are. */
   readonly blindSince: number | undefined;
   readonly listings: readonly ListingFacts[];
-  /** Those that send traffic to the pod. */
+  /** The consumers that send traffic to the pod. */
   readonly consumers: readonly ConsumerFacts[];
   readonly quiet: QuietVerdict;
 }
 
-/** What is waited for: a consumer, or the control plane or the API server themselves. */
+/** What a hold waits for: a consumer, or the control plane or the API server itself. */
 export interface WaitingFor {
   readonly consumer: string;
   readonly instances?: readonly string[];
@@ -71,14 +72,14 @@ export type HoldVerdict =
   | {
       readonly holding: true;
       readonly waitingFor: readonly WaitingFor[];
-      /** Before then the same facts give the same answer. */
+      /** Until then the same facts give the same verdict. */
       readonly nextLookAt: number;
     };
 
-/** As long as the helper itself waits once it has lost Linger. Milliseconds. */
+/** The same as the helper's own wait after it has lost Linger. Milliseconds. */
 export const BLIND_MS = 30_000;
 
-/** Names that are no consumer's: they hold a blank. */
+/** Not consumers: no consumer's name contains a blank. */
 export const CONTROL_PLANE_LISTS = 'control plane';
 export const UNDELETED = 'API server (no deletion seen)';
 export const BLIND = 'API server (watches not current)';
@@ -89,7 +90,7 @@ export const LEAST_HOLD = 'hold.min';
 /** Whether the pod's hooks may end. Unknown facts never make it earlier. */
 export function verdictOf(facts: HoldFacts): HoldVerdict {
   const { now, terms, calledAt, inquiry, blindSince } = facts;
-  // A node that shuts down stops pods without deleting them: their time begins with the hook, as far as is known.
+  // A node that shuts down stops pods without deleting them, so their time counts from the hook's call.
   const shutdown = { at: calledAt, graceSeconds: terms.grace };
   const deletion = facts.deletion ?? (inquiry === 'NodeShutdown' ? shutdown : undefined);
   const staticAt = calledAt + seconds(terms.wait);
@@ -128,9 +129,9 @@ export function haveAllLetGo(facts: HoldFacts): boolean {
   return outstandingOf(facts, facts.deletion.at)?.waitingFor.length === 0;
 }
 
-/** What has not let go of a pod that terminates, and when it will have, as far as that can be said in advance. */
+/** What has not let go of a terminating pod yet, and when it will have, as far as that is known in advance. */
 interface Outstanding {
-  /** Something lists the pod as ready: nobody can have let go of it. */
+  /** Something still lists the pod as ready, so no consumer can have let go of it. */
   readonly listed: boolean;
   readonly waitingFor: readonly WaitingFor[];
   readonly instants: readonly number[];
@@ -147,7 +148,7 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
     return { listed: true, waitingFor, instants: [] };
   }
 
-  // A pod that is missing from a truncated list may be an endpoint for as long as an unknown consumer's would be.
+  // A pod that is missing from a truncated list may still be an endpoint; treated like an unknown consumer.
   const unclearAt = deletedAt + seconds(terms.initial);
   const withdrawnAt = Math.max(
     ...listings.map((each) =>
@@ -175,7 +176,7 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
   return { listed: false, waitingFor, instants };
 }
 
-/** When everything known has let go, as far as that can be said in advance. */
+/** When the consumer will have let go, as far as that is known in advance. */
 function letGoInstant(lettingGo: LettingGo, withdrawnAt: number, initialAt: number): number {
   if (lettingGo.by === 'time') return withdrawnAt + lettingGo.ms;
   return lettingGo.by === 'word' ? Math.min(initialAt, lettingGo.completeAt) : initialAt;
@@ -193,7 +194,7 @@ function isRelevant(
   return withdrawnAt >= deletedAt - Math.max(0, ...lags);
 }
 
-/** Whatever is waited for: after it the application has its own time, or half of a grace that was cut. */
+/** The latest release: after it the application still has its own time, or half of a grace that was cut. */
 function lastInstant(
   { at, graceSeconds }: NonNullable<HoldFacts['deletion']>,
   { max, baseGrace }: HoldTerms,

@@ -45,7 +45,7 @@ export function registerHoldMetrics(registry: Registry, held: () => number) {
   return { released, seconds, strangers };
 }
 
-/** Tells of each release: a number, a line of the log, an Event of the pod. */
+/** Reports each release: a metric, a log line, an Event on the pod. */
 export class Releases {
   readonly #options: ReleasesOptions;
   readonly #metrics: ReturnType<typeof registerHoldMetrics>;

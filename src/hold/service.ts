@@ -6,27 +6,27 @@ import type { HeldPod, HeldPods } from './held-pods.ts';
 import type { Holds, TermedPod, Waiter } from './holds.ts';
 import { witnessLine } from './quiet.ts';
 
-/** Numbers and milliseconds. */
+/** Counts, and times in milliseconds. */
 export const HOLD_LIMITS = {
   connections: 16_384,
-  /** Of one address: where a node's address stands for its pods, those of a large node all reconnecting at once. */
+  /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
   perSource: 2_048,
-  /** Of one pod: its containers, and what their reconnecting leaves behind. */
+  /** Connections per pod: its containers, and what reconnecting leaves behind. */
   perPod: 64,
   perPodAndSource: 24,
   /** Bytes of a line, without its end. */
   line: 512,
   /** A helper sends two a second. */
   linesPerSecond: 10,
-  /** Until the first line is there. */
+  /** Until the first line must have arrived. */
   greeting: 5_000,
-  /** Without a byte from a helper that is held. It testifies twice a second, or as rarely as once in 2 s. */
+  /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */
   idle: 60_000,
-  /** How long a token waits for its pod to show. */
+  /** How long an unknown token waits for its pod to appear in the watch. */
   pending: 2_000,
-  /** So many unknown tokens a minute may wait; further ones of that address get their answer at once. */
+  /** How many unknown tokens of one address may wait in a minute; further ones are answered at once. */
   unknownPerMinute: 120,
-  /** How often `holding` is said again. */
+  /** How often `holding` is repeated. */
   again: 5_000,
   /**
    * How long a follower looks for a leader, and a leader for what its watches have missed: a lease that is not renewed
@@ -35,19 +35,19 @@ export const HOLD_LIMITS = {
   leaderless: 25_000,
   relayConnect: 1_000,
   relayPause: 250,
-  /** A relay's word on who called is good for so long: clocks of nodes differ. */
+  /** How long a relay's statement of who called is valid: generous, because the clocks of nodes differ. */
   relayAge: 60_000,
 };
 export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
 
-/** Who holds: this replica, another, or nobody that is known. */
+/** Which replica holds pods: this one, another, or (undefined) none that is known. */
 export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
 
 export interface HoldServiceOptions {
   readonly holds: Holds;
   readonly pods: HeldPods;
   readonly route: () => Route;
-  /** What replicas prove to each other that they are: made of the key that they share. */
+  /** The shared key by which replicas authenticate to each other. */
   readonly key: Buffer;
   readonly clock: () => number;
   /** Milliseconds since the epoch. */
@@ -75,7 +75,7 @@ export class HoldService {
   /** Unknown tokens by source, of this minute. */
   #unknown = new Map<string, number>();
   #unknownSince = 0;
-  /** Those that wait for their pod, for current watches or for a leader; looked at again and again. */
+  /** Callers that wait for their pod, for current watches or for a leader; checked periodically. */
   readonly #pending = new Set<Caller>();
   readonly #once: LogOnce;
   #timer: NodeJS.Timeout | undefined;
@@ -94,7 +94,7 @@ export class HoldService {
     return this.#callers.size;
   }
 
-  /** Ends every connection, so that helpers call again and find who leads now. */
+  /** Ends every connection, so that helpers reconnect and reach the current leader. */
   hangUp(): void {
     for (const caller of this.#callers) caller.end();
   }
@@ -125,7 +125,7 @@ export class HoldService {
     this.#nextAgain = this.options.clock() + this.limits.again;
   }
 
-  /** @returns false where the address has as many connections as it may */
+  /** @returns false where the address has too many connections already */
   count(source: string, by: 1 | -1): boolean {
     const count = (this.#perSource.get(source) ?? 0) + by;
     if (count > this.limits.perSource) return false;
@@ -150,7 +150,7 @@ export class HoldService {
     this.#pending.add(caller);
   }
 
-  /** A connection to the pod's hold; where there are too many, the oldest of whoever has most of them goes. */
+  /** Adds a connection to the pod's hold; where there are too many, the source with the most loses its oldest. */
   join(pod: HeldPod, caller: Caller): void {
     const callers = this.#perPod.get(pod) ?? new Set();
     this.#perPod.set(pod, callers.add(caller));
@@ -177,7 +177,7 @@ export class HoldService {
     this.#timer = undefined;
   }
 
-  /** What a follower says of who called it, and that it is a replica which says so. */
+  /** The line by which a follower tells the leader who called, authenticated as a replica. */
   relayLine(source: string, greeting: string): string {
     const at = String(Math.round(this.options.wall()));
     return `linger-hold-relay/1 ${source} ${at} ${this.#proof(source, at, greeting)}`;
@@ -207,7 +207,7 @@ export class HoldService {
   }
 }
 
-/** IPv4 as IPv4, also where the socket speaks both families. */
+/** An IPv4 address as such, even from a dual-stack socket. */
 function plainAddress(address: string | undefined): string | undefined {
   const plain = address?.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
   return plain !== undefined && isIP(plain) !== 0 ? plain : undefined;
@@ -222,7 +222,7 @@ class Caller implements Waiter {
   source: string;
   #state: CallerState = 'greeting';
   #text = '';
-  /** The line of a replica that relays, until the greeting it vouches for is there. */
+  /** The line of a relaying replica, until the greeting that it vouches for has arrived. */
   #relayLine: string | undefined;
   #isRelayed = false;
   #greeting = '';
@@ -247,13 +247,13 @@ class Caller implements Waiter {
     socket.on('data', (chunk) => this.#hear(chunk));
   }
 
-  /** From the hold: the one word that ends it. */
+  /** The hold's final answer. */
   answer(word: 'release' | 'unsure'): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
     this.#part();
     this.#socket.end(`${word}\n`);
-    // Whoever does not read it must not keep the connection.
+    // A client that does not read the answer must not keep the connection.
     this.#socket.setTimeout(this.#service.limits.greeting, () => this.#socket.destroy());
   }
 
@@ -275,14 +275,14 @@ class Caller implements Waiter {
     else this.#say('holding');
   }
 
-  /** What it waits for may be there. @returns whether it waits no more */
+  /** Checks whether what it waits for is there. @returns whether it no longer waits */
   advance(): boolean {
     if (this.#state !== 'pending') return true;
     const { options, limits } = this.#service;
     const waited = options.clock() - this.#since;
     const route = options.route();
     if (route !== 'here') {
-      // A relay of a relay would be a circle: the one who relays is to look again.
+      // Relaying a relayed call could loop, so the relaying replica has to look again.
       if (this.#isRelayed && waited > limits.pending) this.end();
       else if (this.#isRelayed) return false;
       else if (route !== undefined && this.#upstream === undefined && options.clock() >= this.#dialAt)
@@ -291,7 +291,7 @@ class Caller implements Waiter {
       return this.#hasSettled();
     }
     if (options.holds.blindSince !== undefined) {
-      // Not a word: the helper may have been held by another leader, and goes by what that one said.
+      // `unsure`: the helper may have been held by another leader before, and then goes by what that one said.
       if (waited > limits.leaderless) this.answer('unsure');
       return this.#hasSettled();
     }
@@ -301,7 +301,7 @@ class Caller implements Waiter {
     return this.#hasSettled();
   }
 
-  /** Asked once: whether its token may wait for a pod to show. */
+  /** Whether its token may wait for a pod to appear; counted once. */
   #mayWait(): boolean {
     this.#waits ??= this.#service.mayWait(this.source);
     return this.#waits;
@@ -323,7 +323,7 @@ class Caller implements Waiter {
 
   #hear(chunk: Buffer): void {
     if (this.#state === 'ended' || this.#state === 'relayed') return;
-    // Lines are ASCII; whatever else comes is no line that is known.
+    // Lines are ASCII; other bytes cannot form a known line.
     const parts = (this.#text + chunk.toString('latin1')).split('\n');
     this.#text = parts.pop() ?? '';
     const { line: longest, linesPerSecond } = this.#service.limits;
@@ -376,7 +376,7 @@ class Caller implements Waiter {
     if (!this.advance()) this.#service.pend(this);
   }
 
-  /** Counts as the one who called the replica that relays. */
+  /** Takes on the source of the caller that the relaying replica names. */
   #adopt(relayLine: string, greeting: string): boolean {
     const source = this.#service.relayedSource(relayLine, greeting);
     if (source === undefined || !this.#service.count(source, 1)) return false;
@@ -412,14 +412,14 @@ class Caller implements Waiter {
     upstream.once('close', () => {
       clearTimeout(timer);
       this.#upstream = undefined;
-      // The helper calls again, and by then another may lead.
+      // The helper reconnects; by then another replica may lead.
       if (isThrough) this.#socket.destroySoon();
       else this.#dialAt = options.clock() + limits.relayPause;
     });
   }
 
   #say(word: string): void {
-    // Whoever does not read is not there.
+    // A client that does not read counts as gone.
     if (this.#socket.writableLength > 4_096) this.end();
     else this.#socket.write(`${word}\n`);
   }

@@ -13,12 +13,12 @@ import { Inquiries } from './inquiries.ts';
 import { Releases } from './releases.ts';
 import { HoldService, type Route } from './service.ts';
 
-/** What the Hold Service is told by its operator. */
+/** The operator's settings of the Hold Service. */
 export interface HoldSettings {
   readonly relay: {
-    /** Where other replicas reach this one's: `10.0.3.7:8445` or `[fd00::7]:8445`. */
+    /** Where other replicas reach this replica's Hold Service: `10.0.3.7:8445` or `[fd00::7]:8445`. */
     readonly address: string;
-    /** Proves to a replica that another one relays; the same for all. */
+    /** Authenticates relaying replicas; the same for all. */
     readonly key: Buffer;
   };
 }
@@ -33,7 +33,7 @@ export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> 
   readonly onRelease: (release: Release) => void;
   /** Whether the cluster has been read, and the watches of pods and endpoints are current. */
   readonly current: () => boolean;
-  /** Where the Lease says that the leader takes what is relayed. */
+  /** The leader's address for relayed connections, from the Lease. */
   readonly leader: () => string | undefined;
   readonly registry: Registry;
   readonly logger: Logger;
@@ -41,9 +41,9 @@ export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> 
   readonly signal: AbortSignal;
 }
 
-/** A replica's share in holding pods. */
+/** A replica's part in holding pods. */
 export interface RunningHold {
-  /** To be made to listen. */
+  /** Not listening yet. */
   readonly server: Server;
   /** To be called with each event of the pods' watch. */
   readonly onPod: (event: ResourceEvent<PodMetadata>) => void;
@@ -112,7 +112,7 @@ export function startHold(context: HoldContext): RunningHold {
   const route = (): Route => {
     if (leads?.holds()) return 'here';
     const other = leader();
-    // A Lease that names this replica's own address is of an earlier life.
+    // A Lease with this replica's own address stems from an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
   const service = new HoldService({ holds, pods, route, key, clock, wall, logger });
@@ -126,11 +126,11 @@ export function startHold(context: HoldContext): RunningHold {
       const over = () => {
         if (leads === lead) leads = undefined;
         holds.end();
-        // Helpers call again, and are led to whoever leads by then.
+        // Helpers reconnect, and are relayed to the next leader.
         service.hangUp();
       };
       lead.signal.addEventListener('abort', over, { once: true });
-      // What was relayed meanwhile is held here from now on.
+      // Connections that were relayed so far are held here from now on.
       service.hangUp();
     },
     heard: holds.heard.bind(holds),

@@ -1,21 +1,21 @@
 interface Activity {
   /** Lags counted, halved every day. At most this many. */
   atMost: number;
-  /** How many of them may have been another name's, whose place this one took. */
+  /** How many of them may have belonged to the name that this one displaced. */
   inherited: number;
 }
 
-/** Names are counted for this many times as many as are kept: who is rising has to be seen before it is let in. */
+/** How many candidates are counted per kept name: a rising name must be noticed before it is admitted. */
 const CANDIDATES_PER_PLACE = 8;
 
-/** A newcomer must be a quarter busier than the name that it displaces, or two of the same size would take turns. */
+/** A newcomer must be a quarter busier than the name that it displaces, or two equally busy names would alternate. */
 const CLEARLY_BUSIER = 1.25;
 
 const DAY_SECONDS = 86_400;
 
 /**
  * Which names are the busiest, in bounded memory however many there are: the Space-Saving counters (Metwally, Agrawal
- * and El Abbadi, 2005), halved every day so that last month's rush does not hold a place for ever.
+ * and El Abbadi, 2005), halved every day so that last month's rush does not keep its place forever.
  */
 export class Busiest {
   readonly #places: number;

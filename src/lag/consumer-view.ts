@@ -42,31 +42,31 @@ export const CONDITIONS = {
 
 export type ConditionReason = keyof typeof CONDITIONS;
 
-/** How the measuring of a consumer goes. */
+/** The state of a consumer's measurement. */
 export interface MeasurementState {
-  /** That report, or are asked; absent where instances cannot be told apart. */
+  /** Instances that report or are inspected; absent where instances cannot be distinguished. */
   readonly instances?: number;
   /** Expected seconds between two samples; default: {@link USUAL_SECONDS}. */
   readonly every?: number;
   /** undefined: all is well. */
   readonly trouble: Judgement | undefined;
-  /** Sentences on what it cannot see, shown beside its numbers. */
+  /** What this measurement cannot see, as sentences shown beside its numbers. */
   readonly limits: readonly string[];
 }
 
 interface Judgement {
   readonly reason: ConditionReason;
-  /** Sentences, the same as long as nothing has changed. */
+  /** Sentences; stable while nothing changes, so that a status is not rewritten. */
   readonly message: string;
 }
 
-/** How often a consumer is timed by default: the canary's own pace, a probe's, and that of slow pollers. */
+/** The expected interval between samples where the measurement names none, by kind of measurement. */
 const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
   clusterIp: 60,
   clusterDns: 60,
   probe: 30,
   reports: 60,
-  // Only removals bring samples, and there may be none for weeks.
+  // Samples come from real removals only, and there may be none for weeks.
   inspect: Number.POSITIVE_INFINITY,
   witness: Number.POSITIVE_INFINITY,
   declared: 0,
@@ -86,18 +86,18 @@ interface MeasuredCondition extends Judgement {
   readonly since: number;
 }
 
-/** A consumer as `linger consumers`, its status and metrics show it; null: not known. */
+/** A consumer as shown by `linger consumers`, its status and metrics; null: not known. */
 export interface ConsumerView {
   readonly name: string;
   /** `unknown`: its spec could never be read. */
   readonly measure: MeasureKind | 'unknown';
-  /** Until it has stopped sending to a removed endpoint. */
+  /** From the withdrawal of an endpoint until the consumer stops sending to it. */
   readonly removals: LagView | null;
-  /** Until it sends to an added one. */
+  /** From the addition of an endpoint until the consumer starts sending to it. */
   readonly additions: LagView | null;
   /** Seconds since the epoch. */
   readonly lastSample: number | null;
-  /** That report, or are asked; null where they cannot be told apart. */
+  /** Instances that report or are inspected; null where they cannot be distinguished. */
   readonly instances: number | null;
   readonly condition: MeasuredCondition;
   readonly limits: readonly string[];
@@ -138,7 +138,7 @@ export function consumerView(facts: ConsumerFacts, now: number, before?: Before)
   };
 }
 
-/** The view of a consumer whose spec has never been good. */
+/** The view of a consumer whose spec has never been valid. */
 export function unreadableView(name: string, problem: string, now: number, before?: Before): ConsumerView {
   const unknown = { removals: null, additions: null, lastSample: null, instances: null, limits: [] };
   const condition = conditionOf(judgement('Invalid', problem), now, before);
@@ -170,13 +170,13 @@ function judgement(reason: ConditionReason, more?: string): Judgement {
   return { reason, message: more === undefined ? summary : `${summary} ${more}` };
 }
 
-/** So many samples in a row may be missing: one that is would be chance. */
+/** How many expected samples in a row may be missing before the numbers count as stale: a single one is chance. */
 const MISSING_SAMPLES = 5;
 
-/** A rollout of Linger and a restart of an API server are over by then. */
+/** Long enough for a rollout of Linger or a restart of an API server. */
 const STALE_SECONDS = 600;
 
-/** After how many seconds without a sample its numbers are old. */
+/** After how many seconds without a sample a consumer's numbers count as stale. */
 function staleAfter({ measure }: Consumer, { every }: MeasurementState): number {
   const asked = measure.kind === 'probe' ? measure.every : undefined;
   return Math.max(STALE_SECONDS, MISSING_SAMPLES * (every ?? asked ?? USUAL_SECONDS[measure.kind]));
@@ -186,7 +186,7 @@ function lagView(lag: Pick<ConsumerLag, 'samples' | 'quantile'> | undefined): La
   return lag === undefined ? null : { samples: lag.samples, p50: lag.quantile(50), p99: lag.quantile(99) };
 }
 
-/** A percentile that has moved by less than this share has not changed: histograms are that coarse, and samples chance. */
+/** A percentile must move by more than this share to count as changed: less is the histogram's grid, or noise. */
 const MOVED = 0.05;
 
 /** Whether a view should be published soon: its condition, instances, limits or lag changed, not just its samples. */

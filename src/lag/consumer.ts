@@ -14,16 +14,16 @@ import { Busiest } from './busiest.ts';
 import { type Density, exactly, type Lags, lagsOf, uniformUpTo } from './distribution.ts';
 import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 
-/** Whatever finds endpoints and sends traffic to them: kube-proxy, a gateway, DNS clients, another cluster. */
+/** Anything that discovers endpoints and sends traffic to them: kube-proxy, a gateway, DNS clients, another cluster. */
 export interface Consumer {
   readonly name: string;
-  /** The same for two that are known to lag alike: what is computed of one holds for the other. */
+  /** Equal for consumers that are known to lag alike, so that results can be shared. */
   readonly lagKey: string;
   /** The lag that its DiscoveryConsumer declares; undefined: it is measured. */
   readonly declared: Density | undefined;
   readonly builtIn: boolean;
   readonly namespaceSelector: LabelSelector;
-  /** The Services that it sends traffic to; undefined: none, it finds its pods by itself. */
+  /** The Services that it sends traffic to; undefined: none, it finds its pods by {@link podSelector} alone. */
   readonly serviceSelector: LabelSelector | undefined;
   /** Pods that it finds without any Service; undefined: it goes by Services only. */
   readonly podSelector: LabelSelector | undefined;
@@ -42,7 +42,7 @@ export type Measure =
   | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
   /** The canary's own. */
   | { readonly kind: 'clusterIp' | 'clusterDns' }
-  /** By pods that were held. */
+  /** By the pods themselves, while they are held. */
   | { readonly kind: 'witness' };
 
 export type MeasureKind = Measure['kind'];
@@ -74,9 +74,8 @@ function builtIn(
 const WITNESS = `${BUILT_IN_CONSUMERS.witness}/`;
 
 /**
- * Everybody who sends to a Service, declared or not, as its own pods see them while they are held: `witness/shop/web`. No
- * object of Kubernetes has a slash in its name. It is in force for the Services of which enough is known, and adds to what
- * the other consumers give.
+ * All senders to a Service, declared or not, as its own pods see them while they are held: `witness/shop/web`. No object
+ * of Kubernetes has a slash in its name. It applies once enough is known of the Service, beside the other consumers.
  */
 export function witnessName(namespace: string, service: string): string {
   return `${WITNESS}${namespace}/${service}`;
@@ -86,10 +85,10 @@ function isWitness(name: string): boolean {
   return name.startsWith(WITNESS);
 }
 
-/** Services with a witness: the busiest. What is published and stored of each is some kilobytes. */
+/** Only the busiest Services have a witness: each takes some kilobytes of what is published and stored. */
 const WITNESSED_KEPT = 50;
 
-/** From so many terminations on, waits take in what pods have seen: with fewer, the longest may have been chance. */
+/** From this many terminations on a witness counts for waits: with fewer, the longest lag may have been chance. */
 export const WITNESSED_ENOUGH = 50;
 
 /** The consumers of every cluster. */
@@ -101,15 +100,15 @@ export function consumerOf(name: string, { appliesTo = {}, measure }: DiscoveryC
   const declared = measure.declared && declaredLag(measure.declared);
   return {
     name,
-    // A declaration that is changed is another lag; a measured one follows the published table by its name.
+    // A changed declaration is another lag; a measured lag is looked up in the published table by name.
     lagKey: measure.declared === undefined ? name : `${name}=${JSON.stringify(measure.declared)}`,
     declared,
     builtIn: false,
     namespaceSelector,
-    // Whoever names pods and no Services has a discovery of its own.
+    // A consumer that selects pods but no Services has a discovery of its own.
     serviceSelector: serviceSelector ?? (podSelector === undefined ? EVERYTHING : undefined),
     podSelector,
-    // One that takes a built-in's place goes by the same Services.
+    // A consumer that replaces a built-in one applies to the same Services.
     services: STANDARD_CONSUMERS.find((each) => each.name === name)?.services ?? 'all',
     measure: measureOf(measure),
   };
@@ -129,10 +128,10 @@ function measureOf({ reports, probe, inspect }: DiscoveryConsumerSpec['measure']
 }
 
 /**
- * Whether it sends traffic to a pod with these labels; `assumed`: it might, and is taken to, since too long a wait is
+ * Whether it sends traffic to a pod with these labels; `assumed`: it might, which counts as yes, since too long a wait is
  * the cheaper mistake.
- * @param services those that select the pod; `unknown`, or none (yet: a Deployment may be applied before its Service):
- *   a consumer that goes by Services might go by the one to come
+ * @param services those that select the pod; where they are `unknown`, or none so far (a Deployment may be applied before
+ *   its Service), a consumer of Services is assumed to use the one to come
  */
 export function sendsTo(
   consumer: Consumer,
@@ -161,13 +160,13 @@ export function findsByItself({ podSelector }: Consumer, labels: Labels): boolea
   return podSelector !== undefined && selects(podSelector, labels);
 }
 
-/** What a consumer does with an endpoint: it stops sending to a removed one, and begins with an added one. */
+/** The two things that a consumer can be late with: to stop sending to a removed endpoint, and to start with an added one. */
 export const DIRECTIONS = ['removal', 'addition'] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 
 type Histories = Record<Direction, LagHistory>;
 
-/** What has been measured of one consumer in one direction over the last 7 days: for people. */
+/** What has been measured of one consumer in one direction over the last 7 days, for display. */
 export interface ConsumerLag extends Pick<Lags, 'quantile'> {
   readonly samples: number;
   /** When the newest sample ended, in seconds since the epoch. */
@@ -175,8 +174,8 @@ export interface ConsumerLag extends Pick<Lags, 'quantile'> {
 }
 
 /**
- * How long each consumer takes from when the control plane has withdrawn an endpoint until it has followed. It has no
- * clock: `epochSeconds` is the caller's wall clock.
+ * How long each consumer takes to follow after the control plane has withdrawn an endpoint. It has no clock:
+ * `epochSeconds` is the caller's wall clock.
  */
 export class ConsumerEstimator {
   readonly #consumers = new Map<string, Histories>();
@@ -184,8 +183,8 @@ export class ConsumerEstimator {
   #complete = false;
 
   /**
-   * The consumers that there are and that are measured.
-   * @param all whether there are no others: then what is known of others is forgotten
+   * Sets the consumers that are measured.
+   * @param all whether the list is complete: then the samples of all others are forgotten
    */
   keep(names: ReadonlySet<string>, all = true): void {
     this.#complete ||= all;
@@ -195,32 +194,32 @@ export class ConsumerEstimator {
     for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, newHistories());
   }
 
-  /** A sample of a consumer that is not kept is left out. @throws RangeError for a negative lag or NaN */
+  /** Ignores samples of consumers that are not measured. @throws RangeError for a negative lag or NaN */
   record(name: string, direction: Direction, lagSeconds: number, epochSeconds: number): void {
     if (isWitness(name)) this.#admit(name, epochSeconds);
     this.#consumers.get(name)?.[direction].record(lagSeconds, epochSeconds);
   }
 
-  /** What published waits follow. @returns undefined until it is known which consumers there are */
+  /** The histories that published waits follow. @returns undefined until the consumers are known */
   get removals(): ReadonlyMap<string, LagHistory> | undefined {
     if (!this.#complete) return undefined;
     const all = [...this.#consumers].map(([name, { removal }]) => [name, removal] as const);
     return new Map(all.filter(([name, { samples }]) => !isWitness(name) || samples >= WITNESSED_ENOUGH));
   }
 
-  /** The witnesses of which there are samples. */
+  /** The witnesses with samples. */
   get witnesses(): readonly Consumer[] {
     return [...this.#consumers.keys()].filter(isWitness).map((name) => builtIn(name, 'all', 'witness'));
   }
 
-  /** A witness needs no declaration, only a place. */
+  /** A witness needs no declaration, only to be among the busiest. */
   #admit(name: string, epochSeconds: number, times = 1): void {
     const { kept, displaced } = this.#witnessed.count(name, epochSeconds, times);
     if (displaced !== undefined) this.#consumers.delete(displaced);
     if (kept && !this.#consumers.has(name)) this.#consumers.set(name, newHistories());
   }
 
-  /** @returns undefined where there is no sample */
+  /** @returns undefined without samples */
   measured(name: string, direction: Direction, epochSeconds: number): ConsumerLag | undefined {
     const history = this.#consumers.get(name)?.[direction];
     const week = history?.window(epochSeconds, 0);
@@ -234,7 +233,7 @@ export class ConsumerEstimator {
         yield* histories[direction].parts(`consumer/${name}/${direction}`, now);
   }
 
-  /** Merges a part in, unless its consumer is known not to exist. @returns false for what is no part of consumers */
+  /** Merges a part, unless its consumer is known not to exist. @returns false for anything but a consumer's part */
   restorePart(json: unknown, now: number): boolean {
     const part = LagHistory.readPart(json);
     const [, name, direction] = PART_KEY.exec(part?.key ?? '') ?? [];
@@ -259,7 +258,7 @@ export class ConsumerEstimator {
   }
 }
 
-/** Of a consumer's history; a busy one's is of several parts, with numbers. */
+/** The key of a part of a consumer's history; a busy consumer has several, with numbers. */
 const PART_KEY = /^consumer\/(.+)\/(removal|addition)(?:\/\d+)?$/;
 
 function newHistories(): Histories {

@@ -2,8 +2,8 @@ import type { LagStage } from './events.ts';
 import { CELLS, cellOf, lastCellWithin, secondsOf, sumCell } from './grid.ts';
 
 /**
- * A distribution of lags: weights ≥ 0 by cell of the grid, of whatever total. Percentiles cannot be added; these can
- * be summed, maximised and mixed, and asked for percentiles afterwards.
+ * A distribution of lags: weights ≥ 0 by cell of the grid, with any total. Percentiles cannot be added; distributions can
+ * be summed, maximised and mixed, and then asked for percentiles.
  */
 export type Density = Float64Array;
 
@@ -19,7 +19,7 @@ export function addTo(sum: Density, addend: Density): void {
 }
 
 /**
- * The lag of two things one after the other: the convolution, of total 1. They are taken for independent.
+ * The lag of two things one after the other: the convolution, with total 1. Assumes that they are independent.
  * @throws RangeError when one of them is empty
  */
 export function sumOf(a: Density, b: Density): Density {
@@ -37,9 +37,9 @@ export function sumOf(a: Density, b: Density): Density {
 }
 
 /**
- * The lag of the slower of several things that start together: the product of their cumulative shares, of total 1.
- * Exact where they are independent; where they are slow together (a throttled controller-manager is) it errs
- * towards the longer lag, because then P(A ≤ x and B ≤ x) ≥ P(A ≤ x) × P(B ≤ x).
+ * The lag of the slowest of several things that start together: the product of their cumulative shares, with total 1.
+ * Exact where they are independent; where they tend to be slow together, as with a throttled controller-manager, it errs
+ * towards longer lags, because then P(A ≤ x and B ≤ x) ≥ P(A ≤ x) × P(B ≤ x).
  * @throws RangeError when there is none, or one of them is empty
  */
 export function maxOf(densities: readonly Density[]): Density {
@@ -59,20 +59,20 @@ export function maxOf(densities: readonly Density[]): Density {
   return slowest;
 }
 
-/** What is always this long, of total 1. */
+/** A lag that is always this long, with total 1. */
 export function exactly(seconds: number): Density {
   const density = new Float64Array(CELLS);
   density[cellOf(seconds)] = 1;
   return density;
 }
 
-/** Uniform from 0 to this many seconds, of total 1: the lag of a consumer that polls at this interval. */
+/** Uniform from 0 to this many seconds, with total 1: the lag of a consumer that polls at this interval. */
 export function uniformUpTo(seconds: number): Density {
   if (seconds === 0) return exactly(0);
   const density = new Float64Array(CELLS);
   let before = 0;
   for (let cell = 1; cell <= cellOf(seconds); cell += 1) {
-    // Between two cells' values, whatever is nearer to the lower one belongs to it.
+    // Lags between the values of two cells belong to the nearer one.
     const end = Math.min(seconds, (secondsOf(cell) + secondsOf(cell + 1)) / 2);
     density[cell] = (end - before) / seconds;
     before = end;
@@ -82,7 +82,7 @@ export function uniformUpTo(seconds: number): Density {
   return density;
 }
 
-/** Shares are sums of doubles; this much (of the total) is their dust and not a lag. */
+/** The rounding error of sums of doubles, as a share of the total: less than this is not a lag. */
 const DUST = 1e-9;
 
 /**
@@ -117,7 +117,7 @@ export function quantilesOf(density: Density, percentiles: readonly number[]): n
 export function coverageOf(density: Density, seconds: number): number {
   const total = someTotal(density);
   let beyond = 0;
-  // From the far end: the shares that matter are close to 1, and small numbers add up without loss.
+  // Summed from the far end: the relevant shares are close to 1, and small numbers add up without loss.
   for (let cell = CELLS - 1; cell > lastCellWithin(seconds); cell -= 1) beyond += density[cell] ?? 0;
   return Math.max(0, 1 - beyond / total);
 }
@@ -136,7 +136,7 @@ function occupiedCells(density: Density): number[] {
   return cells;
 }
 
-/** What is asked of a distribution. Lags are in seconds; a coverage is a share of removals, from 0 to 1. */
+/** The questions a distribution answers. Lags are in seconds; a coverage is a share of removals, from 0 to 1. */
 export interface Lags {
   /** The lag that `percentile` per cent of the removals do not exceed, e.g. 99. */
   quantile(percentile: number): number;
@@ -151,7 +151,7 @@ export function lagsOf(density: Density): Lags {
   };
 }
 
-/** Whose removals a lag is taken from. */
+/** The removals that a lag is taken from. */
 export type LagScope = 'cluster' | 'namespace';
 
 /** A lag as it was measured, for any percentile to be taken. */

@@ -5,7 +5,7 @@ import { type ClusterEvent, LAG_STAGES, type LagStage, type StageSample, type St
 import { Histogram } from './histogram.ts';
 import { type DiscardCounts, INVERSION_MS, LagRecorder, type UnresolvedRemoval } from './recorder.ts';
 
-/** What can happen to an endpoint. One that appears ready is `added` and `ready`. */
+/** What can happen to an endpoint. An endpoint that appears as ready is `added` and `ready`. */
 export const CHANGES = ['added', 'ready', 'notReady', 'terminating', 'removed'] as const;
 export type ChangeKind = (typeof CHANGES)[number];
 
@@ -24,8 +24,8 @@ function changesBetween(
 const MOST_GONE = 50_000;
 
 /**
- * The pods that a label selector selects: endpoints name their pods, not the pods' labels. A pod that has matched stays
- * selected when its labels change, since taking a label off is a way to withdraw it.
+ * The pods that a label selector selects: endpoints refer to pods, but not to their labels. A pod that has matched stays
+ * selected when its labels change, since removing a label is a way to withdraw a pod.
  */
 export class PodSelection {
   readonly #selector: LabelSelector;
@@ -45,7 +45,7 @@ export class PodSelection {
     this.#any ||= selected;
   }
 
-  /** Changes of what still lists the deleted pod are shown all the same. */
+  /** Changes of objects that still list the deleted pod are shown nevertheless. */
   delete(uid: string): void {
     if (!this.#pods.has(uid)) return;
     this.#gone.add(uid);
@@ -55,7 +55,7 @@ export class PodSelection {
     this.#pods.delete(oldest);
   }
 
-  /** @returns undefined: nothing is known of this pod */
+  /** @returns undefined for an unknown pod */
   has(uid: string): boolean | undefined {
     return this.#pods.get(uid);
   }
@@ -70,23 +70,23 @@ export class PodSelection {
   }
 }
 
-/** A span in which a stream brought nothing, or brought it late. Milliseconds of the monotonic clock. */
+/** A span in which a stream delivered nothing, or late. Milliseconds of the monotonic clock. */
 export interface Interruption {
   readonly stream: Stream;
   readonly since: number;
-  /** Undefined: it goes on. */
+  /** Undefined: it is still going on. */
   readonly until: number | undefined;
   /** Undefined: not known. */
   readonly cause: string | undefined;
 }
 
-/** The interruptions of streams, from the first time on that each is current. */
+/** The interruptions of streams, each from when it was first current. */
 export class Interruptions {
   readonly #ended: Interruption[] = [];
-  /** Streams that have been current, each with the interruption that goes on. */
+  /** The streams that have been current, each with its ongoing interruption, if any. */
   readonly #begun = new Map<Stream, Interruption | undefined>();
 
-  /** @returns the interruption that this begins */
+  /** @returns the interruption that starts with this, if any */
   broken(stream: Stream, at: number): Interruption | undefined {
     if (!this.#begun.has(stream) || this.#begun.get(stream) !== undefined) return undefined;
     const interruption = { stream, since: at, until: undefined, cause: undefined };
@@ -94,13 +94,13 @@ export class Interruptions {
     return interruption;
   }
 
-  /** Only the first cause counts. */
+  /** Sets the cause of the ongoing interruption; only the first one counts. */
   because(stream: Stream, cause: string): void {
     const open = this.#begun.get(stream);
     if (open !== undefined) this.#begun.set(stream, { ...open, cause: open.cause ?? cause });
   }
 
-  /** @returns the interruption that this ends */
+  /** @returns the interruption that ends with this, if any */
   current(stream: Stream, at: number): Interruption | undefined {
     const open = this.#begun.get(stream);
     this.#begun.set(stream, undefined);
@@ -110,7 +110,7 @@ export class Interruptions {
     return ended;
   }
 
-  /** In the order in which they ended; those that go on come last. */
+  /** In the order in which they ended; ongoing ones come last. */
   get all(): readonly Interruption[] {
     return [...this.#ended, ...this.#begun.values()].filter((each) => each !== undefined);
   }
@@ -121,22 +121,22 @@ export class Interruptions {
   }
 }
 
-/** What happened to one endpoint of a Service, in one of the two places where consumers read it. */
+/** A change of one endpoint of a Service, in one of the two places where consumers read it. */
 export interface ObservedChange {
   readonly change: ChangeKind;
   readonly source: LagStage;
   readonly namespace: string;
   /** Empty: a slice that belongs to no Service. */
   readonly service: string;
-  /** Of the pod; undefined: there is no pod behind the address. */
+  /** The pod's uid; undefined: there is no pod behind the address. */
   readonly uid: string | undefined;
   readonly pod: string | undefined;
   readonly ip: string;
-  /** It was ready until now. */
+  /** Whether it was ready until now. */
   readonly withdrawn: boolean;
   /** When this process learned of it: milliseconds of the caller's monotonic clock. */
   readonly at: number;
-  /** Seconds from the start of the pod's termination until this; undefined: it is no withdrawal that was measured. */
+  /** Seconds since the start of the pod's termination; undefined for anything but a measured withdrawal. */
   readonly lag: number | undefined;
   /**
    * `live`: it happened at `at`; `late`: at an unknown instant while the watch was interrupted or being renewed;
@@ -146,13 +146,13 @@ export interface ObservedChange {
 }
 
 export interface ObserverOptions {
-  /** Whether to show what is there at the beginning, as changes. */
+  /** Whether to show the initial endpoints as changes. */
   readonly initial: boolean;
   /** The pods whose changes and removals are shown; undefined: all, and addresses without a pod. */
   readonly pods?: PodSelection | undefined;
 }
 
-/** How long a pod may be unknown while its stream is interrupted; after that it counts as not selected. */
+/** How long a pod may stay unknown while its stream is interrupted; then it counts as not selected. */
 const UNKNOWN_MS = 60_000;
 
 interface Held {
@@ -161,14 +161,14 @@ interface Held {
 }
 
 /**
- * Turns events of the watches into changes; those that end a removal have its lag. Streams differ by milliseconds, so a
- * withdrawal may show before its termination does: one without a lag is held back for as long as the recorder would
- * still accept that, and so is what comes after it.
+ * Turns events of the watches into changes; those that end a removal carry its lag. Streams differ by milliseconds, so a
+ * withdrawal may show before its termination: a withdrawal without a lag is held back, with everything after it, for as
+ * long as the recorder would still accept the termination.
  */
 export class ChangeObserver {
   readonly #options: ObserverOptions;
   readonly #recorder = new LagRecorder({ addresses: true });
-  /** Streams that bring events when they happen. */
+  /** Streams whose events arrive when they happen. */
   readonly #current = new Set<Stream>();
   /** Streams whose first list is complete. */
   readonly #listed = new Set<Stream>();
@@ -182,7 +182,7 @@ export class ChangeObserver {
     const { stages, changes } = this.#recorder.apply(event);
     const samples = new Set(stages);
     for (const change of changes) this.#hold(change, event.at, samples);
-    // What is left belongs to withdrawals that showed before their termination.
+    // The remaining samples belong to withdrawals that showed before their termination.
     for (const sample of samples) {
       const held = this.#held.find(
         ({ change, mayGetLag }) => mayGetLag && change.lag === undefined && isOf(sample, change),
@@ -195,13 +195,13 @@ export class ChangeObserver {
     if (event.type === 'ListEnds') this.#listed.add(event.stream);
   }
 
-  /** What is known in full by this instant, in the order in which it was learned. Ask again within 250 ms. */
+  /** The changes that are complete by this instant, in the order in which they were learned. Call again within 250 ms. */
   take(now: number): readonly ObservedChange[] {
     const end = this.#held.findIndex((held) => this.#waits(held, now));
     return this.#takeFirst(end < 0 ? this.#held.length : end);
   }
 
-  /** The rest, when nothing more comes. */
+  /** All remaining changes, when no more events follow. */
   takeAll(): readonly ObservedChange[] {
     return this.#takeFirst(this.#held.length);
   }
@@ -229,7 +229,7 @@ export class ChangeObserver {
     if (mayGetLag && lag === undefined && now - at <= INVERSION_MS) return true;
     const { pods } = this.#options;
     if (pods === undefined || uid === undefined || pods.has(uid) !== undefined) return false;
-    // Its stream will show whether the pod is selected.
+    // The pods' stream has yet to show whether the pod is selected.
     return !this.#listed.has('pods') || now - at <= (this.#current.has('pods') ? INVERSION_MS : UNKNOWN_MS);
   }
 
@@ -272,7 +272,7 @@ export interface SourceSummary {
 /** More would scroll the percentiles away. */
 const SLOWEST = 5;
 
-/** What a watch has seen so far, in memory that does not grow. */
+/** A summary of what a watch has seen so far, in bounded memory. */
 export class ChangeSummary {
   readonly #sources = Object.fromEntries(LAG_STAGES.map((source) => [source, newCount()])) as Readonly<
     Record<LagStage, SourceCount>
@@ -288,7 +288,7 @@ export class ChangeSummary {
     count.lags.record(lag);
     count.min = Math.min(count.min, lag);
     count.max = Math.max(count.max, lag);
-    // The earlier of two alike stays in front.
+    // Of two equal lags the earlier one stays first.
     this.#slowest = [...this.#slowest, { ...change, lag }].sort((a, b) => b.lag - a.lag).slice(0, SLOWEST);
   }
 

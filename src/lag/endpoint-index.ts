@@ -1,6 +1,6 @@
 import type { EndpointsAddress, EndpointsState, LagStage, SliceState } from './events.ts';
 
-/** How a group lists an endpoint. Ready wins: with publishNotReadyAddresses it is ready and terminating at once. */
+/** How a group lists an endpoint. Ready wins: with publishNotReadyAddresses it may be both ready and terminating. */
 export type EndpointState = 'ready' | 'notReady' | 'terminating';
 
 /**
@@ -23,14 +23,14 @@ interface EndpointAddress {
   readonly ip: string;
 }
 
-/** The state of an endpoint in its group has changed; undefined: not listed. */
+/** A change of an endpoint's state in its group; undefined: not listed. */
 export interface EndpointChange {
-  /** Of the pod; of an address without a pod, `/` and the address. */
+  /** The pod's uid; for an address without a pod, `/` and the address. */
   readonly uid: string;
   readonly group: EndpointGroup;
   readonly before: EndpointState | undefined;
   readonly after: EndpointState | undefined;
-  /** Only of an index that keeps addresses. */
+  /** Only with an index that keeps addresses. */
   readonly address: EndpointAddress | undefined;
 }
 
@@ -44,14 +44,14 @@ interface ListingObject {
   readonly key: string;
   readonly group: Group;
   pods: ListedPod[];
-  /** Of each pod, bits: {@link READY}, {@link TERMINATING}. */
+  /** For each pod, the bits {@link READY} and {@link TERMINATING}. */
   states: number[];
   addresses: readonly EndpointAddress[] | undefined;
 }
 
 interface ListedPod {
   readonly uid: string;
-  /** The objects that list it, in whatever state. Replaced, never grown; see {@link without}. */
+  /** The objects that list it, in any state. Replaced, never grown; see {@link without}. */
   objects: readonly ListingObject[];
   /** Scratch of {@link EndpointIndex.#put}: places in the old and the new list, from 1; 0 in between. */
   oldPlace: number;
@@ -75,8 +75,8 @@ const NO_OBJECTS: readonly ListingObject[] = [];
 const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';
 
 /**
- * Which Services list which endpoints, by object and by pod, and what each new state of an object changes. A change costs
- * time in proportion to the object that changed.
+ * Which Services list which endpoints, by object and by pod, and what changes with each new state of an object. A change
+ * costs time in proportion to the changed object.
  */
 export class EndpointIndex {
   readonly #addresses: boolean;
@@ -98,7 +98,7 @@ export class EndpointIndex {
     const mirrored = managedBy === MIRRORING_CONTROLLER;
     if (mirrored && !this.#addresses) return this.#remove(key);
     const groupKey = sliceGroupKey(slice);
-    // A slice that is relabelled is taken from one Service and given to another.
+    // A relabelled slice moves from one Service to another.
     const moved = this.#objects.get(key)?.group.key !== groupKey ? this.#remove(key) : NO_CHANGES;
     const group = { stage: 'EndpointSlice', namespace, service: serviceName, mirrored } as const;
     const changes = this.#put(this.#object(key, groupKey, group), this.#entriesOfSlice(slice));
@@ -118,7 +118,7 @@ export class EndpointIndex {
     return this.#remove(`${stage}/${namespace}/${name}`);
   }
 
-  /** The groups that list the pod as ready, each once. */
+  /** The distinct groups that list the pod as ready. */
   readyGroups(uid: string): readonly EndpointGroup[] {
     const pod = this.#pods.get(uid);
     if (pod === undefined) return [];
@@ -204,12 +204,12 @@ export class EndpointIndex {
     return changes;
   }
 
-  /** Each pod once, with its place noted in it. */
+  /** The distinct pods, each with its place noted in it. */
   #merged(old: readonly ListedPod[], next: Entries) {
     const pods: ListedPod[] = [];
     const states: number[] = [];
     const addresses: EndpointAddress[] | undefined = next.addresses && [];
-    // Lists mostly keep their order, and comparing a uid with the one expected is cheaper than looking it up.
+    // Lists mostly keep their order, and comparing a uid with the expected one is cheaper than a lookup.
     let expected = 0;
     next.uids.forEach((uid, index) => {
       if (old[expected]?.uid !== uid && old[expected + 1]?.uid === uid) expected += 1;
@@ -225,7 +225,7 @@ export class EndpointIndex {
         pod.newPlace = pods.length;
         return;
       }
-      // Listed twice, in several subsets or with several addresses: usable where one of them is.
+      // Listed several times, in different subsets or with different addresses: usable if one of them is.
       const place = pod.newPlace - 1;
       states[place] = (states[place] ?? 0) | state;
     });
@@ -274,7 +274,7 @@ export class EndpointIndex {
   }
 }
 
-/** The slices of one Service and address family belong together; one without a Service stands alone. */
+/** The slices of one Service and address family form a group; a slice without a Service is its own. */
 function sliceGroupKey({ namespace, name, serviceName, addressType }: SliceState): string {
   return serviceName === undefined
     ? `EndpointSlice/${namespace}//${addressType}/${name}`
@@ -285,16 +285,16 @@ function endpointsKey(namespace: string, name: string): string {
   return `Endpoints/${namespace}/${name}`;
 }
 
-// Arrays that live are made by concat and slice, as long as they need to be. Those that push, spread syntax or filter
-// made keep room for 17 and more: 128 bytes, for each of 150,000 pods.
+// Long-lived arrays are made by concat and slice, with exactly the length they need. Arrays made by push, spread syntax
+// or filter reserve room for 17 or more elements: 128 bytes for each of 150,000 pods.
 
 function without<T>(all: readonly T[], one: T): readonly T[] {
   return all.filter((each) => each !== one).slice();
 }
 
 /**
- * The array that is held, with the next elements in it where it has the room: most changes are to the state of a pod,
- * and arrays that live until the next change would be what most of the garbage consists of.
+ * The held array with its elements replaced, where it has the right length: most changes only alter the state of a pod,
+ * and new arrays for each of them would be most of the garbage.
  */
 function replaced<T>(held: T[], next: readonly T[]): T[] {
   if (next.length > held.length) return next.slice();
@@ -315,7 +315,7 @@ function stateOf(bits: number | undefined): EndpointState | undefined {
   return (bits & TERMINATING) !== 0 ? 'terminating' : 'notReady';
 }
 
-/** Consumers read the union of a group's objects, so a move from one slice to another is no change. */
+/** Consumers read the union of a group's objects, so a move from one slice to another is not a change. */
 function noteChange(
   changes: EndpointChange[],
   object: ListingObject,

@@ -9,18 +9,18 @@ import type { UnresolvedRemoval } from './recorder.ts';
 
 const MINUTE_SECONDS = 60;
 
-/** The last minutes: long enough for a rollout's removals to be many, short enough that a storm shows and passes. */
+/** The window of the current lag: long enough to hold a rollout's removals, short enough that a storm shows and passes. */
 const MINUTES = 5;
 
 /**
- * The lags that ended in the last 4 to 5 minutes, by minutes of the wall clock: with clocks of their own, one replica would
- * report a storm for up to a minute longer than another. Instants are seconds since the epoch.
+ * The lags that ended in the last 4 to 5 minutes, by minute of the wall clock: by minutes since each replica's own start,
+ * one would report a storm for up to a minute longer than another. Instants are seconds since the epoch.
  */
 export class RecentLags {
   static readonly windowSeconds: number = MINUTES * MINUTE_SECONDS;
 
   readonly #minutes = new Map<number, Histogram>();
-  /** A forgotten one, to be used again: a new one each minute is most of what recording takes. */
+  /** A forgotten histogram to reuse: allocating one each minute is most of the cost of recording. */
   #spare: Histogram | undefined;
 
   record(lagSeconds: number, epochSeconds: number): void {
@@ -34,7 +34,7 @@ export class RecentLags {
     this.#minutes.get(minute)?.record(lagSeconds);
   }
 
-  /** By cell; all zeros when nothing ended lately. */
+  /** Counts by cell; all zeros when nothing ended recently. */
   counts(epochSeconds: number): Density {
     this.#forget(Math.floor(epochSeconds / MINUTE_SECONDS));
     const all = new Float64Array(CELLS);
@@ -46,7 +46,7 @@ export class RecentLags {
     return this.#minutes.size * CELLS * Float64Array.BYTES_PER_ELEMENT;
   }
 
-  /** Minutes yet to come are of a clock that was set back, and would stay; the next may be of a small correction. */
+  /** Minutes in the future come from a clock that was set back, and would stay; the next minute may be a small correction. */
   #forget(current: number): void {
     for (const [minute, lags] of this.#minutes) {
       if (minute > current - MINUTES && minute <= current + 1) continue;
@@ -59,9 +59,9 @@ export class RecentLags {
 /**
  * The distribution of lags where some have not ended yet: the product-limit estimator (Kaplan and Meier, 1958).
  *
- * `ended[cell]` lags ended in that cell; `waiting[cell]` have reached it and still wait. Each that waits shares its weight
- * among those that ended later than its age; of equal age, the ended count first. Where nothing ended later, the weight
- * stands at the longest age of all (Efron's rule for the tail).
+ * `ended[cell]` lags ended in that cell; `waiting[cell]` have reached it and still wait. A waiting lag distributes its
+ * weight over those that ended later than its age; at equal age, ended ones come first. Where nothing ended later, the
+ * weight stays at the longest age of all (Efron's rule for the tail).
  *
  * @returns a distribution of total 1, or undefined when there is neither an ended nor a waiting lag
  */
@@ -85,7 +85,7 @@ export function withWaiting(ended: Density, waiting: Density): Density | undefin
   return density;
 }
 
-/** Namespaces with a history of their own: the busiest. What memory and the stored history cost grows with them. */
+/** How many namespaces, the busiest, have a history of their own: each costs memory and room in the stored history. */
 export const NAMESPACES_KEPT = 50;
 
 /** A withdrawal that a terminating pod still waits for. */
@@ -101,7 +101,7 @@ export interface Now {
 /** What is measured of one namespace, or of the cluster. */
 class Scope {
   readonly history = new LagHistory();
-  /** Of pods, from deletion until the last slice or Endpoints that listed one has withdrawn it. */
+  /** Lags of whole pods: from the deletion until the last slice or Endpoints object has withdrawn the pod. */
   readonly recent = new RecentLags();
   readonly stages: Readonly<Record<LagStage, RecentLags>> = {
     EndpointSlice: new RecentLags(),
@@ -115,7 +115,7 @@ class Scope {
 }
 
 /**
- * The control plane's lag, of the cluster and of its busiest namespaces: one sample for each removed pod. It has no
+ * The control plane's lag, for the cluster and for its busiest namespaces, with one sample per removed pod. It has no
  * clock: `epochSeconds` is the caller's wall clock, `instant` its monotonic milliseconds.
  */
 export class LagEstimator {
@@ -127,7 +127,7 @@ export class LagEstimator {
     this.#busiest = new Busiest(namespacesKept);
   }
 
-  /** A pod was removed: how long until the last of those that listed it had withdrawn it. */
+  /** Records a removed pod: how long it took until the last object that listed it had withdrawn it. */
   record({ namespace, lag }: Pick<StageSample, 'namespace' | 'lag'>, epochSeconds: number): void {
     for (const scope of [this.#cluster, this.#scopeOf(namespace, epochSeconds)]) {
       scope?.history.record(lag, epochSeconds);
@@ -135,7 +135,7 @@ export class LagEstimator {
     }
   }
 
-  /** One stage withdrew a pod: for the lag of the last minutes by stage only. */
+  /** Records one stage's withdrawal of a pod; counts only for the current lag by stage. */
   recordStage(sample: Pick<StageSample, 'stage' | 'namespace' | 'lag'>, epochSeconds: number): void {
     const { stage, namespace, lag } = sample;
     this.#cluster.stages[stage].record(lag, epochSeconds);
@@ -147,7 +147,7 @@ export class LagEstimator {
     return this.#cluster.history;
   }
 
-  /** Those of the namespaces that are kept. */
+  /** The histories of the busiest namespaces. */
   get namespaces(): ReadonlyMap<string, LagHistory> {
     return new Map([...this.#namespaces].map(([name, { history }]) => [name, history]));
   }
@@ -213,7 +213,7 @@ export class LagEstimator {
     for (const [name, history] of namespaces) yield* history.parts(`${NAMESPACE_KEY}${name}`, now);
   }
 
-  /** Merges a part in that an earlier life or another replica has stored. @returns false for what is no part of these */
+  /** Merges a part that an earlier process or another replica has stored. @returns false for anything else */
   restorePart(json: unknown, now: number): boolean {
     const part = LagHistory.readPart(json);
     if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history);
@@ -225,7 +225,7 @@ export class LagEstimator {
     return true;
   }
 
-  /** Takes a span out of a namespace's history, or (undefined) of all. @returns how many removals of the scope were in it */
+  /** Removes a span from a namespace's history, or (undefined) from all. @returns how many removals of the scope were in it */
   forget(namespace: string | undefined, { from, to }: Span): number {
     if (namespace !== undefined) return this.#namespaces.get(namespace)?.history.forget(from, to) ?? 0;
     for (const { history } of this.#namespaces.values()) history.forget(from, to);

@@ -1,27 +1,24 @@
-/**
- * The stages of the control plane. Slices and Endpoints are written by different controllers with separate rate limits,
- * so they are measured apart.
- */
+/** The stages of the control plane: measured apart, as different controllers with their own rate limits write them. */
 export const LAG_STAGES = ['EndpointSlice', 'Endpoints'] as const;
 export type LagStage = (typeof LAG_STAGES)[number];
 
-/** One withdrawal: the slices of a Service, or its Endpoints, stopped listing a terminating pod as ready. */
+/** A withdrawal: the slices of a Service, or its Endpoints, stopped listing a terminating pod as ready. */
 export interface StageSample {
   readonly stage: LagStage;
   readonly namespace: string;
   /** The Service. */
   readonly name: string;
-  /** Of the pod. */
+  /** The pod's uid. */
   readonly uid: string;
   /** Seconds from the start of the termination until the withdrawal showed. */
   readonly lag: number;
   /** When the withdrawal showed: milliseconds of the caller's monotonic clock. */
   readonly at: number;
-  /** The resourceVersion of the object that withdrew it; undefined where the object vanished unseen. */
+  /** The resourceVersion of the withdrawing object; undefined where it vanished unseen. */
   readonly version: string | undefined;
 }
 
-/** One removed pod: its lag ends when the last of what listed it as ready at its termination has withdrawn it. */
+/** A removed pod: its lag ends when all objects that listed it as ready at its termination have withdrawn it. */
 export interface RemovalSample {
   readonly namespace: string;
   readonly pod: string;
@@ -34,7 +31,7 @@ export interface RemovalSample {
   readonly withdrawals: readonly StageSample[];
 }
 
-/** The watches, each of them in order by itself and independent of the others. */
+/** The watches: each in order by itself, and independent of the others. */
 export const STREAMS = ['pods', 'services', ...LAG_STAGES] as const;
 export type Stream = (typeof STREAMS)[number];
 
@@ -102,9 +99,9 @@ export interface Acknowledged {
   readonly at: number;
 }
 
-/** A write of a replica of ours, which shows how late each stream is; see `Punctuality`. */
+/** A stamp that one of Linger's replicas wrote, to show how late each stream is; see `Punctuality`. */
 export interface Stamp {
-  /** Of the replica that wrote it: numbers and instants of different writers cannot be compared. */
+  /** Identifies the writer's process: numbers and instants of different writers cannot be compared. */
   readonly life: string;
   /** Counts the stamps of one stream. */
   readonly number: number;

@@ -1,8 +1,7 @@
 /**
- * The one grid of lags that all histograms share, so that they can be merged and combined cell by cell.
- * Cell 0 holds exactly 0; cell 1 what is above 0 and up to 1 ms; every further cell ends 2 % above where it
- * begins. A cell stands for one value, and no lag from 1 ms to 2 h is further than {@link CELL_ERROR} from the
- * value of its cell.
+ * The one grid of lags that all histograms share, so that they can be merged and combined cell by cell. Cell 0 holds
+ * exactly 0; cell 1 what is above 0 and up to 1 ms; every further cell ends 2 % above where it begins. A cell stands for
+ * one value, and no lag from 1 ms to 2 h is further than {@link CELL_ERROR} from the value of its cell.
  */
 
 /**
@@ -12,7 +11,7 @@
 const RATIO = 1.02;
 export const CELL_ERROR = (RATIO - 1) / (RATIO + 1);
 
-/** Two streams cannot be told apart below a millisecond; here the error is absolute, at most this. */
+/** Events of two watches cannot be ordered to better than a millisecond; below this the grid's error is absolute. */
 const FLOOR_SECONDS = 0.001;
 
 /** Two cells below the floor, and ⌈ln(7200 s ÷ 1 ms) ÷ ln 1.02⌉ = 798 up to 2 h (in fact to 7,293 s). */

@@ -23,9 +23,9 @@ export class Histogram {
 }
 
 /**
- * The occupied cells of a histogram or curve as short text, in base 36: `distance.value`, the distance from the cell before
- * where it is not 1, the value after a dot where it is not 1. Two lags of cell 400, one of cell 401 and one of cell 410:
- * `b4.2,1,9.`.
+ * The occupied cells of a histogram or curve as short text, in base 36: `distance.value`, the distance from the cell
+ * before where it is not 1, the value after a dot where it is not 1. Two lags of cell 400, one of cell 401 and one of
+ * cell 410: `b4.2,1,9.`.
  */
 export function cellsToText(values: ArrayLike<number>): string {
   const writer = new CellsWriter();
@@ -33,7 +33,7 @@ export function cellsToText(values: ArrayLike<number>): string {
   return writer.text;
 }
 
-/** As {@link cellsToText}, from occupied cells in ascending order: of a slot of 15 minutes they are few. */
+/** As {@link cellsToText}, but from the occupied cells in ascending order: a slot of 15 minutes has only a few. */
 export class CellsWriter {
   text = '';
   #previous = 0;
@@ -48,7 +48,7 @@ export class CellsWriter {
   }
 }
 
-/** Reads what {@link cellsToText} wrote. @returns undefined when it is something else */
+/** Reads the output of {@link cellsToText}. @returns undefined for anything else */
 export function cellsFromText(text: unknown): Float64Array | undefined {
   const values = new Float64Array(CELLS);
   const isWhole = readCells(text, (cell, value) => {
@@ -63,9 +63,9 @@ const MOST_DISTANCE_DIGITS = 3;
 const MOST_VALUE_DIGITS = 10;
 
 /**
- * Reads what {@link cellsToText} wrote, a cell at a time, in ascending order. Character by character: a history has some
- * hundred thousand of these tokens, and is read while the process answers reviews.
- * @returns false when it is something else
+ * Reads the output of {@link cellsToText} cell by cell, in ascending order. It goes character by character: a history has
+ * hundreds of thousands of these tokens, and is read while the process answers reviews.
+ * @returns false for anything else
  */
 export function readCells(text: unknown, visit: (cell: number, value: number) => void): boolean {
   if (typeof text !== 'string') return false;

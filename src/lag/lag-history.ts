@@ -3,25 +3,25 @@ import { type Density, quantileOf } from './distribution.ts';
 import { CELLS, cellOf } from './grid.ts';
 import { CellsWriter, Histogram, isCount, isInstant, readCells } from './histogram.ts';
 
-/** 15 minutes: a storm of S1's kind (10 to 12 minutes) fills one or two slices. */
+/** 15 minutes, so that a storm like S1's (10 to 12 minutes) fills one or two slices. */
 export const SLICE_SECONDS = 900;
 
 const HOUR_SECONDS = 3_600;
 const DAY_SECONDS = 86_400;
 
-/** Every weekday's releases and nights are in a week once. */
+/** A week has each weekday's releases and each night exactly once. */
 const WINDOW_DAYS = 7;
 
-/** A quiet cluster looks back this far to find samples enough. */
+/** How far back a quiet cluster looks to find enough samples. */
 const MOST_DAYS = 28;
 
 /**
- * A week and the day before it, which the hourly curves reach into, have 768 slices. So many are kept whatever the
- * clock says: a clock that is set ahead, and back again, finds its week where it was.
+ * A week, and the day before it that the hourly curves reach into, have 768 slices. This many are kept regardless of the
+ * clock: one that is set ahead, and back again, finds its week where it was.
  */
 const SLOTS_KEPT = 800;
 
-/** Beyond those, older slices are kept while there are fewer samples than any policy is likely to ask for. */
+/** Older slices are kept, too, while there are fewer samples than any policy is likely to ask for. */
 const SAMPLES_KEPT = 10_000;
 
 /** The widths, in slices, of the slots that a text may have: a slice, an hour, 6 hours, a day; each divides the next. */
@@ -31,10 +31,10 @@ const WIDTHS = [1, 4, 24, 96] as const;
 const TIMES_BITS = 22;
 const MOST_TIMES = 2 ** TIMES_BITS - 1;
 
-/** So many entries are written in a millisecond, and read in two. */
+/** How many entries are written in a millisecond, and read in two. */
 const MOST_ENTRIES = 5_000;
 
-/** A stored cell with more lags than any day of any cluster was made up, and would take memory. */
+/** A stored cell with more lags than any cluster has in a day was forged, and would cost memory. */
 const MOST_OF_A_CELL = 16 * MOST_TIMES;
 
 /** The lags that ended in one slice of time, or in a block of slices that a text merged to save room. */
@@ -85,7 +85,7 @@ function slotToText({ entries }: Slot): string {
   return writer.text;
 }
 
-/** Adds the slots' lags, each `factor` times. */
+/** Adds the lags of the slots, weighted by `factor`. */
 function addSlots(target: Density, slots: readonly Slot[], factor = 1): Density {
   for (const { entries } of slots) {
     for (const entry of entries) {
@@ -96,7 +96,7 @@ function addSlots(target: Density, slots: readonly Slot[], factor = 1): Density 
   return target;
 }
 
-/** Blocks of `width` slices; slots that are wider already stay. */
+/** Merges slots into blocks of `width` slices; wider slots stay as they are. */
 function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   const widthOf = (slot: Slot) => Math.max(width, slot.width);
   const firstOf = (slot: Slot) => Math.floor(slot.first / widthOf(slot)) * widthOf(slot);
@@ -109,14 +109,14 @@ function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   });
 }
 
-/** How much history there has ever been. It only grows: enough once is enough for good. */
+/** The most history that there has ever been. It only grows: once it has sufficed, it always does. */
 export interface Reached {
   readonly samples: number;
   /** From the first lag on. */
   readonly seconds: number;
 }
 
-/** What a policy asks for before it takes a wait from what was measured. */
+/** How much history a policy requires before it takes waits from measurements. */
 export interface Enough {
   readonly minSamples: number;
   /** Seconds. */
@@ -156,34 +156,34 @@ export interface HistoryPart {
   readonly text: (characters: number) => string;
 }
 
-/** A short time with most of the long lags: a storm, a bad release. */
+/** A short span with a large share of the long lags: a storm, or a bad release. */
 export interface Episode extends Span {
   /** The removals that ended in it. */
   readonly removals: number;
   /** Their share of all in the window, 0 to 1. */
   readonly share: number;
   readonly p99Seconds: number;
-  /** Of the window without it. */
+  /** The p99 of the window without the episode. */
   readonly p99WithoutSeconds: number;
 }
 
-/** Lags of more than this share of the window's p99 are long: they are what it is made of. */
+/** Lags above this share of the window's p99 count as long: they determine it. */
 const LONG_SHARE = 0.5;
 
 /** A run of slices is an episode from this share of all long lags on. */
 const EPISODE_SHARE = 0.1;
 
-/** With fewer lags besides, there is nothing that an episode would stand out from. */
+/** With fewer other lags there is nothing for an episode to stand out from. */
 const LEAST_REST = 100;
 
 const VERSION = 2;
 
 /**
- * The lags of one scope in slices of 15 minutes, each counted once and none weighed. Times are seconds since the epoch
- * by the caller's clock; lags may come in any order of time. Memory is bounded by the number of slices.
+ * The lags of one scope in slices of 15 minutes, each counted once and all with the same weight. Times are seconds since
+ * the epoch by the caller's clock; lags may come in any order of time. Memory is bounded by the number of slices.
  */
 export class LagHistory {
-  /** By their ends. Neither slots nor arrays of them ever change. */
+  /** Ordered by their ends. Slots and their arrays are immutable. */
   #closed: readonly Slot[] = [];
   #open: Histogram | undefined;
   /** What {@link LagHistory.#slots} has returned since the last change. */
@@ -210,7 +210,7 @@ export class LagHistory {
     return this.#latest;
   }
 
-  /** All lags that are held. */
+  /** How many lags are held. */
   get samples(): number {
     const of = this.#closed;
     if (this.#counted.of !== of) this.#counted = { of, samples: samplesOf(of) };
@@ -240,7 +240,7 @@ export class LagHistory {
     this.#latest = Math.max(this.#latest, at);
   }
 
-  /** How much history there is at this instant, or has been at any before. */
+  /** The most history that there has been up to this instant. */
   reached(now: number): Reached {
     this.#reached = furthest(this.#reached, { samples: this.samples, seconds: now - this.#since });
     return this.#reached;
@@ -264,7 +264,7 @@ export class LagHistory {
     const slots = this.#slots();
     const counts = new Float64Array(CELLS);
     const windows: WindowLags[] = [];
-    // The part of `slots` that is in `counts`; each window differs from the one before by a few slots at its ends.
+    // The range of `slots` that is in `counts`; successive windows differ by a few slots at their ends.
     let [from, to, end] = [slots.length, slots.length, slots.length];
     let latest: Slot | undefined;
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
@@ -291,7 +291,7 @@ export class LagHistory {
     return { at: now, samples, historySeconds: this.#spanOf(slots[first], now), counts };
   }
 
-  /** The lags of the slots from this one on: what the latest full hour had, and what is different since. */
+  /** The lags of the slots from this one on: those of the latest full hour, plus the difference since. */
   #countsFrom(slots: readonly Slot[], first: number): Density {
     const { windows: [known] = [], first: begin } = this.#hours ?? {};
     const from = begin === undefined ? -1 : slots.indexOf(begin);
@@ -341,7 +341,7 @@ export class LagHistory {
       });
   }
 
-  /** Takes the slices out that overlap with this span of time. @returns how many lags were in them */
+  /** Removes the slices that overlap with this span. @returns how many lags were in them */
   forget(from: number, to: number): number {
     const before = this.samples;
     const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
@@ -360,8 +360,8 @@ export class LagHistory {
   }
 
   /**
-   * Takes in another's slots: where both have some of the same time, those with more lags. So nothing is counted twice,
-   * however often and in whatever order texts of an earlier life and of other replicas are read.
+   * Merges another history's slots: where both cover the same time, the one with more lags wins. So nothing is counted
+   * twice, however often and in whatever order the texts of an earlier process and of other replicas are read.
    */
   merge(other: LagHistory): void {
     const groups = groupsOf(this.#slots(), other.#slots());
@@ -374,8 +374,8 @@ export class LagHistory {
   }
 
   /**
-   * For {@link readPart}, in slots as narrow as there is room for. A busy scope's are several of whole days, so that none
-   * takes long to write or to read; they may be merged again one by one.
+   * The history as text for {@link readPart}, in slots as narrow as there is room for. A busy scope has several parts, of
+   * whole days, so that none takes long to write or to read; they are merged again one by one.
    */
   parts(key: string, now: number): readonly HistoryPart[] {
     const groups: Slot[][] = [[]];
@@ -403,7 +403,7 @@ export class LagHistory {
     for (const width of WIDTHS) {
       if (width > 1) slots = coarsened(slots, width);
       const entries = slots.reduce((sum, slot) => sum + slot.entries.length, 0);
-      // An entry takes three characters or more: what clearly does not fit is not written.
+      // An entry takes at least three characters, so skip a width that clearly does not fit.
       if (width < 96 && 3 * entries > characters) continue;
       const rows = slots.map((slot) => [slot.first, slot.width, slotToText(slot)]);
       text = JSON.stringify({ v: VERSION, key, since, latest, reached, slots: rows });
@@ -412,7 +412,7 @@ export class LagHistory {
     return text;
   }
 
-  /** Reads what one of the {@link parts} wrote, parsed. @returns undefined when it is something else, or of another version */
+  /** Reads one of the {@link parts}, parsed. @returns undefined for anything else, or another version */
   static readPart(json: unknown): { readonly key: string; readonly history: LagHistory } | undefined {
     if (!isRecord(json) || json.v !== VERSION || !isString(json.key)) return undefined;
     if (!Array.isArray(json.slots) || !isRecord(json.reached)) return undefined;
@@ -489,7 +489,7 @@ function longLags({ entries }: Slot, cell: number): number {
   return count;
 }
 
-/** Where the window begins that ends at this instant with the slot before `end`. */
+/** The start of the window that ends at this instant with the slot before `end`. */
 function windowOf(slots: readonly Slot[], end: number, at: number, minSamples: number) {
   let [days, samples, first] = [WINDOW_DAYS, 0, end];
   for (; first > 0; first -= 1) {
@@ -502,7 +502,7 @@ function windowOf(slots: readonly Slot[], end: number, at: number, minSamples: n
   return { first, samples };
 }
 
-/** Two histories' slots by the stretches of time in which slots overlap, in order. */
+/** The slots of two histories, grouped by overlapping spans of time, in order. */
 function groupsOf(own: readonly Slot[], others: readonly Slot[]) {
   const all = [
     ...own.map((slot) => ({ slot, of: 'own' as const })),

@@ -24,16 +24,16 @@ import {
 /** Until the policies in force are known: the built-in policy's. */
 export const BUILT_IN_ENOUGH: Enough = { minSamples: 200, minHistory: 86_400 };
 
-/** A built-in consumer counts from here on: with fewer, its p99 would be its worst or its second-worst sample. */
+/** From when on a built-in consumer counts: with fewer samples its p99 would be its worst or second-worst one. */
 const ENOUGH_OF_BUILT_IN: Enough = { minSamples: 100, minHistory: 0 };
 
-/** A witness's row is published from here on, and counts. */
+/** From when on a witness is published, and counts. */
 const ENOUGH_OF_WITNESS: Enough = { minSamples: WITNESSED_ENOUGH, minHistory: 0 };
 
-/** A namespace speaks for itself from here on: its p99 then rests on ten lags, not on one or two. */
+/** From when on a namespace's own lag counts: its p99 then rests on ten lags instead of one or two. */
 export const OWN_SAMPLES = 1_000;
 
-/** Curves are published in parts of 0.005 %, whole numbers: every replica computes with exactly the same. */
+/** Curves are published in whole units of 0.005 %, so that every replica computes with exactly the same numbers. */
 const UNITS = 20_000;
 
 /** One scope's published lag. Curves are distributions by cell, in units that add up to {@link UNITS}. */
@@ -45,9 +45,9 @@ export interface PlannedRow {
   readonly reached: Reached;
   /** The lags of the window, as measured: a plan states its coverage by them. */
   readonly current: Density;
-  /** What waits are taken from: the pointwise largest of the hourly curves of the last 24 hours. */
+  /** The curve that waits are taken from: the pointwise maximum of the hourly curves of the last 24 hours. */
   readonly slow: Density;
-  /** One short time without which waits would be shorter. */
+  /** A short span without which waits would be shorter. */
   readonly episode?: PlannedEpisode;
 }
 
@@ -65,9 +65,9 @@ export interface PlannedTable {
   /** When it was made: seconds since the epoch; −Infinity for none. */
   readonly at: number;
   readonly cluster: PlannedRow | undefined;
-  /** Only the namespaces that have samples enough of their own. */
+  /** Only namespaces with enough samples of their own. */
   readonly namespaces: ReadonlyMap<string, PlannedRow>;
-  /** By name: how long a consumer takes from when the control plane has withdrawn an endpoint. */
+  /** By name: how long a consumer takes after the control plane has withdrawn an endpoint. */
   readonly consumers: ReadonlyMap<string, PlannedRow>;
 }
 
@@ -78,37 +78,37 @@ export const NOTHING_PLANNED: PlannedTable = {
   consumers: new Map(),
 };
 
-/** What the published table follows. */
+/** The histories that the published table follows. */
 export interface MeasuredHistories {
   readonly cluster: LagHistory;
   readonly namespaces: ReadonlyMap<string, LagHistory>;
-  /** Every consumer that is measured; undefined while it is not known which there are. */
+  /** All measured consumers; undefined until they are known. */
   readonly consumers: ReadonlyMap<string, LagHistory> | undefined;
 }
 
-/** The table is made anew at most this often. */
+/** The table is renewed at most this often. */
 const PUBLISH_SECONDS = 600;
 
 const PERCENTILES = [50, 90, 99, 99.9] as const;
 
-/** A percentile moves a wait (they go in steps of 5 s) when it has moved by this share, and by this much. */
+/** A percentile must move by this share, and by this much, to count as changed: waits go in steps of 5 s. */
 const MOVED_SHARE = 0.05;
 const MOVED_SECONDS = 0.05;
 
-/** The coverage that plans state stays this close to the truth. */
+/** How far the coverage that plans state may be from the truth. */
 const MOVED_COVERAGE = 0.003;
 const WAITS: readonly number[] = Array.from({ length: 60 }, (_, index) => 5 * (index + 1));
 
 /**
- * The next published table; the same one where nothing is to be published. A row is new when a percentile or the coverage
- * of a wait has moved, and the table at most every {@link PUBLISH_SECONDS}; the first row of a scope, and one by which
- * there is enough history, are published at once. Each scope takes about a millisecond, and is a step.
+ * The next published table, or the same one where nothing is due. A row is renewed when a percentile or the coverage of a
+ * wait has moved, the table at most every {@link PUBLISH_SECONDS}; a scope's first row, and the first with enough
+ * history, are published at once. Each scope is a step of about a millisecond.
  *
- * The hourly curves of the last 24 hours are worked out from the history, not kept: a restart, another leader or a part
- * of the history that is forgotten leaves nothing of an old curve behind.
+ * The hourly curves of the last 24 hours are computed from the history and not stored, so nothing of an old curve
+ * survives a restart, a new leader or a forgotten span.
  *
  * @param now seconds since the epoch
- * @param asked what the policies in force ask for
+ * @param asked the thresholds of the policies in force
  */
 export function* nextPlanned(
   table: PlannedTable,
@@ -122,7 +122,7 @@ export function* nextPlanned(
   const atOnce =
     isDue(table.cluster, cluster, asked) ||
     [...(consumers ?? [])].some(([name, each]) => isDue(table.consumers.get(name), each, ofConsumers));
-  // A clock that was set back does not hold up a table.
+  // A clock that was set back must not delay a table.
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
@@ -141,7 +141,7 @@ export function* nextPlanned(
     const windows = history.windows(now, minSamples);
     const own = windows.map(curveOf);
     if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
-    // Where it did not speak for itself, its pods had the cluster's waits.
+    // While the namespace's own lag did not count, its pods had the cluster's waits.
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
@@ -164,7 +164,7 @@ export function* nextPlanned(
   return same ? table : { at: now, ...next };
 }
 
-/** Whether what has been reached is enough for one of these, and was not yet in the row before. */
+/** Whether one of these thresholds has been reached since the previous row. */
 function isNewlyEnough(reached: Reached, before: PlannedRow, asked: readonly Enough[]): boolean {
   return asked.some((enough) => isEnough(reached, enough) && !isEnough(before.reached, enough));
 }
@@ -176,7 +176,7 @@ interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly end: number;
 }
 
-/** Those of past hours are asked for again and again. */
+/** Cached, because those of past hours are needed again and again. */
 const CURVES = new WeakMap<WindowLags, HourlyCurve>();
 
 function curveOf(lags: WindowLags): HourlyCurve {
@@ -194,14 +194,14 @@ function curveOf(lags: WindowLags): HourlyCurve {
     const count = counts[cell] as number;
     if (count === 0) continue;
     beyond += count;
-    // Rounded up: no lag, however rare, gets lost, and no coverage reads better than it is.
+    // Rounded up, so that no rare lag is lost and no coverage is overstated.
     units = Math.ceil((beyond / lags.samples) * UNITS - 1e-6);
   }
   CURVES.set(lags, curve);
   return curve;
 }
 
-/** What a scope's next row is made of; the current curve comes first. */
+/** The input of a scope's next row; the current curve comes first. */
 interface Measured {
   readonly scope: LagScope;
   readonly history: LagHistory;
@@ -214,12 +214,12 @@ interface Measured {
   readonly asked: readonly Enough[];
 }
 
-/** The row to publish: the one before, where a new one would make no difference or nothing is measured any more. */
+/** The row to publish: the previous one where a new one would make no difference, or nothing is measured any more. */
 function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow | undefined {
   const { scope, history, whole, curves, reached, now, minSamples, asked } = measured;
   const [current] = curves;
   if (current === undefined) return before;
-  // Whole seconds, as they are written: the leader decides by the very numbers that the other replicas read.
+  // Whole seconds, as written: the leader decides by exactly the numbers that the other replicas read.
   const row = {
     scope,
     samples: current.samples,
@@ -246,7 +246,7 @@ function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow
   return { ...row, episode: { from, to, share, without } };
 }
 
-/** Beyond each cell the largest share that any of the curves has there. */
+/** The pointwise maximum: beyond each cell, the largest share of any curve. */
 function largestOf(curves: readonly HourlyCurve[]): Density {
   const longest = new Uint32Array(CELLS);
   for (const { longer, end } of curves) {
@@ -294,7 +294,7 @@ function sameRows(a: ReadonlyMap<string, PlannedRow>, b: ReadonlyMap<string, Pla
 
 const VERSION = 2;
 
-/** Reads what {@link plannedToText} wrote, parsed. @returns undefined when it is none, or of another version */
+/** Reads the output of {@link plannedToText}, parsed. @returns undefined for anything else, or another version */
 export function plannedFromJson(json: unknown): PlannedTable | undefined {
   if (!isRecord(json) || json.v !== VERSION) return undefined;
   const cluster = json.cluster === undefined ? undefined : rowFromJson(json.cluster);
@@ -373,7 +373,7 @@ function rowToJson({ historySeconds, reached, current, slow, episode, ...row }: 
   };
 }
 
-/** The table without the namespaces that have the fewest samples, until its text is at most so long. */
+/** The table without the namespaces with the fewest samples, as many as needed for its text to fit. */
 export function shrunkTable(table: PlannedTable, characters: number): PlannedTable {
   const busiest = [...table.namespaces].sort(([, a], [, b]) => b.samples - a.samples);
   let shrunk = table;
@@ -384,13 +384,13 @@ export function shrunkTable(table: PlannedTable, characters: number): PlannedTab
   return shrunk;
 }
 
-/** One of the things that a lag is put together from. */
+/** One of the parts that a lag consists of. */
 export interface LagPart {
   /** `control plane`, or the consumer's name. */
   readonly name: string;
   readonly builtIn: boolean;
   readonly source: 'measured' | 'declared' | 'unknown';
-  /** Whether it counts: it is declared, or the policy has samples and history enough of it. */
+  /** Whether it counts: it is declared, or has enough samples and history for the policy. */
   readonly enough: boolean;
   readonly samples: number;
   readonly historySeconds: number;
@@ -398,19 +398,19 @@ export interface LagPart {
   readonly lags: Pick<Lags, 'quantile'> | undefined;
 }
 
-/** What is known of the lag of a pod's removal, by what a policy takes for enough. */
+/** The known lag of a pod's removal, by a policy's thresholds. */
 export interface PlannedLag {
   readonly scope: LagScope;
-  /** Of the measured part of which the fewest are known; 0 where none is measured. */
+  /** The samples of the measured part with the fewest; 0 where none is measured. */
   readonly samples: number;
   readonly historySeconds: number;
   /** The control plane first, then each consumer that applies. */
   readonly parts: readonly LagPart[];
-  /** The lag of all parts of which enough is known: what waits are taken from. */
+  /** The lag of all parts that count: waits are taken from it. */
   readonly known: Lags | undefined;
-  /** The lag of all parts of which anything is known, for people. */
+  /** The lag of all parts with any samples, for display. */
   readonly seen: Lags | undefined;
-  /** The share of removals that a wait covers, as measured now; undefined where a part is not known enough. */
+  /** The share of removals that a wait covers, as measured now; undefined where a part does not count yet. */
   readonly coverage: ((seconds: number) => number) | undefined;
   readonly episode: (Omit<PlannedEpisode, 'without'> & { readonly without: () => Lags }) | undefined;
 }
@@ -419,7 +419,7 @@ export interface PlannedLag {
 export interface LagSource {
   /**
    * @param consumers those that send traffic to the pod
-   * @param services the names of those that select it: where their pods have seen who sends, that counts as well
+   * @param services the names of the Services that select it: their witnesses count, too
    */
   planned(
     namespace: string,
@@ -431,7 +431,7 @@ export interface LagSource {
 
 export type LaggingConsumer = Pick<Consumer, 'name' | 'lagKey' | 'declared' | 'builtIn'>;
 
-/** So many combinations are kept: of namespaces with lags of their own, consumers that apply, and thresholds. */
+/** How many combinations are cached: of namespaces with their own lags, applicable consumers, and thresholds. */
 const COMBINATIONS_KEPT = 512;
 
 export const CONTROL_PLANE = 'control plane';
@@ -454,7 +454,7 @@ export function plannedLags(table: PlannedTable): LagSource {
       const witnesses = services
         .map((service) => witnessName(namespace, service))
         .filter((name) => table.consumers.has(name));
-      // No namespace's name, and no consumer's, has a blank in it.
+      // Neither names of namespaces nor of consumers contain blanks.
       const key = [own === undefined ? '' : namespace, thresholds, ...keys, ...witnesses].join(' ');
       const kept = combinations.get(key);
       if (kept !== undefined) return kept;

@@ -1,6 +1,6 @@
 import { type ClusterEvent, compareVersions, type SliceState } from './events.ts';
 
-/** Where the pods of some Services are reached, as their slices say: the index of all endpoints keeps no addresses. */
+/** The addresses of the pods of some Services, from their slices: the index of all endpoints keeps none. */
 
 export interface ServiceName {
   readonly namespace: string;
@@ -25,7 +25,7 @@ interface KeptSlice {
 
 const keyOf = ({ namespace, name }: ServiceName) => `${namespace}/${name}`;
 
-/** A pod that is gone from its slices before its termination shows is still known for so long: streams are independent. */
+/** How long a pod is remembered that vanishes from its slices before its termination shows: streams are independent. */
 const REMEMBERED_MS = 10_000;
 const MOST_REMEMBERED = 10_000;
 
@@ -44,13 +44,13 @@ export class PodAddresses {
     this.#isWanted = isWanted;
   }
 
-  /** @returns whether it is about a Service that is wanted */
+  /** @returns whether the event is about a wanted Service */
   observe(event: ClusterEvent): boolean {
     if (event.type === 'Slice') return this.#put(event.slice, event.at);
     return event.type === 'SliceDeleted' && this.#delete(`${event.namespace}/${event.name}`, event.at);
   }
 
-  /** To be called before slices are listed that went by when they were not wanted. */
+  /** To be called before listing slices whose watch events were not wanted at the time. */
   listing(): { readonly take: (slice: SliceState, at: number) => void; readonly end: () => void } {
     const deleted = new Set<string>();
     this.#deleted = deleted;
@@ -72,7 +72,7 @@ export class PodAddresses {
     for (const [key, { service }] of this.#slices) if (!this.#isWanted(service)) this.#delete(key, at);
   }
 
-  /** How slices list a pod, or listed it last. */
+  /** The addresses by which slices list a pod, or last listed it. */
   of(uid: string): readonly PodAddress[] {
     return this.#pods.get(uid) ?? this.#gone.get(uid)?.last ?? [];
   }

@@ -1,9 +1,9 @@
 import { type Acknowledged, STAMPED_STREAMS, type Stamp, type StampedStream } from './events.ts';
 
-/** On the objects that are stamped. */
+/** The annotation on stamped objects. */
 export const STAMP_ANNOTATION = 'linger.dev/stamp';
 
-/** Life, number, instant; then number and instant of what was acknowledged, for each stream. */
+/** Life, number, instant; then, for each stream, number and instant of the acknowledged stamp. */
 const STAMP = /^([\w-]{1,16}):(\d{1,15})@(\d{1,15}):(\d{1,15}@\d{1,15}(?:,\d{1,15}@\d{1,15}){2})$/;
 
 /** The value of the annotation. */
@@ -26,36 +26,36 @@ export function stampOf(text: string | undefined): Stamp | undefined {
   return { life, number: Number(number), sentAt: Number(sentAt), acknowledged };
 }
 
-/** Enough for what a stream that was two minutes behind brings at once. */
+/** Enough for the burst of a stream that was two minutes behind. */
 const KEPT = 128;
 
-/** Replicas that stamped lately. */
+/** How many recent writers are kept. */
 const WRITERS = 4;
 
 /** Clocks that drift apart by 50 ppm differ by 30 ms after so long. */
 const OFFSET_MS = 600_000;
 
-/** Stamps come once a second: one that is older than this says nothing of an event after it. */
+/** Stamps come once a second: one that is older than this proves nothing about a later event. */
 const NEIGHBOUR_MS = 2_500;
 
 interface Delivered {
   readonly number: number;
-  /** This process's clock. */
+  /** By this process's clock. */
   readonly at: number;
-  /** By when the API server had it, on the writer's clock; undefined: no later stamp has said so yet. */
+  /** When the API server had stored it at the latest, by the writer's clock; undefined: no later stamp has shown it yet. */
   committedBy: number | undefined;
 }
 
 /**
- * How late each stream is, by the stamps that are written while removals are open. A stream delivers in the order of
- * writes, and a stamp says when the API server had acknowledged the ones before. So a stamp that arrives long after its
- * acknowledgement shows that its stream is behind, and so was every event next to it.
+ * How late each stream is, judged by stamps that are written while removals are open. A stream delivers in the order of
+ * writes, and a stamp carries when the API server acknowledged earlier stamps. So a stamp that arrives long after its
+ * acknowledgement shows that its stream is behind, as were the events next to it.
  */
 export class Punctuality {
-  /** The latest last. */
+  /** The latest writer comes last. */
   readonly #writers = new Map<string, Writer>();
 
-  /** A stamp arrived. @param current whether its stream brings events when they happen; a list does not */
+  /** A stamp arrived. @param current whether it came by a current watch rather than a list */
   stamp(from: StampedStream, stamp: Stamp, at: number, current: boolean): void {
     const writer = this.#writers.get(stamp.life) ?? new Writer();
     if (writer.stamp(from, stamp, at, current)) this.#add(stamp.life, writer);
@@ -68,20 +68,20 @@ export class Punctuality {
     if (this.#writers.size > WRITERS) this.#writers.delete(oldest);
   }
 
-  /** The API server has a stamp of this process's own. */
+  /** The API server has stored one of this process's own stamps. */
   wrote(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
     const writer = this.#writers.get(life) ?? new Writer();
     if (!this.#writers.has(life)) this.#add(life, writer);
     writer.wrote(stream, acknowledged);
   }
 
-  /** When another writer than this last sent a stamp, on this process's clock. */
+  /** When a writer other than this one last sent a stamp, by this process's clock. */
   stampedAt(otherThan: string): number {
     const others = [...this.#writers].filter(([life]) => life !== otherThan);
     return Math.max(...others.map(([, { stampedAt }]) => stampedAt));
   }
 
-  /** The watch is interrupted or resumed: the stamps before say nothing about the events after. */
+  /** The watch was interrupted or resumed: earlier stamps prove nothing about later events. */
   forget(stream: StampedStream): void {
     for (const writer of this.#writers.values()) writer.forget(stream);
   }
@@ -95,7 +95,7 @@ export class Punctuality {
     return known.length === 0 ? undefined : Math.max(...known);
   }
 
-  /** Whether a stamp of this process's own is still to come by the stream. */
+  /** Whether the stream has yet to deliver one of this process's own stamps. */
   awaits(stream: StampedStream): boolean {
     return [...this.#writers.values()].some((writer) => writer.awaits(stream));
   }
@@ -107,23 +107,23 @@ export class Punctuality {
 }
 
 /**
- * The stamps of one writer. Its clock is compared with ours by the stamp that travelled fastest: all lateness is at least
- * what is found here, so a stream in time is never taken for a late one, however long the writes take.
+ * The stamps of one writer. Its clock is aligned with ours by the stamp that travelled fastest. The true lateness is at
+ * least what is computed here, so a punctual stream never counts as late, however long the writes take.
  */
 class Writer {
-  /** The highest number of each stream: an object shows its stamp again with every other change of it. */
+  /** The highest number of each stream: an object repeats its stamp with each other change. */
   readonly #latest = new Map<StampedStream, number>();
   readonly #delivered = new Map<StampedStream, Delivered[]>();
   /** The highest number that this process has written. */
   readonly #written = new Map<StampedStream, number>();
-  /** Acknowledged and not delivered, by ascending number. */
+  /** Acknowledged but not delivered yet, by ascending number. */
   readonly #owed = new Map<StampedStream, Acknowledged[]>();
-  /** Arrival less sending, of the latest stamps, and the least of them. */
+  /** Arrival minus sending of the latest stamps, and their minimum. */
   #offsets: { readonly at: number; readonly offset: number }[] = [];
   #offset = Number.POSITIVE_INFINITY;
   #sentAt = Number.NEGATIVE_INFINITY;
 
-  /** @returns whether it is a new one */
+  /** @returns whether the stamp is new */
   stamp(from: StampedStream, { number, sentAt, acknowledged }: Stamp, at: number, current: boolean): boolean {
     if (number <= (this.#latest.get(from) ?? 0)) return false;
     this.#latest.set(from, number);
@@ -183,7 +183,7 @@ class Writer {
     return committedBy === undefined ? 0 : Math.max(0, at - committedBy - this.#offset);
   }
 
-  /** The API server had the stream's stamps up to this number by then. */
+  /** The API server had stored the stream's stamps up to this number by then. */
   #acknowledge(stream: StampedStream, acknowledged: Acknowledged): void {
     const { number, at } = acknowledged;
     if (number === 0) return;

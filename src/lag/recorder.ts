@@ -32,7 +32,7 @@ export const DISCARDS = {
 export type DiscardReason = keyof typeof DISCARDS;
 export type DiscardCounts = Readonly<Record<DiscardReason, number>>;
 
-/** These say that a group is not measured, and the pod's lag is that of the other groups; others spoil the pod's lag. */
+/** With these reasons only the group is left out of the pod's lag; with any other the pod's lag is unknown. */
 const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set(['NeverWithdrawn', 'OverCapacity', 'NoService']);
 
 /**
@@ -46,26 +46,26 @@ const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set(['NeverWithdrawn', 'OverC
  */
 type StreamState = 'current' | 'rotating' | 'broken';
 
-/** The longest lag of the grid: nothing is learned by waiting on, and what is never withdrawn must not pile up. */
+/** The longest lag of the grid: waiting longer gains nothing, and what is never withdrawn must not pile up. */
 export const EXPIRY_MS = 7_200_000;
 
-/** More than a node failure or a rollout of everything opens at once; some 10 MB when full. */
+/** More removals than a node failure or a rollout of everything opens at once; some 10 MB when full. */
 export const MOST_OPEN = 50_000;
 
-/** Streams that are healthy differ by milliseconds; what comes this much too early still counts as a lag of 0. */
+/** Healthy streams differ by milliseconds; a withdrawal that shows this much too early still counts as a lag of 0. */
 export const INVERSION_MS = 250;
 
-/** How late a stream may be: two streams in time differ by as much, and the histograms' cells are as wide. */
+/** How late a stream may be: punctual streams differ by as much. */
 const LATE_MS = INVERSION_MS;
 const LATE_SHARE = 0.02;
 
 /** The leader stamps once a removal has been open for this long. */
 const STAMPED_AFTER_MS = 1_000;
 
-/** By then a replica that alone has open removals has stamped twice; without stamps, samples are taken as they are. */
+/** By then even a replica that alone has open removals has stamped twice; without stamps, samples are accepted as they are. */
 const STAMPS_WITHIN_MS = 10_000;
 
-/** A sample is given up whose stamps have been written and not come for so long. */
+/** How long a sample waits for stamps that have been written but not delivered; then it is discarded. */
 const LATE_STAMPS_WITHIN_MS = 120_000;
 
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
@@ -74,7 +74,7 @@ const REMEMBERED_MS = 10_000;
 /** Pods with early withdrawals: 1,600 a second for all of that time. Beyond, the oldest is forgotten. */
 const MOST_REMEMBERED = 16_384;
 
-/** The end of a pod, from the first sign of it until nothing lists the pod any more. */
+/** The termination of a pod, from its first sign until nothing lists the pod any more. */
 interface Termination {
   readonly pod: TerminatingPod;
   readonly since: number;
@@ -82,12 +82,12 @@ interface Termination {
   gone: boolean;
   /** The groups that listed it as ready and have not withdrawn it. */
   open: Removal[];
-  /** Those that are in {@link LagRecorder.#unverified}, too, and those that no longer are. */
+  /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer has. */
   withdrawals: Withdrawal[];
   unverified: number;
   /** How late the pods' stream was, in milliseconds; undefined: no stamp has shown it yet. */
   lateness: number | undefined;
-  /** Its lag is not known, or has been reported. */
+  /** Its lag is unknown, or has been reported. */
   closed: boolean;
 }
 
@@ -95,18 +95,18 @@ interface Termination {
 interface Removal {
   readonly termination: Termination;
   readonly group: EndpointGroup;
-  /** It gives no sample and has been counted as discarded, but is still open. */
+  /** It is counted as discarded and gives no sample, but is still open. */
   spoiled: boolean;
 }
 
-/** A removal that has ended. Stamps show whether its streams were in time. */
+/** A removal that has ended. Stamps show whether its streams were punctual. */
 interface Withdrawal {
   readonly termination: Termination;
   readonly group: EndpointGroup;
   readonly sample: StageSample;
 }
 
-/** A withdrawal that showed before the termination, if there is one: the streams are independent. */
+/** A withdrawal that may have shown before its termination, as the streams are independent. */
 interface EarlyEnd {
   readonly group: EndpointGroup;
   readonly at: number;
@@ -120,7 +120,7 @@ export interface UnresolvedRemoval extends Pick<StageSample, 'stage' | 'namespac
   readonly since: number;
 }
 
-/** What an event led to. */
+/** The results of an event. */
 export interface Recorded {
   readonly stages: readonly StageSample[];
   readonly removals: readonly RemovalSample[];
@@ -137,11 +137,11 @@ interface RecorderOptions {
 const NONE: readonly never[] = [];
 
 /**
- * Makes samples of what the watches bring: from the event that first shows a pod's deletionTimestamp (or a bare
- * DELETED) until the slices of a Service and address family, or its Endpoints, no longer list the pod as ready, for
- * each of them that listed it as ready at that instant; and one for the pod, when the last of them has withdrawn it.
- * What it must not sample it counts; see {@link DISCARDS}. Memory follows what is listed and terminating now; an event
- * costs time in proportion to the object it is about.
+ * Turns the events of the watches into samples. A sample begins with the event that first shows a pod's deletionTimestamp
+ * (or a bare DELETED), and ends when the slices of a Service and address family, or its Endpoints, no longer list the pod
+ * as ready: one for each group that listed it as ready at that instant, and one for the pod when the last of them has
+ * withdrawn it. Removals without a sample are counted; see {@link DISCARDS}. Memory is proportional to what is listed and
+ * terminating now; an event costs time in proportion to its object.
  */
 export class LagRecorder {
   readonly #index: EndpointIndex;
@@ -151,15 +151,15 @@ export class LagRecorder {
   /** Oldest first. */
   readonly #open = new Set<Removal>();
   readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
-  /** By the pod's uid, the pod that was withdrawn latest at the end. */
+  /** By pod uid, the latest withdrawn last. */
   readonly #early = new Map<string, readonly EarlyEnd[]>();
   readonly #punctuality: Punctuality | undefined;
-  /** Those whose beginning no stamp has verified yet. Oldest first. */
+  /** Terminations whose beginning no stamp has verified yet, oldest first. */
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
   readonly #unverified = new Set<Withdrawal>();
   readonly #discarded: Record<DiscardReason, number>;
-  /** What the event in hand has led to. */
+  /** The results of the current event. */
   #stages: StageSample[] = [];
   #removals: RemovalSample[] = [];
 
@@ -170,7 +170,7 @@ export class LagRecorder {
     this.#discarded = Object.fromEntries(none) as Record<DiscardReason, number>;
   }
 
-  /** Takes in the next event. @returns the removals that ended, as far as they are verified, and the changes it brought */
+  /** Processes the next event. @returns the ended removals that are verified, and the changes of endpoints */
   apply(event: ClusterEvent): Recorded {
     this.#stages = [];
     this.#removals = [];
@@ -179,7 +179,7 @@ export class LagRecorder {
     return { stages: this.#stages, removals: this.#removals, changes };
   }
 
-  /** Oldest first. Without those of a stage whose stream is broken: whether they are still open is not known. */
+  /** Oldest first, without stages whose stream is broken: whether their removals are still open is unknown. */
   *unresolved(): Generator<UnresolvedRemoval> {
     for (const { group, termination } of this.#open) {
       if (this.#streams.get(group.stage) === 'broken') continue;
@@ -190,7 +190,7 @@ export class LagRecorder {
   }
 
   /**
-   * Whether this replica is to stamp: a removal has been open for more than a second, or a sample waits to be verified.
+   * Whether this replica should stamp: a removal has been open for more than a second, or a sample awaits verification.
    * @param life of its own stamps
    * @param silentMs only when it has been so for this long without a stamp of another replica
    */
@@ -204,7 +204,7 @@ export class LagRecorder {
     return false;
   }
 
-  /** The API server has a stamp that this replica wrote. */
+  /** The API server has stored a stamp of this replica. */
   stamped(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
     this.#punctuality?.wrote(life, stream, acknowledged);
   }
@@ -216,7 +216,7 @@ export class LagRecorder {
     return this.#index.readyGroups(uid).some(isOf);
   }
 
-  /** What lists the pod as ready now: slices of a Service and address family, or Endpoints. */
+  /** The groups that list the pod as ready now: slices of a Service and address family, or Endpoints. */
   listing(uid: string): readonly EndpointGroup[] {
     return this.#index.readyGroups(uid).filter(({ mirrored }) => !mirrored);
   }
@@ -279,7 +279,7 @@ export class LagRecorder {
     const { uid } = pod;
     let termination = this.#terminations.get(uid);
     if (termination === undefined) {
-      // A terminating pod that nothing lists must be known: a slice that lags behind may list it yet.
+      // A terminating pod that nothing lists must be remembered: a late slice may still list it.
       if (gone && !this.#index.isListed(uid) && !this.#early.has(uid)) return;
       termination = this.#begin(pod, at);
     }
@@ -298,7 +298,7 @@ export class LagRecorder {
       gone: false,
       open: [],
       withdrawals: [],
-      // Not before all of what follows is known.
+      // Counts as unverified until everything below is known.
       unverified: 1,
       lateness: this.#punctuality === undefined ? 0 : undefined,
       closed: false,
@@ -342,7 +342,7 @@ export class LagRecorder {
     const { namespace, name, overCapacity, version } = endpoints;
     const isGroup = ({ stage }: EndpointGroup) => stage === 'Endpoints';
     const group = this.#index.groupsOf(namespace, name).find(isGroup);
-    // Truncated before or after: either way the difference says nothing about a pod.
+    // With a truncated list, before or after, a difference proves nothing about a pod.
     const truncated = overCapacity || group?.overCapacity === true;
     if (truncated && group !== undefined) this.#giveUp(group, 'OverCapacity');
     return this.#changed(this.#index.endpoints(endpoints), at, version, truncated);
@@ -375,7 +375,7 @@ export class LagRecorder {
     const termination = this.#terminations.get(uid);
     const removal = termination?.open.find((each) => each.group === group);
     if (termination === undefined || removal === undefined) {
-      // `notReady` is a readiness flip. The others may be a termination that the pods' stream has yet to show.
+      // `notReady` is a change of readiness; other changes may be a termination that the pods' stream has yet to show.
       const maybeTermination = after !== 'notReady' && termination === undefined;
       if (maybeTermination && current) this.#rememberEarly(uid, { group, at, version });
       return;
@@ -421,7 +421,7 @@ export class LagRecorder {
     for (const each of this.#unverified) this.#verify(each, now);
   }
 
-  /** Takes or discards the sample as soon as it is known whether both its streams were in time. */
+  /** Accepts or discards the sample as soon as it is known whether both of its streams were punctual. */
   #verify(withdrawal: Withdrawal, now: number): void {
     const { termination, sample } = withdrawal;
     const late = this.#isLate(termination, sample, now);
@@ -433,25 +433,25 @@ export class LagRecorder {
     this.#report(termination);
   }
 
-  /** @returns undefined: that may still show */
+  /** @returns undefined: not known yet */
   #isLate({ lateness: beginning, since }: Termination, { stage, at, lag }: StageSample, now: number) {
     const punctuality = this.#punctuality;
     if (punctuality === undefined) return false;
     const tolerated = Math.max(LATE_MS, LATE_SHARE * 1000 * lag);
     const first = beginning ?? punctuality.lateness('pods', since);
     const last = punctuality.lateness(stage, at);
-    // A stream that owes a stamp of before the event has brought the event late, too.
+    // A stream that owes a stamp from before the event has delivered the event late, too.
     const owed = Math.max(first ?? punctuality.behind('pods', now), last ?? punctuality.behind(stage, now));
     if (owed > tolerated) return true;
     if (first !== undefined && last !== undefined) return false;
     if (lag * 1000 <= STAMPED_AFTER_MS) return false;
     if (now - at < STAMPS_WITHIN_MS) return undefined;
-    // Where all streams are late, so are the stamps.
+    // Where all streams are late, the stamps are late with them.
     if (!punctuality.awaits('pods') && !punctuality.awaits(stage)) return false;
     return now - at < LATE_STAMPS_WITHIN_MS ? undefined : true;
   }
 
-  /** Gives the pod's sample once all that listed it has withdrawn it. */
+  /** Reports the pod's sample once all groups have withdrawn it. */
   #report(termination: Termination): void {
     const { closed, open, unverified, withdrawals, pod } = termination;
     if (closed || open.length > 0 || unverified > 0 || withdrawals.length === 0) return;
@@ -462,7 +462,7 @@ export class LagRecorder {
     this.#removals.push({ namespace, pod: name, uid, lag: last.lag, at: last.at, withdrawals: samples });
   }
 
-  /** It is open no more, for whatever reason. */
+  /** The removal is no longer open, for whatever reason. */
   #end(removal: Removal): void {
     const { termination, group } = removal;
     this.#open.delete(removal);
@@ -503,7 +503,7 @@ export class LagRecorder {
     }
   }
 
-  /** Forgets the pod once nothing can become known of it any more. */
+  /** Forgets the pod once nothing more can be learned about it. */
   #settle(uid: string): void {
     if (this.#terminations.get(uid)?.gone !== true || this.#index.isListed(uid)) return;
     this.#terminations.delete(uid);
@@ -517,7 +517,7 @@ export class LagRecorder {
     return overCapacity ? 'OverCapacity' : undefined;
   }
 
-  /** Whether the pod's labels are known not to match the Service any more: a change of labels withdrew it, not its end. */
+  /** Whether the pod's labels are known to no longer match the Service: then they withdrew it, not its termination. */
   #deselects({ namespace, service }: EndpointGroup, labels: TerminatingPod['labels']): boolean {
     const selector = this.#services.get(`${namespace}/${service}`)?.selector;
     if (selector === undefined || labels === undefined) return false;
@@ -532,7 +532,7 @@ export class LagRecorder {
     else if (this.#streams.get(stream) === 'current') this.#streams.set(stream, 'rotating');
   }
 
-  /** What is open gives no sample any more, but still waits. */
+  /** Open removals give no sample any more, but stay open. */
   #interrupt(stream: Stream): void {
     this.#streams.set(stream, 'broken');
     if (stream === 'services') return;

@@ -2,12 +2,12 @@ import type { ReportResult } from '../api/index.ts';
 import { compareVersions, LAG_STAGES, type LagStage } from './events.ts';
 
 /**
- * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied, where a kind
- * that it does not read is absent. Empty: not known.
+ * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied, without the
+ * kinds that it does not read. Empty: not known.
  */
 export type StageVersions = Readonly<Partial<Record<LagStage, string>>>;
 
-/** Whether one resourceVersion is at least as new as another; those that cannot be compared count as older. */
+/** Whether one resourceVersion is at least as new as another; versions that cannot be compared count as older. */
 function isAtLeast(version: string, other: string): boolean {
   return (compareVersions(version, other) ?? -1) >= 0;
 }
@@ -34,19 +34,19 @@ function covers(applied: StageVersions, wanted: StageVersions): boolean {
   });
 }
 
-/** One long pause is forgotten after this many syncs. */
+/** A single long pause is forgotten after this many syncs. */
 const LATEST_INTERVALS = 8;
-/** Silence of this many of the longest intervals is more than jitter and a missed sync or two. */
+/** Silence for this many of the longest intervals is more than jitter or a missed sync or two. */
 const INTERVALS_OF_SILENCE = 3;
-/** Milliseconds. An instance that syncs every second may still be restarted or wait for a slow discovery. */
+/** Milliseconds. Even an instance that syncs every second may restart, or wait for a slow discovery service. */
 const LEAST_PATIENCE = 30_000;
-/** Milliseconds. How long one instance can hold up what the others have done. */
+/** Milliseconds. How long one silent instance can delay the others. */
 const MOST_PATIENCE = 900_000;
 /** Milliseconds. Instances that report once after each sync are up to two intervals late. */
 const LONGEST_LAG = 2 * MOST_PATIENCE;
 
 /**
- * How long after its last sync an instance is taken to be gone.
+ * How long after its last sync an instance counts as gone.
  * @param longest its own longest recent interval or, before its second sync, that of the others
  */
 function patienceFor(longest: number | undefined): number {
@@ -58,8 +58,8 @@ function patienceFor(longest: number | undefined): number {
 const APART = 1_000;
 
 /**
- * One instant in each second (in milliseconds), at a fraction hashed from the second's number: a regular sequence would be
- * in step with the intervals of some consumers, and see only some of their phases.
+ * One instant in each second (in milliseconds), at a fraction hashed from the second's number: a regular sequence could
+ * run in step with a consumer's interval, and see only one of its phases.
  */
 export function instantOf(index: number): number {
   return (index + hashed(index)) * APART;
@@ -73,28 +73,28 @@ function hashed(index: number): number {
   return ((bits ^ (bits >>> 16)) >>> 0) / 2 ** 32;
 }
 
-/** The first one later than this. */
+/** The index of the first such instant after this one. */
 export function firstIndexAfter(at: number): number {
   const index = Math.floor(at / APART);
   return instantOf(index) > at ? index : index + 1;
 }
 
-/** An instant that some live instances have not applied yet. */
+/** An instant whose removals some live instances have not applied yet. */
 interface Pending {
   readonly at: number;
-  /** Of the newer versions that made it an instant; undefined: the clock did. */
+  /** The newer versions that opened it; undefined: the clock did. */
   readonly versions: StageVersions | undefined;
   /** How many instances have not applied it yet. */
   waiting: number;
-  /** One of them fell silent: when it would have applied it is unknown. */
+  /** Whether an instance fell silent before it had applied it, so that the lag is unknown. */
   lost: boolean;
 }
 
-/** Called with each instant that no instance has to apply any more. @param lost its lag is not known */
+/** Called with each instant that every instance has applied or lost. @param lost whether its lag is unknown */
 type OnDone = (at: number, lost: boolean) => void;
 
 class PendingInstants {
-  /** Ascending. Those in the middle may be done with. */
+  /** Ascending. Those in the middle may be done already. */
   #pending: Pending[] = [];
 
   get last(): number {
@@ -106,7 +106,7 @@ class PendingInstants {
     this.#pending.push({ at, versions, waiting, lost: false });
   }
 
-  /** One instance has applied what was removed after one instant and up to another. */
+  /** One instance has applied the removals after one instant and up to another. */
   apply(after: number, upTo: number, onDone: OnDone): void {
     for (const pending of this.#pending.slice(this.#firstAfter(after))) {
       if (pending.at > upTo) break;
@@ -117,13 +117,13 @@ class PendingInstants {
     this.#pending.splice(0, first < 0 ? this.#pending.length : first);
   }
 
-  /** One instance will not say when it has applied what was removed after an instant. */
+  /** One instance will not report on removals after an instant. */
   lose(after: number, onDone: OnDone): void {
     for (const pending of this.#pending.slice(this.#firstAfter(after))) pending.lost = true;
     this.apply(after, Number.POSITIVE_INFINITY, onDone);
   }
 
-  /** Gives up instants that old: reports arrive, and never one that applies them. */
+  /** Gives up instants this old: reports arrive, but none that applies them. */
   expire(before: number, onDone: OnDone): void {
     if ((this.#pending[0]?.at ?? before) >= before) return;
     const expired = this.#pending.splice(0, this.#firstAfter(before));
@@ -136,50 +136,50 @@ class PendingInstants {
     return pending?.at ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** From the end: an instance mostly waits for the latest. */
+  /** Searches from the end: an instance mostly waits for the latest instants. */
   #firstAfter(instant: number): number {
     return this.#pending.findLastIndex(({ at }) => at <= instant) + 1;
   }
 }
 
 /**
- * What an instance says of a sync that is complete: it began after a cursor had been given (`versions`: what Linger had
- * seen by then), or all up to these versions of the API has been applied.
+ * An instance's claim about a completed sync: that it began after a cursor had been given (`versions`: what Linger had
+ * seen by then), or that everything up to these versions of the API has been applied.
  */
 export type SyncClaim =
   | {
       readonly by: 'cursor';
       readonly versions: StageVersions;
-      /** In milliseconds of the clock of this lead; undefined: an earlier leader gave it. */
+      /** Milliseconds of this lead's clock; undefined: an earlier leader gave the cursor. */
       readonly givenAt: number | undefined;
     }
   | { readonly by: 'versions'; readonly versions: StageVersions };
 
-/** An instance of a consumer. */
+/** Identifies an instance of a consumer. */
 export interface InstanceName {
-  /** No two instances share it: the uid of a pod. */
+  /** Unique: the uid of a pod. */
   readonly key: string;
-  /** For people: the name of the pod. */
+  /** For display: the name of the pod. */
   readonly name: string;
 }
 
 /**
- * One instance of a consumer that reports. It is *live* from the end of the first sync that it reports (what was in its
- * table before is not known) until it falls silent.
+ * One instance of a consumer that reports. It is *live* from the end of its first reported sync (the content of its table
+ * before that is unknown) until it falls silent.
  */
 class ReportingInstance {
   readonly name: string;
-  /** The last report of any kind. */
+  /** When its last report of any kind came. */
   heardAt: number;
-  /** Everything that was removed until then is out of its table. */
+  /** Everything removed up to then is out of its table. */
   appliedUntil = Number.NEGATIVE_INFINITY;
   acknowledged: StageVersions = {};
-  /** It reports what it has read of the API, not cursors. */
+  /** Whether it reports resourceVersions that it has read from the API instead of cursors. */
   readsVersions = false;
-  /** When it is taken to be gone, if it reports no sync until then. */
+  /** When it counts as gone, unless it reports a sync before. */
   silentAt = Number.POSITIVE_INFINITY;
   syncedAt: number | undefined;
-  /** When the newest cursor that it has sent back had been given. */
+  /** When the newest cursor that it has returned was given. */
   cursorAt = Number.NEGATIVE_INFINITY;
   #intervals: readonly number[] = [];
 
@@ -188,17 +188,17 @@ class ReportingInstance {
     this.heardAt = now;
   }
 
-  /** Of the latest intervals between two syncs. @returns undefined before the second sync */
+  /** The longest of its latest intervals between syncs. @returns undefined before the second sync */
   get longest(): number | undefined {
     return this.#intervals.length === 0 ? undefined : Math.max(...this.#intervals);
   }
 
-  /** The median, which jitter and missed syncs hardly move. @returns undefined before the second sync */
+  /** The median interval, which jitter and missed syncs hardly affect. @returns undefined before the second sync */
   get typical(): number | undefined {
     return this.#intervals.toSorted((a, b) => a - b)[this.#intervals.length >> 1];
   }
 
-  /** @param othersLongest the longest interval of others: what is expected of one that has none yet */
+  /** @param othersLongest the longest interval of the others: expected of an instance without its own */
   synced(now: number, othersLongest: () => number | undefined): void {
     if (this.syncedAt !== undefined)
       this.#intervals = [...this.#intervals, now - this.syncedAt].slice(-LATEST_INTERVALS);
@@ -207,33 +207,33 @@ class ReportingInstance {
   }
 }
 
-/** Of each consumer. */
+/** The most instances of one consumer that are followed. */
 export const MOST_INSTANCES = 1_000;
 /** Milliseconds. How long an instance that is not live is remembered. */
 const SILENT_INSTANCE_KEPT_MS = 3_600_000;
 
 export type SyncResult = Extract<ReportResult, 'Asked' | 'Synced' | 'UsedCursor' | 'TooManyInstances'>;
 
-/** How the instances of a consumer stand. */
+/** The state of a consumer's instances. */
 export interface InstancesState {
   readonly live: number;
-  /** Names of those that have fallen silent and are still remembered. */
+  /** The names of silent instances that are still remembered. */
   readonly silent: readonly string[];
   /** Seconds between two syncs: the median over live instances, and the longest of all. undefined: not known yet. */
   readonly interval: { readonly typical: number; readonly longest: number } | undefined;
 }
 
 /**
- * What the instances of one consumer report of their syncs, and the lag that follows from it.
+ * The reported syncs of one consumer's instances, and the lag that follows from them.
  *
- * The lag is taken at one instant in each second: had an endpoint been removed just then, how long until the last live
- * instance had completed a sync that began later? No removal need really happen, and each second has the same weight. An
- * instance that reports the resourceVersions that it has applied says nothing while nothing changes; while one is live,
- * the lag is taken instead each time that newer versions are seen.
+ * The lag is sampled at one instant in each second: had an endpoint been removed then, how long would it have taken until
+ * the last live instance had completed a sync that began later? So no removal needs to happen, and each second has the
+ * same weight. An instance that reports resourceVersions has nothing to report while nothing changes; while such an
+ * instance is live, the lag is sampled whenever newer versions are seen instead.
  *
- * A report proves only that its sync began after the cursor was given and is over by now; one that travels for long makes
- * the lag longer, never shorter. Where an instance falls silent before it has applied an instant, that instant is given
- * up, and counted. `now` is the caller's clock, in milliseconds that never go back.
+ * A report proves only that its sync began after the cursor was given and is over by now; a slow report makes the lag
+ * longer, never shorter. Where an instance falls silent before it has applied an instant, that instant is given up and
+ * counted as lost. `now` is the caller's monotonic clock in milliseconds.
  */
 export class ReportedSyncs {
   readonly #onLag: (seconds: number) => void;
@@ -242,7 +242,7 @@ export class ReportedSyncs {
   readonly #pending = new PendingInstants();
   #nextIndex: number;
   #seen: { readonly at: number; readonly versions: StageVersions };
-  /** No live instance falls silent before. */
+  /** No live instance falls silent before this instant. */
   #nextSilence = Number.POSITIVE_INFINITY;
   #lost = 0;
 
@@ -253,14 +253,14 @@ export class ReportedSyncs {
     this.#seen = { at: now, versions };
   }
 
-  /** Instants that were given up because an instance did not apply them. */
+  /** How many instants were given up because an instance did not apply them. */
   get lost(): number {
     return this.#lost;
   }
 
   /**
-   * Takes a report.
-   * @param claim undefined: the instance only asks for a cursor
+   * Processes a report.
+   * @param claim undefined: the instance only requests a cursor
    * @param versions the newest that Linger has seen
    */
   report(
@@ -282,7 +282,7 @@ export class ReportedSyncs {
     return 'Synced';
   }
 
-  /** Lets time pass. @param versions the newest that Linger has seen */
+  /** Advances the clock. @param versions the newest that Linger has seen */
   advance(now: number, versions: StageVersions): void {
     while (this.#nextSilence <= now) {
       this.#openUntil(this.#nextSilence);
@@ -295,8 +295,8 @@ export class ReportedSyncs {
   }
 
   /**
-   * The names of the instances that have not acknowledged these versions, those of a removal's withdrawal: the live ones,
-   * and those that have asked for their first cursor and are in their first sync.
+   * The names of the instances that have not acknowledged these versions, which withdrew a pod: live ones, and those in
+   * their first sync, which have requested their first cursor.
    * @returns undefined where no instance is live
    */
   waitingFor(versions: StageVersions): readonly string[] | undefined {
@@ -308,7 +308,7 @@ export class ReportedSyncs {
     return [...this.#instances.values()].filter(isLate).map(({ name }) => name);
   }
 
-  /** Whether an instance has fallen silent, and is still remembered, before it had acknowledged these versions. */
+  /** Whether a remembered instance fell silent before it had acknowledged these versions. */
   hasSilent(versions: StageVersions): boolean {
     for (const instance of this.#instances.values())
       if (
@@ -320,7 +320,7 @@ export class ReportedSyncs {
     return false;
   }
 
-  /** The instance is no more: nothing is expected of it. */
+  /** The instance no longer exists, so nothing is expected of it. */
   gone(key: string, now: number): void {
     const instance = this.#instances.get(key);
     if (instance === undefined) return;
@@ -370,7 +370,7 @@ export class ReportedSyncs {
     }
   }
 
-  /** When exactly newer versions were seen is not known: no earlier than when the older ones still were the newest. */
+  /** Newer versions were seen at an unknown instant, but not before the older ones were last known to be the newest. */
   #openForChange(versions: StageVersions): void {
     const { at, versions: before } = this.#seen;
     const changed = pick(versions, (stage, version) => !isAtLeast(before[stage] ?? '', version));

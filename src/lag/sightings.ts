@@ -1,11 +1,11 @@
 /**
- * When a consumer has stopped sending to the canary, and when it began: from attempts through it, each over a new
- * connection, some answered by the canary and others by its fellows. All instants are milliseconds of one monotonic clock.
+ * When a consumer stopped sending to the canary, and when it started: judged by attempts through it, each over a new
+ * connection, some answered by the canary and others by other replicas. Instants are milliseconds of one monotonic clock.
  *
- * Which replica answers is chosen between an attempt's beginning and its end: the middle is taken. Where each attempt
- * meets the canary with probability p, its last sighting is on average one gap between sightings, less half of that
- * between attempts, older than the instant since which it cannot be met. That is added, from the last gaps, so no
- * knowledge is needed of how many replicas and how many instances of the consumer there are.
+ * The answering replica is chosen between an attempt's beginning and its end, so the middle is used. Where each attempt
+ * meets the canary with probability p, the last sighting is, on average, older than the true end by the gap between two
+ * sightings less half the gap between two attempts. That is added, from the latest gaps, so the numbers of replicas and
+ * of the consumer's instances need not be known.
  */
 
 export interface Attempt {
@@ -18,34 +18,34 @@ export interface Attempt {
    * - `unclear`: anything else, such as no answer in time; it proves nothing.
    */
   readonly met: 'canary' | 'fellow' | 'none' | 'unclear';
-  /** How many milliseconds a client may go on by its answer, the TTL of a DNS record; default: 0. */
+  /** How many milliseconds a client may keep using the answer: the TTL of a DNS record; default: 0. */
   readonly heldMs?: number;
 }
 
-/** An instant that was not seen itself. */
+/** An estimated instant. */
 export interface Instant {
   readonly at: number;
-  /** How far off it may be: twice the standard deviation, where attempts are answered quickly. */
+  /** Its uncertainty: twice the standard deviation, where attempts are answered quickly. */
   readonly within: number;
 }
 
 export interface SightingsOptions {
-  /** There is no other replica that could answer instead of the canary. */
+  /** Whether there is no other replica that could answer instead of the canary. */
   readonly alone: boolean;
   /** How many attempts in a row must have met others before it counts as gone. */
   readonly leastMisses: number;
 }
 
-/** The gaps that count: few enough to be of the last instance, once the others have followed. */
+/** How many gaps count: few, so that they stem from the slowest instance once the others have followed. */
 const GAPS = 8;
 
-/** Sightings in a row that are needed to know how often there are any. */
+/** How many sightings in a row are needed to know their rate. */
 export const ENOUGH_SIGHTINGS = GAPS + 1;
 
-/** Times the usual number between two sightings: one in e²⁰ consumers that still send is taken for one that does not. */
+/** Misses in multiples of the usual gap: the chance to mistake a consumer that still sends for one that stopped is e⁻²⁰. */
 const MISSES_PER_SIGHTING = 20;
 
-/** What has been seen of the canary through one consumer: first here, then no more. Attempts may come in any order. */
+/** Sightings of the canary through one consumer, from present to gone. Attempts may come in any order. */
 export class Departure {
   readonly #options: SightingsOptions;
   /** The newest, by their beginnings. */
@@ -53,14 +53,14 @@ export class Departure {
   /** When conclusive attempts began, since the first of enough sightings. */
   #conclusive: number[] = [];
   #seen = 0;
-  /** Until when a client may connect to it by an answer that it was given. */
+  /** Until when a client may still use an answer that it was given. */
   #heldUntil = Number.NEGATIVE_INFINITY;
 
   constructor(options: SightingsOptions) {
     this.#options = options;
   }
 
-  /** @returns whether it is conclusive */
+  /** @returns whether the attempt is conclusive */
   add(attempt: Attempt): boolean {
     const { met, began } = attempt;
     if (met === 'unclear' || (met === 'none' && !this.#options.alone)) return false;
@@ -74,7 +74,7 @@ export class Departure {
     const { ended, heldMs } = attempt;
     if (heldMs !== undefined) this.#heldUntil = Math.max(this.#heldUntil, ended + heldMs);
     this.#sightings = [...this.#sightings, attempt].sort(byBeginning).slice(-ENOUGH_SIGHTINGS);
-    // While there are fewer, a still older one may come after those that began later.
+    // With fewer sightings, an older one may still arrive after later ones.
     if (this.#sightings.length < ENOUGH_SIGHTINGS) return;
     const oldest = this.#sightings[0]?.began ?? attempt.began;
     this.#conclusive = this.#conclusive.filter((each) => each >= oldest);
@@ -85,7 +85,7 @@ export class Departure {
     return this.#seen;
   }
 
-  /** Whether it can be relied upon that it will not be seen again. */
+  /** Whether it certainly will not be seen again. */
   get gone(): boolean {
     const last = this.#sightings.at(-1);
     if (last === undefined) return false;
@@ -95,7 +95,7 @@ export class Departure {
     return misses >= Math.max(this.#options.leastMisses, MISSES_PER_SIGHTING * perSighting);
   }
 
-  /** Since when it cannot be seen any more. @returns undefined where it has been seen less than twice */
+  /** Since when it can no longer be seen. @returns undefined with fewer than two sightings */
   get end(): Instant | undefined {
     const last = this.#sightings.at(-1);
     const margin = marginOf(this.#sightings, this.#conclusive);
@@ -117,7 +117,7 @@ export class Arrival {
     return this.#sightings.length;
   }
 
-  /** Since when it can be seen. @returns undefined where it has been seen less than twice */
+  /** Since when it can be seen. @returns undefined with fewer than two sightings */
   get beginning(): Instant | undefined {
     const [first] = this.#sightings;
     const attempts = this.#attempts.map(({ began }) => began);
@@ -150,7 +150,7 @@ function marginOf(sightings: readonly Attempt[], attempts: readonly number[]) {
   return { mean: gap - span / Math.max(1, among - 1) / 2, gap };
 }
 
-/** How many attempts began from the one on until the other, both included. */
+/** How many attempts began between these two, both included. */
 function countBetween(first: Attempt, last: Attempt, attempts: readonly number[]): number {
   return attempts.filter((began) => began >= first.began && began <= last.began).length;
 }

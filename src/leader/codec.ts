@@ -22,7 +22,7 @@ export const SHARED_NAMES = {
 } as const;
 export type SharedObject = keyof typeof SHARED_NAMES;
 
-/** The history goes on in these where one ConfigMap is too small. A fixed list, because RBAC goes by names. */
+/** ConfigMaps for a history that is too large for one. A fixed list, because RBAC grants rights by name. */
 export const HISTORY_NAMES: readonly string[] = [
   SHARED_NAMES.history,
   ...[2, 3, 4, 5, 6, 7, 8].map((number) => `${SHARED_NAMES.history}-${number}`),
@@ -45,8 +45,8 @@ export const SHARED_ANNOTATIONS = {
   writer: `${GROUP}/writer`,
   writtenAt: `${GROUP}/written-at`,
   /**
-   * Of `linger-planned`: what `linger history forget` has taken out of the history. Of the ConfigMaps of the history: what
-   * is not in them any more.
+   * On `linger-planned`: spans to forget, recorded by `linger history forget`. On the ConfigMaps of the history: spans
+   * that have been taken out of them.
    */
   forgotten: `${GROUP}/forgotten`,
 } as const;
@@ -60,10 +60,10 @@ export const REFUSALS = {
 } as const satisfies Record<string, string>;
 export type Refusal = keyof typeof REFUSALS;
 
-/** Refusals of objects that may be worth a week of measuring to their owner: they are not written over. */
+/** Refused objects that may hold somebody's week of measurements, and so are not overwritten. */
 export const LEFT_ALONE: ReadonlySet<Refusal> = new Set(['Newer', 'Foreign', 'Future']);
 
-/** As much of a ConfigMap as is read and written here. */
+/** The members of a ConfigMap that are read and written here. */
 export interface ConfigMap {
   readonly metadata?: {
     readonly name?: string;
@@ -92,10 +92,10 @@ export interface Stamp {
 export type Shared<T> =
   | { readonly outcome: 'read'; readonly value: T; readonly stamp: Stamp; readonly bytes: number }
   | { readonly outcome: 'refused'; readonly refusal: Refusal; readonly problem: string }
-  /** There is no ConfigMap, or one without contents. */
+  /** There is no ConfigMap, or it has no contents. */
   | { readonly outcome: 'empty' };
 
-/** Why a ConfigMap must not be written over; undefined: it is Linger's own. */
+/** Why a ConfigMap must not be overwritten; undefined: it is Linger's own. */
 export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
   const { annotations, data, binaryData } = partsOf(object);
   const format = annotations[SHARED_ANNOTATIONS.format];
@@ -103,7 +103,7 @@ export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
     if (!/^\d{1,9}$/.test(format)) return 'Foreign';
     return Number(format) > FORMAT ? 'Newer' : undefined;
   }
-  // Without a mark it may have been restored by hand from a backup.
+  // Without annotations it may have been restored from a backup by hand.
   const ours = (key: string) =>
     [PLANNED_KEY, CONSUMERS_KEY, SHORTFALLS_KEY].includes(key) || key.endsWith(PART_SUFFIX);
   if (!Object.keys({ ...data, ...binaryData }).every(ours)) return 'Foreign';
@@ -130,7 +130,7 @@ export function stampAnnotations({ writer, term, writtenAt }: Stamp): Record<str
   };
 }
 
-/** Reads the published curves. However old they are, they stay in force until there are newer ones. */
+/** Reads the published curves. They stay in force until there are newer ones, however old they are. */
 export function readPlanned(object: unknown): Shared<PlannedTable> {
   return readText(object, PLANNED_KEY, plannedFromJson);
 }
@@ -168,7 +168,7 @@ function readText<T>(object: unknown, key: string, parse: (json: unknown) => T |
   return { outcome: 'read', value, stamp: stampOf(object), bytes: bytesOf({ data }) };
 }
 
-/** Clocks that differ by more are set wrong: what was measured in the future would never expire. */
+/** A clock that is further ahead is wrong: samples from the future would never expire. */
 const AHEAD_SECONDS = 3_600;
 
 /** The packed parts of a history, see {@link unpackPart}. @param now seconds since the epoch */
@@ -183,7 +183,7 @@ export function readHistory(object: unknown, now: number): Shared<readonly strin
   return { outcome: 'read', value, stamp, bytes: bytesOf({ binaryData }) };
 }
 
-/** The most that a part may unfold to: several times what is ever written. 1 MiB of gzip could hold a gigabyte. */
+/** The most characters that a part may inflate to: several times what is ever written. 1 MiB of gzip could hold a gigabyte. */
 const LONGEST_PART = 1024 * 1024;
 
 const compress = promisify<Uint8Array, Buffer>(gzip);
@@ -194,7 +194,7 @@ export async function packPart(text: string): Promise<string> {
   return (await compress(Buffer.from(text))).toString('base64');
 }
 
-/** @returns with the size of the text; `json` is undefined for what `packPart` has not made, or not of JSON */
+/** @returns the parsed part and the size of its text; `json` is undefined for anything that is not a packed part */
 export async function unpackPart(
   packed: string,
 ): Promise<{ readonly json: unknown; readonly bytes: number }> {
@@ -213,10 +213,10 @@ export function partKey(key: string): string {
   return (fits ? name : createHash('sha256').update(key).digest('hex')) + PART_SUFFIX;
 }
 
-/** V8 takes a second for a number of 256 KiB of digits. No number of ours has more than 20. */
+/** V8 takes a second to parse a number of 256 KiB of digits. Linger's numbers have at most 20. */
 const ABSURD_NUMBER = /\d{40}/;
 
-/** @returns undefined for what is no JSON, or would take long to parse */
+/** @returns undefined for text that is not JSON, or would take long to parse */
 function parsed(text: string): unknown {
   try {
     return ABSURD_NUMBER.test(text) ? undefined : JSON.parse(text);
@@ -225,7 +225,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Bytes that count against a ConfigMap's 1 MiB: binaryData counts as what it stands for. */
+/** Bytes that count against a ConfigMap's 1 MiB: binaryData counts decoded. */
 export function bytesOf({ data = {}, binaryData = {} }: Content): number {
   const texts = Object.values(data).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   return Object.values(binaryData).reduce((sum, text) => sum + Buffer.byteLength(text, 'base64'), texts);
@@ -258,7 +258,7 @@ const FORGOTTEN = z
   })
   .refine(({ from, to }) => from < to);
 
-/** Entries that do not parse are left out: one for a scope must not be taken for one of everything. */
+/** Entries that do not parse are left out: one for a single scope must not become one for everything. */
 export function readForgotten(object: unknown): readonly Forgotten[] {
   const list = parsed(partsOf(object).annotations[SHARED_ANNOTATIONS.forgotten] ?? '[]');
   return Array.isArray(list) ? list.flatMap((each) => FORGOTTEN.safeParse(each).data ?? []) : [];

@@ -27,12 +27,12 @@ function lagOf(lag: LagView | null): { samples: number; p50?: string; p99?: stri
   return { samples: lag.samples, p50: lagText(lag.p50), p99: lagText(lag.p99) };
 }
 
-/** Three digits: histograms are no better. */
+/** Three digits, the precision of the histograms. */
 export function lagText(seconds: number): string {
   return formatDuration(Number(seconds.toPrecision(3)));
 }
 
-/** What the statuses of all DiscoveryConsumers should say: of those of which something is known. */
+/** The desired statuses of all DiscoveryConsumers that anything is known of. */
 export function consumerStatuses({ views, targets }: PublishedConsumers): StatusSource {
   return {
     object: 'status',
@@ -50,9 +50,9 @@ export function consumerStatuses({ views, targets }: PublishedConsumers): Status
 
 /** What the leader publishes of consumers. */
 export interface PublishedConsumers {
-  /** Of all consumers; none until something is known. */
+  /** The views of all consumers; empty until anything is known. */
   views(): readonly ConsumerView[];
-  /** What the leader before has published: since when a condition has lasted. */
+  /** Takes over from the previous leader's views since when each condition has held. */
   since(published: readonly ConsumerView[]): void;
   /** Those with a status of their own. */
   targets(): readonly StatusTarget[];
@@ -67,7 +67,7 @@ export interface ConsumerPublisherOptions {
   readonly epochSeconds: () => number;
 }
 
-/** Publishes what is known of consumers in one ConfigMap for as long as this replica leads: when there is news. */
+/** Publishes the consumers' views in one ConfigMap while this replica leads, whenever they have changed. */
 export class ConsumerPublisher {
   readonly #leadership: Leadership;
   readonly #options: ConsumerPublisherOptions;
@@ -84,13 +84,13 @@ export class ConsumerPublisher {
     this.#schedule = new Schedule({ everyMs: limits.consumersEveryMs, ...limits }, first, random);
   }
 
-  /** To be called again and again. Never throws. */
+  /** To be called periodically. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
     const { consumers, time } = this.#options;
     const now = time.clock();
     const views = consumers.views();
     const soonEnough = now - this.#publishedAt >= this.#options.limits.statusLookMs;
-    // Whoever has declared a consumer asks for it a moment later.
+    // The author of a new consumer looks at its status a moment later.
     if (soonEnough && this.#published !== undefined && areOthers(views, this.#published))
       this.#schedule.hasten();
     if (this.#schedule.due(now) && this.#isNewer(views)) await this.#publish(signal);
@@ -131,7 +131,7 @@ export class ConsumerPublisher {
   }
 }
 
-/** Whether consumers have come or gone. */
+/** Whether consumers have been added or removed. */
 function areOthers(views: readonly ConsumerView[], published: readonly ConsumerView[]): boolean {
   const names = new Set(published.map(({ name }) => name));
   return views.length !== names.size || views.some(({ name }) => !names.has(name));

@@ -6,7 +6,7 @@ import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease, sameReco
 export interface ElectionClock {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** Microseconds since the epoch: for people who read the Lease. */
+  /** Microseconds since the epoch: for the readers of the Lease. */
   readonly wallMicroseconds: () => number;
   /** In [0, 1). */
   readonly random: () => number;
@@ -18,7 +18,7 @@ export interface ElectionClock {
 export interface Lead {
   /** Aborts when the term is over. */
   readonly signal: AbortSignal;
-  /** To be asked right before anything that only a leader may do: a paused process learns late that its term is over. */
+  /** To be checked right before anything that only a leader may do: a paused process learns late that its term is over. */
   holds(): boolean;
 }
 
@@ -61,8 +61,8 @@ export class Leadership implements Lead {
   }
 
   /**
-   * A ConfigMap bears a higher term than this one: the Lease was deleted and counts anew, or we are deposed and do not
-   * know it yet. The next renewal either raises the term or fails.
+   * A ConfigMap carries a higher term than this one: the Lease was deleted and its count started over, or we have been
+   * deposed without knowing it yet. The next renewal either raises the term or fails.
    */
   outgrow(term: number): void {
     this.#leastTerm = Math.max(this.#leastTerm, term + 1);
@@ -102,9 +102,9 @@ export const ELECTION_LIMITS = {
    * client-go looks every 2 to 4.4 s.
    */
   lookEveryMs: [1_000, 2_000] as readonly [least: number, most: number],
-  /** How long a watch that has just shown a renewal takes the place of reads: two more of them should have come. */
+  /** How long a renewal that the watch has shown replaces reads: by then two more renewals should have come. */
   watchedMs: 5_000,
-  /** A watch may be late without a sign of it: a follower reads at least so often. */
+  /** The longest time between two reads of a follower: a watch may be behind without showing it. */
   readEveryMs: 10_000,
   /** Two requests fit into the time that is left to a leader. */
   requestMs: 4_000,
@@ -114,7 +114,7 @@ export const ELECTION_LIMITS = {
 };
 export type ElectionLimits = Readonly<typeof ELECTION_LIMITS>;
 
-/** A longer duration was not written by anything that renews the lease, and would keep all replicas waiting. */
+/** No replica writes a longer duration; one that was forged would keep all replicas waiting. */
 const LONGEST_DURATION_MS = 60_000;
 
 /** The duration in a released lease: the least that the API server accepts. */
@@ -123,7 +123,7 @@ const RELEASED_SECONDS = 1;
 export interface ObservedLease {
   /** undefined: there is none. */
   readonly record: LeaseRecord | undefined;
-  /** When it was first seen as it is. Milliseconds of our monotonic clock: clocks of other hosts are not comparable. */
+  /** When this record was first seen. Milliseconds of our monotonic clock: other hosts' clocks are not comparable. */
   readonly since: number;
 }
 
@@ -138,7 +138,7 @@ export function observeLease(
 
 /**
  * - `prepare`: there is no lease; create one without a holder.
- * - `create`: the one that we held has vanished; create it again.
+ * - `create`: the lease that we held has vanished; create it again.
  * - `take`: there is no leader.
  * - `renew`: we hold it.
  * - `follow`: another replica leads, or may still do so; `holder` is empty where it is not known.
@@ -147,7 +147,7 @@ export type LeaseStep = { readonly do: WritingStep } | { readonly do: 'follow'; 
 export type WritingStep = 'prepare' | 'create' | 'take' | 'renew';
 
 export interface Candidate {
-  /** Of this life of this process only: a lease that bears it was written by us. */
+  /** Unique to this run of this process, so a lease with it was written by us. */
   readonly identity: string;
   /** Whether our last renewal still counts. */
   readonly leading: boolean;
@@ -158,7 +158,7 @@ export interface Candidate {
 /**
  * What to do about the lease; pure.
  *
- * - The holder of a deleted lease may not know it yet, and still believe that it leads. A lease that does not exist has no
+ * - The holder of a deleted lease may still believe that it leads. A lease that does not exist has no
  *   resourceVersion that would show whether another replica led in between. So one without a holder is created first, and
  *   taken only after it has lasted for the usual time. Only a released one (duration 1 s) is taken at once.
  * - A lease that bears our name though we do not lead (a write that we had given up arrived late) counts as another's.
@@ -187,7 +187,7 @@ export interface LeaseWriter {
   readonly address?: string | undefined;
 }
 
-/** The record of a step that writes. @param last the last record that was there, even if it has vanished since */
+/** The record that a writing step writes. @param last the last known record, even if it has vanished since */
 export function recordAfter(
   step: WritingStep,
   last: LeaseRecord | undefined,
@@ -206,7 +206,7 @@ export function recordAfter(
   };
 }
 
-/** What a leader that stops leaves behind: any replica may take it at once. As client-go's ReleaseOnCancel does it. */
+/** The record of a released lease, which any replica may take at once; as with client-go's ReleaseOnCancel. */
 export function releasedRecord(record: LeaseRecord, wallMicroseconds: number): LeaseRecord {
   const renewedAt = renewalAfter(record, wallMicroseconds);
   const released = { holder: '', durationSeconds: RELEASED_SECONDS, address: undefined };
@@ -215,10 +215,10 @@ export function releasedRecord(record: LeaseRecord, wallMicroseconds: number): L
 
 const DAY_MICROSECONDS = 86_400_000_000;
 
-/** Followers see a renewal by its difference from the one before, so it must differ even where the clock was set back. */
+/** Followers recognise a renewal by a changed record, so it must change even where the clock was set back. */
 function renewalAfter(last: LeaseRecord | undefined, wall: number): number {
   const before = last?.renewedAt ?? 0;
-  // One that lies further ahead differs anyway, and 1 more may not be representable.
+  // A time that is further ahead differs anyway, and adding 1 to it may not be representable.
   return before >= wall && before - wall < DAY_MICROSECONDS ? before + 1 : wall;
 }
 
@@ -230,7 +230,7 @@ export interface ElectionEvents {
   onFollowing(holder: string): void;
   /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
   onHandOver(leadership: Leadership): Promise<void>;
-  /** The lease as it is, by a request or the watch. */
+  /** Called with each state of the lease that a request or the watch has shown. */
   onSeen(record: LeaseRecord | undefined): void;
   /** A request has succeeded. */
   onRequest(tookMs: number): void;
@@ -251,7 +251,7 @@ export interface ElectionOptions {
 
 /** A replica's part in an election. */
 export interface Candidacy {
-  /** To be called with what a watch shows of the lease. It saves reads, and shows at once that there is no leader any more. */
+  /** To be called with each state of the lease that a watch shows. Saves reads, and shows at once that the leader has gone. */
   readonly shown: (record: LeaseRecord | undefined) => void;
   /** Resolves once the signal has aborted and the lease is released, or cannot be; never rejects. */
   readonly ended: Promise<void>;
@@ -263,7 +263,7 @@ export function campaign(options: ElectionOptions): Candidacy {
   return { shown: (record) => own.shown(record), ended: own.run() };
 }
 
-/** Another replica was quicker, which is no failure of the server's. */
+/** Another replica was faster, which is not a failure of the server's. */
 const OVERTAKEN: ReadonlySet<string> = new Set(['Conflict', 'AlreadyExists', 'NotFound']);
 
 class Campaign {
@@ -271,16 +271,16 @@ class Campaign {
   #observed: ObservedLease | undefined;
   /** What the next write replaces; undefined: it has to be read first. */
   #stored: StoredLease | undefined;
-  /** The last record that was there, even if it has vanished since. */
+  /** The last known record, even if it has vanished since. */
   #last: LeaseRecord | undefined;
   #leadership: Leadership | undefined;
   #acquiredAt: number | undefined;
   #following: string | undefined;
   readonly #backoff: Backoff;
   #writing = false;
-  /** Ends a follower's rest; undefined: it does not rest. */
+  /** Ends a follower's pause; undefined: it is not pausing. */
   #wake: (() => void) | undefined;
-  /** Until when it rests, and when it last read. Milliseconds of the clock. */
+  /** The end of the current pause, and the latest read. Milliseconds of the clock. */
   #restUntil = 0;
   #readAt = Number.NEGATIVE_INFINITY;
 
@@ -290,14 +290,14 @@ class Campaign {
   }
 
   /**
-   * Heeded only while this replica follows and rests: its own requests know better. Nothing is written on the word of the
-   * watch: where it shows that there is something to do, the lease is read.
+   * Counts only while this replica follows and pauses: its own requests are more reliable. The watch never leads to a
+   * write directly: where it shows that there is something to do, the lease is read first.
    */
   shown(record: LeaseRecord | undefined): void {
     const known = this.#observed?.record;
     if (this.#wake === undefined) return;
     if (record === undefined || known === undefined) this.#wake();
-    // A watch that is late is of no use, and reads go on.
+    // A watch that is behind is ignored, and reads continue.
     else if (!isBefore(record, known)) this.#heed(record);
   }
 
@@ -327,7 +327,7 @@ class Campaign {
     await this.#leave();
   }
 
-  /** Until it is time to read again, or the watch shows that there is something to do. */
+  /** Pauses until it is time to read again, or until the watch shows that there is something to do. */
   async #restAsFollower(pauseMs: number): Promise<void> {
     const { time, signal } = this.#options;
     const waking = new AbortController();
@@ -341,7 +341,7 @@ class Campaign {
     signal.removeEventListener('abort', wake);
   }
 
-  /** Not Promise.race: against a promise that lives for months it would keep something of every round. */
+  /** Not Promise.race: against a promise that lives for months it would leak memory in every round. */
   #settledOrStopped(round: Promise<unknown>): Promise<void> {
     const { signal } = this.#options;
     return new Promise((resolve) => {
@@ -368,7 +368,7 @@ class Campaign {
       const [least, most] = limits.lookEveryMs;
       return () => this.#restAsFollower(least + (most - least) * time.random());
     } catch (thrown) {
-      // Not to be cut short: the server may have asked for it.
+      // The watch must not shorten this pause: the server may have asked for it.
       const pauseMs = this.#failed(thrown);
       return () => time.pause(pauseMs, signal);
     }

@@ -24,11 +24,11 @@ import { type ReadCall, readConfigMap, type SharedStore, type WriteOutcome } fro
 
 /** The history that a replica has measured, in parts: one for each scope. Calls take some milliseconds. */
 export interface StoredHistory {
-  /** The most important first. A part's text is made when it is asked for. */
+  /** The parts, most important first. A part's text is made on demand. */
   parts(epochSeconds: number): Iterable<HistoryPart>;
   /**
    * Merges a part: restoring one twice changes nothing, and older data never replace newer.
-   * @returns false, and nothing is changed, for what is no part
+   * @returns false, without a change, for what is not a part
    */
   restorePart(json: unknown, epochSeconds: number): boolean;
 }
@@ -43,13 +43,13 @@ const PART_CHARACTERS: Readonly<Record<string, number>> = {
   namespace: 60_000,
 };
 const OTHER_CHARACTERS = 14_000;
-/** A part's coarsest form is smaller than this whatever is in it. */
+/** No part is larger than this in its coarsest form. */
 const LEAST_CHARACTERS = 4_000;
 
 /** Of each ConfigMap, which may hold 1 MiB. */
 const OBJECT_BYTES = 900_000;
 
-/** Several times more text than is ever written: what exceeds it was made up, and would keep a replica busy. */
+/** Several times more text than is ever written: anything beyond it was forged to keep a replica busy. */
 const MOST_TEXT = 64 * 1024 * 1024;
 
 /** The parts of a history as the contents of ConfigMaps, one after the other; at most one is held in memory. */
@@ -78,20 +78,19 @@ export async function* historyContents(
 }
 
 export interface RestoredHistory {
-  /** Of the ConfigMap written last; undefined: there is no history. */
+  /** The stamp of the latest ConfigMap; undefined: there is no history. */
   readonly stamp: Stamp | undefined;
   readonly bytes: number;
   /** How many ConfigMaps have contents. */
   readonly objects: number;
-  /** What is in none of them any more. */
+  /** Spans that have been taken out of all of them. */
   readonly forgotten: readonly Forgotten[];
-  /** The gravest one. */
+  /** The most serious refusal. */
   readonly refused: { readonly refusal: Refusal; readonly problem: string } | undefined;
 }
 
 /**
- * Reads every ConfigMap of the history and takes in each part, one at a time. A part that cannot be read costs no more
- * than itself.
+ * Reads every ConfigMap of the history and merges its parts one at a time. An unreadable part does not affect the others.
  * @param read what a ConfigMap of this name holds
  */
 export async function restoreHistory(
@@ -120,7 +119,7 @@ export async function restoreHistory(
     for (const packed of present.value) {
       const part = text > MOST_TEXT ? undefined : await unpackPart(packed);
       text += part?.bytes ?? 0;
-      // What waits has its turn between two steps that take some milliseconds each.
+      // Each step takes some milliseconds; others get their turn in between.
       await turn();
       if (part?.json === undefined || !history.restorePart(part.json, epochSeconds)) unreadable += 1;
     }
@@ -137,7 +136,7 @@ export class HistoryObjects {
   #settled = false;
   /** How many ConfigMaps have contents. */
   #objects = 0;
-  /** Of the usual budget. */
+  /** The share of the usual budget that is used. */
   #share = 1;
 
   constructor(store: SharedStore, history: StoredHistory) {
@@ -145,7 +144,7 @@ export class HistoryObjects {
     this.#history = history;
   }
 
-  /** Whether every ConfigMap has been read, and none must be left alone: until then none is written over. */
+  /** Whether every ConfigMap has been read and may be overwritten; until then none is. */
   get settled(): boolean {
     return this.#settled;
   }
@@ -181,7 +180,7 @@ export class HistoryObjects {
       writes += Number(outcome === 'written');
       index += 1;
     }
-    // What an earlier, longer history has left would be restored again.
+    // The rest of an earlier, longer history is emptied, or it would be restored again.
     for (const name of HISTORY_NAMES.slice(index, this.#objects)) {
       const outcome = await this.#store.write(name, {}, leadership, options);
       if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };
@@ -190,7 +189,7 @@ export class HistoryObjects {
     return { outcome: 'written', bytes, writes };
   }
 
-  /** The server did not take it: less the next time, whatever it was that was too much. */
+  /** The server refused the write: use less the next time. */
   shrink(): void {
     this.#share = Math.max(1 / 16, this.#share / 2);
   }

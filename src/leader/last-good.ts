@@ -27,7 +27,7 @@ type Specs = ReadonlyMap<string, ReadonlyMap<string, GoodSpec>>;
 /** One entry of what is stored: kind, key, uid, spec. */
 type Entry = readonly [kind: string, key: string, uid: string, spec: string];
 
-/** Characters of JSON, quotes and their escapes included, which compress to a tenth: some 1,500 policies of the usual size. */
+/** Characters of JSON, which compress to a tenth: some 1,500 policies of the usual size. */
 const MOST_CHARACTERS = 900_000;
 
 function textOf(entries: readonly Entry[]): string {
@@ -47,11 +47,11 @@ async function specsIn(configMap: ConfigMap | undefined): Promise<Specs> {
   return specs;
 }
 
-/** How long policies wait for what replicas share; after that a broken one is judged without. */
+/** How long policies wait for the shared specs; after that a broken policy is judged without them. */
 const SETTLED_WITHIN_MS = 4_000;
 const REQUEST_MS = 2_000;
 
-/** Reads once what replicas share of policies' last good specs; tries until it can. */
+/** Reads the shared last good specs once, retrying until it succeeds. */
 export function readLastGood(
   connection: KubeConnection,
   namespace: string,
@@ -118,7 +118,7 @@ export class LastGoodPublisher {
     const now = time.clock();
     if (now < this.#lookAt || !this.#schedule.due(now)) return;
     this.#lookAt = now + limits.statusLookMs;
-    // What has not been read yet would be lost.
+    // Writing before the stored specs have been read would lose them.
     if (stored.of('TerminationPolicy') === undefined) return;
     if (!Object.values(policies).every((each) => each.known())) return;
     const text = textOf(this.#entries());
@@ -137,8 +137,8 @@ export class LastGoodPublisher {
   }
 
   /**
-   * As many as there is room for: those of broken objects, which need them now, before the others; of each namespace the
-   * first, then of each the second, so that none crowds out the others.
+   * As many specs as there is room for: first those of broken objects, which need them now; namespaces take turns, so
+   * that none crowds out the others.
    */
   #entries(): readonly Entry[] {
     const found: { readonly entry: Entry; readonly rank: number }[] = [];
@@ -162,7 +162,7 @@ export class LastGoodPublisher {
       });
   }
 
-  /** What this version cannot read, a newer one may. */
+  /** The stored spec, kept because a newer version may be able to read it. */
   #storedOf(kind: LingerKind, object: CustomObject<unknown>): string | undefined {
     const stored = this.#options.stored.of(kind)?.get(customKey(object));
     return stored?.uid === object.uid ? stored.spec : undefined;

@@ -20,10 +20,10 @@ export interface LeaderLabelOptions {
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** People can move the label, so it is checked once a minute; nothing is written while it is right. */
+/** Users can move the label, so it is checked once a minute; nothing is written while it is right. */
 const PACE = { everyMs: 60_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const TICK_MS = 1_000;
-/** A replica that ends has some seconds left. */
+/** A replica that shuts down has some seconds left. */
 const TAKE_OFF_WITHIN_MS = 3_000;
 
 /**
@@ -80,6 +80,6 @@ async function takeOff({ pods, identity }: LeaderLabelOptions): Promise<void> {
     if (own !== undefined)
       await pods.change({ pod: own, label: LEADER_LABEL, from: LEADS, to: undefined }, signal);
   } catch {
-    // The next leader does it.
+    // The next leader takes it off.
   }
 }

@@ -11,7 +11,7 @@ import {
   watchResource,
 } from '../cluster/index.ts';
 
-/** Where replicas share what they measure, and the name of this one. */
+/** The namespace in which replicas share what they measure, and the name of this one. */
 export interface Place {
   /** Linger's own. */
   readonly namespace: string;
@@ -30,33 +30,33 @@ export function microTimeText(microseconds: number): string {
 
 const MICRO_TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/;
 
-/** @returns undefined for what the API server does not write */
+/** @returns undefined for text that the API server would not write */
 export function microTimeOf(text: unknown): number | undefined {
   const [, seconds, fraction] = typeof text === 'string' ? (MICRO_TIME.exec(text) ?? []) : [];
   const milliseconds = Date.parse(`${seconds}Z`);
   return Number.isNaN(milliseconds) ? undefined : milliseconds * 1000 + Number(fraction);
 }
 
-/** What a coordination.k8s.io/v1 Lease says about the leader. */
+/** The leader, as recorded in a coordination.k8s.io/v1 Lease. */
 export interface LeaseRecord {
   /** Empty: the lease is released. */
   readonly holder: string;
   readonly durationSeconds: number;
   /** Grows with every change of holder. It numbers the terms, so that what a deposed leader writes can be refused. */
   readonly transitions: number;
-  /** Microseconds since the epoch, by the holder's clock: for people, and to tell one renewal from the next. */
+  /** Microseconds since the epoch, by the holder's clock: informational, and to distinguish renewals. */
   readonly acquiredAt: number | undefined;
   readonly renewedAt: number | undefined;
-  /** Where the holder takes the connections that other replicas relay. */
+  /** The address at which the holder accepts relayed connections. */
   readonly address?: string | undefined;
 }
 
 const ADDRESS_ANNOTATION = 'linger.dev/hold-address';
 
-/** `spec.leaseTransitions` is an int32. A number beyond half of that was forged, and counts as none. */
+/** `spec.leaseTransitions` is an int32. A number beyond half of its range was forged, and is ignored. */
 const MOST_TRANSITIONS = 2 ** 30;
 
-/** As client-node reads it, or as it is on the wire. */
+/** A Lease as client-node reads it, or as it is on the wire. */
 interface AnyLease {
   readonly metadata?: V1ObjectMeta | RawObject['metadata'] | undefined;
   readonly spec?: V1LeaseSpec | undefined;
@@ -74,7 +74,7 @@ export function leaseRecordOf({ metadata, spec = {} }: AnyLease): LeaseRecord {
   };
 }
 
-/** The Lease to write; `over`: the one that it replaces, whose other members stay. */
+/** The Lease to write; `over`: the one that it replaces, whose other members are kept. */
 export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | undefined): V1Lease {
   return {
     apiVersion: 'coordination.k8s.io/v1',
@@ -91,14 +91,14 @@ export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | u
   };
 }
 
-/** Those of others stay. */
+/** Keeps the annotations of others. */
 function annotationsOf({ address }: LeaseRecord, over: V1Lease | undefined) {
   const { [ADDRESS_ANNOTATION]: before, ...others } = over?.metadata?.annotations ?? {};
   if (address === undefined && before === undefined) return {};
   return { annotations: { ...others, ...(address !== undefined && { [ADDRESS_ANNOTATION]: address }) } };
 }
 
-/** client-node passes MicroTimes as the text of the wire, both ways; its Dates would lose the microseconds. */
+/** client-node passes MicroTimes as text in both directions; Dates would lose the microseconds. */
 function timeOf(member: 'acquireTime' | 'renewTime', microseconds: number | undefined) {
   if (microseconds === undefined) return {};
   return { [member]: microTimeText(microseconds) as unknown as V1MicroTime };
@@ -118,7 +118,7 @@ export function sameRecord(a: LeaseRecord | undefined, b: LeaseRecord | undefine
 /** A Lease as it was read or written. */
 export interface StoredLease {
   readonly record: LeaseRecord;
-  /** To be written over: with its resourceVersion, so that of two writers over the same one fails. */
+  /** The object to overwrite, with its resourceVersion: of two concurrent writers one fails. */
   readonly object: V1Lease;
 }
 
@@ -131,8 +131,8 @@ export interface LeaseStore {
 }
 
 /**
- * Whether a state of the Lease came before another. Renewals of a term grow by the holder's clock, and terms by their
- * number; what replaced a deleted Lease may count anew, and then looks older for a while.
+ * Whether one state of the Lease is older than another: by term, and within a term by the holder's clock. A Lease that
+ * replaced a deleted one may count from the start, and then seems older for a while.
  */
 export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
   if (a.transitions !== b.transitions) return a.transitions < b.transitions;
@@ -142,7 +142,7 @@ export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
 export interface LeaseHandlers extends Pick<WatchHandlers<LeaseRecord>, 'onFailure' | 'onHandlerError'> {
   /** Called with each state of the Lease that the watch shows, in their order; undefined: it has been deleted. */
   onLease(record: LeaseRecord | undefined): void;
-  /** States come when they are written: for the first time, or again. */
+  /** The watch is current: for the first time, or again. */
   onCurrent(): void;
 }
 

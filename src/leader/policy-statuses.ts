@@ -13,21 +13,21 @@ import type { Statement, StatusSource } from './status-publisher.ts';
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
-/** What the leader says in the statuses of policies. */
+/** What the leader writes into the statuses of policies. */
 export interface PublishedPolicies {
   readonly world: () => World;
   readonly clusterPolicies: () => readonly CustomObject<ClusterTerminationPolicy>[];
   readonly policies: () => readonly CustomObject<TerminationPolicy>[];
   /** undefined until they have been listed. */
   readonly pods: () => Iterable<PodGroup> | undefined;
-  /** The origins of the policies of files that do not count, because the cluster has others of their names. */
+  /** The origins of the policies of files that are shadowed by the cluster's policies of the same names. */
   readonly shadowed: () => readonly string[];
   readonly clock: () => number;
   /** Seconds since the epoch. */
   readonly epochSeconds: () => number;
 }
 
-/** Counting takes a second for 150,000 pods that all have labels of their own. */
+/** Counting takes a second for 150,000 pods with all different labels. */
 const COUNT_AGAIN_MS = 15_000;
 
 /** The statuses of both kinds of policy. */
@@ -100,7 +100,7 @@ function counting({ world, pods, clock }: PublishedPolicies) {
   };
   return () => {
     const { policies } = world();
-    // Of a policy that has come since, an older count says that it selects nothing.
+    // An older count does not know newer policies.
     if (policies !== counted || clock() - countedAt >= COUNT_AGAIN_MS) {
       counted = policies;
       countedAt = clock();
@@ -156,14 +156,14 @@ function statementOf(
 const SHADOWED =
   'the policy of the same kind and name in the files (--policies): the object of the cluster wins';
 
-/** What holds instead of a spec that cannot be read. */
+/** What applies instead of a spec that cannot be read. */
 export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
   if (value === undefined) return 'nothing of it is in force';
   if (good !== undefined) return 'its last good spec stays in force';
   return 'no good spec of it is known, so the pods that it may select are held in Audit';
 }
 
-/** An object may have any number of faults. */
+/** Bounded: an object may have any number of faults. */
 function shortened(problem: string): string {
   return problem.length > 800 ? `${problem.slice(0, 797)}...` : problem;
 }

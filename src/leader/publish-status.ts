@@ -13,29 +13,29 @@ import { REFUSALS, type Refusal, SHARED_NAMES, type SharedObject } from './codec
 import { ELECTION_LIMITS } from './election.ts';
 import type { WriteOutcome } from './store.ts';
 
-/** Milliseconds unless they say otherwise. */
+/** Milliseconds unless noted otherwise. */
 export const PUBLISH_LIMITS = {
   election: ELECTION_LIMITS,
-  /** How often the leader looks whether something is to be done. */
+  /** How often the leader checks whether something is due. */
   tickMs: 1_000,
   /** Between two computations of the curves: they are published at most every ten minutes, so this adds little. */
   stepMs: 30_000,
-  /** As much of the week is lost when a leader dies. */
+  /** How much of the week is lost at most when a leader dies. */
   historyEveryMs: 600_000,
-  /** From the beginning of a term. */
+  /** The first write of the history in a term. */
   firstHistoryMs: 60_000,
   /** The least time between two writes of the consumers' ConfigMap, or of one status. */
   consumersEveryMs: 60_000,
-  /** With nothing new the ConfigMap is written this often, and a status if there are new samples. */
+  /** How often the ConfigMap is written without news, and a status with only new samples. */
   consumersAgainMs: 300_000,
   statusAgainMs: 600_000,
-  /** How often the leader looks for statuses with something new. */
+  /** How often the leader checks statuses for news. */
   statusLookMs: 5_000,
-  /** Statuses of one kind in a tick: 1,000 new policies have theirs after some three minutes. */
+  /** Statuses of one kind per tick: 1,000 new policies have theirs after some three minutes. */
   statusesATick: 5,
-  /** From the beginning of a term: until then measuring has only begun. */
+  /** The first write of consumers in a term: before, measuring has only begun. */
   firstConsumersMs: 15_000,
-  /** The least time between two writes of what was stopped too early: somebody may be looking for it. */
+  /** The least time between two writes of shortfalls: short, because an operator may be waiting for one to show. */
   shortfallsEveryMs: 15_000,
   /** After failures. */
   firstPauseMs: 2_000,
@@ -43,12 +43,12 @@ export const PUBLISH_LIMITS = {
   /** How long a request for a ConfigMap may take. */
   requestMs: 10_000,
   /**
-   * While requests for the Lease fail or take longer than this, and for a while after, the history is not written: the API
-   * server's own objective is 1 s at the 99th percentile.
+   * While requests for the Lease fail or take longer than this, and shortly after, the history is not written: the
+   * API server's own objective is 1 s at the 99th percentile.
    */
   slowMs: 1_000,
   calmAfterMs: 60_000,
-  /** How long a leader that leaves may go on writing: well under the drain of 15 s and what is left of the lease. */
+  /** How long a resigning leader may go on writing: well below the drain of 15 s and the rest of the lease. */
   handOverMs: 4_000,
   /** Characters of the published curves: the cluster, 50 namespaces and 200 consumers take 250 kB. */
   plannedCharacters: 900_000,
@@ -63,26 +63,26 @@ export const STATUS_OBJECTS = {
 } as const;
 export type StatusObject = keyof typeof STATUS_OBJECTS;
 
-/** What the leader asks the API server for. A metric's label. */
+/** The targets of the leader's requests. A metric's label. */
 export type PublishTarget = 'lease' | SharedObject | StatusObject;
 
-/** What this replica knows of one kind of ConfigMaps, or of the statuses of one kind. */
+/** What this replica knows of one kind of ConfigMap, or of the statuses of one kind. */
 export interface PublishedState {
-  /** When what is in use was written, by its writer's clock. Seconds since the epoch. */
+  /** When the content in use was written, by its writer's clock. Seconds since the epoch. */
   writtenAt: number | undefined;
   bytes: number | undefined;
-  /** By this replica. */
+  /** How often this replica has written. */
   writes: number;
-  /** Why what is there now is not used; undefined: it is used, or there is nothing. */
+  /** Why the stored content is not used; undefined: it is used, or there is none. */
   refusal: Refusal | undefined;
 }
 
-/** How publishing stands; changes as it goes on. */
+/** The state of publishing; updated in place. */
 export interface PublishStatus {
   leading: boolean;
   /** The identity of the leader; empty where it is not known. */
   holder: string;
-  /** Where the leader takes what other replicas relay; undefined: not known. */
+  /** The leader's address for relayed connections; undefined: not known. */
   address: string | undefined;
   /** The Lease's transitions, as last seen. */
   term: number | undefined;
@@ -104,7 +104,7 @@ export function newStatus(): PublishStatus {
   };
 }
 
-/** Brings the status up to date, and logs trouble once. */
+/** Updates the status, and logs each trouble once. */
 export class Reporting {
   readonly status: PublishStatus = newStatus();
   readonly #logger: Logger;
@@ -160,7 +160,7 @@ export class Reporting {
     this.#once.over(target, { object: nameOf(target) }, 'publishing works again');
   }
 
-  /** @param bytes of all its ConfigMaps; undefined: of what is no ConfigMap */
+  /** @param bytes of all its ConfigMaps; undefined for statuses */
   written(target: Exclude<PublishTarget, 'lease'>, epochSeconds: number, bytes?: number, writes = 1): void {
     const state = this.status.published[target];
     state.refusal = undefined;
@@ -169,7 +169,7 @@ export class Reporting {
     state.writes += writes;
   }
 
-  /** What is stored cannot be used. */
+  /** The stored content cannot be used. */
   refused(object: SharedObject, refusal: Refusal, problem: string): void {
     const state = this.status.published[object];
     if (state.refusal === refusal) return;
@@ -190,7 +190,7 @@ export class Reporting {
       );
   }
 
-  /** The status that was written has members that the CRD does not know. */
+  /** The CRD does not know some members of the status that was written. */
   olderCrd(target: StatusObject): void {
     const members = { object: nameOf(target) };
     this.#once.warn(
@@ -258,7 +258,7 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(published).flatMap(([object, { refusal }]) => {
-        // A follower reads the history only once, and would not see that it has been written anew.
+        // A follower reads the history only once, and would not notice later writes.
         const known = object !== 'history' || status.leading;
         return known && refusal !== undefined ? [[{ object, reason: refusal }, 1] as const] : [];
       }),

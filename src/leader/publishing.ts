@@ -29,11 +29,11 @@ import { type PublishedPlanned, SharedStore } from './store.ts';
 export interface SharedMeasurement extends StoredHistory {
   /** The curves in force here. */
   readonly table: PlannedTable;
-  /** The curves to publish after these; the same object as long as there is nothing to publish. */
+  /** The next curves to publish; the same object if there is nothing to publish. */
   next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable>;
-  /** From now on waits come from these curves. */
+  /** Waits come from these curves from now on. */
   adopt(table: PlannedTable): void;
-  /** Takes a span out of the history. Doing it twice changes nothing. */
+  /** Takes a span out of the history; idempotent. */
   forget(span: Pick<Forgotten, 'from' | 'to'>, scope: Pick<Forgotten, 'namespace' | 'consumer'>): unknown;
 }
 
@@ -41,9 +41,9 @@ export interface PublishingOptions {
   readonly connection: KubeConnection;
   /** Linger's own. */
   readonly namespace: string;
-  /** Which replica this is, such as the pod's name; made unique for each life of the process. */
+  /** The name of this replica, such as its pod's; made unique for each run of the process. */
   readonly identity: string;
-  /** Where this replica takes what others relay to it while it leads. */
+  /** Where this replica accepts relayed connections while it leads. */
   readonly address?: string | undefined;
   readonly measurement: SharedMeasurement;
   readonly logger: Logger;
@@ -51,14 +51,14 @@ export interface PublishingOptions {
   readonly epochSeconds: () => number;
   /** What to publish of consumers; absent: nothing. */
   readonly consumers?: PublishedConsumers | undefined;
-  /** The policies whose good specs are to be stored, and what has been; absent: nothing. */
+  /** The policies whose good specs are to be stored, and those stored already; absent: none. */
   readonly lastGood?: { readonly policies: SharedPolicies; readonly stored: LastGood } | undefined;
-  /** What to say in the statuses of other kinds. */
+  /** The statuses of other kinds to write. */
   readonly statuses?: readonly StatusSource[] | undefined;
   /** Called whenever this replica leads, at once. */
   readonly onElected?: ((lead: Lead) => void) | undefined;
   readonly shortfalls?: SharedShortfalls | undefined;
-  /** Called whenever this replica leads and has taken over what the leader before has written. */
+  /** Called whenever this replica leads and has taken over what the previous leader has written. */
   readonly onLeading: (lead: Lead) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
   readonly limits?: PublishLimits;
@@ -66,23 +66,23 @@ export interface PublishingOptions {
   readonly signal: AbortSignal;
 }
 
-/** What the leader remembers of the ends of pods, for whoever asks afterwards. */
+/** The leader's record of how pods ended, which `linger audit --shortfalls` reads. */
 export interface SharedShortfalls {
-  /** All of it; the same text as long as nothing is added. Empty: nothing has ever been. */
+  /** The whole record; the same text as long as nothing is added. Empty: there has never been any. */
   readonly text: string;
-  /** Takes in what the leader before had written. @returns undefined where it is not that */
+  /** Takes over the previous leader's record. @returns undefined for anything else */
   restore(json: unknown): true | undefined;
 }
 
-/** A replica's share in publishing. */
+/** A replica's part in publishing. */
 export interface Publishing {
-  /** Changes as it goes on. */
+  /** Updated in place. */
   readonly status: PublishStatus;
-  /** To be called with the ConfigMap of the published curves, whenever it has changed. */
+  /** To be called with each change of the ConfigMap of the published curves. */
   readonly saw: (published: PublishedPlanned) => void;
-  /** To be called with each state of the Lease that a watch shows. Without it there are only reads: more of them, and later. */
+  /** To be called with each state of the Lease that a watch shows. Without it the Lease is read more often, and later. */
   readonly sawLease: LeaseHandlers['onLease'];
-  /** Resolves once the stored history has been taken in, or there is none. It may never, without a server. */
+  /** Resolves once the stored history has been merged, or there is none. May never resolve without an API server. */
   readonly restored: Promise<void>;
   /** Resolves once the signal has aborted and the lease is released, or cannot be: within 15 s. Never rejects. */
   readonly ended: Promise<void>;
@@ -107,7 +107,7 @@ class Replica {
   readonly history: HistoryObjects;
   readonly #identity: string;
   #term: LeaderTerm | undefined;
-  /** The published curves as they were seen last: what is in force wherever this replica does not lead. */
+  /** The latest published curves: in force while this replica does not lead. */
   #seen: PlannedTable | undefined;
   #forgotten: readonly Forgotten[] = [];
   #troubleAt = Number.NEGATIVE_INFINITY;
@@ -116,7 +116,7 @@ class Replica {
     const { connection, namespace, logger, measurement, limits = PUBLISH_LIMITS } = options;
     this.options = options;
     this.limits = limits;
-    // A container that is restarted has its pod's name, too; its earlier life might still be writing.
+    // A restarted container has the same pod name, and a write of the earlier process may still be under way.
     this.#identity = `${options.identity}_${randomUUID().slice(0, 8)}`;
     const { requestMs } = limits;
     this.store = new SharedStore({ connection, namespace, identity: this.#identity, requestMs });
@@ -129,7 +129,7 @@ class Replica {
     return this.options.time.clock() - this.#troubleAt >= this.limits.calmAfterMs;
   }
 
-  /** What has been taken out of the history. */
+  /** Spans that have been taken out of the history. */
   get forgotten(): readonly Forgotten[] {
     return this.#forgotten;
   }
@@ -139,7 +139,7 @@ class Replica {
     const { limits, reporting } = this;
     const { requestMs } = limits.election;
     const leases = new ApiLeaseStore({ connection, namespace, name: LEASE_NAME, requestMs });
-    // What is measured meanwhile is not lost: the stored history is merged into it.
+    // Samples that are measured meanwhile are kept: the stored history is merged into them.
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
     const candidacy = campaign({
       identity: this.#identity,
@@ -228,12 +228,12 @@ class Replica {
     return added.length > 0;
   }
 
-  /** Takes the stored history in. @throws KubeFailure */
+  /** Merges the stored history. @throws KubeFailure */
   async restore(signal: AbortSignal): Promise<void> {
     const { measurement, epochSeconds, logger } = this.options;
     const { history, reporting } = this;
     const { stamp, bytes, refused, forgotten } = await history.restore(epochSeconds(), signal);
-    // The leader that wrote it may not have known all.
+    // The leader that wrote it may not have known all of these.
     for (const each of this.#forgotten)
       if (!forgotten.some((known) => isSame(each, known))) measurement.forget(each, each);
     const state = reporting.status.published.history;
@@ -284,10 +284,10 @@ class LeaderTerm {
   readonly #planned: Schedule;
   readonly #history: Schedule;
   readonly #shortfalls: Schedule;
-  /** The text that is there; undefined: it has not been read in this term. */
+  /** The stored text; undefined: it has not been read in this term. */
   #shortfallsText: string | undefined;
   #working: PlannedTable = NOTHING_PLANNED;
-  /** The working curves that have been published; undefined: others may see something else. */
+  /** The working curves as published; undefined: others may see different ones. */
   #published: PlannedTable | undefined;
   #publishedText = '';
   #tookOver = false;
@@ -317,7 +317,7 @@ class LeaderTerm {
   start(): void {
     this.#running = this.#run().catch((error: unknown) => {
       this.#replica.reporting.broke(asError(error));
-      // Begins anew with the next renewal.
+      // A new term starts with the next renewal.
       this.#leadership.end();
     });
   }
@@ -330,7 +330,7 @@ class LeaderTerm {
   saw(table: PlannedTable | undefined, forgets: boolean): void {
     if (table === undefined || plannedToText(table) !== this.#publishedText) this.#published = undefined;
     if (!forgets) return;
-    // Not in ten minutes, as by chance.
+    // Makes the next publication due at once, instead of in ten minutes.
     this.#working = { ...this.#working, at: Number.NEGATIVE_INFINITY };
     this.#nextStep = Number.NEGATIVE_INFINITY;
     this.#history.hasten();
@@ -359,7 +359,7 @@ class LeaderTerm {
     while (await options.time.pause(limits.tickMs, signal));
   }
 
-  /** Nothing is written before what is there has been read: it would be lost. */
+  /** Reads what is stored before anything is written, which would overwrite it. */
   async #takeOver(signal: AbortSignal): Promise<boolean> {
     const replica = this.#replica;
     return (
@@ -374,13 +374,13 @@ class LeaderTerm {
     this.#replica.forget(readForgotten(present));
     const planned = readPlanned(present);
     if (planned.outcome === 'refused') reporting.refused('planned', planned.refusal, planned.problem);
-    // Where it is missing or unreadable, the curves in force here are those that replicas have seen last.
+    // Where it is missing or unreadable, the curves in force here are the latest that replicas have seen.
     this.#working = options.measurement.table;
     if (planned.outcome !== 'read') return;
     this.#working = planned.value;
     this.#published = planned.value;
     this.#publishedText = plannedToText(planned.value);
-    // The watch may be later than the lease, and what it brings to a leader is not adopted.
+    // The watch may lag behind the lease, and a leader does not adopt what it delivers.
     options.measurement.adopt(planned.value);
   }
 
@@ -407,7 +407,7 @@ class LeaderTerm {
     return shortfalls !== undefined && shortfalls.text !== this.#shortfallsText;
   }
 
-  /** What is there is taken in first: it is what the leader before remembers. */
+  /** Merges the stored record first: it is the previous leader's. */
   async #publishShortfalls(signal: AbortSignal): Promise<void> {
     const { store, reporting, options } = this.#replica;
     const { shortfalls } = options;
@@ -459,7 +459,7 @@ class LeaderTerm {
   async #publishHistory(signal: AbortSignal): Promise<void> {
     const { history, reporting, options } = this.#replica;
     const failure = await reporting.attempt('history', this.#history, signal, async () => {
-      // Refused at takeover; its owner may have removed it since.
+      // It was refused at takeover; its owner may have removed it since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
       const epochSeconds = options.epochSeconds();

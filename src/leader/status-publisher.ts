@@ -12,7 +12,7 @@ export function instant(epochSeconds: number): string {
   return new Date(Math.floor(epochSeconds) * 1000).toISOString().replace('.000Z', 'Z');
 }
 
-/** An object of one of Linger's own kinds, as it was seen last. */
+/** The latest known state of an object of one of Linger's own kinds. */
 export interface StatusTarget {
   /** Empty or absent where the kind is cluster-scoped. */
   readonly namespace?: string;
@@ -22,28 +22,28 @@ export interface StatusTarget {
   readonly status: unknown;
 }
 
-/** What a status should say. */
+/** The desired status of an object. */
 export interface Statement<Status extends object = object> {
   readonly target: StatusTarget;
-  /** Besides the condition. */
+  /** Everything but the condition. */
   readonly content: Omit<Status, 'observedGeneration' | 'conditions'>;
   readonly condition: {
     readonly type: string;
     readonly status: 'True' | 'False' | 'Unknown';
     readonly reason: string;
     readonly message: string;
-    /** When it became so, if the object does not say. Seconds since the epoch. */
+    /** When the condition became true, where the object does not say. Seconds since the epoch. */
     readonly since: number;
   };
 }
 
 /** The statuses of one kind. */
 export interface StatusSource {
-  /** As metrics name them. */
+  /** The label in metrics. */
   readonly object: StatusObject;
   readonly kind: LingerKind;
   readonly plural: string;
-  /** What all of them should say, of as many objects as something is known of. */
+  /** The desired statuses of all objects that anything is known of. */
   statements(): readonly Statement[] | Promise<readonly Statement[]>;
 }
 
@@ -55,22 +55,22 @@ export interface StatusOptions {
   readonly epochSeconds: () => number;
 }
 
-/** After another writer has changed the object: until the watch has brought that. */
+/** The pause after a conflict, until the watch has delivered the other writer's change. */
 const CHANGED_MEANWHILE_MS = 5_000;
 
-/** A CRD of an older Linger may be replaced at any time; until then only conditions are said. */
+/** How long only conditions are written after the CRD proved to be an older version's. */
 const OLDER_CRD_MS = 600_000;
 
 /**
- * Writes the statuses of one kind for as long as this replica leads, by server-side apply: each when it says something
- * new, at most once a minute, and a few a second of all. What is new is found by comparing with the object itself, so a
- * new leader writes nothing that is there already.
+ * Writes the statuses of one kind by server-side apply while this replica leads: each when it has news, at most once a
+ * minute, and only a few a second in all. News is found by comparing with the object itself, so a new leader does not
+ * write what is there already.
  */
 export class StatusPublisher {
   readonly #leadership: Leadership;
   readonly #source: StatusSource;
   readonly #options: StatusOptions;
-  /** After failures, which concern all objects of the kind. */
+  /** The backoff after failures, which concern all objects of the kind. */
   readonly #schedule: Schedule;
   #waiting: Statement[] = [];
   #lookAt: number;
@@ -78,7 +78,7 @@ export class StatusPublisher {
   /** Milliseconds of the monotonic clock, by object. */
   readonly #writtenAt = new Map<string, number>();
   readonly #notBefore = new Map<string, number>();
-  /** Until when the CRD is taken for one that knows conditions alone. */
+  /** Until when only conditions are written, because the CRD is an older one. */
   #bareUntil = Number.NEGATIVE_INFINITY;
 
   constructor(leadership: Leadership, source: StatusSource, options: StatusOptions, firstAt: number) {
@@ -90,14 +90,14 @@ export class StatusPublisher {
     this.#lookAt = firstAt;
   }
 
-  /** To be called again and again; writes a few statuses at most. Never throws. */
+  /** To be called periodically; writes at most a few statuses. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
     const { limits, time } = this.#options;
     const begun = time.clock();
     if (begun >= this.#lookAt) await this.#look(begun);
     for (let left = limits.statusesATick; left > 0; left -= 1) {
       const now = time.clock();
-      // A slow API server must not keep the leader from publishing what waits depend on.
+      // A slow API server must not keep the leader from publishing the curves that waits depend on.
       if (!this.#schedule.due(now) || now - begun > limits.slowMs || !this.#leadership.holds()) return;
       const next = this.#waiting.shift();
       if (next === undefined || signal.aborted) return;
@@ -105,7 +105,7 @@ export class StatusPublisher {
     }
   }
 
-  /** Looks for what is new: first of what nothing has been said yet, then of what has waited longest. */
+  /** Collects news: first objects without any status yet, then those that have waited longest. */
   async #look(now: number): Promise<void> {
     const { limits, time } = this.#options;
     const statements = await this.#source.statements();
@@ -114,12 +114,12 @@ export class StatusPublisher {
       isOf(target, condition.type) ? (this.#writtenAt.get(keyOf(target)) ?? 0) : Number.NEGATIVE_INFINITY;
     this.#waiting = waiting.toSorted((a, b) => compare(urgency(a), urgency(b)));
     this.#forget(statements);
-    // Looking at thousands of policies takes a moment: at most a twentieth of the leader's time.
+    // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
     const done = time.clock();
     this.#lookAt = done + Math.max(limits.statusLookMs, 20 * (done - now));
   }
 
-  /** Whoever has changed a spec looks at the status a moment later. */
+  /** A changed spec is due at once: its author looks at the status a moment later. */
   #isDue({ target, condition }: Statement, now: number): boolean {
     const key = keyOf(target);
     if (now >= (this.#notBefore.get(key) ?? 0)) return true;
@@ -128,7 +128,7 @@ export class StatusPublisher {
     return hasNewSpec && written !== undefined && now >= written + CHANGED_MEANWHILE_MS;
   }
 
-  /** Of objects that are gone. */
+  /** Forgets objects that are gone. */
   #forget(statements: readonly Statement[]): void {
     if (this.#writtenAt.size + this.#notBefore.size <= 2 * statements.length) return;
     const present = new Set(statements.map(({ target }) => keyOf(target)));
@@ -136,7 +136,7 @@ export class StatusPublisher {
       for (const key of known.keys()) if (!present.has(key)) known.delete(key);
   }
 
-  /** Whether it says anything that the object's status does not. */
+  /** Whether the desired status differs from the object's by more than drift. */
   #saysMore({ target, content, condition }: Statement, now: number): boolean {
     const { status } = target;
     const before = conditionIn(status, condition.type);
@@ -193,7 +193,7 @@ export class StatusPublisher {
     const body = {
       apiVersion: API_VERSION,
       kind,
-      // Of two leaders, or beside an author who changes the spec, one fails.
+      // With the resourceVersion, so that of two leaders, or beside a change of the spec, one write fails.
       metadata: { name, ...(namespace === '' ? {} : { namespace }), resourceVersion },
       status: { ...observed, ...content, conditions: [said] },
     };
@@ -227,7 +227,7 @@ function keyOf({ namespace = '', name }: StatusTarget): string {
   return `${namespace}/${name}`;
 }
 
-/** Whether the status has been said of this very spec. */
+/** Whether the status is about the current spec. */
 function isOf({ generation, status }: StatusTarget, type: string): boolean {
   return (
     isRecord(status) && status.observedGeneration === generation && conditionIn(status, type) !== undefined
@@ -239,13 +239,13 @@ function compare(a: number, b: number): number {
   return a < b ? -1 : 1;
 }
 
-/** Numbers that follow what goes on in the cluster: worth a write when they have moved by more than this. */
+/** Measured numbers, which count as news only when they have moved by more than noise. */
 const MEASURED = new Set(['p50', 'p99', 'pods']);
 const MOVED = 0.05;
-/** These grow all the time: a write from time to time will do. */
+/** Numbers that grow all the time: an occasional write suffices. */
 const GROWING = new Set(['samples', 'lastSample']);
 
-/** `drift`: only what grows all the time, or has hardly moved, differs. */
+/** `drift`: only growing numbers differ, or measured ones that have hardly moved. */
 type Difference = 'none' | 'drift' | 'news';
 
 function differenceOf(before: object, now: object): Difference {

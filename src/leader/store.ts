@@ -27,10 +27,10 @@ import {
 import type { Leadership } from './election.ts';
 
 /**
- * - `written`, `unchanged`: the content is there now.
- * - `deposed`: this replica does not lead any more.
- * - `outgrown`: the ConfigMap bears a higher term than ours; the next renewal shows whether another replica leads.
- * - `Newer`, `Foreign`: it must not be written over.
+ * - `written`, `unchanged`: the content is stored.
+ * - `deposed`: this replica no longer leads.
+ * - `outgrown`: the ConfigMap carries a higher term than ours; the next renewal shows whether another replica leads.
+ * - `Newer`, `Foreign`: it must not be overwritten.
  */
 export type WriteOutcome = 'written' | 'unchanged' | 'deposed' | 'outgrown' | 'Newer' | 'Foreign';
 
@@ -61,8 +61,8 @@ export class SharedStore {
   }
 
   /**
-   * Writes content of the leader's. The ConfigMap is read first and written with the resourceVersion that was read: of
-   * two writers that both believe that they lead, one fails, and a deposed leader fails even before it knows.
+   * Writes the leader's content. The ConfigMap is read first and written with the resourceVersion that was read: of two
+   * writers that both believe that they lead one fails, and a deposed leader fails even before it knows.
    * @param epochSeconds when this is written
    * @throws KubeFailure; `Conflict` when another writer was quicker
    */
@@ -136,7 +136,7 @@ export async function recordForgotten(
       );
       const kept = readForgotten(present).filter(({ to }) => to > epochSeconds - FORGOTTEN_KEPT_SECONDS);
       const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText([...kept, forgotten]) };
-      // With the version that was read, because the leader and other people write it, too.
+      // With the resourceVersion that was read, because the leader and other users write it, too.
       const body = { metadata: { resourceVersion: present.metadata?.resourceVersion, annotations } };
       await callApi(connection, 'CoreV1Api', { ...call, patch: 'merge-patch' }, (api) =>
         api.patchNamespacedConfigMap({ namespace, name, body }),
@@ -149,7 +149,7 @@ export async function recordForgotten(
   }
 }
 
-/** What others have put there besides (labels, owners) stays. */
+/** Keeps the labels, owners and annotations of others. */
 function configMapOf(
   name: string,
   { data = {}, binaryData = {}, annotations: besides }: Content,
@@ -169,7 +169,7 @@ export interface PublishedPlanned {
 
 /** Calls are synchronous. */
 export interface PublishedHandlers {
-  /** At the beginning, and whenever the ConfigMap has changed. */
+  /** Called with the first state, and with each change of the ConfigMap. */
   onPublished(published: PublishedPlanned): void;
   onFailure(failure: KubeFailure, pauseMs: number): void;
   onCurrent(): void;
@@ -178,7 +178,7 @@ export interface PublishedHandlers {
 }
 
 export interface PublishedSource {
-  /** Resolves once it has been read for the first time. It may never. */
+  /** Resolves once it has been read for the first time. May never resolve. */
   readonly read: Promise<void>;
   readonly stats: WatchStats;
   /** Resolves once the signal has aborted and every connection is closed. */
@@ -188,9 +188,9 @@ export interface PublishedSource {
 const NOTHING: PublishedPlanned = { planned: { outcome: 'empty' }, forgotten: [] };
 
 /**
- * Follows what the leader publishes. Watched and not polled, so that replicas differ for milliseconds after a change:
- * pods of one ReplicaSet reach all of them, seconds apart, and should get one number. A watch of one name needs no right
- * to read any other ConfigMap.
+ * Follows what the leader publishes. Watched and not polled, so that replicas differ only for milliseconds after a
+ * change: the pods of one ReplicaSet reach all of them, seconds apart, and should get the same wait. A watch of one name
+ * needs no right to read other ConfigMaps.
  */
 export function followPublished(
   connection: KubeConnection,

@@ -77,7 +77,7 @@ function cautiousEntry(
   try {
     return { kind: 'linger.dev', value: cautiousPolicy(kind, { name, namespace }, spec), key, file };
   } catch {
-    // Its name is none that an object can have: nobody knows whom it is about.
+    // No object can have such a name, so there is no policy to report this on.
     return undefined;
   }
 }

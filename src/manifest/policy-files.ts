@@ -177,12 +177,13 @@ export interface PolicyState {
  */
 export const POLL_MS = 1_000;
 
-/** How often a mounted folder that shows no change is read all the same: somebody may have edited a copy of one. */
+/** How often a mounted folder is read even without a new `..data` link: it may be a copy that is edited in place. */
 const READ_EVERY_POLLS = 10;
 
 /**
- * What a kubelet's mount of a ConfigMap stands at: the kubelet changes no file in it, but swaps the link `..data` (Kubernetes,
- * pkg/volume/util/atomic_writer.go). Asking for that takes a tenth of what a reading does, most of which is threads being woken.
+ * What a kubelet's mount of a ConfigMap stands at: the kubelet changes no file in it, but swaps the link `..data`
+ * (Kubernetes, pkg/volume/util/atomic_writer.go). Asking for that takes a tenth of what a reading does, most of which is
+ * threads being woken.
  * @returns undefined where it is no such mount
  */
 function mountedRevision(path: string): Promise<string | undefined> {

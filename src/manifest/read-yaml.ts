@@ -193,7 +193,7 @@ class YamlReader {
     if (this.#isMark('...')) this.#endAtMark();
   }
 
-  /** A tab parts tokens, but does not indent. Before a comment it harms nobody. */
+  /** A tab parts tokens, but does not indent. Before a comment it is harmless. */
   #mayBeTab(): boolean {
     return this.#flow > 0 || !this.#keyAllowed || this.#isWithoutContent();
   }

@@ -23,7 +23,7 @@ import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
 type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
-/** Registers the metrics of the canary. @returns what to call with each flip */
+/** Registers the metrics of the canary. @returns a function to call with each flip */
 export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) => void {
   const registers = [registry];
   const flips = new Counter({
@@ -53,7 +53,7 @@ interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connecti
 
 export type RunningCanary = ReturnType<typeof startCanary>;
 
-/** The canary of a replica: it follows endpoints always, and flips while it leads. */
+/** The canary of a replica: it always follows endpoints, and flips while the replica leads. */
 export function startCanary(context: CanaryRunContext) {
   const { namespace, every, present, measurement, logger } = context;
   const endpoints = new CanaryEndpoints(measurement, namespace);
@@ -84,15 +84,15 @@ interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger
 }
 
 /**
- * Samples go to the measurement; a trouble is logged once, and once when it is over.
- * @returns what to call with each flip of this lead
+ * Passes samples to the measurement, and logs each trouble when it starts and when it is over.
+ * @returns a function to call with each flip of this lead
  */
 export function flipReporter(
   { consumers, present, logger, count }: FlipReporterContext,
   { signal }: Pick<Lead, 'signal'>,
 ): (flipped: Flipped) => void {
   const once = new LogOnce(logger);
-  /** Until its first flip nothing is known of a consumer but that it is measured. */
+  /** Before its first flip a consumer is only known to be measured. */
   const introduce = () => {
     for (const each of present().filter(isTimed)) {
       if (consumers.state(each.name) !== undefined) continue;
@@ -109,7 +109,7 @@ export function flipReporter(
     introduce();
     const names = new Set(present().map(({ name }) => name));
     for (const [consumer, limits] of flipped.asked) {
-      // It may have been deleted while it was measured.
+      // The consumer may have been deleted during the flip.
       if (!names.has(consumer)) continue;
       const { removal, addition, trouble } = flipped.consumers.get(consumer) ?? {};
       if (removal !== undefined) consumers.record({ consumer, direction: 'removal', lag: removal });
@@ -125,7 +125,7 @@ export function flipReporter(
   };
 }
 
-/** A flip that the API did not allow is a trouble of all; one that came to nothing by chance changes no state. */
+/** A flip that the API refused is a trouble of all its consumers; one that failed by chance changes no state. */
 function stateAfter(
   { result, problem }: Flipped,
   consumers: ConsumerMeasurement,
@@ -139,11 +139,11 @@ function stateAfter(
 export interface MeasuredConsumersContext {
   readonly world: WorldHolder;
   readonly measurement: Pick<Measurement, 'consumers'>;
-  /** What the cluster declares. */
+  /** The consumers that the cluster declares. */
   readonly declared: Pick<CustomObjects<unknown>, 'known' | 'objects'>;
-  /** What is shown of them, brought up to date while this replica leads. */
+  /** Their views, updated while this replica leads. */
   readonly views: ConsumerViews;
-  /** What measures by flips; undefined: nothing does. */
+  /** The canary; undefined: there is none. */
   readonly canary: RunningCanary | undefined;
   readonly metrics: ConsumerMetrics;
   readonly logger: Logger;
@@ -151,7 +151,7 @@ export interface MeasuredConsumersContext {
   readonly signal: AbortSignal;
 }
 
-/** Pods that are held measure as they end: nothing can go wrong with that, and nobody knows when the next one does. */
+/** Held pods give samples as they terminate: there is nothing to fail, and no interval to expect. */
 const WITNESS_STATE: MeasurementState = {
   trouble: undefined,
   limits: [
@@ -160,10 +160,10 @@ const WITNESS_STATE: MeasurementState = {
   ],
 };
 
-/** How soon a consumer that is added or taken away counts. */
+/** How soon an added or removed consumer counts. */
 const LOOK_EVERY_MS = 1_000;
 
-/** Keeps the measured consumers those that there are, and while this replica leads, what is shown of them up to date. */
+/** Keeps the set of measured consumers current and, while this replica leads, their views. */
 export function measureConsumers(context: MeasuredConsumersContext) {
   const { world, measurement, declared, views, canary, epochSeconds, signal } = context;
   const keep = keeping(context);
@@ -193,15 +193,12 @@ export function measureConsumers(context: MeasuredConsumersContext) {
       };
       lead.signal.addEventListener('abort', over, { once: true });
     },
-    /** Resolves once what this replica changed while it led has been put back: within 15 s. */
+    /** Resolves once everything that this replica changed as the leader has been undone: within 15 s. */
     left: () => left,
   };
 }
 
-/**
- * Until it is certain that these are all consumers, nothing that was measured of others is forgotten: a leader that has
- * just started may not have read them yet.
- */
+/** Forgets other consumers' samples only once all consumers are certainly known: a new leader may still be reading. */
 function keeping({ world, measurement, declared, metrics, logger }: MeasuredConsumersContext): () => void {
   const once = new LogOnce(logger);
   let kept: readonly Consumer[] | undefined;

@@ -23,21 +23,22 @@ import {
 } from './flip.ts';
 import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
 
-/** Random numbers in [0, 2), 1 on average, and seldom near either end: sums of two throws. @param random in [0, 1) */
+/** Random numbers in [0, 2) with mean 1, rarely near either end: sums of two. @param random in [0, 1) */
 export function throwOf(random: () => number): () => number {
   return () => random() + random();
 }
 
-/** How many of the last flips say how long consumers take. */
+/** How many of the latest flips count for how long consumers take. */
 const REMEMBERED = 8;
 
-/** Even where consumers follow at once, flips are no closer together than this. Milliseconds. */
+/** The shortest pause between flips, even where consumers follow at once. Milliseconds. */
 const SHORTEST_REST_MS = 500;
 
 /**
- * When flips begin. A gateway that polls every 10 s is timed without bias only if removals fall evenly on its intervals. So
- * they must not be in step with it, nor begin when the last flip ended, which is just after it has polled: the spans are
- * random, from the last flip's beginning and from its end; the latter as long as consumers take to follow, on average.
+ * When flips begin. A gateway that polls every 10 s is measured without bias only if removals are spread evenly over its
+ * interval. So flips must not run in step with it, nor begin when the previous flip ended, which is just after it polled:
+ * spans are random, counted from the previous flip's beginning and from its end, the latter on average as long as
+ * consumers take to follow.
  */
 export class FlipSchedule {
   readonly #throw: () => number;
@@ -48,7 +49,7 @@ export class FlipSchedule {
     this.#throw = thrown;
   }
 
-  /** How long the slowest consumer of a flip took, or was waited for. */
+  /** Records how long the slowest consumer of a flip took, or was waited for. */
   followed(lagMs: number): void {
     this.#lags = [...this.#lags, lagMs].slice(-REMEMBERED);
   }
@@ -56,7 +57,7 @@ export class FlipSchedule {
   /**
    * When the next flip begins. Instants and spans: milliseconds.
    * @param began the last one's beginning; @param ended its end
-   * @param everyMs how far beginnings are to be apart on average
+   * @param everyMs the average distance between beginnings
    */
   next({ began, ended, everyMs }: { began: number; ended: number; everyMs: number }): number {
     const rest = Math.max(SHORTEST_REST_MS, ...this.#lags);
@@ -64,7 +65,7 @@ export class FlipSchedule {
   }
 }
 
-/** A consumer that flips are for, and when one was last tried. Milliseconds. */
+/** A flipped consumer, and when it was last tried. Milliseconds. */
 interface FlipTurn {
   readonly everyMs: number;
   /** undefined: never. */
@@ -72,8 +73,8 @@ interface FlipTurn {
 }
 
 /**
- * The consumers that take part in a flip now: flips are shared, so each that has waited for half of its time does. Those
- * that have waited for the largest share of it come first.
+ * The consumers that take part in a flip now. Flips are shared, so every consumer that has waited for half its interval
+ * joins; those that have waited for the largest share come first.
  */
 export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number, most: number): readonly T[] {
   const waited = ({ triedAt, everyMs }: FlipTurn) =>
@@ -85,7 +86,7 @@ export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number,
 }
 
 const CANARY_SERVICE = 'linger-canary';
-/** The same pods by a headless Service: DNS answers with their addresses. */
+/** A headless Service for the same pods: DNS answers with their addresses. */
 const CANARY_DNS_SERVICE = 'linger-canary-dns';
 
 /**
@@ -94,20 +95,20 @@ const CANARY_DNS_SERVICE = 'linger-canary-dns';
  */
 export const CANARY_LABEL = 'linger.dev/canary';
 const IN_SERVICE = 'in';
-/** Not removed but changed, so that the next leader finds the replica and puts it back. */
+/** The label is changed instead of removed, so that the next leader finds the replica and puts it back. */
 const OUT_OF_SERVICE = 'out';
 
 export interface KnownReplica {
   readonly pod: LabelledPod;
   readonly address: string;
-  /** What its canary server answers with. */
+  /** The identity that its canary server answers with. */
   readonly identity: string;
 }
 
 /**
- * The replica to remove: each of the others in turn, or this one where it is alone. Rather not this one: what a pod sends to
- * a Service that leads back to it takes another way through the node than all other traffic (hairpin).
- * @param turn how many flips there have been
+ * The replica to remove: each of the others in turn, or this one where it is alone. Others are preferred, because what a
+ * pod sends to itself through a Service takes another path through the node than all other traffic (hairpin).
+ * @param turn the number of flips so far
  */
 export function chooseCanary(
   replicas: readonly KnownReplica[],
@@ -120,13 +121,13 @@ export function chooseCanary(
   return inOrder[turn % inOrder.length];
 }
 
-/** As long as a drain takes; the next leader tries again. */
+/** Less than a drain takes; after that the next leader tries again. */
 const RESTORE_WITHIN_MS = 12_000;
 const RESTORE_PAUSE_MS = 500;
 
 /**
- * Puts a replica back into the Service. Not ended by the lead's end: what has been taken out must go back.
- * @throws Error when that cannot be done in time
+ * Puts a replica back into the Service, even after the lead has ended.
+ * @throws Error when that does not succeed in time
  */
 async function restore(labels: PodLabels, pod: LabelledPod): Promise<void> {
   const signal = AbortSignal.timeout(RESTORE_WITHIN_MS);
@@ -145,7 +146,7 @@ async function putBack(labels: PodLabels, pod: LabelledPod, signal: AbortSignal)
   try {
     await labels.change({ pod, label: CANARY_LABEL, from: OUT_OF_SERVICE, to: IN_SERVICE }, signal);
   } catch (error) {
-    // Gone, or back already: then nothing is left to do.
+    // It is gone, or back already.
     const reason = error instanceof KubeFailure ? error.reason : undefined;
     if (reason !== 'NotFound' && reason !== 'Refused') throw error;
   }
@@ -161,15 +162,15 @@ export function isTimed(consumer: Consumer): consumer is Timed {
   return (TIMED as readonly string[]).includes(consumer.measure.kind);
 }
 
-/** One kube-proxy stands behind a ClusterIP, seen from one node: a second of others' answers is enough. */
+/** From one node, a single kube-proxy stands behind a ClusterIP: a second of other replicas' answers suffices. */
 const CLUSTER_IP_MISSES = 40;
-/** Behind a URL, and behind the address of DNS, there may be several instances, the last of them met seldom: 3 s. */
+/** Behind a URL or the address of DNS there may be several instances, and a slow one may be met rarely: 3 s. */
 const SHARED_MISSES = 120;
 
-/** How often a probe is flipped for where its author does not say. */
+/** How often to flip for a probe without an interval. */
 const PROBE_EVERY_MS = 30_000;
 
-/** What the canary cannot see: shown beside its numbers. */
+/** The canary's limits, shown beside its numbers. */
 const A_LABEL = 'The canary is removed by its label: what a consumer does only at a termination is not seen.';
 const LIMITS: Readonly<Record<TimedKind, readonly string[]>> = {
   clusterIp: [
@@ -193,8 +194,8 @@ export function limitsOf({ measure }: Timed, alone: boolean): readonly string[] 
 }
 
 /**
- * A built-in consumer that flips have timed so often is known: a fifth of them show as soon that it has changed, since what
- * counts is a share of a week's, and they are most of what a leader at rest takes of the processor.
+ * After this many samples a built-in consumer is known, and flipped for more rarely: its percentile is taken from a
+ * week's samples, so a fifth as many show a change as soon, and flips are most of an idle leader's processor time.
  */
 const KNOWN = { after: 100, timesAsRare: 5 };
 
@@ -207,7 +208,7 @@ export function everyMsOf({ measure }: Timed, clusterEveryMs: number, timed: num
   return measure.every === undefined ? PROBE_EVERY_MS : measure.every * 1000;
 }
 
-/** Each address in turn. */
+/** Asks each address in turn. */
 function asking(
   url: URL,
   resolved: { readonly addresses: readonly string[] } | Problem,
@@ -222,22 +223,22 @@ function asking(
   };
 }
 
-/** One flip, with which consumers it was for. */
+/** A flip, with the consumers that took part. */
 export interface Flipped extends FlipOutcome {
-  /** The pod that was removed and added; undefined: none. */
+  /** The pod that was removed and added back; undefined: none. */
   readonly pod: string | undefined;
-  /** Those that it was for, with what each cannot see. */
+  /** The consumers that took part, each with its limits. */
   readonly asked: ReadonlyMap<string, readonly string[]>;
 }
 
-/** What replicas agree on about the canary, and who this one is. */
+/** The settings of the canary, the same for all replicas but for the identity. */
 export interface CanarySettings {
-  /** Of the canary server, the same in all replicas. */
+  /** The port of the canary server. */
   readonly port: number;
   readonly identity: string;
   /** How often to flip for the built-in consumers. Seconds. */
   readonly every: number;
-  /** Probe URLs may lead to link-local addresses and those of cloud metadata. */
+  /** Whether probe URLs may lead to link-local addresses and cloud metadata. */
   readonly allowLinkLocal: boolean;
 }
 
@@ -247,14 +248,14 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly namespace: string;
   readonly endpoints: CanaryEndpoints;
   readonly dns: ClusterDns;
-  /** All that there are now. */
+  /** The current consumers. */
   readonly consumers: () => readonly Consumer[];
   /** How often a built-in consumer is flipped for. Milliseconds. */
   readonly everyMs: number;
   readonly onFlip: (flipped: Flipped) => void;
-  /** Tells of each pod that is removed, in the whole cluster. */
+  /** Emits each removal of a pod in the whole cluster. */
   readonly removals: EventEmitter<{ removal: [] }>;
-  /** Monotonic milliseconds: the watch's. */
+  /** Monotonic milliseconds: the clock of the watches. */
   readonly clock: () => number;
   readonly random: () => number;
   readonly limits?: Partial<FlipLimits>;
@@ -263,30 +264,30 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
 type CanaryLead = Pick<Lead, 'signal' | 'holds'>;
 
 /**
- * A consumer that cannot be seen makes every flip that it takes part in 5 s longer for the others, and takes most of what a
- * leader at rest takes of the processor: it is tried again after a minute, and each time it cannot, after twice as long.
+ * A consumer that cannot be seen makes every flip that it joins 5 s longer for the others, and costs most of an idle
+ * leader's processor time. So it is tried again after a minute, then each time after twice as long.
  */
 const TROUBLED = { firstMs: 60_000, longestMs: 600_000 };
 
-/** @param times how often in a row a consumer could not be timed @returns how far flips for it are apart then; milliseconds */
+/** @param times how often in a row a consumer could not be timed @returns milliseconds between flips for it */
 export function troubledEveryMs(times: number): number {
   return times === 0 ? 0 : Math.min(TROUBLED.longestMs, TROUBLED.firstMs * 2 ** (times - 1));
 }
 
 /**
- * kube-proxy follows the first changes after a quiet time at once, and what comes soon after them up to its `minSyncPeriod` (1 s by
- * default) later. Where nothing else changes, flips would meet it rested and the pods of a rollout would not: so there is one for
- * ClusterIPs whenever pods are removed, within `soonMs` of that and this far apart.
+ * kube-proxy applies the first change after a quiet time at once, and further ones up to its `minSyncPeriod` (1 s by
+ * default) later. In a quiet cluster flips would measure only the former, and the pods of a rollout meet the latter. So
+ * ClusterIPs are also flipped whenever pods are removed: within `soonMs`, and at least `apartMs` apart.
  */
 const AMID_REMOVALS = { soonMs: 1_000, apartMs: 5_000 };
 
-/** Each is 40 connections a second while a flip is on. */
+/** How many consumers a flip may have: each costs 40 connections a second meanwhile. */
 const MOST_CONSUMERS = 4;
 const REQUEST_MS = 5_000;
 
 /**
- * Flips one replica at a time, for as long as the lead lasts. Resolves once the last one is back in the Service, or
- * cannot be put there: within 20 s of the lead's end.
+ * Flips one replica at a time while the lead lasts. Resolves once the last one is back in the Service, or cannot be put
+ * back: within 20 s of the lead's end.
  */
 export function runCanary(context: CanaryContext, lead: CanaryLead): Promise<void> {
   return new Canary(context, lead).run();
@@ -299,9 +300,9 @@ class Canary {
   readonly #labels: PodLabels;
   readonly #schedule: FlipSchedule;
   readonly #triedAt = new Map<string, number>();
-  /** How many flips in a row could not time a consumer; one where none was made. */
+  /** How many flips in a row could not time a consumer. */
   readonly #troubled = new Map<string, number>();
-  /** How many have timed it. */
+  /** How many flips have timed a consumer. */
   readonly #timings = new Map<string, number>();
   #turn = 0;
 
@@ -316,7 +317,7 @@ class Canary {
 
   async run(): Promise<void> {
     const { clock } = this.#context;
-    // What a leader that vanished has left outside. Where that fails, the first flip tries again, and says so.
+    // Replicas that a vanished leader has left out. If this fails, the first flip retries and reports it.
     await this.#putAllBack(`${CANARY_LABEL}=${OUT_OF_SERVICE}`).catch(() => undefined);
     let next = this.#next(clock(), clock());
     let rested = clock();
@@ -332,7 +333,7 @@ class Canary {
     }
   }
 
-  /** Until the next flip is due, or a pod is removed after this one's rest. @returns undefined once the lead is over */
+  /** Waits until the next flip is due, or a pod is removed after the rest. @returns undefined once the lead is over */
   async #rest(next: number, rested: number): Promise<'due' | 'removals' | undefined> {
     const { clock, random, removals } = this.#context;
     const { signal } = this.#lead;
@@ -348,7 +349,7 @@ class Canary {
     return (await pause(AMID_REMOVALS.soonMs * random(), signal)) ? 'removals' : undefined;
   }
 
-  /** Those that follow a change by when they followed the one before. */
+  /** The consumers whose lag depends on when they last followed a change. */
   #paced(): readonly Timed[] {
     const isSeen = ({ name }: Timed) => !this.#troubled.has(name);
     return this.#context
@@ -427,7 +428,7 @@ class Canary {
   }
 
   /**
-   * The replicas that are in the Service and answer. Those that are outside are put back, and counted next time.
+   * The replicas that are in the Service and answer. Replicas that are out are put back, and counted the next time.
    * @throws KubeFailure
    */
   async #replicas(): Promise<readonly KnownReplica[]> {
@@ -443,7 +444,7 @@ class Canary {
     return (await Promise.all(known)).filter((each) => each !== undefined);
   }
 
-  /** Puts those back that are outside. @returns all that are selected @throws KubeFailure */
+  /** Puts back all replicas that are out. @returns all that are selected @throws KubeFailure */
   async #putAllBack(selector: string): Promise<readonly LabelledPod[]> {
     const { signal } = this.#lead;
     const pods = await this.#labels.list(selector, signal);
@@ -479,7 +480,7 @@ class Canary {
     return { ...outcome, consumers: new Map([...outcome.consumers, ...troubleOf(unlisted, NO_DNS_SERVICE)]) };
   }
 
-  /** What the attempts through a consumer are. */
+  /** How attempts through a consumer are made. */
   async #timed({ name, measure }: Timed, { service, canary, fellows }: Met): Promise<TimedConsumer> {
     const { namespace, dns, allowLinkLocal } = this.#context;
     const { attemptMs: timeoutMs } = this.#limits;
@@ -501,7 +502,7 @@ class Canary {
   }
 }
 
-/** The Service and the replicas of one flip. */
+/** The Service and the replicas of a flip. */
 interface Met {
   readonly service: { readonly address: string; readonly port: number };
   readonly canary: KnownReplica;

@@ -9,17 +9,17 @@ import type { ConsumerMeasurement } from './measurement.ts';
 
 type Known = Readonly<Record<'removals' | 'additions', ConsumerLag | undefined>>;
 
-/** Percentiles of a week take some milliseconds each: no look blocks for longer than this many of them take. */
+/** A week's percentiles take some milliseconds each: at most this many are computed per update. */
 const MOST_MEASURED_A_LOOK = 8;
 
-/** Without new samples a lag changes only as slices of 15 minutes leave the week. */
+/** Without new samples a lag only changes as slices of 15 minutes leave the week. */
 const ANEW_SECONDS = 900;
 
-/** What the leader shows of the consumers that it measures: computed now and then. */
+/** The views of the consumers that the leader measures, recomputed now and then. */
 export class ConsumerViews {
   readonly #measurement: ConsumerMeasurement;
   readonly #known = new Map<string, Known>();
-  /** Which of them have samples that are not in what is known. */
+  /** The consumers with samples that their view does not include yet. */
   readonly #outdated = new Set<string>();
   #views = new Map<string, ConsumerView>();
   #anewAt = Number.NEGATIVE_INFINITY;
@@ -29,14 +29,14 @@ export class ConsumerViews {
     measurement.onSample(({ consumer }) => void this.#outdated.add(consumer));
   }
 
-  /** As of the last look, in the order of the consumers; none where this replica measures none. */
+  /** The views as of the last update, in the order of the consumers; empty where this replica does not measure. */
   get all(): readonly ConsumerView[] {
     return [...this.#views.values()];
   }
 
   /**
-   * Brings them up to date.
-   * @param problems why the specs of some cannot be read
+   * Updates the views.
+   * @param problems by consumer, why its spec cannot be read
    * @param now seconds since the epoch
    */
   look(consumers: readonly Consumer[], problems: ReadonlyMap<string, string>, now: number): void {
@@ -60,7 +60,7 @@ export class ConsumerViews {
     for (const name of this.#known.keys()) if (!this.#views.has(name)) this.#known.delete(name);
   }
 
-  /** Takes over from an earlier leader's views since when each condition has lasted, where it has not changed. */
+  /** Takes over from an earlier leader's views since when each unchanged condition has held. */
   since(earlier: readonly ConsumerView[]): void {
     for (const { name, condition } of earlier) {
       const view = this.#views.get(name);

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { type Answer, problem } from './probe.ts';
 
-/** Where the cluster's DNS is asked, and for what. */
+/** The cluster's DNS servers, and the domain of Services. */
 export interface ClusterDns {
   /** The domain of Services, such as `svc.cluster.local`. */
   readonly domain: string;
@@ -13,7 +13,7 @@ export interface ClusterDns {
 
 const DEFAULT_DOMAIN = 'svc.cluster.local';
 
-/** As the kubelet has told this pod: its search list has `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`. */
+/** As the kubelet has configured this pod: its search list has `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`. */
 export async function clusterDns(resolvConf = '/etc/resolv.conf'): Promise<ClusterDns> {
   const text = await readFile(resolvConf, 'utf8').catch(() => '');
   const [, search = ''] = /^search\s+(.+)$/m.exec(text) ?? [];
@@ -26,18 +26,17 @@ interface NamedReplica {
 }
 
 interface DnsQuestion {
-  /** Of a headless Service. */
+  /** The name of a headless Service. */
   readonly name: string;
-  /** Addresses of its family are asked for. */
+  /** The canary, whose address family is queried. */
   readonly canary: NamedReplica;
   readonly fellows: readonly NamedReplica[];
   readonly timeoutMs: number;
 }
 
 /**
- * Asks once which replicas the name stands for: the canary where it is among them, another one where it is not. A new
- * resolver for each question has a port of its own, and so may reach another of the DNS servers behind one address.
- * Never throws.
+ * Asks once for the addresses behind a name, and whether the canary is among them. Each question has a new resolver, and
+ * so its own port, which may reach another of the DNS servers behind one address. Never throws.
  */
 export async function askDns({ servers }: ClusterDns, question: DnsQuestion): Promise<Answer> {
   const { name, canary, fellows, timeoutMs } = question;

@@ -11,26 +11,26 @@ import type { pause } from '../timing/index.ts';
 import type { Measurement } from './measurement.ts';
 import { type Answer, Attempts, type FlipResult, problem, type Replicas } from './probe.ts';
 
-/** How fast, how long and how much. Milliseconds. */
+/** The pace and the limits of a flip. Milliseconds. */
 export const FLIP_LIMITS = {
-  /** Between two attempts through a consumer: instants are known to 50 ms, with half the replicas answering. */
+  /** Between two attempts through a consumer: with two replicas, instants are known to 50 ms. */
   everyMs: 25,
-  /** For an attempt: what takes longer says too little about when a replica was chosen. */
+  /** The timeout of an attempt: longer ones say too little about when a replica was chosen. */
   attemptMs: 2_000,
-  /** Attempts later than this were made by a process that stood still. */
+  /** Attempts that start later than this show that the process stood still. */
   standstillMs: 500,
-  /** How long the replica is looked for before it is removed. */
+  /** How long the replica must be seen before it is removed. */
   baselineMs: 5_000,
-  /** How soon the EndpointSlice must follow the label. A storm that takes longer is measured by terminations. */
+  /** How soon the EndpointSlice must follow the label. Longer storms are measured by terminations. */
   followWithinMs: 30_000,
   /** How long a consumer may take to follow the EndpointSlice. */
   longestMs: 180_000,
-  /** How long a consumer that was seen may give no useful answer. */
+  /** How long a consumer that has been seen may give no conclusive answer. */
   silentMs: 20_000,
 };
 export type FlipLimits = Readonly<typeof FLIP_LIMITS>;
 
-/** Why an instant could not be had: `interrupted`, the watch was; `ended`, the signal aborted. */
+/** Why an instant is unknown: the watch was `interrupted`, or the signal aborted (`ended`). */
 type NoInstant = 'interrupted' | 'ended';
 
 interface Waiter {
@@ -41,8 +41,8 @@ interface Waiter {
 }
 
 /**
- * Which replicas the slices of the canary's Services list as ready, by the index that the recorder keeps: its instants
- * are those that the control plane's lag is measured by.
+ * The replicas that the slices of the canary's Services list as ready, from the recorder's index: so its instants are the
+ * same that the control plane's lag is measured with.
  */
 export class CanaryEndpoints {
   readonly #index: Pick<Measurement, 'isReady'>;
@@ -58,7 +58,7 @@ export class CanaryEndpoints {
     });
   }
 
-  /** Takes in every event of the watches: even a watch that is resumed at once may have missed an instant. */
+  /** Processes every event of the watches: even a watch that is resumed at once may have missed an instant. */
   observe(event: ClusterEvent): void {
     if (!('stream' in event) || event.stream !== 'EndpointSlice' || event.type === 'StreamCurrent') return;
     for (const { settle } of this.#waiters) settle('interrupted');
@@ -69,8 +69,8 @@ export class CanaryEndpoints {
   }
 
   /**
-   * Resolves with the instant, in milliseconds of the watch's clock, at which the Service begins or ceases to list the pod
-   * as ready; to be called before that is brought about.
+   * Resolves with the instant, in milliseconds of the watch's clock, at which the Service starts or stops listing the pod
+   * as ready; to be called before the change is made.
    */
   becomes(waitedFor: Omit<Waiter, 'settle'>, signal: AbortSignal): Promise<number | NoInstant> {
     const { promise, resolve: settle } = Promise.withResolvers<number | NoInstant>();
@@ -86,32 +86,32 @@ export class CanaryEndpoints {
   }
 }
 
-/** A consumer that a flip is seen through. */
+/** A consumer that a flip is observed through. */
 export interface TimedConsumer {
   readonly name: string;
-  /** The Service whose slices it follows: its lag counts from when those say so. */
+  /** The Service whose slices it follows: its lag counts from their change. */
   readonly service: string;
-  /** What an attempt is, at the beginning of a sentence: `The probe`. */
+  /** What an attempt is called at the beginning of a sentence: `The probe`. */
   readonly subject: string;
-  /** How many attempts in a row must not meet the replica: more where several instances may stand behind. */
+  /** How many attempts in a row must miss the replica: more where several instances may stand behind the consumer. */
   readonly leastMisses: number;
-  /** One attempt; it never throws, and ends in time. */
+  /** Makes one attempt; never throws, and ends in time. */
   readonly ask: () => Promise<Answer>;
 }
 
 type Trouble = NonNullable<MeasurementState['trouble']>;
 
-/** What came of one consumer. Seconds. */
+/** The result for one consumer. Seconds. */
 export interface ConsumerOutcome {
   readonly removal?: number;
   readonly addition?: number;
   readonly trouble?: Trouble;
 }
 
-/** Seen less often than this before, its absence proves nothing. */
+/** With fewer sightings before the removal, absence proves nothing. */
 const LEAST_SIGHTINGS = 3;
 
-/** What an instant may be off by: so much, or this share of the lag, whichever is more. */
+/** The tolerated uncertainty of an instant: this much, or this share of the lag, whichever is larger. */
 const WITHIN_MS = 500;
 const WITHIN_SHARE = 0.1;
 
@@ -130,7 +130,7 @@ class FollowedConsumer {
   #asking = false;
   #gone = false;
   #left = false;
-  /** When an attempt last proved anything, and when one last met the replica. */
+  /** When an attempt was last conclusive, and when one last met the replica. */
   #heardAt: number;
   #seenAt = Number.NEGATIVE_INFINITY;
 
@@ -150,12 +150,12 @@ class FollowedConsumer {
     return this.#attempts.made;
   }
 
-  /** It is still worth following. */
+  /** Whether it is still followed. */
   get present(): boolean {
     return !this.#left;
   }
 
-  /** It is known how often it meets the replica. */
+  /** Whether the rate at which it meets the replica is known. */
   get familiar(): boolean {
     return this.#departure.seen >= ENOUGH_SIGHTINGS;
   }
@@ -188,13 +188,13 @@ class FollowedConsumer {
     };
   }
 
-  /** One that never met the replica, or hardly, cannot be seen to stop. */
+  /** Gives up a consumer that has hardly ever met the replica, since it cannot be seen to stop. */
   leaveIfUnseen(): void {
     if (this.#departure.seen >= LEAST_SIGHTINGS) void this.#attempts.takeProblem();
     else this.#leave(this.#trouble('is answered by other replicas only, never by the one that is removed'));
   }
 
-  /** Whether it has certainly followed, or is given up. What is still under way when it seems so is waited for. */
+  /** Whether it has certainly followed, or been given up. Attempts that are still under way are awaited. */
   hasGone(): boolean {
     if (this.#gone || this.#left) return true;
     if (this.#departure.gone) {
@@ -208,7 +208,7 @@ class FollowedConsumer {
     return this.#left;
   }
 
-  /** @param zero since when the EndpointSlice says so */
+  /** @param zero when the EndpointSlice stopped listing the replica */
   departed(zero: number): void {
     const { end } = this.#departure;
     if (!this.#gone || end === undefined) {
@@ -223,7 +223,7 @@ class FollowedConsumer {
     }
   }
 
-  /** @param zero since when the EndpointSlice lists it again; undefined: that cannot be relied on */
+  /** @param zero when the EndpointSlice listed the replica again; undefined: not reliably known */
   arrived(zero: number | undefined): void {
     const { seen, beginning } = this.#arrival;
     if (seen === 0) {
@@ -251,7 +251,7 @@ class FollowedConsumer {
     this.outcome = { trouble };
   }
 
-  /** What went wrong with its attempts, else what is given. */
+  /** What went wrong with its attempts, or else this text. */
   #trouble(otherwise: string): Trouble {
     const { reason, message } = this.#attempts.takeProblem() ?? problem('BadAnswer', otherwise);
     return { reason, message: `${this.#subject} ${message}.` };
@@ -263,21 +263,21 @@ function isPrecise({ within }: Instant, lagMs: number): boolean {
 }
 
 export interface FlipContext {
-  /** Of the pod that is removed and added. */
+  /** The uid of the pod that is removed and added back. */
   readonly uid: string;
   readonly replicas: Replicas;
   readonly consumers: readonly TimedConsumer[];
   readonly endpoints: CanaryEndpoints;
   /** Both throw KubeFailure. */
   readonly label: {
-    /** Takes the replica out of the Service. A failure may still come into effect. */
+    /** Takes the replica out of the Service. May take effect even if it fails. */
     remove(): Promise<void>;
-    /** Puts it back, whatever becomes of the lead; tries for as long as there is any sense in it. */
+    /** Puts it back, even after the lead has ended; retries as long as that makes sense. */
     restore(): Promise<void>;
   };
   /** Whether this replica may still do what only a leader may. */
   readonly holds: () => boolean;
-  /** The clock is that of the watch: monotonic milliseconds. */
+  /** The clock of the watches: monotonic milliseconds. */
   readonly time: { readonly clock: () => number; readonly pause: typeof pause };
   readonly signal: AbortSignal;
   readonly limits?: Partial<FlipLimits>;
@@ -286,7 +286,7 @@ export interface FlipContext {
 export interface FlipOutcome {
   readonly result: FlipResult;
   readonly consumers: ReadonlyMap<string, ConsumerOutcome>;
-  /** New connections that it took. */
+  /** How many new connections were made. */
   readonly attempts: number;
   /** What went wrong with the API. */
   readonly problem?: string;
@@ -298,7 +298,7 @@ const RESULT_OF: Readonly<Record<NoInstant | 'late', FlipResult>> = {
   ended: 'Ended',
 };
 
-/** How a flip came to an end before its time. */
+/** Thrown when a flip ends early. */
 class Over extends Error {
   readonly result: FlipResult;
   constructor(result: FlipResult, message = '') {
@@ -308,10 +308,10 @@ class Over extends Error {
 }
 
 /**
- * One replica out of the Service `linger-canary` and back in. Each consumer is followed by new connections from before
- * the label is changed until it has certainly followed; the zero points are when our own watch shows the slice changed.
- * A removal counts only where the replica was seen before, and is seen again after: what has merely broken down does not
- * look like one that has followed. Never throws. When it resolves, the label is back or has been given up.
+ * Takes one replica out of the Service `linger-canary` and puts it back. Each consumer is observed by new connections
+ * from before the label is changed until it has certainly followed; lags count from when our own watch shows the changed
+ * slice. A removal counts only where the replica was seen before and is seen again after, so that a consumer that broke
+ * down does not look like one that followed. Never throws. When it resolves, the label is back or has been given up.
  */
 export function flip(context: FlipContext): Promise<FlipOutcome> {
   return new Flip(context).run();
@@ -325,7 +325,7 @@ class Flip {
   #touched = false;
   #problem: string | undefined;
   #lookedAt: number;
-  /** When it last showed that this process had stood still, and with it all attempts. */
+  /** When this process, and with it all attempts, was last found to have stood still. */
   #stalledAt = Number.NEGATIVE_INFINITY;
 
   constructor(context: FlipContext) {
@@ -374,7 +374,7 @@ class Flip {
     return this.#consumers.some(({ outcome }) => outcome.removal !== undefined) ? 'Measured' : 'NotSeen';
   }
 
-  /** Beats steadily until the flip ends. */
+  /** Starts attempts at a steady pace until the flip ends. */
   async #pace(): Promise<void> {
     do {
       this.#look();
@@ -416,8 +416,8 @@ class Flip {
   }
 
   /**
-   * Waiting begins before the change is asked for: the watch may be quicker than the answer.
-   * @returns when it was asked for, and when the slices of each Service followed
+   * Starts to wait before the change is requested: the watch may be faster than the response.
+   * @returns when the change was requested, and when the slices of each Service followed
    */
   async #change(ready: boolean, change: () => Promise<void>) {
     const { endpoints, uid, time } = this.#context;

@@ -45,9 +45,9 @@ export interface InspectingContext {
   readonly connection: KubeConnection;
   readonly world: { current(): World };
   readonly measurement: ConsumerMeasurement;
-  /** Pages may be asked for at link-local addresses and those of cloud metadata. */
+  /** Whether pages may be read from link-local addresses and cloud metadata. */
   readonly allowLinkLocal: boolean;
-  /** The folder of the files that consumers may name; undefined: none. */
+  /** The folder with the files that consumers may refer to; undefined: none. */
   readonly files: string | undefined;
   readonly logger: Logger;
   readonly metrics: { readonly registry: Registry };
@@ -55,29 +55,29 @@ export interface InspectingContext {
   readonly signal: AbortSignal;
 }
 
-/** What asks the instances of consumers, while this replica leads. */
+/** Asks the instances of inspected consumers while this replica leads. */
 export interface Inspecting {
-  /** Each event of the cluster, before it is measured. */
+  /** To be called with each event of the watches, before it is measured. */
   readonly observe: (event: ClusterEvent) => void;
   readonly removed: (sample: RemovalSample) => void;
   /** To be called whenever this replica leads. */
   readonly lead: (lead: Lead) => void;
-  /** A pod is waited for: ask whether it is used, until it is `done`. */
+  /** Starts asking whether the pod is in use, until it is `done`. */
   readonly want: (uid: string) => void;
   readonly done: (uid: string) => void;
-  /** Called when an answer of {@link usersOf} may have changed. @returns what to call to hear no more */
+  /** Calls the listener when an answer of {@link usersOf} may have changed. @returns a function that removes the listener */
   readonly onChange: (listener: (uid: string) => void) => () => void;
   readonly usersOf: Inspection['usersOf'];
 }
 
-/** How soon a consumer or a Service that is added or taken away counts, and how often states are told. */
+/** How soon an added or removed consumer or Service counts, and how often states are published. */
 const LOOK_EVERY_MS = 1_000;
 const PAGE_MS = 5_000;
 const LIST_MS = 10_000;
 const MOST_INSTANCES = 200;
-/** Beyond, all namespaces are listed at once. */
+/** With more, all namespaces are listed at once. */
 const MOST_NAMESPACES = 4;
-/** Beyond, all slices are listed at once. */
+/** With more, all slices are listed at once. */
 const MOST_SERVICES = 50;
 const MOST_SLICES = 200_000;
 
@@ -153,7 +153,7 @@ interface InspectedConsumer extends Inspected {
   readonly consumer: Consumer;
 }
 
-/** The consumers that are measured so, found once for each change of the consumers. */
+/** The inspected consumers, recomputed when the consumers change. */
 function inspectedIn({ world }: Pick<InspectingContext, 'world'>): () => readonly InspectedConsumer[] {
   let of: readonly Consumer[] = [];
   let found: readonly InspectedConsumer[] = [];
@@ -187,7 +187,7 @@ interface KeepingContext extends InspectingContext {
   readonly present: () => readonly InspectedConsumer[];
 }
 
-/** Lists the slices of Services that begin to count: they went by when nobody asked for them. */
+/** Lists the slices of Services that start to count: their watch events passed while no consumer needed them. */
 async function keepAddresses(context: KeepingContext): Promise<void> {
   const { world, addresses, present, logger, clock, signal } = context;
   const once = new LogOnce(logger);
@@ -238,10 +238,7 @@ async function listSlices(
   }
 }
 
-/**
- * The pods that are selected, with their addresses: the one watch of pods has none, and there are few of these. Or what a
- * URL's host stands for.
- */
+/** The selected pods with their addresses, which the watch of pods does not have; or the addresses of a URL's host. */
 async function instancesOf(
   { inspect }: Inspected,
   { connection, world, allowLinkLocal }: InspectingContext,
@@ -320,7 +317,7 @@ async function ask(
   }
 }
 
-/** Read anew each time: tokens are replaced. */
+/** Read each time, because tokens are rotated. */
 async function readNamed(folder: string | undefined, name: string): Promise<Buffer> {
   if (folder === undefined) throw new Error(`it needs the file ${name}, and --inspect-files names no folder`);
   return readFile(join(folder, name)).catch(() => {

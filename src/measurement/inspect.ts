@@ -12,25 +12,25 @@ import {
 import type { PageAnswer } from './pages.ts';
 import type { Problem } from './probe.ts';
 
-/** A consumer whose instances are asked. */
+/** An inspected consumer. */
 export interface Inspected {
   readonly name: string;
   readonly inspect: InspectSpec;
 }
 
-/** Something that is asked for a page. */
+/** An instance whose page is read. */
 export interface PageInstance {
-  /** What people call it, and what tells it from others: a pod's `NAMESPACE/NAME`, or an address. */
+  /** Its unique name for display: a pod's `NAMESPACE/NAME`, or an address. */
   readonly name: string;
   readonly address: string;
   readonly url: URL;
 }
 
 export interface InspectionOptions {
-  /** Monotonic milliseconds: of the events, and of everything here. */
+  /** Monotonic milliseconds, for events and everything here. */
   readonly clock: () => number;
   readonly addresses: PodAddresses;
-  /** Those that send traffic to a pod by these Services. */
+  /** The inspected consumers that send traffic to a pod through these Services. */
   readonly sendersTo: (services: readonly ServiceName[]) => readonly Inspected[];
   /** Never rejects. */
   readonly instancesOf: (
@@ -44,7 +44,7 @@ export interface InspectionOptions {
     page: { readonly url: URL; readonly reader: PageReader },
     signal: AbortSignal,
   ) => Promise<PageAnswer>;
-  /** How long it took, in seconds from the withdrawal, until no instance used a removed pod any more. */
+  /** Called with how long it took, in seconds since the withdrawal, until no instance used a removed pod any more. */
   readonly onLag: (consumer: string, seconds: number) => void;
   readonly count: InspectionCounts;
   readonly limits?: Partial<typeof INSPECTION_LIMITS>;
@@ -52,55 +52,55 @@ export interface InspectionOptions {
 
 export interface InspectionCounts {
   page(consumer: string, result: 'read' | Problem['reason'], bytes: number): void;
-  /** A removal gave no sample, because not every instance could say. */
+  /** A removal gave no sample, because some instance could not answer. */
   lost(consumer: string): void;
 }
 
-/** Milliseconds, and what is asked in a second. */
+/** Times in milliseconds, and request rates per second. */
 export const INSPECTION_LIMITS = {
   pages: 20,
   bytes: 10_000_000,
   atOnce: 8,
   every: 1_000,
-  /** While nothing is expected to change: the pod is still listed as ready, or all is known of it. */
+  /** While no change is expected: the pod is still listed as ready, or everything is known already. */
   calm: 10_000,
-  /** Instances are listed again, while something is asked and otherwise. */
+  /** Between two listings of the instances, while questions are open and otherwise. */
   listing: 5_000,
   idleListing: 60_000,
-  /** An instance that has not answered for so long may have stopped using what it used. */
+  /** How long the last answer of an instance counts. */
   unheard: 10_000,
-  /** Nobody asks any more: after a withdrawal that shows no end, that an instance can say nothing of, that is no sample. */
+  /** After this long without an end, a withdrawal gives no sample and is no longer asked for. */
   endless: 600_000,
   silent: 60_000,
   unmeasured: 30_000,
   oldest: 7_200_000,
 };
 
-/** A turn that took long may have been one that was not given a processor. */
+/** The longest pause after a slow turn: it may only have been short of processor time. */
 const LONGEST_REST_MS = 50;
 
 const MOST_QUESTIONS = 10_000;
 const MOST_FELLOWS = 50;
-/** A witness is asked for so many addresses at a time. */
+/** How many addresses a witness is asked for at a time. */
 export const MOST_WITNESSED = 64;
-/** Of these, at most so many whose use is asked for; the others show that an instance knows the Service. */
+/** How many of these are the pods in question; the others show whether an instance knows the Service. */
 const MOST_ASKED = 48;
 const LONGEST_FILTER = 2_000;
 
-/** What one instance says of one pod. */
+/** One instance's answer about one pod. */
 interface Verdict {
   state: 'unknown' | 'using' | 'notUsing';
-  /** Its page has shown the pod: from then on its absence counts. */
+  /** Whether its page has ever shown the pod: only then its absence counts. */
   shown: boolean;
-  /** A page that was not filtered has been read for it. */
+  /** Whether an unfiltered page has been read for it. */
   whole: boolean;
-  /** When the first page in a row that says that it is not used had been read. */
+  /** When the first of the latest pages without the pod was read. */
   since: number;
-  /** When the last page that said anything was asked for. */
+  /** When the latest conclusive page was requested. */
   askedAt: number;
 }
 
-/** A pod that terminates, or is held, and that a consumer sends traffic to. */
+/** A terminating or held pod that a consumer sends traffic to. */
 interface Question {
   readonly uid: string;
   readonly endpoints: readonly PageEndpoint[];
@@ -109,10 +109,10 @@ interface Question {
   readonly verdicts: Map<string, Verdict>;
   /** Since when no slice lists it as ready. */
   hotSince: number | undefined;
-  /** When the last of what listed it had withdrawn it. */
+  /** When all groups had withdrawn it. */
   withdrawnAt: number | undefined;
   goneAt: number | undefined;
-  /** It has given its sample, or will not. */
+  /** Whether it has given its sample, or will not give one. */
   closed: boolean;
 }
 
@@ -123,7 +123,7 @@ interface Instance {
   failures: number;
   failingSince: number | undefined;
   trouble: Problem | undefined;
-  /** The names of Envoy's clusters that list what is asked for. */
+  /** The names of the Envoy clusters that list the addresses in question. */
   readonly clusters: Set<string>;
 }
 
@@ -137,9 +137,9 @@ interface Asked {
 }
 
 /**
- * Asks the instances of consumers whether they still use the pods that terminate, for as long as one replica leads. A pod is
- * asked about from when its termination shows; again and again once its slices no longer list it as ready, until every
- * instance has let go of it.
+ * Asks the instances of consumers whether they still use terminating pods, while this replica leads. Questions about a
+ * pod start when its termination shows, and are repeated once its slices no longer list it as ready, until every instance
+ * has let go of it.
  */
 export class Inspection {
   readonly #options: InspectionOptions;
@@ -147,9 +147,9 @@ export class Inspection {
   readonly #consumers = new Map<string, Asked>();
   readonly #wanted = new Set<string>();
   readonly #listeners = new Set<(uid: string) => void>();
-  /** When the last pages were begun. */
+  /** When the latest requests were started. */
   #begun: number[] = [];
-  /** Bytes that have been read and not made up for by time. */
+  /** Bytes read beyond the budget so far. */
   #debt = 0;
   #debtAt = 0;
   #atOnce = 0;
@@ -160,31 +160,31 @@ export class Inspection {
     this.#limits = { ...INSPECTION_LIMITS, ...options.limits };
   }
 
-  /** The consumers that there are now. */
+  /** Sets the inspected consumers. */
   keep(consumers: readonly Inspected[]): void {
     const names = new Set(consumers.map(({ name }) => name));
     for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
     for (const consumer of consumers) {
       const known = this.#consumers.get(consumer.name);
-      // Another page is another list: what was read of the old one says nothing.
+      // A changed spec may mean another page: answers from the old one no longer count.
       if (JSON.stringify(known?.consumer.inspect) === JSON.stringify(consumer.inspect)) continue;
       this.#consumers.set(consumer.name, newAsked(consumer));
       this.#wake();
     }
   }
 
-  /** A pod terminates, or is gone. */
+  /** A pod is terminating, or is gone. */
   terminates(uid: string, goneAt?: number): void {
     this.#open(uid);
     if (goneAt !== undefined) for (const [, question] of this.#all(uid)) question.goneAt ??= goneAt;
   }
 
-  /** Addresses have changed: a pod may have been withdrawn, and that is when pages begin to change. */
+  /** Addresses have changed: a pod may have been withdrawn, after which pages start to change. */
   changed(): void {
     if ([...this.#consumers.values()].some(({ questions }) => questions.size > 0)) this.#wake();
   }
 
-  /** All that listed a pod have withdrawn it. */
+  /** All groups have withdrawn the pod. */
   removed({ uid, at }: Pick<RemovalSample, 'uid' | 'at'>): void {
     for (const [asked, question] of this.#all(uid)) {
       question.withdrawnAt = at;
@@ -193,7 +193,7 @@ export class Inspection {
     this.#wake();
   }
 
-  /** A pod is waited for: whether it is used is asked until {@link done}. */
+  /** Starts asking whether the pod is in use, until {@link done}. */
   want(uid: string): void {
     this.#wanted.add(uid);
     this.#open(uid);
@@ -203,16 +203,17 @@ export class Inspection {
     this.#wanted.delete(uid);
   }
 
-  /** @param listener called when an answer to {@link usersOf} may have changed @returns what to call to hear no more */
+  /** @param listener called when an answer of {@link usersOf} may have changed @returns a function that removes it */
   onChange(listener: (uid: string) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
   /**
-   * The instances of a consumer that use a pod that is wanted.
-   * @param since when the pod was withdrawn: until then an instance may have begun to use it after its page was read
-   * @returns undefined: they are not asked, or not about this pod; `unknown`: not every one has been able to say
+   * The instances of a consumer that use a wanted pod.
+   * @param since when the pod was withdrawn: pages that were read before do not count, as an instance may have started
+   *   later
+   * @returns undefined: the consumer is not inspected, or not about this pod; `unknown`: some instance could not answer
    */
   usersOf(consumer: string, uid: string, since: number): readonly string[] | 'unknown' | undefined {
     const asked = this.#consumers.get(consumer);
@@ -236,12 +237,12 @@ export class Inspection {
       const waitMs = this.#turn(signal);
       const took = this.#options.clock() - began;
       await pause(waitMs, this.#waking.signal);
-      // In a storm there is always something new: looking for what is due takes a fifth of the time at most.
+      // In a storm there is always news: checking what is due takes at most a fifth of the time.
       if (took > 1) await pause(Math.min(4 * took, LONGEST_REST_MS), signal);
     }
   }
 
-  /** How it goes, by consumer. */
+  /** The state of inspection by consumer. */
   states(): ReadonlyMap<string, MeasurementState> {
     return new Map([...this.#consumers].map(([name, asked]) => [name, stateOf(asked)]));
   }
@@ -289,7 +290,7 @@ export class Inspection {
     this.#waking.abort();
   }
 
-  /** Begins what is due. @returns after how many milliseconds to look again */
+  /** Starts what is due. @returns the milliseconds until the next check */
   #turn(signal: AbortSignal): number {
     const now = this.#options.clock();
     let next = now + this.#limits.listing;
@@ -313,10 +314,10 @@ export class Inspection {
     return Math.max(1, next - now);
   }
 
-  /** When another page may be asked for. */
+  /** When the next page may be requested. */
   #freeAt(now: number): number {
     const { pages, bytes, atOnce } = this.#limits;
-    // An answer wakes the loop.
+    // The end of a request wakes the loop.
     if (this.#atOnce >= atOnce) return Number.POSITIVE_INFINITY;
     this.#begun = this.#begun.filter((at) => now - at < 1000);
     const first = this.#begun[this.#begun.length - pages];
@@ -347,7 +348,7 @@ export class Inspection {
     asked.listing = false;
     asked.listedAt = this.#options.clock();
     asked.trouble = isProblem(found) ? found : undefined;
-    // Those that could not be listed may still be there.
+    // Instances that could not be listed may still exist.
     if (!isProblem(found)) {
       const byName = new Map(found.map((page) => [page.name, page]));
       const gone = [...asked.instances.values()].filter(
@@ -366,7 +367,7 @@ export class Inspection {
     for (const { verdicts } of asked.questions.values()) verdicts.delete(instance);
   }
 
-  /** Instances have come or gone. */
+  /** Adjusts open questions to added and removed instances. */
   #reconsider(asked: Asked): void {
     for (const question of asked.questions.values()) {
       this.#conclude(asked, question);
@@ -379,10 +380,10 @@ export class Inspection {
     return every === undefined ? this.#limits.every : every * 1000;
   }
 
-  /** When to ask an instance next. */
+  /** When to ask the instance next. */
   #dueAt(asked: Asked, instance: Instance): number {
     const { askedAt, failures, trouble } = instance;
-    // Once when it is first seen: what is wrong with its page shows before it is needed.
+    // Asked once when it is first seen, so that a problem with its page shows before the page is needed.
     if (askedAt === undefined) return 0;
     const { calm, idleListing } = this.#limits;
     const every = this.#everyMs(asked) * Math.min(5, 1 + failures);
@@ -433,7 +434,7 @@ export class Inspection {
     this.#wake();
   }
 
-  /** What to ask an instance for, and which questions that answers. */
+  /** The page to request from an instance, and the questions that it answers. */
   #pageFor(asked: Asked, instance: Instance) {
     const { format } = asked.consumer.inspect;
     const open = [...asked.questions.values()];
@@ -486,7 +487,7 @@ export class Inspection {
       verdict.state = 'notUsing';
     }
     this.#conclude(asked, question);
-    // One that is still not used may be the first to be read after the withdrawal.
+    // A repeated `notUsing` may be the first since the withdrawal.
     if (verdict.state !== before || verdict.state === 'notUsing') this.#tell(question.uid);
   }
 
@@ -498,7 +499,7 @@ export class Inspection {
     );
   }
 
-  /** Gives the sample of a removal, once it is known of every instance. */
+  /** Gives the sample of a removal once every instance's answer is known. */
   #conclude(asked: Asked, question: Question): void {
     const { withdrawnAt, closed, verdicts } = question;
     if (closed || withdrawnAt === undefined || asked.instances.size === 0) return;
@@ -512,7 +513,7 @@ export class Inspection {
     this.#options.onLag(asked.consumer.name, (last - withdrawnAt) / 1000);
   }
 
-  /** Gives up what can no longer give a sample, and forgets what nobody asks for. */
+  /** Gives up what can no longer give a sample, and forgets what is no longer needed. */
   #expire(asked: Asked, now: number): void {
     for (const question of asked.questions.values()) {
       if (!question.closed && this.#isHopeless(asked, question, now)) {
@@ -530,7 +531,7 @@ export class Inspection {
     if (now - openedAt > oldest || now - hotSince > endless) return true;
     if (now - hotSince > silent && !verdictsNow.includes('using') && verdictsNow.includes('unknown'))
       return true;
-    // The withdrawal was discarded, or was never measured.
+    // The withdrawal was discarded, or never measured.
     return now - Math.max(goneAt, hotSince) > unmeasured && !verdictsNow.includes('using');
   }
 
@@ -551,7 +552,7 @@ export class Inspection {
     return now - failingSince > this.#limits.unheard ? 'unknown' : verdict.state;
   }
 
-  /** Clients of a discovery service go on for an interval. @returns when the next of them will have asked again */
+  /** Clients of a discovery service may keep an address for an interval. @returns when the next interval ends */
   #tellWaits(asked: Asked, now: number): number {
     const sync = syncMs(asked);
     let next = Number.POSITIVE_INFINITY;
@@ -576,7 +577,7 @@ function isProblem(found: readonly PageInstance[] | Problem): found is Problem {
   return !Array.isArray(found);
 }
 
-/** A page that was asked for after the withdrawal says that it is not used. */
+/** Whether a page that was requested after the withdrawal shows the pod as not used. */
 function isSettled({ withdrawnAt }: Question, { state, askedAt }: Verdict): boolean {
   return state === 'notUsing' && withdrawnAt !== undefined && askedAt >= withdrawnAt;
 }
@@ -629,7 +630,7 @@ function oldestFirst(questions: readonly Question[], instance: string): readonly
   return questions.toSorted((a, b) => (askedAt(a) === askedAt(b) ? 0 : askedAt(a) - askedAt(b)));
 }
 
-/** Where a format's page is usually found. */
+/** The usual path of each format's page. */
 const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
   Envoy: '/clusters',
   HAProxy: '/stats;csv',
@@ -642,7 +643,7 @@ export function usualPath(format: PageFormat): string {
   return USUAL_PATHS[format];
 }
 
-/** The page itself, or as much of it as is needed. */
+/** The URL of the page, filtered to what is needed where possible. */
 export function pageUrl(
   page: URL,
   format: PageFormat,
@@ -671,7 +672,7 @@ const LIMITS = [
   'What is in flight, or kept alive, outlives the page.',
 ];
 
-/** How the asking goes, in the words of the condition. */
+/** The state of inspection, in the condition's words. */
 function stateOf({ instances, trouble }: Asked): MeasurementState {
   const all = [...instances.values()];
   const silent = all.filter((each) => each.trouble !== undefined);

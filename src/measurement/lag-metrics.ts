@@ -4,7 +4,7 @@ import { type ConsumerView, type Density, LAG_STAGES, quantileOf, type StageSamp
 import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import type { Measurement } from './measurement.ts';
 
-/** What the metrics of the measurement are read from, at each scrape. */
+/** The sources of the measurement's metrics, read at each scrape. */
 export type LagReadings = Pick<
   Measurement,
   'unresolved' | 'now' | 'table' | 'discarded' | 'size' | 'estimatorBytes'
@@ -20,8 +20,8 @@ const PERCENTILES = [50, 90, 99];
 
 /**
  * Registers the metrics of the measurement.
- * @param defaultWait the wait that the cluster as a whole comes to
- * @returns what to call with each sample
+ * @param defaultWait the cluster-wide default wait
+ * @returns a function to call with each sample
  */
 export function registerLagMetrics(
   registry: Registry,
@@ -35,7 +35,7 @@ export function registerLagMetrics(
     buckets: LAG_SECONDS,
     registers: [registry],
   });
-  // From the start, so that the first sample is an increase.
+  // From the start, so that the first sample counts as an increase.
   for (const stage of LAG_STAGES) lags.zero({ stage });
   gaugeAtScrape(registry, {
     name: 'linger_removals_unresolved',
@@ -125,7 +125,7 @@ interface ConsumerReadings {
 
 export type ConsumerMetrics = ReturnType<typeof registerConsumerMetrics>;
 
-/** Registers the metrics of consumers. Their names are the label: there are at most some hundreds. */
+/** Registers the metrics of consumers, with their names as the label: there are at most some hundreds. */
 export function registerConsumerMetrics(registry: Registry, { views, epochSeconds }: ConsumerReadings) {
   const lags = new Histogram({
     name: 'linger_consumer_lag_seconds',

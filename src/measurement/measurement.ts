@@ -32,7 +32,7 @@ import {
 } from '../lag/index.ts';
 import { inPieces } from '../timing/index.ts';
 
-/** Removals that have begun and not ended. */
+/** Removals that have started but not ended. */
 export interface Waiting {
   readonly count: number;
   /** 0 where none waits. */
@@ -47,7 +47,7 @@ export interface WaitingService extends Waiting {
   readonly name: string;
 }
 
-/** @param now milliseconds of the clock that the removals' instants are of */
+/** @param now milliseconds, by the clock of the removals' instants */
 export function waitingByStage(removals: Iterable<UnresolvedRemoval>, now: number): WaitingByStage {
   const unresolved = Map.groupBy(removals, ({ stage }) => stage);
   const waiting = LAG_STAGES.map((stage) => [stage, waitingOf(unresolved.get(stage) ?? [], now)]);
@@ -81,7 +81,7 @@ function waitingOf(removals: readonly UnresolvedRemoval[], now: number): Waiting
 class Listeners<Heard extends readonly unknown[]> {
   readonly #all = new Set<(...heard: Heard) => void>();
 
-  /** @returns what to call to hear no more */
+  /** @returns a function that removes the listener */
   readonly add = (listener: (...heard: Heard) => void): (() => void) => {
     this.#all.add(listener);
     return () => void this.#all.delete(listener);
@@ -92,7 +92,7 @@ class Listeners<Heard extends readonly unknown[]> {
   }
 }
 
-/** Of the object that an event is about. @returns undefined where it vanished unseen */
+/** The resourceVersion of the event's object. @returns undefined where the object vanished unseen */
 function versionOf(event: ClusterEvent): string | undefined {
   if (event.type === 'Slice') return event.slice.version;
   if (event.type === 'Endpoints') return event.endpoints.version;
@@ -102,13 +102,13 @@ function versionOf(event: ClusterEvent): string | undefined {
 export interface ConsumerSample {
   readonly consumer: string;
   readonly direction: Direction;
-  /** Seconds from when the control plane had said so until the consumer followed. */
+  /** Seconds from the control plane's change until the consumer had followed. */
   readonly lag: number;
 }
 
 /**
- * What is measured of consumers, by the one replica that leads; the others follow what it publishes. Canary and reports
- * bring samples, and the state of their measuring.
+ * The measurement of consumers, on the replica that leads; the others follow what it publishes. Canary, reports and
+ * inspection deliver samples, and the state of their measurement.
  */
 export class ConsumerMeasurement {
   readonly #epochSeconds: () => number;
@@ -141,7 +141,7 @@ export class ConsumerMeasurement {
     this.#samples.call(sample);
   }
 
-  /** How the measuring of a consumer goes from now on. */
+  /** Sets the state of a consumer's measurement. */
   report(consumer: string, state: MeasurementState): void {
     this.#states.set(consumer, state);
   }
@@ -156,7 +156,7 @@ export class ConsumerMeasurement {
     return this.#states.get(consumer);
   }
 
-  /** Those of Services whose pods have seen who sends; nobody declares them. */
+  /** The witnesses of Services whose held pods have been connected to; they are not declared. */
   get witnesses(): readonly Consumer[] {
     return this.#estimator.witnesses;
   }
@@ -194,8 +194,8 @@ export interface MeasurementClocks {
 }
 
 /**
- * Everything that is measured: events of the watches go in; samples, estimates and the planned lags come out. It is
- * the only one to change them, and does so synchronously.
+ * The measurement: events of the watches go in; samples, estimates and planned lags come out. It is their only writer,
+ * and works synchronously.
  */
 export class Measurement {
   readonly #clocks: MeasurementClocks;
@@ -208,7 +208,7 @@ export class Measurement {
   readonly #planned = new Listeners<[LagSource]>();
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
-  /** What the Services say may be out of date: one that never withdraws its pods would give samples. */
+  /** Whether the known Services may be outdated: then one that never withdraws its pods could give samples. */
   #servicesInDoubt = true;
   #inDoubt = 0;
 
@@ -220,7 +220,7 @@ export class Measurement {
   readonly onRemoval = this.#removals.add;
   /** Every change of an endpoint's state, with its instant and the resourceVersion that brought it. */
   readonly onChange = this.#changes.add;
-  /** What decisions read, whenever it has changed. */
+  /** Called with the lags that decisions use, whenever they change. */
   readonly onLags = this.#planned.add;
 
   /**
@@ -240,7 +240,7 @@ export class Measurement {
     this.consumers = new ConsumerMeasurement(clocks.epochSeconds);
   }
 
-  /** Takes in an event of a watch, and passes on the changes and the samples that it led to. */
+  /** Processes an event of a watch, and passes on the resulting changes and samples. */
   apply(event: ClusterEvent): void {
     if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
     const { stages, removals, changes } = this.#recorder.apply(event);
@@ -268,17 +268,17 @@ export class Measurement {
     return this.#recorder.isReady(uid, group);
   }
 
-  /** What lists the pod as ready now, as far as it withdraws pods that terminate. */
+  /** The groups that list the pod as ready now, without those that never withdraw terminating pods. */
   listing(uid: string): readonly EndpointGroup[] {
     return this.#recorder.listing(uid).filter((group) => this.#recorder.withdraws(group));
   }
 
-  /** Whether it withdraws pods that terminate. */
+  /** Whether the group withdraws terminating pods. */
   withdraws(group: EndpointGroup): boolean {
     return this.#recorder.withdraws(group);
   }
 
-  /** Whether this replica is to stamp now; see the recorder. */
+  /** Whether this replica should stamp now; see the recorder. */
   wantsStamp(life: string, silentMs: number): boolean {
     return this.#recorder.wantsStamp(this.#clocks.clock(), life, silentMs);
   }
@@ -311,19 +311,19 @@ export class Measurement {
     return this.#table;
   }
 
-  /** What decisions read: the planned lags. Another one after each change of the table. */
+  /** The planned lags, which decisions use; a new object after each change of the table. */
   lags(): LagSource {
     return this.#lags;
   }
 
-  /** The published table after this one; the same where nothing is to be published. Nothing is put in force. */
+  /** The next table to publish, or the same one. Does not put it in force. */
   async next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
     const { cluster, namespaces } = this.#estimator;
     const measured = { cluster, namespaces, consumers: this.consumers.removals };
     return inPieces(nextPlanned(table, measured, epochSeconds, this.#asked()), this.#clocks.clock);
   }
 
-  /** The step of a replica that is alone: the lags in force follow what it has measured. */
+  /** For a replica that is alone: brings the lags in force up to its own measurements. */
   async replan(epochSeconds: number): Promise<PlannedTable> {
     this.adopt(await this.next(this.#table, epochSeconds));
     return this.#table;
@@ -350,7 +350,7 @@ export class Measurement {
     yield* consumers;
   }
 
-  /** Merges a stored part in; doing so again changes nothing. @returns false for what is none */
+  /** Merges a stored part; idempotent. @returns false for anything else */
   restorePart(json: unknown, now: number): boolean {
     return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json, now);
   }

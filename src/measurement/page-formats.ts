@@ -2,27 +2,27 @@ import type { PageFormat } from '../api/index.ts';
 import { isRecord } from '../api/index.ts';
 
 /**
- * Pages on which gateways and discovery services list what they send traffic to, read chunk by chunk: none is ever held.
- * An address that is listed is not always in use, since some go on listing endpoints that are terminating; by what a page
- * says of that, each format has a reader of its own.
+ * Pages on which gateways and discovery services list their endpoints, read chunk by chunk without ever being held whole.
+ * A listed address is not always in use, since some gateways go on listing terminating endpoints; how a page shows that
+ * depends on its format, so each format has its own reader.
  */
 
-/** Where a pod is reached, in one spelling. */
+/** An address of a pod, in canonical spelling. */
 export interface PageEndpoint {
   /** As {@link canonicalAddress} writes it. */
   readonly address: string;
-  /** Empty: not known, and any will do. */
+  /** Empty: not known, so any port matches. */
   readonly ports: readonly number[];
 }
 
-/** What a page says of the addresses that it was read for. */
+/** What a page shows about the wanted addresses. */
 export class PageFindings {
   /** By address, whether it is in use by port; undefined: a listing that names no port. */
   readonly #found = new Map<string, Map<number | undefined, boolean>>();
-  /** The names of Envoy's clusters that list one of them. */
+  /** The names of the Envoy clusters that list any of them. */
   readonly clusters = new Set<string>();
 
-  /** One listing in use is enough. */
+  /** An address is in use if any of its listings is. */
   add(address: string, port: number | undefined, used: boolean): void {
     const ports = this.#found.get(address) ?? new Map<number | undefined, boolean>();
     if (ports.size < MOST_PORTS || ports.has(port)) ports.set(port, used || ports.get(port) === true);
@@ -30,7 +30,7 @@ export class PageFindings {
     this.#found.set(address, ports);
   }
 
-  /** `listed`: it is on the page, which says that it is not used. */
+  /** `listed`: on the page, but marked as not in use. */
   of({ address, ports }: PageEndpoint): 'using' | 'listed' | 'absent' {
     const found = this.#found.get(address) ?? [];
     const own = [...found].filter(
@@ -41,7 +41,7 @@ export class PageFindings {
   }
 }
 
-/** A page on which one address stands with more ports is not of a gateway. */
+/** A page that lists one address with more ports than this is not a gateway's. */
 const MOST_PORTS = 64;
 
 export interface PageReader {
@@ -55,7 +55,7 @@ export function readerOf(format: PageFormat, wanted: ReadonlySet<string>): PageR
   return new READERS[format](wanted);
 }
 
-/** A page is longer than all it needs to say: what is read of one, at most. */
+/** The most bytes that are read of a page. */
 export const LONGEST_PAGE = 16 * 1024 * 1024;
 
 const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
@@ -63,8 +63,8 @@ const IPV4 = new RegExp(`^${OCTET}(?:\\.${OCTET}){3}$`);
 const GROUP = /^[0-9a-f]{1,4}$/i;
 
 /**
- * An address in the one spelling that addresses are compared in: IPv4 as four decimals, also where it is mapped into IPv6;
- * IPv6 as eight groups.
+ * An address in the one spelling that addresses are compared in: IPv4 as four decimals, also where it is mapped into
+ * IPv6; IPv6 as eight groups.
  * @returns undefined for what is no address
  */
 export function canonicalAddress(text: string): string | undefined {
@@ -184,10 +184,10 @@ interface EnvoyPriority {
 }
 
 /**
- * Envoy's `/clusters`, as text: lines `CLUSTER::ADDRESS::health_flags::FLAGS`, then `…::priority::N`. A host is out of use
- * when its discovery says that it is not healthy; not when it was ejected or fails Envoy's own checks, from which it comes
+ * Envoy's `/clusters` as text: lines `CLUSTER::ADDRESS::health_flags::FLAGS`, then `…::priority::N`. A host is out of use
+ * when its discovery marks it as not healthy; not when it was ejected or fails Envoy's own checks, from which it may come
  * back. Where less than half of a priority's hosts are healthy, Envoy panics and sends to all of them (50 % is the
- * default of healthy_panic_threshold; the page does not show another).
+ * default of healthy_panic_threshold; the page does not show other values).
  */
 class EnvoyReader extends LineReader {
   #cluster = '';
@@ -261,8 +261,8 @@ const UNHEALTHY = /\/failed_|\/eds_status_draining/;
 const MAINTENANCE = 0x01 | 0x02 | 0x04 | 0x20 | 0x40;
 
 /**
- * HAProxy's statistics as CSV (`/stats;csv`, `show stat`), or its `show servers state`. A server is out of use when it is in
- * maintenance, as one is whose address DNS no longer has; not when its checks fail, after which it comes back.
+ * HAProxy's statistics as CSV (`/stats;csv`, `show stat`), or its `show servers state`. A server is out of use when it is
+ * in maintenance, as is one whose address has vanished from DNS; not when its checks fail, since it may come back.
  */
 class HaproxyReader extends LineReader {
   #columns: readonly string[] | undefined;
@@ -334,8 +334,8 @@ const LONGEST_STRING = 4096;
 const DEEPEST = 64;
 
 /**
- * Traefik's `/api/http/services` (or tcp, or udp), as JSON: objects with the member `url` or `address`. A server is out of use
- * when it is `"fenced": true`, as one is whose pod is terminating.
+ * Traefik's `/api/http/services` (or tcp, or udp) as JSON: objects with a member `url` or `address`. A server is out of
+ * use when it is `"fenced": true`, as is one whose pod is terminating.
  */
 class TraefikReader implements PageReader {
   readonly #wanted: ReadonlySet<string>;
@@ -449,8 +449,8 @@ const IPV4_IN_RUN = new RegExp(
 );
 
 /**
- * Any page: an address that stands in it as a whole is in use. 10.0.0.1 does not stand in 10.0.0.10, and fd00::1 stands where
- * FD00:0:0:0:0:0:0:1 does. A port behind it counts; a page that names ports elsewhere is taken to mean any.
+ * Any page: an address that appears on it as a whole token is in use. 10.0.0.1 does not match 10.0.0.10, and fd00::1
+ * matches FD00:0:0:0:0:0:0:1. A port directly behind the address must match, too; without one, any port does.
  */
 class TextReader implements PageReader {
   readonly #wanted: ReadonlySet<string>;
@@ -471,7 +471,7 @@ class TextReader implements PageReader {
     return this.#findings;
   }
 
-  /** All runs of what addresses are written with, but for the last, which may go on. */
+  /** Takes all runs of address characters, except the last, which may continue in the next chunk. */
   #take(text: string, whole: boolean): void {
     const last = whole ? text.length : lastSeparator(text) + 1;
     for (const { 0: run, index } of text.slice(0, last).matchAll(RUN)) {
@@ -481,7 +481,7 @@ class TextReader implements PageReader {
     if (last > 0) this.#skipping = false;
     this.#rest = text.slice(last);
     if (this.#rest.length <= LONGEST_RUN) return;
-    // Nothing that is as long is an address.
+    // No address is this long.
     this.#skipping = true;
     this.#rest = '';
   }
@@ -507,7 +507,7 @@ class TextReader implements PageReader {
       for (const [address, ofPort] of whole) this.#found(address, ofPort);
       return;
     }
-    // Something stands before it, such as `inet6:`.
+    // Something precedes the address, such as `inet6:`.
     for (let at = bare.indexOf(':'); at >= 0; at = bare.indexOf(':', at + 1))
       for (const [address, ofPort] of readIpv6(bare.slice(at + 1))) this.#found(address, ofPort);
   }
@@ -537,11 +537,11 @@ function readIpv6(text: string): readonly (readonly [address: string, port: stri
   return found;
 }
 
-/** What `linger witness` says of an address. */
+/** What `linger witness` answers about an address. */
 export const WITNESSED = ['using', 'listed', 'absent'] as const;
 const LONGEST_ANSWER = 16 * 1024;
 
-/** What `linger witness` answers: an object of `ADDRESS:PORT` and what its page says of that. */
+/** The answer of `linger witness`: an object from `ADDRESS:PORT` to what its page shows. */
 class WitnessReader implements PageReader {
   readonly #wanted: ReadonlySet<string>;
   #text = '';

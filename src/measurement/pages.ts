@@ -19,21 +19,21 @@ export interface PageRequest {
   readonly trust?: PageTrust | undefined;
   readonly token?: string | undefined;
   readonly reader: PageReader;
-  /** For everything together. Milliseconds. */
+  /** The timeout of the whole request. Milliseconds. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
 export interface PageAnswer {
-  /** What the page says, or what kept it from being read whole. */
+  /** What the page shows, or why it could not be read whole. */
   readonly outcome: PageFindings | Problem;
   readonly bytes: number;
 }
 
 /**
- * Reads a page, over a connection of its own, to the address as it is: no name is resolved, no redirect followed, no proxy
- * used. Only a complete answer with status 200 counts: the end of one that broke off would look like an address that is
- * gone. Never throws. Resolves within the timeout.
+ * Reads a page over its own connection to exactly this address: no name is resolved, no redirect followed, no proxy used.
+ * Only a complete answer with status 200 counts: in a truncated one, addresses would seem to be gone. Never throws, and
+ * resolves within the timeout.
  */
 export function readPage(asked: PageRequest): Promise<PageAnswer> {
   const { timeoutMs, reader, signal } = asked;
@@ -76,7 +76,7 @@ function newRequest({ url, to, trust = {}, token }: PageRequest) {
     ...('address' in to ? { host: to.address } : { socketPath: to.socketPath }),
     port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
     path: url.pathname + url.search,
-    // A new connection, and none of an agent that reads proxies from the environment.
+    // A new connection, without an agent, which might use a proxy from the environment.
     agent: false,
     headers: {
       host: url.host,
@@ -96,12 +96,12 @@ function newRequest({ url, to, trust = {}, token }: PageRequest) {
   });
 }
 
-/** Why an answer that has begun is not read. */
+/** Why the body of an answer is not read, if it is not. */
 function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | undefined {
   if (statusCode !== 200) return refusal(statusCode);
   const { 'content-encoding': encoding = 'identity', 'x-next-page': next = '' } = headers;
   if (encoding !== 'identity') return problem('BadAnswer', `is encoded as ${encoding.slice(0, 20)}, unasked`);
-  // Traefik cuts its lists into pages, and says 1 where there is none after this.
+  // Traefik paginates its lists, and names page 1 where there is no next page.
   if (next !== '' && next !== '1')
     return problem('BadAnswer', 'is only a part: the path must ask for all at once (per_page)');
   const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] === 'chunked';

@@ -1,11 +1,11 @@
 import { Counter, collectDefaultMetrics, Gauge, type LabelValues, Registry } from '@prometheus-io/client';
 
-/** A metric whose samples are read when somebody asks for them, and so are never older than that. */
+/** A metric whose samples are read at each scrape, so they are never stale. */
 export interface ReadAtScrape<L extends string> {
   readonly name: string;
   readonly help: string;
   readonly labelNames: readonly L[];
-  /** All samples that there are; what is not among them is not shown. */
+  /** All current samples; a series that is not among them is not exposed. */
   readonly read: () => Iterable<readonly [labels: LabelValues<L>, value: number]>;
 }
 
@@ -19,7 +19,7 @@ export function gaugeAtScrape<L extends string>(registry: Registry, metric: Read
   });
 }
 
-/** For what somebody else counts. */
+/** A counter whose value is kept elsewhere. */
 export function counterAtScrape<L extends string>(registry: Registry, metric: ReadAtScrape<L>): void {
   new Counter<L>({
     ...described(registry, metric),
@@ -34,7 +34,7 @@ function described<L extends string>(registry: Registry, { name, help, labelName
   return { name, help, labelNames: [...labelNames], registers: [registry] };
 }
 
-/** The samples of a metric with one label, from what there is by its value; where there is no number, no sample. */
+/** The samples of a metric with one label, by the label's value; an undefined number gives no sample. */
 export function samplesBy<L extends string, T>(
   label: L,
   all: Readonly<Record<string, T>>,
@@ -61,10 +61,7 @@ export function numberAtScrape(
   });
 }
 
-/**
- * Milliseconds between two looks at the event loop. By default there are 110 a second, which take 8 of the 9 thousandths of a core
- * that an idle server takes.
- */
+/** Milliseconds between samples of the event loop. The default of 110 a second takes 8 of an idle server's 9 mCPU. */
 const RARELY = { eventLoopMonitoringPrecision: 500, eventLoopUtilizationTimeout: 1_000 };
 
 /** The registry, and the metrics of the server itself; the rooms register their own. */

@@ -2,9 +2,9 @@ import express, { type Express, type Response } from 'express';
 import type { Metrics } from '../telemetry/index.ts';
 
 interface AdminOptions {
-  /** Why the webhook should get no new connections; undefined when it is ready. */
+  /** Why the webhook should get no connections; undefined when it is ready. */
   readonly unready: () => string | undefined;
-  /** Why this process should be started anew; undefined while it lives. */
+  /** Why this process should be restarted; undefined while it is healthy. */
   readonly dead?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
   /** What `/estimates` shows; undefined without a cluster. */

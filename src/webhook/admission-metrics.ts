@@ -12,8 +12,8 @@ const ADMISSION_SECONDS = [
 const WAIT_SECONDS = [1, 5, 10, 15, 20, 25, 30, 45, 60, 90, 120, 180, 300];
 
 /**
- * Those of 32 reviews: few enough that nearly all are gone before the collector would move them among what lives long
- * (33 reviews come between two scavenges of 2 MB).
+ * Two entries for each of 32 reviews: few enough that nearly all are processed before the garbage collector would promote
+ * them (33 reviews come between two scavenges of 2 MB).
  */
 const MOST_PENDING = 64;
 
@@ -30,9 +30,9 @@ interface Decided {
 type Series = ReturnType<typeof admissionSeries>;
 
 /**
- * The metrics of the admission path. They are brought up to date many answers at a time, and before every scrape:
- * between two answers, in caches that have just seen TLS and JSON, the same calls take ten times as long, a tenth of
- * the throughput together.
+ * The metrics of the admission path. They are updated in batches of answers, and before every scrape: updated after each
+ * answer, with processor caches full of TLS and JSON, the same calls take ten times as long and cost a tenth of the
+ * throughput.
  */
 export class AdmissionMetrics {
   readonly #series: Series;
@@ -40,7 +40,7 @@ export class AdmissionMetrics {
 
   constructor(registry: Registry) {
     this.#series = admissionSeries([registry], () => this.#flush());
-    // Prometheus sees no increase in a series that begins with 1: what alerts wait for is there from the start.
+    // Prometheus sees no increase in a series that starts with 1, so the series that alerts use start at 0.
     const { decisions, notes, invalidAnnotations } = this.#series;
     decisions.inc({ outcome: 'skip', reason: 'InternalError' }, 0);
     for (const code of Object.keys(NOTES)) notes.inc({ code }, 0);

@@ -32,9 +32,9 @@ export interface AdmissionOptions {
 }
 
 /**
- * A large review is read in a thread of its own: V8 takes a second and 200 MB for some texts of 7 MiB, and a second for
- * 256 KB of texts of digits (their hashes are their values, so they can be made to collide). The API server waits for
- * 2 s (deploy/webhook.yaml) by default, and an honest review may take as long on a busy machine.
+ * A large review is read in a thread of its own: V8 takes a second and 200 MB for some JSON of 7 MiB, and a second for
+ * 256 KB of strings of digits (their hashes are their values, so they can be made to collide). The API server waits for
+ * 2 s (deploy/webhook.yaml) by default, and an honest review may take that long on a busy machine.
  */
 const LARGE_REVIEWS = { timeoutMs: 3_000, heapMb: 128 };
 
@@ -62,7 +62,7 @@ function reviewListener(options: AdmissionOptions): RequestListener {
   const screener = new OffLoop<Uint8Array, Screened>(worker, LARGE_REVIEWS);
 
   const answerLarge = async (response: ServerResponse, body: Buffer, started: number) => {
-    // The thread takes the body with it.
+    // The body is transferred to the thread, and empty here afterwards.
     const bytes = body.length;
     let screened = tooLargeAtStart(body);
     try {
@@ -83,7 +83,7 @@ function reviewListener(options: AdmissionOptions): RequestListener {
       if (body.length > SMALL_BODY_BYTES) return answerLarge(response, body, started);
       return answerReview(response, () => readReview(body), started, options);
     };
-    // The Content-Type is not looked at: a body is judged by itself.
+    // The Content-Type is ignored: the body must be an AdmissionReview whatever it says.
     readBody(request, MAX_BODY_BYTES, answerBody, bodies);
   };
 }
@@ -102,7 +102,7 @@ function answerReview(
       return;
     }
     const answered = render(respond(screened, options));
-    // Asked now and not when the request began: a drain may have begun meanwhile.
+    // Checked now and not when the request began: a drain may have begun meanwhile.
     if (options.closesConnection()) response.setHeader('Connection', 'close');
     answerJson(response, 200, answered);
     metrics.answered(200, (performance.now() - started) / 1000);
@@ -112,7 +112,7 @@ function answerReview(
   }
 }
 
-/** Whatever fails from here on is ours, and must not cost the pod its creation. */
+/** A failure from here on is Linger's own, and must not block the pod's creation. */
 function respond({ review, skip }: Review, options: AdmissionOptions): AdmissionResponse {
   try {
     const world = options.world();
@@ -128,7 +128,7 @@ function respond({ review, skip }: Review, options: AdmissionOptions): Admission
   }
 }
 
-/** @param now milliseconds since the epoch: a token that comes back with another pod is known by its age */
+/** @param now milliseconds since the epoch: a token that was copied to another pod is recognised by its age */
 function newHoldToken(now: number): HoldToken {
   const bytes = randomBytes(16);
   bytes.writeUInt32BE(Math.floor(now / 1000) % 2 ** 32);
@@ -155,14 +155,14 @@ function record(review: ReviewRequest, decision: Decision, { metrics, logger }: 
 
 const REVIEW = '{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":';
 
-/** The AdmissionReview. A patch is most of it, and base64 has nothing to escape, so it is not looked through for that. */
+/** The AdmissionReview as text. The patch is most of it, and base64 needs no escaping, so JSON.stringify does not see it. */
 function render({ patch, ...response }: AdmissionResponse): string {
   const text = JSON.stringify(response);
   return patch === undefined ? `${REVIEW}${text}}` : `${REVIEW}${text.slice(0, -1)},"patch":"${patch}"}}`;
 }
 
 function refuse(response: ServerResponse, status: number, message: string, metrics: AdmissionMetrics): void {
-  // The rest of a body that was not read would be taken for the next request.
+  // The unread rest of a body would be parsed as the next request, so the connection closes.
   answerJson(response, status, JSON.stringify({ error: message }), true);
   metrics.answered(status);
 }

@@ -44,7 +44,7 @@ export function answer(
   if (isAudit(decision)) {
     const plan = outcome === 'inject' ? { plan: renderPlan(decision.plan) } : {};
     const reason = outcome === 'skip' ? decision.reason : 'Audit';
-    // Nothing was shrunk, so by default only what is wrong with the pod's own annotations is said.
+    // In Audit nothing has been changed, so by default only faults of the pod's own annotations are warned of.
     const warnings = auditWarnings
       ? [...wouldInject(decision), ...warningsOf(notes)]
       : warningsOf(notes.filter(({ code }) => code === 'InvalidAnnotation'));
@@ -52,14 +52,14 @@ export function answer(
   }
   const reason = outcome === 'inject' ? 'Injected' : decision.reason;
   const response = allowed(uid, warningsOf(notes), { reason });
-  // A pod that was skipped may not be readable.
+  // A skipped pod may be unreadable, and is not looked at.
   const changesPod = outcome === 'inject' || decision.withdrawn !== undefined;
   const operations = changesPod ? patchFor(object as Pod, decision) : [];
   if (operations.length === 0) return response;
   return { ...response, patchType: 'JSONPatch', patch: base64(JSON.stringify(operations)) };
 }
 
-/** Used again for every patch that fits, as nearly all do: a buffer for each would be garbage outside the heap. */
+/** Reused for every patch that fits, as nearly all do: a buffer for each would be garbage outside the heap. */
 const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
 /** UTF-8 takes at most 3 bytes for each UTF-16 unit. */
 const LONGEST = SCRATCH.length / 3;
@@ -69,7 +69,7 @@ function base64(text: string): string {
   return SCRATCH.toString('base64', 0, SCRATCH.write(text));
 }
 
-/** The answer when Linger itself failed: the pod passes unchanged, and its creator hears of it. */
+/** The answer when Linger itself failed: the pod passes unchanged, and its creator gets a warning. */
 export function internalErrorAnswer(uid: string): AdmissionResponse {
   const text = 'internal error: the pod passes without a wait; the log of the webhook says why';
   return allowed(uid, [warning(text)], { reason: 'InternalError' });

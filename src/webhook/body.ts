@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-/** A body that is not read, and the status that says so. */
+/** Why a body is not read, with the HTTP status of the answer. */
 export class BodyError extends Error {
   readonly status: 413 | 415 | 503;
 
@@ -17,21 +17,21 @@ export const SMALL_BODY_BYTES = 32 * 1024;
 const LARGE_BODIES_BYTES = 40 * 1024 * 1024;
 
 interface Reading {
-  /** Bytes of its buffer. */
+  /** The size of its buffer in bytes. */
   held: number;
-  /** Gives it up, while it is still being read. */
+  /** Drops a body that is still being read. */
   readonly giveUp: () => void;
 }
 
 /**
- * The memory for large bodies that are being read or worked on. Who has no room left takes it from the body that has
+ * The memory for large bodies that are being read or processed. A body that finds no room takes it from the one that has
  * been arriving for longest: the API server sends a review at once, so that one is the least likely to be a review.
  */
 export class LargeBodies {
   #held = 0;
   readonly #arriving = new Set<Reading>();
 
-  /** @returns false when there is no room for it even so */
+  /** @returns false when there is no room for it even then */
   hold(reading: Reading, bytes: number): boolean {
     this.#held += bytes - reading.held;
     reading.held = bytes;
@@ -43,7 +43,7 @@ export class LargeBodies {
     return this.#held <= LARGE_BODIES_BYTES;
   }
 
-  /** It is complete, and cannot be given up any more. */
+  /** The body is complete, and can no longer be dropped. */
   arrived(reading: Reading): void {
     this.#arriving.delete(reading);
   }
@@ -56,7 +56,7 @@ export class LargeBodies {
 }
 
 /**
- * Reads a body whole. Where it is cut short nothing is called: there is no one left to answer.
+ * Reads a whole body. Where the client disconnects before its end, `done` is not called.
  * @param most bytes; what comes after them is left unread
  * @param done what it returns ends when the body is no longer needed
  * @param large where bodies beyond {@link SMALL_BODY_BYTES} are accounted for
@@ -112,13 +112,13 @@ function appended(buffer: Buffer, length: number, chunk: Buffer, most: number): 
   return larger;
 }
 
-/** For so long a client that is answered before it has sent its whole body may go on sending. Milliseconds. */
+/** How long a client that is answered before the end of its body may go on sending. Milliseconds. */
 const LINGER_MS = 1_000;
 
 /**
- * Ends an answer whose connection closes with it. A socket that is closed while bytes lie in it unread resets the
- * connection, and the client then loses the answer (RFC 9112, 9.6): what it still sends is read and dropped first.
- * Needs a Content-Length, so that the client sees the answer's end before the connection's.
+ * Ends an answer and its connection. Closing a socket with unread bytes resets the connection, and the client may then
+ * lose the answer (RFC 9112, 9.6): so what it still sends is read and dropped first. Needs a Content-Length, so that the
+ * client sees the end of the answer before that of the connection.
  */
 function endUnread(response: ServerResponse, body: string): void {
   const { req: request } = response;
@@ -142,7 +142,7 @@ export function answerJson(response: ServerResponse, status: number, body: strin
   else response.writeHead(status, headers).end(body);
 }
 
-/** What the headers alone rule out. */
+/** The refusal that the headers alone justify, if any. */
 function refusalOf({ headers }: IncomingMessage, most: number): BodyError | undefined {
   const encoding = headers['content-encoding'] ?? 'identity';
   if (encoding.toLowerCase() !== 'identity') return new BodyError(415, 'compressed bodies are not read');

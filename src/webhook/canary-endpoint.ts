@@ -2,14 +2,14 @@ import type { Server } from 'node:http';
 import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
 import { http } from './server.ts';
 
-/** A flip brings 40 connections a second for each consumer; more than this is not the canary. */
+/** A flip makes 40 connections a second for each consumer; more than this does not come from the canary. */
 const MOST_CONNECTIONS = 512;
 const TIMEOUT_MS = 5_000;
 
 /**
- * Says which replica answers, to any request: in a header, and in the body for gateways that drop headers. Nothing of
- * the request is in the answer. Every connection ends with its answer, so that none is kept for later.
- * @param identity random, so that the answer of an earlier process is not taken for one of this
+ * Answers any request with the identity of this replica: in a header, and in the body for gateways that drop headers.
+ * Nothing of the request is echoed. Every connection is closed after its answer, so that none is reused.
+ * @param identity random, so that an earlier process's answers cannot be mistaken for this one's
  */
 export function canaryServer(identity: string): Server {
   const body = `${CANARY_IDENTITY_HEADER} ${identity}\n`;

@@ -10,7 +10,7 @@ import {
 } from '../lag/index.ts';
 import type { Measurement } from '../measurement/index.ts';
 
-/** One list-watch, as far as the page shows it. Instants are milliseconds of a monotonic clock. */
+/** What the page shows of a list-watch. Instants are milliseconds of a monotonic clock. */
 export type ShownWatch = Pick<
   WatchStats,
   'state' | 'current' | 'objects' | 'lists' | 'lastEventAt' | 'stalls' | 'handlerErrors'
@@ -18,7 +18,7 @@ export type ShownWatch = Pick<
 
 interface EstimatesSource {
   readonly measurement: Measurement;
-  /** As far as this replica measures them: where it leads. */
+  /** Empty where this replica does not lead, and so does not measure. */
   readonly consumers: readonly ConsumerView[];
   readonly watches: Readonly<Record<string, ShownWatch>>;
   readonly synced: boolean;
@@ -102,7 +102,7 @@ function shownWatch({ lastEventAt, restarts, ...watch }: ShownWatch, now: number
   };
 }
 
-/** Numbers in three digits: histograms are that good, and people read no more. null for what is undefined. */
+/** Numbers rounded to three digits, the precision of the histograms; undefined becomes null. */
 function forPeople(value: unknown): unknown {
   if (value === undefined) return null;
   if (typeof value === 'number') return value < 100 ? Number(value.toPrecision(3)) : Math.round(value);

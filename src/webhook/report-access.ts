@@ -3,13 +3,13 @@ import { GROUP } from '../api/index.ts';
 import type { AccessReviews, TokenUser } from '../cluster/index.ts';
 import type { InstanceName } from '../lag/index.ts';
 
-/** Whether a token may report for a consumer, and as which instance. `NoVerdict`: that cannot be said at the moment. */
+/** Whether a token may report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked now. */
 export type Verdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';
 export type Judge = Pick<ReviewingJudge, 'verdict'>;
 
 interface ReviewingJudgeOptions {
   readonly reviews: Pick<AccessReviews, 'userOf' | 'isAllowed'>;
-  /** What tokens must have been made for. */
+  /** The audience that tokens must have. */
   readonly audience: string;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -18,24 +18,24 @@ interface ReviewingJudgeOptions {
   readonly onSuccess?: () => void;
 }
 
-/** A right that is taken away ends after this. Milliseconds. */
+/** How long a positive verdict counts, and so how late a revoked right ends. Milliseconds. */
 export const ALLOWED_FOR_MS = 60_000;
-/** A right that is given is noticed after this. Milliseconds. */
+/** How long a refusal counts, and so how late a new right is noticed. Milliseconds. */
 export const REFUSED_FOR_MS = 10_000;
-/** A token that was good this long ago does not queue with unknown ones. Milliseconds. */
+/** How long a token that was once accepted does not queue with unknown ones. Milliseconds. */
 const KNOWN_FOR_MS = 900_000;
-/** As many verdicts are remembered: 1,000 instances of each of several consumers. Some 300 bytes each. */
+/** How many verdicts are remembered: 1,000 instances of each of several consumers, some 300 bytes each. */
 const MOST_VERDICTS = 5_000;
 /** A ServiceAccount's token takes about a kilobyte. */
 const LONGEST_TOKEN = 8_192;
 
 /**
- * Asks the API server: a TokenReview says who it is, a SubjectAccessReview whether they may `create` the subresource
- * `reports` of the consumer. Verdicts are remembered for a while, by a digest of token and consumer.
+ * Asks the API server: a TokenReview for the user, a SubjectAccessReview for whether the user may `create` the
+ * subresource `reports` of the consumer. Verdicts are cached for a while, by a digest of token and consumer.
  */
 export class ReviewingJudge {
   readonly #options: ReviewingJudgeOptions;
-  /** Apart, so that made-up tokens displace no real one. */
+  /** Separate from refusals, so that made-up tokens cannot displace real ones. */
   readonly #allowed = new Expiring<{ readonly instance: InstanceName; readonly until: number }>();
   readonly #refused = new Expiring<'TokenRefused' | 'NotAllowed'>();
   readonly #asking = new Map<string, Promise<Verdict>>();
@@ -45,7 +45,7 @@ export class ReviewingJudge {
     this.#options = options;
   }
 
-  /** @param source the address that it comes from: sources share what goes on at a time */
+  /** @param source the client's address: concurrent reviews are shared fairly among sources */
   async verdict(token: string, consumer: string, source: string): Promise<Verdict> {
     if (token.length > LONGEST_TOKEN) return 'TokenRefused';
     const key = digest(`${consumer}\n${token}`);
@@ -94,7 +94,7 @@ export class ReviewingJudge {
 const POD_NAME = 'authentication.kubernetes.io/pod-name';
 const POD_UID = 'authentication.kubernetes.io/pod-uid';
 
-/** The pod that the token is bound to; all tokens of a user that are bound to none stand for one instance. */
+/** The pod that the token is bound to; unbound tokens of one user count as one instance. */
 function instanceOf({ username, extra }: TokenUser): InstanceName {
   const [uid] = extra[POD_UID] ?? [];
   const [name] = extra[POD_NAME] ?? [];
@@ -102,12 +102,12 @@ function instanceOf({ username, extra }: TokenUser): InstanceName {
   return { key: uid, name: name ?? uid };
 }
 
-/** A secret, as it may be kept: the digest does not give it away. */
+/** A digest, so that no token is kept in memory. */
 function digest(text: string): string {
   return createHash('sha256').update(text).digest('base64');
 }
 
-/** Values that are set for the same span each, so that those set first end first. */
+/** Values that all live equally long, so those set first expire first. */
 class Expiring<V> {
   readonly #entries = new Map<string, { readonly value: V; readonly until: number }>();
 
@@ -131,15 +131,15 @@ class Expiring<V> {
   }
 }
 
-/** So many unknown tokens are asked about at a time: made-up ones must not keep the API server busy. */
+/** Concurrent reviews of unknown tokens: made-up ones must not keep the API server busy. */
 const MOST_AT_ONCE = 16;
-/** A source that sends made-up tokens leaves room for others, */
+/** Concurrent reviews for one source, so that others have room. */
 const MOST_OF_A_SOURCE = 4;
-/** and has no more than this waiting: a fleet of new gateways behind one address passes. */
+/** Queued reviews for one source: enough for a fleet of new gateways behind one address. */
 const MOST_WAITING = 64;
 const MOST_SOURCES = 256;
 
-/** Runs tasks a few at a time; of those that wait, one of each source in turn. */
+/** Runs a few tasks at a time; waiting ones get their turn source by source. */
 class FairQueue {
   #running = 0;
   /** By source, in the order of their turns. */
@@ -169,7 +169,7 @@ class FairQueue {
       if (line.waiting.length === 0 || line.running >= MOST_OF_A_SOURCE) continue;
       this.#running += 1;
       line.running += 1;
-      // Put last: its next turn comes after that of all others.
+      // Moved to the end: its next turn comes after all other sources.
       this.#lines.delete(source);
       this.#lines.set(source, line);
       line.waiting.shift()?.();

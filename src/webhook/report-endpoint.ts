@@ -17,10 +17,10 @@ import { RateLimit } from '../timing/index.ts';
 import { answerJson, BodyError, readBody } from './body.ts';
 import type { Judge } from './report-access.ts';
 
-/** Everything that is answered with another status than 200. */
+/** The results that are answered with another status than 200. */
 export type Refusal = Exclude<ReportResult, 'Asked' | 'Synced'>;
 
-/** When to come back, where it is too early or the wrong place. Seconds. */
+/** The Retry-After of refusals that are about time or place. Seconds. */
 const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
   TooManyReports: 1,
   TooManyInstances: 60,
@@ -28,7 +28,7 @@ const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
   NoVerdict: 2,
 };
 
-/** Refusals that a client could provoke as fast as it can: each connection is held up. */
+/** Refusals that cost a client nothing to provoke: their answers are delayed. */
 const COSTLY: ReadonlySet<Refusal> = new Set<Refusal>([
   'InvalidReport',
   'NoToken',
@@ -40,19 +40,19 @@ const COSTLY: ReadonlySet<Refusal> = new Set<Refusal>([
   'TooManyInstances',
 ]);
 
-/** So many answers are held back at a time; the rest go out at once. */
+/** How many answers are delayed at a time; further ones go out at once. */
 const MOST_HELD_BACK = 1_000;
-/** An answer that is held back for this long keeps its connection from asking again. Milliseconds. */
+/** How long such an answer is delayed; meanwhile its connection cannot ask again. Milliseconds. */
 export const HELD_BACK_MS = 1_000;
 
-/** A report takes a tenth of that. */
+/** A usual report has a tenth of that. */
 export const MAX_REPORT_BYTES = 4_096;
 
-/** A sync a second, asked before and reported after, with room for what was held up. */
+/** One sync a second, with a cursor before and a report after it, and room for bursts. */
 const RATE = { perSecond: 3, atOnce: 12 };
 const MOST_INSTANCES = 10_000;
 
-/** How often each instance reports. What is known of those that were not heard for longest is forgotten. */
+/** Rate limits by instance. Instances that have not reported for longest are forgotten first. */
 class Rates {
   readonly #limits = new Map<string, RateLimit>();
 
@@ -71,10 +71,10 @@ class Rates {
 export interface ReportsOptions {
   /** undefined: this replica does not lead. */
   readonly taker: () => Pick<ConsumerReports, 'report' | 'refused'> | undefined;
-  /** How a consumer is measured; undefined: there is none. */
+  /** How a consumer is measured; undefined: there is no such consumer. */
   readonly measureOf: (consumer: string) => string | undefined;
   readonly judge: Judge;
-  /** Called for each report. @param consumer empty where there is none of that name */
+  /** Called for each report. @param consumer empty where there is no such consumer */
   readonly count: (consumer: string, result: ReportResult) => void;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -116,14 +116,14 @@ export function reportsApp(options: ReportsOptions): RequestListener {
 }
 
 function notHere(response: ServerResponse, status: number, message: string): void {
-  // A body may follow that is not read.
+  // A body may follow, which is not read.
   answerJson(response, status, lineOf({ message }), true);
 }
 
 class ReportDesk {
   readonly #options: ReportsOptions;
   readonly #rates = new Rates();
-  /** Connections with a report that is not answered yet: one that pipelines gets no more than others. */
+  /** Connections with an unanswered report: a client that pipelines gets no more than others. */
   readonly #busy = new WeakSet<Socket>();
   #heldBack = 0;
 
@@ -140,8 +140,8 @@ class ReportDesk {
   }
 
   /**
-   * Whatever can be refused without a body and without the API server is refused first.
-   * @returns undefined where the body is cut short: there is no client to answer
+   * First checks what needs neither the body nor the API server.
+   * @returns undefined where the client disconnected before the end of the body
    */
   async #take(
     request: IncomingMessage,
@@ -222,7 +222,7 @@ function readReport(body: Buffer): ReportRequest | Refused {
   return { reason: 'InvalidReport', exactly: `${field}: ${issue?.message}` };
 }
 
-/** After these nothing more is read from the connection, or it leads to the wrong replica. */
+/** After these the connection closes: the rest of its body is not read, or it leads to the wrong replica. */
 const CLOSING: ReadonlySet<ReportResult> = new Set(['TooLarge', 'Compressed', 'NotLeader']);
 
 function send(

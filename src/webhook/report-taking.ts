@@ -121,7 +121,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
   };
   let over: Promise<unknown> = Promise.resolve();
   return {
-    // One lead after the other: the end of one must not undo what the next has begun.
+    // Leads do not overlap: the end of one must not undo the beginning of the next.
     lead: (lead) => {
       over = Promise.all([over.then(() => label(lead)), take(lead)]);
     },
@@ -147,7 +147,7 @@ function judge({ connection, audience, clock, logger, signal }: ReportTakingCont
   });
 }
 
-/** What answers reports takes a schema library, which a server without such gateways does without. */
+/** Loaded with the first report: it needs a schema library, which most servers never use. */
 function lazily(options: ReportsOptions): RequestListener {
   let app: Promise<RequestListener> | undefined;
   return (request: IncomingMessage, response: ServerResponse) => {

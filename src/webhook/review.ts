@@ -8,16 +8,16 @@ export interface ReviewRequest extends PodRequest {
   readonly dryRun: boolean;
 }
 
-/** A review that has been read. `skip`: the decision, where its object alone already brings it about. */
+/** A review that has been read. `skip`: the decision, where the object alone suffices for it. */
 export interface Review {
   readonly review: ReviewRequest;
   readonly skip?: Skip;
 }
 
-/** A review, or why the body is none: answered with 400 and this message. */
+/** A review, or why the body is not one: answered with 400 and this message. */
 export type Screened = Review | { readonly refused: string };
 
-/** A uid is 36 characters; whatever is much longer is not one, and it is echoed into the answer. */
+/** A uid has 36 characters. It is echoed into the answer, so much longer ones are refused. */
 const MAX_UID_LENGTH = 256;
 
 /**
@@ -25,7 +25,7 @@ const MAX_UID_LENGTH = 256;
  * decision says what it makes of them, so that whatever has a uid gets an answer.
  */
 export function readReview(body: Buffer): Screened {
-  // Decoding would replace invalid bytes silently, and a pod must not be judged by other bytes than its own.
+  // Decoding would silently replace invalid bytes, and the decision would be about another pod.
   if (!isUtf8(body)) return { refused: 'the body is not valid UTF-8' };
   let review: unknown;
   try {
@@ -49,8 +49,8 @@ export function readReview(body: Buffer): Screened {
 }
 
 /**
- * As many JSON values fit into the heap of the thread, at 150 bytes each in the worst case; honest reviews have thousands.
- * V8 ends the whole process where a thread is taken down with its heap over the limit.
+ * This many JSON values fit into the thread's heap, at 150 bytes each in the worst case; honest reviews have thousands.
+ * V8 may end the whole process when a thread's heap exceeds its limit.
  */
 const MOST_VALUES = 500_000;
 
@@ -60,7 +60,7 @@ function hasTooManyValues(body: Buffer): boolean {
   return values > MOST_VALUES;
 }
 
-/** The same, with no more of the object than a decision needs: little, however large the body. For large bodies. */
+/** For large bodies: the same, with only the members of the object that a decision reads. */
 export function screenReview(body: Buffer): Screened {
   if (hasTooManyValues(body)) return tooLargeAtStart(body);
   const read = readReview(body);
@@ -71,11 +71,11 @@ export function screenReview(body: Buffer): Screened {
   return { review: { ...review, object: essentialsOf(review.object as Pod) } };
 }
 
-/** The API server's own way to begin a review (k8s.io/apiserver writes members in the order of the Go structs). */
+/** How the API server starts a review (k8s.io/apiserver writes members in the order of the Go structs). */
 const START =
   /^\{"kind":"AdmissionReview","apiVersion":"admission\.k8s\.io\/v1","request":\{"uid":"([\w-]{1,256})"/;
 
-/** What is answered to a review that takes too long, or too much memory, to read. */
+/** The answer to a review that takes too long, or too much memory, to read. */
 export function tooLargeAtStart(body: Buffer): Screened {
   const [, uid] = START.exec(body.toString('latin1', 0, 2 * MAX_UID_LENGTH)) ?? [];
   if (uid === undefined) return { refused: 'the body takes too long to read' };

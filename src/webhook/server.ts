@@ -12,14 +12,14 @@ export const http = process.getBuiltinModule('node:http');
 
 /** Milliseconds. */
 const LIMITS = {
-  // Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier resets
-  // a review now and then that is already on its way.
+  // Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier
+  // resets a review now and then that is already on its way.
   keepAliveTimeout: 100_000,
   // The API server writes a review at once and never waits longer than 30 s for the answer (timeoutSeconds; 10 s where
   // nothing is set, 2 s in deploy/webhook.yaml). A client that takes longer than these to send is not it.
   headersTimeout: 5_000,
   requestTimeout: 10_000,
-  // How late those two may be noticed.
+  // How late those two timeouts may be noticed.
   connectionsCheckingInterval: 1_000,
 };
 const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
@@ -28,9 +28,8 @@ const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
 const CLOSE_TIMEOUT_MS = 4_000;
 
 /**
- * Open connections, and those that are still in their handshake. Each takes 30 to 60 KB, and a small body (32 KiB) at
- * most. Beyond the limit the connection that has been idle for longest is closed for the new one, or, where none is idle,
- * the one that was answered longest ago.
+ * Open connections, including handshakes. Each takes 30 to 60 KB, and at most a small body (32 KiB). Beyond the limit, a
+ * new connection displaces the one that has been idle for longest or, where none is idle, the one answered longest ago.
  */
 const MAX_CONNECTIONS = 1_000;
 const MAX_HANDSHAKES = 250;
@@ -65,12 +64,13 @@ export function tlsOptions({ cert, key }: KeyPair, clientCa?: string): SecureCon
     key,
     minVersion: 'TLSv1.2',
     ciphers: CIPHERS,
-    // Not undefined: where it judges no certificate, Node would read the authorities that it brings along, 30 ms of every start.
+    // Not undefined: where it judges no certificate, Node would read the authorities that it brings along, 30 ms of every
+    // start.
     ca: clientCa ?? [],
   };
 }
 
-/** @param clientCa with it, clients are asked for a certificate; whether they need one is the listener's to say */
+/** @param clientCa with it, clients are asked for a certificate; the listener decides whether they need one */
 export function webhookServer(
   listener: RequestListener,
   pair: KeyPair,
@@ -142,7 +142,7 @@ export function close(server: Server | HttpsServer): Promise<void> {
       resolve();
     });
     server.closeIdleConnections();
-    // Go's transport keeps some in reserve that never sent a byte; Node does not count them as idle.
+    // Go's transport keeps spare connections that never sent a byte; Node does not count them as idle.
     for (const socket of all) if (socket.bytesRead === 0) socket.destroy();
     for (const socket of handshakes.values()) socket.destroy();
   });
