@@ -68,10 +68,10 @@ const wait = z
 
 const hold = z
   .strictObject({
-    min: optional(duration, 'Nobody is released sooner: a margin for consumers that are not declared.'),
+    min: optional(duration, 'No pod is released sooner: a margin for consumers that are not declared.'),
     max: optional(
       duration.refine((seconds) => seconds >= 1, { error: HOLD_SHORT }),
-      'Nobody is held longer.',
+      'No pod is held longer.',
     ),
     observe: optional(z.boolean(), 'Whether the pod waits as with Sleep, and Linger only watches it.'),
     delivery: optional(z.enum(HOLD_DELIVERIES), 'How the helper gets into the pod.'),

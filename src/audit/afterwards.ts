@@ -55,7 +55,7 @@ interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
 const OUTCOMES = {
   InTime: 'Its process was stopped after the last list had withdrawn it.',
   TooEarly: 'Its process was stopped before: see the shortfall.',
-  Unknown: 'How long its hook waits cannot be told, or whether it has one.',
+  Unknown: 'Whether it has a hook, or how long that waits, is not known.',
 } as const;
 type Outcome = keyof typeof OUTCOMES;
 
@@ -335,7 +335,7 @@ export function registerTerminationMetrics(registry: Registry) {
   });
   const findings = new Counter({
     name: 'linger_termination_findings_total',
-    help: 'What this replica has told of the ends of pods, by reason.',
+    help: 'Findings about terminations that this replica has reported, by reason.',
     labelNames: ['reason'] as const,
     registers: [registry],
   });

@@ -249,7 +249,7 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   const sleeps = pod.spec.containers.map(ownSleep);
   const own = sleeps.some((seconds) => seconds === undefined) ? undefined : Math.min(...(sleeps as number[]));
   if (own === undefined) {
-    const text = 'every container has a preStop hook of its own; how long it waits cannot be told from it';
+    const text = 'every container has a preStop hook of its own; how long that waits is not known';
     return { verdict: 'unknown', reason: 'ExistingHook', wait: null, grace, text };
   }
   const base = { wait: own, grace };

@@ -91,7 +91,7 @@ function refusing(directory: string, wayOut: string): Refuse {
 function keyIn(file: 'ca.key' | 'tls.key', text: string, refuse: Refuse): KeyObject | undefined {
   const key = parseKey(text);
   if (key === 'encrypted')
-    throw refuse('EncryptedKey', file, 'is encrypted, and nobody is there to type a passphrase');
+    throw refuse('EncryptedKey', file, 'is encrypted, and a server cannot ask for a passphrase');
   return key === 'corrupt' ? undefined : key;
 }
 

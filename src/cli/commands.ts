@@ -75,7 +75,7 @@ const SERVE_FLAGS = {
   auditWarnings: flag(
     toggle,
     'false',
-    'in mode Audit, also tell whoever creates a pod what would have been done',
+    'in mode Audit, also warn the creator of a pod of what would have been done',
   ),
   logLevel: flag(oneOf(LOG_LEVELS), 'info', 'how much to log; debug has a line for each decision'),
   drain: flag(

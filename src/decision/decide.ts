@@ -453,7 +453,7 @@ function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 
 }
 
 const HOST_NETWORK =
-  'the pod uses its node’s network, so its own connections cannot be told from others, and Hold goes without them';
+  'the pod uses its node’s network, so its connections cannot be distinguished from others, and Hold works without them';
 
 /** What decides the choice of a hook, beside the pod. */
 type HookTerms = DeliveryTerms & { readonly isManifest: boolean };

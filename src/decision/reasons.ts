@@ -8,7 +8,7 @@ export const SKIP_REASONS = {
   OptedOut: 'linger.dev/inject is "false" on the pod or its namespace.',
   ModeOff: 'The mode is Off for this pod.',
   AlreadyInjected: 'The pod already carries its plan and the hooks for it.',
-  Job: 'Pods of Jobs are excluded: nobody routes traffic to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
+  Job: 'Pods of Jobs are excluded: no traffic is routed to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
   RestartPolicy:
     'The restart policy is not Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
   DaemonSet:

@@ -24,7 +24,7 @@ import { ApiReader, listOf, messageOf, oneLine, type PosedAnswer } from './contr
 /** What is looked at, before Linger is installed and afterwards; in the order of the report. */
 export const CHECKS = {
   ApiServer: 'The API server answers, and is new enough.',
-  Rights: 'Whoever asks may create and change what an installation consists of.',
+  Rights: 'You may create and change what an installation consists of.',
   Kubelets: 'Every kubelet knows the native sleep hook.',
   Admission: 'A pod with a hook, as Linger’s own are, is admitted and keeps it.',
   CustomResources: 'The API server serves the kinds of linger.dev.',

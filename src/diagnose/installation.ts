@@ -148,7 +148,7 @@ async function webhook(inquiry: Inquiry): Promise<Seen> {
   else if (conditions === '[]')
     wrong.push(
       warning(
-        'it has no matchConditions: the API server has dropped them (before 1.28), or somebody has',
+        'it has no matchConditions: the API server has dropped them (before 1.28), or they have been removed',
         APPLY,
       ),
     );
@@ -460,7 +460,7 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
   const inward = rulesOf('ingress').filter((rule) => opens(rule, [8443]));
   if (restricts('Ingress') && inward.length === 0)
     wrong.push(
-      failure(`${names}: nobody may call port 8443, so no API server can`, 'See deploy/networkpolicy.yaml.'),
+      failure(`${names}: nothing may call port 8443, so no API server can`, 'See deploy/networkpolicy.yaml.'),
     );
   else if (restricts('Ingress') && inward.every((rule) => listOf(rule.from).length > 0))
     wrong.push(
@@ -496,7 +496,7 @@ async function leader(inquiry: Inquiry): Promise<Seen> {
   const cure =
     'Usual for half a minute after a start; else the log of the replicas says why, and deploy/role-publish.yaml which rights it takes.';
   if (!isString(holder) || holder === '')
-    return warning('nobody leads: nothing that is measured is published', cure);
+    return warning('no replica leads: nothing that is measured is published', cure);
   const age = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
   const renewed = `renewed ${span(Math.max(0, age))} ago by its clock`;
   // A pod's name, and what tells it from itself after a restart.

@@ -383,7 +383,7 @@ function controllerNotSeen(facts: Facts): Found | undefined {
   if (facts.controller !== undefined) return undefined;
   const failed = facts.looks.filter(({ what, seen }) => what === CONTROLLER_METRICS && !seen);
   return finding(
-    'The controller-manager’s metrics could not be read, so a throttled client, long queues and busy workers cannot be told apart.',
+    'The controller-manager’s metrics could not be read, so a throttled client, long queues and busy workers cannot be distinguished.',
     failed.map(({ text }) => text),
     ...new Set(failed.flatMap(({ remedy }) => (remedy === undefined ? [] : [remedy]))),
   );
@@ -474,7 +474,7 @@ function queueBacklog(facts: Facts): Found | undefined {
   if (held.length === 0) return undefined;
   const why =
     facts.controller?.seconds === undefined
-      ? 'One scrape has no rates, so what holds them up cannot be told: give two, or let them be taken.'
+      ? 'One scrape has no rates, so the cause is not known: give two, or let them be taken.'
       : 'Nothing was finished meanwhile: the controller does not run, or waits for something that has no metric.';
   return finding(
     `${written(held)}: Services wait to be written. ${waitOfNext(held, facts)}${why}`,
@@ -542,7 +542,7 @@ function apiServerRejects({ controller, priority }: Facts): Found | undefined {
   const evidence = [...answerEvidence(controller), ...priorityEvidence(priority)];
   if (evidence.length === 0) return undefined;
   return finding(
-    'The API server turns requests of the controller-manager away, fails, or lets them wait for a seat; client-go comes back after the Retry-After that it is told, 1 s as a rule.',
+    'The API server turns requests of the controller-manager away, fails, or lets them wait for a seat; client-go comes back after the given Retry-After, usually 1 s.',
     evidence,
     'kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which priority level is full, dump_requests who fills it.',
     'kubectl get events --all-namespaces and the API server’s log say more of 5xx answers.',

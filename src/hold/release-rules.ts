@@ -83,7 +83,7 @@ export const BLIND_MS = 30_000;
 export const CONTROL_PLANE_LISTS = 'control plane';
 export const UNDELETED = 'API server (no deletion seen)';
 export const BLIND = 'API server (watches not current)';
-export const UNDECLARED = 'whoever still connects';
+export const UNDECLARED = 'connections that still come';
 export const STATIC_WAIT = 'static wait';
 export const LEAST_HOLD = 'hold.min';
 

@@ -52,7 +52,7 @@ Deployment shop/web
 
 Job shop/migrate
   outcome  skip: Job
-  why      Pods of Jobs are excluded: nobody routes traffic to them, and a native sleep outlives a container that has already exited (kubernetes#134338).
+  why      Pods of Jobs are excluded: no traffic is routed to them, and a native sleep outlives a container that has already exited (kubernetes#134338).
   policy
     wait.from       Fixed  ClusterTerminationPolicy/base
     wait.fixed      45s    ClusterTerminationPolicy/base

@@ -31,7 +31,7 @@ function rowOf({ name }: Story, waits: readonly SimulatedWait[], events: readonl
   return {
     story: name,
     waits: inForce.join(', '),
-    'least coverage told': percent(least?.coverage ?? 0),
+    'least stated coverage': percent(least?.coverage ?? 0),
     'true coverage then': percent(truth ?? 0),
   };
 }

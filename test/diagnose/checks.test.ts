@@ -534,7 +534,7 @@ describe('afterwards', () => {
       () => ({
         [NETWORK]: items({ metadata: { name: 'deny' }, spec: { podSelector: {}, policyTypes: ['Ingress'] } }),
       }),
-      /^failure NetworkPolicy: deny: nobody may call port 8443/,
+      /^failure NetworkPolicy: deny: nothing may call port 8443/,
     ],
     [
       'one that shuts Linger in',
@@ -550,7 +550,7 @@ describe('afterwards', () => {
       }),
       /^failure NetworkPolicy: shut: replicas may not call/,
     ],
-    ['nobody who leads', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: nobody leads/],
+    ['nobody who leads', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
     [
       'a leader that is gone',
       () => ({ [LEASE]: lease('a_1f', 600) }),
