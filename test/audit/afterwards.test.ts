@@ -89,7 +89,7 @@ test.each([
   expect(told()).toEqual([]);
 });
 
-test('connections that still come is named by pod and owner, where the API server knows the address', async () => {
+test('an undeclared sender is named by pod and owner, where the API server knows its address', async () => {
   const { api, afterwards, begins, events } = await watching();
   const controller = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'gateway', controller: true };
   const metadata = { name: 'gateway-0', namespace: 'infra', uid: 'g0', ownerReferences: [controller] };

@@ -217,7 +217,7 @@ describe('following', () => {
     expect(source.get().cert).toBe(changes.at(-1)?.cert);
   });
 
-  it('ends when it is told to', async () => {
+  it('ends when its signal aborts', async () => {
     const { abort, ended, clock, started, changes } = await following(await copyOf(first));
     abort.abort();
     await ended;

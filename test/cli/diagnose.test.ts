@@ -138,7 +138,7 @@ describe.concurrent('linger diagnose --fail-on', () => {
     expect(stdout).toContain('looked at');
   });
 
-  it('a code that nobody knows would never be found: exit 2', async () => {
+  it('an unknown code would never be found: exit 2', async () => {
     const { code, stdout, stderr } = await diagnose(['--fail-on', 'ClientThrotled']);
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toBe(

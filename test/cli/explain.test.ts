@@ -165,7 +165,7 @@ describe.concurrent('linger explain --fail-on', () => {
     expect(stdout).toContain('Deployment shop/web');
   });
 
-  it('a code that nobody knows would never be found: exit 2', async () => {
+  it('an unknown code would never be found: exit 2', async () => {
     const { code, stdout, stderr } = await explain(JOB, ['--fail-on', 'NotServng']);
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(

@@ -65,7 +65,7 @@ describe('the status', () => {
   });
 });
 
-it('notes are not there where nobody wants them, and results are', () => {
+it('without a terminal there are results, but no notes', () => {
   const shown = screen(
     (terminal) => {
       terminal.note('a');

@@ -200,7 +200,7 @@ describe.concurrent('a server that follows a cluster', () => {
     });
   });
 
-  it('ends when it is told to', async () => {
+  it('ends on SIGTERM', async () => {
     const server = await following(await cluster(), '--drain', '0s');
     await until(() => ready(server));
     server.kill('SIGTERM');

@@ -78,7 +78,7 @@ describe.concurrent('a server that has started', () => {
     },
   );
 
-  it('greets nobody in a cluster', async () => {
+  it('prints no greeting in a cluster', async () => {
     const server = await serving(certs(), [], { atEnd, env: { KUBERNETES_SERVICE_HOST: '10.96.0.1' } });
     expect(
       server

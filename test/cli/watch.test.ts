@@ -297,7 +297,7 @@ describe.concurrent('what cannot be watched is said, with the cluster that was a
     );
   });
 
-  it('a server that fails meanwhile: it is told, and tried again', async () => {
+  it('a server that fails meanwhile: reported, and tried again', async () => {
     const cluster = await start();
     cluster.refusal = { code: 500, message: 'etcd is away', lists: false };
     const watch = await watching(await kubeconfigOf(cluster.url), [], { ready: false });

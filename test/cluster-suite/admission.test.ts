@@ -17,7 +17,7 @@ interface AuditEvent {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-describe('whoever creates a pod', () => {
+describe('the creator of a pod', () => {
   let stage: Stage;
   let namespace = '';
 
@@ -33,7 +33,7 @@ describe('whoever creates a pod', () => {
 
   const decisionsCounted = () => stage.linger.metric('linger_decisions_total');
 
-  it('is told by kubectl of an annotation that does not parse, and gets the pod', async () => {
+  it('gets a warning from kubectl about an annotation that does not parse, and gets the pod', async () => {
     const wrong = pod(namespace, 'wrong', {}, { annotations: { 'linger.dev/wait': 'soon' } });
     const { code, stderr, stdout } = await apply(wrong);
     expect(stderr).toMatch(/^Warning: linger: Pod: linger\.dev\/wait: expected .*, got "soon"; ignored$/m);
@@ -41,7 +41,7 @@ describe('whoever creates a pod', () => {
     expect(await stage.linger.metric('linger_invalid_annotations_total')).toBe(1);
   });
 
-  it('is told of a wait that was shrunk', async () => {
+  it('gets a warning about a shortened wait', async () => {
     const large = pod(
       namespace,
       'large',
@@ -54,7 +54,7 @@ describe('whoever creates a pod', () => {
     ]);
   });
 
-  it('is told nothing when all is well', async () => {
+  it('gets no warning when all is well', async () => {
     const { warnings } = await stage.cluster.tryCreate(pod(namespace, 'well', {}), { dryRun: true });
     expect(warnings).toEqual([]);
   });

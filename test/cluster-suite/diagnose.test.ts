@@ -157,7 +157,7 @@ describe('with the controller-manager’s metrics', () => {
     expect(facts.lag?.stages.some(({ oldestSeconds }) => (oldestSeconds ?? 0) > 1)).toBe(true);
   });
 
-  it('a token that may read them is enough, one that may not is told so', async ({ skip }) => {
+  it('a token that may read them is enough, one that may not gets a clear error', async ({ skip }) => {
     if (!cluster.own) return skip('where its controllers run is not known');
     const account = async (name: string) => {
       await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { namespace, name } });

@@ -115,7 +115,7 @@ describe('a pod under Pod Security "restricted", with nothing but its applicatio
     expect(Number(told.at(-1)?.[1]) - Number(told[0]?.[1])).toBeGreaterThanOrEqual(5);
   });
 
-  it('waits for STATIC from its start where nobody answers', { timeout: 120_000 }, async () => {
+  it('waits for STATIC from its start where nothing answers', { timeout: 120_000 }, async () => {
     const namespace = await restricted('alone');
     await bringHelper(namespace);
     const calls: number[] = [];

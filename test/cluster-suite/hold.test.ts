@@ -125,7 +125,7 @@ it('the application keeps its time where the grace is cut', { timeout: 60_000 },
   expect(releases('cut')).toMatchObject([{ reason: 'Max' }]);
 });
 
-it('a pod that nobody has listed for as long as Linger looks back is let go at once', {
+it('a pod that has not been listed for as long as Linger looks back is released at once', {
   timeout: 60_000,
 }, async () => {
   // What had withdrawn it before the replicas had read the cluster, they could not know: those are 10 s away by now.

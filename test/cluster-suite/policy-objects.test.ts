@@ -383,7 +383,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     expect(table).toMatch(/own +Audit +Auto +40s .* 2 +True/);
   });
 
-  it('that are hostile are refused, and harm nobody', async () => {
+  it('that are hostile are refused without harm to others', async () => {
     const namespace = await cluster.namespace('hostile');
     const labels = (count: number) =>
       Object.fromEntries(Array.from({ length: count }, (_, each) => [`k${each}`, 'v']));

@@ -153,7 +153,7 @@ it('a leader that vanishes stops by itself; another leads after the lease’s du
   expect(leader.measured.inForce).toBe(other.measured.inForce);
 });
 
-it('with the server away for all, nobody leads and the waits stay; then somebody does', {
+it('without the API server no replica leads and the waits stay; afterwards one leads again', {
   timeout: 120_000,
 }, async () => {
   const { leader, other } = await openWithTwo();
@@ -173,7 +173,7 @@ it('with the server away for all, nobody leads and the waits stay; then somebody
   expect(replicas.map(({ measured }) => measured.inForce)).toEqual([inForce, inForce]);
 });
 
-it('what somebody deletes is written again', async () => {
+it('deleted objects are written again', async () => {
   const { leader, planned, deletePlanned } = await openWithTwo();
   const { metadata } = (await planned())!;
   await deletePlanned();

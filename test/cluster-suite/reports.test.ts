@@ -85,7 +85,7 @@ it('the leader’s pod is the one that the Service selects', async () => {
   await waitUntil('the label', async () => (await selected(selector)).join() === 'linger-a');
 });
 
-describe('whoever reports', () => {
+describe('a reporting client', () => {
   it.each<[string, () => Promise<string>, string, number, string]>([
     ['without a token', async () => '', 'edge', 401, 'NoToken'],
     ['with a token that nobody has signed', async () => 'made.up.token', 'edge', 401, 'TokenRefused'],
@@ -155,7 +155,7 @@ it('three gateways are measured, from the leader before to the leader after', {
   expect(await live(replicas['linger-b'])).toBe(3);
 });
 
-it('a consumer that is deleted is no longer measured, and reports for it are told so', {
+it('a deleted consumer is no longer measured, and reports for it are refused', {
   timeout: 60_000,
 }, async () => {
   const bearer = await token('gateway', AUDIENCE);

@@ -233,14 +233,14 @@ it('tells what each watch has seen', async () => {
   expect([watches.services.objects, watches.pods.objects]).toEqual([1, 0]);
 });
 
-it('ends when it is told to, with every connection closed', async () => {
+it('ends when its signal aborts, with every connection closed', async () => {
   const followed = await follow(inIt);
   await current(followed);
   await followed.stop();
   expect(Object.values(followed.source.watches).map(({ state }) => state)).toEqual(Array(6).fill('ended'));
 });
 
-it('what comes after a standstill of this process is told as late, and until what has piled up must have been read', async () => {
+it('after a standstill of this process, events count as late until the backlog must have been read', async () => {
   let stoodMs = 0;
   const followed = await follow(inIt, () => performance.now() + stoodMs);
   const { model, events, source } = followed;

@@ -68,7 +68,7 @@ describe('the API server', () => {
       });
   });
 
-  it('may stand behind a path, and is told who we are', async () => {
+  it('may stand behind a path, and gets the credentials', async () => {
     const { url, asked } = await serve(version('v1.30.4-eks-a737599'));
     const server = new URL('/k8s/clusters/c-1', url);
     expect(await kubeVersion({ server, credentials: async () => bearer('T') }, NEVER)).toBe(

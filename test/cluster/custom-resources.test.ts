@@ -94,7 +94,7 @@ describe('the consumers of the cluster', () => {
     expect(lagsOf(followed.worlds[0])).toHaveLength(2);
   });
 
-  it('are told as a whole once they have been read, by name, and whenever they change', async () => {
+  it('are passed on as a whole once they have been read, by name, and whenever they change', async () => {
     const followed = await follow(gateways);
     const { source, worlds, model, said } = followed;
     expect(source.known()).toBe(false);
@@ -108,7 +108,7 @@ describe('the consumers of the cluster', () => {
     expect(said).toEqual(['served']);
   });
 
-  it('are told once for many changes: one that is rewritten all the time costs little', async () => {
+  it('are passed on once for many changes: one that is rewritten all the time costs little', async () => {
     const followed = await follow(gateways);
     const { source, worlds, model } = followed;
     await current(followed);
@@ -118,13 +118,13 @@ describe('the consumers of the cluster', () => {
     expect(worlds.length).toBeLessThan(6);
   });
 
-  it('are told when there are none, too', async () => {
+  it('are passed on when there are none, too', async () => {
     const { source, worlds } = await follow();
     await source.read;
     expect(worlds).toEqual([[]]);
   });
 
-  it('are not told anew for what decisions do not read: their status is written by Linger itself', async () => {
+  it('are not passed on again for changes that decisions do not read: their status is written by Linger itself', async () => {
     const followed = await follow(gateways);
     const { source, worlds, model } = followed;
     await current(followed);
@@ -257,7 +257,7 @@ describe('without the CRD', () => {
   });
 });
 
-it('without the right to list them, there is an answer, a failure is told, and nothing is certain', async () => {
+it('without the right to list them, there is an answer, a failure is reported, and nothing is certain', async () => {
   const { source, said, worlds } = await follow((model) => {
     model.refuse = () => 403;
   });

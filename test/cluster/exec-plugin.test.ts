@@ -74,7 +74,7 @@ describe('what a plugin gives', () => {
   });
 });
 
-describe('what a plugin is told', () => {
+describe('what a plugin is given', () => {
   it('its arguments, its variables over the inherited ones, and what is wanted', async () => {
     const env = [
       { name: 'PROFILE', value: 'prod' },

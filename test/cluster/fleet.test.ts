@@ -30,7 +30,7 @@ describe('the versions of a cluster', () => {
     });
   });
 
-  it('that nobody can read do not count', () => {
+  it('that cannot be parsed do not count', () => {
     const fleet = known('', 'v1.36.3');
     expect(fleet.observe(0)).toMatchObject({ apiServer: undefined, oldestKubelet: { major: 1, minor: 36 } });
   });
@@ -44,7 +44,7 @@ describe('the versions of a cluster', () => {
     expect(native(10 + FLEET_SETTLE_SECONDS)).toBe(false);
   });
 
-  it('are told again when where pods may run has changed, while an answer is waited out', () => {
+  it('are passed on again when it changes where pods may run, while an answer is settling', () => {
     const fleet = known('v1.36.3', 'v1.36.3');
     const first = fleet.observe(0);
     expect(fleet.observe(1)).toBe(first);

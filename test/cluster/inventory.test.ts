@@ -47,7 +47,7 @@ class Plain {
 const sorted = (objects: readonly ObjectIdentity[]) => objects.map((each) => JSON.stringify(each)).toSorted();
 
 describe('the inventory', () => {
-  it('knows what is there, who was replaced, and whom a list no longer names', () => {
+  it('knows what is there, what was replaced, and what a list no longer names', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const inventory = new Inventory();

@@ -195,7 +195,7 @@ describe('a standstill', () => {
     expect(guarded.order).toEqual(order);
   });
 
-  it('is told with the last instant at which this process was awake, and as the guard’s own finding', () => {
+  it('is reported with the last instant at which this process was awake, and as the guard’s own finding', () => {
     const guarded = current();
     const { now } = guarded;
     guarded.standStill(3_000);
@@ -212,7 +212,7 @@ describe('a standstill', () => {
   });
 });
 
-it('a stream’s own changes are heard of even where they are withheld, and after they were told', () => {
+it('a stream’s own changes reach its handler even where they are withheld, and after they were reported', () => {
   const order: string[] = [];
   const guard = new StandstillGuard(({ type }) => order.push(`told ${type}`), {
     clock: () => 0,
@@ -332,26 +332,26 @@ const played = (holds: (guarded: Guarded) => void) =>
   );
 
 describe('whatever happens', () => {
-  it('what arrives on a stream that is told as current is late by no more than is tolerated', () =>
+  it('events on a stream that is reported as current are late by no more than is tolerated', () =>
     played(({ arrivals }) => {
       // Looks are 250 ms apart, and reading what has piled up takes up to 12 × 20 ms.
       for (const { trusted, at, happened } of arrivals)
         if (trusted) expect(at - happened).toBeLessThanOrEqual(1_240);
     }));
 
-  it('no stream is told as current that is not', () =>
+  it('no stream is reported as current that is not', () =>
     played((guarded) => {
       for (const each of STREAMS) if (guarded.isToldCurrent(each)) expect(guarded.isCurrent(each)).toBe(true);
     }));
 
-  it('a stream that is current is told so in the end', () =>
+  it('a stream that is current is reported so in the end', () =>
     played((guarded) => {
       guarded.timer();
       guarded.pass(2_200);
       for (const each of STREAMS) expect(guarded.isToldCurrent(each)).toBe(guarded.isCurrent(each));
     }));
 
-  it('streams are told as broken from when this process was last seen awake', () =>
+  it('streams are reported as broken from when this process was last seen awake', () =>
     played(({ told, arrivals, looks }) => {
       const broken = told.filter(({ type, stoodStill }) => stoodStill && type === 'StreamBroken');
       for (const { at, happened } of arrivals) {

@@ -273,7 +273,7 @@ describe('what pods of a Service have seen', () => {
     expect([plan.wait, plan.why]).toEqual([wait, why]);
   });
 
-  test('is told as a part of the lag', () => {
+  test('is shown as a part of the lag', () => {
     const { text } = planIn(worldOf([web], { lags: measured(1, seen), servicesComplete: true }));
     expect(text).toMatch(/witness\/shop\/web 9\.\ds/);
   });

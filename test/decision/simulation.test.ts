@@ -44,7 +44,7 @@ describe.each(STORIES)('$name', (story) => {
     waits = simulate(events, EMPTY_WORLD, 'shop');
   }, 120_000);
 
-  it('the coverage told is the true one within half a point', () => {
+  it('the stated coverage is the true one within half a point', () => {
     const told = waits.filter(({ coverage }) => coverage !== null);
     expect(told.length).toBeGreaterThan(5);
     for (const { at, waitSeconds, coverage } of told) {

@@ -328,7 +328,7 @@ describe('consumers', () => {
     expect(world.shadowed()).toEqual([]);
   });
 
-  it('the cluster’s wins where both have one of a name, whoever comes last', () => {
+  it('the cluster’s wins where both have one of a name, in either order', () => {
     const cluster = { kind: 'consumers', consumers: [named('a', 7)] } as const;
     for (const events of [
       [inFile('a', 'b'), cluster],

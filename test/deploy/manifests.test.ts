@@ -122,7 +122,7 @@ describe('the NetworkPolicy', () => {
     ]);
   const file = join(ROOT, 'deploy', 'networkpolicy.yaml');
 
-  it('is about the replicas and nobody else, and lets in nothing but their ports', async () => {
+  it('selects only the replicas, and allows only their ports', async () => {
     const text = await readFile(file, 'utf8');
     const own = (await written()).find(
       ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'linger',

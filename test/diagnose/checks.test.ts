@@ -550,7 +550,7 @@ describe('afterwards', () => {
       }),
       /^failure NetworkPolicy: shut: replicas may not call/,
     ],
-    ['nobody who leads', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
+    ['no leader', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
     [
       'a leader that is gone',
       () => ({ [LEASE]: lease('a_1f', 600) }),

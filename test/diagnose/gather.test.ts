@@ -85,7 +85,7 @@ describe('by way of the API server', () => {
     expect(looksAt(facts, 'controller-manager flags')[0]?.text).toBe('command line of pod kube-system/kcm-b');
   });
 
-  it('finds pods by another label, and the port that they are told', async () => {
+  it('finds pods by another label, and the port in their flags', async () => {
     const { facts } = await gatherFrom({
       [BY_COMPONENT]: well({ items: [] }),
       [BY_APP]: well({ items: [pod('kcm', 'n', ['sh', '-c', 'x'].concat('--secure-port=10299'))] }),
@@ -236,7 +236,7 @@ describe('removals that happen meanwhile', () => {
   });
 });
 
-describe('an address that somebody named', () => {
+describe('a given address', () => {
   const serving = async (answers: Answers) => (await AnsweringServer.start(answers, atEnd)).url;
 
   it('is read twice, with its query', async () => {
@@ -302,7 +302,7 @@ describe('an address that somebody named', () => {
     });
   });
 
-  it('where nobody listens, or a file is missing: an error', async () => {
+  it('where nothing listens, or a file is missing: an error', async () => {
     const from = 'https://127.0.0.1:1/metrics';
     const code = 'metrics-unreadable';
     await expect(gatherFacts(options({ metrics: { from } }))).rejects.toMatchObject({ code });
@@ -341,7 +341,7 @@ describe('a running Linger', () => {
   });
 });
 
-it('flags that somebody says win over those of a pod', async () => {
+it('given flags win over those of a pod', async () => {
   const { facts } = await gatherFrom(
     { [BY_COMPONENT]: well({ items: [pod('kcm', 'n', ['--kube-api-qps=7'])] }) },
     { flags: ['--kube-api-qps=9'] },

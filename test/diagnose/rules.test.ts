@@ -305,7 +305,7 @@ describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCod
   });
 });
 
-describe('what a throttled client is told', () => {
+describe('the advice for a throttled client', () => {
   const found = only('ClientThrottled', slices(BACKLOG, THROTTLED));
 
   it('why, and what it means for a pod', () => {
@@ -343,7 +343,7 @@ describe('what a throttled client is told', () => {
   });
 });
 
-describe('what too few workers are told', () => {
+describe('the advice for too few workers', () => {
   it.each<[string, Partial<QueueActivity>, Partial<Facts['flags']>, string[]]>([
     [
       'a burst with a mean wait of 3 s',
@@ -373,7 +373,7 @@ describe('what too few workers are told', () => {
   });
 });
 
-describe('what a storm is told', () => {
+describe('the advice for a storm', () => {
   it.each([
     [
       'Services that wait',
@@ -400,7 +400,7 @@ describe('what a storm is told', () => {
   });
 });
 
-it('what cannot be seen is told once, with every remedy', () => {
+it('what cannot be seen is reported once, with every remedy', () => {
   const looks = ['a', 'b'].map((name) => ({
     what: CONTROLLER_METRICS,
     seen: false,

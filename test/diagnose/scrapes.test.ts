@@ -93,7 +93,7 @@ describe('counters that begin anew', () => {
     expect(codes(activity)).toContain('LeaderChanged');
   });
 
-  it('a process start that is told a little differently is the same', () => {
+  it('a process start that differs only slightly is the same', () => {
     const slewed = text('calm-2').replace(
       /^process_start_time_seconds (.*)$/m,
       (_, start) => `process_start_time_seconds ${Number(start) + 0.4}`,

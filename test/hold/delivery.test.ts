@@ -97,7 +97,7 @@ async function soon<T>(look: () => T | undefined | false, what = 'it'): Promise<
   throw new Error(`${what} has not happened`);
 }
 
-describe.concurrent('what decisions are told', () => {
+describe.concurrent('what decisions learn', () => {
   it.each([
     ['the Service’s address', {}, '10.201.0.7:8445'],
     ['its IPv6 address', { clusterIp: 'fd00::7' }, '[fd00::7]:8445'],
@@ -138,7 +138,7 @@ describe.concurrent('what decisions are told', () => {
     await soon(() => namespaces() === 'pay');
   });
 
-  it('what trials have shown: by Linger’s own ConfigMap, and by nobody else’s', async () => {
+  it('the results of trials: from Linger’s own ConfigMap only', async () => {
     const { api, world } = await start();
     const trials = (kind: string) => ({
       metadata: {
@@ -160,7 +160,7 @@ describe.concurrent('what decisions are told', () => {
 });
 
 describe.concurrent('the leader', () => {
-  it('does nothing while nobody asks for Hold', async () => {
+  it('does nothing while no policy asks for Hold', async () => {
     const { api, lead } = await start();
     lead();
     await delay(1_500);

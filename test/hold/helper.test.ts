@@ -202,7 +202,7 @@ describe.concurrent('the helper, met by others', AGAIN, () => {
     }
   });
 
-  it('gives a connect up that nobody answers', async () => {
+  it('gives up a connect without an answer', async () => {
     // A process that listens and never accepts: once its queue is full, the kernel drops who knocks.
     const script = `const server = require('node:net').createServer();
       server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {

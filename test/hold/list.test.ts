@@ -32,7 +32,7 @@ async function clusterOf(pods: readonly string[], leader?: string) {
   return (...args: string[]) => linger(['hold', 'list', '--kubeconfig', file, ...args]);
 }
 
-it('shows who is held, and for whom: as the replica says that leads', async () => {
+it('shows the held pods and what they wait for, from the leader', async () => {
   const run = await clusterOf(['linger-a', 'linger-b'], 'linger-b');
   const { code, stdout, stderr } = await run();
   expect([code, stderr]).toEqual([0, '']);

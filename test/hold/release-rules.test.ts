@@ -166,7 +166,7 @@ describe('held', () => {
       [{ consumer: STATIC_WAIT }],
     ],
     [
-      'who still connects after a restart began is nobody’s business',
+      'connections after a restart began do not matter',
       { ...none, quiet: 'Sending' },
       [{ consumer: UNDELETED }],
     ],

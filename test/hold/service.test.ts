@@ -206,7 +206,7 @@ describe('instances of consumers', () => {
 });
 
 describe('callers', () => {
-  it('with an unknown token are told that Linger is not sure, once its pod has had time to show', async () => {
+  it('with an unknown token get `unsure`, once its pod has had time to show', async () => {
     const arena = await new Arena({ limits: { pending: 300 } }).start();
     const helper = arena.call('AAAAAAAAAAAAAAAAAAAAAA');
     await helper.hears('unsure');

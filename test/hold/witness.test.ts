@@ -94,11 +94,11 @@ class Story {
 /** Connections of half a second. */
 const perHalf = (rate: number) => rate / 2;
 
-describe('somebody whom nobody has declared goes on until 9.5 s after the withdrawal', () => {
+describe('an undeclared sender goes on until 9.5 s after the withdrawal', () => {
   const WITHDRAWN = 3_000;
   const LAST = WITHDRAWN + 9_500;
 
-  it('beside the kubelet’s probes, and a thief who testifies that nobody comes', async () => {
+  it('beside the kubelet’s probes, and a thief of the token who testifies that no connections come', async () => {
     const story = new Story({ probes: 1 });
     story.delete();
     const thief = story.call('10.0.66.6');
@@ -170,7 +170,7 @@ it.each([
   expect(story.told).toMatchObject({ reason: 'Gone', lag: undefined });
 });
 
-describe('nobody is accused', () => {
+describe('no finding', () => {
   it.each([
     ['of probes', 1, (now: number) => (now % 1_000 === 0 ? 1 : 0)],
     ['of what came before the withdrawal', 0, (now: number) => (now < 3_000 ? 10 : 0)],
@@ -207,7 +207,7 @@ describe('there is no sample', () => {
   });
 });
 
-describe('whoever has stolen a token', () => {
+describe('a thief of a token', () => {
   it('cannot hold the pod longer: its untrue counters are left out', async () => {
     const story = new Story();
     story.delete();
@@ -231,7 +231,7 @@ describe('whoever has stolen a token', () => {
     expect(story.releasedAt).toBeGreaterThanOrEqual(20_000);
   });
 
-  it('is told from the pod in any spelling of its address, and where no address is known, it is not', async () => {
+  it('is distinguished from the pod in any spelling of its address, but not where no address is known', async () => {
     const story = new Story();
     story.delete();
     const mapped = story.call('::ffff:10.0.1.7');

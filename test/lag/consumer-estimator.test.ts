@@ -118,7 +118,7 @@ describe('what pods have seen themselves', () => {
     expect(after.removals?.get(WEB)?.samples).toBe(80);
   });
 
-  it('is kept of the busiest 50 Services, whoever comes and goes', () => {
+  it('is kept for the busiest 50 Services, as Services come and go', () => {
     const estimator = estimatorOf();
     for (let each = 0; each < 400; each += 1) seen(estimator, 1, witnessName('other', `service-${each}`));
     expect(estimator.witnesses).toHaveLength(50);

@@ -212,9 +212,9 @@ describe('an interruption', () => {
 describe('what is there at the beginning', () => {
   const there = synced(slice(0, { a: 'ready', b: 'terminating' }), endpoints(0, 'a'));
 
-  it('is not told', () => expect(observed(there)).toEqual([]));
+  it('is not shown', () => expect(observed(there)).toEqual([]));
 
-  it('is told when that is wanted, as what it is', () => {
+  it('is shown on request, marked as initial', () => {
     expect(observed(there, true).map(short)).toEqual([
       'slice added a initial',
       'slice ready a initial',
@@ -226,7 +226,7 @@ describe('what is there at the beginning', () => {
   });
 });
 
-describe('what is told when', () => {
+describe('when changes are shown', () => {
   const observer = () => {
     const made = new ChangeObserver({ initial: false });
     for (const event of synced(slice(0, { a: 'ready', b: 'ready' }))) made.apply(event);
@@ -248,7 +248,7 @@ describe('what is told when', () => {
     expect(watched.take(1_251)).toEqual([]);
   });
 
-  it('and is told as soon as it has shown', () => {
+  it('and is shown as soon as it is known', () => {
     const watched = observer();
     watched.apply(slice(1_000, { b: 'ready' }));
     watched.apply(terminating(1_020, 'a'));

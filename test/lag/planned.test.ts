@@ -83,7 +83,7 @@ describe('a table is published', () => {
     expect(writes).toBeLessThanOrEqual(2);
   });
 
-  it('when what is told of a wait’s coverage would be wrong, though no percentile has moved', () => {
+  it('when the stated coverage would be wrong, though no percentile has moved', () => {
     const cluster = historyOf([0.2], 9_985);
     add(cluster, 40, 15, START - DAY, START);
     const table = next(NOTHING_PLANNED, only(cluster), START);

@@ -8,7 +8,7 @@ import { deleted, endpoints, marker, service, short, slice, synced, terminating 
 const selection = (query = 'app=web') => new PodSelection(parseLabelQuery(query) ?? {});
 
 describe('a selection of pods', () => {
-  it('knows who has the labels, who has not, and whom it does not know', () => {
+  it('knows which pods have the labels, which do not, and which are unknown', () => {
     const pods = selection();
     expect(pods.any).toBe(false);
     pods.put('b', { app: 'api' });
@@ -110,7 +110,7 @@ describe('an observer of selected pods', () => {
     expect(taken(1_250)).toEqual(['slice added c', 'slice added d']);
   });
 
-  it('does without a pod that nobody tells of', () => {
+  it('does not wait for a pod that never shows', () => {
     const { pods, taken } = observing(...newcomers);
     pods.put('uid-d', { app: 'web' });
     expect(taken(1_250)).toEqual([]);

@@ -159,7 +159,7 @@ function record(deliveries: readonly Delivery[]) {
 
 const tally = { must: 0, may: 0, mustNot: 0, removals: 0 };
 
-it('against a truth told late, out of step and with interruptions: nothing invented, nothing missing', () => {
+it('against a truth that arrives late, out of order and with interruptions: nothing invented, nothing missing', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 5, maxLength: 60 }), (steps) => {
       const history = new History(steps);

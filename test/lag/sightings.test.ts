@@ -98,7 +98,7 @@ describe('what proves nothing', () => {
     expect(departure.end).toBeUndefined();
   });
 
-  it('where nobody else could have answered, refusals do', () => {
+  it('where no other replica could have answered, refusals do', () => {
     const departure = new Departure({ alone: true, leastMisses: 40 });
     for (const attempt of [...many(0, 9, 'canary'), ...many(225, 39, 'none')]) departure.add(attempt);
     expect(departure.gone).toBe(false);

@@ -38,7 +38,7 @@ describe('the summary', () => {
     expect(endpoints?.changes.removed).toBe(2);
   });
 
-  it('leaves out what was there at the beginning, and sources that nobody wants', () => {
+  it('leaves out initial endpoints, and sources that are not wanted', () => {
     const summary = summaryOf(change(undefined, { seen: 'initial' }));
     expect(summary.sources(['Endpoints']).map(({ changes }) => changes.removed)).toEqual([0]);
   });

@@ -25,7 +25,7 @@ describe('an interruption', () => {
     expect(interruptions.all).toMatchObject([{ since: 100, until: 300 }]);
   });
 
-  it('has the first cause that is told', () => {
+  it('keeps its first cause', () => {
     const interruptions = begun();
     interruptions.because('pods', 'before it, of something else');
     interruptions.broken('pods', 100);

@@ -224,12 +224,12 @@ describe('the status', () => {
     await soon('the next', () => statusOf(api, 'edge')?.observedGeneration === 3);
   });
 
-  it('of one whose status somebody has made useless is written', async () => {
+  it('is written where another writer has made the status invalid', async () => {
     const { api } = await start((model) => void declare(model, 'edge', { status: 'none' }), [view(EDGE)]);
     await soon('it', () => statusOf(api, 'edge')?.measure === 'reports');
   });
 
-  it('of an object that has been changed meanwhile is left for later, and fails nobody', async () => {
+  it('of an object that has changed meanwhile is left for later, without affecting the others', async () => {
     const api = await openApi();
     declare(api, 'edge');
     declare(api, 'other');

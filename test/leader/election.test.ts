@@ -50,7 +50,7 @@ describe('whatever happens', () => {
     );
   });
 
-  it('every leader has a higher term than those before, as long as nobody deletes the lease', async () => {
+  it('every leader has a higher term than those before, as long as the lease is not deleted', async () => {
     await fc.assert(
       fc.asyncProperty(fc.integer(), async (seed) => {
         const { terms } = await misfortunesOf(seed, {}, false);
@@ -134,7 +134,7 @@ describe('a follower', () => {
 });
 
 describe('a leader', () => {
-  it('is elected once nobody can be leading by a lease that is not there any more', async () => {
+  it('is elected once no holder of the deleted lease can still be leading', async () => {
     const election = new SimulatedElection(1);
     election.join();
     await election.run(durationMs - 100);
@@ -194,7 +194,7 @@ describe('a leader', () => {
     expect(election.terms).toHaveLength(1);
   });
 
-  it('creates a lease again that somebody has deleted, and leads on', async () => {
+  it('recreates a deleted lease, and keeps leading', async () => {
     const { election, leader } = await withLeader();
     election.lease.delete();
     await election.run(30_000);
@@ -203,7 +203,7 @@ describe('a leader', () => {
     expect(election.lease.record?.transitions).toBeGreaterThanOrEqual(1);
   });
 
-  it('is not unseated by somebody who writes a label', async () => {
+  it('is not unseated by a change of a label', async () => {
     const { election } = await withLeader();
     for (let count = 0; count < 30; count++) {
       election.lease.touch();
@@ -212,7 +212,7 @@ describe('a leader', () => {
     expect(election.terms).toHaveLength(1);
   });
 
-  it('is not kept in office by somebody who writes labels', async () => {
+  it('is not kept in office by changes of labels', async () => {
     const { election, leader, follower } = await withLeader();
     leader.process.stopFor(3_600_000);
     for (let count = 0; count < 30; count++) {

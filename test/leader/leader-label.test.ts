@@ -65,7 +65,7 @@ describe('the leader’s label', () => {
     ]);
   });
 
-  it('is put back where somebody takes it off', async () => {
+  it('is put back where it was taken off', async () => {
     const { own, until } = await start({ 'web-1': { ...REPLICA } });
     await until(() => labelled(own).length === 1);
     delete own.labels('web-1')!['linger.dev/leader'];

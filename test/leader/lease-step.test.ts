@@ -151,7 +151,7 @@ describe('recordAfter', () => {
   });
 });
 
-it('a released lease has no holder, and expires after a second for whoever does not know that', () => {
+it('a released lease has no holder, and expires after a second for clients that do not know this', () => {
   const released = releasedRecord(record(), NOON + SECOND);
   expect(released).toMatchObject({
     holder: '',

@@ -94,7 +94,7 @@ describe('the leader', () => {
     await soon('no refusal', () => leader.status.published.planned.refusal === undefined);
   });
 
-  it('reads again when somebody was quicker', async () => {
+  it('reads again when another writer was faster', async () => {
     const { api, leader } = await withLeader({ historyEveryMs: 1e9 });
     let disturbed = 0;
     api.before = ({ method, path }) => {
@@ -266,7 +266,7 @@ describe('a leader that has been deposed', () => {
   });
 });
 
-it('a mistake of its own ends the term and is told; the next begins with the next renewal', async () => {
+it('an internal error ends the term and is logged; the next term begins with the next renewal', async () => {
   const api = await openApi();
   const measured = new Measured();
   const next = measured.next.bind(measured);

@@ -120,7 +120,7 @@ describe('a watched folder', () => {
     expect(await settled(1)).toEqual(['two']);
   });
 
-  it('edited in a copy of a mount, whose link nobody swaps: announced a little later', async () => {
+  it('edited in a copy of a mount, whose link does not change: announced a little later', async () => {
     const { directory, seen, settled } = await watched();
     await rm(join(directory, 'a.yaml'));
     await swapMounted(directory, '..1', { 'a.yaml': named('one') });

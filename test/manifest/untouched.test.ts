@@ -56,7 +56,7 @@ describe('a place that others share is left alone, with a note', () => {
     expect(edit(text, [remove('/a')])).toMatchObject({ text, notes: [expect.stringContaining('&x')] });
   });
 
-  it('an anchor that nobody uses, and a new member beside a merge key, are no obstacle', () => {
+  it('an unused anchor, and a new member beside a merge key, are no obstacle', () => {
     expect(edit('spec: &s {a: 1}\n', [grace]).text).toContain('terminationGracePeriodSeconds: 45');
     expect(edit('b: &b {a: 1}\nspec:\n  <<: *b\n', [grace]).text).toBe(
       'b: &b {a: 1}\nspec:\n  <<: *b\n  terminationGracePeriodSeconds: 45\n',

@@ -46,7 +46,7 @@ describe('a replica', () => {
     }
   });
 
-  it('closes every connection, is cached by nobody, and repeats nothing of the request', async () => {
+  it('closes every connection, forbids caching, and echoes nothing of the request', async () => {
     const port = await listening(canaryServer(IDENTITY));
     const answer = await fetch(`http://127.0.0.1:${port}/secret?token=s3cr3t`, {
       method: 'POST',

@@ -166,7 +166,7 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(removals.listenerCount('removal')).toBe(0);
   });
 
-  it('a lead that ends in the middle leaves nobody outside', async () => {
+  it('a lead that ends in the middle leaves no replica out', async () => {
     const opened = await open(['web-1', 'web-2']);
     const { own, endpoints, port, identities } = opened;
     const consumer = probe(await consumerOfAll(opened));
@@ -193,7 +193,7 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(own.patches).toEqual(['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in']);
   });
 
-  it('whoever leads next puts back what a leader that vanished has left outside', async () => {
+  it('the next leader puts back what a vanished leader has left out', async () => {
     const opened = await open(['web-1', 'web-2']);
     opened.own.labels('web-2')![CANARY_LABEL] = 'out';
     opened.tell();
@@ -370,5 +370,5 @@ describe('who is taken out', () => {
     expect(chosen).toEqual(['a', 'c', 'a', 'c']);
   });
   it('the leader, where it is alone', () => expect(chooseCanary([replica('b')], 'b', 7)?.identity).toBe('b'));
-  it('nobody, where there is none', () => expect(chooseCanary([], 'b', 0)).toBeUndefined());
+  it('none, where there is none', () => expect(chooseCanary([], 'b', 0)).toBeUndefined());
 });

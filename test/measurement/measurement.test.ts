@@ -33,7 +33,7 @@ const removals = (count: number, seconds: number, from = 0) =>
 const READY = [...ALL_CURRENT, service()];
 
 describe('samples', () => {
-  it('are told to whoever listens, until they do not any more', () => {
+  it('reach each listener until it is removed', () => {
     const { measurement, samples, apply } = measuring(...READY);
     const others: StageSample[] = [];
     const stop = measurement.onSample((sample) => void others.push(sample));
@@ -89,7 +89,7 @@ describe('what is unresolved', () => {
     });
   });
 
-  it('is told by Service, the oldest first, and no more than asked for', () => {
+  it('is listed by Service, the oldest first, and no more than asked for', () => {
     const other = slice(0, { c: 'ready' }, { name: 'api-1', serviceName: 'api' });
     const { measurement, clocks, apply } = measuring(...waiting, service({ name: 'api' }), other);
     apply(terminating(500, 'c'));

@@ -211,7 +211,7 @@ describe.runIf(await isOwn())('the canary', () => {
     expect(Math.max(...compared.map(({ truth }) => truth))).toBeGreaterThan(2);
   });
 
-  it('whoever leads next goes on, and nobody is left outside', { timeout: 180_000 }, async () => {
+  it('the next leader goes on, and no replica is left out', { timeout: 180_000 }, async () => {
     await cluster.restart('kube-proxy');
     const leader = await leading();
     await cluster.delete({ apiVersion: 'v1', kind: 'Pod', metadata: { namespace: 'linger', name: leader } });

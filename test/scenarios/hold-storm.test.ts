@@ -84,7 +84,7 @@ function row(name: string, of: readonly HookEnd[], namespace: string) {
 }
 
 describe.runIf(LONG && (await isOwn()))('a storm', () => {
-  it('lets nobody go who is still listed, and costs nothing afterwards', { timeout: 900_000 }, async () => {
+  it('releases no pod that is still listed, and costs nothing afterwards', { timeout: 900_000 }, async () => {
     if (fleet === undefined || measured === undefined) return;
     const of = fleet;
     await cluster.restart('kube-controller-manager', DEFAULTS);

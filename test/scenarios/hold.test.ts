@@ -449,7 +449,7 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
     expect(percentileOf(waitsOf(judged), 50)).toBeLessThanOrEqual(0.6 * 1_000 * sleeps);
   });
 
-  it('sees gateways that nobody has declared, and whose they are', { timeout: 900_000 }, async () => {
+  it('finds undeclared gateways, with pod and owner', { timeout: 900_000 }, async () => {
     // Until all others are known, pods are held for `initial`.
     await kubeProxyMs();
     const at = await place('undeclared', 'undeclared', 6);

@@ -82,7 +82,7 @@ it('loses what comes after a freeze, without a word', async () => {
   expect(socket.readyState).toBe('open');
 });
 
-it('resets connections when it is told to, and new ones while it refuses', async () => {
+it('resets connections on request, and new ones while it refuses', async () => {
   const { balancer } = await startBalancer('a');
   const socket = await connected(balancer);
   await asked(socket);

@@ -36,7 +36,7 @@ describe('an image archive, as the tar program reads it', () => {
     expect(manifest[0]?.Layers).toEqual(manifest[1]?.Layers);
   });
 
-  it('configures what runs and as whom, and names the layer by its digest', async () => {
+  it('configures the command and the user, and names the layer by its digest', async () => {
     const configuration = await extract(manifest[0]?.Config ?? '');
     expect(`${sha256(Buffer.from(configuration))}.json`).toBe(manifest[0]?.Config);
     const { config, rootfs } = JSON.parse(configuration) as {

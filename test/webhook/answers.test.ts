@@ -103,7 +103,7 @@ describe('warnings', () => {
     expect(response.auditAnnotations).toEqual({ reason: 'Injected' });
   });
 
-  it('a wait that was shrunk is told', async () => {
+  it('a shortened wait gives a warning', async () => {
     const response = await answerTo(pod(), { world: worldOf([clusterPolicy(SHORT_GRACE)]) });
     expect(response.warnings).toEqual([
       expect.stringMatching(/^linger: the wait is 10s instead of 30s: grace\.max is 40s/),

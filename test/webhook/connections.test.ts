@@ -62,7 +62,7 @@ describe('Connection: close', () => {
     }
   });
 
-  it('is asked once for each request, and does as it is told', async () => {
+  it('is asked once for each request, and follows the answer', async () => {
     const told = [false, true, false, false, true, true];
     let asked = 0;
     const webhook = await startWebhook({ closesConnection: () => told[asked++] ?? false });

@@ -91,7 +91,7 @@ describe('annotations that do not parse', () => {
     },
   );
 
-  it('names that nobody knows make no series of their own', async () => {
+  it('unknown names create no series', async () => {
     const unknown: JsonObject = {};
     for (let index = 0; index < 50; index++) unknown[`linger.dev/unknown-${index}`] = 'x';
     const series = await afterPosting(bodyOf(annotated(unknown)));

@@ -66,7 +66,7 @@ describe('the truth about gateways', () => {
     expect(truth.lags('removed', 'shop/other')).toEqual([]);
   });
 
-  it('also has when the last of them had told of it', () => {
+  it('also has when the last of them had reported it', () => {
     const truth = truthOf(
       [{ at: 100, removed: [A] }],
       [
