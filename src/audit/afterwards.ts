@@ -32,10 +32,10 @@ interface AfterwardsOptions {
   readonly registry: Registry;
   readonly logger: Logger;
   readonly events: ObjectEvents;
-  /** Since when this replica leads, by the clock; undefined: it does not. One replica tells. */
+  /** Since when this replica leads, by the clock; undefined: it does not. Only the leader reports. */
   readonly leadsSince: () => number | undefined;
   readonly nodes: () => readonly NodeFacts[];
-  /** A pod with hook Hold that the watch has not shown to be gone. */
+  /** A pod with hook Hold, until the watch shows that it is gone. */
   readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
@@ -48,7 +48,7 @@ interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
   /** When the deletion showed. */
   readonly at: number;
   grace: number | undefined;
-  /** Its removal is over, or it is gone: what is left to come is the other. */
+  /** Whether one of the two has happened: its removal is over, or the pod is gone. */
   half: boolean;
 }
 
@@ -63,20 +63,20 @@ type Outcome = keyof typeof OUTCOMES;
 const MOST_STOPPING = 50_000;
 /** Workloads whose own hooks are known. */
 const MOST_KNOWN = 1_000;
-/** Questions for a workload's own hooks, and for whose an address is: a storm must not become one of requests. */
+/** Requests for workloads' hooks and for the owners of addresses: a storm of removals must not become one of requests. */
 const QUESTIONS = { perSecond: 2, atOnce: 20 };
 const ANSWER_MS = 5_000;
-/** Of those that connected to a pod. */
+/** How many addresses that connected to a pod are named. */
 const MOST_PEERS = 5;
-/** A template of a thousand containers. */
+/** Enough for a template with a thousand containers. */
 const LONGEST_TEMPLATE = 3 * 1024 * 1024;
 
 const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 /**
  * Judges each pod's termination in retrospect, reports it by log, metrics and Events, and remembers it. Every removal is
- * held against what the pod's hook waited, and every end against the application's own time; of pods that were held, the
- * Hold Service says who still came.
+ * compared with the wait of the pod's hook, and every end with the application's own time; for held pods, the Hold Service
+ * adds who still connected.
  */
 export class Afterwards {
   readonly log = new TerminationLog();
@@ -102,7 +102,7 @@ export class Afterwards {
   /** To be called with each event of the pods' watch. */
   pod(event: ResourceEvent<PodMetadata>): void {
     if (event.type === 'deleted') {
-      // One that vanished unseen may have been gone for long.
+      // A pod that vanished unseen may have been gone for long.
       if (!event.relist) this.#gone(event.object, event.at);
       return;
     }
@@ -117,7 +117,7 @@ export class Afterwards {
     if (deletionTimestamp === undefined) return;
     const known = this.#stopping.get(uid);
     if (known !== undefined) {
-      // A second delete can only shorten it.
+      // A second deletion can only shorten the grace.
       if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
@@ -146,7 +146,7 @@ export class Afterwards {
     this.#tell(shortfall);
   }
 
-  /** To be called with each pod whose hooks (Hold) have been let go. Never throws. */
+  /** To be called with each pod whose Hold hooks have been released. Never throws. */
   async released({ pod, open = 0, undeclared }: Release): Promise<void> {
     if (pod.deletion === undefined) return;
     const told = this.#about(pod, this.#options.epochSeconds());
@@ -166,7 +166,7 @@ export class Afterwards {
     if (stopping === undefined || plan === undefined || plan.wait === 0) return;
     const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
     const held = heldPod(pod.uid);
-    // Who called before this replica led, that one knows.
+    // Calls from before this replica led are known only to the previous leader.
     if (plan.hook === 'Hold' && held?.calledAt === undefined) {
       const since = leadsSince() ?? Number.POSITIVE_INFINITY;
       const seconds = (at - stopping.at) / 1000;
@@ -185,7 +185,7 @@ export class Afterwards {
       this.#tell({ ...this.#about(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
   }
 
-  /** One of the two things that are waited for has come. */
+  /** One of the two awaited events has happened. */
   #pass(uid: string): void {
     const stopping = this.#stopping.get(uid);
     if (stopping === undefined) return;
@@ -212,7 +212,7 @@ export class Afterwards {
     const { reason, namespace, pod, uid: _, at: __, owner, ...numbers } = finding;
     this.log.add(finding);
     this.#metrics.findings.inc({ reason });
-    // Clients that keep connections open are nothing unusual.
+    // Clients that keep connections open are common.
     const isBad = reason !== 'OpenAtStop';
     const members = { reason, namespace, pod, owner, ...numbers };
     if (isBad) logger.warn(members, 'something has gone wrong at the end of a pod');
@@ -241,7 +241,7 @@ export class Afterwards {
         most: 2,
       });
       this.#once.over('peers', {}, 'it can be asked again whose an address is');
-      // Pods of a node's network share its address.
+      // Pods in the node's network share its address.
       return pod === undefined || others.length > 0 ? address : `${address} (${pod})`;
     } catch (error) {
       if (!signal.aborted)
@@ -250,7 +250,7 @@ export class Afterwards {
     }
   }
 
-  /** A pod without a plan may have a hook of its author's. The template is asked for once for each workload. */
+  /** A pod without a plan may have its author's hook. The template is requested once per workload. */
   #ownHookOf(namespace: string, controller: string | undefined, pod: string): Promise<number | undefined> {
     const path = templatePath(namespace, controller, pod);
     if (path === undefined) return Promise.resolve(undefined);
@@ -259,7 +259,7 @@ export class Afterwards {
     if (!this.#questions.take(this.#options.clock())) return Promise.resolve(undefined);
     const asked = this.#askForHook(path);
     this.#ownHooks.set(path, asked);
-    // What could not be read is asked for again.
+    // A failed request is repeated the next time.
     asked.catch((error: unknown) => {
       this.#ownHooks.delete(path);
       this.#once.warn(
@@ -282,7 +282,7 @@ export class Afterwards {
   }
 }
 
-/** The pods that have this address, in words. */
+/** The pods with this address, in words. */
 function podsAt(address: string): Resource<string> {
   return {
     path: '/api/v1/pods',
@@ -305,7 +305,7 @@ function templatePath(namespace: string, controller: string | undefined, pod: st
   return kind === 'DaemonSet' ? of('daemonsets', name) : undefined;
 }
 
-/** Containers are stopped side by side: the first one that stops loses requests. */
+/** Containers are stopped in parallel, so the first to stop loses requests. */
 function shortestHookIn(spec: unknown): number | undefined {
   const containers: unknown = isRecord(spec) ? spec.containers : undefined;
   if (!Array.isArray(containers)) return undefined;
@@ -315,7 +315,7 @@ function shortestHookIn(spec: unknown): number | undefined {
     return plainSleep(handler)?.seconds;
   });
   const shortest = Math.min(...waits.map((wait) => wait ?? Number.POSITIVE_INFINITY));
-  // One without a hook stops at once, whatever the others do.
+  // A container without a hook stops at once, whatever the others do.
   return shortest === 0 || waits.every((wait) => wait !== undefined) ? shortest : undefined;
 }
 

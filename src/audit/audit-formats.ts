@@ -1,14 +1,14 @@
 import { printable } from '../api/index.ts';
 import { AUDIT_FINDINGS, type AuditFinding, type AuditSummary, subjectOf } from './findings.ts';
 
-/** What `linger audit --output json` prints, and what every other form is made of. */
+/** What `linger audit --output json` prints, and the source of all other formats. */
 export interface AuditReport {
-  /** Those of one workload follow each other. */
+  /** Grouped by workload. */
   readonly findings: readonly AuditFinding[];
   readonly summary: AuditSummary;
 }
 
-/** How bad a line is. Undefined: there is nothing to do about it. */
+/** The severity of a line. Undefined: there is nothing to do about it. */
 export function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' | undefined {
   if (verdict === 'unprotected') return 'warning';
   return verdict === 'unknown' || reason in AUDIT_FINDINGS ? 'note' : undefined;
@@ -108,7 +108,7 @@ export function markdown({ findings, summary }: AuditReport): string {
   const cell = (text: string) =>
     printable(text)
       .replaceAll(MARKDOWN, (char) => `\\${char}`)
-      // A space of no width behind it: escapes and entities are undone before names and links are looked for.
+      // Followed by a zero-width space: escapes and entities are undone before mentions and links are recognised.
       .replaceAll(ADDRESSED, (char) => `${char}\u200b`);
   const rows = findings.map((finding) => {
     const { verdict, reason, waitSeconds, exposureSeconds, text } = finding;

@@ -31,9 +31,9 @@ import {
   type ReportApi,
 } from './policy-reports.ts';
 
-/** What the operator says of it. */
+/** The operator's settings of the audit. */
 export interface ClusterAuditSettings {
-  /** Name of the MutatingWebhookConfiguration, which says about whose pods the webhook is asked. */
+  /** Name of the MutatingWebhookConfiguration, whose selectors decide for which pods the webhook is called. */
   readonly configuration: string;
   /** Seconds between two audits; 0: there are none. */
   readonly every: number;
@@ -48,9 +48,9 @@ interface ClusterAuditOptions {
   readonly logger: Logger;
   readonly events: ObjectEvents;
   readonly world: () => World;
-  /** Whether all that decisions read has been read. */
+  /** Whether everything that decisions need has been read. */
   readonly synced: () => boolean;
-  /** The pods that run; undefined until they have been listed. */
+  /** The running pods; undefined until they have been listed. */
   readonly pods: () => Iterable<PodGroup> | undefined;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
@@ -58,28 +58,28 @@ interface ClusterAuditOptions {
   readonly random: () => number;
 }
 
-/** Enough to read, and 400 KB. Metrics count all of them. */
+/** More than anybody reads, and 400 KB. Metrics count all findings. */
 const MOST_FINDINGS = 1_000;
-/** Of each kind; the others are left out. */
+/** The most workloads of each kind that are audited. */
 const MOST_WORKLOADS = 20_000;
-/** Namespaces × reasons; further namespaces are counted together. */
+/** The most series of namespaces × reasons; further namespaces are counted together. */
 const MOST_SERIES = 1_000;
 const LOOK_EVERY_MS = 1_000;
-/** After a replica has begun to lead: what it serves with comes first. */
+/** The first audit of a lead: everything that pods wait for comes first. */
 const FIRST_AFTER_MS = 30_000;
 const ANSWER_MS = 30_000;
-/** Two a second: half of what all Events may, so that those of terminations have room. */
+/** Two a second: half of the rate for all Events, so that those of terminations have room. */
 const EVENT_EVERY_MS = 500;
 const NOT_SERVED: ReadonlySet<FailureReason> = new Set(['NotServed']);
-/** Without it, the configuration is taken to be as installed. */
+/** With these failures, the configuration is assumed to be as installed. */
 const NOT_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 /** The API server keeps Events for an hour only, so a finding that lasts is repeated daily. */
 const EVENT_AGAIN_MS = 24 * 3_600_000;
 
 /**
- * Audits the cluster again and again while this replica leads, as `linger audit` does once: of the World that decisions
- * are made of, the pods that are followed anyway, and lists of the workloads and of what surrounds them. Nothing is
- * remembered from one audit to the next, so a new leader finds what the one before has found.
+ * Audits the cluster periodically while this replica leads, as `linger audit` does once: from the World that decisions use,
+ * the pods that are followed anyway, and lists of workloads and their neighbours. Nothing is remembered between audits, so a
+ * new leader finds the same as the previous one.
  */
 export class ClusterAudit {
   readonly #options: ClusterAuditOptions;
@@ -146,7 +146,7 @@ export class ClusterAudit {
     return tally;
   }
 
-  /** Each object is made into what is kept of it as it arrives: templates of thousands are never in memory together. */
+  /** Each object is reduced as it arrives, so that thousands of templates are never in memory together. */
   async #objects<T>(
     kinds: readonly Kind[],
     signal: AbortSignal,
@@ -200,7 +200,7 @@ export class ClusterAudit {
       if (!lead.holds()) return;
       this.#toldAt.delete(key);
       this.#toldAt.set(key, clock());
-      // Half of them may come and go between two audits.
+      // Twice the bound, as findings come and go between audits.
       if (this.#toldAt.size > 2 * MOST_FINDINGS) this.#toldAt.delete(this.#toldAt.keys().next().value ?? '');
       // AuditOnly is the operator's choice, not a fault of the workload's.
       const type = levelOf(finding) === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
@@ -210,7 +210,7 @@ export class ClusterAudit {
   }
 }
 
-/** What an audit has found, and when. */
+/** The result of an audit, and its time. */
 interface Latest {
   readonly tally: Tally;
   /** Seconds since the epoch. */
@@ -270,7 +270,7 @@ class Tally {
     }
   }
 
-  /** The namespaces beyond the bound are one, without a name. */
+  /** Namespaces beyond the bound are counted together, without a name. */
   #count({ namespace, reason }: AuditFinding): void {
     const isFull = this.#counts.size >= MOST_SERIES && !this.#counts.has(`${namespace} ${reason}`);
     const key = `${isFull ? '' : namespace} ${reason}`;

@@ -27,8 +27,8 @@ export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as co
 export type Verdict = (typeof VERDICTS)[number];
 
 /**
- * What can be found beside the reasons of decisions, and what each does to the verdict of a workload that would otherwise
- * be protected; none: it stays. In the order in which they are reported.
+ * The findings beside the reasons of decisions, each with the verdict that it gives to an otherwise protected workload
+ * (none: protected). In the order in which they are reported.
  */
 export const AUDIT_FINDINGS = {
   AuditOnly: 'unprotected',
@@ -48,7 +48,7 @@ export const AUDIT_FINDINGS = {
 } as const satisfies Readonly<Record<string, Verdict | undefined>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
-/** Why a workload that has no finding is what it is. */
+/** The reasons of workloads without findings. */
 export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked'] as const;
 type GoodReason = (typeof GOOD_REASONS)[number];
 export type AuditReason = FindingCode | SkipReason | GoodReason;
@@ -60,14 +60,14 @@ export interface AuditFinding {
   readonly name: string;
   readonly verdict: Verdict;
   readonly reason: AuditReason;
-  /** That the pods have, or would have. */
+  /** The wait that the pods have, or would have. */
   readonly waitSeconds: number | null;
   readonly graceSeconds: number | null;
-  /** For how long a removed pod may still be sent requests after it has stopped: 0 where the wait is enough. */
+  /** For how long a pod may still get requests after it has stopped: 0 where the wait suffices. */
   readonly exposureSeconds: number | null;
   readonly file?: string;
   readonly line?: number;
-  /** A full sentence or two about this very workload; the way out where there is one. */
+  /** One or two full sentences about this workload, with the way out where there is one. */
   readonly text: string;
 }
 
@@ -104,30 +104,30 @@ type Decided = AuditSubject & { readonly request: PodRequest; readonly decision:
 
 /** What all of a workload's lines have in common, and what is reported once per workload. */
 export interface Audited {
-  /** The workload's own first; then one for each further finding. Never empty. */
+  /** The workload's main finding, then one for each further finding. Never empty. */
   readonly findings: readonly AuditFinding[];
   readonly cost: Cost;
 }
 
-/** What waiting costs. Seconds. */
+/** The cost of waiting. Seconds. */
 export interface Cost {
-  /** A rollout takes that much longer: pods that are replaced one after the other wait one after the other. */
+  /** How much longer a rollout takes: where pods are replaced one after the other, so are their waits. */
   readonly rollout: number;
-  /** Draining a node takes that much longer at most: its pods wait side by side. */
+  /** How much longer draining a node takes at most: its pods wait in parallel. */
   readonly drain: number;
 }
 
-/** What is wrong with a workload, or good to know. */
+/** A problem of a workload, or something good to know. */
 interface Said {
   readonly reason: FindingCode;
   readonly text: string;
-  /** Where this case of the finding changes the verdict, though others of the code do not. */
+  /** The verdict in this case, where it differs from the finding's usual one. */
   readonly verdict?: Verdict;
-  /** The shortest wait of the pods that it is about, where that is not what new ones get. Seconds. */
+  /** The shortest wait of the affected pods, where new pods get another. Seconds. */
   readonly wait?: number;
 }
 
-/** What its pods have today, or get. */
+/** The wait that its pods have today, or would get. */
 interface Standing {
   readonly verdict: Verdict;
   readonly reason: AuditReason;
@@ -136,7 +136,7 @@ interface Standing {
   readonly text: string;
 }
 
-/** Reasons to skip that leave traffic unprotected, or leave it open; all others say that there is nothing to protect. */
+/** Skip reasons that leave traffic unprotected, or leave that open; with all others there is nothing to protect. */
 const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
   InvalidPod: 'unknown',
   TooLarge: 'unknown',
@@ -148,7 +148,7 @@ const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
   NoContainer: 'unprotected',
 };
 
-/** The verdict on one workload, and all that is to be said of it. */
+/** The verdict on one workload, and all of its findings. */
 export function auditWorkload(audited: AuditSubject, world: World, neighbours: Neighbours): Audited {
   const { workload, namespace } = audited;
   const request = requestOf(audited);
@@ -195,7 +195,7 @@ function openFor(exposure: Exposure | undefined, isProtected: boolean, wait: num
   return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
 }
 
-/** The lag that a hook has to cover: as it is known, without the safety factor; else the wait that the policy comes to. */
+/** The lag that a hook must cover: the known lag without the safety factor, or else the policy's wait. */
 function neededOf({ policy, choice, lag }: Exposure): number {
   if (choice.why === 'fixed' || lag.known === undefined) return choice.seconds;
   return lag.known.quantile(policy['wait.percentile'].value);
@@ -272,7 +272,7 @@ function ownSleep(container: Container): number | undefined {
   return handler && plainSleep(handler)?.seconds;
 }
 
-/** Findings that notes of the decision say already. */
+/** Findings that repeat notes of the decision. */
 const OF_NOTES: ReadonlySet<NoteCode> = new Set([
   'PartialWait',
   'DaemonSetServing',
@@ -327,7 +327,7 @@ function graceEaten({ request, decision }: Decided): readonly Said[] {
   return [{ reason: 'GraceEaten', text }];
 }
 
-/** A Service that lists terminating pods until they are gone sends to them whatever they wait. */
+/** A Service that lists terminating pods until they are gone sends to them however long they wait. */
 function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: Neighbours): readonly Said[] {
   if (services === 'unknown') return [];
   const named = services.filter(({ namespace, name }) => neverWithdrawing.has(serviceKey(namespace, name)));
@@ -336,7 +336,7 @@ function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: Neighbours
   return [{ reason: 'NeverWithdrawn', text }];
 }
 
-/** With no other ready endpoint, kube-proxy goes on sending to the terminating one. Source: KEP-1669. */
+/** Without another ready endpoint, kube-proxy keeps sending to the terminating one. Source: KEP-1669. */
 function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: Neighbours): readonly Said[] {
   if (exposure.services !== 'unknown' && exposure.services.length === 0) return [];
   const { workload, namespace } = subject;
@@ -374,7 +374,7 @@ function strategyOf({ object }: AuditSubject): unknown {
   return memberAt(object, ['spec', 'strategy', 'type']);
 }
 
-/** Pods that were created while the webhook was away, or before its policy, and pods with waits of another time. */
+/** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
 function runningFindings({ running, decision, workload }: Decided, exposure: Exposure): readonly Said[] {
   if (running === undefined) return [];
   const plans = running.map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''));
@@ -402,7 +402,7 @@ function ofPods(some: number, all: number): string {
   return `${some} of ${all} ${all === 1 ? 'pod' : 'pods'}`;
 }
 
-/** Something outside leads to a Service of the pods, and no consumer says how late it follows. */
+/** A route leads from outside to one of the pods' Services, and no consumer declares its lag. */
 function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Neighbours): readonly Said[] {
   if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return [];
   const leading = services.flatMap(({ namespace, name, labels }) =>
@@ -415,13 +415,13 @@ function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Neigh
   return [{ reason: 'UndeclaredConsumer', text }];
 }
 
-/** As flow YAML, to be pasted. */
+/** Flow YAML, to be pasted. */
 function declarationOf(route: string): string {
   const name = /^Service /.test(route) ? 'load-balancer' : 'gateway';
   return `{apiVersion: ${GROUP}/v1alpha1, kind: DiscoveryConsumer, metadata: {name: ${name}}, spec: {measure: {declared: {syncInterval: 10s}}}}`;
 }
 
-/** Pods take no annotations of their workload's. */
+/** Pods do not inherit their workload's annotations. */
 function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said[] {
   const annotations = memberAt(object, ['metadata', 'annotations']);
   if (workload.kind === 'Pod' || !isRecord(annotations)) return [];
@@ -432,7 +432,7 @@ function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said
   return [{ reason: 'AnnotationMisplaced', text }];
 }
 
-/** StatefulSets replace one pod after the other, and Recreate begins when all have ended; others overlap. */
+/** StatefulSets replace one pod after the other, and Recreate starts when all pods have ended; other rollouts overlap. */
 function costOf(subject: Decided, neighbours: Neighbours): Cost {
   const { decision, workload } = subject;
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
@@ -442,17 +442,17 @@ function costOf(subject: Decided, neighbours: Neighbours): Cost {
   return { rollout: strategyOf(subject) === 'Recreate' ? wait : 0, drain: wait };
 }
 
-/** An audit as a whole. */
+/** The totals of an audit. */
 export interface AuditSummary {
   readonly workloads: number;
   readonly verdicts: Readonly<Record<Verdict, number>>;
   /** How many workloads would be protected if the policies said Enforce. */
   readonly wouldBe: number;
-  /** How many workloads have it, by reason. */
+  /** The number of workloads by reason. */
   readonly reasons: Readonly<Record<string, number>>;
-  /** Of those that are skipped: how many, by reason. */
+  /** The number of skipped workloads by reason. */
   readonly skipped: Readonly<Record<string, number>>;
-  /** Seconds that the waits add: to all rollouts together, and to the drain of a node at most. */
+  /** The seconds that waits add to all rollouts together, and at most to the drain of a node. */
   readonly rolloutSeconds: number;
   readonly drainSeconds: number;
 }

@@ -5,9 +5,9 @@ export interface Kind {
   readonly kind: string;
 }
 
-/** A kind that makes pods. */
+/** A kind that creates pods. */
 export interface WorkloadKind extends Kind {
-  /** What kubectl calls it, too. */
+  /** Its short name in kubectl. */
   readonly short?: string;
   /** Listed by audits; the other kinds belong to one of these, or serve no traffic. */
   readonly audited?: true;
@@ -15,7 +15,7 @@ export interface WorkloadKind extends Kind {
 
 export const POD: WorkloadKind = { apiVersion: 'v1', kind: 'Pod', short: 'po' };
 
-/** Those that are no part of Kubernetes may not be served. */
+/** Kinds beyond Kubernetes' own may not be served. */
 export const WORKLOAD_KINDS: readonly WorkloadKind[] = [
   POD,
   { apiVersion: 'apps/v1', kind: 'Deployment', short: 'deploy', audited: true },
@@ -31,14 +31,14 @@ export function pluralOf({ kind }: Kind): string {
   return `${kind.toLowerCase()}${kind.endsWith('s') ? 'es' : 's'}`;
 }
 
-/** @param namespace undefined: all of them; of a manifest it may be any text, and must not become another path */
+/** @param namespace undefined: all; a manifest's may be any text, and must not turn into another path */
 export function pathOf(each: Kind, namespace?: string): string {
   const root = each.apiVersion === 'v1' ? '/api/v1' : `/apis/${each.apiVersion}`;
   const within = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
   return `${root}${within}/${pluralOf(each)}`;
 }
 
-/** Objects but for their statuses; a list does not say of which kind they are. @param name of the one that is asked for */
+/** Objects without their statuses; items of a list do not name their kind. @param name of a single object */
 export function objectsIn(
   namespace: string | undefined,
   { apiVersion, kind }: Kind,

@@ -10,21 +10,21 @@ import {
 } from '../api/index.ts';
 import { neverWithdraws } from '../cluster/index.ts';
 
-/** What leads traffic from outside the Services to a Service: `Ingress shop/web`. */
+/** An object that routes traffic from outside to a Service: `Ingress shop/web`. */
 type Route = string;
 
-/** What an audit knows beside the World: of Services, what routes to them, and of workloads, what scales them. */
+/** What an audit knows beside the World: the routes to Services, and the autoscalers of workloads. */
 export interface Neighbours {
   readonly routes: ReadonlyMap<string, readonly Route[]>;
   /** Services that list a terminating pod as ready until it is gone (publishNotReadyAddresses). */
   readonly neverWithdrawing: ReadonlySet<string>;
-  /** The least replicas that an autoscaler keeps, by {@link workloadKey}. */
+  /** An autoscaler's minimum of replicas, by {@link workloadKey}. */
   readonly scaled: ReadonlyMap<string, number>;
-  /** Of Linger's webhook, as the cluster has it. */
+  /** The selectors of Linger's webhook, as the cluster has it. */
   readonly webhook: WebhookSelectors;
 }
 
-/** As it is installed (deploy/webhook.yaml), but for those who opt out: of them, decisions say so. */
+/** As installed by deploy/webhook.yaml, but without the opt-outs, which decisions report themselves. */
 const INSTALLED: WebhookSelectors = {
   namespaceSelector: {
     matchExpressions: [
@@ -59,8 +59,8 @@ export const NEIGHBOUR_KINDS = [
 ] as const;
 
 /**
- * Sorts what surrounds workloads by what it says of them. Objects of other kinds, and what has not the form that the API
- * server would demand, are passed over.
+ * Sorts the neighbours of workloads by what they say about them. Ignores other kinds, and objects that the API server would
+ * not accept.
  */
 export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: string): Neighbours {
   const routes = new Map<string, Route[]>();
@@ -71,7 +71,7 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
     const key = serviceKey(namespace, service);
     const known = routes.get(key);
     if (known === undefined) routes.set(key, [route]);
-    // A route that names a Service twice does so in one go.
+    // If a route names a Service twice, the entries are adjacent.
     else if (known.at(-1) !== route) known.push(route);
   };
   for (const object of objects) {
@@ -99,15 +99,15 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
   return { routes, neverWithdrawing, scaled, webhook: INSTALLED };
 }
 
-/** Where a cluster says which pods its webhooks are asked about. */
+/** The kind that configures which pods a webhook is called for. */
 export const WEBHOOK_KIND = {
   apiVersion: 'admissionregistration.k8s.io/v1',
   kind: 'MutatingWebhookConfiguration',
 } as const;
-/** In a configuration of whatever name. */
+/** The name of Linger's webhook in a configuration of any name. */
 const WEBHOOK = 'pods.linger.dev';
 
-/** @param configurations {@link WEBHOOK_KIND}; where none has Linger's webhook, it is as it would be installed */
+/** @param configurations {@link WEBHOOK_KIND}; where none has Linger's webhook, the installed default is assumed */
 export function withWebhookOf(
   neighbours: Neighbours,
   configurations: readonly { readonly webhooks?: unknown }[],
@@ -118,7 +118,7 @@ export function withWebhookOf(
   return webhook === undefined ? neighbours : { ...neighbours, webhook };
 }
 
-/** Whether Linger's webhook is asked about the pods of a namespace. @param labels of it, as far as they are known */
+/** Whether Linger's webhook is called for the pods of a namespace. @param labels its labels, as far as they are known */
 export function isAsked({ webhook }: Neighbours, namespace: string, labels: Labels = NO_LABELS): boolean {
   const all = { ...labels, [NAMESPACE_NAME_LABEL]: namespace };
   return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);

@@ -15,22 +15,22 @@ import { levelOf } from './audit-formats.ts';
 import type { AuditFinding } from './findings.ts';
 import { WORKLOAD_KINDS } from './kinds.ts';
 
-/** The APIs of reports, which have the same fields as far as they are used here. */
+/** The APIs of reports, which agree in the fields that are used here. */
 const REPORT_APIS = {
   'wgpolicyk8s.io': { version: 'v1alpha2', kind: 'PolicyReport', plural: 'policyreports' },
   'openreports.io': { version: 'v1alpha1', kind: 'Report', plural: 'reports' },
 } as const;
 export type ReportApi = keyof typeof REPORT_APIS;
 
-/** What there is to tell of an audit of the whole cluster. */
+/** The findings of an audit of the whole cluster. */
 export interface ClusterFindings {
   /** The findings to report, the unprotected first; bounded. */
   readonly kept: readonly AuditFinding[];
-  /** Of all of them, by namespace. */
+  /** The counts of all findings, by namespace. */
   readonly namespaces: ReadonlyMap<string, NamespaceCounts>;
 }
 
-/** Of workloads: those that are protected and skipped; of findings: those that fail and warn. */
+/** Protected and skipped workloads, and failing and warning findings. */
 export type NamespaceCounts = Record<'pass' | 'fail' | 'warn' | 'skip', number>;
 
 interface PolicyReportsOptions {
@@ -40,24 +40,24 @@ interface PolicyReportsOptions {
   readonly epochSeconds: () => number;
 }
 
-/** One in each namespace; rights can be limited to it. */
+/** The name of the report in each namespace, so that rights can be limited to it. */
 const NAME = 'linger';
-/** On a report. */
+/** The annotations of a report. */
 export const REPORT_ANNOTATION = {
-  /** Of what it says, but for the times: a report that says the same is not written again. */
+  /** The digest of its content without the times: an unchanged report is not written again. */
   digest: `${GROUP}/digest`,
-  /** How many findings are not in it. */
+  /** How many findings were left out. */
   leftOut: `${GROUP}/left-out`,
 } as const;
-/** A report of 200 takes some 120 KB; etcd takes 1.5 MB. */
+/** 200 results take some 120 KB; etcd accepts 1.5 MB. */
 const MOST_RESULTS = 200;
 const LONGEST_MESSAGE = 500;
-/** Four a second at most: they may be written in a storm. */
+/** At most four a second, perhaps in the middle of a storm. */
 const WRITE_EVERY_MS = 250;
 const REQUEST_MS = 10_000;
 const MOST_REPORTS = 5_000;
 
-/** Writes what an audit has found as reports, one for each namespace with findings, and deletes those of other namespaces. */
+/** Writes an audit's findings as reports, one for each namespace with findings, and deletes the others. */
 export class PolicyReports {
   readonly #options: PolicyReportsOptions;
   readonly #once: LogOnce;
@@ -67,7 +67,7 @@ export class PolicyReports {
     this.#once = new LogOnce(options.logger);
   }
 
-  /** Never throws: the next audit writes what could not be written. */
+  /** Never throws: the next audit retries failed writes. */
   async write(findings: ClusterFindings, lead: Lead): Promise<void> {
     const wanted = reportsOf(findings);
     const { api } = this.#options;
@@ -89,7 +89,7 @@ export class PolicyReports {
     }
   }
 
-  /** A namespace that refuses it (it is being deleted, its quota is used up) keeps no other from its own. */
+  /** A namespace that refuses its report (it terminates, or its quota is used up) must not affect the others. */
   async #change(namespace: string, lead: Lead, write: () => Promise<unknown>): Promise<void> {
     if (!lead.holds() || !(await pause(WRITE_EVERY_MS, lead.signal))) return;
     try {
@@ -102,7 +102,7 @@ export class PolicyReports {
     }
   }
 
-  /** Of the reports that there are, by namespace. */
+  /** The digests of existing reports, by namespace. */
   async #digests(signal: AbortSignal): Promise<ReadonlyMap<string, string | undefined>> {
     const { connection, api } = this.#options;
     const { version, plural } = REPORT_APIS[api];
@@ -159,14 +159,14 @@ export class PolicyReports {
   }
 }
 
-/** What is said of a namespace. */
+/** The report of a namespace. */
 interface Report {
   readonly leftOut: number;
   readonly summary: Readonly<NamespaceCounts & { readonly error: number }>;
   readonly results: readonly object[];
 }
 
-/** @returns by namespace; none of namespaces without a finding */
+/** @returns the reports by namespace; none for namespaces without findings */
 export function reportsOf({ kept, namespaces }: ClusterFindings): ReadonlyMap<string, Report> {
   const byNamespace = Map.groupBy(kept, ({ namespace }) => namespace);
   const told = [...namespaces].filter(([, { fail, warn }]) => fail + warn > 0);

@@ -47,17 +47,17 @@ import {
 
 const ANY = 'any';
 
-/** One object, and a person who waits for it. */
+/** For one object, with a user waiting for it. */
 const ANSWER_WITHIN_MS = 30_000;
 
-/** What is to be audited, and what is known of it. */
+/** The workloads to audit, and what is known about them. */
 interface AuditInput {
   readonly subjects: readonly AuditSubject[];
   readonly sources: Sources;
   readonly neighbours: Neighbours;
-  /** undefined: no cluster is asked. */
+  /** undefined: without a cluster. */
   readonly connection: KubeConnection | undefined;
-  /** A document could not be read, which has been said. */
+  /** A document could not be read, and has been reported. */
   readonly failed: boolean;
 }
 
@@ -90,7 +90,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
   if (failed || incomplete) return 1;
-  // `any` is what loses requests: what is only good to know fails nothing.
+  // `any` means findings that lose requests; merely informative ones do not fail.
   const failing = report.findings.some(
     ({ verdict, reason }) =>
       failOn.includes(verdict) ||
@@ -101,7 +101,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
 }
 
 /**
- * Flags of which one would be ignored: a check that was meant would pass for ever.
+ * Refuses combinations of flags of which one would be ignored: a check that relies on it would always pass.
  * @throws LingerError `settings-invalid`
  */
 function refuseTogether(settings: Settings<'audit'>): void {
@@ -203,7 +203,7 @@ async function afterwards(
   return lost || told.some(({ reason }) => failOn.includes(reason)) ? FINDINGS_EXIT_CODE : 0;
 }
 
-/** What else has turned out: the latest sentence for each workload and reason; `wide`: every one. */
+/** Other findings about terminations: the latest for each workload and reason; `wide`: every one. */
 function renderTerminations(findings: readonly TerminationFinding[], wide: boolean): string {
   if (findings.length === 0) return '';
   const groups = Map.groupBy(findings, ({ reason, namespace, owner, pod }) =>
@@ -303,7 +303,7 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   const { namespace } = settings;
   const { readWorkloads } = await import('./read-cluster.ts');
   const { connection, known } = await askCluster(settings, surroundings);
-  // Of a misspelt one, everything would be well.
+  // A misspelt namespace would have no findings.
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);

@@ -59,7 +59,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     signal: new AbortController().signal,
   };
   const wantingHold = async () => {
-    // What it has to say is said by other checks.
+    // Its problems are reported by other checks.
     const known = await readCluster(connection, { lingerNamespace, policies: undefined }, () => undefined);
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
     const world = worldOf(await sourcesFor([], inForce, known));
@@ -79,7 +79,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   return failOn.some((state) => times(state) > 0) ? FINDINGS_EXIT_CODE : 0;
 }
 
-/** A line for each, and below it what to do. */
+/** A line for each check, followed by what to do. */
 function renderChecks(checks: readonly Check[]): string {
   const width = Math.max(...checks.map(({ code }) => code.length));
   const lines = checks.flatMap(({ code, state, text, cure }) => [

@@ -55,7 +55,7 @@ export function readCommandLine(
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
     const { about, flags, operands } = verb;
-    // What people run should depend on what they type.
+    // Interactive commands depend only on what is typed.
     const fromEnvironment = name === 'serve';
     const command = parser.command(name).description(about);
     for (const [key, flag] of Object.entries(flags)) command.addOption(optionOf(key, flag, fromEnvironment));
@@ -95,7 +95,7 @@ function optionOf(key: string, flag: Flag<unknown>, inEnvironment: boolean): Opt
   return option;
 }
 
-/** @param written what commander hands over: text, or several for a variadic option, or true for a switch */
+/** @param written commander's values: text, several for a variadic option, or true for a switch */
 function asText(written: Readonly<Record<string, string | readonly string[] | boolean | undefined>>) {
   const texts = Object.entries(written).map(([key, value]) => [key, value?.toString()] as const);
   return Object.fromEntries(texts);

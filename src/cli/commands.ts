@@ -185,7 +185,7 @@ const EXPLAIN_FLAGS = {
   ),
 };
 
-/** Where the cluster is, for the commands that people run against one. */
+/** The flags of commands that users run against a cluster. */
 const CLUSTER_FLAGS = {
   kubeconfig: optional(
     file,
@@ -348,7 +348,7 @@ const DIAGNOSE_FLAGS = {
 export interface Verb<F extends Flags = Flags> {
   readonly about: string;
   readonly flags: F;
-  /** The words that are no flags: how the help names them, and what it says of them. Undefined: none are taken. */
+  /** The operands: their name and description in the help. Undefined: the command takes none. */
   readonly operands: readonly [argument: string, about: string] | undefined;
 }
 
@@ -405,7 +405,7 @@ export const VERBS = {
 
 export type CommandName = keyof typeof VERBS;
 
-/** The words of the line that are no flags, in their order. */
+/** The operands of the command line, in order. */
 export interface Operands {
   readonly operands: readonly string[];
 }

@@ -3,12 +3,12 @@ import { type Operands, VERBS, type Verb } from './commands.ts';
 import { flagName } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What a shell needs of a flag. */
+/** What a shell needs to know about a flag. */
 interface Word {
   /** `--output`, and `-o` where there is one. */
   readonly names: readonly string[];
   readonly about: string;
-  /** What may follow: nothing (a switch), one of these words, or anything. */
+  /** Its argument: none (a switch), one of these words, or anything. */
   readonly takes: 'nothing' | 'anything' | readonly string[];
 }
 
@@ -112,7 +112,7 @@ function fish(): string {
   return `# fish completion of linger: linger completion fish | source\n${[...first, ...flags].join('\n')}\n`;
 }
 
-/** As a shell takes it for one word. */
+/** Quoted, so that a shell reads it as one word. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -34,7 +34,7 @@ export async function connect(
   }
 }
 
-/** Where a person's cluster is. */
+/** The settings that select a user's cluster. */
 export type ClusterSettings = Pick<Settings<'watch'>, 'kubeconfig' | 'context'>;
 
 /**
@@ -77,7 +77,7 @@ export function isDenied(reason: FailureReason): boolean {
 }
 
 /**
- * A request that a person waits for; its failure becomes an error that says what to do.
+ * A request that a user waits for; a failure becomes an error with the way out.
  * @throws LingerError `cluster-unreachable`, `cluster-denied`
  */
 export async function asked<T>(connection: KubeConnection, request: Promise<T>): Promise<T> {
@@ -88,7 +88,7 @@ export async function asked<T>(connection: KubeConnection, request: Promise<T>):
   }
 }
 
-/** The failure as an error that says what to do. */
+/** The failure as an error with the way out. */
 export function explained({ reason, message }: KubeFailure, connection: KubeConnection): LingerError {
   return isDenied(reason)
     ? new LingerError('cluster-denied', `${nameOf(connection)}: ${message}`)

@@ -15,7 +15,7 @@ import {
 
 const ANY = 'any';
 
-/** One object, and a person who waits for it. */
+/** For one object, with a user waiting for it. */
 const ANSWER_WITHIN_MS = 30_000;
 
 /** The leader publishes at least every 5 minutes; twice that, and some for a change of leader. */
@@ -36,7 +36,7 @@ export async function consumers(
   if (age > OLD_SECONDS)
     warn(`this is ${formatDuration(Math.round(age))} old: no replica of Linger seems to lead there now\n`);
   print(rendered(output, published, (wide) => renderConsumers(published, now(), wide)));
-  // `any` is what cannot be relied on: where it is only too early to say, nothing fails.
+  // `any` means consumers whose estimate is unreliable; ones that are only too new do not fail.
   const failing = published.consumers.some(
     ({ condition: { reason, status } }) =>
       failOn.includes(reason) || (status === 'False' && failOn.includes(ANY)),
@@ -60,7 +60,7 @@ const HEADER = [
 const LEFT: readonly string[] = ['NAME', 'MEASURE', 'MEASURED'];
 
 /**
- * Consumers for people: a line for each, then what is wrong with some, then what their numbers cannot show.
+ * A table of consumers: a line for each, then their problems, then the limits of their numbers.
  * @param now seconds since the epoch
  */
 export function renderConsumers({ consumers }: ConsumerTable, now: number, wide = false): string {
@@ -110,7 +110,7 @@ const UNITS = [
   ['min', 60],
 ] as const;
 
-/** An age, in the largest unit of which it has two: clocks of others are not better. */
+/** An age in the largest unit of which it has at least two: the clocks of other machines are not more precise. */
 function showSpan(seconds: number): string {
   const span = Math.max(0, seconds);
   const [unit, length] = UNITS.find(([, each]) => span >= 2 * each) ?? ['s', 1];

@@ -51,7 +51,7 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
   const orNull = (_key: string, value: unknown) => (value === undefined ? null : value);
   const diagnosis = JSON.parse(JSON.stringify({ findings, looks, facts }, orNull)) as Diagnosis;
   print(rendered(output, diagnosis, (wide) => renderDiagnosis(findings, looks, wide)));
-  // `any` is whatever makes endpoints late: what is merely good to know fails nothing.
+  // `any` means findings that make endpoints late; merely informative ones do not fail.
   const failing = findings.some(
     ({ code, severity }) => failOn.includes(code) || (severity !== 'info' && failOn.includes(ANY)),
   );
@@ -59,8 +59,8 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
 }
 
 /**
- * The cluster to ask. A saved scrape may be of another cluster than the one that kubectl happens to talk to, so then
- * none is asked unless it is named; and who has named an address of metrics may do without.
+ * The cluster to ask. A saved scrape may stem from another cluster than kubectl's current one, so then a cluster is asked
+ * only if it is named explicitly; with an address of metrics, none is needed.
  * @throws ConnectionError, LingerError
  */
 async function clusterOf(
@@ -110,7 +110,7 @@ function metricsOf(
 /** Prose is wrapped here; evidence and commands are not, so that they can be copied. */
 const WIDTH = 100;
 
-/** A diagnosis for people: a block for each finding, then what was looked at. */
+/** A diagnosis as text: a block for each finding, then what was looked at. */
 function renderDiagnosis(findings: readonly Finding[], looks: readonly Look[], wide: boolean): string {
   const wrapped = (text: string, indent: string) => (wide ? [indent + text] : wrap(text, indent));
   const blockOf = ({ code, severity, text, evidence, cure }: Finding) => [

@@ -28,15 +28,15 @@ import {
 import type { KnownCluster } from './read-cluster.ts';
 import { checkFailOn, columns, FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
 
-/** An explanation, and where its workload stands, lines from 1; or what its pods in the cluster carry. */
+/** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
 type LocatedExplanation = Explanation &
   ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
 
-/** The pods of a workload, as they were admitted. */
+/** The running pods of a workload. */
 interface LivePods {
   readonly pods: number;
   readonly withoutPlan: number;
-  /** The plans that they carry, the most frequent first, and how many do. */
+  /** Their plans, the most frequent first, each with the number of pods. */
   readonly plans: readonly (Plan & { readonly pods: number })[];
 }
 
@@ -67,7 +67,7 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   return failing ? FINDINGS_EXIT_CODE : 0;
 }
 
-/** The explanation of each workload; `failed`: a document could not be read, which `warn` has said. */
+/** The explanation of each workload; `failed`: a document could not be read, and was reported by `warn`. */
 export async function explainManifests(
   settings: ManifestSettings & WorldSettings,
   { stdin, warn }: Pick<Surroundings, 'stdin' | 'warn'>,
@@ -88,10 +88,10 @@ export async function explainManifests(
   return { plans, failed };
 }
 
-/** `pod/web-1`, `deployment.apps/web`: what kubectl calls an object of the cluster, unless a file is called so. */
+/** `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. */
 const LIVE_NAME = /^[A-Za-z.]+\/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
 
-/** What would be decided today for what runs in the cluster, and what its pods were given when they were created. */
+/** The decision as of today for a running workload, beside what its pods got when they were created. */
 async function explainLive(
   names: readonly string[],
   settings: Settings<'explain'>,
@@ -103,7 +103,7 @@ async function explainLive(
   const found: LocatedExplanation[] = [];
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);
-    // As its author wrote it: a pod that carries a plan would only be said to do so.
+    // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
     const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
     const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, world));
     found.push({ ...explained, live: livePods(running) });
@@ -138,7 +138,7 @@ function liveRows(
   return all.map((text, index) => [index === 0 ? `pods ${pods}` : '', text]);
 }
 
-/** Explanations for people: a block for each workload, and how many there are of each outcome and reason. */
+/** Explanations as text: a block for each workload, and the totals by outcome and reason. */
 function renderTable(plans: readonly LocatedExplanation[], wide: boolean): string {
   return [...plans.map((plan) => renderPlan(plan, wide)), totals(plans)].join('\n');
 }
@@ -180,7 +180,7 @@ function outcomeRows(plan: Explanation): readonly (readonly string[])[] {
           ['outcome', `skip: ${plan.reason}`],
           ['why', SKIP_REASONS[plan.reason]],
         ];
-  // A pod that carries its plan already is skipped, and waits all the same.
+  // A pod that already carries its plan is skipped, but waits nevertheless.
   if (plan.waitSeconds === null) return outcome;
   return [
     ...outcome,

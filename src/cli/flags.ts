@@ -8,17 +8,17 @@ import {
   parseLabelQuery,
 } from '../api/index.ts';
 
-/** How the text of a setting is read. */
+/** Parses the text of a setting. */
 export interface Reader<T> {
-  /** What stands after the flag in the help, `<port>`; undefined for a switch. */
+  /** The argument in the help, such as `<port>`; undefined for a switch. */
   readonly argument: string | undefined;
-  /** What is right, for messages: `a port number from 0 to 65535`. */
+  /** What is expected, for messages: `a port number from 0 to 65535`. */
   readonly expected: string;
-  /** @returns undefined for a text that is no value */
+  /** @returns undefined for invalid text */
   readonly parse: (text: string) => T | undefined;
-  /** The words that it chooses from, where it does. */
+  /** The words to choose from, if limited. */
   readonly choices?: readonly string[];
-  /** Written again, the flag adds to what it said before; otherwise the last one counts. */
+  /** Repeated flags add up; otherwise the last one counts. */
   readonly adds?: true;
 }
 
@@ -26,7 +26,7 @@ export function text(argument: string): Reader<string> {
   return { argument, expected: 'some text', parse: (text) => (text.trim() === '' ? undefined : text) };
 }
 
-/** One of a few words, in whatever case it is written. */
+/** One of a few words, case-insensitively. */
 export function oneOf<T extends string>(choices: readonly T[]): Reader<T> {
   const parse = (text: string) => choices.find((each) => each.toLowerCase() === text.toLowerCase());
   return { argument: `<${choices.join('|')}>`, expected: `one of ${choices.join(', ')}`, choices, parse };
@@ -52,7 +52,7 @@ export function someOf<T extends string>(choices: readonly T[]): Reader<readonly
   return { argument: `<${choices.join(',')}>`, expected, choices, parse, adds: true };
 }
 
-/** An address as it is, commas and all; or files, separated by commas. */
+/** An address, taken literally with its commas, or files separated by commas. */
 export function addressOrFiles(argument: string): Reader<readonly string[]> {
   const { expected, parse } = list(argument);
   return { argument, expected, parse: (text) => (/^https?:\/\//i.test(text) ? [text] : parse(text)) };
@@ -129,7 +129,7 @@ export function flag<T>(reader: Reader<T>, fallback: string, description: string
   return { ...reader, fallback, description, short };
 }
 
-/** A flag that may have no value at all. */
+/** A flag without a default. */
 export function optional<T>(reader: Reader<T>, description: string, short?: string) {
   return { ...reader, fallback: undefined, description, short };
 }
@@ -155,7 +155,7 @@ export function variableName(key: string): string {
 
 /**
  * The value of every flag: from the command line, else from the environment, else its default.
- * @param written what the command line says, by key; undefined where it says nothing
+ * @param written the values on the command line, by key; undefined where a flag is absent
  * @throws LingerError `settings-invalid`, naming the flag or the variable
  */
 export function resolve<F extends Flags>(

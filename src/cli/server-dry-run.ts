@@ -14,49 +14,49 @@ import { decide, type Pod, patchFor, requestOf, type World } from '../decision/i
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
-/** How much is tried; beyond it, the rest is left out and said. */
+/** The limits of a trial; what exceeds them is left out and reported. */
 export interface TryLimits {
   /** Workloads. */
   readonly most: number;
-  /** Between two requests: at this rate, 1,000 workloads take a minute. */
+  /** The pause between two requests: at this rate, 1,000 workloads take a minute. */
   readonly everyMs: number;
-  /** All together: where a webhook does not answer, each request takes its whole timeout. */
+  /** The time for everything: where a webhook does not answer, each request takes its whole timeout. */
   readonly withinMs: number;
 }
 const LIMITS: TryLimits = { most: 1_000, everyMs: 50, withinMs: 300_000 };
 const ANSWER_MS = 30_000;
-/** A pod as it would be stored. */
+/** Bytes: enough for a pod as it would be stored. */
 const LONGEST_ANSWER = 3 * 1024 * 1024;
 const LONGEST_SENTENCE = 400;
-/** Of one pod, where the API server is busy, and how long it may ask us to wait. */
+/** Attempts for one pod while the API server is busy, and the longest Retry-After that is followed. */
 const MOST_ATTEMPTS = 3;
 const LONGEST_PAUSE_MS = 5_000;
 
-/** What the API server itself, a plugin or a policy of its admission says of the object, and not of the moment. */
+/** Refusals that are about the object itself, by validation, an admission plugin or a policy. */
 const REFUSALS: ReadonlySet<FailureReason> = new Set(['Refused', 'Forbidden']);
-/** Every further pod would meet the same. */
+/** Failures that every further pod would meet, too. */
 const HOPELESS: ReadonlySet<FailureReason> = new Set(['Unauthorized', 'Unreachable']);
 /** RBAC's words; admission's refusals are Forbidden, too. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters. */
 const NO_RIGHT = /^403: pods is forbidden: .* cannot create resource "pods"/;
 
-/** What says which workloads would get a wait. */
+/** What decides which workloads would get a wait. */
 export interface Deciding {
   readonly world: World;
-  /** Whether the webhook is asked about its pods. */
+  /** Whether the webhook is called for its pods. */
   readonly asked: (subject: AuditSubject) => boolean;
 }
 
-/** What has come of trying. */
+/** The result of the trial. */
 export interface Tried {
-  /** With what the API server says against their waits. */
+  /** The workloads, with the API server's refusals of their waits. */
   readonly subjects: readonly AuditSubject[];
-  /** It could not be done for some, by no fault of theirs: a right is missing, no answer came, or time ran out. */
+  /** Some could not be tried: a right is missing, no answer came, or time ran out. */
   readonly incomplete: boolean;
 }
 
 /**
- * Tries for each workload that would get a wait whether the API server would take its pods with it: creates one as a dry
- * run, through all of the cluster's admission. What is refused without the wait, too, is refused for reasons of its own.
+ * Tries for each workload that would get a wait whether the API server would accept its pods with it, by creating one as a
+ * dry run, through all of the cluster's admission. A pod that is refused without the wait, too, has other problems.
  */
 export async function tryPods(
   subjects: readonly AuditSubject[],
@@ -71,7 +71,7 @@ export async function tryPods(
     const path = `${pathOf(POD, namespace)}?dryRun=All`;
     const body = { contentType: 'application/json', text: JSON.stringify(pod) };
     for (let attempt = 1; ; attempt += 1) {
-      // Not timing/pause, which lets the process end meanwhile.
+      // Not timing/pause, which does not keep the process alive.
       await sleep(limits.everyMs);
       try {
         const request = { method: 'POST', path, body, agent, signal, answerMs: ANSWER_MS };
@@ -145,7 +145,7 @@ function sentenceOf({ message }: KubeFailure): string {
   return printable(message.replaceAll(/\s+/g, ' ')).slice(0, LONGEST_SENTENCE);
 }
 
-/** As its controller would make it, but for its owner. */
+/** The pod as its controller would create it, but without an owner. */
 function podOf({ workload, object }: AuditSubject): Pod {
   const { metadata, spec } = workload.pod as Pod & { readonly spec: { readonly volumes?: unknown } };
   const claims: unknown = memberAt(object, ['spec', 'volumeClaimTemplates']);
@@ -166,7 +166,7 @@ function podOf({ workload, object }: AuditSubject): Pod {
   } as Pod;
 }
 
-/** Linger itself, where it runs, leaves it as it is. */
+/** With the opt-out, so that a running Linger leaves it unchanged. */
 function optedOut(pod: Pod): object {
   const { metadata } = pod;
   return { ...pod, metadata: { ...metadata, labels: { ...metadata?.labels, [ANNOTATION.inject]: 'false' } } };

@@ -53,7 +53,7 @@ async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<r
   return events;
 }
 
-/** Not by node:readline: where the input ends while its reader is busy, its iterator throws "readline was closed". */
+/** Not node:readline, whose iterator throws "readline was closed" if the input ends while the consumer is busy. */
 async function* linesOf(input: NodeJS.ReadableStream): AsyncGenerator<string> {
   const decoder = new StringDecoder();
   let rest = '';
@@ -68,10 +68,10 @@ async function* linesOf(input: NodeJS.ReadableStream): AsyncGenerator<string> {
   yield rest + decoder.end();
 }
 
-/** Of 9999: what lies beyond is more likely milliseconds than seconds. */
+/** The end of the year 9999: larger numbers are probably milliseconds. */
 const LAST_INSTANT = 253_402_300_800;
 
-/** @returns a text that says what is wrong */
+/** @returns a message where the text is not an event */
 function eventOf(text: string): SimulatedEvent | string {
   let json: unknown;
   try {

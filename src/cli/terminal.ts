@@ -3,41 +3,41 @@ import { LingerError, printable } from '../api/index.ts';
 import type { OutputFormat } from './commands.ts';
 import type { KubeEnvironment } from './flags.ts';
 
-/** Where a command's words go: results to standard output, everything about them to standard error. */
+/** A command's output: results to standard output, everything else to standard error. */
 export interface Terminal {
   readonly print: (text: string) => void;
   readonly warn: (text: string) => void;
 }
 
-/** What a command reads and writes: the process's own, of which some may be terminals, or any others. */
+/** The streams of a command: the process's own, which may be terminals, or others. */
 export interface Streams {
   readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   readonly stdout: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly fd?: number };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };
 }
 
-/** What a command may use of the process around it. */
+/** What a command may use of its process. */
 export interface Surroundings extends Terminal {
   /** Writes bytes to standard output. */
   readonly write: (bytes: Uint8Array) => void;
   readonly kube: KubeEnvironment;
   readonly version: string;
   readonly stdin: NodeJS.ReadableStream;
-  /** Whether a person could answer a question, such as that of a credential plugin. */
+  /** Whether a user could answer a question, such as a credential plugin's. */
   readonly interactive: boolean;
   /** Whether standard output may be coloured. */
   readonly colour: boolean;
-  /** How wide standard error is; undefined where it is no terminal. */
+  /** The width of standard error; undefined if it is not a terminal. */
   readonly errorColumns: () => number | undefined;
   /** Seconds since the epoch. */
   readonly now: () => number;
 }
 
-/** The exit code of a command that has found what it was asked to fail on. */
+/** The exit code of a command that found something that --fail-on names. */
 export const FINDINGS_EXIT_CODE = 3;
 
 /**
- * Checks what --fail-on names: a misspelt word would never be found, and the check that was meant would pass for ever.
+ * Checks the words of --fail-on: a misspelt one would never be found, so the intended check would always pass.
  * @throws LingerError `settings-invalid`
  */
 export function checkFailOn(asked: readonly string[] = [], known: readonly string[]): void {
@@ -47,22 +47,22 @@ export function checkFailOn(asked: readonly string[] = [], known: readonly strin
   throw new LingerError('settings-invalid', `--fail-on: ${expected}, got "${unknown}"`);
 }
 
-/** A result as --output asks for it. @param table for people; `wide`: with all there is */
+/** A result in the format of --output. @param table the text form; `wide`: with all columns */
 export function rendered(output: OutputFormat, value: object, table: (wide: boolean) => string): string {
   if (output === 'json') return `${JSON.stringify(value, undefined, 2)}\n`;
   return output === 'yaml' ? stringify(value) : table(output === 'wide');
 }
 
-/** Blocks of lines, an empty line between them; those without lines are left out. Whatever they quote, they stay lines. */
+/** Blocks of lines, separated by empty lines; empty blocks are left out. Quoted text cannot break a line. */
 export function paragraphs(...blocks: readonly (readonly string[])[]): string {
   const shown = blocks.filter((lines) => lines.length > 0).map((lines) => lines.map(printable).join('\n'));
   return `${shown.join('\n\n')}\n`;
 }
 
-/** A name of 1 MB in a manifest must not make every line as long. */
+/** A name of 1 MB in a manifest must not make every line that long. */
 const WIDEST = 400;
 
-/** Lines with columns as wide as their widest cell; nothing stands behind the last one. */
+/** Lines with columns as wide as their widest cell, without trailing blanks. */
 export function columns(
   rows: readonly (readonly string[])[],
   alignment: readonly ('left' | 'right')[] = [],

@@ -32,7 +32,7 @@ import {
 } from './terminal.ts';
 
 export interface LiveTerminalOptions {
-  /** How wide standard error is; undefined: it is no terminal, where a line can be written over. */
+  /** The width of standard error; undefined: it is not a terminal, so no line can be overwritten. */
   readonly columns: () => number | undefined;
   /** Whether to leave out notes. */
   readonly quiet: boolean;
@@ -40,7 +40,7 @@ export interface LiveTerminalOptions {
 
 const BACK_AND_CLEAR = '\r\u001b[K';
 
-/** Results, notes, and below them one line of status that is written over: on a terminal only. */
+/** Results and notes and, on a terminal, a status line below them that is overwritten. */
 export class LiveTerminal {
   readonly #terminal: Terminal;
   readonly #options: LiveTerminalOptions;
@@ -65,7 +65,7 @@ export class LiveTerminal {
   status(text: string): void {
     const columns = this.#options.columns();
     if (columns === undefined || this.#options.quiet) return;
-    // What is wrapped into a second line could not be taken back.
+    // A wrapped line could not be erased.
     const line = text.slice(0, Math.max(0, columns - 1));
     if (line === this.#status) return;
     this.#terminal.warn(`${BACK_AND_CLEAR}${line}`);
@@ -80,7 +80,7 @@ export class LiveTerminal {
   }
 }
 
-/** A change as `linger watch --output json` prints it, one a line. Null: no Service's slice, no pod's address, no lag. */
+/** A change as a line of `linger watch --output json`. Null: a slice without a Service, an address without a pod, no lag. */
 export function changeLine(change: ObservedChange, time: Date) {
   const { namespace, service, pod = null, ip, source, lag } = change;
   return {
@@ -91,7 +91,7 @@ export function changeLine(change: ObservedChange, time: Date) {
     ip,
     change: change.change,
     source,
-    // Two watches differ by milliseconds; the clock is finer than that.
+    // Watches differ by milliseconds, so finer digits mean nothing.
     lagSeconds: lag === undefined ? null : Math.round(lag * 1000) / 1000,
   };
 }
@@ -122,7 +122,7 @@ const COLOURS: Readonly<Record<ChangeKind, number>> = {
   removed: 31,
 };
 
-/** Of what is printed from the first line on; names of Services and pods are longer now and then. */
+/** The initial widths of columns; some names of Services and pods are longer. */
 const WIDTHS = [
   '≤12:00:00.000'.length,
   Math.max(...CHANGES.map((change) => change.length)),
@@ -136,8 +136,8 @@ const RIGHT_ALIGNED: ReadonlySet<number> = new Set([0, 2]);
 const CHANGE_COLUMN = 1;
 
 /**
- * Rows of a table that grows for as long as it is watched: columns are as wide as what has come so far needs, and names
- * are never cut, so that they can be copied. With ordinary names a row has 100 characters.
+ * The rows of a growing table: columns are as wide as needed so far, and names are never cut, so that they can be copied.
+ * With ordinary names a row has 100 characters.
  */
 export class ChangeTable {
   readonly #options: ChangeTableOptions;
@@ -151,7 +151,7 @@ export class ChangeTable {
     return this.#row(['TIME (UTC)', 'CHANGE', 'LAG', 'SOURCE', 'SERVICE', 'POD', 'IP']);
   }
 
-  /** `≤` before the time says that it happened at some instant before. */
+  /** `≤` before the time means that it happened at some earlier instant. */
   row(change: ObservedChange, time: Date): string {
     const { seen, lag, source, namespace, pod = '-', ip } = change;
     const service = change.service || '-';
@@ -180,7 +180,7 @@ export class ChangeTable {
   }
 }
 
-/** A removal that has begun and has not ended. */
+/** A removal that has not ended yet. */
 interface WaitingRemoval extends Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> {
   readonly ageSeconds: number;
 }
@@ -192,7 +192,7 @@ export interface WatchSummary {
   /** Oldest first. */
   readonly unresolved: readonly WaitingRemoval[];
   readonly discarded: DiscardCounts;
-  /** When a watch (`pods`, or `pods in shop`) brought nothing, or brought it late. */
+  /** When a watch (`pods`, or `pods in shop`) delivered nothing, or late. */
   readonly gaps: readonly {
     readonly what: string;
     readonly since: Date;
@@ -202,10 +202,10 @@ export interface WatchSummary {
   }[];
 }
 
-/** A node that dies leaves hundreds; how many there are is said anyway. */
+/** A node failure leaves hundreds; their number is shown anyway. */
 const MOST_LISTED = 10;
 
-/** What `linger watch` says at its end. */
+/** The summary at the end of `linger watch`. */
 export function renderSummary(summary: WatchSummary): string {
   const { seconds, sources, slowest, unresolved, discarded, gaps } = summary;
   const lags = sources.map(({ source, samples, lag }) => [
@@ -253,7 +253,7 @@ export function renderSummary(summary: WatchSummary): string {
 }
 
 const REASONS = Object.keys(DISCARDS) as DiscardReason[];
-/** For as many columns as there are of either table. */
+/** Alignments for the columns of either table. */
 const NUMBERS = ['left', ...Array<'right'>(6).fill('right')] as const;
 
 function section<T>(title: string, items: readonly T[], cellsOf: (item: T) => readonly string[]) {
@@ -267,7 +267,7 @@ interface SessionOptions {
   readonly settings: Settings<'watch'>;
   readonly terminal: LiveTerminal;
   readonly colour: boolean;
-  /** What is watched, for people: `all namespaces of https://…`. */
+  /** The scope in words: `all namespaces of https://…`. */
   readonly where: string;
 }
 
@@ -279,13 +279,13 @@ function dateOf(at: number): Date {
   return new Date(Date.now() - (clock() - at));
 }
 
-/** A backlog of a moment is an ordinary removal under way. */
+/** Shorter backlogs are ordinary removals. */
 const BACKLOG_SECONDS = 1;
 
-/** Ages are read by people; and in a backlog of thousands it costs something to find the oldest. */
+/** Often enough for readers, and finding the oldest of thousands costs something. */
 const STATUS_EVERY_MS = 500;
 
-/** Prints what the watches see: call {@link look} several times a second, and {@link finish} at the end. */
+/** Prints what the watches deliver: call {@link look} several times a second, and {@link finish} at the end. */
 class WatchSession {
   readonly #watches: readonly EndpointWatch[];
   readonly #options: SessionOptions;
@@ -309,7 +309,7 @@ class WatchSession {
     if (isTable(output)) options.terminal.print(this.#table.header());
   }
 
-  /** Resolves once everything that is watched is seen when it happens. */
+  /** Resolves once all watches are current. */
   get begun(): Promise<void> {
     return this.#begun.promise;
   }
@@ -347,7 +347,7 @@ class WatchSession {
           cause,
         })),
       });
-      // One JSON object a line, and nothing else, is what a program reads.
+      // Programs read one JSON object per line, and nothing else.
       if (!isTable(settings.output)) terminal.note(`\n${text.trimEnd()}`);
       else terminal.print(`\n${text}`);
     }
@@ -393,7 +393,7 @@ class WatchSession {
     }
   }
 
-  /** The cause may become known later: it is the instant that makes an announcement. */
+  /** Announced once per instant: the cause may become known later. */
   #announce(at: number, text: string): void {
     const key = `${at} ${text.split(':')[0]}`;
     if (this.#announced.has(key)) return;
@@ -401,7 +401,7 @@ class WatchSession {
     this.#options.terminal.note(`${dateOf(at).toISOString()} ${text}`);
   }
 
-  /** Streams are called after what they bring. */
+  /** Streams are named after what they deliver. */
   #interruptions() {
     return this.#watches.flatMap(({ scope: { namespace }, interruptions }) =>
       interruptions.all.map((interruption) => {
@@ -446,7 +446,7 @@ function podFilter(pattern: string | undefined): (about: { readonly pod?: string
   return ({ pod }) => pod !== undefined && expression.test(pod);
 }
 
-/** Often enough that lines seem to come at once. */
+/** Often enough for lines to seem immediate. */
 const LOOK_MS = 50;
 
 /**
@@ -470,7 +470,7 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
   const where = `${namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`;
   const session = new WatchSession(watches, { settings, terminal, colour, where });
-  // Keeps the process alive, too: what a list-watch waits for does not.
+  // Also keeps the process alive, which list-watches do not.
   const looking = setInterval(() => session.look(), LOOK_MS);
   try {
     const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
@@ -482,7 +482,7 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   }
 }
 
-/** A mistyped namespace would be watched for ever, and nothing would show. */
+/** A mistyped namespace would be watched forever without any output. */
 async function checkScope(scope: EndpointScope, connection: KubeConnection): Promise<void> {
   const { namespace } = scope;
   const { signal } = new AbortController();
@@ -498,7 +498,7 @@ async function checkScope(scope: EndpointScope, connection: KubeConnection): Pro
   throw new LingerError('settings-invalid', problem);
 }
 
-/** Notes each reason that keeps the watches from beginning once; where lists are allowed and watches are not, it ends. */
+/** Notes each cause that keeps the watches from starting once; ends where lists are allowed but watches are not. */
 function starting(connection: KubeConnection, terminal: LiveTerminal) {
   const denied = Promise.withResolvers<never>();
   const noted = new Set<string>();
@@ -525,11 +525,11 @@ function untilStopped(): Promise<void> {
   });
 }
 
-/** The largest clusters are listed within a minute or two; who has asked for an end must not wait for ever. */
+/** The largest clusters are listed within a minute or two; a command with an end must not wait forever. */
 const LONGEST_START_MS = 300_000;
 
 /**
- * Resolves when it has watched for so long; the time before the watches were current shows nothing, and does not count.
+ * Resolves after watching for this long; the time before the watches were current does not count.
  * @throws LingerError `cluster-unreachable`
  */
 async function untilLongEnough(

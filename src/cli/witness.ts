@@ -19,7 +19,7 @@ import { close, listen } from '../webhook/index.ts';
 import type { Settings } from './commands.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Where the page is: an URL, or a Unix socket on which HTTP is spoken, or HAProxy's own commands. */
+/** The page: a URL, or a Unix socket that speaks HTTP or HAProxy's own commands. */
 type Page = { readonly url: URL } | { readonly socketPath: string };
 
 const PAGE_MS = 4_000;
@@ -66,7 +66,7 @@ interface WitnessOptions {
   readonly clock: () => number;
 }
 
-/** Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page says of each, as it is at this moment. */
+/** Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each at this moment. */
 export function witnessApp({ format, read, clock }: WitnessOptions): RequestListener {
   let begun: readonly number[] = [];
   let atOnce = 0;
@@ -127,7 +127,7 @@ function addressOf(listening: string) {
   const [, address, port] = /^(?:\[?([^[\]]*)\]?):(\d{1,5})$/.exec(listening) ?? [];
   if (port === undefined || Number(port) > 65_535)
     throw new LingerError('settings-invalid', `--listen: expected ADDRESS:PORT or :PORT, got "${listening}"`);
-  // No address: all, of IPv6 and IPv4 where both are there.
+  // Without an address: all addresses, of IPv6 and IPv4 where both exist.
   return { address, port: Number(port) };
 }
 
@@ -141,7 +141,7 @@ function readFrom(page: Page, format: PageFormat, reader: PageReader): Promise<P
   return readPage({ url, to: page, reader, timeoutMs: PAGE_MS });
 }
 
-/** What HAProxy's socket answers: whole only with the empty line at its end. Never rejects. */
+/** The answer of HAProxy's socket, which is complete only with an empty line at its end. Never rejects. */
 export function readCommand(socketPath: string, command: string, reader: PageReader): Promise<PageAnswer> {
   let bytes = 0;
   let last = '';

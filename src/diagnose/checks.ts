@@ -21,7 +21,7 @@ import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision
 import { count } from './amounts.ts';
 import { ApiReader, listOf, messageOf, oneLine, type PosedAnswer } from './controller-observation.ts';
 
-/** What is looked at, before Linger is installed and afterwards; in the order of the report. */
+/** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {
   ApiServer: 'The API server answers, and is new enough.',
   Rights: 'You may create and change what an installation consists of.',
@@ -44,7 +44,7 @@ export const CHECKS = {
 
 export type CheckCode = keyof typeof CHECKS;
 
-/** `unknown`: it could not be looked at. */
+/** `unknown`: it could not be checked. */
 export type CheckState = 'ok' | 'warning' | 'failure' | 'unknown';
 
 export interface Judgement {
@@ -70,11 +70,11 @@ export const unknown = (text: string, cure?: string): Judgement => ({
 
 export interface CheckOptions {
   readonly connection: KubeConnection;
-  /** Linger's own, or what shall become it. */
+  /** Linger's own namespace, or the one that it will be installed in. */
   readonly namespace: string;
   /** The name of its webhook configuration. */
   readonly configuration: string;
-  /** The namespace in which a pod is tried. */
+  /** The namespace for the dry-run pod. */
   readonly tryIn: string;
   /** Seconds since the epoch. */
   readonly now: number;
@@ -83,7 +83,7 @@ export interface CheckOptions {
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** What a check asks the cluster; the same question is put once. */
+/** A check's requests to the cluster; equal requests are sent once. */
 export class Inquiry {
   readonly options: CheckOptions;
   readonly #api: ApiReader;
@@ -149,11 +149,11 @@ export class Inquiry {
 
 const PAGE = 500;
 
-/** What a look sees: a judgement for each thing that is worth a line. */
+/** The result of a check: a judgement for each line of the report. */
 export type Seen = Judgement | readonly Judgement[];
 type LookAt = (inquiry: Inquiry) => Promise<Seen>;
 
-/** Looks, one after the other; what cannot be looked at is a line that says so. */
+/** Runs the checks one after the other; one that cannot be done becomes a line that says so. */
 export async function checked(
   options: CheckOptions,
   looks: Partial<Readonly<Record<CheckCode, LookAt>>>,
@@ -222,7 +222,7 @@ export async function apiServer(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-/** What deploy/ consists of. */
+/** The objects of deploy/. */
 export const INSTALLED: readonly {
   readonly group: string;
   readonly resource: string;
@@ -302,9 +302,9 @@ export async function mayDo(
 export const nameOf = ({ verb, group, resource }: Access) =>
   `${verb} ${resource}${group === '' ? '' : `.${group}`}`;
 
-/** More nodes than Kubernetes is made for. */
+/** More nodes than Kubernetes supports. */
 const MOST_NODES = 20_000;
-/** Names of nodes that are worth showing. */
+/** How many names of nodes are shown. */
 const EXAMPLES = 3;
 
 export async function kubelets({ options }: Inquiry): Promise<Seen> {
@@ -325,7 +325,7 @@ export async function kubelets({ options }: Inquiry): Promise<Seen> {
 
 const TRIED_GRACE = 90;
 
-/** As Pod Security's level restricted wants it, with a hook and a grace as Linger gives them. */
+/** Conforms to Pod Security's level restricted, with a hook and a grace as Linger sets them. */
 export function triedPod(annotations: Labels, labels: Labels) {
   return {
     apiVersion: 'v1',
@@ -352,7 +352,7 @@ export function triedPod(annotations: Labels, labels: Labels) {
   };
 }
 
-/** Labels by which Linger leaves out its own pods. */
+/** The labels that exclude Linger's own pods. */
 export const OWN_LABELS: Labels = { 'app.kubernetes.io/name': 'linger', 'linger.dev/inject': 'false' };
 
 async function admission(inquiry: Inquiry): Promise<Seen> {
@@ -399,7 +399,7 @@ async function admission(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-/** What admission or validation has against it; whatever else went wrong is no answer. @throws KubeFailure */
+/** The refusal of admission or validation; any other failure is thrown. @throws KubeFailure */
 export function refusalOf(thrown: unknown): { readonly refused: string } {
   const failure = asFailure(thrown);
   // Quotas and Pod Security answer 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters
@@ -411,7 +411,7 @@ export function refusalOf(thrown: unknown): { readonly refused: string } {
 
 const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
 
-/** A webhook that is asked when a pod is created. */
+/** A webhook that is called when a pod is created. */
 export interface PodWebhook {
   readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
   readonly configuration: string;
@@ -438,7 +438,7 @@ async function podWebhooks(inquiry: Inquiry): Promise<readonly PodWebhook[]> {
   return found;
 }
 
-/** Whether its rules have the creation of pods. */
+/** Whether its rules include the creation of pods. */
 export function isAskedAboutPods({ rules }: Json): boolean {
   const has = (list: unknown, ...words: string[]) => words.some((word) => listOf(list).includes(word));
   return listOf(rules)
@@ -452,7 +452,7 @@ export function isAskedAboutPods({ rules }: Json): boolean {
     );
 }
 
-/** The labels of a namespace; where it is not there yet, those that deploy/ gives to Linger's. */
+/** The labels of a namespace; if it does not exist yet, those that deploy/ gives to Linger's. */
 export async function namespaceLabels(inquiry: Inquiry, name: string): Promise<Labels> {
   const object = await inquiry.find(`/api/v1/namespaces/${name}`);
   const labels = memberAt(object, ['metadata', 'labels']);
@@ -515,7 +515,7 @@ async function judgeBlocking(
   return warning(`${who} ${asked}: while it is away, no replica can start`, cure);
 }
 
-/** How many there are behind a Service. */
+/** How many ready endpoints a Service has. */
 export async function readyEndpoints(inquiry: Inquiry, namespace: string, name: string): Promise<number> {
   const selector = encodeURIComponent(`kubernetes.io/service-name=${name}`);
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;

@@ -37,8 +37,8 @@ const VALUE = /[ \t]*([^ \t#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$/y;
 const NUMBER = /^[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf(?:inity)?|nan)$/i;
 
 /**
- * Reads the samples of the names that are wanted. Of other lines only the name is looked at: a busy API server's
- * scrape has tens of megabytes.
+ * Reads the samples of the wanted names. Of other lines only the name is read: a busy API server's scrape has tens of
+ * megabytes.
  * @throws MalformedExposition
  */
 export function parseExposition(text: string, wanted: ReadonlySet<string>): Exposition {
@@ -104,13 +104,13 @@ export interface ControllerFlags {
   readonly burst: number;
   /** How many Services each controller works on at a time. */
   readonly workers: Readonly<Record<QueueName, number>>;
-  /** How long each waits on purpose, in seconds, for more changes to come. */
+  /** How long each deliberately waits for further changes, in seconds. */
   readonly batchSeconds: Readonly<Record<QueueName, number>>;
-  /** Whether they were read; if not, they are the defaults. */
+  /** Whether they were read; otherwise they are the defaults. */
   readonly known: boolean;
 }
 
-/** The work queues on the way, by the `name` label that they carry in the metrics (read in 1.36.3). */
+/** The work queues on the way, by their `name` label in the metrics (read in 1.36.3). */
 export const QUEUES = ['endpoint_slice', 'endpoint', 'endpoint_slice_mirroring'] as const;
 export type QueueName = (typeof QUEUES)[number];
 
@@ -185,11 +185,11 @@ function givenFlags(words: readonly string[]): ReadonlyMap<string, string> {
   return given;
 }
 
-/** A histogram, as far as it is read here. Spans in seconds. */
+/** What is read of a histogram. Seconds. */
 export interface Tally {
   readonly count: number;
   readonly sum: number;
-  /** How many were longer than a second, or than the next bucket's edge above it. */
+  /** How many were longer than a second, or than the next bucket boundary above it. */
   readonly overSecond: number;
 }
 
@@ -248,7 +248,7 @@ const named =
   (labels) =>
     labels.get('name') === name;
 
-/** NaN is what a gauge says that has nothing to say, and would make everything that it is added to NaN. */
+/** Without NaN, which a gauge without a value shows, and which would turn every sum into NaN. */
 function chosen(exposition: Exposition, name: string, choice: Choice): readonly MetricSample[] {
   const samples = exposition.get(name) ?? [];
   return samples.filter(({ labels, value }) => Number.isFinite(value) && choice(labels));
@@ -274,13 +274,13 @@ function overSecond(exposition: Exposition, name: string, choice: Choice): numbe
   return Math.max(0, count - (within.get(Math.min(...within.keys())) ?? count));
 }
 
-/** The queues that there are: a provider may leave some out, and a version that writes no Endpoints has no such queue. */
+/** The queues that are exported: a provider may leave some out, and a version may no longer write Endpoints. */
 export function queuesIn(scrape: ControllerScrape): readonly QueueName[] {
   const series = ['workqueue_depth', `${WORK}_count`].flatMap((metric) => scrape.get(metric) ?? []);
   return QUEUES.filter((name) => series.some(({ labels }) => named(name)(labels)));
 }
 
-/** False where another instance is the leader: this one then has no queues. Undefined: it is not exported. */
+/** False where another instance leads, and this one has no queues. Undefined: not exported. */
 export function isLeading(scrape: ControllerScrape): boolean | undefined {
   const status = chosen(scrape, 'leader_election_master_status', named('kube-controller-manager'));
   return status.length === 0 ? undefined : status.some(({ value }) => value > 0);
@@ -302,13 +302,13 @@ export interface TakenScrape {
 /** A work queue over a while. */
 export interface QueueActivity {
   readonly name: QueueName;
-  /** At the end, and at the beginning where there was a scrape. */
+  /** At the end and, with two scrapes, at the beginning. */
   readonly depth: number;
   readonly depthBefore: number | undefined;
   readonly longestSeconds: number;
   readonly adds: number;
   readonly done: number;
-  /** Of the items taken up; undefined when there was none. */
+  /** Of the items that were taken up; undefined without any. */
   readonly meanWaitSeconds: number | undefined;
   /** Of the items finished. */
   readonly meanWorkSeconds: number | undefined;
@@ -322,7 +322,7 @@ export interface QueueActivity {
 export interface ControllerActivity {
   /** Between the scrapes; undefined: there was only one that counts, and there are no rates. */
   readonly seconds: number | undefined;
-  /** It was started anew between the scrapes, or another instance answered. */
+  /** The process was restarted between the scrapes, or another instance answered. */
   readonly restarted: boolean;
   /** Since the process was started, at the end; undefined where it is not known. */
   readonly ageSeconds: number | undefined;
@@ -342,10 +342,10 @@ export interface ControllerActivity {
   readonly changes: number | undefined;
 }
 
-/** How much a number of a scrape has grown; undefined: it is not exported. */
+/** How much a counter has grown; undefined: not exported. */
 type Growth = (read: (scrape: ControllerScrape) => number | undefined) => number | undefined;
 
-/** What was not there before was 0: client-go's series begin with their first value. */
+/** A series that is new was 0 before: client-go's series start with their first value. */
 function growthBetween(before: ControllerScrape | undefined, after: ControllerScrape): Growth {
   return (read) => {
     const now = read(after);
@@ -409,7 +409,7 @@ export function meanOf(tally: Tally | undefined): number | undefined {
   return tally === undefined || tally.count <= 0 ? undefined : tally.sum / tally.count;
 }
 
-/** Counters only grow; one that does not has begun anew. */
+/** Counters only grow; one that shrinks has been reset. */
 function isAnotherLife(before: ControllerScrape, after: ControllerScrape): boolean {
   const [old, now] = [startOf(before), startOf(after)];
   // To the second: the kernel's clock that it is worked out from is slewed.
