@@ -214,7 +214,9 @@ async function underLoad(
 const epoch = (monotonic: number) => Date.now() - monotonicMs() + monotonic;
 
 interface Judged extends Ending {
-  /** When the last of its consumers had let go, and had told of it. */
+  /** Until when some consumer may have sent to it. */
+  readonly usedUntil: number;
+  /** When the last of its consumers had let go, and a poller had the answer to its report of that. */
   readonly letGoAt: number;
   /**
    * When Linger could know: a gateway that heard of the withdrawal before Linger did acknowledges it with its next sync
@@ -233,18 +235,18 @@ async function judge(
   kubeProxyMs: number,
 ): Promise<readonly Judged[]> {
   const { truth } = gateways;
-  const told = new Map(
-    truth.lags('removed', stand.service).map((each) => [each.address, epoch(each.at + each.toldMs)]),
-  );
+  const lags = new Map(truth.lags('removed', stand.service).map((each) => [each.address, each]));
   const releases = new Map(((await setting?.releases(namespace)) ?? []).map((each) => [each.pod, each]));
   return endings.map((ending) => {
     const { withdrawnAt } = ending;
     const address = `${ending.address}:${POD_PORT}`;
     const others = [gone.get(address) ?? Number.NaN, withdrawnAt + kubeProxyMs];
     const { time = '', last = [] } = releases.get(ending.pod) ?? {};
+    const { at, lagMs, toldMs } = lags.get(address) ?? { at: Number.NaN, lagMs: 0, toldMs: 0 };
     return {
       ...ending,
-      letGoAt: Math.max(told.get(address) ?? Number.NaN, ...others),
+      usedUntil: Math.max(epoch(at + lagMs), ...others),
+      letGoAt: Math.max(epoch(at + toldMs), ...others),
       knownAt: Math.max(epoch(truth.acknowledged(withdrawnAt - epoch(0))), ...others),
       releasedAt: Date.parse(time),
       last: last.join('; '),
@@ -261,7 +263,7 @@ function row(name: string, judged: readonly Judged[], reports: readonly LoadRepo
   const excess = excessOf(judged);
   const total = reports.map((each) => each.total).join(' + ');
   const lost = reports.map((each) => each.lost).join(' + ');
-  const early = excess.filter((each) => each < 0).length;
+  const early = judged.filter(({ sigtermAt, usedUntil }) => sigtermAt < usedUntil).length;
   const kubelets = known(judged.map(({ sigtermAt, releasedAt }) => sigtermAt - releasedAt));
   const after = [spread(excess), early, spread(latenessOf(judged)), spread(kubelets)];
   return [name, judged.length, spread(waitsOf(judged)), ...after, total, lost];
