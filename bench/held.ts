@@ -2,6 +2,7 @@ import { fork } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, type Socket } from 'node:net';
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { renderPlan } from '../src/decision/plan.ts';
 import { NO_SOURCES, worldOf } from '../src/decision/world.ts';
@@ -10,6 +11,7 @@ import { Holds } from '../src/hold/holds.ts';
 import { HoldService } from '../src/hold/service.ts';
 import type { EndpointGroup } from '../src/lag/endpoint-index.ts';
 import { createLogger } from '../src/telemetry/logs.ts';
+import { containerRuntime } from './containerfile.ts';
 import { positive, readOptions } from './options.ts';
 
 // What it takes to hold many pods at once: memory of the process that holds them, and how soon all are released once their
@@ -119,10 +121,11 @@ async function measure(): Promise<void> {
       seconds: positive('seconds', given.seconds ?? '20'),
     }),
   );
+  const { nodeFlags, environment } = containerRuntime(dirname(import.meta.dirname));
   const replica = fork(import.meta.filename, [String(pods)], {
-    // As the image starts it.
-    env: { ...process.env, HELD_REPLICA: '1', MALLOC_ARENA_MAX: '2' },
-    execArgv: ['--expose-gc', '--max-semi-space-size=2'],
+    // As the image starts it; its compile cache is of another program.
+    env: { ...process.env, ...environment, NODE_COMPILE_CACHE: '', HELD_REPLICA: '1' },
+    execArgv: ['--expose-gc', ...nodeFlags],
   });
   const heard = async <T extends Said>() => (await once(replica, 'message'))[0] as T;
   const asked = <T extends Said>(question: string) => {
