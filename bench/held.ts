@@ -59,7 +59,7 @@ async function hold(count: number): Promise<void> {
   });
   const service = new HoldService({
     ...{ holds, pods, route: () => 'here', key: randomBytes(32), clock, wall: Date.now },
-    logger: createLogger('silent'),
+    logger: createLogger('silent', process.stdout),
   });
   const plan = renderPlan({
     ...{

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { ConsumerReports } from '../../src/measurement/reports.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { logToStandardOutput } from '../../src/telemetry/logs.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
 import { admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
@@ -16,7 +16,7 @@ import { webhookServer } from '../../src/webhook/server.ts';
 
 const [certs = ''] = process.argv.slice(2);
 const clock = () => performance.now();
-const logger = createLogger('info');
+const { logger } = logToStandardOutput('info');
 const reports = new ConsumerReports({
   key: randomBytes(32),
   newest: () => ({ EndpointSlice: '1000', Endpoints: '1000' }),

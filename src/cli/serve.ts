@@ -10,7 +10,7 @@ import type { KubeConnection } from '../cluster/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
-import { createLogger, createMetrics, type Logger, type Metrics } from '../telemetry/index.ts';
+import { createMetrics, type Logger, logToStandardOutput, type Metrics } from '../telemetry/index.ts';
 import { inPieces, oneByOne } from '../timing/index.ts';
 import {
   AdmissionMetrics,
@@ -128,7 +128,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   const { certNames, host } = settings;
   const ending = new AbortController();
   const shutdown = listenForShutdown();
-  const logger = createLogger(settings.logLevel);
+  const { logger, end: endLog } = logToStandardOutput(settings.logLevel);
   const forgetLogLevel = listenForLogLevel(logger, settings.logLevel);
   // A pause between two attempts keeps no process alive, and before anything is listened on nothing else does.
   const alive = setInterval(() => undefined, 2 ** 30);
@@ -157,6 +157,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     ending.abort();
     shutdown.release();
     forgetLogLevel();
+    await endLog();
   }
 }
 

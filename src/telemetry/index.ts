@@ -1,5 +1,5 @@
 export { LogOnce } from './log-once.ts';
-export { createLogger, LOG_LEVELS, type Logger } from './logs.ts';
+export { LOG_LEVELS, type Logger, logToStandardOutput } from './logs.ts';
 export {
   counterAtScrape,
   createMetrics,

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type DestinationStream, type Logger, pino } from 'pino';
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
@@ -9,7 +10,7 @@ export type { Logger };
  * Structured logs, one JSON object a line. Whole objects of others (pods, reviews, Secrets) are never logged: a
  * line carries names, reasons and numbers.
  */
-export function createLogger(level: LogLevel, destination?: DestinationStream): Logger {
+export function createLogger(level: LogLevel, destination: DestinationStream): Logger {
   const options = {
     level,
     // Time as text, which people and log collectors read alike.
@@ -17,5 +18,51 @@ export function createLogger(level: LogLevel, destination?: DestinationStream): 
     formatters: { level: (label: string) => ({ level: label }) },
     base: {},
   };
-  return destination === undefined ? pino(options) : pino(options, destination);
+  return pino(options, destination);
+}
+
+/** Bytes that are kept for a reader that does not read: some 20,000 lines. Later lines are dropped and counted. */
+const MOST_UNREAD = 4 * 2 ** 20;
+
+/** How long the end of the process waits for the reader. */
+const END_WITHIN_MS = 250;
+
+/** A log on standard output. */
+export interface OutputLog {
+  readonly logger: Logger;
+  /** Writes what is left, within a quarter of a second; to be called before the process ends. */
+  readonly end: () => Promise<void>;
+}
+
+/**
+ * A log that never holds up the process, whoever reads it or stops reading: lines are written in the background, up to
+ * 4 MB wait for a slow reader, and how many lines were dropped is logged once it has caught up.
+ */
+export function logToStandardOutput(level: LogLevel): OutputLog {
+  // Registered before pino's own handler, which would write what is left and, where the reader is gone or does not
+  // read, try for ever.
+  process.once('exit', () => output.destroy());
+  const output = pino.destination({ dest: 1, sync: false, maxLength: MOST_UNREAD });
+  let ended = false;
+  const write = (line: string) => void (ended || output.write(line));
+  const logger = createLogger(level, { write });
+  let dropped = 0;
+  output.on('drop', () => {
+    dropped += 1;
+  });
+  output.on('drain', () => {
+    const lines = dropped;
+    dropped = 0;
+    if (lines > 0) logger.warn({ lines }, 'log lines were dropped because nobody read the log');
+  });
+  // A full disk, for example: what is kept is written once there is room. There is no other place to say so.
+  output.on('error', () => undefined);
+  const end = async () => {
+    ended = true;
+    const written = new Promise((resolve) => output.once('close', resolve));
+    output.end();
+    await Promise.race([written, sleep(END_WITHIN_MS)]);
+    output.destroy();
+  };
+  return { logger, end };
 }

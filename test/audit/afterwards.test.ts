@@ -4,7 +4,7 @@ import { Afterwards } from '../../src/audit/afterwards.ts';
 import type { TerminationReason } from '../../src/audit/terminations.ts';
 import type { ObjectEvent, PodMetadata } from '../../src/cluster/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
-import { createLogger } from '../../src/telemetry/index.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import { sampleNode } from '../decision/sample-world.ts';
 import { holdOf } from '../hold/arena.ts';
@@ -25,7 +25,7 @@ async function watching(ledSince: number | 'never' = -100) {
   const held = new Map<string, Partial<HeldPod>>();
   const afterwards = new Afterwards({
     connection: { server: api.url, credentials: async () => ({}) },
-    ...{ registry, logger: createLogger('silent'), signal: ending.signal },
+    ...{ registry, logger: createLogger('silent', process.stdout), signal: ending.signal },
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
     nodes: () => [sampleNode({ name: 'worker-3', addresses: ['192.0.2.7', 'FD00:0202:3::1'] })],

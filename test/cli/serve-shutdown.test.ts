@@ -1,6 +1,8 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { type FileHandle, open, readFile, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { delimiter, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -106,6 +108,76 @@ describe.concurrent('SIGTERM', () => {
     const tooLate = new Promise((resolve) => setTimeout(resolve, 20_000, 'still running after 20 s'));
     expect(await Promise.race([server.exited, tooLate])).toBe(0);
     await connection.closed;
+  });
+});
+
+describe.concurrent('a log that nobody reads', () => {
+  async function freePort(): Promise<number> {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
+
+  /** Starts it with this end of a pipe as its standard output, and waits until it is ready. */
+  async function startWith(stdout: FileHandle) {
+    const adminPort = await freePort();
+    const flags = ['--port', '0', '--admin-port', `${adminPort}`, '--cluster', 'off', '--drain', '0s'];
+    const child = spawn(process.execPath, [MAIN, 'serve', ...flags, '--certs', certs()], {
+      stdio: ['ignore', stdout.fd, 'inherit'],
+      // In a cluster it prints no greeting.
+      env: { ...process.env, KUBERNETES_SERVICE_HOST: '127.0.0.1' },
+    });
+    atEnd(() => void child.kill('SIGKILL'));
+    const isReady = async () => {
+      const answer = await fetch(`http://127.0.0.1:${adminPort}/readyz`).catch(() => undefined);
+      return answer?.status === 200;
+    };
+    await until(isReady);
+    return child;
+  }
+
+  async function endOf(child: ChildProcess): Promise<unknown> {
+    const exited = once(child, 'exit').then(([code, signal]) => ({ code, signal }));
+    child.kill('SIGTERM');
+    return Promise.race([exited, sleep(20_000, 'still running after 20 s')]);
+  }
+
+  async function pipe(): Promise<{ readonly reader: FileHandle; readonly writer: FileHandle }> {
+    const path = join(await emptyDirectory(atEnd), 'log');
+    execFileSync('mkfifo', [path]);
+    const reader = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const writer = await open(path, constants.O_WRONLY | constants.O_NONBLOCK);
+    return { reader, writer };
+  }
+
+  it('a pipe that is full does not keep it from ending', { timeout: 60_000 }, async () => {
+    const { reader, writer } = await pipe();
+    // A pipe takes whole blocks of 4 KB.
+    const block = Buffer.alloc(4_096, '\n');
+    const isFull = await (async () => {
+      for (let blocks = 0; blocks < 1_024; blocks += 1) {
+        const error = await writer.write(block).then(
+          () => undefined,
+          (thrown: NodeJS.ErrnoException) => thrown.code,
+        );
+        if (error !== undefined) return error === 'EAGAIN';
+      }
+      return false;
+    })();
+    expect(isFull).toBe(true);
+    const child = await startWith(writer);
+    expect(await endOf(child)).toEqual({ code: 0, signal: null });
+    await Promise.all([reader.close(), writer.close()]);
+  });
+
+  it('nor does a reader that is gone', { timeout: 60_000 }, async () => {
+    const { reader, writer } = await pipe();
+    await reader.close();
+    const child = await startWith(writer);
+    expect(await endOf(child)).toEqual({ code: 0, signal: null });
+    await writer.close();
   });
 });
 

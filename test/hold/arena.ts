@@ -10,7 +10,7 @@ import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type Inquiry, type Release } from '../../src/hold/holds.ts';
 import { HOLD_LIMITS, type HoldLimits, HoldService, type Route } from '../../src/hold/service.ts';
 import { type EndpointGroup, STAMPED_STREAMS } from '../../src/lag/index.ts';
-import { createLogger } from '../../src/telemetry/index.ts';
+import { createLogger } from '../../src/telemetry/logs.ts';
 
 export const clock = () => performance.now();
 
@@ -145,7 +145,13 @@ export class Arena {
       sawDeletion: (pod, timestamp, grace) => this.pods.sawDeletion(pod, timestamp, grace),
     });
     this.service = new HoldService({
-      ...{ holds: this.holds, pods: this.pods, clock, wall: Date.now, logger: createLogger('silent') },
+      ...{
+        holds: this.holds,
+        pods: this.pods,
+        clock,
+        wall: Date.now,
+        logger: createLogger('silent', process.stdout),
+      },
       route: options.route ?? (() => 'here'),
       key: options.key ?? Buffer.from('the replicas’ own'),
       limits: { ...HOLD_LIMITS, ...options.limits },
