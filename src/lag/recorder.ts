@@ -304,11 +304,9 @@ export class LagRecorder {
       closed: false,
     };
     this.#terminations.set(pod.uid, termination);
-    if (this.#streams.get('pods') !== 'current') {
-      for (const _ of groups) this.#discard('Reconnect', termination);
-      return termination;
-    }
-    for (const group of groups) this.#openRemoval(termination, group);
+    const seenInTime = this.#streams.get('pods') === 'current';
+    for (const group of groups) this.#openRemoval(termination, group, seenInTime);
+    if (!seenInTime) return termination;
     for (const { group, at: endedAt, version } of early) {
       if (at - endedAt >= REMEMBERED_MS || this.#deselects(group, pod.labels)) continue;
       const exclusion = this.#exclusionOf(group);
@@ -323,12 +321,13 @@ export class LagRecorder {
     return termination;
   }
 
-  #openRemoval(termination: Termination, group: EndpointGroup): void {
+  /** @param seenInTime otherwise the termination began some time before, and the removal gives no sample */
+  #openRemoval(termination: Termination, group: EndpointGroup, seenInTime: boolean): void {
     const exclusion = this.#exclusionOf(group);
     if (exclusion !== undefined) this.#discard(exclusion, termination);
     else if (this.#open.size >= MOST_OPEN) this.#discard('TooMany', termination);
     else {
-      const spoiled = this.#streams.get(group.stage) === 'broken';
+      const spoiled = !seenInTime || this.#streams.get(group.stage) === 'broken';
       const removal = { termination, group, spoiled };
       this.#open.add(removal);
       const ofGroup = this.#openOf.get(group) ?? new Set();

@@ -197,6 +197,26 @@ describe('unresolved removals', () => {
     expect(after.unresolved).toMatchObject([{ since: 100 }]);
   });
 
+  it('whose beginning fell into an interruption of the pods’ watch count from when they were seen', () => {
+    const interrupted = (type: 'StreamBroken' | 'StreamRotated') => [
+      ...both(0, 'a', 'b'),
+      marker(100, type, 'pods'),
+      terminating(400, 'a'),
+      terminating(400, 'b'),
+      marker(500, 'StreamCurrent', 'pods'),
+    ];
+    for (const type of ['StreamBroken', 'StreamRotated'] as const) {
+      const during = recorded(...interrupted(type), slice(600, { b: 'ready' }));
+      expect(during.unresolved.map(({ stage, uid, since }) => [stage, uid, since])).toEqual([
+        ['Endpoints', 'a', 400],
+        ['EndpointSlice', 'b', 400],
+        ['Endpoints', 'b', 400],
+      ]);
+      const after = recorded(...interrupted(type), slice(600, {}), endpoints(700, []));
+      expect(after).toMatchObject({ lags: [], discarded: { Reconnect: 4 }, unresolved: [] });
+    }
+  });
+
   it('expire after two hours', () => {
     const begun = [slice(0, { a: 'ready' }), terminating(100, 'a')];
     const justBefore = slice(100 + EXPIRY_MS - 1, { a: 'ready', b: 'ready' });
