@@ -45,6 +45,7 @@ async function hold(count: number): Promise<void> {
   const pods = new HeldPods({ clock, wall: Date.now, onChange: (pod) => holds.touch(pod) });
   const holds: Holds = new Holds({
     clock,
+    leads: () => true,
     world: () => world,
     listing: (uid) => (listed.has(uid) ? [group] : []),
     withdraws: () => true,

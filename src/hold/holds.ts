@@ -66,6 +66,8 @@ export interface Undeclared {
 export interface HoldSources {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
+  /** Whether this replica's Lease is still valid: after a standstill it may have run out unnoticed. */
+  readonly leads: () => boolean;
   readonly world: () => World;
   /** The groups that list the pod as ready now, without those that never withdraw terminating pods. */
   readonly listing: (uid: string) => readonly EndpointGroup[];
@@ -281,7 +283,9 @@ export class Holds {
   #tick(): void {
     const begun = this.#sources.clock();
     const blindSince = this.blindSince;
-    for (const hold of this.#holds.values()) if (hold.lookAt <= begun) this.#look(hold, begun, blindSince);
+    // Where another replica may lead, it releases and tells.
+    const due = this.#sources.leads() ? this.#holds.values() : [];
+    for (const hold of due) if (hold.lookAt <= begun) this.#look(hold, begun, blindSince);
     this.#timer = undefined;
     if (this.#holds.size === 0) return;
     const took = this.#sources.clock() - begun;

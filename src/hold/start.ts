@@ -68,8 +68,11 @@ export function startHold(context: HoldContext): RunningHold {
   const inquiries = new Inquiries({ connection, clock, signal });
   const releases = new Releases({ ...context, held: () => holds.size });
   const pods = new HeldPods({ clock, wall, onChange: (pod) => holds.touch(pod) });
+  let leads: Lead | undefined;
+  const isLeading = () => leads?.holds() === true;
   const holds: Holds = new Holds({
     ...context,
+    leads: isLeading,
     listing: (uid) => measurement.listing(uid),
     withdraws: (group) => measurement.withdraws(group),
     followedSince: () => pods.followedSince,
@@ -108,9 +111,8 @@ export function startHold(context: HoldContext): RunningHold {
   measurement.onChange(pods.changed.bind(pods));
   context.inspecting.onChange((uid) => holds.touch({ uid }));
 
-  let leads: Lead | undefined;
   const route = (): Route => {
-    if (leads?.holds()) return 'here';
+    if (isLeading()) return 'here';
     const other = leader();
     // A Lease with this replica's own address stems from an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
@@ -134,7 +136,7 @@ export function startHold(context: HoldContext): RunningHold {
       service.hangUp();
     },
     heard: holds.heard.bind(holds),
-    list: () => (leads?.holds() ? holds.list() : undefined),
+    list: () => (isLeading() ? holds.list() : undefined),
     close: () => service.close(),
   };
 }

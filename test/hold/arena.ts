@@ -114,6 +114,7 @@ export class Arena {
   /** Pods that inspected consumers are asked about. */
   readonly wanted = new Set<string>();
   current: boolean;
+  leads = true;
   readonly #listing = new Map<string, EndpointGroup[]>();
   readonly #objects = new Map<string, PodMetadata>();
 
@@ -125,6 +126,7 @@ export class Arena {
     for (const stream of STAMPED_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
     this.holds = new Holds({
       clock,
+      leads: () => this.leads,
       world: () => world,
       listing: (uid) => this.#listing.get(uid) ?? [],
       withdraws: () => true,

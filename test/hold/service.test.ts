@@ -308,6 +308,21 @@ describe('callers', () => {
 });
 
 describe('a replica that does not lead', () => {
+  it('releases nothing where its Lease has run out and nothing has noticed yet', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1'));
+    arena.delete('web-1');
+    await helper.hears('holding');
+    arena.leads = false;
+    arena.withdraw('web-1');
+    await sleep(300);
+    expect([helper.words, arena.released]).toEqual([['holding'], []]);
+    // It was only late to renew it.
+    arena.leads = true;
+    await helper.hears('release');
+    expect(arena.released).toHaveLength(1);
+  });
+
   it('relays to the one that does, and tells it who called', async () => {
     const leader = await new Arena({ limits: { perSource: 1 } }).start();
     const follower = await new Arena({ route: () => ({ host: '127.0.0.1', port: leader.port }) }).start();
