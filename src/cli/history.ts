@@ -58,7 +58,7 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   const episodes = [...scopes].flatMap(([scope, lags]) => {
     // The leader may not have written the history since.
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
-    return lags.episodes(at, 0).map((episode) => ({ scope, ...episode }));
+    return [...lags.episodes(at, 0)].map((episode) => ({ scope, ...episode }));
   });
   const stored: StoredEpisodes = { episodes, forgotten };
   print(rendered(output, stored, () => renderEpisodes(stored)));

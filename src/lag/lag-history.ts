@@ -194,7 +194,7 @@ export class LagHistory {
   #since = Number.POSITIVE_INFINITY;
   #latest = Number.NEGATIVE_INFINITY;
   #reached: Reached = { samples: 0, seconds: 0 };
-  /** The hourly windows, which stay as they are until the next hour. */
+  /** The hourly windows, the latest first; a lag before `hour` makes them invalid. */
   #hours:
     | {
         readonly hour: number;
@@ -260,7 +260,11 @@ export class LagHistory {
 
   #hourly(now: number, minSamples: number): readonly WindowLags[] {
     const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
-    if (this.#hours?.hour === hour && this.#hours.minSamples === minSamples) return this.#hours.windows;
+    const known =
+      this.#hours?.minSamples === minSamples && this.#hours.hour <= hour ? this.#hours : undefined;
+    if (known?.hour === hour) return known.windows;
+    // A past window stays the same object, so that what is derived from it can be kept as well.
+    const past = new Map(known?.windows.map((window) => [window.at, window]));
     const slots = this.#slots();
     const counts = new Float64Array(CELLS);
     const windows: WindowLags[] = [];
@@ -268,6 +272,11 @@ export class LagHistory {
     let [from, to, end] = [slots.length, slots.length, slots.length];
     let latest: Slot | undefined;
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
+      const same = past.get(at);
+      if (same !== undefined) {
+        windows.push(same);
+        continue;
+      }
       while (to > 0 && endOf(slots[to - 1] as Slot) > at) to -= 1;
       const { first, samples } = windowOf(slots, to, at, minSamples);
       if (samples === 0) break;
@@ -305,8 +314,8 @@ export class LagHistory {
   }
 
   /** The episodes of the window at this instant: those with the most long lags first. @param whole that window */
-  episodes(now: number, minSamples: number, whole = this.window(now, minSamples)): readonly Episode[] {
-    if (whole === undefined) return [];
+  *episodes(now: number, minSamples: number, whole = this.window(now, minSamples)): Generator<Episode> {
+    if (whole === undefined) return;
     const slots = this.#slots();
     const { first } = windowOf(slots, slots.length, now, minSamples);
     const long = cellOf(quantileOf(whole.counts, 99) * LONG_SHARE);
@@ -328,17 +337,17 @@ export class LagHistory {
       run.long += count;
       run.slots.push(slot);
     }
-    return runs
-      .filter((run) => run.to - run.from <= DAY_SECONDS && run.long >= EPISODE_SHARE * allLong)
-      .sort((a, b) => b.long - a.long)
-      .flatMap(({ from, to, slots: ofRun }) => {
-        const rest = this.without(from, to).window(now, minSamples);
-        if (rest === undefined || rest.samples < LEAST_REST) return [];
-        const removals = samplesOf(ofRun);
-        const counts = addSlots(new Float64Array(CELLS), ofRun);
-        const [p99Seconds, p99WithoutSeconds] = [quantileOf(counts, 99), quantileOf(rest.counts, 99)];
-        return [{ from, to, removals, share: removals / whole.samples, p99Seconds, p99WithoutSeconds }];
-      });
+    const short = runs.filter(
+      (run) => run.to - run.from <= DAY_SECONDS && run.long >= EPISODE_SHARE * allLong,
+    );
+    for (const { from, to, slots: ofRun } of short.sort((a, b) => b.long - a.long)) {
+      const rest = this.without(from, to).window(now, minSamples);
+      if (rest === undefined || rest.samples < LEAST_REST) continue;
+      const removals = samplesOf(ofRun);
+      const counts = addSlots(new Float64Array(CELLS), ofRun);
+      const [p99Seconds, p99WithoutSeconds] = [quantileOf(counts, 99), quantileOf(rest.counts, 99)];
+      yield { from, to, removals, share: removals / whole.samples, p99Seconds, p99WithoutSeconds };
+    }
   }
 
   /** Removes the slices that overlap with this span. @returns how many lags were in them */
