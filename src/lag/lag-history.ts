@@ -264,7 +264,7 @@ export class LagHistory {
       this.#hours?.minSamples === minSamples && this.#hours.hour <= hour ? this.#hours : undefined;
     if (known?.hour === hour) return known.windows;
     // A past window stays the same object, so that what is derived from it can be kept as well.
-    const past = new Map(known?.windows.map((window) => [window.at, window]));
+    const past = new Map(known?.windows.map((each) => [each.at, each]));
     const slots = this.#slots();
     const counts = new Float64Array(CELLS);
     const windows: WindowLags[] = [];

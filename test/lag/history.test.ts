@@ -114,7 +114,7 @@ describe('windows that are asked for again and again', () => {
     const history = historyOf([1], 10_000, START, 7 * DAY);
     const before = history.windows(START + HOUR, 200);
     const after = history.windows(START + 2 * HOUR, 200);
-    const same = after.filter((window) => before.includes(window));
+    const same = after.filter((each) => before.includes(each));
     expect([before.length, after.length, same.length]).toEqual([25, 25, 23]);
   });
 
