@@ -3,7 +3,7 @@ import type { KubeConnection } from './connection.ts';
 import { KubeFailure } from './failure.ts';
 import { newAgent } from './request.ts';
 
-/** The owner of a token, as the API server says: what a SubjectAccessReview is asked about. */
+/** The user that a token authenticates, as the API server reports it: the subject of a SubjectAccessReview. */
 export interface TokenUser {
   readonly username: string;
   readonly uid: string | undefined;
@@ -11,7 +11,7 @@ export interface TokenUser {
   readonly extra: Readonly<Record<string, readonly string[]>>;
 }
 
-/** What a user wants to do. authorization.k8s.io/v1 ResourceAttributes. */
+/** The access to check: authorization.k8s.io/v1 ResourceAttributes. */
 interface Access {
   readonly verb: string;
   readonly group: string;
@@ -24,15 +24,15 @@ interface AccessReviewsOptions {
   readonly connection: KubeConnection;
   /** Milliseconds for each request. */
   readonly requestMs: number;
-  /** How many requests go on at a time; more wait for a connection, within their time. */
+  /** How many requests run concurrently; the others wait for a connection, and the wait counts towards their timeout. */
   readonly connections: number;
   readonly signal: AbortSignal;
 }
 
-/** Asks the API server who the owner of a token is, and what that user may do. */
+/** Asks the API server whom a token authenticates, and what that user may do. */
 export class AccessReviews {
   readonly #options: AccessReviewsOptions;
-  /** Its own: a flood of reports must not stand in the way of the leader's lease. */
+  /** Separate from the shared connections: a flood of reports must not delay the renewal of the leader's Lease. */
   readonly #agent: ReturnType<typeof newAgent>;
 
   constructor(options: AccessReviewsOptions) {
@@ -43,7 +43,7 @@ export class AccessReviews {
 
   /**
    * @param audience what the token must have been made for
-   * @returns undefined for a token that the API server does not vouch for
+   * @returns undefined for a token that the API server does not authenticate
    * @throws KubeFailure when it cannot be asked
    */
   async userOf(token: string, audience: string): Promise<TokenUser | undefined> {
@@ -56,7 +56,7 @@ export class AccessReviews {
       api.createTokenReview({ body }),
     );
     if (status === undefined) throw withoutStatus();
-    // An authenticator that knows no audiences says nothing of them, and must not be believed. Source:
+    // An authenticator that ignores audiences returns none, and its answer must not be trusted. Source:
     // k8s.io/api authentication/v1 TokenReviewStatus.
     if (status.authenticated !== true || status.audiences?.includes(audience) !== true) return undefined;
     const { username, uid, groups = [], extra = {} } = status.user ?? {};

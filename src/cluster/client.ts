@@ -11,21 +11,21 @@ type ClientNode = typeof import('./client-node.ts');
 /** The typed APIs of client-node that are loaded, see client-node.ts. */
 export type ApiName = Extract<keyof ClientNode, `${string}Api`>;
 
-/** How one call is made. */
+/** Options of one call. */
 export interface ApiCall {
   readonly signal: AbortSignal;
-  /** For the whole answer. Milliseconds. */
+  /** For the whole response. Milliseconds. */
   readonly withinMs: number;
-  /** What the body of a patch is. Default: `json-patch`, RFC 6902. */
+  /** The format of a patch's body. Default: `json-patch`, RFC 6902. */
   readonly patch?: 'json-patch' | 'merge-patch' | 'apply-patch';
-  /** The connections to use. Default: those that all callers of this connection share. */
+  /** The connection pool to use. Default: the one that all callers of this connection share. */
   readonly agent?: Agent;
 }
 
 /** A list of a few hundred small objects; a ConfigMap has 1 MiB, base64 and managedFields make it a few. */
 const LONGEST_ANSWER = 8 * 1024 * 1024;
 
-/** How many typed calls run at a time over the shared connections. */
+/** How many typed calls run concurrently over the shared connections. */
 const SHARED_CONNECTIONS = 8;
 
 const shared = new WeakMap<KubeConnection, Agent>();
@@ -50,7 +50,7 @@ export async function callApi<Name extends ApiName, T>(
       call.signal.throwIfAborted();
       const send = async (request: RequestContext) => {
         const text = await answerTo(connection, request, { ...call, signal });
-        // The API server answers JSON; client-node would refuse what a proxy forgot to label.
+        // The API server answers in JSON; client-node would refuse a response whose content type a proxy has dropped.
         const headers = { 'content-type': 'application/json' };
         return new library.ResponseContext(200, headers, {
           text: async () => text,
@@ -72,7 +72,7 @@ export async function callApi<Name extends ApiName, T>(
   });
 }
 
-/** What failures mean where the request is about one object. */
+/** What a failure means when the request is about a single object. */
 const OF_AN_OBJECT: Partial<Record<FailureReason, FailureReason>> = {
   NotServed: 'NotFound',
   Expired: 'Refused',

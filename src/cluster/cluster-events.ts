@@ -4,7 +4,7 @@ import type { PodMetadata } from './pods.ts';
 import type { ResourceEvent, StreamChange } from './resource.ts';
 import type { ServiceProjection } from './services.ts';
 
-/** Events of list-watches as events of the lag recorder. */
+/** Converts events of list-watches into events of the lag recorder. */
 
 /** @returns undefined for a pod that does not terminate, which the recorder does not need */
 export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | undefined {

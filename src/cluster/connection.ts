@@ -10,7 +10,7 @@ import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 
 /**
- * What a request carries to say who sends it, and what it accepts as the server: of client-node's KubeConfig. The agent is
+ * How a request authenticates itself and verifies the server, from client-node's KubeConfig. The agent is
  * that of a `proxy-url`.
  */
 export interface Credentials
@@ -21,9 +21,9 @@ export interface Credentials
   readonly agent?: Agent | undefined;
 }
 
-/** Where an API server is, and who we are to it. */
+/** The address of an API server, and our credentials for it. */
 export interface KubeConnection {
-  /** May have a path, as behind a gateway of many clusters. */
+  /** May have a path, as behind a gateway that serves many clusters. */
   readonly server: URL;
   /** Whether lists are requested compressed: it costs both sides processor time, and pays off on a slow network. */
   readonly compressed?: boolean | undefined;
@@ -31,9 +31,9 @@ export interface KubeConnection {
   readonly name?: string | undefined;
   /** The namespace of the context, or of the pod. */
   readonly namespace?: string | undefined;
-  /** Called for each request, because tokens and certificates are renewed while the process runs. */
+  /** Called for each request, because tokens and certificates are rotated while the process runs. */
   readonly credentials: () => Promise<Credentials>;
-  /** Called with credentials that the server did not accept (401): the next ones are read anew. */
+  /** Called with credentials that the server rejected (401): they are then read again. */
   readonly refused?: (used: Credentials) => void;
 }
 
@@ -112,7 +112,7 @@ export async function readKubeconfig(
   if (plugin === undefined) await authentication.credentials();
   return {
     server,
-    // Of the machines that people work at, many are far from their clusters.
+    // People's own machines are often far from the cluster.
     compressed: !isLoopback(server.hostname),
     namespace: context.namespace || undefined,
     name: `context "${context.name}" of ${file}`,
@@ -174,7 +174,7 @@ async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFil
   let document: unknown;
   try {
     document = parse(text) ?? {};
-    // One broken entry must not take the others along.
+    // One invalid entry must not make the others unusable.
     config.loadFromString(JSON.stringify(document), { onInvalidEntry: 'filter' });
   } catch {
     // The parser's message quotes the lines around the mistake.
@@ -185,7 +185,7 @@ async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFil
   return { file, config, document };
 }
 
-/** An entry as client-node has it, and as it is written. */
+/** An entry as client-node parses it, and as it is written. */
 interface Picked<T> {
   readonly value: T;
   readonly raw: Record<string, unknown>;
@@ -223,7 +223,7 @@ function clusterOf({ value, file }: Picked<Cluster>): Cluster {
   return {
     ...value,
     ...(caData || !caFile ? { caFile: undefined } : {}),
-    // Without TLS there is nothing to verify, and client-node wants that said.
+    // Without TLS there is nothing to verify, and client-node requires this to be set explicitly.
     skipTLSVerify: protocol === 'http:',
   } as Cluster;
 }
@@ -256,7 +256,7 @@ function userOf({ value, raw, file }: Picked<User>): User {
     ...(isString(fromFile) && fromFile !== ''
       ? { token: undefined, authProvider: tokenFile(resolve(dirname(file), fromFile)) }
       : {}),
-    // Its place is taken by a plugin runner that does what kubectl does, see exec-plugin.ts.
+    // Replaced by a plugin runner that does what kubectl does, see exec-plugin.ts.
     exec: undefined,
   } as User;
 }
@@ -273,8 +273,8 @@ async function configOf(cluster: Cluster, user: User): Promise<KubeConfig> {
 }
 
 /**
- * Credentials from a KubeConfig that is kept until the server refuses them. One reading serves all who ask at the same
- * time: several watches must not each run a plugin.
+ * Credentials from a KubeConfig, kept until the server rejects them. Concurrent callers share one read:
+ * several watches must not each run a plugin.
  */
 function credentialsOf(
   first: KubeConfig,
@@ -301,7 +301,7 @@ function credentialsOf(
       return reading;
     },
     refused: (used) => {
-      // Newer ones may have been read since.
+      // Another caller may have read newer ones meanwhile.
       if (given !== undefined && identityOf(used) === identityOf(given)) config = undefined;
     },
   };
@@ -312,7 +312,7 @@ async function credentialsIn(config: KubeConfig): Promise<Credentials> {
   await config.applyToHTTPSOptions(options);
   const { ca, cert, key, agent, headers = {}, auth, servername, rejectUnauthorized } = options;
   const texts = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), String(value).trim()]);
-  // An agent keeps the CA and the certificate that it was made with, so ours are used wherever they can be.
+  // An agent keeps the CA and the certificate that it was created with, so ours are used wherever possible.
   const proxy = config.getCurrentCluster()?.proxyUrl && typeof agent === 'object' ? agent : undefined;
   const secrets = { ca, cert, key, auth: auth ?? undefined, headers: Object.fromEntries(texts) };
   return { ...secrets, servername, rejectUnauthorized, agent: proxy };
@@ -322,7 +322,7 @@ function identityOf({ headers, auth, cert }: Credentials): string {
   return JSON.stringify([headers, auth, cert?.toString()]);
 }
 
-/** What a file or a login server said. Not the message of any other error: it may quote a part of a secret. */
+/** The message of a file or a login server. Never that of any other error: it may quote part of a secret. */
 function reasonOf(error: unknown): string {
   const { name, code, path } = asError(error) as NodeJS.ErrnoException;
   if (path !== undefined) return unreadable(path, error);

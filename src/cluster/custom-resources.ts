@@ -18,22 +18,22 @@ import type { FailureReason, KubeFailure } from './failure.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
 import type { RawObject, Resource } from './resource.ts';
 
-/** One of Linger's own kinds, and what is kept of its objects. */
+/** One of Linger's own kinds, and what is kept of each object. */
 export interface CustomKind<T> {
   readonly kind: LingerKind;
   readonly path: string;
-  /** How many are followed: each pod is decided by all of them. One with a very long spec counts as several. */
+  /** How many are followed: every decision evaluates all of them. An object with a very long spec counts as several. */
   readonly most: number;
   /** @param document of this kind, which its schema has accepted */
   readonly toValue: (document: LingerDocument) => T;
-  /** What stands in for one that cannot be read and might have restrained; absent: nothing. */
+  /** Replaces an invalid object that might have been restrictive; absent: nothing replaces it. */
   readonly cautious?: (metadata: { readonly namespace: string; readonly name: string }, spec: unknown) => T;
 }
 
 export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
   kind: 'DiscoveryConsumer',
   path: `/apis/${API_VERSION}/discoveryconsumers`,
-  // Every consumer may have a row in what the leader publishes.
+  // Each consumer may get a row in the published table.
   most: 200,
   toValue: (document) => {
     const { metadata, spec } = document as DiscoveryConsumer;
@@ -41,7 +41,7 @@ export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
   },
 };
 
-/** With more of them than this, an operator has lost sight of what applies. */
+/** Beyond this number no operator can tell which ones apply. */
 const MOST_POLICIES = 10_000;
 
 export const CLUSTER_TERMINATION_POLICIES: CustomKind<ClusterTerminationPolicy> = {
@@ -68,33 +68,33 @@ export interface CustomObject<T> {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly generation: number | undefined;
-  /** What is in force of it; undefined: this version of Linger cannot read it, and knows no earlier spec that it can. */
+  /** What is in force; undefined: the spec is invalid for this version of Linger, and no earlier valid spec is known. */
   readonly value: T | undefined;
-  /** The spec that {@link value} has been read from, as text; undefined: none. */
+  /** The spec that {@link value} was parsed from, as text; undefined: none. */
   readonly good: string | undefined;
-  /** Why it cannot; names every field that is wrong. */
+  /** Why the spec is invalid; names every field that is wrong. */
   readonly problem: string | undefined;
-  /** The spec as text: the same for two that say the same. */
+  /** The spec as canonical text: equal specs have equal texts. */
   readonly spec: string;
   readonly status: unknown;
   /** RFC 3339. */
   readonly created: string;
 }
 
-/** A spec that could be read once, of this very object. */
+/** The last valid spec of exactly this object. */
 export interface GoodSpec {
   readonly uid: string;
   /** As text. */
   readonly spec: string;
 }
 
-/** The last good specs that replicas share. */
+/** The last good specs, which the replicas share. */
 export interface LastGood {
-  /** Resolves once they have been read, or have been waited for for long enough. */
+  /** Resolves once they have been read, or after a time limit. */
   readonly settled: Promise<unknown>;
-  /** Resolves once they have been read. It may never. */
+  /** Resolves once they have been read; may never resolve. */
   readonly read: Promise<unknown>;
-  /** undefined: they have not been read. */
+  /** undefined: not read yet. */
   of(kind: LingerKind): ReadonlyMap<string, GoodSpec> | undefined;
 }
 
@@ -110,7 +110,7 @@ export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>
   return { path: kind.path, afterMetadata: 'spec', project: (raw) => customObject(kind, raw) };
 }
 
-/** Never throws: an object that cannot be read must not keep the others from being followed. */
+/** Never throws: an invalid object must not stop the others from being followed. */
 function customObject<T>(kind: CustomKind<T>, { metadata, spec, status }: RawObject): CustomObject<T> {
   const { namespace = '', name, uid, resourceVersion, generation, creationTimestamp = '' } = metadata;
   const identity = { namespace, name, uid, resourceVersion, generation, created: creationTimestamp };
@@ -140,9 +140,9 @@ function readSpec<T>(
 }
 
 /**
- * What is in force of an object that cannot be read, and of which nothing is known here: the spec that replicas share.
- * Without one, a policy that may have restrained holds its pods in Audit: it was another before (generation), or says so,
- * or what is shared cannot be known.
+ * What is in force for an invalid object of which this replica knows no valid spec: the last good one that replicas share.
+ * Without one, a policy that may have been restrictive puts its pods into Audit: it had another spec before (its generation
+ * shows that), or is restrictive as it stands, or the shared specs cannot be read.
  */
 function standIn<T>(
   kind: CustomKind<T>,
@@ -160,35 +160,35 @@ function standIn<T>(
   return { value: holds ? kind.cautious?.(object, spec) : undefined, good: undefined };
 }
 
-/** What one object counts towards {@link CustomKind.most}. */
+/** How much one object counts towards {@link CustomKind.most}. */
 function weightOf({ spec }: Pick<CustomObject<unknown>, 'spec'>): number {
   return 1 + Math.floor(spec.length / SPEC_OF_ONE);
 }
 
-/** Ten times what policies usually have. The longest that the API server takes have 100 kB. */
+/** Ten times the usual length of a policy. The longest that the API server accepts have 100 kB. */
 const SPEC_OF_ONE = 4_096;
 
 /** Calls are synchronous. */
 export interface CustomHandlers<T> {
   /**
-   * Called once they have been read, and after changes of what can be read of them; many come as one. By name.
-   * @returns once they are in force: they have not been read before
+   * Called, in order of names, once all have been read and after changes of valid specs; many changes come as one.
+   * @returns a promise that resolves once they are in force; until then they do not count as read
    */
   onValues(values: readonly T[]): Promise<void> | void;
-  /** The spec of one cannot be read, or (undefined) can be again. Its last good one stays in force. */
+  /** An object's spec is invalid, or (undefined) valid again. Its last good spec stays in force. */
   onProblem(name: string, problem: string | undefined): void;
-  /** Whether the kind is served, called when that changes: without its CRD, only files declare such objects. */
+  /** Called when the kind starts or stops being served: without its CRD, only files declare such objects. */
   onServed(served: boolean): void;
-  /** Not for a kind that is not served: that is no failure. */
+  /** Not called for a kind that is not served: that is not a failure. */
   onFailure(failure: KubeFailure, pauseMs: number): void;
   onCurrent(): void;
   onHandlerError(error: Error): void;
 }
 
 export interface CustomObjects<T> extends ResourceWatch {
-  /** Resolves once the first answer, objects or a refusal, is in force. May never resolve. */
+  /** Resolves once the first response, a list or an error, has taken effect; may never resolve. */
   readonly read: Promise<void>;
-  /** Whether it is certain which ones there are: they have been listed, or the kind has not been served for a while. */
+  /** Whether all existing objects are known: they have been listed, or the kind has not been served for a while. */
   known(): boolean;
   served(): boolean;
   /** By namespace and name, in their order. */
@@ -196,15 +196,15 @@ export interface CustomObjects<T> extends ResourceWatch {
 }
 
 /**
- * How long a kind must not have been served for that to be believed: what has been measured of its objects is forgotten
- * then, and an API server that has just started might not know the kind yet.
+ * How long a kind must have been unserved before its objects count as gone: their measurements are then discarded,
+ * and an API server that has just started may not know the kind yet.
  */
 const ABSENT_AFTER_MS = 3_000;
 
-/** A CRD that is installed later is found within this: without it, 404 is the normal answer. */
+/** A CRD that is installed later is noticed within this time: without the CRD, 404 is the normal response. */
 const LONGEST_PAUSE_MS = 45_000;
 
-/** Our rights may be older than this version: then files declare the objects, and the log says why. */
+/** The RBAC rules may be older than this version: then only files declare the objects, and the log says why. */
 const NONE_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 
 /** 10,000 policies take some 30 ms, in pieces: a tenant who keeps rewriting one costs little at this interval. */
@@ -224,7 +224,7 @@ export function followCustomResources<T>(
   let served: boolean | undefined;
   let listed = false;
   let known = false;
-  /** Since when the kind has not been served; undefined: it is, or that is not known. */
+  /** Since when the kind has been unserved; undefined: it is served, or not known. */
   let absentSince: number | undefined;
 
   const sorted = () => [...objects].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
@@ -239,12 +239,12 @@ export function followCustomResources<T>(
   const leaveOut = (key: string) =>
     handlers.onProblem(key, `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`);
 
-  /** @returns whether there is, or has been made, room for it */
+  /** @returns whether there is room for it, perhaps after making some */
   const makeRoom = (object: CustomObject<T>): boolean => {
     const weight = weightOf(object);
     while (shares.total + weight > kind.most) {
       const [largest, share] = shares.largest();
-      // The namespace with the largest share makes room for one that would still have less.
+      // The namespace with the largest share gives way to a namespace that would still have a smaller one.
       if (largest === object.namespace || share <= shares.of(object.namespace) + weight) return false;
       const own = [...objects].filter(([, { namespace }]) => namespace === largest);
       const [newest] = own.toSorted(([a, { created: first }], [b, { created: second }]) =>
@@ -275,9 +275,9 @@ export function followCustomResources<T>(
       return;
     }
     shares.add(object.namespace, weightOf(object));
-    // Another object of the same name has no last good spec.
+    // A different object of the same name has no last good spec.
     const mine = before?.uid === object.uid ? before : undefined;
-    // Most changes are of the status, which Linger writes itself: nothing else is to be made anew for them.
+    // Most changes are to the status, which Linger writes itself: nothing has to be recomputed for them.
     const inForce = mine?.spec === object.spec ? mine : inForceOf(object, mine);
     const { value, good } = inForce;
     objects.set(key, { ...object, value, good });
@@ -291,7 +291,7 @@ export function followCustomResources<T>(
     return settled ? standIn(kind, object, lastGood) : object;
   };
 
-  /** What replicas share has been read, or is not waited for any more. */
+  /** The shared specs have been read, or the time limit has passed. */
   let settled = lastGood === NONE_SHARED;
   const standInForAll = () => {
     settled = true;
@@ -330,7 +330,7 @@ export function followCustomResources<T>(
     });
   };
 
-  /** With its CRD, every object of a kind is gone. */
+  /** When a CRD is deleted, so is every object of its kind. */
   const notServed = () => {
     const now = options.clock();
     absentSince ??= now;
@@ -375,7 +375,7 @@ export function followCustomResources<T>(
   };
 }
 
-/** How much each namespace has of what is followed. */
+/** Each namespace's share of what is followed. */
 class Shares {
   readonly #of = new Map<string, number>();
   total = 0;

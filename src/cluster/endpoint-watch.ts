@@ -25,14 +25,14 @@ export interface EndpointScope {
   readonly namespace: string | undefined;
   readonly services: readonly string[] | undefined;
   readonly sources: readonly LagStage[];
-  /** Of the pods. Undefined: also addresses that are no pod's. */
+  /** A selector for pods. Undefined: addresses that belong to no pod count as well. */
   readonly selector: LabelSelector | undefined;
 }
 
 /**
- * The resources to follow; undefined: a source that is not wanted. The server leaves out what it can: slices of other
- * Services by label; a single other object by name. Not the pods that are not selected: it would send a change of labels
- * as a deletion, which would begin a removal that is none.
+ * The resources to follow; undefined: not followed. The server filters what it can: slices of other
+ * Services by label, a single other object by name. It does not filter pods by their labels: it would send a change of labels
+ * as a deletion, which would look like the beginning of a removal.
  */
 function resourcesOf({ namespace, services, sources }: EndpointScope) {
   const core = namespace === undefined ? '/api/v1' : `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
@@ -52,11 +52,11 @@ function resourcesOf({ namespace, services, sources }: EndpointScope) {
   };
 }
 
-/** Priority and Fairness may queue the request, and a person waits for the answer. */
+/** Priority and Fairness may queue the request, and a person is waiting. */
 const ANSWER_MS = 20_000;
 
 /**
- * Asks for a first object of everything that the scope needs, so that what cannot be read is known at once.
+ * Requests one object of each kind that the scope needs, so that missing rights show at once.
  * @throws KubeFailure
  */
 export async function tryScope(
@@ -75,7 +75,7 @@ export async function tryScope(
   }
 }
 
-/** Whether a namespace exists; where the user may not read it, it is taken to exist. */
+/** Whether a namespace exists; one that the user may not read is assumed to exist. */
 export async function namespaceExists(
   name: string,
   connection: KubeConnection,
@@ -91,11 +91,11 @@ export async function namespaceExists(
 }
 
 export interface EndpointWatchHandlers {
-  /** A list or a watch failed, and is tried again, before everything has {@link EndpointWatch.begun}. */
+  /** A list or a watch failed and will be retried; called until everything has {@link EndpointWatch.begun}. */
   onStartFailure(stream: Stream, failure: KubeFailure): void;
-  /** Its events come when they happen: for the first time, or again. */
+  /** Its events arrive without delay: for the first time, or again. */
   onCurrent?(stream: Stream): void;
-  /** What the program itself threw; the event was lost to it. */
+  /** An error thrown by a handler, which has missed the event. */
   onHandlerError?(error: Error): void;
 }
 
@@ -112,7 +112,7 @@ export class EndpointWatch {
   readonly #guard: StandstillGuard;
   readonly #streams: Stream[] = [];
   readonly #services = new Set<string>();
-  /** The Services that there are, as `NAMESPACE/NAME`. */
+  /** The existing Services, as `NAMESPACE/NAME`. */
   readonly services: ReadonlySet<string> = this.#services;
 
   constructor(
@@ -136,14 +136,14 @@ export class EndpointWatch {
     return this.#guard.ended();
   }
 
-  /** Whether every stream has listed its objects once and has brought events in time since. */
+  /** Whether every stream has listed its objects once and has delivered events without delay since. */
   get begun(): boolean {
     return this.interruptions.begun(this.#streams);
   }
 
   #follow(): void {
     const { pods, services, EndpointSlice: slices, Endpoints: endpoints } = resourcesOf(this.scope);
-    /** What the server could not leave out. */
+    /** Filters what the server could not. */
     const isUnwanted = ({ identity }: ResourceEvent<unknown>) =>
       this.scope.services?.includes(identity.name) === false;
     this.#start('services', services, (event) => {

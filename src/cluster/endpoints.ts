@@ -18,7 +18,7 @@ export function endpointsResource(path = '/api/v1/endpoints'): Resource<Endpoint
   return { path, afterMetadata: 'subsets', project: projectEndpoints };
 }
 
-/** The subsets taken together: each is the addresses that share a set of ports, which is of no concern here. */
+/** All subsets merged: each holds the addresses that share a set of ports, and ports do not matter here. */
 export function projectEndpoints(raw: RawObject): EndpointsProjection {
   const { namespace = '', name, resourceVersion: version, annotations } = raw.metadata;
   const subsets = recordsIn((raw as { subsets?: unknown }).subsets);
@@ -63,7 +63,7 @@ export function projectSlice(raw: RawObject): SliceProjection {
   };
 }
 
-/** A condition that is absent is unknown; discovery/v1 says how to read that: ready and serving yes, terminating no. */
+/** Defaults of absent conditions, as discovery/v1 defines them: ready and serving are true, terminating is false. */
 function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown>) {
   const { ready, serving, terminating } = isRecord(conditions) ? conditions : {};
   return {
@@ -75,7 +75,7 @@ function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown
   };
 }
 
-/** The pod that a targetRef (core/v1 ObjectReference) names; of any other kind, none. */
+/** The pod that a targetRef (core/v1 ObjectReference) names; undefined for any other kind. */
 function targetOf(targetRef: unknown) {
   const { uid, name } = isRecord(targetRef) && targetRef.kind === 'Pod' ? targetRef : {};
   return { targetUid: isString(uid) ? uid : undefined, targetName: isString(name) ? name : undefined };

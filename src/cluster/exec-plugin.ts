@@ -24,7 +24,7 @@ const API_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.
 
 const MODES = ['Never', 'IfAvailable', 'Always'] as const;
 
-/** client-go waits for ever; but those of the clouds answer within seconds, and a dead one must not hang the caller. */
+/** client-go waits for ever. The cloud providers' plugins answer within seconds, and one that hangs must not block the caller. */
 const UNATTENDED_MS = 60_000;
 
 /** A login in a browser: device codes are good for 10 to 15 minutes. */
@@ -33,7 +33,7 @@ const ATTENDED_MS = 900_000;
 /** An ExecCredential with a certificate chain is some 10 KB. */
 const LONGEST_OUTPUT = 1024 * 1024;
 
-/** Source: k8s.io/client-go tools/clientcmd/api/v1 (ExecConfig). Fields that are not named are let through. */
+/** Source: k8s.io/client-go tools/clientcmd/api/v1 (ExecConfig). Other fields are ignored. */
 const execSchema = z.looseObject({
   apiVersion: z.string().nullish(),
   command: z.string().nullish(),
@@ -55,7 +55,7 @@ interface PluginCluster {
 
 /**
  * Runs a credential plugin as client-go does, whose rules plugins are written for: client-node's own runner gives it no
- * KUBERNETES_EXEC_INFO and no terminal, and waits for ever. What it gave is kept until it expires.
+ * KUBERNETES_EXEC_INFO and no terminal, and waits for ever. Credentials are kept until they expire.
  * @throws ConnectionError `KubeconfigInvalid`, `KubeconfigUnsupported`; `PluginFailed` when it authenticates
  */
 export function execPlugin(
@@ -93,7 +93,7 @@ function pluginIn(exec: unknown, file: string) {
       `${file}: expected exec.apiVersion ${API_VERSIONS.join(' or ')}, got ${data.apiVersion ?? 'none'}; update the plugin and its kubeconfig`,
     );
   }
-  // v1beta1 had no such field at first, and is read as if it said IfAvailable.
+  // Early v1beta1 had no such field; its absence means IfAvailable.
   const written = data.interactiveMode || (apiVersion.endsWith('/v1beta1') ? 'IfAvailable' : undefined);
   const interactiveMode = MODES.find((each) => each === written);
   if (interactiveMode === undefined) {
@@ -154,10 +154,10 @@ function outputOf(
     timeoutMs,
   }: Required<Omit<PluginHost, 'now'>> & { readonly file: string },
 ): Promise<string> {
-  // With a separator in it, it counts from the kubeconfig's folder; without, PATH is searched.
+  // A path with a separator is relative to the kubeconfig's folder; a bare name is looked up in PATH.
   const program = /[\\/]/.test(command) ? resolve(dirname(file), command) : command;
   return new Promise((resolve, reject) => {
-    // What it writes to standard error is for people to read, and standard input for them to answer.
+    // Standard error carries the plugin's questions to the user, and standard input the answers.
     const child = spawn(program, args ?? [], {
       env: environment,
       stdio: [interactive ? 'inherit' : 'ignore', 'pipe', 'inherit'],
@@ -185,7 +185,7 @@ function outputOf(
   });
 }
 
-/** @throws Error that says what is wrong with the output, and never quotes it */
+/** @throws Error that describes what is wrong with the output without quoting it */
 function parseExecCredential(printed: string, expected: string) {
   const document = jsonIn(printed);
   if (document === undefined) throw new Error('what it printed is not JSON');
@@ -209,10 +209,10 @@ function parseExecCredential(printed: string, expected: string) {
   try {
     if (certificate !== undefined) createSecureContext({ cert: certificate, key });
   } catch {
-    // Not the cause's message: OpenSSL quotes parts of what it could not read.
+    // Not the cause's message: OpenSSL quotes parts of its input.
     throw new Error('its certificate and key are no PEM pair');
   }
-  // Without a time they are kept until the server refuses them.
+  // Without an expiry they are kept until the server rejects them.
   const expiresAt = expires === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires);
   if (Number.isNaN(expiresAt)) throw new Error('its expirationTimestamp is no RFC 3339 time');
   return { token, certificate, key, expiresAt };
@@ -221,6 +221,6 @@ function parseExecCredential(printed: string, expected: string) {
 function textOf(status: Record<string, unknown>, field: string): string | undefined {
   const value = status[field];
   if (!isAbsentOr(isString, value)) throw new Error(`its ${field} is not a text`);
-  // As client-go has it: empty is absent.
+  // As in client-go, empty means absent.
   return value || undefined;
 }

@@ -1,6 +1,6 @@
 import { asError, isRecord, isString, jsonIn, UserError } from '../api/index.ts';
 
-/** Why a list or a watch ended and starts again. The metric's label. */
+/** Why a list or a watch ended and is being restarted. The metric's label. */
 export const RESTARTS = {
   Ended: 'The server closed the watch in good order, as it does at its timeout and when it shuts down.',
   Cut: 'The connection broke in the middle of an answer.',
@@ -48,14 +48,14 @@ export class KubeFailure extends Error {
   }
 }
 
-/** @param otherwise the reason of anything that was thrown and is no failure of a request */
+/** @param otherwise the reason for anything thrown that is not a KubeFailure */
 export function asFailure(thrown: unknown, otherwise: FailureReason = 'Internal'): KubeFailure {
   if (thrown instanceof KubeFailure) return thrown;
   const { message, stack = message } = asError(thrown);
   return new KubeFailure(otherwise, otherwise === 'Internal' ? stack : message.slice(0, 300));
 }
 
-/** Of HTTP, and of the metav1.Status of an ERROR event. */
+/** By status code of HTTP, or of the metav1.Status of an ERROR event. */
 const REASONS: Readonly<Record<number, FailureReason>> = {
   401: 'Unauthorized',
   403: 'Forbidden',
@@ -64,7 +64,7 @@ const REASONS: Readonly<Record<number, FailureReason>> = {
 };
 
 /**
- * The failure that an answer other than 2xx stands for.
+ * The failure for a response other than 2xx.
  * @param body a metav1.Status, or the text of something else, such as a proxy's error page
  * @param retryAfter the header, in seconds
  */
@@ -95,7 +95,7 @@ export function failureOfEvent(object: unknown): KubeFailure {
   );
 }
 
-/** Failures that are about one object or one namespace, and not about the API server. */
+/** Failures that concern one object or one namespace, not the API server as a whole. */
 export const CONCERNS_ONE_NAMESPACE: ReadonlySet<FailureReason> = new Set([
   'Forbidden',
   'NotFound',
@@ -104,7 +104,7 @@ export const CONCERNS_ONE_NAMESPACE: ReadonlySet<FailureReason> = new Set([
   'AlreadyExists',
 ]);
 
-/** Codes of everything that can keep Linger from connecting to its API server. */
+/** Everything that can keep Linger from connecting to its API server. */
 export const CONNECTION_ERRORS = {
   NotInCluster: 'There are no in-cluster credentials here.',
   KubeconfigUnreadable: 'A kubeconfig, or a file that it names, cannot be read.',

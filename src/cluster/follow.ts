@@ -33,39 +33,39 @@ export type ClusterResource = (typeof CLUSTER_RESOURCES)[number];
 
 /** Receives what happens in the cluster. Calls are synchronous. */
 export interface ClusterHandlers {
-  /** What decisions read has changed. Many changes at once come as one. */
+  /** The input of decisions has changed. Changes in quick succession are merged. */
   onWorld(event: WorldEvent): void;
-  /** For the lag recorder: each at once, in the order of its stream. */
+  /** For the lag recorder: delivered immediately, in the order of each stream. */
   onEvent(event: ClusterEvent): void;
   /** Each event of the pods' watch, before {@link onEvent} hears what it means for the recorder. */
   onPod?(event: ResourceEvent<PodMetadata>): void;
-  /** A list or a watch, or the question for the version, failed; it is tried again after the pause. */
+  /** A list, a watch or a version request failed; it is retried after the pause. */
   onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
-  /** Events come when they happen, or the version is known: for the first time, or again. */
+  /** Events arrive without delay, or the version is known: for the first time, or again. */
   onCurrent(what: ClusterResource | 'version'): void;
-  /** What a handler or a projection threw; the event was lost to it. */
+  /** An error thrown by a handler or a projection, which has missed the event. */
   onHandlerError(resource: ClusterResource, error: Error): void;
 }
 
 export interface ClusterOptions extends WatchOptions {
-  /** Linger's own namespace, where its leader stamps objects; undefined: there are no stamps. */
+  /** Linger's own namespace, in which its leader stamps objects; undefined: no stamps. */
   readonly namespace?: string | undefined;
 }
 
 export interface ClusterSource {
-  /** Resolves once everything that decisions read (Namespaces, Services, versions) has been read; it may never. */
+  /** Resolves once everything that decisions need (Namespaces, Services, versions) has been read; may never resolve. */
   readonly synced: Promise<void>;
   readonly watches: Readonly<Record<ClusterResource, WatchStats>>;
-  /** undefined until they have been listed. Without a namespace of Linger's own none are counted. */
+  /** undefined until they have been listed, and where Linger has no namespace of its own. */
   readonly pods: () => Iterable<PodGroup> | undefined;
   /** Resolves once the signal has aborted and every connection is closed. */
   readonly ended: Promise<void>;
 }
 
 /**
- * The least time between two worlds made of the same kind of change. What decisions know of the cluster is older than
- * the watches by at most this. Making a world of 13,000 Services takes 3 ms where each has a namespace of its own, and
- * 0.03 ms where they share 500: in a storm that changes all of them again and again, 3 % of a processor at the most.
+ * The least time between two new Worlds for the same kind of change: what decisions know lags behind
+ * the watches by at most this. Building a World of 13,000 Services takes 3 ms if each has a namespace of its own, and
+ * 0.03 ms if they share 500: in a storm that keeps changing all of them, at most 3 % of a processor.
  */
 const WORLD_EVERY_MS = 100;
 
@@ -77,10 +77,10 @@ export function followCluster(
   const namespaces = new NamespaceTable();
   const services = new ServiceTable();
   const pods = new PodCounts();
-  /** What has been listed to its end once: before that a table is no answer, but a part of one. */
+  /** The kinds that have been listed completely once: before that, a table is only part of the answer. */
   const listed = new Set<ClusterResource>();
   const synced = Promise.withResolvers<void>();
-  /** Of the streams that the recorder hears of. */
+  /** The streams that the recorder follows. */
   const guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
 
   const showNamespaces = () => onWorld({ kind: 'namespaces', namespaces: namespaces.all() });
@@ -103,7 +103,7 @@ export function followCluster(
     { ...options, everyMs: WORLD_EVERY_MS },
   );
 
-  /** The first list is passed on at once: until then nothing is known of its kind. */
+  /** The first list is passed on at once: until then nothing is known about its kind. */
   const listEnded = (name: ClusterResource) => {
     if (listed.has(name)) return;
     listed.add(name);
@@ -132,7 +132,7 @@ export function followCluster(
     return stream === undefined ? start(own) : guard.follow(stream, own, start);
   };
 
-  /** The annotation counts in Linger's own namespace alone: any tenant may write it elsewhere. */
+  /** The annotation counts only in Linger's own namespace: elsewhere any tenant may write it. */
   const followStamped = <T extends { readonly stamp: string | undefined }>(
     name: ClusterResource,
     resource: Resource<T>,

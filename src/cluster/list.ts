@@ -10,15 +10,15 @@ type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'after
 
 const BEGIN = Buffer.from(',"managedFields":[{');
 
-/** How an object of metadata only ends when it has managedFields: the last entry, the entries, metadata, object. */
+/** The end of a metadata-only object with managedFields: it closes the last entry, the entries, metadata and the object. */
 const END = { item: Buffer.from('}]}}'), event: Buffer.from('}]}}}') };
 
-/** An object as an item of a list, or a watch event with an object in it. */
+/** An item of a list, or a watch event with its object. */
 export type Frame = keyof typeof END;
 
 /**
  * Parses objects without their managedFields: two thirds of the bytes of a pod's metadata, and most of the time that
- * parsing takes. They are skipped as bytes, and never become text. An object of another form is parsed as it is.
+ * parsing takes. Their bytes are skipped without being decoded. An object of any other form is parsed whole.
  *
  * They are the last field of ObjectMeta, and Go writes fields in the order of their declaration (k8s.io/apimachinery
  * pkg/apis/meta/v1). The marks of their beginning and end contain a quote outside of any string; within a string it would
@@ -42,7 +42,7 @@ export class SparingParser {
       try {
         return JSON.parse(text);
       } catch {
-        // Not of the form that it seemed to be.
+        // It did not have the expected form after all.
       }
     }
     return JSON.parse(bytes.toString());
@@ -59,15 +59,15 @@ export class SparingParser {
 }
 
 export interface PageEnd {
-  /** Of the whole list: all pages show the collection as it was at one instant. */
+  /** The list's resourceVersion: all pages show the collection as of one instant. */
   readonly resourceVersion: string;
-  /** Where to go on; undefined: that was all. */
+  /** The continue token; undefined: this was the last page. */
   readonly next: string | undefined;
 }
 
 /**
- * The longest that is held. An object is a few MB at most; but a page that is not written as API servers write it is
- * held whole, and a string cannot have more than 512 MB.
+ * The most bytes that are buffered. An object is a few MB at most, but a page that is not formatted as API servers do it is
+ * buffered whole, and a string cannot exceed 512 MB.
  */
 const LONGEST_HELD = 256 * 1024 * 1024;
 
@@ -76,24 +76,24 @@ const COLON = 58;
 const NONE: readonly RawObject[] = [];
 
 /**
- * Reads a page as it arrives: each item is parsed by itself as soon as it is complete, so that neither the page's text
- * nor all of its objects are ever in memory together.
+ * Parses a page as it arrives, item by item, so that neither the page's text
+ * nor all of its objects are ever in memory at once.
  *
- * Where an item ends is guessed, by the text with which the first one begins, and tested: a piece counts as an item when
- * it is valid JSON by itself. As the rest is, too, there is no other way to read the page. A piece that is not valid is
- * read on to the next guess; at worst the page is parsed at its end.
+ * The end of an item is guessed from the text with which the first item begins, and then verified: a piece counts as an item if
+ * it is valid JSON on its own. Since the rest must be valid as well, no other reading of the page is possible. An invalid piece is
+ * extended to the next guess; at worst the whole page is parsed at its end.
  */
 export class ListReader {
   readonly #parser: SparingParser;
-  /** Joined once they are as long as what is held already, so that joining costs time in proportion to the page. */
+  /** Joined once they are as long as the buffer, so that joining takes time proportional to the page. */
   #chunks: Buffer[] = [];
   #chunkBytes = 0;
-  /** What has not become an item yet. */
+  /** The bytes that no item has been parsed from yet. */
   #held: Buffer = Buffer.alloc(0);
   #searched = 0;
-  /** What stands before the items. */
+  /** The text before the items. */
   #head: Readonly<Record<string, unknown>> | undefined;
-  /** Between two items, and the beginning of the second one. */
+  /** The separator of two items, with the beginning of the second. */
   #separator: Buffer | undefined;
 
   constructor(parser: SparingParser) {
@@ -112,7 +112,7 @@ export class ListReader {
     return this.#separator === undefined ? NONE : this.#items(this.#separator);
   }
 
-  /** @returns what the page says of the list, and the items that are left @throws KubeFailure `Malformed` for no list */
+  /** @returns the list's metadata and the remaining items @throws KubeFailure `Malformed` for anything but a list */
   end(): PageEnd & { readonly items: readonly RawObject[] } {
     this.#join();
     const text = this.#head === undefined ? this.#held.toString() : `{"items":[${this.#held}`;
@@ -123,7 +123,7 @@ export class ListReader {
       throw new KubeFailure('Malformed', 'a list without a resourceVersion');
     }
     const { resourceVersion, continue: next } = metadata;
-    // Go writes an empty list as null in some kinds.
+    // For some kinds Go writes an empty list as null.
     const items = rest.items ?? [];
     if (!Array.isArray(items)) throw new KubeFailure('Malformed', 'a list without items');
     return { resourceVersion, next: isString(next) && next !== '' ? next : undefined, items };
@@ -138,7 +138,7 @@ export class ListReader {
     this.#chunkBytes = 0;
   }
 
-  /** What stands before the items is a list by itself, once it is closed. */
+  /** The text before the items becomes valid JSON, a list, once it is closed. */
   #findItems(): void {
     for (;;) {
       const at = this.#held.indexOf(ITEMS, this.#searched);
@@ -177,7 +177,7 @@ export class ListReader {
   }
 }
 
-/** The first field's name is what every item begins with. Undefined when there is no item, or not as much of it. */
+/** Every item begins with the name of its first field. Undefined if no item, or too little of the first, has arrived. */
 function separatorAt(items: Buffer): Buffer | undefined {
   const colon = items.indexOf(COLON);
   return colon < 0 ? undefined : Buffer.concat([Buffer.from(','), items.subarray(0, colon + 1)]);
@@ -192,12 +192,12 @@ function objectIn(parse: () => unknown): Record<string, unknown> | undefined {
   }
 }
 
-/** Called with items as they arrive, and how many bytes have. */
+/** Called with items as they arrive, and the number of bytes received so far. */
 type OnItems = (items: readonly RawObject[], bytes: number) => void;
 
 /**
- * Asks for pages over one connection. No resourceVersion is given, so the first page is a consistent read: never older
- * than anything seen before, from whichever API server. `resourceVersion=0` would be cheaper for the server, but may go
+ * Requests pages over one connection, without a resourceVersion, so that the first page is a consistent read: never older
+ * than anything seen before, from any API server. `resourceVersion=0` would be cheaper for the server, but may go
  * back in time after a reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the
  * watch cache serves consistent reads too, and from 1.34 their further pages.
  */
@@ -215,8 +215,8 @@ export class Pages {
   }
 
   /**
-   * @param from the `next` of the page before; undefined: the first
-   * @param onItems after a failure, the page's next attempt brings the same items again
+   * @param from the `next` of the previous page; undefined: the first page
+   * @param onItems called with the same items again when a failed page is retried
    * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
    */
   async page(
@@ -249,16 +249,16 @@ interface ListOptions {
   readonly limits: Pick<WatchLimits, 'pageSize' | 'answerMs'>;
   readonly signal: AbortSignal;
   readonly backoff: Backoff;
-  /** Called before the first page, and again when the list has to start again. */
+  /** Called before the first page, and whenever the list has to start over. */
   readonly onBegin: () => void;
   readonly onItems: OnItems;
-  /** Called with what went wrong before the page is asked for again. */
+  /** Called with the failure before the page is retried. */
   readonly pause: (failure: KubeFailure, pauseMs: number) => Promise<void>;
 }
 
 /**
- * The longest that pages grow. A list that takes longer than the server's memory of its first page (5 minutes, by
- * etcd's compaction) would never end; twice as many objects in a page, whenever that happens, ends it sooner.
+ * The largest page. A list that takes longer than the server remembers its first page (5 minutes, by
+ * etcd's compaction) would never finish; doubling the page whenever that happens lets it finish sooner.
  */
 const LARGEST_PAGE_SIZE = 16_000;
 
@@ -282,7 +282,7 @@ export async function listAll(
     for (;;) {
       try {
         const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItems);
-        // Not after a restart: first pages that succeed would hide that the list never gets any further.
+        // Not reset by a restart: successful first pages would hide that the list never gets beyond them.
         if (!anew) backoff.reset();
         if (page.next === undefined) return page.resourceVersion;
         from = page.next;
@@ -291,7 +291,7 @@ export async function listAll(
         const failure = asFailure(thrown);
         await pause(failure, backoff.next(failure.retryAfterMs));
         signal.throwIfAborted();
-        if (from === undefined || !ANEW.has(failure.reason)) continue;
+        if (from === undefined || !NOT_RESUMABLE.has(failure.reason)) continue;
         from = undefined;
         anew = true;
         if (failure.reason === 'Expired') limit = Math.min(2 * limit, LARGEST_PAGE_SIZE);
@@ -332,8 +332,8 @@ export async function listSome<T>(
 
 const SOME_PAGE = 500;
 
-/** After these, the place where a list or a watch stopped is of no use. */
-export const ANEW: ReadonlySet<FailureReason> = new Set([
+/** After these failures a list or a watch cannot be resumed where it stopped. */
+export const NOT_RESUMABLE: ReadonlySet<FailureReason> = new Set([
   'Expired',
   'NotServed',
   'Refused',

@@ -18,24 +18,24 @@ export function projectNamespace({ metadata }: RawObject): NamespaceRecord {
   return namespaceRecord(name, labels, ours(annotations));
 }
 
-/** Only what a decision reads is kept: the others' may be as long as kubectl's last-applied-configuration. */
+/** Only annotations that decisions read are kept: others may be as long as kubectl's last-applied-configuration. */
 function ours(annotations: Labels): Labels {
   const entries = Object.entries(annotations).filter(([key]) => key.startsWith(ANNOTATION_PREFIX));
   return entries.length === 0 ? NO_LABELS : Object.fromEntries(entries);
 }
 
-/** The cluster's Namespaces as they change one by one, and an immutable map of them whenever one is asked for. */
+/** Collects changes of the cluster's Namespaces, and provides an immutable map of them on request. */
 export class NamespaceTable {
   readonly #namespaces = new Map<string, NamespaceRecord>();
 
-  /** @returns whether it says anything new */
+  /** @returns whether anything relevant has changed */
   put(namespace: NamespaceRecord): boolean {
     if (isDeepStrictEqual(this.#namespaces.get(namespace.name), namespace)) return false;
     this.#namespaces.set(namespace.name, namespace);
     return true;
   }
 
-  /** @returns whether it was here */
+  /** @returns whether it was known */
   delete(name: string): boolean {
     return this.#namespaces.delete(name);
   }

@@ -17,8 +17,8 @@ import type { WatchOptions } from './reflector.ts';
 import { type RawObject, type Resource, type ResourceEvent, WATCH_LIMITS } from './resource.ts';
 
 /**
- * Labels by which virtual nodes say so: `type=virtual-kubelet` is set by virtual-kubelet and the clouds' nodes that are
- * made of it, `type=kwok` by KWOK's; Liqo has one of its own.
+ * Labels that mark virtual nodes: `type=virtual-kubelet` is set by virtual-kubelet and the cloud providers' nodes that are
+ * based on it, `type=kwok` by KWOK; Liqo has its own.
  */
 const VIRTUAL_TYPES: ReadonlySet<string> = new Set(['virtual-kubelet', 'kwok']);
 const LIQO_TYPE = 'liqo.io/type';
@@ -26,7 +26,7 @@ const LIQO_TYPE = 'liqo.io/type';
 /** Keeps ordinary pods off a virtual node. Source: virtual-kubelet cmd/virtual-kubelet (DefaultTaintKey). */
 const VIRTUAL_TAINT = 'virtual-kubelet.io/provider';
 
-/** Nodes whole: their metadata do not say which kubelet they run. */
+/** Whole Nodes: the kubelet's version is not in the metadata. */
 export function nodesResource(): Resource<NodeFacts> {
   return { path: '/api/v1/nodes', afterMetadata: 'spec', project: projectNode };
 }
@@ -73,16 +73,16 @@ function isTaintedVirtual(spec: unknown): boolean {
   return Array.isArray(taints) && taints.some((taint) => isRecord(taint) && taint.key === VIRTUAL_TAINT);
 }
 
-/** What the cluster's Nodes and its API server report, as it changes. */
+/** Follows what the cluster's Nodes and its API server report. */
 export class FleetVersions {
   readonly #nodes = new Map<string, NodeFacts>();
-  /** Until something changes. */
+  /** Cached until something changes. */
   #observed: Fleet | undefined;
   #apiServer: string | undefined;
   #nodesListed = false;
   #state: SettlingFleet = UNSETTLED;
 
-  /** @returns whether it says anything new: a Node's status is written every few seconds */
+  /** @returns whether anything relevant has changed: a Node's status is written every few seconds */
   putNode(node: NodeFacts): boolean {
     if (isDeepStrictEqual(this.#nodes.get(node.name), node)) return false;
     this.#nodes.set(node.name, node);
@@ -99,16 +99,16 @@ export class FleetVersions {
     this.#nodesListed = true;
   }
 
-  /** @param version as it says, such as `v1.36.3`; any other text does not count */
+  /** @param version as reported, such as `v1.36.3`; any other text is ignored */
   apiServerIs(version: string): void {
     this.#observed = undefined;
     this.#apiServer = version;
   }
 
   /**
-   * What is in force now; see `settle` for when a change counts. To be asked after each change and now and then.
+   * The fleet in force now; see `settle` for when a change takes effect. To be called after each change and periodically.
    * @param seconds of a monotonic clock
-   * @returns undefined until everything has been read once: half an answer would then take ten minutes to correct
+   * @returns undefined until everything has been read once: a partial answer would take ten minutes to correct
    */
   observe(seconds: number): Fleet | undefined {
     if (!this.#nodesListed || this.#apiServer === undefined) return undefined;
@@ -118,34 +118,34 @@ export class FleetVersions {
   }
 }
 
-/** Thousands of nodes are not compared one by one: they are the same until one of them has changed. */
+/** Cached, so that thousands of nodes are not compared when none has changed. */
 function isSame({ nodes, ...versions }: Fleet, other: Fleet | undefined): boolean {
   if (nodes !== other?.nodes) return false;
   const { nodes: _, ...others } = other;
   return isDeepStrictEqual(versions, others);
 }
 
-/** Upgrades take longer than this, and a new answer counts only when it has held for ten minutes. */
+/** Upgrades take longer than this, and a new version counts only after ten minutes. */
 const VERSION_EVERY_MS = 300_000;
 
-/** How often to look whether a changed fleet has held long enough. */
+/** How often to check whether a changed fleet has been stable for long enough. */
 const SETTLE_EVERY_MS = 30_000;
 
-/** A server that answers like this does not tell us its version, so it does not count. */
+/** Such a response carries no version, so it does not count. */
 const WILL_NOT_SAY: ReadonlySet<FailureReason> = new Set(['Forbidden', 'NotFound', 'Refused', 'Malformed']);
 
 export interface FleetHandlers {
   onFleet(fleet: Fleet): void;
-  /** The question for the API server's version failed; it is asked again after the pause. */
+  /** The request for the API server's version failed; it is retried after the pause. */
   onFailure(failure: KubeFailure, pauseMs: number): void;
   /** The version is known: for the first time, or again. */
   onCurrent(): void;
 }
 
-/** @param options.everyMs the least time between two looks that changed Nodes ask for */
+/** @param options.everyMs the least time between two evaluations after changes of Nodes */
 export type FleetOptions = WatchOptions & { readonly everyMs: number };
 
-/** Follows the versions of the API server, which is asked now and then, and of the Nodes, whose events are given. */
+/** Follows the version of the API server, which is polled, and those of the Nodes, from the events it is given. */
 export function followFleet(
   connection: KubeConnection,
   { onFleet, onFailure, onCurrent }: FleetHandlers,
@@ -167,7 +167,7 @@ export function followFleet(
     while (await pause(SETTLE_EVERY_MS, signal)) observe();
   };
 
-  /** Asks again and again: API servers are upgraded under a process that runs. */
+  /** Polls: API servers are upgraded while this process runs. */
   const followVersion = async () => {
     const backoff = new Backoff({ ...WATCH_LIMITS, ...options.limits }, options.random);
     let known = false;

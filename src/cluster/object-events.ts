@@ -10,7 +10,7 @@ export interface ObjectEvent {
     readonly kind: string;
     readonly namespace: string;
     readonly name: string;
-    /** Without it, `kubectl describe` still finds the Event by kind and name. */
+    /** Optional: `kubectl describe` also finds the Event by kind and name. */
     readonly uid?: string | undefined;
   };
   readonly type: 'Normal' | 'Warning';
@@ -23,7 +23,7 @@ export interface ObjectEvent {
 
 interface ObjectEventsOptions {
   readonly connection: KubeConnection;
-  /** Of this replica. */
+  /** The name of this replica. */
   readonly identity: string;
   readonly logger: Logger;
   readonly clock: () => number;
@@ -31,10 +31,10 @@ interface ObjectEventsOptions {
 }
 
 const REQUEST_MS = 5_000;
-/** Where thousands of pods end at once, the log and the metrics tell of all; of Events there are this many. */
+/** The rate of Events when thousands of pods end at once; the log and the metrics tell of all of them. */
 const ALLOWANCE = { perSecond: 5, atOnce: 25 };
 const MOST_WAITING = 500;
-/** Of one object and reason one is enough for as long: they are about pods that come and go. Milliseconds. */
+/** For this long, one Event for an object and reason is enough. Milliseconds. */
 const SAME_AGAIN_MS = 60_000;
 const MOST_REMEMBERED = 5_000;
 /** events.k8s.io/v1: note. */
@@ -43,10 +43,10 @@ const LONGEST_NOTE = 1_000;
 /** API groups of the kinds that Events are about. */
 const GROUPS: Readonly<Record<string, string>> = { Pod: 'v1', Rollout: 'argoproj.io/v1alpha1' };
 
-/** Writes Events, as far as a rate allows: they are for people, and must not load the API server in a storm. */
+/** Writes Events at a limited rate: they are for people, and must not load the API server in a storm. */
 export class ObjectEvents {
   readonly #options: ObjectEventsOptions;
-  /** Its own: Events must not stand in the way of the leader's lease. */
+  /** Separate from the shared connections: Events must not delay the renewal of the leader's Lease. */
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #once: LogOnce;
   readonly #waiting: ObjectEvent[] = [];
@@ -62,7 +62,7 @@ export class ObjectEvents {
     options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
   }
 
-  /** Never throws, and never waits. What exceeds the rate, or says the same again within a minute, is left out. */
+  /** Never throws or waits. Events beyond the rate, and repetitions within a minute, are dropped. */
   tell(event: ObjectEvent): void {
     const { object, reason } = event;
     const key = `${object.kind}/${object.namespace}/${object.name}/${reason}`;
@@ -89,7 +89,7 @@ export class ObjectEvents {
         this.#once.warn('events', { problem: String(thrown) }, 'an Event could not be written');
       }
     }
-    // Events beyond the rate are dropped: later they would be stale.
+    // Dropped and not queued: later they would be stale.
     this.#waiting.length = 0;
     this.#sending = false;
   }
@@ -112,7 +112,7 @@ export class ObjectEvents {
         body: {
           metadata: { generateName: `${name.slice(0, 200)}.`, namespace },
           ...{ involvedObject, type, reason, action, message },
-          // MicroTime has six digits, which Date has not.
+          // MicroTime has six decimal places; Date has three.
           eventTime: new Date().toISOString().replace('Z', '000Z') as never,
           reportingComponent: 'linger.dev/linger',
           reportingInstance: identity,

@@ -3,18 +3,18 @@ import { pointer } from '../decision/index.ts';
 import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 
-/** A pod of Linger's own, as far as its labels and its place are concerned. */
+/** The labels and the address of one of Linger's own pods. */
 export interface LabelledPod {
   readonly name: string;
   readonly uid: string;
   readonly labels: Readonly<Record<string, string>>;
   /** status.podIP; undefined: none yet. */
   readonly address: string | undefined;
-  /** By its condition; a pod that is being deleted is not ready. */
+  /** The condition Ready; false while the pod terminates. */
   readonly ready: boolean;
 }
 
-/** One label of one pod, from what it is to what it shall be; undefined: absent. */
+/** A change of one label of one pod, with its current and its new value; undefined: absent. */
 interface LabelChange {
   readonly pod: Pick<LabelledPod, 'name' | 'uid'>;
   readonly label: string;
@@ -24,16 +24,16 @@ interface LabelChange {
 
 interface PodLabelsOptions {
   readonly connection: KubeConnection;
-  /** Linger's own: it may patch pods nowhere else. */
+  /** Linger's own namespace: it may not patch pods elsewhere. */
   readonly namespace: string;
   /** Milliseconds for each request. */
   readonly requestMs: number;
 }
 
-/** More replicas than any installation has; their list must not grow without bound. */
+/** More replicas than any installation has: the list must have a limit. */
 const MOST_PODS = 100;
 
-/** Labels of Linger's own pods, by which Services choose among replicas that are otherwise alike. */
+/** Labels of Linger's own pods, by which Services select some of the replicas. */
 export class PodLabels {
   readonly #options: PodLabelsOptions;
 
@@ -55,7 +55,7 @@ export class PodLabels {
   }
 
   /**
-   * Changes the label of this very pod, if it still is what it was.
+   * Changes the label of exactly this pod, if it still has the expected value.
    * @throws KubeFailure: `NotFound` when the pod is gone, `Refused` when it is another pod of that name, or its label
    *   has been changed since; the signal's reason once that has aborted
    */
@@ -64,7 +64,7 @@ export class PodLabels {
     const path = pointer('/metadata/labels', label);
     const body = [
       { op: 'test', path: '/metadata/uid', value: pod.uid },
-      // A patch cannot test for absence: then adding replaces whatever is there.
+      // A JSON patch cannot test for absence, so here `add` overwrites any value.
       ...(from === undefined ? [] : [{ op: 'test', path, value: from }]),
       to === undefined ? { op: 'remove', path } : { op: 'add', path, value: to },
     ];

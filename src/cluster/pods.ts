@@ -2,20 +2,20 @@ import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS } from 
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import type { RawObject, Resource, ResourceEvent } from './resource.ts';
 
-/** A pod's metadata, as far as its end is concerned. */
+/** The part of a pod's metadata that concerns its termination. */
 export interface PodMetadata extends TerminatingPod {
   /** Present once it terminates. RFC 3339; the end of the grace, not its beginning. */
   readonly deletionTimestamp: string | undefined;
   readonly deletionGracePeriodSeconds: number | undefined;
   /** Annotation linger.dev/stamp. */
   readonly stamp: string | undefined;
-  /** What the Hold Service needs of a pod that carries a token; absent from every other. */
+  /** What the Hold Service needs to know about a pod with a token; absent from all others. */
   readonly hold?: PodHold | undefined;
   /** Annotation linger.dev/plan. */
   readonly plan?: string | undefined;
-  /** What controls it, as `ReplicaSet/web-7d9f`; undefined: nothing does. */
+  /** Its controller, such as `ReplicaSet/web-7d9f`; undefined: it has none. */
   readonly controller?: string | undefined;
-  /** The workload behind that, as `Deployment/web`. */
+  /** The workload that owns the controller, such as `Deployment/web`. */
   readonly owner?: string | undefined;
 }
 
@@ -43,11 +43,11 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   return { ...pod, ...ownersOf(metadata), ...(token !== undefined && { hold: { token, plan, created } }) };
 }
 
-/** Controllers that make ReplicaSets, by the label that names the ReplicaSet's own part of its name. */
+/** Kinds that create ReplicaSets, by the label that holds the ReplicaSet's own part of its name. */
 const MAKERS = { Deployment: 'pod-template-hash', Rollout: 'rollouts-pod-template-hash' } as const;
 
 /**
- * What controls a pod, and the workload behind that: a ReplicaSet is named after what made it and its pods' hash.
+ * A pod's controller and workload: a ReplicaSet is named after its owner and the hash of its pods.
  * Source: k8s.io/kubernetes pkg/controller/deployment/sync.go.
  */
 export function ownersOf({
@@ -70,7 +70,7 @@ function makerOf(kind: string, name: string, labels: Labels): string {
   return `${kind}/${name}`;
 }
 
-/** A pod that runs, and where. */
+/** A running pod and its address. */
 export interface AddressedPod {
   readonly namespace: string;
   readonly name: string;
@@ -79,7 +79,7 @@ export interface AddressedPod {
   readonly address: string | undefined;
 }
 
-/** Whole pods, of which there are few: addresses are in the status. */
+/** Whole pods, since addresses are in the status; there are few of them. */
 export function addressedPodsResource(
   path: string,
   query: NonNullable<Resource<unknown>['query']>,
@@ -93,20 +93,20 @@ function projectAddress({ metadata: { namespace = '', name, uid }, status }: Raw
   return { namespace, name, uid, address };
 }
 
-/** Pods that no selector tells apart, of one workload and with one plan. */
+/** Pods of one workload with the same labels and the same plan. */
 export interface PodGroup {
   readonly namespace: string;
   readonly labels: Labels;
-  /** As `Deployment/web`; undefined: they have none, or terminate. */
+  /** Such as `Deployment/web`; undefined: they have none, or terminate. */
   readonly owner: string | undefined;
-  /** Annotation linger.dev/plan: the pods of one ReplicaSet have the same. */
+  /** Annotation linger.dev/plan, the same for all pods of a ReplicaSet. */
   readonly plan: string | undefined;
   readonly count: number;
 }
 
 /**
- * How many pods there are of each set of labels. The pods of a Deployment are one entry; what a pod costs is a reference to
- * that, some 50 bytes.
+ * Counts pods by their labels. The pods of a Deployment share one entry, so a pod costs only a reference,
+ * some 50 bytes.
  */
 export class PodCounts {
   readonly #groups = new Map<string, Counted>();

@@ -3,7 +3,7 @@ import { asError, isRecord, isString } from '../api/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
-import { ANEW, listAll, Pages, SparingParser } from './list.ts';
+import { NOT_RESUMABLE, listAll, Pages, SparingParser } from './list.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
   acceptOf,
@@ -28,7 +28,7 @@ const LONGEST_LINE = 16 * 1024 * 1024;
 
 const LINE_FEED = 10;
 
-/** Cuts what arrives into lines, holding at most one that is incomplete. */
+/** Splits chunks into lines, buffering at most one incomplete line. */
 export class LineReader {
   readonly #longest: number;
   #held: Buffer[] = [];
@@ -39,7 +39,7 @@ export class LineReader {
   }
 
   /**
-   * The lines that this chunk completes, without their ends; empty ones are left out. They may be views of the chunk.
+   * The lines that this chunk completes, without their terminators and without empty lines. They may be views of the chunk.
    * @throws KubeFailure `Malformed` for a line that is too long
    */
   *push(chunk: Buffer): Generator<Buffer> {
@@ -53,7 +53,7 @@ export class LineReader {
     if (start < chunk.length) this.#hold(chunk.subarray(start));
   }
 
-  /** Whether a line was begun and not ended. */
+  /** Whether a line is incomplete. */
   get incomplete(): boolean {
     return this.#heldBytes > 0;
   }
@@ -81,7 +81,7 @@ export interface StreamPosition {
 
 interface CurrentOptions {
   readonly position: () => StreamPosition;
-  /** The resourceVersion that the collection has now, by a consistent read. */
+  /** The collection's current resourceVersion, by a consistent read. */
   readonly latest: () => Promise<string>;
   readonly limits: Pick<WatchLimits, 'currentWithinMs' | 'currentRetryMs'>;
   readonly backoff: Backoff;
@@ -89,17 +89,17 @@ interface CurrentOptions {
   readonly signal: AbortSignal;
 }
 
-/** For a server whose versions are no numbers: there, only silence says that nothing is outstanding. */
+/** For a server whose versions are not numbers: there, only silence shows that nothing is outstanding. */
 const BEYOND_REACH = 2n ** 128n;
 
-/** How often to look; two or three looks are usual. */
+/** How often to check; two or three checks are usual. */
 const LOOK_MS = 25;
 
 /**
- * Waits until a watch that has just been opened brings events when they happen, and not what had piled up before.
- * The protocol has no mark for that, so the server is asked for the latest resourceVersion: a watch that reaches it
+ * Waits until a newly opened watch has delivered its backlog and brings events as they happen.
+ * The protocol does not mark that point, so the server is asked for the latest resourceVersion: a watch that reaches it
  * within `currentWithinMs` of the answer is behind by no more than that and the time of one request. Where nothing
- * changes it is never reached; there, as long a silence says that nothing is outstanding. resourceVersions may be
+ * changes, that version never arrives; there, an equally long silence shows that nothing is outstanding. resourceVersions may be
  * compared as numbers since KEP-5504, and always could with etcd.
  * @returns false once the signal has aborted, `rolledBack` when the server's history is older than what the watch
  *   has seen (etcd was restored): such a watch would stay silent until the numbers have grown past it again
@@ -112,7 +112,7 @@ export async function untilCurrent(options: CurrentOptions): Promise<boolean | '
     try {
       target = numberOf(await latest()) ?? BEYOND_REACH;
     } catch (thrown) {
-      // A failed request says nothing, and neither does the silence of a server that is in trouble.
+      // A failed request proves nothing, nor does the silence of an unhealthy server.
       await pause(backoff.next(asFailure(thrown).retryAfterMs), signal);
       continue;
     }
@@ -125,7 +125,7 @@ export async function untilCurrent(options: CurrentOptions): Promise<boolean | '
   return false;
 }
 
-/** Whether the stream reaches the target in time, or has nothing more to say. */
+/** Whether the stream reaches the target in time, or falls silent. */
 async function reaches(
   target: bigint,
   { position, limits, clock, signal }: CurrentOptions,
@@ -146,22 +146,22 @@ function numberOf(resourceVersion: string): bigint | undefined {
 }
 
 interface Placed {
-  /** The object was here before, under this name and uid. */
+  /** The object was known before, by this name and uid. */
   readonly known: boolean;
-  /** The uid of another object that had this name, and is therefore gone. */
+  /** The uid of an earlier object of this name, which is therefore gone. */
   readonly replaced: string | undefined;
 }
 
-/** Uids by namespace and name, so that no combined key has to be made and held: about 150 bytes for each object. */
+/** Uids by namespace and name, about 150 bytes for each object: no combined key has to be built and stored. */
 type Names = Map<string, Map<string, string>>;
 
 /**
- * Which objects exist: their names and uids, and nothing else. That is enough to notice at the next list which are gone;
- * consumers of the events keep what they need of an object, so it is not kept a second time here.
+ * The names and uids of existing objects. That is enough to find out at the next list which are gone;
+ * handlers keep what they need of an object, so it is not stored here as well.
  */
 export class Inventory {
   #named: Names = new Map();
-  /** While a list is read: those of before that it has not named yet. */
+  /** While a list is read: known objects that it has not named yet. */
   #unnamed: Names = new Map();
   #size = 0;
 
@@ -183,7 +183,7 @@ export class Inventory {
     return { known: before === uid, replaced: before === uid ? undefined : before };
   }
 
-  /** Only the object of this uid: another of the same name may already be here. */
+  /** Removes only the object with this uid: its name may already belong to another. */
   remove({ namespace, name, uid }: ObjectIdentity): void {
     const names = this.#named.get(namespace);
     if (names?.get(name) !== uid) return;
@@ -192,7 +192,7 @@ export class Inventory {
     if (names.size === 0) this.#named.delete(namespace);
   }
 
-  /** From here on every object is named again with {@link put}. A list that was begun and not ended starts over. */
+  /** Begins a list, which names every object again by {@link put}. An unfinished list is discarded. */
   beginList(): void {
     for (const [namespace, names] of this.#named) {
       const unnamed = this.#unnamed.get(namespace);
@@ -202,7 +202,7 @@ export class Inventory {
     this.#named = new Map();
   }
 
-  /** Forgets those that the list has not named. @returns them */
+  /** Removes the objects that the list has not named. @returns them */
   endList(): readonly ObjectIdentity[] {
     const gone = [...this.#unnamed].flatMap(([namespace, names]) =>
       [...names].map(([name, uid]) => ({ namespace, name, uid })),
@@ -213,7 +213,7 @@ export class Inventory {
   }
 }
 
-/** Turns what lists and watches bring into events, and knows which objects exist. */
+/** Turns lists and watches into events, and tracks which objects exist. */
 class Reception<T> {
   readonly #project: Resource<T>['project'];
   readonly #parser: SparingParser;
@@ -221,7 +221,7 @@ class Reception<T> {
   readonly #stats: ReturnType<typeof newStats>;
   readonly #inventory = new Inventory();
   #broken = true;
-  /** Since when the watch before had brought nothing, until it is clear that nothing had happened. */
+  /** Since when the previous watch had been silent, until it is clear that it has missed nothing. */
   #silentSince: number | undefined;
 
   constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: ReturnType<typeof newStats>) {
@@ -273,7 +273,7 @@ class Reception<T> {
     return resourceVersion;
   }
 
-  /** Events may be late from this instant on, or from the last sign of life if that was followed by silence. */
+  /** Events may be late from this instant on, or from the last sign of life if silence followed. */
   broken(at: number): void {
     const since = this.#silentSince ?? at;
     this.#silentSince = undefined;
@@ -284,7 +284,7 @@ class Reception<T> {
   }
 
   /**
-   * The watch was given up because nothing had come since `heardAt`. The next one shows whether it was dead or nothing
+   * The watch was closed because nothing had arrived since `heardAt`. The next one shows whether it was dead or nothing
    * happened: a dead one has withheld events.
    */
   silent(heardAt: number, at: number): void {
@@ -292,7 +292,7 @@ class Reception<T> {
     this.rotated(at);
   }
 
-  /** The watch was closed in good order. A stream that was not current yet stays what it is. */
+  /** The watch was closed in good order. A stream that was not current yet stays as it is. */
   rotated(at: number): void {
     if (!this.#stats.current) return;
     this.#stats.current = false;
@@ -340,7 +340,7 @@ class Reception<T> {
     throw new KubeFailure('Malformed', `expected a watch event, got type ${String(type)}`);
   }
 
-  /** A projection may throw, too. */
+  /** Projections may throw as well. */
   #emit(event: () => ResourceEvent<T>): void {
     this.#guarded(() => this.#handlers.onEvent(event()));
   }
@@ -357,7 +357,7 @@ class Reception<T> {
       try {
         this.#handlers.onHandlerError?.(asError(error));
       } catch {
-        // It is counted, and there is no other place to report it.
+        // It is counted; there is no other place to report it.
       }
     }
   }
@@ -393,14 +393,14 @@ export interface WatchOptions {
 export interface ResourceWatch {
   /** Resolves once the signal has aborted and every connection is closed. Never rejects. */
   readonly ended: Promise<void>;
-  /** Grows as the watch goes on. */
+  /** Updated as the watch goes on. */
   readonly stats: WatchStats;
 }
 
 /**
- * Follows a collection until the signal aborts: lists it, watches it from there, and begins again, with a pause,
- * after whatever ends that. A watch is resumed where it stopped; only when the server no longer remembers that, or
- * what came cannot be trusted, is everything listed again.
+ * Follows a collection until the signal aborts: lists it, watches it from there, and starts again, with a pause,
+ * after any failure. A watch is resumed where it stopped; only when the server no longer remembers that point, or
+ * its events cannot be trusted, is everything listed again.
  */
 export function watchResource<T>(
   resource: Resource<T>,
@@ -421,10 +421,10 @@ class ListWatch<T> implements ResourceWatch {
   readonly #limits: WatchLimits;
   readonly #reception: Reception<T>;
   readonly #backoff: Backoff;
-  /** Where to go on; undefined: with a list. */
+  /** Where to resume; undefined: with a list. */
   #resourceVersion: string | undefined;
   #heardAt = 0;
-  /** Whether the watch has brought nothing but ERROR events since the one before. */
+  /** Whether the previous watch ended with an ERROR event and nothing else has arrived since. */
   #errorsOnly = false;
 
   constructor(
@@ -485,7 +485,7 @@ class ListWatch<T> implements ResourceWatch {
     return resourceVersion;
   }
 
-  /** One watch, on a connection of its own. Returns when it ended, or was silent, and can be resumed. */
+  /** One watch, on a connection of its own. Returns when it has ended, or was silent, and can be resumed. */
   async #watch(from: string): Promise<void> {
     const { clock, signal } = this.#options;
     const agent = newAgent(this.#connection);
@@ -564,7 +564,7 @@ class ListWatch<T> implements ResourceWatch {
     return 'Ended';
   }
 
-  /** @throws KubeFailure `Expired` when the server has gone back in time: the watch would wait for nothing. */
+  /** @throws KubeFailure `Expired` if the server's history was rolled back: the watch would wait in vain */
   async #becomeCurrent(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     const pages = new Pages(this.#resource, this.#connection);
@@ -587,7 +587,7 @@ class ListWatch<T> implements ResourceWatch {
     }
   }
 
-  /** A watch that was closed too soon, though in good order, counts as a failure: or a server could make us hammer. */
+  /** A watch that was closed too soon, even in good order, counts as a failure: otherwise a server could make us hammer it. */
   async #rewatch(ended: 'Ended' | 'Silent', livedMs: number): Promise<void> {
     const { clock, random, signal } = this.#options;
     if (ended === 'Silent') this.#reception.silent(this.#heardAt, clock());
@@ -602,11 +602,11 @@ class ListWatch<T> implements ResourceWatch {
   async #recover(thrown: unknown): Promise<void> {
     const failure = asFailure(thrown);
     const { reason } = failure;
-    // A connection that broke may have been dead for some time.
+    // A broken connection may have been dead for some time.
     this.#reception.broken(reason === 'Cut' ? this.#heardAt : this.#options.clock());
     const stuck = reason === 'ErrorEvent' && this.#errorsOnly;
     this.#errorsOnly = reason === 'ErrorEvent';
-    if (stuck || ANEW.has(reason)) this.#resourceVersion = undefined;
+    if (stuck || NOT_RESUMABLE.has(reason)) this.#resourceVersion = undefined;
     await this.#pause(failure, this.#backoff.next(failure.retryAfterMs));
   }
 

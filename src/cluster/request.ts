@@ -14,22 +14,22 @@ export interface KubeRequest {
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string } | undefined;
   readonly accept?: string;
-  /** Whether the answer may come compressed. Default: false. */
+  /** Whether the response may be compressed. Default: false. */
   readonly compressed?: boolean | undefined;
   readonly agent: Agent;
   readonly signal: AbortSignal;
-  /** How long the answer may take to begin. Milliseconds. */
+  /** How long the response may take to begin. Milliseconds. */
   readonly answerMs: number;
 }
 
-/** The message of a Status is a line; a proxy's error page may be anything. */
+/** A Status has a message of one line; a proxy's error page may be anything. */
 const LONGEST_REFUSAL = 64 * 1024;
 
-/** After this idle time the kernel probes whether the other side still exists; it gives up 10 s (10 probes) later. */
+/** After this idle time the kernel probes whether the peer still exists; it gives up 10 s (10 probes) later. */
 const KEEP_ALIVE_MS = 30_000;
 
 /**
- * Connections for one purpose, `most` at a time, closed with `destroy()`. They speak HTTP/1.1, as node:https does: there,
+ * A connection pool for one purpose, with at most `most` connections, closed by `destroy()`. It speaks HTTP/1.1, as node:https does: there,
  * a new connection is the only way to reach another API server, since GOAWAY exists in HTTP/2 only.
  */
 export function newAgent({ server }: KubeConnection, most = 1): Agent {
@@ -38,8 +38,8 @@ export function newAgent({ server }: KubeConnection, most = 1): Agent {
 }
 
 /**
- * Sends a request; resolves once an answer of status 2xx has begun. The caller reads it or destroys it.
- * @throws KubeFailure for any other status, or when no answer comes; the signal's reason once that has aborted
+ * Sends a request; resolves once a response with status 2xx has begun. The caller must read or destroy it.
+ * @throws KubeFailure for any other status, or if no response comes; the signal's reason once that has aborted
  */
 export async function ask(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
   const { signal, answerMs } = request;
@@ -53,7 +53,7 @@ export async function ask(connection: KubeConnection, request: KubeRequest): Pro
   throw failureOfStatus(statusCode, body, headers['retry-after']);
 }
 
-/** A whole answer. @throws KubeFailure `Malformed` when it is longer than `most` bytes, `Cut` when it ends early */
+/** A whole response. @throws KubeFailure `Malformed` if it is longer than `most` bytes, `Cut` if it ends early */
 export async function readText(response: IncomingMessage, most: number, stallMs: number): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -66,10 +66,10 @@ export async function readText(response: IncomingMessage, most: number, stallMs:
 }
 
 /**
- * An answer as it arrives, uncompressed.
- * @param onChunk what it throws ends the answer, and is thrown
- * @param onStall called when nothing has come for `stallMs`, before the answer is given up
- * @throws KubeFailure `Cut` when it ends early; the failure that the response was destroyed with
+ * A response as it arrives, uncompressed.
+ * @param onChunk an error that it throws ends the response and is thrown on
+ * @param onStall called when nothing has arrived for `stallMs`, before the response is abandoned
+ * @throws KubeFailure `Cut` if it ends early; the error that the response was destroyed with
  */
 export async function readChunks(
   response: IncomingMessage,
@@ -107,18 +107,18 @@ export async function readChunks(
   }
 }
 
-/** Larger than zlib's own 16 KiB: an item of a list is looked for in each chunk. */
+/** Larger than zlib's default of 16 KiB: each chunk is searched for items of a list. */
 const UNCOMPRESSED_CHUNK = 64 * 1024;
 
 function uncompressed(response: IncomingMessage): Readable {
   if (response.headers['content-encoding'] !== 'gzip') return response;
   const gunzip = createGunzip({ chunkSize: UNCOMPRESSED_CHUNK });
-  // What goes wrong with either is an error of both.
+  // An error of either stream destroys both.
   pipeline(response, gunzip, () => undefined);
   return gunzip;
 }
 
-/** A credential plugin or a login server may take longer than the request has time. */
+/** A credential plugin or a login server may take longer than the request's timeout. */
 async function readCredentials(connection: KubeConnection, signal: AbortSignal): Promise<Credentials> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal.reason);
@@ -156,7 +156,7 @@ function answerTo(
     const request =
       server.protocol === 'http:' ? http.request(target, options) : https.request(target, options);
     request.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
-    // A timer of our own: those of sockets run only once there is a connection.
+    // Our own timer: those of sockets start only once there is a connection.
     const late = () => request.destroy(new Error(`no answer within ${answerMs} ms`));
     const timer = setTimeout(late, answerMs).unref();
     request.on('response', (response) => {
@@ -168,12 +168,12 @@ function answerTo(
       if (signal.aborted) reject(signal.reason);
       else reject(new KubeFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
     });
-    // Given whole, so that its length is in the headers.
+    // Passed to end(), so that the headers state its length.
     request.end(body?.text);
   });
 }
 
-/** A failed connection to several addresses is an AggregateError without a message of its own. */
+/** A failed connection to several addresses is an AggregateError without a message. */
 function messageOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
   return error instanceof Error ? error.message : String(error);

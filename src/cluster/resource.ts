@@ -1,20 +1,20 @@
 import type { Labels } from '../api/index.ts';
 import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
-/** The metadata that Linger reads of any object. */
+/** The metadata that Linger reads from any object. */
 export interface RawMetadata {
   readonly name: string;
   /** Absent where the kind is not namespaced. */
   readonly namespace?: string;
   readonly uid: string;
   readonly resourceVersion: string;
-  /** Raised by each change of the spec, in kinds that count. */
+  /** Incremented by each change of the spec, for kinds that have it. */
   readonly generation?: number;
   readonly labels?: Labels;
   readonly annotations?: Labels;
   /** RFC 3339. */
   readonly creationTimestamp?: string;
-  /** Unchecked. */
+  /** Not validated. */
   readonly ownerReferences?: unknown;
   /** RFC 3339. The end of the grace, not its beginning. */
   readonly deletionTimestamp?: string;
@@ -27,19 +27,19 @@ export interface RawObject {
   readonly status?: unknown;
 }
 
-/** A collection to follow, and the part of each object that is kept. */
+/** A collection to follow, and which part of each object to keep. */
 export interface Resource<T> {
   /** Such as `/api/v1/pods` or `/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices`. */
   readonly path: string;
   readonly query?: { readonly labelSelector?: string; readonly fieldSelector?: string };
-  /** Ask for metadata only (meta.k8s.io/v1 PartialObjectMetadata). */
+  /** Whether to request metadata only (meta.k8s.io/v1 PartialObjectMetadata). */
   readonly metadataOnly?: boolean;
   /**
-   * The field that follows metadata in the object's JSON, unless {@link metadataOnly}. It shows where the managedFields
-   * end, which are skipped instead of parsed.
+   * The field after metadata in the object's JSON, unless {@link metadataOnly}. It marks the end of the managedFields,
+   * which are skipped and not parsed.
    */
   readonly afterMetadata?: string;
-  /** Called as soon as an object is parsed; the rest of it is garbage from then on. */
+  /** Called as soon as an object is parsed; everything else of it is then discarded. */
   readonly project: (raw: RawObject) => T;
 }
 
@@ -52,8 +52,8 @@ export interface ObjectIdentity {
 
 /**
  * What happened to an object. `at`: when it arrived here, in milliseconds of the caller's monotonic clock.
- * - `added`, `modified`: its state. `listed`: it comes from a list, which names every object, changed or not.
- * - `deleted`: with `relist`, no watch saw the deletion: a list, or an object of the same name, showed that the object is
+ * - `added`, `modified`: its state. `listed`: from a list, which names every object, changed or not.
+ * - `deleted`: with `relist`, no watch showed the deletion: a list, or a new object of the same name, proves that the object is
  *   gone, and its last state is unknown.
  */
 export type ResourceEvent<T> = { readonly identity: ObjectIdentity; readonly at: number } & (
@@ -64,7 +64,7 @@ export type ResourceEvent<T> = { readonly identity: ObjectIdentity; readonly at:
 
 const PARTIAL = 'g=meta.k8s.io;v=v1';
 
-/** The Accept header; a list and a watch of metadata have kinds of their own. */
+/** The Accept header: lists and watches of metadata have their own kinds. */
 export function acceptOf(
   { metadataOnly }: Pick<Resource<unknown>, 'metadataOnly'>,
   verb: 'list' | 'watch',
@@ -82,14 +82,14 @@ export function pathOf(
 }
 
 /**
- * Whether the instants of a collection's events can be trusted; the lag recorder uses the same terms.
- * - `ListBegins` … `ListEnds`: in between come all existing objects, then the deletions of those that are gone. A list
- *   that cannot be finished starts again with another `ListBegins`.
- * - `StreamBroken`: the watch was interrupted. Events may be late from `at` on, which lies before the call when the
+ * Whether the times of a collection's events can be trusted; the lag recorder uses the same terms.
+ * - `ListBegins` … `ListEnds`: enclose all existing objects, followed by the deletions of those that are gone. A list
+ *   that cannot be finished starts over with another `ListBegins`.
+ * - `StreamBroken`: the watch was interrupted. Events may be late from `at` on, which is in the past if the
  *   connection died silently.
  * - `StreamRotated`: the watch was closed in good order, by the server or by us after a silence, and is resumed at once.
- *   If the connection turns out to have been dead, `StreamBroken` follows before any event that it had withheld.
- * - `StreamCurrent`: from here on, events arrive when they happen.
+ *   If the connection turns out to have been dead, `StreamBroken` precedes any event that was missed.
+ * - `StreamCurrent`: from now on, events arrive as they happen.
  */
 export interface StreamChange {
   readonly type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent';
@@ -98,15 +98,15 @@ export interface StreamChange {
 }
 
 /**
- * Called by a list-watch, synchronously and in order. What a handler throws is counted and reported, and changes nothing
- * else. Handlers must not return promises: nothing awaits them.
+ * Called by a list-watch, synchronously and in order. An error thrown by a handler is counted and reported, with no other
+ * effect. Handlers must not return promises: nothing awaits them.
  */
 export interface WatchHandlers<T> {
   onEvent(event: ResourceEvent<T>): void;
   onStream(change: StreamChange): void;
-  /** Called with each failure and the pause before the next attempt. Not for watches that ended in good order. */
+  /** Called with each failure and the pause before the next attempt. Not called for watches that ended in good order. */
   onFailure?(failure: KubeFailure, pauseMs: number): void;
-  /** Called with what a projection or another handler threw. */
+  /** Called with an error thrown by a projection or another handler. */
   onHandlerError?(error: Error): void;
 }
 
@@ -121,38 +121,38 @@ export type WatchStats = Readonly<ReturnType<typeof newStats>>;
 export function newStats() {
   const restarts = Object.keys(RESTARTS).map((reason) => [reason, 0] as const);
   return {
-    /** How often a list or a watch ended. All reasons from the start, so that the first restart is an increase. */
+    /** How often a list or a watch ended. All reasons are present from the start, so that the first restart is an increase. */
     restarts: Object.fromEntries(restarts) as Restarts,
-    /** Silent watches that had been dead: the next one brought something before it was current. */
+    /** Silent watches that turned out to have been dead: the next one brought missed events. */
     stalls: 0,
     lists: 0,
-    /** From the first request of the last complete list to its last page. */
+    /** Duration of the last complete list, from its first request to its last page. */
     lastListMs: undefined as number | undefined,
-    /** Events of watches; bookmarks and the objects of lists do not count. */
+    /** Events of watches, without bookmarks and the objects of lists. */
     events: 0,
     bookmarks: 0,
-    /** When the last event or bookmark came. A stalled watch shows by its age. */
+    /** When the last event or bookmark arrived. Its age reveals a stalled watch. */
     lastEventAt: undefined as number | undefined,
-    /** The newest resourceVersion that was delivered, by a list, an event or a bookmark. */
+    /** The newest resourceVersion delivered by a list, an event or a bookmark. */
     version: undefined as string | undefined,
     bytes: 0,
     objects: 0,
-    /** How often a projection or a handler threw; the event was lost to it, and the watch went on. */
+    /** How often a projection or a handler threw; it missed the event, and the watch went on. */
     handlerErrors: 0,
     /** `pausing`: between two attempts. */
     state: 'connecting' as 'listing' | 'connecting' | 'watching' | 'pausing' | 'ended',
-    /** Whether events arrive when they happen; see `StreamCurrent`. */
+    /** Whether events arrive as they happen; see `StreamCurrent`. */
     current: false,
   };
 }
 
-/** The numbers of a list-watch. Milliseconds unless they say otherwise. */
+/** The limits of a list-watch. Milliseconds unless stated otherwise. */
 export type WatchLimits = Readonly<typeof WATCH_LIMITS>;
 
 export const WATCH_LIMITS = {
   /**
-   * Objects in one page of a list: client-go's number (tools/pager); pods with their managedFields make 1 to 3 MB. Here a
-   * page is read item by item and costs no memory; but the API server holds it whole, and it is what is lost with a
+   * Objects in one page of a list: client-go's number (tools/pager); pods with their managedFields take 1 to 3 MB. Here a
+   * page is read item by item and needs no memory; but the API server holds it whole, and a whole page is lost with a
    * connection.
    */
   pageSize: 500,
@@ -162,17 +162,17 @@ export const WATCH_LIMITS = {
    */
   watchSeconds: [240, 300] as readonly [least: number, most: number],
   /**
-   * How long a watch may bring nothing at all. The API server sends a bookmark every 60 s, rounded up by at most 2.3 s
+   * How long a watch may be silent. The API server sends a bookmark every 60 s, rounded up by at most 2.3 s
    * (cacher.go: defaultBookmarkFrequency, buckets of 1 s, a timer of 1 to 1.25 s). It remembers events for at least 75 s
-   * (DefaultEventFreshDuration), so after 70 s there are 5 left to reconnect before a resume could need a new list. But
-   * it leaves out a bookmark that is no newer than the watch (cache_watcher.go): where nothing happens to any object of
-   * the kind, and etcd does not report its progress (kubeadm lets it every 5 s; its own default is 10 minutes), a healthy
-   * watch is silent, too. So silence only has a watch resumed, and is an interruption only if something was missed.
+   * (DefaultEventFreshDuration), so after 70 s there are 5 s left to reconnect before resuming could require a new list. But
+   * it omits a bookmark that is no newer than the watch (cache_watcher.go): if nothing happens to any object of
+   * the kind, and etcd does not report its progress (kubeadm sets 5 s; etcd's own default is 10 minutes), a healthy
+   * watch is silent as well. So a silent watch is only resumed, and counts as interrupted only if it missed something.
    */
   silenceMs: 70_000,
   /**
-   * How long an answer may take to begin, and how long a list may pause. The API server's own --request-timeout is 60 s,
-   * and its answer says more than our giving up would.
+   * How long a response may take to begin, and how long a list may pause. The API server's own --request-timeout is 60 s,
+   * and its error says more than our own timeout would.
    */
   answerMs: 65_000,
   /**
@@ -183,21 +183,21 @@ export const WATCH_LIMITS = {
   firstPauseMs: 500,
   longestPauseMs: 15_000,
   /**
-   * A watch that lived this long was healthy: pauses start at the first again. Twice the longest pause: in the long run a
-   * watch that always dies at once is begun 4 to 8 times a minute, one that dies just before this 1.5 times, and one that
-   * dies just after it, with hardly a pause, twice.
+   * A watch that lived this long was healthy, and pauses start from the shortest again. Twice the longest pause: in the long run a
+   * watch that always dies at once is started 4 to 8 times a minute, one that dies just before this 1.5 times, and one that
+   * dies just after it, with hardly any pause, twice.
    */
   healthyMs: 30_000,
   /**
-   * The longest pause after a healthy watch that was closed in good order. Short, as what happens meanwhile is seen late;
-   * not 0, so that 6 watches that a server closes together do not come back in the same millisecond.
+   * The longest pause after a healthy watch was closed in good order. Short, since events during the pause are seen late;
+   * not 0, so that 6 watches that a server closes together do not reconnect in the same millisecond.
    */
   rewatchMs: 250,
   /**
-   * A watch that is behind by less than this, and the time of one request, is current: the most by which streams may
+   * A watch that is behind by less than this plus the time of one request is current: the most by which streams may
    * differ for the recorder (INVERSION_MS).
    */
   currentWithinMs: 250,
-  /** Between two attempts to find out how far behind a watch is. */
+  /** The pause between two attempts to find out how far behind a watch is. */
   currentRetryMs: 1_000,
 };

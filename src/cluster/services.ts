@@ -11,16 +11,16 @@ import {
 import type { ServiceState } from '../lag/index.ts';
 import type { RawObject, Resource } from './resource.ts';
 
-/** What decisions and the recorder need of a Service. */
+/** The part of a Service that decisions and the recorder need. */
 export interface ServiceProjection extends ServiceRecord, ServiceState {
   readonly selector: ServiceRecord['selector'];
-  /** Undefined: headless, ExternalName, or not given yet. */
+  /** Undefined: headless, ExternalName, or not assigned yet. */
   readonly clusterIp: string | undefined;
 }
 
 /**
- * What spec.publishNotReadyAddresses replaced in 1.9; endpoint controllers of before 1.24 or so still follow it, and
- * a Service wrongly taken for one that never withdraws only costs samples. Source: k8s.io/kubernetes
+ * Replaced by spec.publishNotReadyAddresses in 1.9; endpoint controllers before about 1.24 still honour it, and
+ * wrongly assuming that a Service never withdraws only costs samples. Source: k8s.io/kubernetes
  * pkg/controller/endpoint (TolerateUnreadyEndpointsAnnotation).
  */
 const TOLERATE_UNREADY = 'service.alpha.kubernetes.io/tolerate-unready-endpoints';
@@ -45,7 +45,7 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
   };
 }
 
-/** Whether a Service, unchecked, lists a terminating pod until it is gone. */
+/** Whether a Service (not validated) lists a terminating pod until it is gone. */
 export function neverWithdraws(service: Readonly<Record<string, unknown>>): boolean {
   return (
     memberAt(service, ['spec', 'publishNotReadyAddresses']) === true ||
@@ -54,16 +54,16 @@ export function neverWithdraws(service: Readonly<Record<string, unknown>>): bool
 }
 
 /**
- * The cluster's Services as they change one by one, and an immutable index of them whenever one is asked for.
- * An index shares with the one before it every namespace that has not changed, so it costs a copy of the outer map
- * (3 ms for 13,000 namespaces) and the lists of the namespaces that have: not one entry for each Service.
+ * Collects changes of the cluster's Services, and provides an immutable index of them on request.
+ * Indexes share the namespaces that have not changed, so a new one costs a copy of the outer map
+ * (3 ms for 13,000 namespaces) and the lists of the namespaces that have changed.
  */
 export class ServiceTable {
   readonly #services = new Map<string, Map<string, ServiceRecord>>();
   readonly #changed = new Set<string>();
   #lists = new Map<string, readonly ServiceRecord[]>();
 
-  /** @returns whether it says anything new: most changes of a Service are to its status or annotations */
+  /** @returns whether anything relevant has changed: most changes of a Service are to its status or annotations */
   put(service: ServiceRecord): boolean {
     const { namespace, name } = service;
     let services = this.#services.get(namespace);
@@ -77,7 +77,7 @@ export class ServiceTable {
     return true;
   }
 
-  /** @returns whether it was here */
+  /** @returns whether it was known */
   delete(namespace: string, name: string): boolean {
     const services = this.#services.get(namespace);
     if (services?.delete(name) !== true) return false;
@@ -86,7 +86,7 @@ export class ServiceTable {
     return true;
   }
 
-  /** Complete: to be asked for once every Service has been put. */
+  /** Complete only after every Service has been put. */
   index(): ServiceIndex {
     if (this.#changed.size > 0) {
       const lists = new Map(this.#lists);

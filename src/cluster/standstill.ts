@@ -2,38 +2,38 @@ import type { Stream } from '../lag/index.ts';
 import type { ResourceWatch, WatchOptions } from './reflector.ts';
 import type { StreamChange, WatchHandlers } from './resource.ts';
 
-/** A busy machine, or a page of a list, may take this long; a lag can be wrong by as much. */
+/** A busy machine, or a page of a list, may block for this long; a lag can be wrong by as much. */
 const TOLERATED_MS = 1_000;
 
-/** Reading what has piled up takes milliseconds: beyond a few hundred events a server ends the watch instead. */
+/** Reading the backlog takes milliseconds: with more than a few hundred events a server ends the watch instead. */
 const RECOVERY_MS = 2_000;
 
-/** More often than the tolerance, even when idle: a standstill seems longer than it was by up to this. */
+/** Shorter than the tolerance, even when idle: a standstill seems longer than it was by up to this. */
 const LOOK_EVERY_MS = 250;
 
 export interface GuardedChange extends StreamChange {
   readonly stream: Stream;
-  /** Whether the guard reports it, because this process stood still, and not the stream itself. */
+  /** Whether the guard reports it, because this process stood still, rather than the stream itself. */
   readonly stoodStill: boolean;
 }
 
 type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
 
 /**
- * Keeps a standstill of this process from being measured as a lag: it was stopped (Ctrl-Z), its node or virtual machine
- * slept, its processor was taken away, or a reader of its output blocked it. What arrived meanwhile is read late, with
- * wrong instants. So all streams are reported as broken since the last instant at which the process was awake, and those
- * that are current are reported so again when what has piled up has been read. It looks before each event, and not on a
- * timer alone: after a standstill the event loop brings what has piled up first.
+ * Prevents a standstill of this process from being measured as a lag: it was stopped (Ctrl-Z), its node or virtual machine
+ * slept, it got no processor time, or a reader of its output blocked it. What arrived meanwhile is read late, with
+ * wrong times. So all streams are reported as broken since the last instant at which the process was awake, and those
+ * that are current are reported as such again once the backlog has been read. It checks before each event, not just on a
+ * timer: after a standstill the event loop delivers the backlog first.
  */
 export class StandstillGuard {
   readonly #watches = new Map<Stream, ResourceWatch>();
   readonly #onChange: (change: GuardedChange) => void;
   #lookedAt: number | undefined;
-  /** When what has piled up will have been read; undefined: instants can be trusted. */
+  /** When the backlog will have been read; undefined: times can be trusted. */
   #recoversAt: number | undefined;
 
-  /** @param onChange is called with the changes of all streams, in order */
+  /** @param onChange called with the state changes of all streams, in order */
   constructor(onChange: (change: GuardedChange) => void, { clock, signal }: GuardOptions) {
     this.#onChange = onChange;
     if (signal.aborted) return;
@@ -43,8 +43,8 @@ export class StandstillGuard {
 
   /**
    * Follows a stream.
-   * @param handlers `onStream`, where it is given, gets the stream's own changes only, after `onChange`
-   * @param start begins the list-watch, with the handlers that it is given in their place
+   * @param handlers `onStream`, if given, receives only this stream's own changes, after `onChange`
+   * @param start begins the list-watch with the wrapped handlers that it receives
    */
   follow<T>(
     stream: Stream,

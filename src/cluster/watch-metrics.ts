@@ -3,28 +3,28 @@ import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../te
 import type { WatchStats } from './resource.ts';
 
 /**
- * How long a list-watch may do nothing at all before it counts as dead. One that lives is silent for 70 s and waits 65 s
- * for an answer (WATCH_LIMITS), and pauses for a minute at most, where a server asks for that (Backoff).
+ * How long a list-watch may do nothing at all before it counts as dead. A live one is silent for 70 s at most, waits 65 s
+ * for a response (WATCH_LIMITS), and pauses for at most a minute if a server asks for that (Backoff).
  */
 const DEAD_AFTER_MS = 240_000;
 
-/** Between two looks. Beyond that the process itself may have stood still, and silence says nothing about a watch. */
+/** The interval of checks. After a longer gap the process itself may have stood still, and silence says nothing about a watch. */
 const LOOKS_WITHIN_MS = 60_000;
 
-/** Changes whenever a list-watch does something: it reads, asks, fails, pauses or goes on. */
+/** Changes whenever a list-watch does something: reads, requests, fails, pauses or continues. */
 export function signOfLife({ bytes, restarts, lists, state }: WatchStats): string {
   return JSON.stringify([bytes, restarts, lists, state]);
 }
 
 /**
- * Finds list-watches whose loop has come to a stop, which is a mistake in Linger: one that cannot reach the API server
- * goes on trying, and one in a storm reads.
+ * Finds list-watches whose loop has stopped, which is a bug in Linger: one that cannot reach the API server
+ * keeps trying, and one in a storm reads.
  */
 export class DeadWatches {
   #signs = new Map<string, { readonly sign: string; readonly since: number }>();
   #lookedAt = Number.NEGATIVE_INFINITY;
 
-  /** @param now monotonic milliseconds @returns the names of those that are dead */
+  /** @param now monotonic milliseconds @returns the names of dead list-watches */
   look(watches: Readonly<Record<string, WatchStats>>, now: number): readonly string[] {
     const before = now - this.#lookedAt <= LOOKS_WITHIN_MS ? this.#signs : undefined;
     this.#lookedAt = now;
@@ -38,14 +38,14 @@ export class DeadWatches {
   }
 }
 
-/** What the metrics of one list-watch are read from. */
+/** The source of one list-watch's metrics. */
 export type WatchReading = Pick<
   WatchStats,
   'stalls' | 'events' | 'lastEventAt' | 'bytes' | 'objects' | 'handlerErrors' | 'current'
 > & { readonly restarts: Readonly<Record<string, number>> };
 
 export interface ClusterReadings {
-  /** Those that there are now. */
+  /** The current list-watches. */
   watches(): Readonly<Record<string, WatchReading>>;
   /** Whether everything that decisions read has been read once. */
   synced(): boolean;

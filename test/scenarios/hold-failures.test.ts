@@ -31,6 +31,8 @@ const DECLARED_SECONDS = 20;
 /** Linger's grid of lags is 1 % wide. */
 const LET_GO_MS = 1_010 * DECLARED_SECONDS;
 const MAX_SECONDS = 60;
+/** Longer than a Lease is valid, and too short for the kubelet to restart the container. */
+const STANDSTILL_MS = 24_000;
 const PAGE_PORT = 18_555;
 
 let cluster: Cluster;
@@ -65,7 +67,7 @@ beforeAll(async () => {
       consumer('stuck', { consumers: 'stuck' }, stuckPage),
     ],
   });
-  kubelet = new Hooks();
+  kubelet = await Hooks.open();
   namespace = await held('late');
   // Now: before, Linger might have tried its helper on a node that is none.
   node = await FakeNode.start(cluster.api, network.nodeName);
@@ -250,6 +252,22 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     expect(early).toBe(0);
   });
 
+  it('end no earlier when the leader stands still and comes back', { timeout: 200_000 }, async () => {
+    const hooks = await start(HELD);
+    const ending = stopAll(hooks);
+    await allHeld(HELD);
+    const pid = processOf(await leader());
+    process.kill(pid, 'SIGSTOP');
+    try {
+      await sleep(STANDSTILL_MS);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    const { early } = note(`the leader stands still for ${duration(STANDSTILL_MS)}`, known(await ending));
+    await rolledOut();
+    expect(early).toBe(0);
+  });
+
   it('are none the worse for what strangers do', { timeout: 200_000 }, async () => {
     const undisturbed = note('50 undisturbed', known(await stopAll(await start(50))));
     const hooks = await start(50);
@@ -301,6 +319,9 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const path = '/apis/apps/v1/namespaces/linger/deployments/linger/scale';
     const contentType = 'application/merge-patch+json';
     await cluster.api.call('PATCH', path, { body: { spec: { replicas: 0 } }, contentType });
+    // The kubelet would restart a killed container of a pod that is to stay.
+    const terminating = async () => (await setting.linger.replicas.list()).length === 0;
+    await waitUntil('all replicas to terminate', terminating, { intervalMs: 100 });
     const lostAt = Date.now();
     for (const pid of pids) process.kill(pid, 'SIGKILL');
     const ends = await ending;

@@ -32,7 +32,7 @@ let setting: HoldSetting | undefined;
 let fleet: Fleet | undefined;
 let measured: MeasuredCluster | undefined;
 const ends: HookEnd[] = [];
-const kubelet = new Hooks();
+let kubelet: Hooks | undefined;
 
 beforeAll(async () => {
   cluster = await openCluster();
@@ -42,16 +42,18 @@ beforeAll(async () => {
     max: MAX_SECONDS,
     consumers: [consumer('cluster-dns', { consumers: 'dns' }, { declared: { lag: `${DECLARED_SECONDS}s` } })],
   });
+  const hooks = await Hooks.open();
+  kubelet = hooks;
   fleet = await Fleet.start(cluster, {
     namespace: await setting.namespace('hold', 's1', { consumers: 'dns' }),
     ...{ prefix: 's1', services: SERVICES, victims: TERMINATIONS + AFTERWARDS },
-    terminate: async (node, pod) => void ends.push(await kubelet.stop(node, await hookOf(cluster, pod))),
+    terminate: async (node, pod) => void ends.push(await hooks.stop(node, await hookOf(cluster, pod))),
   });
   measured = await MeasuredCluster.start(await readKubeconfig(cluster.kubeconfig));
 }, 400_000);
 
 afterAll(async () => {
-  kubelet.close();
+  kubelet?.close();
   await measured?.stop();
   await setting?.close();
   if (cluster?.own === true && LONG) await cluster.restart('kube-controller-manager', FAST);

@@ -24,6 +24,8 @@ export const network = {
    * of 150 connections a second without using one twice.
    */
   clientAddresses: Array.from({ length: 16 }, (_, i) => `10.202.255.${16 + i}`),
+  /** The ends of a link to a network of their own for hooks that no kubelet runs. */
+  hooks: { ofNode: '10.200.1.1', own: '10.200.1.2' },
 } as const;
 
 export function namespacePath(name: string): string {

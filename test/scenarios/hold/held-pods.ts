@@ -1,11 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { HoldCall } from '../../../src/api/hold.ts';
 import { callOf } from '../../../src/decision/hold-delivery.ts';
 import type { PodObject } from '../../cluster-suite/support/manifests.ts';
 import { helperFile, OWN_ARCHITECTURE } from '../../hold/helper.ts';
 import type { Cluster, FakeNode, FakePod } from '../../testbed/cluster.ts';
-import { eachLine } from '../../testbed/command.ts';
+import { eachLine, must } from '../../testbed/command.ts';
+import { network } from '../../testbed/network.ts';
 
 /** A pod that no kubelet runs, as the webhook has admitted it. */
 export interface Hooked {
@@ -33,23 +35,38 @@ export async function hookOf(cluster: Cluster, pod: FakePod): Promise<Hooked> {
 }
 
 /**
- * Runs hooks as a kubelet would: the helper itself, in the node's network. By a shell, and told of by it: a process of
- * this one's size takes tenths of a second to be forked, and would hear of two hundred ends one after the other.
+ * Runs hooks as a kubelet would: the helper itself, in a network of their own, as a helper looks at all connections of
+ * its network: two hundred of them would look at those of the whole node. By a shell, and timed by it: a process of this
+ * one's size takes tenths of a second to be forked, and would hear of two hundred ends one after the other.
  */
 export class Hooks {
   readonly #shell: ChildProcess;
   readonly #running = new Map<string, (times: { startedAt: number; endedAt: number }) => void>();
 
-  constructor() {
-    const helper = helperFile(OWN_ARCHITECTURE);
-    const hook = `s=$EPOCHREALTIME; ${helper} "$a" "$t" "$w" "$m"; echo "$id $s $EPOCHREALTIME"`;
-    const script = `while read -r id a t w m; do { ${hook}; } & done; wait`;
-    this.#shell = spawn('bash', ['-c', script], { stdio: ['pipe', 'pipe', 'inherit'] });
-    eachLine(this.#shell.stdout as Readable, (line) => {
+  private constructor(shell: ChildProcess) {
+    this.#shell = shell;
+    eachLine(shell.stdout as Readable, (line) => {
       const [id = '', ...times] = line.split(' ');
       const [startedAt = 0, endedAt = 0] = times.map((each) => 1_000 * Number(each));
       this.#running.get(id)?.({ startedAt, endedAt });
     });
+  }
+
+  static async open(): Promise<Hooks> {
+    const helper = helperFile(OWN_ARCHITECTURE);
+    const hook = `s=$EPOCHREALTIME; ${helper} "$a" "$t" "$w" "$m"; echo "$id $s $EPOCHREALTIME"`;
+    const script = `echo begun; while read -r id a t w m; do { ${hook}; } & done; wait`;
+    const shell = spawn('unshare', ['--net', 'bash', '-c', script], { stdio: ['pipe', 'pipe', 'inherit'] });
+    await once(shell.stdout, 'data');
+    const { ofNode, own } = network.hooks;
+    const inside = ['nsenter', `--net=/proc/${shell.pid}/ns/net`, '--'];
+    await must(['ip', 'link', 'add', 'hooks0', 'type', 'veth', 'peer', 'hooks1', 'netns', `${shell.pid}`]);
+    await must(['ip', 'address', 'add', `${ofNode}/30`, 'dev', 'hooks0']);
+    await must(['ip', 'link', 'set', 'hooks0', 'up']);
+    await must([...inside, 'ip', 'address', 'add', `${own}/30`, 'dev', 'hooks1']);
+    for (const link of ['lo', 'hooks1']) await must([...inside, 'ip', 'link', 'set', link, 'up']);
+    await must([...inside, 'ip', 'route', 'add', 'default', 'via', ofNode]);
+    return new Hooks(shell);
   }
 
   /** Deletes the pod and runs its hook to its end. */
