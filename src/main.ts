@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { basename, join } from 'node:path';
 
-// Stripping the types of every file anew takes 20 MB and a fifth of a second at each start. Where the folder cannot
+// Stripping the types of every file takes 20 MB and a fifth of a second at each start. Where the folder cannot
 // be written, Node does without.
 enableCompileCache(join(import.meta.dirname, '..', 'node_modules', '.cache', 'linger'));
 const { leaveWithout, run } = await import('./cli/index.ts');

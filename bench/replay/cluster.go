@@ -30,7 +30,7 @@ type workload struct {
 	rolling      bool
 }
 
-// All objects there are. Made anew, and the same each time, for every program that is measured.
+// All objects of the cluster, created identically for every program that is measured.
 type cluster struct {
 	templates  *templates
 	workloads  []*workload

@@ -26,7 +26,7 @@ type session struct {
 	// Protobuf for whoever asks for it; otherwise all get JSON.
 	protobuf bool
 	streams  [kinds]*stream
-	// Once it has begun, objects are not listed any more: whoever lists anew has lost its place.
+	// Once it has begun, objects are not listed any more: a client that lists again has lost its place.
 	begun   bool
 	version uint64
 	// Held while the script is played: an answer must not end while it is being written.

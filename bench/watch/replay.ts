@@ -27,7 +27,7 @@ export interface Replay {
   readonly pid: number;
   readonly port: number;
   readonly volume: Volume;
-  /** Makes the cluster anew, for the next program. */
+  /** Creates the cluster again, for the next program. */
   reset(options: { readonly protobuf: boolean }): Promise<void>;
   /** Streams the trial, at a moderate pace, to whoever watches. Resolves once everything has been sent. */
   playTrial(): Promise<void>;

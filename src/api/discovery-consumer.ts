@@ -13,7 +13,7 @@ import {
 
 // Which URLs Linger calls. One regular expression for files and for the API server, whose own functions for URLs
 // (Go's net/url) and ours (WHATWG's) differ at the edges. Whatever matches, `new URL` can read, but for names with
-// punycode that is none (`xn--…`).
+// invalid punycode (`xn--…`).
 
 const HEX = '[0-9A-Fa-f]{1,4}';
 const OCTET = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])';

@@ -20,7 +20,7 @@ export const LONGEST_DURATION_TEXT = 64;
 
 /**
  * Reads a duration as Go's `time.ParseDuration` does, without a sign: `30s`, `1m30s`, `1.5h`, `0`.
- * @returns seconds, possibly a fraction; undefined for a text that is no such duration, or one of more than a week
+ * @returns seconds, possibly a fraction; undefined for a text that is not a duration, or one of more than a week
  */
 export function parseDuration(text: string): number | undefined {
   if (text.length > LONGEST_DURATION_TEXT || !DURATION.test(text)) return undefined;

@@ -21,7 +21,7 @@ export const REPORT_RESULTS = {
   TokenRefused: {
     status: 401,
     summary: 'The API server does not vouch for the token, for this audience.',
-    way: 'project a token for the audience of Linger’s reports (--reports-audience), and read its file anew each time',
+    way: 'project a token for the audience of Linger’s reports (--reports-audience), and read its file again each time',
   },
   NotAllowed: {
     status: 403,
@@ -67,7 +67,7 @@ export const REPORT_RESULTS = {
   NotLeader: {
     status: 503,
     summary: 'This replica does not lead; another one takes reports.',
-    way: 'connect anew, by the Service linger-reports; after a change of leader that takes some seconds',
+    way: 'connect again, by the Service linger-reports; after a change of leader that takes some seconds',
   },
   NoVerdict: {
     status: 503,

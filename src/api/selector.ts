@@ -52,7 +52,7 @@ const REQUIREMENT = new RegExp(
  * Reads what `kubectl get -l` takes: `app=web,tier!=cache`, `env in (a,b)`, `env notin (a)`, `key`, `!key`. As there,
  * `!=` and `notin` also select what does not have the key. Comparisons of numbers (`<`, `>`) are not read.
  * Source: k8s.io/apimachinery pkg/labels (Parse).
- * @returns undefined for a text that is none, or has keys or values that no label can have
+ * @returns undefined for a text that is not a selector, or has keys or values that no label can have
  */
 export function parseLabelQuery(text: string): LabelSelector | undefined {
   const matchExpressions: LabelRequirement[] = [];

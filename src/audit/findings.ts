@@ -385,7 +385,7 @@ function runningFindings({ running, decision, workload }: Decided, exposure: Exp
     plan === undefined || plan.why === 'fixed' ? [] : [longestWait(plan)],
   );
   const short = waits.filter((wait) => wait < needed).length;
-  const cure = workload.kind === 'Pod' ? 'create it anew' : 'kubectl rollout restart replaces them';
+  const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
   if (expected && without > 0) {
     const text = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait: created before the policy, or while the webhook was away; ${cure}`;

@@ -191,7 +191,7 @@ function bundleOf(authorities: string | undefined, leaf: X509Certificate): strin
   return leaf.checkIssued(leaf) ? formatCertificates([leaf]) : '';
 }
 
-/** Why something is issued anew, for the log. */
+/** Why something is issued again, for the log. */
 export type RenewalReason =
   | 'Absent'
   | 'Corrupt'
@@ -390,7 +390,7 @@ export interface Issue {
 }
 
 export interface RotationPlan {
-  /** Comes first: the rest is decided anew once it has been written. */
+  /** Comes first: the rest is decided again once it has been written. */
   readonly issue?: Issue;
   /** What the caBundle must become, PEM. */
   readonly caBundle?: string;

@@ -57,7 +57,7 @@ async function readText(file: string): Promise<string | undefined> {
 }
 
 /**
- * Creates the directory (0700) when there is none, and makes sure that it can be written to: before a key
+ * Creates the directory (0700) if it is missing, and makes sure that it can be written to: before a key
  * is generated, because a process that retries every few seconds should not burn a core for nothing.
  *
  * @throws CertificateError `Unwritable`

@@ -182,7 +182,7 @@ export class SecretSource implements CertificateSource {
         if (this.#trouble(asFailure(thrown))) metrics.certificateReloads.inc({ result: 'failure' });
         wait = backoff.next();
       }
-      // What has changed meanwhile is looked at at once, but not in the middle of a pause after a failure.
+      // Changes that happened meanwhile are handled at once, but not during a pause after a failure.
       const woken = wait < LIMITS.lookEveryMs ? [] : [this.#woken.signal];
       await pause(wait, AbortSignal.any([signal, ...woken]));
     } while (!signal.aborted);

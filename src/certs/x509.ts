@@ -75,7 +75,7 @@ function parseName(name: string): SubjectName {
   );
 }
 
-/** Undefined when `text` is no IP address. A zone (`fe80::1%eth0`) has no place in a certificate, so it is none. */
+/** Undefined if `text` is not an IP address. One with a zone (`fe80::1%eth0`) cannot stand in a certificate, so it does not count. */
 function canonicalAddress(text: string): string | undefined {
   if (isIPv4(text)) return text;
   // The URL parser writes RFC 5952 with no dotted tail, one spelling for each address.

@@ -162,7 +162,7 @@ const EDIT_FLAGS = {
 const INJECT_FLAGS = {
   ...MANIFEST_FLAGS,
   policies,
-  refresh: flag(toggle, 'false', 'decide anew for workloads that have been injected before'),
+  refresh: flag(toggle, 'false', 'decide again for workloads that have been injected before'),
   ...EDIT_FLAGS,
 };
 

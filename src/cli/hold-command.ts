@@ -19,7 +19,7 @@ type Action = (settings: Settings<'hold'>, surroundings: Surroundings) => Promis
 
 const ACTIONS: Readonly<Record<string, Action>> = { list, manifest };
 
-/** `linger hold ACTION`: what there is to do about hook Hold. */
+/** `linger hold ACTION`: the commands around hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
   const [name = 'list', ...rest] = settings.operands;
   const action = Object.hasOwn(ACTIONS, name) && rest.length === 0 ? ACTIONS[name] : undefined;

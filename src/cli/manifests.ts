@@ -204,7 +204,7 @@ function isSelected(value: unknown, selector: LabelSelector | undefined): boolea
   return selects(selector, isStringMap(metadata.labels) ? metadata.labels : NO_LABELS);
 }
 
-/** Why an object with a pod template in it is none that Linger understands. */
+/** Why Linger does not understand an object with a pod template in it. */
 function overlooked(value: unknown): string | undefined {
   if (!isRecord(value)) return undefined;
   const { apiVersion, kind, metadata } = value;

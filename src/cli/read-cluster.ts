@@ -234,7 +234,7 @@ async function unlessAbsent<T>(listing: Promise<readonly T[]>): Promise<readonly
   }
 }
 
-/** What a healthy server answers now and then; any other failure would be the same a second later. */
+/** Failures that even a healthy server returns occasionally; any other would be the same a second later. */
 const PASSING: ReadonlySet<FailureReason> = new Set(['Expired', 'Throttled', 'Cut']);
 
 async function everyOne<T>(
@@ -303,7 +303,7 @@ async function readPublished<T>(
   return { none: shared.outcome === 'empty' ? `${name} is empty` : `${name}: ${shared.problem}` };
 }
 
-/** For commands that can do without: a ConfigMap that cannot be read or used is none. */
+/** For commands that can do without: a ConfigMap that cannot be read or used counts as absent. */
 function refused(namespace: string, map: string): (error: unknown) => { readonly none: string } {
   return (error) => {
     if (error instanceof LingerError) return { none: error.message };

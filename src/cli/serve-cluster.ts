@@ -93,7 +93,7 @@ export interface ClusterContext {
 export interface ClusterPart {
   /** Why the webhook should get no connections yet; undefined when it should. */
   readonly unready: () => string | undefined;
-  /** Why this process should be started anew, to be asked now and then; undefined while its watches live. */
+  /** Why this process should be restarted, checked periodically; undefined while its watches are alive. */
   readonly dead: () => string | undefined;
   /** What `/estimates` shows. */
   readonly estimates: () => unknown;
@@ -185,7 +185,7 @@ function followDeclared(context: ClusterContext) {
           return problem === undefined ? [] : [`${customKey(object)}: ${problem}; ${effectOf(object)}`];
         }),
       ),
-    /** Resolves once the API server has given an answer for each kind: its objects, or that there are none for us. */
+    /** Resolves once the API server has answered for each kind: with its objects, or that it has none for us. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
     /** Of the kinds that are served: a kind that is not is not followed, and no watch that should be current. */
     watches: () => Object.fromEntries(served().map(([name, { stats }]) => [name, stats])),
@@ -474,7 +474,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
   };
 }
 
-/** @returns undefined where there is none, or no Lease by which replicas know who holds */
+/** @returns undefined without a Hold Service, or without a Lease that tells replicas which of them holds */
 function holdOf(
   { connection, place, hold, world, metrics, logger, signal }: ClusterContext,
   measurement: Measurement,

@@ -79,7 +79,7 @@ const OF_AN_OBJECT: Partial<Record<FailureReason, FailureReason>> = {
   Cut: 'Unreachable',
 };
 
-/** @returns undefined where there is no such object */
+/** @returns undefined if there is no such object */
 export async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;

@@ -6,7 +6,7 @@ export const RESTARTS = {
   Cut: 'The connection broke in the middle of an answer.',
   Silent: 'Nothing came for longer than bookmarks are apart: it was dead, or nothing happened (see stalls).',
   Unreachable: 'No connection, or no answer on it.',
-  Expired: 'The server no longer remembers the resourceVersion (410): everything is listed anew.',
+  Expired: 'The server no longer remembers the resourceVersion (410): everything is listed again.',
   Throttled: 'The server asked to come back later (429).',
   Unauthorized: 'The credentials were not accepted (401); they are read again.',
   Forbidden: 'The credentials do not allow it (403).',

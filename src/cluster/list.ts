@@ -276,14 +276,14 @@ export async function listAll(
   const pages = new Pages(resource, connection);
   let limit = limits.pageSize;
   let from: string | undefined;
-  let anew = false;
+  let restarted = false;
   try {
     onBegin();
     for (;;) {
       try {
         const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItems);
         // Not reset by a restart: successful first pages would hide that the list never gets beyond them.
-        if (!anew) backoff.reset();
+        if (!restarted) backoff.reset();
         if (page.next === undefined) return page.resourceVersion;
         from = page.next;
       } catch (thrown) {
@@ -293,7 +293,7 @@ export async function listAll(
         signal.throwIfAborted();
         if (from === undefined || !NOT_RESUMABLE.has(failure.reason)) continue;
         from = undefined;
-        anew = true;
+        restarted = true;
         if (failure.reason === 'Expired') limit = Math.min(2 * limit, LARGEST_PAGE_SIZE);
         onBegin();
       }

@@ -3,7 +3,7 @@ import { asError, isRecord, isString } from '../api/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
-import { NOT_RESUMABLE, listAll, Pages, SparingParser } from './list.ts';
+import { listAll, NOT_RESUMABLE, Pages, SparingParser } from './list.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
   acceptOf,

@@ -106,7 +106,7 @@ function hookOperations(
     : [{ op: 'add', path, value: { preStop } }];
 }
 
-/** The author's own seconds are put back; where there are none, the hook goes. */
+/** Restores the author's own seconds; without any, removes the hook. */
 function releaseOperations(container: Container, path: string, released: Carriers): Operation[] {
   const handler = preStopOf(container);
   if (handler === undefined || !released.has(container.name)) return [];

@@ -65,7 +65,7 @@ export interface Injection {
   readonly notes: readonly Note[];
   /** With hook Hold: what its hooks call, and the volume that they need. */
   readonly setup?: HoldSetup;
-  /** Containers that lose Linger's hook: their author's seconds are put back; where there are none, the hook goes. */
+  /** Containers that lose Linger's hook: their author's seconds are restored; without any, the hook is removed. */
   readonly released?: Carriers;
 }
 
@@ -221,7 +221,7 @@ export function earlierPass(pod: Pod, ceiling: number): EarlierPass {
   if (text === undefined) return { carriers: new Map(), notes: [] };
   const plan = parsePlan(text);
   if (plan === undefined || longestWait(plan) > ceiling) {
-    const stale = 'the pod’s linger.dev/plan is none that can be in force; it is ignored';
+    const stale = 'the pod’s linger.dev/plan cannot be in force; it is ignored';
     return { carriers: new Map(), notes: [note('StalePlan', stale)] };
   }
   const carriers = carriersOf(plan, pod);

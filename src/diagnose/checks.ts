@@ -102,7 +102,7 @@ export class Inquiry {
     return known;
   }
 
-  /** @returns undefined where there is no such object @throws KubeFailure */
+  /** @returns undefined if there is no such object @throws KubeFailure */
   async find(path: string): Promise<Json | undefined> {
     try {
       return await this.get(path);
@@ -319,7 +319,7 @@ export async function kubelets({ options }: Inquiry): Promise<Seen> {
   const examples = sleepless.slice(0, EXAMPLES).map(({ name }) => name);
   return warning(
     `${text}: ${count(sleepless.length, 'node')} older than 1.30 (${examples.join(', ')}) would ignore the native sleep`,
-    'hook: Auto is Exec meanwhile, and takes a `sleep` in every image. Upgrade these nodes.',
+    'Until then hook: Auto means Exec, which needs a `sleep` in every image. Upgrade these nodes.',
   );
 }
 

@@ -85,7 +85,7 @@ export class ApiReader {
 
 export interface PosedAnswer {
   readonly answer: Readonly<Record<string, unknown>>;
-  /** The header of that name, as RFC 7234 writes it; empty where there are none. */
+  /** The header of that name, in the form of RFC 7234; empty if absent. */
   readonly warnings: string;
 }
 
@@ -220,7 +220,7 @@ function podOf(item: unknown): readonly ControllerPod[] {
   return [{ name: metadata.name, node, flags: controllerFlags(words), port }];
 }
 
-/** A JSON list; empty where there is none. */
+/** A JSON list; empty if absent. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
@@ -333,7 +333,7 @@ const EKS_PATH = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
 /**
  * Looks for the metrics of the controller-manager by what the API server itself can reach.
  * @param pods undefined: which there are could not be learnt
- * @returns the way that works, if one does, and where it was looked in vain
+ * @returns the way that works, if any, and the places that were tried without success
  */
 export async function seekMetrics(
   api: ApiReader,
@@ -411,7 +411,7 @@ export function observeSaved(
   return settled(facts, { what: CONTROLLER_METRICS, seen: true, text });
 }
 
-/** What can be reached, by a way that has worked once. @param looks where it was looked in vain */
+/** What can be reached, by a way that has worked before. @param looks the places that were tried without success */
 export function observeController(
   { from, first: firstText, again }: MetricsWay,
   looks: readonly Look[],

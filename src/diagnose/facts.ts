@@ -84,7 +84,7 @@ const LEVEL = 'workload-high';
 /**
  * Reads two of `/debug/api_priority_and_fairness/dump_priority_levels`: a table with commas (apf_controller_debug.go).
  * Its counts are of the one API server that answered.
- * @returns undefined when it is none, or the level is not there
+ * @returns undefined if it is not one, or the level is missing
  */
 export function priorityFacts(before: string, after: string): PriorityFacts | undefined {
   const [first, last] = [levelIn(before), levelIn(after)];
@@ -172,7 +172,7 @@ export function scrapedLag(from: string, first: LagScrape | undefined, last: Lag
 
 function since(before: ReadonlyMap<number, number> = new Map(), after: ReadonlyMap<number, number>) {
   const grown = new Map([...after].map(([edge, count]) => [edge, count - (before.get(edge) ?? 0)]));
-  // A Linger that was started anew in between counts from 0 again.
+  // A Linger that was restarted in between counts from 0 again.
   return [...grown.values()].some((count) => count < 0) ? after : grown;
 }
 

@@ -205,7 +205,7 @@ const NEEDED: readonly Access[] = [
   ...LINGER_KINDS.map((resource) => ({ group: 'linger.dev', resource })),
 ].flatMap((what) => ['list', 'watch'].map((verb) => ({ ...what, verb })));
 
-/** The API server refuses a watch only when it is begun anew: minutes after a right has gone. */
+/** The API server checks rights only when a watch is opened: minutes after a right was removed. */
 async function replicaRights(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
   const declared = await deployment(inquiry);
@@ -219,7 +219,7 @@ async function replicaRights(inquiry: Inquiry): Promise<Seen> {
     if (!(await mayDo(inquiry, access, { namespace, name }))) missing.push(nameOf(access));
   if (missing.length === 0) return ok(`ServiceAccount ${name} may follow the cluster, and lead`);
   return failure(
-    `ServiceAccount ${namespace}/${name} may not ${missing.join(', ')}: watches that are begun anew fail, and so does a replica that starts`,
+    `ServiceAccount ${namespace}/${name} may not ${missing.join(', ')}: watches that are opened again fail, and so does a replica that starts`,
     APPLY,
   );
 }

@@ -121,7 +121,7 @@ export async function observeLinger(
   });
 }
 
-/** Removals that happen meanwhile, seen by a watch of our own: once that is current, is refused, or takes too long. */
+/** Removals during the observation, seen by a watch of our own: once that is current, is refused, or takes too long. */
 export async function observeRemovals(
   connection: KubeConnection,
   options: LagWatchOptions,

@@ -251,7 +251,7 @@ function writeStorm(facts: Facts, found: readonly Finding[]): Found | undefined 
   const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
   if (stormy.length === 0) return undefined;
   return finding(
-    `A storm: ${stormInWords(stormy, facts)} Every pod that is deleted meanwhile stands behind them.`,
+    `A storm: ${stormInWords(stormy, facts)} Every pod that is deleted meanwhile queues behind them.`,
     stormy.flatMap((queue) => queueEvidence(queue, facts).slice(0, 1)),
     // What holds the queue up was found before this, and its cure with it.
     ...(found.length > 0 ? [] : limiterCure(facts, stormy)),
@@ -298,7 +298,7 @@ function batchPeriod({ flags }: Facts): Found | undefined {
 function leaderChanged({ controller, leader }: Facts): Found | undefined {
   const { restarted, ageSeconds = SETTLED_SECONDS, leading } = controller ?? {};
   const evidence = lines(
-    restarted && 'its counters began anew, or process_start_time_seconds changed, between the scrapes',
+    restarted && 'its counters were reset, or process_start_time_seconds changed, between the scrapes',
     leading !== false &&
       ageSeconds < SETTLED_SECONDS &&
       `process_start_time_seconds: started ${span(ageSeconds)} ago`,
@@ -402,7 +402,7 @@ function nothingWrong(facts: Facts, found: readonly Finding[]): Found | undefine
   );
 }
 
-/** Late now: of what ended meanwhile, or of what still waits. */
+/** How late removals are now: those that ended during the observation, or those that still wait. */
 function slowStages({ lag }: Facts): readonly StageFacts[] {
   return (lag?.stages ?? []).filter(
     ({ p99 = 0, oldestSeconds = 0 }) => p99 >= SLOW_SECONDS || oldestSeconds >= SLOW_SECONDS,

@@ -77,7 +77,7 @@ type Trials = ReadonlyMap<string, string>;
 const MOST_KINDS = 100;
 const LONGEST_REASON = 300;
 
-/** @returns none, where the text is no such record: then everything is tried again */
+/** @returns an empty record for any other text: then everything is tried again */
 export function readTrials(text: string | undefined): Trials {
   const value = jsonIn(text ?? '{}');
   const entries = Object.entries(isRecord(value) ? value : {}).filter((entry): entry is [string, string] =>

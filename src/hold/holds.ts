@@ -58,7 +58,7 @@ export interface Undeclared {
   readonly connections: number;
   /** Since every known consumer had let go. Seconds. */
   readonly seconds: number;
-  /** Addresses first seen after that; where there are none, all that the pod has seen. */
+  /** Addresses first seen after that; if there are none, all that the pod has seen. */
   readonly remotes: readonly string[];
 }
 

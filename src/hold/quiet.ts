@@ -54,7 +54,7 @@ export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
 /** The longest silence to wait for, and the span over which a rate is taken. Milliseconds. */
 const LONGEST_QUIET_MS = 5_000;
 const RATE_MS = 5_000;
-/** Rates over shorter spans reveal a slow sender behind fast ones that have let go meanwhile. */
+/** Rates over shorter spans reveal a slow sender behind fast ones that have since let go. */
 const SHORTER_MS = [2_000, 1_000];
 
 /** Silence must last this many times the longest gap before it. */

@@ -40,7 +40,7 @@ export function sumOf(a: Density, b: Density): Density {
  * The lag of the slowest of several things that start together: the product of their cumulative shares, with total 1.
  * Exact where they are independent; where they tend to be slow together, as with a throttled controller-manager, it errs
  * towards longer lags, because then P(A ≤ x and B ≤ x) ≥ P(A ≤ x) × P(B ≤ x).
- * @throws RangeError when there is none, or one of them is empty
+ * @throws RangeError if there are none, or one of them is empty
  */
 export function maxOf(densities: readonly Density[]): Density {
   if (densities.length === 0) throw new RangeError('expected at least one distribution');

@@ -205,7 +205,7 @@ export class LagHistory {
       }
     | undefined;
 
-  /** When the newest lag ended; −Infinity where there is none. */
+  /** When the newest lag ended; −Infinity if there is none. */
   get latest(): number {
     return this.#latest;
   }

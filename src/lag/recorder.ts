@@ -23,7 +23,7 @@ export const DISCARDS = {
   NeverWithdrawn: 'The Service has publishNotReadyAddresses: it lists a terminating pod until it is gone.',
   OverCapacity: 'The Endpoints object is truncated at 1,000 addresses, so a missing pod says nothing.',
   NoService:
-    'The Service is not known, or was deleted meanwhile, so whether it withdraws pods is not, either.',
+    'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
   Expired: 'Two hours passed without a withdrawal.',
   TooMany: 'More removals were open at once than are followed.',
   Relisted: 'A terminating pod was listed as ready again: the sample taken of it was too short.',

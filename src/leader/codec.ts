@@ -55,7 +55,7 @@ export const SHARED_ANNOTATIONS = {
 export const REFUSALS = {
   Newer: 'A newer version of Linger wrote it. It is left alone.',
   Foreign: 'Something other than Linger wrote it. It is left alone.',
-  Corrupt: 'It is not what this version of Linger writes. The leader writes it anew.',
+  Corrupt: 'It is not what this version of Linger writes. The leader overwrites it.',
   Future: 'It was written by a clock that is ahead of this one by more than an hour. It is left alone.',
 } as const satisfies Record<string, string>;
 export type Refusal = keyof typeof REFUSALS;

@@ -82,7 +82,7 @@ function counting({ world, pods, clock }: PublishedPolicies) {
   let counts: Promise<ReadonlyMap<string, number> | undefined> = Promise.resolve(undefined);
   let countedAt = Number.NEGATIVE_INFINITY;
   let counted: World['policies'] | undefined;
-  const anew = async () => {
+  const recount = async () => {
     const groups = pods();
     if (groups === undefined) return undefined;
     const { policies, namespaces } = world();
@@ -104,7 +104,7 @@ function counting({ world, pods, clock }: PublishedPolicies) {
     if (policies !== counted || clock() - countedAt >= COUNT_AGAIN_MS) {
       counted = policies;
       countedAt = clock();
-      counts = anew().then((found) => {
+      counts = recount().then((found) => {
         // The pods have not been listed yet.
         if (found === undefined) countedAt = Number.NEGATIVE_INFINITY;
         return found;

@@ -12,28 +12,28 @@ import { type Splice, splicesFor } from './splices.ts';
 export interface ManifestEdit {
   readonly object: ManifestObject;
   readonly operations: readonly Operation[];
-  /** The JSON pointer of the place that the operations' paths start from, e.g. "/spec/template"; "" = the object. */
+  /** JSON pointer that the operations' paths are relative to, e.g. "/spec/template"; "" means the object. */
   readonly at: string;
 }
 
 export interface EditedDocument {
-  /** The document's text, with its mark. */
+  /** The document's text, with its `---`. */
   readonly text: string;
-  /** One sentence for each object that was left alone. */
+  /** One sentence for each object that was left unchanged. */
   readonly notes: readonly string[];
 }
 
 /**
- * Carries patches into the text of a document: lines are inserted and scalars replaced, everything else stays byte for
- * byte. An object whose change would reach others, through a YAML anchor, is left as it is, with a note.
- * The result is read again and compared with the patched values before it is given out.
+ * Applies patches to the text of a document: lines are inserted and scalars replaced, everything else stays byte for
+ * byte. An object whose change would affect others, through a YAML anchor, is left unchanged, with a note.
+ * The result is parsed again and compared with the patched values before it is returned.
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
- * @throws ManifestError (internal) for a patch that does not apply, or whose result does not read as it should
+ * @throws ManifestError (internal) for a patch that does not apply, or whose result does not have the patched values
  */
 export function editDocument(document: ManifestDocument, edits: Iterable<ManifestEdit>): EditedDocument {
   const { start, end, json } = document;
   const { name, text: whole } = document.source;
-  // With a line end behind the last line, every line can be followed by another one.
+  // With a line break at the end, a line can be added after any line.
   const isOpen = !json && end === whole.length && !whole.endsWith('\n');
   const lastEol = isOpen ? document.source.eolBefore(end) : '';
   const source = isOpen ? new SourceText(name, whole + lastEol) : document.source;
@@ -46,7 +46,7 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
     const absolute = operations.map((operation) => ({ ...operation, path: at + operation.path }));
     const shared = sharedPlace(root, absolute);
     if (shared === undefined) {
-      // Both go through JSON: it has no -0, and that is what kubectl sends.
+      // Both are converted through JSON, as kubectl does: it has no -0.
       const before = fastJsonPatch.deepClone(object.value) as JsonValue;
       const after = patched(before, absolute);
       splices.push(...splicesFor(root, before, after, { source, json }));
@@ -65,7 +65,7 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
   return { text, notes };
 }
 
-/** Which of the places that are to change is shared with others, and through what. */
+/** Which of the places to be changed is shared with others, and by what. */
 function sharedPlace(root: SourceNode, operations: readonly Operation[]): string | undefined {
   for (const { path } of operations) {
     const name = sharedThrough(root, path);
@@ -76,8 +76,8 @@ function sharedPlace(root: SourceNode, operations: readonly Operation[]): string
 }
 
 /**
- * The name through which the place that a pointer means is shared with other places (an anchor's name, or "<<"),
- * or `undefined` when it can be changed without changing anything else.
+ * What shares the place that a pointer designates with other places (an anchor's name, or "<<"),
+ * or `undefined` if it can be changed on its own.
  */
 function sharedThrough(root: SourceNode, pointer: string): string | undefined {
   let node = root;
@@ -97,7 +97,7 @@ function memberOf(node: SourceNode, key: string): SourceNode | 'merged' | undefi
   return merged ? 'merged' : node.entries.find((entry) => !entry.merge && entry.key === key)?.value;
 }
 
-/** An anchor inside a value that is to be replaced or removed, while an alias still needs it. */
+/** An anchor inside a value that would be replaced or removed, while an alias still refers to it. */
 function anchorWithin(node: SourceNode): string | undefined {
   const items = node.kind === 'list' ? node.items : [];
   for (const child of node.kind === 'map' ? node.entries.map(({ value }) => value) : items) {
@@ -109,7 +109,7 @@ function anchorWithin(node: SourceNode): string | undefined {
 
 /** @throws ManifestError (internal) for an operation that does not apply, or inserts into a list */
 function patched(value: JsonValue, operations: readonly Operation[]): JsonValue {
-  // applyPatch puts the operations' own values into the document, where a later operation changes them.
+  // applyPatch inserts the operations' own values into the document, where later operations modify them.
   let document = fastJsonPatch.deepClone(value) as JsonValue;
   for (const operation of operations) {
     const { op, path } = operation;
@@ -128,7 +128,7 @@ function patched(value: JsonValue, operations: readonly Operation[]): JsonValue 
   return document;
 }
 
-/** The same for objects that are equal, whatever the order of their members. */
+/** Equal for equal objects, whatever the order of their members. */
 function digest(value: unknown): string {
   const sorted = (_key: string, each: unknown) =>
     isRecord(each) ? Object.fromEntries(Object.entries(each).toSorted(([a], [b]) => (a < b ? -1 : 1))) : each;
@@ -136,8 +136,8 @@ function digest(value: unknown): string {
 }
 
 /**
- * Applies splices to a part of a text. Insertions at the same offset keep the order in which they are given; those within what
- * is removed come behind it, as where the last line of a mapping goes with its comments and another line comes.
+ * Applies splices to part of a text. Insertions at the same offset keep their order; those inside a removed
+ * range come after it, as when the last line of a mapping is removed with its comments and another line is added.
  * @throws ManifestError (internal) when two of them overlap otherwise
  */
 function applySplices(text: string, splices: Splice[], from: number, to: number): string {
@@ -152,14 +152,14 @@ function applySplices(text: string, splices: Splice[], from: number, to: number)
     parts.push(text.slice(at, start), splice.text);
     at = inserts ? start : splice.end;
     if (splice.text === '') removedUntil = at;
-    // A comment may stand right behind a bracket or a quote, and would become text behind a word.
+    // A comment may directly follow a bracket or a quote; after a word it would become text.
     if (text[at] === '#' && /\S/.test(splice.text.at(-1) ?? text[start - 1] ?? ' ')) parts.push(' ');
   }
   parts.push(text.slice(at, to));
   return parts.join('');
 }
 
-/** No document leaves this module that does not say, object for object, what the patches ask for. */
+/** Every document that leaves this module has, object by object, exactly the patched values. */
 function verify(document: ManifestDocument, expected: ReadonlyMap<string, string>, text: string): void {
   const [edited, ...more] = [...readDocuments(text, 'the result')].filter(({ start, end }) => end > start);
   if (edited === undefined || more.length > 0) throw wrong('the document', 'it is not one document');

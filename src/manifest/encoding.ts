@@ -1,21 +1,21 @@
 import { isUtf8 } from 'node:buffer';
 import { ManifestError } from './manifest-error.ts';
 
-/** How the characters of a file are written. Windows' shells write UTF-16, and kubectl reads it. */
+/** The encoding of a file. Shells of Windows write UTF-16, and kubectl reads it. */
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be';
 
 export interface DecodedText {
-  /** With its byte order mark, if it has one. */
+  /** Includes the byte order mark, if there is one. */
   readonly text: string;
   readonly encoding: Encoding;
 }
 
-/** V8 refuses strings of 512 MiB; a manifest takes some times its size while it is read. */
+/** V8 refuses strings of 512 MiB, and reading a manifest takes several times its size. */
 const MAX_BYTES = 256 * 1024 * 1024;
 
 /**
- * The text of a manifest's bytes.
- * @throws ManifestError for what is no text, with the line and column
+ * Decodes the bytes of a manifest.
+ * @throws ManifestError for bytes that are not text, with line and column
  */
 export function decodeText(bytes: Uint8Array, name: string): DecodedText {
   if (bytes.length > MAX_BYTES) {
@@ -34,11 +34,11 @@ export function decodeText(bytes: Uint8Array, name: string): DecodedText {
 
 const PIECE = 1024 * 1024;
 
-/** The bytes of a text, piece by piece: those of a large one need not all be in memory. */
+/** Encodes a text piece by piece: the bytes of a large one need not all be in memory. */
 export function* encodeText(text: string, encoding: Encoding): Generator<Uint8Array> {
   for (let [at, end] = [0, 0]; at < text.length; at = end) {
     end = at + PIECE;
-    // Both halves of a character stay together.
+    // Surrogate pairs are kept together.
     if (/[\uD800-\uDBFF]/.test(text[end - 1] ?? '')) end++;
     const bytes = Buffer.from(text.slice(at, end), encoding === 'utf-8' ? 'utf8' : 'utf16le');
     yield encoding === 'utf-16be' ? bytes.swap16() : bytes;

@@ -2,7 +2,7 @@ import { type ErrorCode, UserError } from '../api/index.ts';
 
 /**
  * A manifest that cannot be read or edited. The message starts with `FILE:LINE:COLUMN:` (or with the object's
- * place) and ends with what to do. `internal` marks a fault of ours: an edit that could not be proved right.
+ * place) and ends with what to do. `internal` marks a bug in Linger: an edit that could not be verified.
  */
 export class ManifestError extends UserError {
   override readonly name = 'ManifestError';
@@ -17,7 +17,7 @@ export class ManifestError extends UserError {
 
 const QUOTED_LENGTH = 80;
 
-/** A piece of a manifest for a message: a part of a line, in quotes. */
+/** An excerpt of a manifest for a message: part of a line, in quotes. */
 export function quote(text: string): string {
   const line = /^[^\r\n]*/.exec(text)?.[0] ?? '';
   const shown = line.slice(0, QUOTED_LENGTH);

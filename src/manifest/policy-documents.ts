@@ -23,9 +23,9 @@ import {
 import { readManifests } from './read.ts';
 
 /**
- * Reads each object by itself; kinds that are neither ours nor Services nor Namespaces are passed over.
+ * Reads each object by itself; kinds other than ours, Services and Namespaces are ignored.
  * @param defaultNamespace the namespace of Services that name none
- * @param seen where each key was defined before, for all files of a set
+ * @param seen where each key has been defined so far, across all files of a set
  */
 function readObjects(
   objects: readonly (LocatedObject & { readonly duplicateKey?: ManifestError | undefined })[],
@@ -65,7 +65,7 @@ function readObjects(
   return { entries, problems };
 }
 
-/** Nothing is enforced that a policy may have restrained, had it been readable. */
+/** Stands in for an invalid policy that might have been restrictive: nothing that it selects is enforced. */
 function cautiousEntry(
   { kind, metadata, spec }: Record<string, unknown>,
   key: string | undefined,
@@ -77,7 +77,7 @@ function cautiousEntry(
   try {
     return { kind: 'linger.dev', value: cautiousPolicy(kind, { name, namespace }, spec), key, file };
   } catch {
-    // No object can have such a name, so there is no policy to report this on.
+    // No object can have such a name, so there is no policy to attach this problem to.
     return undefined;
   }
 }
@@ -100,7 +100,7 @@ function clusterEntry(
   if (kind === 'Namespace')
     return { kind, value: namespaceRecord(name, labels, annotations), key: `Namespace/${name}`, file };
   if (kind !== 'Service' || !isRecord(spec)) return undefined;
-  // The API server takes an empty one for none.
+  // The API server treats an empty one as absent.
   const own = typeof metadata.namespace === 'string' ? metadata.namespace : '';
   const namespace = own === '' ? defaultNamespace : own;
   const value = {
@@ -115,8 +115,8 @@ function clusterEntry(
 }
 
 /**
- * The Services and Namespaces, and whatever else of {@link Documents}, among objects.
- * @throws LingerError for the first that cannot be used
+ * The {@link Documents} among objects, such as Services and Namespaces.
+ * @throws LingerError for the first invalid one
  */
 export function sortDocuments(objects: readonly LocatedObject[], defaultNamespace?: string): Documents {
   return usable(readObjects(objects, '', new Map(), defaultNamespace));
@@ -131,7 +131,7 @@ function problemIn(file: string, message: string, key?: string): PolicyProblem {
   return { code: 'policy-syntax', message, file, key };
 }
 
-/** The files of a snapshot, one after the other. */
+/** Reads the files of a snapshot, one after the other. */
 export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
   const seen = new Map<string, string>();
   for (const { name, bytes } of files) {
@@ -142,15 +142,15 @@ export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<Polic
 }
 
 /**
- * Reads a policy path once, and everything in it or nothing.
- * @throws LingerError for the first file or document that cannot be used
+ * Reads a policy path once, all or nothing.
+ * @throws LingerError for the first invalid file or document
  */
 export async function readPolicies(path: string): Promise<Documents> {
   const { files, problems } = await readPolicyFiles(path);
   return usable(joined([{ entries: [], problems }, ...parsePolicyFiles(files)]));
 }
 
-/** Everything in a policy path that cannot be used, and what can. */
+/** Everything in a policy path that is invalid, and everything that is valid. */
 export async function problemsIn(path: string): Promise<{
   readonly problems: readonly PolicyProblem[];
   readonly documents: Documents;

@@ -16,33 +16,33 @@ import {
 import type { Documents } from '../decision/index.ts';
 import { besides, OffLoop, pause } from '../timing/index.ts';
 
-// Nothing in this file parses: a server leaves that, and the parser, to a thread that ends afterwards.
+// This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
 
-/** One document that can be used. */
+/** One valid document. */
 export type PolicyEntry = (
   | { readonly kind: 'linger.dev'; readonly value: LingerDocument }
   | { readonly kind: 'Namespace'; readonly value: NamespaceRecord }
   | { readonly kind: 'Service'; readonly value: ServiceRecord }
 ) & {
-  /** Kind, namespace and name: what makes it the same document as one that was read earlier. */
+  /** Kind, namespace and name, which identify the document across readings. */
   readonly key: string;
   readonly file: string;
 };
 
-/** A document, a file or a folder that cannot be used. */
+/** An invalid document, file or folder. */
 export interface PolicyProblem {
   readonly code: ErrorCode;
-  /** Names the file, the document and the field, and says what was expected. */
+  /** Names the file, the document and the field, and what was expected. */
   readonly message: string;
   /** Undefined: the whole folder cannot be read. */
   readonly file: string | undefined;
-  /** Of the document, where its kind and name can be read. */
+  /** The document's key, if its kind and name could be read. */
   readonly key: string | undefined;
-  /** What stands in for a policy that says that it restrains, where no version of it could ever be used. */
+  /** Replaces an invalid policy that is restrictive and of which no valid version is known. */
   readonly cautious?: PolicyEntry | undefined;
 }
 
-/** What files say, document by document. */
+/** The contents of files, document by document. */
 export interface PolicyReading {
   readonly entries: readonly PolicyEntry[];
   readonly problems: readonly PolicyProblem[];
@@ -66,12 +66,12 @@ export function documentsOf(entries: readonly PolicyEntry[]): Documents {
   return documents;
 }
 
-/** Policy files as they stand on the disk at one moment. */
+/** The policy files on disk at one moment. */
 export interface PolicySnapshot {
   /** Changes whenever a name, a byte or a problem changes. */
   readonly hash: string;
   readonly files: readonly PolicyFile[];
-  /** Of what could not be read at all. */
+  /** Files that could not be read at all. */
   readonly problems: readonly PolicyProblem[];
 }
 
@@ -83,12 +83,12 @@ export interface PolicyFile {
 
 const POLICY_FILE = /^[^.].*\.(ya?ml|json)$/;
 
-/** More than a ConfigMap can hold (1 MiB), so a file beyond it is there by mistake. */
+/** More than a ConfigMap can hold (1 MiB), so a larger file is there by mistake. */
 const MAX_FILE_BYTES = 4 * 1024 * 1024;
 
 /**
- * Reads a policy file, or every `*.yaml`, `*.yml` and `*.json` of a folder: not recursive, dot-files left out (a
- * mounted ConfigMap keeps its revisions in them), links followed.
+ * Reads a policy file, or every `*.yaml`, `*.yml` and `*.json` in a folder: not recursively, ignoring dot-files (a
+ * mounted ConfigMap keeps its revisions in them), following links.
  */
 export async function readPolicyFiles(path: string): Promise<PolicySnapshot> {
   const files: PolicyFile[] = [];
@@ -106,7 +106,7 @@ export async function readPolicyFiles(path: string): Promise<PolicySnapshot> {
   for (const each of await Promise.all(paths.map((file) => take(basename(file), readPolicyFile(file)))))
     if (each !== undefined) files.push(each);
   const hash = createHash('sha256');
-  // In threads of their own: a file of 4 MB takes some 10 ms.
+  // On the thread pool: a file of 4 MB takes some 10 ms.
   const digestOf = async ({ name, bytes }: PolicyFile) => {
     const digest = await subtle.digest('SHA-256', bytes);
     return `${name}\0${Buffer.from(digest).toString('hex')}\0`;
@@ -133,7 +133,7 @@ async function readPolicyFile(path: string): Promise<PolicyFile> {
     const about = await stat(path);
     size = about.size;
     regular = about.isFile();
-    // A pipe or device would never end.
+    // Reading a pipe or device would never end.
     if (regular && size <= MAX_FILE_BYTES) return { name: basename(path), bytes: await readFile(path) };
   } catch (cause) {
     throw unreadable(path, cause);
@@ -167,24 +167,24 @@ function unreadable(path: string, cause: unknown): LingerError {
 /** What is in force of a policy path. */
 export interface PolicyState {
   readonly documents: Documents;
-  /** What is not, as it stands on the disk; of documents that were good once, their last good version is. */
+  /** What is invalid on disk; for documents that were valid before, the last good version is in force. */
   readonly problems: readonly PolicyProblem[];
 }
 
 /**
- * How often the folder is read. A change is taken when two readings agree, so that a file caught half-written is
- * not taken for a shorter one: in force after at most two intervals and the time of two readings, under 3 s.
+ * How often the folder is read. A change takes effect when two readings agree, so that a half-written file is
+ * not mistaken for a shorter one: after at most two intervals and the time of two readings, under 3 s.
  */
 export const POLL_MS = 1_000;
 
-/** How often a mounted folder is read even without a new `..data` link: it may be a copy that is edited in place. */
+/** How often a mounted folder is read even if its `..data` link is unchanged: it may be a copy that is edited in place. */
 const READ_EVERY_POLLS = 10;
 
 /**
- * What a kubelet's mount of a ConfigMap stands at: the kubelet changes no file in it, but swaps the link `..data`
- * (Kubernetes, pkg/volume/util/atomic_writer.go). Asking for that takes a tenth of what a reading does, most of which is
- * threads being woken.
- * @returns undefined where it is no such mount
+ * The current revision of a ConfigMap that a kubelet has mounted: the kubelet changes no file, but swaps the link `..data`
+ * (Kubernetes, pkg/volume/util/atomic_writer.go). Reading the link takes a tenth of the time of reading the folder, most of which is
+ * spent on waking threads.
+ * @returns undefined if it is not such a mount
  */
 function mountedRevision(path: string): Promise<string | undefined> {
   return readlink(join(path, '..data')).catch(() => undefined);
@@ -194,9 +194,9 @@ function mountedRevision(path: string): Promise<string | undefined> {
 const PARSING = { timeoutMs: 30_000, heapMb: 256 };
 
 /**
- * Follows a policy path until the signal aborts. Contents are compared and not change events: those do not arrive
- * for the links by which a kubelet swaps a mounted ConfigMap, nor on network file systems.
- * @param onChange called with each later state, one after the other
+ * Follows a policy path until the signal aborts. It compares contents instead of relying on change events, which do not arrive
+ * for the links by which a kubelet swaps a mounted ConfigMap, or on network file systems.
+ * @param onChange called with each later state, one call at a time
  * @returns the state at the start
  */
 export async function followPolicyFiles(
@@ -214,7 +214,7 @@ export async function followPolicyFiles(
     const unreadable = { entries: [], problems };
     const reading = joined([unreadable, ...(await parsed(files, parser))]);
     good = withLastGood(reading, good);
-    // What follows takes a while, too, where there are thousands.
+    // With thousands of policies the rest takes a while as well.
     await turn();
     return { documents: documentsOf(good), problems: reading.problems };
   };
@@ -223,7 +223,7 @@ export async function followPolicyFiles(
   void (async () => {
     let taken = first.hash;
     let previous = first.hash;
-    /** At which two readings have agreed. */
+    /** The snapshot on which two readings have agreed. */
     let revision: string | undefined;
     for (let polls = 1; await pause(pollMs, signal); polls += 1) {
       const now = await mountedRevision(path);
@@ -254,7 +254,7 @@ async function parsed(
   }
 }
 
-/** The entries that were read, and the last good version of each document that cannot be read now. */
+/** The valid entries, and the last good version of each document that is invalid now. */
 function withLastGood(
   { entries, problems }: PolicyReading,
   good: readonly PolicyEntry[],
@@ -262,7 +262,7 @@ function withLastGood(
   if (problems.length === 0) return entries;
   const present = new Set(entries.map(({ key }) => key));
   const keys = new Set(problems.map(({ key }) => key));
-  // A document without a readable name may be any of its file.
+  // An invalid document without a name may be any document of its file.
   const files = new Set(problems.filter(({ key }) => key === undefined).map(({ file }) => file));
   const isBroken = ({ key, file }: PolicyEntry) =>
     !present.has(key) && (keys.has(key) || files.has(file) || files.has(undefined));

@@ -3,11 +3,11 @@ import { answerOffLoop } from '../timing/index.ts';
 import { parsePolicyFiles } from './policy-documents.ts';
 import type { PolicyFile, PolicyReading } from './policy-files.ts';
 
-/** So many documents are copied into the main thread at a time: half a millisecond, one on a slow machine. */
+/** How many documents are copied to the main thread at a time: half a millisecond's worth, a whole one on a slow machine. */
 const DOCUMENTS = 20;
 
-// Reviews come first, also where there is one core. On Linux the priority is the thread's own (setpriority(2)); elsewhere
-// it would be the whole process's.
+// Reviews come first, even on one core. On Linux the priority applies to the thread (setpriority(2)); elsewhere
+// it would apply to the whole process.
 if (process.platform === 'linux') setPriority(19);
 
 answerOffLoop(function* (files: readonly PolicyFile[]): Generator<PolicyReading> {

@@ -12,7 +12,7 @@ import {
   type SourceNode,
 } from './source-tree.ts';
 
-/** Aliases can make a small text stand for an endless value; no manifest needs more copied nodes than this. */
+/** Aliases can expand a small text to a huge value; no manifest needs more copied nodes than this. */
 const MAX_ALIASED_NODES = 100_000;
 
 /** Kubernetes objects are some 20 levels deep; the bound keeps the reader's recursion within its stack. */
@@ -26,58 +26,58 @@ const [QUOTE, HASH, PERCENT, APOSTROPHE, COMMA] = [34, 35, 37, 39, 44] as const;
 const [DASH, COLON, QUESTION] = [45, 58, 63] as const;
 const [BANG, AMPERSAND, ASTERISK, GREATER, BACKSLASH, BAR] = [33, 38, 42, 62, 92, 124] as const;
 const [BRACKET, BRACKET_END, BRACE, BRACE_END] = [91, 93, 123, 125] as const;
-/** What `#code` gives behind the end of the document. */
+/** The result of `#code` after the end of the document. */
 const END = -1;
 
 const ANCHOR_NAME = /[0-9A-Za-z_-]+/y;
 const TAG = /!(?:<[^>\s]*>|[0-9A-Za-z_\-;/?:@&=+$,.!~*'()[\]%]*)/y;
-/** What a JSON object begins with, and a YAML mapping between braces. */
+/** The beginning of a JSON object, and of a YAML flow mapping. */
 const JSON_BEGINS = /^\uFEFF?\s*\{/;
 const JSON_WORD = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/;
-/** The words of a plain scalar on one line; in brackets, what parts and ends the entries is none of them. */
+/** The words of a plain scalar on one line; inside brackets, without the characters that separate or end entries. */
 const BLOCK_WORDS = /(?:[ \t]*(?:[^ \t\r\n:#]+|:(?![ \t\r\n]|$)|(?<![ \t\r\n])#))+/y;
 const FLOW_WORDS = /(?:[ \t]*(?:[^ \t\r\n:#,?[\]{}]+|:(?![ \t\r\n]|$)|(?<![ \t\r\n])#))+/y;
 const BREAK = /\r\n?|\n/;
 const QUOTED_MARK = /[\r\n](?:---|\.\.\.)[ \t\r\n]/;
-/** What in quotes is not text as it is written. */
+/** Characters with a special meaning inside quotes. */
 const SINGLE_SPECIAL = /''|[ \t\r\n]+/g;
 const DOUBLE_SPECIAL =
   /\\[\r\n][ \t\r\n]*|\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[\s\S])|[ \t\r\n]+/g;
 const BLOCK_HEADER = /[|>](?:([+-])([0-9])?|([0-9])([+-])?)?[ \t]*(?:#[^\r\n]*)?/y;
-/** What go-yaml's reader takes for no text, and what ends a line for it but not for those who edit by lines. */
+/** Characters that go-yaml rejects, and those that it treats as line breaks although editors do not. */
 const UNREADABLE = /(?![\t\n\r])\p{Cc}|[\u2028\u2029\uFFFE\uFFFF]|\r(?!\n)|\p{Cs}/u;
 
 /** The anchor and the tag before a node. */
 interface Properties {
   readonly anchor?: string;
   readonly tag?: string;
-  /** Behind the last of them; undefined where there are none. */
+  /** The offset after the last of them; undefined if there are none. */
   readonly end?: number;
 }
 
 const NONE: Properties = {};
 
-/** Where the reader is: what it takes to go on from there. */
+/** The reader's state: all that is needed to continue from this point. */
 interface Place {
   readonly at: number;
   readonly end: number;
   readonly lineStart: number;
   /** The column of the innermost block collection. */
   readonly indent: number;
-  /** How many flow collections are open. */
+  /** The number of open flow collections. */
   readonly flow: number;
   /** Whether a block collection, or a key without `?`, may begin here. */
   readonly keyAllowed: boolean;
-  /** Whether all that has been read may be JSON, which is freer than YAML in where its lines end. */
+  /** Whether everything so far may be JSON, which is less strict than YAML about line breaks. */
   readonly json: boolean;
 }
 
 /**
- * Reads one YAML document by the rules of go-yaml v2, which kubectl reads with: they differ from those of YAML 1.2 in
- * what a plain scalar means and in where text may go on. (`scannerc.go` and `parserc.go` are the reference: text in
- * quotes may go on at any column, and so may a flow collection; a comment needs no space before it behind a bracket.)
- * @param start behind the mark `---`, or where the text begins
- * @throws ManifestError for what go-yaml refuses
+ * Parses one YAML document by the rules of go-yaml v2, which kubectl uses: they differ from those of YAML 1.2 in
+ * the meaning of plain scalars and in where text may continue. (`scannerc.go` and `parserc.go` are the reference: quoted text
+ * may continue at any column, and so may a flow collection; after a bracket a comment needs no space before it.)
+ * @param start the offset after `---`, or of the beginning of the text
+ * @throws ManifestError for anything that go-yaml refuses
  */
 export function readYamlDocument(source: SourceText, start: number, end: number): ReadDocument {
   const part = source.text.slice(start, end);
@@ -109,14 +109,14 @@ class YamlReader {
   #keyAllowed: boolean;
   #json: boolean;
   #depth = 0;
-  /** The latest node of each anchor's name, and its number of nodes; `undefined` while it is being read. */
+  /** The latest node of each anchor, with its number of nodes; `undefined` while it is being read. */
   readonly #anchors = new Map<string, { readonly node: SourceNode; readonly size: number } | undefined>();
-  /** How many anchors and aliases there have been. */
+  /** The number of anchors and aliases so far. */
   #references = 0;
   #size = 0;
   #aliasedNodes = 0;
   readonly #duplicates: { readonly key: string; readonly at: number }[] = [];
-  /** Whether the next list holds the items of a List. */
+  /** Whether the next sequence holds the items of a List. */
   #isItems = false;
 
   constructor(source: SourceText, { at, end, lineStart, indent, flow, keyAllowed, json }: Place) {
@@ -138,7 +138,7 @@ class YamlReader {
       this.#at = this.#lineEnd();
       this.#skip();
     }
-    // What directives are about begins with the next mark.
+    // The document that directives refer to begins at the next `---`.
     const root = directive || this.#isEnd() ? undefined : this.#blockNode(false);
     this.#skip();
     const another = this.#json && this.#code() === BRACE;
@@ -160,21 +160,21 @@ class YamlReader {
     return this.#at - this.#lineStart;
   }
 
-  /** Where this line's content ends: before its line end. */
+  /** The end of this line's content, before its line break. */
   #lineEnd(): number {
     const found = this.#text.indexOf('\n', this.#at);
     const at = found === -1 || found > this.#end ? this.#end : found;
     return at > this.#at && this.#text.charCodeAt(at - 1) === RETURN ? at - 1 : at;
   }
 
-  /** Over a line end; the end of the text is one, too: kubectl adds it. */
+  /** Skips a line break; the end of the text counts as one: kubectl adds it. */
   #break(): void {
     if (this.#code() === RETURN) this.#at++;
     if (this.#code() === LINE_FEED) this.#at++;
     this.#lineStart = this.#at;
   }
 
-  /** To the next token: over blanks, comments and line ends. A mark `...` ends the document. */
+  /** Moves to the next token, over blanks, comments and line breaks. `...` ends the document. */
   #skip(): void {
     for (;;) {
       let code = this.#code();
@@ -193,12 +193,12 @@ class YamlReader {
     if (this.#isMark('...')) this.#endAtMark();
   }
 
-  /** A tab parts tokens, but does not indent. Before a comment it is harmless. */
+  /** A tab separates tokens but does not indent. Before a comment it is harmless. */
   #mayBeTab(): boolean {
     return this.#flow > 0 || !this.#keyAllowed || this.#isWithoutContent();
   }
 
-  /** How many spaces and tabs stand here. */
+  /** The number of spaces and tabs here. */
   #blanks(): number {
     let ahead = 0;
     while (this.#code(ahead) === SPACE || this.#code(ahead) === TAB) ahead++;
@@ -233,7 +233,7 @@ class YamlReader {
     return this.#at >= this.#end;
   }
 
-  /** Whether the block collection around ends before this token. */
+  /** Whether the enclosing block collection ends before this token. */
   #isOutside(): boolean {
     return this.#isEnd() || this.#column() < this.#indent;
   }
@@ -280,7 +280,7 @@ class YamlReader {
     }
   }
 
-  /** Whether a value stands at this token, and not what follows an absent one. */
+  /** Whether this token begins a value, rather than following an absent one. */
   #hasNode(indentless: boolean): boolean {
     if (this.#isEnd()) return false;
     const column = this.#column();
@@ -288,7 +288,7 @@ class YamlReader {
     return (indentless && this.#isDash()) || this.#isBlockScalar();
   }
 
-  /** At the colon of a key without `?`, over the blanks before it. */
+  /** Moves to the colon of a key without `?`, over the blanks before it. */
   #isColon(keyStart: number): boolean {
     const ahead = this.#blanks();
     if (this.#code(ahead) !== COLON || !(this.#flow > 0 || this.#isBlankAfter(ahead + 1))) return false;
@@ -309,14 +309,14 @@ class YamlReader {
       items.push(this.#hasNode(false) ? this.#item(isList) : this.#absent(NONE, absentAt));
       this.#skip();
     } while (!this.#isOutside() && this.#column() === this.#indent && this.#isDash());
-    // Without indentation of its own, the list ends at the next key of the mapping around it.
+    // A list without indentation of its own ends at the next key of the enclosing mapping.
     const ended = this.#isOutside() || (this.#column() === this.#indent && this.#indent === indent);
     if (!ended) throw this.#misplaced();
     this.#indent = indent;
     return { kind: 'list', layout: 'block', items, start, end: items.at(-1)?.end ?? start };
   }
 
-  /** An item of a List is an object of its own; it is read again when its turn comes, so that not all are in memory. */
+  /** Each item of a List is an object; it is parsed again when its turn comes, so that not all are in memory. */
   #item(isList: boolean): SourceNode {
     if (!isList) return this.#itemNode();
     const source = this.#source;
@@ -398,8 +398,8 @@ class YamlReader {
   }
 
   /**
-   * The entry of a key, with the value behind its colon if it has one.
-   * @param start of the key's anchor or tag, or of the key
+   * The entry of a key, with the value after its colon, if any.
+   * @param start the offset of the key's anchor or tag, or of the key
    */
   #entry(node: SourceNode, start: number, colonAt: number | undefined): EntryNode {
     const colonEnd = colonAt ?? node.end;
@@ -426,7 +426,7 @@ class YamlReader {
     return this.#resolved(node.start, () => memberName(name.value, name.text));
   }
 
-  /** What a scalar stands for; what kubectl refuses is refused at its place. */
+  /** The value of a scalar. What kubectl refuses is refused, with its position. */
   #resolved<T>(at: number, resolve: () => T): T {
     try {
       return resolve();
@@ -461,7 +461,7 @@ class YamlReader {
     return { kind: 'list', layout: 'flow', items, start, end: this.#close() };
   }
 
-  /** An item, which may be a mapping of one entry without braces. */
+  /** An item of a flow sequence, which may be a mapping of one entry without braces. */
   #flowItem(): SourceNode {
     const start = this.#at;
     if (this.#code() === QUESTION) return this.#pair(this.#flowEntry(), start);
@@ -517,7 +517,7 @@ class YamlReader {
     return ++this.#at;
   }
 
-  /** Over the comma, if one follows; else the collection must end here. */
+  /** Skips a comma, if one follows; otherwise the collection must end here. */
   #separate(close: number): void {
     this.#skip();
     if (this.#code() === COMMA) {
@@ -574,12 +574,12 @@ class YamlReader {
     return { kind: 'scalar', value, text, style, start, end };
   }
 
-  /** A scalar for which nothing is written. */
+  /** An empty scalar. */
   #absent(properties: Properties, at = properties.end ?? this.#at): ScalarNode {
     return this.#scalar({ text: '', style: 'plain', start: at, end: at }, properties);
   }
 
-  /** The anchor and the tag at this token; in block context only those of this line. */
+  /** The anchor and the tag at this token; in block context only those on this line. */
   #properties(): Properties {
     let properties = NONE;
     for (;;) {
@@ -621,7 +621,7 @@ class YamlReader {
     return name;
   }
 
-  /** Builds a node and gives it its anchor, under which it cannot be found while it is being built. */
+  /** Builds a node and registers its anchor, which cannot be referred to while the node is being built. */
   #named(properties: Properties, build: () => SourceNode): SourceNode {
     const { anchor } = properties;
     const before = this.#size++;
@@ -700,13 +700,13 @@ class YamlReader {
     this.#json &&= double;
     const close = this.#closingQuote(start + 1, double);
     const written = close === undefined ? '---' : this.#text.slice(start + 1, close);
-    // Behind the mark of a document nothing goes on.
+    // Nothing continues after the beginning of the next document.
     if (close === undefined || QUOTED_MARK.test(written))
       throw this.#error(start, 'this quote is never closed');
     const text = written.replace(double ? DOUBLE_SPECIAL : SINGLE_SPECIAL, (special: string, at: number) => {
       if (special === "''") return "'";
       if (!special.startsWith('\\')) return folded(special);
-      // An escaped line end is nothing, the empty lines behind it are line ends.
+      // An escaped line break yields nothing; each empty line after it yields a line break.
       if (BREAK.test(special)) return folded(special).replace(/^ $/, '');
       return this.#escape(special, start + 1 + at);
     });
@@ -729,7 +729,7 @@ class YamlReader {
     return undefined;
   }
 
-  /** What an escape stands for, without that of a line end. */
+  /** The character of an escape sequence, except that of a line break. */
   #escape(written: string, at: number): string {
     const code = written[1] ?? '';
     const digits = HEX_DIGITS[code];
@@ -789,7 +789,7 @@ class YamlReader {
     return this.#scalar({ text, style: 'block', start, end }, properties);
   }
 
-  /** Over empty lines and the next line's indentation; where the indentation is not known yet, it is learned. */
+  /** Skips empty lines and the next line's indentation, and learns the indentation if it is not known yet. */
   #blockBreaks(indent: number, start: number): [indent: number, breaks: number] {
     let breaks = 0;
     let most = 0;
@@ -806,7 +806,7 @@ class YamlReader {
     return [indent === 0 ? Math.max(most, this.#indent + 1, 1) : indent, breaks];
   }
 
-  /** What stands at this token cannot stand here. */
+  /** The error for a token that is not allowed here. */
   #misplaced(): Error {
     const code = this.#code();
     if (code === TAB) return this.#error(this.#at, 'a tab does not indent: use spaces');
@@ -829,7 +829,7 @@ class YamlReader {
   }
 }
 
-/** Blanks stay; a line end with the blanks around it is a space, each further one a line end. */
+/** Blanks are kept; a line break with the blanks around it becomes a space, each further one a line break. */
 function folded(space: string): string {
   const ends = space.split(BREAK).length - 1;
   if (ends === 0) return space;
@@ -840,12 +840,12 @@ function isBreak(code: number): boolean {
   return code === LINE_FEED || code === RETURN;
 }
 
-/** What ends a value between brackets. */
+/** Characters that end a value inside brackets. */
 function isFlowEnd(code: number): boolean {
   return code === COMMA || code === BRACKET_END || code === BRACE_END;
 }
 
-/** What begins no plain scalar, besides `-`, `?` and `:`. */
+/** Characters that cannot begin a plain scalar, besides `-`, `?` and `:`. */
 const INDICATORS: ReadonlySet<number> = new Set([...',[]{}#&*!|>\'"%@`'].map((c) => c.charCodeAt(0)));
 
 const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };

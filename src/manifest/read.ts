@@ -3,41 +3,41 @@ import { readYamlDocument } from './read-yaml.ts';
 import { SourceText } from './source-text.ts';
 import { dereference, type JsonValue, jsonValue, type ReadDocument, type SourceNode } from './source-tree.ts';
 
-/** One Kubernetes object; each item of a List is an object of its own. */
+/** One Kubernetes object; each item of a List counts as one. */
 export interface ManifestObject {
-  /** The object as kubectl would read it: plain JSON. */
+  /** The object as kubectl reads it: plain JSON. */
   readonly value: unknown;
   /** For messages: "deploy.yaml document 2", or "deploy.yaml document 1 items[3]". */
   readonly where: string;
   /** The line on which it begins, from 1. */
   readonly line: number;
-  /** Where it stands in the text. */
+  /** Its position in the text. */
   readonly source: SourceNode;
-  /** A mapping in it has a key twice. kubectl takes the last one, but hardly anyone means that. */
+  /** A mapping in it has a duplicate key. kubectl takes the last one, which is hardly ever intended. */
   readonly duplicateKey: ManifestError | undefined;
 }
 
-/** One document of a manifest: a part of its text, with the mark that begins it. */
+/** One document of a manifest: part of its text, including the `---` that begins it. */
 export interface ManifestDocument {
   readonly start: number;
   readonly end: number;
-  /** The whole text that it is a part of. */
+  /** The whole text that contains it. */
   readonly source: SourceText;
   /** Whether it is written as JSON. */
   readonly json: boolean;
-  /** The objects in it, one at a time, and what cannot be read in their places. */
+  /** Its objects, one at a time, with problems in place of those that cannot be read. */
   readonly objects: () => Iterable<ManifestObject | ManifestError>;
 }
 
-/** All objects of a text, and why the others could not be read. */
+/** All objects of a text, and the problems of those that could not be read. */
 export interface ReadManifests {
   readonly objects: readonly ManifestObject[];
   readonly problems: readonly ManifestError[];
 }
 
 /**
- * Reads Kubernetes objects as kubectl does: a YAML stream, or JSON objects in a row. Empty documents give no object; of
- * a List the items do.
+ * Reads Kubernetes objects as kubectl does: a YAML stream, or consecutive JSON objects. Empty documents yield nothing;
+ * a List yields its items.
  * @param name the file's name, for messages
  */
 export function readManifests(text: string, name: string): ReadManifests {
@@ -55,8 +55,8 @@ export function readManifests(text: string, name: string): ReadManifests {
 const MARK = /^---(?=[ \t\r\n]|$)/gm;
 
 /**
- * The documents of a manifest, read one at a time, so that no more than one is in memory. Together they are the whole
- * text. One that cannot be read gives a problem in the place of its objects, and those behind it are read.
+ * The documents of a manifest, read one at a time, so that only one is in memory. Together they make up the whole
+ * text. One that cannot be read yields a problem in place of its objects, and the following ones are still read.
  */
 export function* readDocuments(text: string, name: string): Generator<ManifestDocument> {
   const source = new SourceText(name, text);
@@ -66,7 +66,7 @@ export function* readDocuments(text: string, name: string): Generator<ManifestDo
     while (at !== undefined) {
       const read = readPart(source, at, end);
       const failed = read instanceof ManifestError;
-      // What stands before the first mark is a document only if there is something in it.
+      // The text before the first `---` is a document only if it has content.
       if (failed || read.root !== undefined || content > start) count++;
       const where = `${name} document ${count}`;
       at = failed ? undefined : read.next;
@@ -79,12 +79,12 @@ export function* readDocuments(text: string, name: string): Generator<ManifestDo
 
 interface Part {
   readonly start: number;
-  /** Behind the mark. */
+  /** The offset after `---`. */
   readonly content: number;
   readonly end: number;
 }
 
-/** A line that begins with `---` begins a document, whatever stands around it. */
+/** A line that begins with `---` begins a document, whatever surrounds it. */
 function* parts(text: string): Generator<Part> {
   let [start, content] = [0, 0];
   for (const { index } of text.matchAll(MARK)) {
@@ -115,7 +115,7 @@ interface Found extends Pick<ReadDocument, 'duplicates'> {
   readonly node: SourceNode;
   readonly where: string;
   readonly source: SourceText;
-  /** What a typed list (DeploymentList) says about items that do not say it themselves. */
+  /** The apiVersion and kind that a typed list (DeploymentList) implies for its items. */
   readonly inherited?: Readonly<Record<string, JsonValue>>;
 }
 
@@ -151,7 +151,7 @@ function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
     yield* objectsOf({ ...found, node: item, where: `${where} items[${index}]`, inherited });
 }
 
-/** The API server's own lists (`kubectl get --raw`) name the kind once, in the list. */
+/** The API server's own lists (`kubectl get --raw`) state the kind only once, in the list. */
 function itemType(listKind: string, apiVersion: JsonValue | undefined): Record<string, JsonValue> {
   if (listKind === 'List' || apiVersion === undefined) return {};
   return { apiVersion, kind: listKind.slice(0, -'List'.length) };

@@ -2,9 +2,9 @@ import { quote } from './manifest-error.ts';
 import type { JsonScalar } from './source-tree.ts';
 
 /**
- * How kubectl reads a scalar: sigs.k8s.io/yaml hands the text to go-yaml v2, which follows YAML 1.1 with a few
+ * How kubectl reads a scalar: sigs.k8s.io/yaml passes the text to go-yaml v2, which follows YAML 1.1 with a few
  * additions of its own (`resolve.go`: `y` and `on` are booleans, `030` and `0o30` are 24, `1_000` is 1000,
- * `12:30:45` stays text). The YAML 1.2 rules of most JavaScript parsers would read other values.
+ * `12:30:45` stays text). By the YAML 1.2 rules of most JavaScript parsers the values would differ.
  */
 const WORDS = new Map<string, boolean | null | 'not a number'>([
   ...'y Y yes Yes YES true True TRUE on On ON'.split(' ').map((word) => [word, true] as const),
@@ -38,7 +38,7 @@ function resolveInteger(text: string): number | undefined {
   const [, sign, digits = ''] = /^([-+]?)(.*)$/s.exec(text) ?? [];
   const literal = goInteger(digits);
   if (literal === undefined) return undefined;
-  // A sign makes it an int64; without one, a uint64 is tried too.
+  // With a sign it is an int64; without one, uint64 is tried as well.
   const value = sign === '-' ? -literal : literal;
   const max = sign === '' ? UINT64_MAX : -INT64_MIN - 1n;
   return value >= INT64_MIN && value <= max ? Number(value) : undefined;
@@ -57,7 +57,7 @@ function resolveFloat(text: string): number | undefined {
   return Number.isFinite(value) ? value : undefined;
 }
 
-/** The value of a scalar with an explicit tag (long form, or a local `!tag`), quoted or not. */
+/** The value of a scalar, quoted or not, with an explicit tag (long form, or a local `!tag`). */
 export function resolveTagged(tag: string, text: string): JsonScalar {
   const name = tag.replace('tag:yaml.org,2002:', '!!');
   if (name === '!!binary') return Buffer.from(text, 'base64').toString('utf8');
@@ -76,8 +76,8 @@ const TAGGED: Readonly<Record<string, (value: JsonScalar) => boolean>> = {
 };
 
 /**
- * A mapping's key as kubectl turns it into a JSON member name: `on` becomes "true", `0x10` becomes "16".
- * `text` is the key as it is written, which tells `1e3` (a float in Go) from `1000`.
+ * The JSON member name that kubectl makes of a mapping's key: `on` becomes "true", `0x10` becomes "16".
+ * `text` is the key as written, which distinguishes `1e3` (a float in Go) from `1000`.
  */
 export function memberName(key: JsonScalar, text: string): string {
   if (typeof key === 'string') return key;
@@ -88,7 +88,7 @@ export function memberName(key: JsonScalar, text: string): string {
   return typeof key === 'number' && FLOAT.test(text) && /[.eE]/.test(text) ? floatName(key) : `${key}`;
 }
 
-/** Shortest decimal that reads back as the same 32-bit float: sigs.k8s.io/yaml formats float keys like that. */
+/** The shortest decimal that parses to the same 32-bit float: sigs.k8s.io/yaml formats float keys like this. */
 function floatName(key: number): string {
   const magnitude = Math.abs(key);
   if (key === 0 || magnitude < 1e-4 || magnitude >= 1e6) {

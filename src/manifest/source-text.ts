@@ -3,8 +3,8 @@ import { ManifestError } from './manifest-error.ts';
 const TEMPLATE_HINT = ' (this looks like a template: render it first, for example with "helm template")';
 
 /**
- * A text with its name and its lines. Offsets are UTF-16 units, an end is exclusive. Lines are looked up in a table:
- * JSON may be one line of many megabytes, which no change can afford to search.
+ * A text with its name and a table of its lines. Offsets are UTF-16 units, ends are exclusive. The table is needed because
+ * JSON may be a single line of many megabytes, which would be too slow to search for each change.
  */
 export class SourceText {
   readonly name: string;
@@ -32,12 +32,12 @@ export class SourceText {
     return this.#startOf(this.#lineOf(offset));
   }
 
-  /** The start of the line behind the one on which content that ends at `end` stands (a block scalar ends there). */
+  /** The start of the line after the one on which content that ends at `end` is (a block scalar ends at such a start). */
   nextLine(end: number): number {
     return this.text[end - 1] === '\n' ? end : this.#startOf(this.#lineOf(end) + 1);
   }
 
-  /** The white space that a line begins with. */
+  /** The leading white space of a line. */
   indentAt(offset: number): string {
     const start = this.lineStart(offset);
     let end = start;
@@ -45,19 +45,19 @@ export class SourceText {
     return this.text.slice(start, end);
   }
 
-  /** Whether nothing but white space stands before `offset` on its line. */
+  /** Whether only white space precedes `offset` on its line. */
   beginsLine(offset: number): boolean {
     return this.lineStart(offset) + this.indentAt(offset).length === offset;
   }
 
-  /** `end` without the line ends and blanks before it, but not before `start`. */
+  /** `end`, moved back over line breaks and blanks, but not beyond `start`. */
   trimmedEnd(start: number, end: number): number {
     let at = end;
     while (at > start && ' \t\r\n'.includes(this.text[at - 1] ?? '')) at--;
     return at;
   }
 
-  /** The kind of line end in use just before `offset`; the text's first one where there is none before. */
+  /** The kind of line break used last before `offset`; the text's first one if there is none before. */
   eolBefore(offset: number): '\n' | '\r\n' {
     const behind = this.lineStart(offset) || this.#startOf(1);
     return this.text.slice(behind - 2, behind) === '\r\n' ? '\r\n' : '\n';
@@ -75,14 +75,14 @@ export class SourceText {
     return low;
   }
 
-  /** Where a line (from 0) begins; the end of the text for one that it does not have. */
+  /** The offset of a line (from 0); the end of the text if it has fewer lines. */
   #startOf(line: number): number {
     this.#starts ??= lineStarts(this.text);
     return this.#starts[line] ?? this.text.length;
   }
 }
 
-/** Counted first: an array that grows would take twice the memory. */
+/** Counts the lines first: a growing array would take twice the memory. */
 function lineStarts(text: string): Uint32Array {
   let count = 1;
   for (let i = text.indexOf('\n'); i !== -1; i = text.indexOf('\n', i + 1)) count++;

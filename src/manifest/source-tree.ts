@@ -1,16 +1,16 @@
 /**
- * What the reader produces and both writers (block, flow) edit: values with the offsets at which
- * their author wrote them. Offsets are UTF-16 units into the text; an end is exclusive.
+ * The tree that the reader produces and both writers (block, flow) edit: values with the offsets at which
+ * they are written. Offsets are UTF-16 units; ends are exclusive.
  */
 export type JsonScalar = string | number | boolean | null;
 export type JsonMap = { readonly [key: string]: JsonValue };
 export type JsonValue = JsonScalar | readonly JsonValue[] | JsonMap;
 
-/** Where a node stands. An absent value (`key:`) has start = end. An anchor or tag lies before `start`. */
+/** The position of a node. An absent value (`key:`) has start = end. An anchor or tag precedes `start`. */
 interface Placed {
   readonly start: number;
   readonly end: number;
-  /** The anchor that makes this node, or one around it, appear in more than one place. */
+  /** The anchor by which this node, or an enclosing one, appears in more than one place. */
   sharedBy?: string;
 }
 
@@ -32,17 +32,17 @@ export interface MapNode extends Placed {
 
 export interface EntryNode {
   readonly key: string;
-  /** `<<: …`, which brings the members of other mappings. */
+  /** `<<: …`, which merges the members of other mappings. */
   readonly merge: boolean;
-  /** Where the entry begins: its `?`, its key's anchor or tag, or the key. */
+  /** The entry's first offset: its `?`, its key's anchor or tag, or the key. */
   readonly start: number;
-  /** Whether the key stands in double quotes, as in JSON. */
+  /** Whether the key is in double quotes, as in JSON. */
   readonly quoted: boolean;
-  /** Just behind the colon; behind the key where there is no colon (`{a, b}`). */
+  /** Directly after the colon, or after the key if there is no colon (`{a, b}`). */
   readonly colonEnd: number;
   readonly hasColon: boolean;
   readonly value: SourceNode;
-  /** Behind the last character of the entry that means something (value, or anchor, or colon). */
+  /** After the last significant character of the entry (value, anchor, or colon). */
   readonly end: number;
 }
 
@@ -58,7 +58,7 @@ export interface AliasNode extends Placed {
   readonly target: SourceNode;
 }
 
-/** An item of a List, whose content is read when it is asked for. It holds no anchor and no alias. */
+/** An item of a List, whose content is parsed on demand. It contains no anchor and no alias. */
 export interface LaterNode extends Placed {
   readonly kind: 'later';
   readonly read: () => SourceNode;
@@ -66,24 +66,24 @@ export interface LaterNode extends Placed {
 
 export type SourceNode = ScalarNode | MapNode | ListNode | AliasNode | LaterNode;
 
-/** One document, read. */
+/** One parsed document. */
 export interface ReadDocument {
-  /** undefined: there is nothing in it. */
+  /** undefined: it is empty. */
   readonly root: SourceNode | undefined;
-  /** Where a mapping has a key again. kubectl takes the last one. */
+  /** The positions of duplicate keys. kubectl takes the last one. */
   readonly duplicates: readonly { readonly key: string; readonly at: number }[];
   readonly json: boolean;
-  /** Where another document begins: JSON objects may stand one behind the other. */
+  /** Where the next document begins: JSON objects may follow one another. */
   readonly next: number | undefined;
 }
 
-/** The node that an alias stands for, or the content of an item; any other node itself. */
+/** The node that an alias refers to, or the content of an item; any other node itself. */
 export function dereference(node: SourceNode): SourceNode {
   if (node.kind === 'alias') return dereference(node.target);
   return node.kind === 'later' ? node.read() : node;
 }
 
-/** Marks a node, and all in it, as one that stands in other places as well. */
+/** Marks a node and everything in it as appearing in other places as well. */
 export function markShared(node: SourceNode, anchor: string): void {
   if (node.sharedBy !== undefined) return;
   node.sharedBy = anchor;
@@ -91,7 +91,7 @@ export function markShared(node: SourceNode, anchor: string): void {
   if (node.kind === 'list') for (const item of node.items) markShared(item, anchor);
 }
 
-/** Sets an own member, also one called `__proto__`, which an assignment would swallow. */
+/** Sets an own property, even one called `__proto__`, which an assignment would swallow. */
 export function setMember(target: Record<string, JsonValue>, key: string, value: JsonValue): void {
   if (key === '__proto__') {
     Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
@@ -101,8 +101,8 @@ export function setMember(target: Record<string, JsonValue>, key: string, value:
 }
 
 /**
- * The JSON value that kubectl would send. Merge keys act in the order in which they are written, a later one
- * overwriting what stands before it: that is how go-yaml v2 reads them, though YAML's own text says otherwise.
+ * The JSON value that kubectl would send. Merge keys apply in the order in which they are written, a later one
+ * overwriting earlier members: that is what go-yaml v2 does, although the YAML specification says otherwise.
  */
 export function jsonValue(node: SourceNode): JsonValue {
   if (node.kind === 'scalar') return node.value;
@@ -116,7 +116,7 @@ export function jsonValue(node: SourceNode): JsonValue {
   return value;
 }
 
-/** The members that a `<<` entry brings; of several sources the earlier one wins, as in YAML 1.1. */
+/** The members that a `<<` entry merges; among several sources the earlier one wins, as in YAML 1.1. */
 export function mergedMembers(entry: EntryNode): Map<string, JsonValue> {
   const source = dereference(entry.value);
   const maps = source.kind === 'list' ? source.items.toReversed() : [source];

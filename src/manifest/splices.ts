@@ -18,36 +18,36 @@ export interface Splice {
   readonly text: string;
 }
 
-/** How new text inside braces looks: taken from the mapping around it. */
+/** The style of new text inside braces, taken from the enclosing mapping. */
 interface FlowStyle {
-  /** Quote everything as JSON does. */
+  /** Quote everything, as JSON does. */
   readonly json: boolean;
-  /** Between colon and value, and behind a comma on one line. */
+  /** The space between colon and value, and after a comma on one line. */
   readonly gap: '' | ' ';
-  /** The indentation step, where each member has a line of its own. */
+  /** The indentation step, if each member has a line of its own. */
   readonly unit: string | undefined;
 }
 
 const YAML_FLOW: FlowStyle = { json: false, gap: ' ', unit: undefined };
 
-/** What the writers need to know about the place they write to. */
+/** The context of the place that a writer changes. */
 interface WriteContext {
   readonly source: SourceText;
-  /** How many columns a nested block mapping is indented more than the one around it. */
+  /** By how many columns a nested block mapping is indented. */
   readonly step: number;
-  /** How the nearest flow mapping around is written. */
+  /** The style of the nearest enclosing flow mapping. */
   readonly flow: FlowStyle;
 }
 
 type Member = readonly [key: string, value: JsonValue];
 
-/** What becomes of the members of one mapping, besides those that change within. */
+/** The changes to the members of one mapping, apart from those that change inside. */
 interface MapChange {
   readonly added: readonly Member[];
   readonly removed: ReadonlySet<EntryNode>;
 }
 
-/** What makes the text of an object, which reads as `before`, read as `after`. */
+/** The splices that turn the text of an object with the value `before` into one with the value `after`. */
 export function splicesFor(
   root: SourceNode,
   before: JsonValue,
@@ -57,7 +57,7 @@ export function splicesFor(
   return splicesOf(root, before, after, { source, step: blockStep(root) ?? 2, flow: { ...YAML_FLOW, json } });
 }
 
-/** As deep inside as the change allows; what cannot be changed within is replaced. */
+/** Changes as little as possible: a value that cannot be changed inside is replaced. */
 function splicesOf(
   node: SourceNode,
   before: JsonValue,
@@ -72,7 +72,7 @@ function splicesOf(
   return node.items.flatMap((item, at) => splicesOf(item, old[at] ?? null, after[at] ?? null, context));
 }
 
-/** Inner changes come first: at the end of a mapping that is another's last value, both insert at one offset. */
+/** Inner changes come first: at the end of a mapping that is the last value of another, both insert at the same offset. */
 function mapSplices(map: MapNode, before: JsonMap, after: JsonMap, outer: WriteContext): Splice[] {
   const flow = map.layout === 'flow';
   const context = flow ? { ...outer, flow: styleOf(map, outer) } : outer;
@@ -84,9 +84,9 @@ function mapSplices(map: MapNode, before: JsonMap, after: JsonMap, outer: WriteC
     if (removed.has(entry) || was === undefined || value === undefined) return [];
     const replaced = () =>
       flow ? setFlowValue(entry, value, context) : setBlockValue(map, entry, value, context);
-    // `annotations: {}` in block style gets its first members as if it were written anew: in block style too.
-    const anew = !flow && isBraces(entry.value) && !isDeepStrictEqual(was, value);
-    return anew ? replaced() : splicesOf(entry.value, was, value, context, replaced);
+    // `annotations: {}` inside a block mapping gets its first members in block style, as if newly written.
+    const rewritten = !flow && isBraces(entry.value) && !isDeepStrictEqual(was, value);
+    return rewritten ? replaced() : splicesOf(entry.value, was, value, context, replaced);
   });
   if (added.length === 0 && removed.size === 0) return inner;
   const change = { added, removed };
@@ -105,7 +105,7 @@ function isBraces(node: SourceNode): boolean {
   return node.kind === 'map' && node.entries.length === 0 && node.end - node.start === '{}'.length;
 }
 
-/** The lines of block mapping entries (no line ends); scalars and lists stand behind their key. */
+/** The lines of block mapping entries, without line breaks; scalars and lists follow their key on the same line. */
 function blockLines(members: readonly Member[], column: number, step: number): string[] {
   return members.flatMap(([key, value]) => {
     const name = `${' '.repeat(column)}${yamlScalar(key)}:`;
@@ -114,7 +114,7 @@ function blockLines(members: readonly Member[], column: number, step: number): s
   });
 }
 
-/** A value on one line, or in the style's lines, where `indent` and `eol` say how the line it begins on goes. */
+/** A value on one line, or on several as the style has it; `indent` and `eol` are those of its first line. */
 function flowText(value: JsonValue, style: FlowStyle, indent = '', eol = '\n'): string {
   if (typeof value !== 'object' || value === null) return flowScalar(value, style);
   const inner = style.unit === undefined ? indent : indent + style.unit;
@@ -137,7 +137,7 @@ function flowScalar(value: JsonScalar, style: FlowStyle): string {
   return typeof value === 'string' ? doubleQuoted(value) : JSON.stringify(value);
 }
 
-/** A scalar that takes the place of `old`: a text keeps the quotes, a number stays without. */
+/** A scalar that replaces `old`: a string keeps its quotes, a number stays unquoted. */
 function scalarLike(value: JsonScalar, old: ScalarNode, style: FlowStyle): string {
   if (style.json || typeof value !== 'string') return flowScalar(value, style);
   if (old.style === 'double') return doubleQuoted(value);
@@ -145,21 +145,21 @@ function scalarLike(value: JsonScalar, old: ScalarNode, style: FlowStyle): strin
   return yamlScalar(value);
 }
 
-/** A scalar in the plainest form that YAML 1.1 and 1.2 both read as this value. */
+/** A scalar in the plainest form that both YAML 1.1 and 1.2 parse as this value. */
 function yamlScalar(value: JsonScalar): string {
   if (typeof value !== 'string') return String(value);
   if (/^[A-Za-z][A-Za-z0-9._/-]*$/.test(value) && resolvePlain(value) === value) return value;
   return NEEDS_ESCAPES.test(value) ? doubleQuoted(value) : singleQuoted(value);
 }
 
-/** What single quotes cannot carry: control characters, line breaks of any YAML version, a BOM, lone surrogates. */
+/** Characters that single quotes cannot hold: control characters, line breaks of any YAML version, a BOM, lone surrogates. */
 const NEEDS_ESCAPES = /[\p{Cc}\p{Cs}\u2028\u2029\uFEFF]/u;
 
 function singleQuoted(value: string): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/** JSON's form, with the characters escaped that JSON lets stand and YAML does not. */
+/** The JSON form, also escaping the characters that JSON allows and YAML does not. */
 function doubleQuoted(value: string): string {
   return JSON.stringify(value).replace(
     /[\u007F-\u009F\u2028\u2029\uFEFF]/g,
@@ -167,7 +167,7 @@ function doubleQuoted(value: string): string {
   );
 }
 
-/** Writes a value over another one, in flow style. */
+/** Overwrites a value with another one, in flow style. */
 function replacement(old: SourceNode, value: JsonValue, { source, flow }: WriteContext): Splice {
   const { start } = old;
   const end = source.trimmedEnd(start, old.end);
@@ -178,7 +178,7 @@ function replacement(old: SourceNode, value: JsonValue, { source, flow }: WriteC
   return { start, end, text: start === old.end ? ` ${written}` : written };
 }
 
-/** How a flow mapping is written; an empty one is taken to be like the one around it. */
+/** The style of a flow mapping; an empty one is assumed to be like the enclosing one. */
 function styleOf(map: MapNode, { source, flow }: WriteContext): FlowStyle {
   const [first, last] = [map.entries[0], map.entries.at(-1)];
   if (first === undefined || last === undefined) return flow;
@@ -189,7 +189,7 @@ function styleOf(map: MapNode, { source, flow }: WriteContext): FlowStyle {
   return { json, gap: tight ? '' : ' ', unit: source.beginsLine(last.start) ? step : undefined };
 }
 
-/** Gives an entry of a flow mapping another value. */
+/** Changes the value of an entry of a flow mapping. */
 function setFlowValue(entry: EntryNode, value: JsonValue, context: WriteContext): Splice[] {
   const splice = replacement(entry.value, value, { ...context, flow: nestedStyle(context.flow) });
   return [entry.hasColon ? splice : { ...splice, text: `:${splice.text}` }];
@@ -203,7 +203,7 @@ function flowChanges(map: MapNode, change: MapChange, context: WriteContext): Sp
   return [...removals, ...appended(last, last === map.entries.at(-1), change, context)];
 }
 
-/** An entry goes together with the comma before it; one at the front, with what leads to its successor. */
+/** Removes an entry with the comma before it, or, for the first entry, with everything up to its successor. */
 function flowRemoval({ entries }: MapNode, entry: EntryNode, { removed }: MapChange): Splice {
   const index = entries.indexOf(entry);
   const next = entries[index + 1];
@@ -212,7 +212,7 @@ function flowRemoval({ entries }: MapNode, entry: EntryNode, { removed }: MapCha
   return { start: entries[index - 1]?.end ?? entry.start, end: entry.end, text: '' };
 }
 
-/** A mapping that has nothing, or loses all it had. */
+/** Changes a mapping that is empty, or becomes empty. */
 function refilled(map: MapNode, { added }: MapChange, { source, flow }: WriteContext): Splice {
   const outer = source.indentAt(map.start);
   const eol = source.eolBefore(map.start);
@@ -228,7 +228,7 @@ function refilled(map: MapNode, { added }: MapChange, { source, flow }: WriteCon
 
 const COMMENT_BEHIND = /^[ \t]*(,?)[ \t]*#[^\r\n]*/;
 
-/** New members behind `last`, the last entry that stays; `ends` when it is the last one of the text, too. */
+/** Adds members after `last`, the last entry that is kept; `ends`: it is also the last one in the text. */
 function appended(
   last: EntryNode,
   ends: boolean,
@@ -236,31 +236,31 @@ function appended(
   { source, flow }: WriteContext,
 ): Splice[] {
   const at = last.end;
-  // A colon with no value behind it would swallow the comma.
+  // A colon without a value would swallow the comma.
   const gap = last.value.start === last.value.end ? ' ' : '';
   const indent = source.indentAt(last.start);
   const eol = source.eolBefore(at);
   const lead = flow.unit === undefined ? flow.gap : eol + indent;
   const members = added.map((member) => lead + memberText(member, nestedStyle(flow), indent, eol));
-  // Behind an entry that others followed stands what goes with them.
+  // What follows an entry that was not the last is removed with its successors.
   const behind = ends && flow.unit !== undefined ? source.text.slice(at, source.nextLine(at)) : '';
   const comment = COMMENT_BEHIND.exec(behind);
   if (comment === null)
     return [{ start: at, end: at, text: members.map((text) => `${gap},${text}`).join('') }];
-  // The comment stays with the value that it stands behind.
+  // A comment stays with the value that it follows.
   const start = at + comment[0].length;
   const comma = comment[1] === ',';
   const inserted = { start, end: start, text: members.join(',') + (comma ? ',' : '') };
   return comma ? [inserted] : [{ start: at, end: at, text: `${gap},` }, inserted];
 }
 
-/** In YAML, a value inside a mapping of many lines still goes on one. */
+/** In YAML, unlike JSON, a value inside a mapping of several lines is still written on one line. */
 function nestedStyle(style: FlowStyle): FlowStyle {
   return style.json ? style : { ...style, unit: undefined };
 }
 
 /**
- * New entries of a block mapping go behind the line on which its last value ends: behind that line's trailing
+ * New entries of a block mapping go after the line on which its last value ends: after that line's trailing
  * comment, before comments on lines of their own, which may belong to what follows.
  */
 function blockChanges(map: MapNode, change: MapChange, context: WriteContext): Splice[] {
@@ -272,14 +272,14 @@ function blockChanges(map: MapNode, change: MapChange, context: WriteContext): S
   return [...removals, insertedLines(last.end, change.added, map.column, context)];
 }
 
-/** Gives an entry of a block mapping another value. */
+/** Changes the value of an entry of a block mapping. */
 function setBlockValue(map: MapNode, entry: EntryNode, value: JsonValue, context: WriteContext): Splice[] {
   const { source, step } = context;
   const { value: old, colonEnd } = entry;
   const column = map.column + step;
   const isEmpty = isBraces(old) || (old.kind === 'scalar' && old.value === null);
   if (isFilledMap(value) && isEmpty && !source.text.slice(colonEnd, old.start).includes('\n')) {
-    // What is written for "nothing" goes, the rest of its line (a comment, an anchor) stays.
+    // The text of an empty value is removed; the rest of its line (a comment, an anchor) stays.
     const start = source.trimmedEnd(colonEnd, old.start);
     const erased = old.end > old.start ? [{ start, end: old.end, text: '' }] : [];
     return [...erased, insertedLines(old.end, Object.entries(value), column, context)];
@@ -307,7 +307,7 @@ function insertedLines(
   return { start: at, end: at, text: lines.join('') };
 }
 
-/** A mapping that loses all it had. */
+/** Empties a mapping. */
 function rewritten(map: MapNode, { added }: MapChange, { source, step }: WriteContext): Splice {
   const start = map.entries[0]?.start ?? map.start;
   const end = source.trimmedEnd(start, map.end);
@@ -326,14 +326,14 @@ function blockRemoval(
   const behindDash = entries[0] !== undefined && !source.beginsLine(entries[0].start);
   const front = entries.slice(0, index).every((before) => removed.has(before));
   const next = entries[index + 1];
-  // Behind a dash: the first entry that stays moves up to it.
+  // After a dash: the first remaining entry moves up to it.
   if (behindDash && front && next) return { start: entry.start, end: next.start, text: '' };
   return { start: source.lineStart(entry.start), end: removedEnd(map, entry, source), text: '' };
 }
 
 /**
- * Comments that are indented deeper than the entry go with it. Left behind, they would become text where a block
- * scalar stands before them.
+ * Comments that are indented deeper than the entry are removed with it. Otherwise they would become text if a block
+ * scalar precedes them.
  */
 function removedEnd(map: MapNode, entry: EntryNode, source: SourceText): number {
   let end = source.nextLine(entry.end);
@@ -351,7 +351,7 @@ function removedEnd(map: MapNode, entry: EntryNode, source: SourceText): number 
   return end;
 }
 
-/** The first step from a block mapping into a block mapping in this object. */
+/** The first step of indentation from one block mapping to a nested one in this object. */
 function blockStep(node: SourceNode): number | undefined {
   const children = node.kind === 'map' ? node.entries.map((entry) => entry.value) : [];
   const items = node.kind === 'list' ? node.items : [];

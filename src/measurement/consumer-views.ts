@@ -13,16 +13,16 @@ type Known = Readonly<Record<'removals' | 'additions', ConsumerLag | undefined>>
 const MOST_MEASURED_A_LOOK = 8;
 
 /** Without new samples a lag only changes as slices of 15 minutes leave the week. */
-const ANEW_SECONDS = 900;
+const REFRESH_SECONDS = 900;
 
-/** The views of the consumers that the leader measures, recomputed now and then. */
+/** The views of the consumers that the leader measures, recomputed periodically. */
 export class ConsumerViews {
   readonly #measurement: ConsumerMeasurement;
   readonly #known = new Map<string, Known>();
   /** The consumers with samples that their view does not include yet. */
   readonly #outdated = new Set<string>();
   #views = new Map<string, ConsumerView>();
-  #anewAt = Number.NEGATIVE_INFINITY;
+  #refreshAt = Number.NEGATIVE_INFINITY;
 
   constructor(measurement: ConsumerMeasurement) {
     this.#measurement = measurement;
@@ -40,9 +40,9 @@ export class ConsumerViews {
    * @param now seconds since the epoch
    */
   look(consumers: readonly Consumer[], problems: ReadonlyMap<string, string>, now: number): void {
-    if (now >= this.#anewAt) {
+    if (now >= this.#refreshAt) {
       for (const { name } of consumers) this.#outdated.add(name);
-      this.#anewAt = now + ANEW_SECONDS;
+      this.#refreshAt = now + REFRESH_SECONDS;
     }
     this.#measure(consumers);
     const views = consumers.map((consumer) => {
@@ -75,7 +75,7 @@ export class ConsumerViews {
     this.#views.clear();
     this.#known.clear();
     this.#outdated.clear();
-    this.#anewAt = Number.NEGATIVE_INFINITY;
+    this.#refreshAt = Number.NEGATIVE_INFINITY;
   }
 
   #measure(consumers: readonly Consumer[]): void {

@@ -122,7 +122,7 @@ export class ConsumerMeasurement {
   }
 
   /**
-   * The consumers that there are now.
+   * The current consumers.
    * @param all whether it is certain that there are no others: then what was measured of those is forgotten. Until that
    *   has been said once, nothing that is published of consumers changes
    */

@@ -379,7 +379,7 @@ class TraefikReader implements PageReader {
   #endOfText(): void {
     const frame = this.#stack.at(-1);
     if (frame?.isObject !== true) return;
-    // Of names and addresses alike: Go escapes neither, and what it would escape is none that is looked for.
+    // Both for names and for addresses: Go escapes neither, and nothing that it would escape is searched for.
     if (this.#key === undefined) this.#name = this.#text;
     else if (this.#key === 'url' || this.#key === 'address') frame.url = this.#text;
   }

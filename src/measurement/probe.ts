@@ -253,7 +253,7 @@ interface AttemptsOptions {
 
 const STRANGE = problem(
   'SomebodyElse',
-  'is answered by a Linger that is none of these replicas: another installation, or a cache',
+  'is answered by a Linger that is not one of these replicas: another installation, or a cache',
 );
 
 /** Attempts through one consumer, and what kept them from meeting a replica. */

@@ -35,7 +35,7 @@ export interface OutputLog {
 }
 
 /**
- * A log that never holds up the process, whoever reads it or stops reading: lines are written in the background, up to
+ * A log that never blocks the process, even if nothing reads it: lines are written in the background, up to
  * 4 MB wait for a slow reader, and how many lines were dropped is logged once it has caught up.
  */
 export function logToStandardOutput(level: LogLevel): OutputLog {

@@ -29,7 +29,7 @@ type Reply<O> = { readonly piece: O } | { readonly error: string } | 'done' | 'r
 
 /**
  * Work that could hold the event loop up, done by a worker thread: one task after the other, within limits. The thread
- * starts with the first task and ends when there are none for a while, or when a task exceeds its limits.
+ * starts with the first task and ends when it has been idle for a while, or when a task exceeds its limits.
  */
 export class OffLoop<I, O> {
   readonly #module: URL;

@@ -71,10 +71,10 @@ class Rates {
 export interface ReportsOptions {
   /** undefined: this replica does not lead. */
   readonly taker: () => Pick<ConsumerReports, 'report' | 'refused'> | undefined;
-  /** How a consumer is measured; undefined: there is no such consumer. */
+  /** How a consumer is measured; undefined: unknown consumer. */
   readonly measureOf: (consumer: string) => string | undefined;
   readonly judge: Judge;
-  /** Called for each report. @param consumer empty where there is no such consumer */
+  /** Called for each report. @param consumer empty for an unknown consumer */
   readonly count: (consumer: string, result: ReportResult) => void;
   /** Monotonic milliseconds. */
   readonly clock: () => number;

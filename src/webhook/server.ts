@@ -13,7 +13,7 @@ export const http = process.getBuiltinModule('node:http');
 /** Milliseconds. */
 const LIMITS = {
   // Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier
-  // resets a review now and then that is already on its way.
+  // occasionally resets a review that is already on its way.
   keepAliveTimeout: 100_000,
   // The API server writes a review at once and never waits longer than 30 s for the answer (timeoutSeconds; 10 s where
   // nothing is set, 2 s in deploy/webhook.yaml). A client that takes longer than these to send is not it.

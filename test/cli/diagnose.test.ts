@@ -53,7 +53,7 @@ CRITICAL ClientThrottled
 
 WARNING WriteStorm
   A storm: up to 575 Services wait at once to be written as EndpointSlices and Endpoints. At 5
-  writes a second that many take 1.9 min. Every pod that is deleted meanwhile stands behind them.
+  writes a second that many take 1.9 min. Every pod that is deleted meanwhile queues behind them.
   evidence
     workqueue_depth{name="endpoint_slice"} 575 → 557 in 10 s; 3.3/s added, 5.1/s done
     workqueue_depth{name="endpoint"} 557 → 506 in 10 s; 0/s added, 5.1/s done

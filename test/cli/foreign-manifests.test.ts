@@ -137,7 +137,7 @@ describe.concurrent('what is read', () => {
 });
 
 describe.concurrent('over its own output', () => {
-  it('--refresh decides anew, and only what differs changes', async () => {
+  it('--refresh decides again, and only what differs changes', async () => {
     const policies = await fileOf(POLICY, 'policy.yaml');
     const kept = await linger(['inject', '--refresh'], { stdin: INJECTED_DEPLOYMENT });
     const { stdout } = await linger(['inject', '--refresh', '--policies', policies], {

@@ -113,7 +113,7 @@ describe('the world', () => {
     await waitUntil('it to go', () => !world().namespaces.has('new'), soon);
   });
 
-  it('is not made anew for what decisions do not read, and once for many changes', async () => {
+  it('is not rebuilt for what decisions do not read, and only once for many changes', async () => {
     const followed = await follow(inIt);
     const { model, worlds, world } = followed;
     await current(followed);

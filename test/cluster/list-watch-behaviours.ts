@@ -22,7 +22,7 @@ interface Interruption {
   readonly silenceMs?: number;
 }
 
-/** Nothing is lost, so nothing is listed anew. */
+/** Nothing is lost, so nothing is listed again. */
 const RESUMED: readonly (Interruption & { readonly said: 'StreamBroken' | 'StreamRotated' })[] = [
   { name: 'a reset', reason: 'Cut', said: 'StreamBroken', interrupt: (gateway) => gateway.cut() },
   {
@@ -76,7 +76,7 @@ const RESUMED: readonly (Interruption & { readonly said: 'StreamBroken' | 'Strea
   })),
 ];
 
-/** The place where the watch stopped is lost, so everything is listed anew. */
+/** The place where the watch stopped is lost, so everything is listed again. */
 const RELISTED: readonly Interruption[] = [
   {
     name: 'the server has forgotten the resourceVersion',
@@ -218,7 +218,7 @@ export function itListsAndWatches(openArena: () => Promise<Arena>, forgets: bool
   });
 
   const relisted = RELISTED.filter(({ needsHistory }) => forgets || needsHistory !== true);
-  it.each(relisted)('lists anew when $name, and finds who is gone', async ({ interrupt, reason }) => {
+  it.each(relisted)('lists again when $name, and finds what is gone', async ({ interrupt, reason }) => {
     const { arena, observed } = await begin(openArena);
     const { changes, events, watch, upToDate } = observed;
     changes.length = 0;

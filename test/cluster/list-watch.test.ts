@@ -68,7 +68,7 @@ describe('a list', () => {
     expect(events.map(describeEvent)).toEqual(NAMES.map((name) => `added ${name} (listed)`));
   });
 
-  it('begins anew, with larger pages, when its continuation has expired', async () => {
+  it('starts over, with larger pages, when its continuation has expired', async () => {
     const { arena, model } = await withObjects();
     let listed = 0;
     const { upToDate, changes, watch } = observe(arena, {
@@ -151,7 +151,7 @@ describe('a watch', () => {
     expect(watch.stats).toMatchObject({ events: 0, restarts: { Silent: 0 } });
   });
 
-  it('lists anew after a second ERROR event in a row', async () => {
+  it('lists again after a second ERROR event in a row', async () => {
     const { arena } = await withObjects();
     const { upToDate, watch } = observe(arena);
     await upToDate();
@@ -166,7 +166,7 @@ describe('a watch', () => {
     expect(watch.stats.restarts).toMatchObject({ ErrorEvent: 3, Expired: 0 });
   });
 
-  it('lists anew when the server has gone back in time', async () => {
+  it('lists again when the server has gone back in time', async () => {
     const { arena, model } = await withObjects();
     const { upToDate, watch, failures } = observe(arena);
     await upToDate();

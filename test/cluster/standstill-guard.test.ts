@@ -262,7 +262,7 @@ type Step =
       readonly ms: number;
       /** Whether the timer comes before what has piled up. */
       readonly timerFirst: boolean;
-      /** Read after it, one by one: events of meanwhile, and watches that are opened anew. */
+      /** Read after it, one by one: the backlog of events, and watches that are opened again. */
       readonly piled: readonly {
         readonly stream: Stream;
         readonly fraction: number;

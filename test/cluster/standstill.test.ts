@@ -57,7 +57,7 @@ it.each<{ name: string; looks: readonly Look[] }>([
   for (const [now, said] of looks) expect(look(now)).toEqual(said);
 });
 
-it('another one, before the first is over, begins anew', () => {
+it('another one, before the first is over, starts over', () => {
   const look = guarded();
   for (const now of [0, 1_500, 2_000]) look(now);
   expect(look(3_400)).toEqual({ since: 2_000 });

@@ -5,7 +5,7 @@ import { tableUnder } from '../docs/markdown.ts';
 import { clusterPolicy, consumer, worldOf } from './sample-world.ts';
 import { BEGIN, DAY, HOUR, STORIES, type Story } from './stories.ts';
 
-/** The removals that an estimate rests on at an instant, counted anew: those of 7 days, or of as many as hold 200. */
+/** The removals that an estimate rests on at an instant, counted from scratch: those of 7 days, or of as many as hold 200. */
 function removalsAt(events: readonly SimulatedEvent[], now: number): readonly SimulatedEvent[] {
   const within = (days: number) => events.filter(({ at }) => at <= now && at > now - days * DAY);
   for (let days = 7; days < 28; days += 1) if (within(days).length >= 200) return within(days);

@@ -77,7 +77,7 @@ describe('what a Linger says', () => {
     expect([stages[0]?.samples, life[0]?.samples]).toEqual([0, 100]);
   });
 
-  it('one that was started anew counts from 0 again', () => {
+  it('one that was restarted counts from 0 again', () => {
     expect(scrapedLag('', linger([500, 500, 500, 500]), first).stages[0]?.samples).toBe(100);
   });
 

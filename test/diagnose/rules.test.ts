@@ -378,12 +378,12 @@ describe('the advice for a storm', () => {
     [
       'Services that wait',
       slices({ depth: 700 }),
-      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. At 20 writes a second that many take 35 s. Every pod that is deleted meanwhile stands behind them.',
+      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. At 20 writes a second that many take 35 s. Every pod that is deleted meanwhile queues behind them.',
     ],
     [
       'Services that come in',
       slices({ adds: 600, done: 600 }),
-      'A storm: 60/s Services come in to be written as EndpointSlices, and the limit is 20 writes a second. Every pod that is deleted meanwhile stands behind them.',
+      'A storm: 60/s Services come in to be written as EndpointSlices, and the limit is 20 writes a second. Every pod that is deleted meanwhile queues behind them.',
     ],
   ])('%s', (_what, over, text) => {
     expect(only('WriteStorm', over).text).toBe(text);

@@ -77,7 +77,7 @@ describe('scrapes of a real controller-manager', () => {
   });
 });
 
-describe('counters that begin anew', () => {
+describe('counters that were reset', () => {
   it.each([
     ['fewer adds than before', between(text('storm-2'), text('storm-1'))],
     ['another process', between(text('calm-1'), text('storm-1'))],

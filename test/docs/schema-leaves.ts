@@ -14,7 +14,7 @@ export function leafPaths(schema: z.ZodType, path: readonly string[] = []): read
   return members.flatMap(([name, member]) => leafPaths(member, [...path, name]));
 }
 
-/** One that has been described anew is another schema with the same shape. */
+/** A schema that has been given another description is a new object with the same shape. */
 function isLabelSelector(schema: z.ZodObject): boolean {
   return schema.shape === labelSelector.shape;
 }

@@ -14,10 +14,10 @@ import { createLogger } from '../../src/telemetry/logs.ts';
 
 export const clock = () => performance.now();
 
-/** Time enough on a busy machine, and little where what is awaited never comes. */
+/** Long enough for a busy machine, and short enough to fail soon when the awaited event never comes. */
 const PATIENCE_MS = 10_000;
 
-/** A helper: what it hears, with when. */
+/** A helper that records what it hears, and when. */
 export class FakeHelper {
   readonly socket: Socket;
   readonly heard: { readonly word: string; readonly at: number }[] = [];
@@ -45,7 +45,7 @@ export class FakeHelper {
     return this.heard.map(({ word }) => word);
   }
 
-  /** When the word came. */
+  /** @returns when the word came */
   async hears(word: string): Promise<number> {
     return until(`a helper to hear ${word}`, () => this.heard.find((each) => each.word === word)?.at);
   }
@@ -74,7 +74,7 @@ export interface ArenaOptions {
   readonly reports?: HoldSources['reports'];
   readonly usersOf?: HoldSources['inspecting']['usersOf'];
   readonly current?: boolean;
-  /** When each of the watches had been read; default: long ago. */
+  /** When each of the watches had finished its list; default: long ago. */
   readonly readAt?: number;
 }
 
@@ -93,7 +93,7 @@ export const SLICES: EndpointGroup = {
 
 const TERMS: HoldPlan = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
 
-/** What the annotations say of a pod that was admitted with this token. */
+/** The annotations of a pod that was admitted with this token. */
 export function holdOf(token: string, wait = 1, hold = TERMS): NonNullable<PodMetadata['hold']> {
   const plan = renderPlan({
     ...{ wait, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
@@ -103,7 +103,7 @@ export function holdOf(token: string, wait = 1, hold = TERMS): NonNullable<PodMe
   return { token: hash, plan, created: '2026-11-22T10:00:00Z' };
 }
 
-/** A Hold Service over loopback, and the cluster that it is told of. */
+/** A Hold Service on loopback, with a simulated cluster. */
 export class Arena {
   readonly pods: HeldPods;
   readonly holds: Holds;
@@ -111,7 +111,7 @@ export class Arena {
   readonly released: Release[] = [];
   readonly asked: string[] = [];
   readonly strangers: string[] = [];
-  /** Pods that inspected consumers are asked about. */
+  /** The pods that inspected consumers are asked about. */
   readonly wanted = new Set<string>();
   current: boolean;
   leads = true;
@@ -217,7 +217,7 @@ export class Arena {
     this.pods.changed(change, clock(), '100');
   }
 
-  /** As one that was withdrawn before anybody looked. */
+  /** Withdraws the pod without showing it, as if before the watches began. */
   forget(name: string): void {
     this.#listing.delete(name);
   }

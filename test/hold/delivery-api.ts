@@ -15,7 +15,7 @@ interface StoredObject {
 
 const ONE = /^\/api\/v1\/namespaces\/([^/]+)\/(configmaps|pods)\/([^/?]+)/;
 
-/** As much of an API server as the delivery of the helper asks: ConfigMaps to follow, and server-side apply. */
+/** The part of an API server that delivering the helper needs: watches of ConfigMaps, and server-side apply. */
 export class DeliveryApi {
   /** By kind, namespace and name. */
   readonly objects = new Map<string, StoredObject>();

@@ -29,7 +29,7 @@ const atEnd = atEndOfFile();
 
 interface Start {
   readonly settings?: Partial<DeliverySettings>;
-  /** Namespaces beside Linger's own that ask for Hold by their annotation. */
+  /** Namespaces, apart from Linger's own, that request Hold by annotation. */
   readonly holding?: readonly string[];
   readonly refuse?: DeliveryApi['refuse'];
   /** Empty: none. */
@@ -38,7 +38,7 @@ interface Start {
   readonly times?: number;
 }
 
-/** A replica of Linger, as far as it delivers the helper. */
+/** The part of a replica that delivers the helper. */
 async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse, times = 1 }: Start = {}) {
   const api = await DeliveryApi.start();
   if (refuse !== undefined) api.refuse = refuse;
@@ -176,7 +176,7 @@ describe.concurrent('the leader', () => {
     const paths = api.applied.map(({ path }) => path);
     const of = (namespace: string) => `/api/v1/namespaces/${namespace}/configmaps/${CONFIG_MAP}`;
     const pod = '/api/v1/namespaces/linger/pods/linger-hold-test';
-    // Its own first, and once more with what the trial has shown.
+    // Its own first, and again with the result of the trial.
     expect(paths[0]).toBe(of('linger'));
     expect(paths.toSorted()).toEqual([of('linger'), of('linger'), of('pay'), of('web'), pod].toSorted());
     expect(api.objects.has('pods/linger/linger-hold-test')).toBe(false);
@@ -235,7 +235,7 @@ describe.concurrent('the leader', () => {
     await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
   });
 
-  it('notes why a trial failed, and goes on delivering', async () => {
+  it('records why a trial failed, and goes on delivering', async () => {
     const { api, world, lead } = await start({ holding: ['pay'] });
     const terminated = { exitCode: 128, reason: 'StartError', message: 'permission denied' };
     api.run = () => ({ phase: 'Failed', containerStatuses: [{ state: { terminated } }] });

@@ -21,7 +21,7 @@ import { type HoldServer, helperFile, OWN_ARCHITECTURE, runHelper, serveHelpers,
 const ARCHITECTURES = Object.keys(HELPER_ARCHITECTURES) as HelperArchitecture[];
 const EMULATOR = '/usr/bin/qemu-aarch64-static';
 
-/** How each architecture's helper is run here; arm64 may need an emulator. */
+/** How to run each architecture's helper here; arm64 may need an emulator. */
 const COMMANDS: Readonly<Record<HelperArchitecture, readonly string[] | undefined>> = {
   amd64: OWN_ARCHITECTURE === 'amd64' ? [helperFile('amd64')] : undefined,
   arm64:
@@ -43,20 +43,20 @@ afterAll(() => {
   for (const server of servers) server.close();
 });
 
-/** An address where nothing listens. */
+/** An address on which nothing listens. */
 async function refusing(): Promise<string> {
   const server = await serveHelpers(() => undefined);
   server.close();
   return server.address;
 }
 
-/** How late a helper may end on a machine that is busy with other tests; where it is busier still, a second run tells. */
+/** How late a helper may end on a machine that is busy with other tests; on an even busier one the test is run a second time. */
 const LATE_MS = 1_500;
 const AGAIN = { retry: 2 };
 
 interface Case {
   readonly what: string;
-  /** What the server does with each connection; none: the connection is refused. */
+  /** What the server does with each connection; undefined: it is refused. */
   readonly meet?: (socket: net.Socket, call: number) => void;
   readonly host?: string;
   /** Seconds. */
@@ -196,14 +196,14 @@ describe.concurrent('the helper, met by others', AGAIN, () => {
       // Its own and a page of each of its arrays.
       expect(helper.memory()).toBeLessThan(1024);
       expect(await helper.ended).toMatchObject({ code: 0 });
-      // What it has read, and what the kernels' buffers took.
+      // What it has read, plus what fits into the kernel's buffers.
       expect(taken).toBeLessThan(16 << 20);
       expect(server.calls.length).toBeGreaterThan(1);
     }
   });
 
   it('gives up a connect without an answer', async () => {
-    // A process that listens and never accepts: once its queue is full, the kernel drops who knocks.
+    // A process that listens and never accepts: once its queue is full, the kernel drops new connections.
     const script = `const server = require('node:net').createServer();
       server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
         require('node:fs').writeSync(1, String(server.address().port) + '\\n');
@@ -283,7 +283,7 @@ describe.concurrent('the helper, met by others', AGAIN, () => {
     expect(fields[0]?.[5]).toBe('-');
     expect(Number(fields.at(-1)?.[1]) - Number(fields[0]?.[1])).toBeGreaterThanOrEqual(25);
     expect(fields.slice(1).reduce((sum, each) => sum + Number(each[5]), 0)).toBeGreaterThanOrEqual(25);
-    // Only these two that a rate of 2 a second allows.
+    // Only the two that a rate of 2 a second allows.
     expect(fields.length).toBeLessThanOrEqual(5);
     expect(fields.every((each) => !(each[4] ?? '').includes('127.0.0.1'))).toBe(true);
   });
@@ -337,7 +337,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
   let steady: readonly string[] = [];
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'linger-hold-'));
-    // Both have tables from their folder. Witnesses have more time: whoever holds them must not fall silent.
+    // Both read tables from their folder. Witnesses have more time: Linger must not fall silent while it holds them.
     const build = async (second: number) => {
       const file = join(folder, `hold-${second}`);
       await buildHelper(zig ?? '', OWN_ARCHITECTURE, file, [`SECOND=${second}`, 'PROC_NET="net/"']);
@@ -420,7 +420,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
     });
   });
 
-  /** Runs the helper on tables; each step is written and kept until `lines` more lines have come. */
+  /** Runs the helper on tables; each step's tables stay in place until `lines` more lines have come. */
   async function witness(steps: readonly Readonly<Record<string, string>>[], lines = 2): Promise<string[][]> {
     const place = await mkdtemp(join(folder, 'tables-'));
     await mkdir(join(place, 'net'));
@@ -435,7 +435,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
     let helper: ReturnType<typeof runHelper> | undefined;
     for (const step of steps) {
       for (const [name, text] of Object.entries(step)) await writeFile(join(place, 'net', name), text);
-      // A line may have been made while the tables were written.
+      // A line may have been produced while the tables were being written.
       const from = helper === undefined ? 0 : told().length + 1;
       helper ??= runHelper(steady, [server.address, TOKEN, '1', '900'], place);
       while (told().length < from + lines && helper.process.exitCode === null) await delay(10);
@@ -494,12 +494,12 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
       const [, [line] = []] = await witness(
         [
           { snmp: snmp('11', '5'), tcp: table(hex4, before) },
-          // The table first: a helper in between reads it when the counter has changed.
+          // The table first: a helper reads it once the counter has changed.
           { tcp: table(hex4, later), snmp: snmp('15', '6') },
         ],
         1,
       );
-      // Either this line or the one before it told of the change.
+      // Either this line or the previous one shows the change.
       expect(line).toMatch(/^w 15 6 2 /);
     });
 
@@ -580,7 +580,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
         socket.write('holding\n');
       });
       const helper = runHelper(steady, [server.address, TOKEN, '1', '900'], place);
-      // As if a processor were missing in the middle of it: it opens the tables, and has them 400 ms later.
+      // As if it lost its processor in between: it opens the tables, and reads them 400 ms later.
       const text = table(hex4, [LISTENING, row('10.1.0.7', 4000)]);
       const file = await open(tables, 'w');
       await writeFile(`${tables}.next`, text);
@@ -596,13 +596,13 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
     });
 
     it('counts 50,000 connections in a fraction of a second and a megabyte, and gives 70,000 up', async () => {
-      // Put together here: made row by row, it would hold up those who watch the time meanwhile.
+      // Built here in one go: row by row it would delay the code that measures time.
       const head = table(hex4, [LISTENING]);
       const rest = '01 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0\n';
       const many = (count: number) => {
         let text = head;
         for (let index = 0; index < count; index += 1) {
-          // 10.2.0.0 and those after it, as words of this machine.
+          // 10.2.0.0 and the following addresses, as words in this machine's byte order.
           const bytes =
             ((index & 255) << 24) | (((index >> 8) & 255) << 16) | ((2 + (index >> 16)) << 8) | 10;
           const remote = (bytes >>> 0).toString(16).padStart(8, '0').toUpperCase();

@@ -11,7 +11,7 @@ export function helperFile(architecture: HelperArchitecture): string {
   return join(HELPER_FOLDER, `hold-${architecture}`);
 }
 
-/** The helper that this machine runs by itself. */
+/** The helper that this machine can run without an emulator. */
 export const OWN_ARCHITECTURE: HelperArchitecture = process.arch === 'arm64' ? 'arm64' : 'amd64';
 
 export interface RunningHelper {
@@ -21,7 +21,7 @@ export interface RunningHelper {
     readonly signal: NodeJS.Signals | null;
     readonly ms: number;
   }>;
-  /** kB that it has ever had in memory, so far. */
+  /** Its peak memory so far, in kB. */
   memory(): number;
 }
 
@@ -39,7 +39,7 @@ export function runHelper(command: readonly string[], args: readonly string[], c
   return { process: child, ended, memory };
 }
 
-/** What a helper meets where it calls. */
+/** The server that a helper calls. */
 export interface HoldServer {
   readonly address: string;
   /** Connections so far. */
@@ -47,7 +47,7 @@ export interface HoldServer {
   close(): void;
 }
 
-/** @param meet called with each connection, after the first line when `greeted` */
+/** @param meet called with each connection, after its first line if `greeted` */
 export async function serveHelpers(
   meet: (socket: net.Socket, call: number) => void,
   host = '127.0.0.1',

@@ -68,7 +68,7 @@ describe('connections between two lines', () => {
   });
 });
 
-/** The lines of a helper that looks twice a second. @param arrivals milliseconds, ascending */
+/** The lines of a helper that samples twice a second. @param arrivals milliseconds, ascending */
 function linesOf(
   arrivals: readonly number[],
   until: number,
@@ -149,7 +149,7 @@ describe('the rule', () => {
   });
 });
 
-/** xorshift, so that a failure can be repeated. */
+/** xorshift, so that a failure can be reproduced. */
 function chance(seed: number): () => number {
   let state = seed | 1;
   return () => {
@@ -169,7 +169,7 @@ function poisson(rate: number, from: number, to: number, random: () => number): 
   }
 }
 
-/** When the rule first lets go, looking at each line from hold.min on. */
+/** When the rule first lets go, evaluated at each line from hold.min on. */
 function letGoAt(
   arrivals: readonly number[],
   phase: number,
@@ -185,7 +185,7 @@ function letGoAt(
   return until;
 }
 
-/** Traffic of which the truth is known. The gateway ends 5 to 20 s after the deletion. */
+/** Traffic with a known truth: the gateway stops sending 5 to 20 s after the deletion. */
 describe('against simulated traffic', () => {
   const RUNS = 400;
   const tried = (
@@ -217,7 +217,7 @@ describe('against simulated traffic', () => {
     ['5 a second beside a probe each second', 5, 1],
   ])('of chance, %s: hardly ever let go before its end, and soon after it', (_, rate, probes) => {
     const { early, longest } = tried((end, random) => poisson(rate, 0, end, random), probes);
-    // Each look errs once in a hundred times, and there are up to thirty.
+    // Each evaluation errs once in a hundred times, and there are up to thirty.
     expect(early).toBeLessThanOrEqual(0.08);
     expect(longest).toBeLessThanOrEqual(6_500);
   });
@@ -241,7 +241,7 @@ describe('against simulated traffic', () => {
 });
 
 describe('the last connection', () => {
-  /** How far off it is told, of pods whose connections and probes come evenly; milliseconds. */
+  /** The error of the reported lag for pods whose connections and probes come evenly; milliseconds. */
   function told(rate: number, probes: number, containers: number): readonly number[] {
     const random = chance(7);
     return Array.from({ length: 300 }, () => {
@@ -276,7 +276,7 @@ describe('the last connection', () => {
     ({ rate, probes, containers = 1, most = 0 }) => {
       const off = told(rate, probes, containers);
       expect(off.filter((each) => !(Math.abs(each) <= 600)).length / off.length).toBeLessThanOrEqual(most);
-      // The last of so few may be a probe, as likely as not: it would have come half a gap earlier or later.
+      // The last of so few is as likely a probe as not: the error is half a gap either way.
       const mean = off.reduce((sum, each) => sum + each, 0) / off.length;
       expect(Math.abs(mean)).toBeLessThanOrEqual(250);
     },

@@ -20,7 +20,7 @@ import { runs } from '../property/runs.ts';
 const TERMS = {
   ...{ wait: 15, grace: 90, baseGrace: 30, min: 5, max: 60, percentile: 99, initial: 30, probes: 0 },
 };
-/** Seconds from the deletion on, which is seen at 1,000 s of the clock. */
+/** Converts seconds since the deletion, which is seen at 1,000 s of the clock. */
 const DELETED = 1_000_000;
 const at = (seconds: number) => DELETED + seconds * 1000;
 
@@ -33,7 +33,7 @@ const listing = (withdrawn?: number, truncated = false): ListingFacts => ({
   truncated,
 });
 
-/** A pod that was withdrawn a second after its deletion, and that a consumer let go 2 s later. */
+/** A pod that was withdrawn a second after its deletion and let go by a consumer 2 s later. */
 const CALM: HoldFacts = {
   now: at(5),
   terms: TERMS,
@@ -268,7 +268,7 @@ describe('always', () => {
     );
     fc.assert(
       fc.property(anyFacts, lessOf, (facts, less) => {
-        // Time itself decides these, and not what is known.
+        // These are decided by time alone, not by what is known.
         const reason = reasonOf(verdictOf(less(facts)));
         if (reason === undefined || reason === 'Max' || reason === 'Observed') return;
         expect(reasonOf(verdictOf(facts))).toBeDefined();
@@ -292,13 +292,13 @@ describe('always', () => {
   });
 });
 
-/** The same consumer where its word has not been heard. A lag beyond `initial` is known to be longer than unknown ones. */
+/** The same consumer before it has reported. A lag longer than `initial` outlasts an unknown one. */
 function lessKnown(known: LettingGo, { terms: of }: HoldFacts): LettingGo {
   if (known.by === 'word') return { ...known, completeAt: Number.POSITIVE_INFINITY };
   return known.by === 'time' && known.ms > of.initial * 1000 ? known : { by: 'unknown' };
 }
 
-/** By the verdicts themselves, to the millisecond. */
+/** Follows the verdicts' own times, to the millisecond. */
 function firstRelease(facts: HoldFacts): number {
   let [from, to] = [at(-1), facts.now];
   while (from + 1 < to) {

@@ -4,7 +4,7 @@ import type { Route } from '../../src/hold/service.ts';
 import type { Consumer } from '../../src/lag/index.ts';
 import { Arena, clock, FakeHelper, holdOf, until, worldWith } from './arena.ts';
 
-/** What a release may take on a machine that does other things, too; alone it takes 10 to 40 ms. */
+/** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */
 const SOON_MS = 500;
 
 describe('a pod that terminates', () => {
@@ -64,7 +64,7 @@ describe('a pod that terminates', () => {
     const again = Date.now();
     await arena.call(token).hears('release');
     expect(Date.now() - again).toBeLessThan(SOON_MS);
-    // Told once.
+    // Reported once.
     expect(arena.released).toMatchObject([{ reason: 'Max' }]);
   });
 
@@ -329,7 +329,7 @@ describe('a replica that does not lead', () => {
     const tokens = ['web-1', 'web-2'].map((name) => leader.admit(name));
     for (const name of ['web-1', 'web-2']) leader.delete(name);
     const [first = '', second = ''] = tokens;
-    // Two connections of the follower's, and one of each caller's.
+    // Two connections of the follower, and one of each caller.
     const one = follower.call(first, '127.0.0.2');
     await one.hears('holding');
     const two = follower.call(second, '127.0.0.3');

@@ -10,7 +10,7 @@ afterEach(() => void vi.useRealTimers());
 const POD_IP = '10.0.1.7';
 const GATEWAY_IP = '10.0.9.9';
 
-/** A consumer that lets go at the withdrawal itself: what comes later is somebody else's. */
+/** A consumer that lets go at the withdrawal itself: later connections are from somebody else. */
 const DECLARED: Consumer = {
   ...{ name: 'edge', lagKey: 'edge', builtIn: false, namespaceSelector: {}, serviceSelector: {} },
   ...{ podSelector: undefined, services: 'all', measure: { kind: 'reports' }, declared: undefined },
@@ -20,7 +20,7 @@ const reports = () => ({
   since: Number.NEGATIVE_INFINITY,
 });
 
-/** A pod that is held, and what its helper counts. Instants are milliseconds since the deletion. */
+/** A held pod, and what its helper counts. Instants are milliseconds since the deletion. */
 class Story {
   readonly arena = new Arena({ world: worldWith({ consumers: [DECLARED] }), reports });
   readonly #waiters = new Map<string, Waiter>();
@@ -44,7 +44,7 @@ class Story {
     return this.arena.pods.withUid('web-1') as never;
   }
 
-  /** Somebody with the pod's token waits. */
+  /** A stranger with the pod's token waits. */
   call(source: string): Waiter {
     const waiter: Waiter = {
       source,
@@ -76,7 +76,7 @@ class Story {
     this.begun = performance.now();
   }
 
-  /** @param each called twice a second, as the helper looks @returns once the pod has been let go */
+  /** @param each called twice a second, as often as the helper samples @returns once the pod has been let go */
   async run(each: (now: number) => void, until = 90_000): Promise<void> {
     for (let now = 0; now <= until && this.releasedAt === undefined; now += 500) {
       each(now);
@@ -115,7 +115,7 @@ describe('an undeclared sender goes on until 9.5 s after the withdrawal', () => 
     expect(story.releasedAt).toBeLessThan(LAST + 2_500);
     const { reason, lag, undeclared, open } = story.told;
     expect([reason, open]).toEqual(['Gone', 0]);
-    // Lines come twice a second, and say nothing of when in between.
+    // Lines come twice a second, and do not say when in between.
     expect(Math.abs((lag ?? Number.NaN) - 9.5)).toBeLessThanOrEqual(0.5);
     expect(undeclared?.remotes).toEqual([GATEWAY_IP]);
     expect(undeclared?.connections).toBeGreaterThan(150);

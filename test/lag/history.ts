@@ -210,7 +210,7 @@ function streamDeliveries(history: History, stream: Interruptible): Delivery[] {
   return deliveries.sort((a, b) => a.at - b.at);
 }
 
-/** The list that a broken watch begins anew with. */
+/** The list that a broken watch restarts with. */
 function listAt(truths: readonly Truth[], stream: Interruptible, at: number): Delivery[] {
   const latest = new Map<string, Truth>();
   for (const truth of truths) if (truth.t < at) latest.set(truth.object ?? truth.uid, truth);

@@ -341,7 +341,7 @@ describe('properties', () => {
   });
 });
 
-/** What is listed after these events, worked out anew from the last state of each object. */
+/** What is listed after these events, computed from scratch from the last state of each object. */
 function endOf(events: readonly ClusterEvent[]): ReadonlyMap<string, string> {
   const slices = new Map<string, ReadonlyMap<string, string>>();
   let addresses: ReadonlyMap<string, string> = new Map();

@@ -71,7 +71,7 @@ it.each([
 it.each([
   { name: 'damaged', binaryData: { 'cluster.json.gz': 'AAAA' } },
   { name: 'empty', binaryData: {} },
-])('$name histories are written anew', async ({ binaryData }) => {
+])('$name histories are overwritten', async ({ binaryData }) => {
   const api = await openApi();
   const theirs = foreign('linger-history', {}, { 'linger.dev/format': '2' });
   const before = api.put(HISTORY, { ...theirs, binaryData });

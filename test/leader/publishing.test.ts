@@ -255,7 +255,7 @@ describe('a leader that has been deposed', () => {
     await soon('their table in force', () => p99(leader.measured) === undefined);
   });
 
-  it('is no such thing where only the Lease was made anew: then it raises its term', async () => {
+  it('does not count as one if only the Lease was recreated: then it raises its term', async () => {
     const { api, leader } = await withLeader();
     const object = api.objects.get(PLANNED) as ApiObject;
     const annotations = { ...object.metadata.annotations, 'linger.dev/term': '40', 'linger.dev/writer': 'c' };

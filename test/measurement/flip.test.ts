@@ -88,7 +88,7 @@ describe('a consumer that cannot be timed', () => {
       what: 'leads to another Linger',
       answer: ANOTHER_LINGER,
       reason: 'SomebodyElse',
-      says: 'is answered by a Linger that is none of these replicas: another installation, or a cache',
+      says: 'is answered by a Linger that is not one of these replicas: another installation, or a cache',
     },
   ])('one that $what: $reason, and nothing is changed in the cluster', async ({ answer, reason, says }) => {
     const { outcome, of, model } = await run({ consumers: [consumer({ fault: () => answer })] });

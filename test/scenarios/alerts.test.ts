@@ -11,7 +11,7 @@ import { LONG } from './form.ts';
 
 const ALERTS = join(import.meta.dirname, '..', '..', 'deploy', 'alerts.yaml');
 
-// By Prometheus itself, which takes minutes to build. Of every run is that alerts name what there is (test/docs/alerts.test.ts).
+// Judged by Prometheus itself, which takes minutes to build. Every run checks that alerts name existing metrics (test/docs/alerts.test.ts).
 describe.runIf(LONG)('the alerts, to Prometheus', () => {
   const scratch = mkdtempSync(join(tmpdir(), 'linger-alerts-'));
   let program = '';

@@ -15,7 +15,7 @@ const POLICY = JSON.stringify({
 const ACCOUNT = 'system:serviceaccount:linger:linger';
 const SERVICE = 'linger-canary';
 
-/** What the issue asks for: of p50 and p90, over all flips. */
+/** The largest error of p50 and p90 over all flips. */
 const WITHIN_SHARE = 0.1;
 const WITHIN_SECONDS = 0.3;
 
@@ -30,7 +30,7 @@ let cluster: Cluster;
 let linger: Installation;
 let rules: ProgrammedRules;
 const reading = new AbortController();
-/** With the instant at which its line was read: it had ended by then. */
+/** With the instant at which its line was read, which is after its end. */
 const flips: (Flip & { readonly readAt: number })[] = [];
 
 beforeAll(async () => {
@@ -65,7 +65,7 @@ function leading(): Promise<string> {
   return waitUntil('a replica to lead', look, { timeoutMs: 60_000 });
 }
 
-/** Flips that have measured since then, as soon as there are so many. */
+/** The flips that have measured since then, once there are this many. */
 async function measured(count: number, since: number, timeoutMs: number) {
   const found = () => flips.filter(({ result, readAt }) => result === 'Measured' && readAt > since);
   await waitUntil(`${count} flips`, () => found().length >= count, { timeoutMs, intervalMs: 500 });
@@ -78,7 +78,7 @@ interface Pair {
   readonly truth: number;
 }
 
-/** Each flip's sample beside what the rules did: the last change of that kind before the flip had ended. */
+/** Each flip's sample beside the truth: the last change of the rules of that kind before the end of the flip. */
 async function pairs(found: readonly (typeof flips)[number][], direction: ProgrammedChange['direction']) {
   const addresses = new Map((await linger.replicas.list()).map(({ name, address }) => [name, address]));
   return found.flatMap(({ pod, readAt, consumers }): Pair[] => {
@@ -112,7 +112,7 @@ function compare(what: string, compared: readonly Pair[]): void {
   console.log(`${what}, ${compared.length} flips: ${line.join(', ')}; ${spread}`);
 }
 
-/** Somebody else's cluster cannot be given another kube-proxy, nor be looked into. */
+/** In somebody else's cluster kube-proxy can neither be replaced nor inspected. */
 async function isOwn(): Promise<boolean> {
   const opened = await openCluster();
   await opened.close();
@@ -143,7 +143,7 @@ describe.runIf(await isOwn())('the canary', () => {
       (sum, [name, count]) => sum + count - (connections.get(name) ?? 0),
       0,
     );
-    // The one that was on at the beginning, and the one that is on now.
+    // The flip that was under way at the beginning, and the one that is now.
     const [ended, most] = [flips.length - before, flips.length - before + 2];
     const events = writesSince(position);
     const own = events.filter(
@@ -207,7 +207,7 @@ describe.runIf(await isOwn())('the canary', () => {
     const found = await measured(byForm(8, 60), since, byForm(400_000, 1_700_000));
     const compared = await pairs(found, 'removal');
     compare(`removals, minSyncPeriod ${slow}`, compared);
-    // Otherwise it has not been slow, and nothing is shown.
+    // Otherwise it was not slow, and the test proves nothing.
     expect(Math.max(...compared.map(({ truth }) => truth))).toBeGreaterThan(2);
   });
 

@@ -11,14 +11,14 @@ export interface ChurnOptions {
 }
 
 export interface Churn {
-  /** Ends it, once the last pod that terminates is gone. */
+  /** Stops it, once the last terminating pod is gone. */
   stop(): Promise<void>;
 }
 
-/** A grace and what kubelet takes to end a pod. */
+/** A grace period plus the time that the kubelet takes to end a pod. */
 const TERMINATING_MS = 8_000;
 
-/** Pods come and go, as in rollouts that never end. What API servers refuse while they are away is let be. */
+/** Pods come and go, as in an endless rollout. Errors of API servers that are down are ignored. */
 export function startChurn({ node, namespace, services, everyMs }: ChurnOptions): Churn {
   const running: FakePod[] = [];
   const finishing: Promise<void>[] = [];

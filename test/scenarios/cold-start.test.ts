@@ -23,7 +23,7 @@ type Workload = KubernetesObject & {
   readonly status: { readonly conditions?: readonly { readonly message?: string }[] };
 };
 
-// Of every run is what the webhook refuses and lets through while Linger is down (availability.test.ts).
+// Every run checks what the webhook refuses and lets through while Linger is down (availability.test.ts).
 describe.runIf(LONG)('a cluster that starts from nothing, without Linger', () => {
   it.each(['Ignore', 'Fail'] as const)('failurePolicy: %s', { timeout: 600_000 }, async (failurePolicy) => {
     const cluster = await openCluster();
@@ -55,7 +55,7 @@ describe.runIf(LONG)('a cluster that starts from nothing, without Linger', () =>
           FAIL_CLOSED,
         );
       for (const object of [web, network, dns]) await cluster.create(object);
-      /** The hooks of as many pods as there are to be, once all of them are ready. A status may be older than the restart. */
+      /** The hooks of all expected pods, once they are ready. A status may be older than the restart. */
       const hooksOf = (app: string, count: number, where = namespace, label = 'app') =>
         waitUntil(
           `${count} pods of ${app}`,
@@ -74,7 +74,7 @@ describe.runIf(LONG)('a cluster that starts from nothing, without Linger', () =>
 
       await cluster.patch(LINGER, { spec: { replicas: 0 } });
       await kubectl('--namespace', 'linger', 'delete', 'pods', '--all', '--grace-period=1');
-      // Nobody makes pods anew before everything else is down as well.
+      // Nothing recreates pods before everything else is down as well.
       await cluster.restart('kube-controller-manager', [WITHOUT_PODS]);
       await kubectl('--namespace', namespace, 'delete', 'pods', '--all', '--grace-period=0', '--force');
       for (const app of ['web', 'network', 'dns']) await hooksOf(app, 0);

@@ -68,7 +68,7 @@ interface Pair {
 async function measured(options: ClusterDnsOptions, count: number): Promise<readonly Pair[]> {
   if (options !== FIRST) dns = await startClusterDns(clusterSettings(), options);
   const clients = new DnsClients(cluster, dns.server, 'linger', SERVICE);
-  // The flip that is on has seen the CoreDNS before.
+  // The flip under way has seen the previous CoreDNS.
   const before = flips.length;
   await waitUntil('that flip to end', () => flips.length > before, { timeoutMs: 120_000 });
   const since = performance.now();
@@ -96,7 +96,7 @@ async function measured(options: ClusterDnsOptions, count: number): Promise<read
 
 const seconds = (value: number) => `${value.toFixed(2)} s`;
 
-/** Somebody else's cluster may have a DNS of its own, which is not ours to configure. */
+/** Somebody else's cluster may have its own DNS, which we must not configure. */
 async function isOwn(): Promise<boolean> {
   const opened = await openCluster();
   await opened.close();
@@ -130,7 +130,7 @@ describe.runIf(LONG && (await isOwn()))('the canary through CoreDNS', () => {
       console.log(
         `${what}, ${pairs.length} flips: ${line.join(', ')}; single flips off by ${seconds(percentileOf(off, 50))} (median), ${seconds(Math.max(...off))} (most); CoreDNS itself named the address for up to ${seconds(Math.max(...named))}`,
       );
-      // What clients hold is in it: without a cache, all of the TTL.
+      // It includes what clients cache: without a cache in CoreDNS, the whole TTL.
       if (options.cache === undefined)
         for (const pair of pairs) expect(pair.measured).toBeGreaterThan(options.ttl - WITHIN_SECONDS);
       else expect(Math.max(...pairs.map((pair) => pair.measured))).toBeLessThan(options.ttl + 2);

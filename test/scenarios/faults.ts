@@ -4,7 +4,7 @@ import { must } from '../testbed/command.ts';
 /** Where etcd serves its JSON gateway; see components.ts. */
 const ETCD = 'http://127.0.0.1:2379';
 
-/** Makes etcd forget everything before now: whoever resumes from there is told 410. @returns the revision */
+/** Compacts etcd: resuming from before now yields 410. @returns the revision */
 export async function compactEtcd(): Promise<string> {
   const post = async (path: string, body: unknown) => {
     const answer = await fetch(`${ETCD}/v3/kv/${path}`, { method: 'POST', body: JSON.stringify(body) });
@@ -16,7 +16,7 @@ export async function compactEtcd(): Promise<string> {
   return header.revision;
 }
 
-/** Loses every packet of these connections for some time; nobody is told. Runs in the cluster's own network. */
+/** Silently drops every packet of these connections for some time. Runs in the cluster's own network. */
 export async function losePackets(ports: readonly number[], ms: number): Promise<void> {
   const rules = ports.flatMap((port) => [
     ['INPUT', '-p', 'tcp', '--dport', String(port), '-j', 'DROP'],

@@ -3,9 +3,9 @@ import { network } from '../testbed/network.ts';
 
 interface Member {
   readonly service: string;
-  /** Stays, and changes its readiness. */
+  /** A pod that stays and changes its readiness. */
   readonly pod: FakePod;
-  /** Terminates, in those Services that have one to lose. */
+  /** A pod that terminates, in the Services that have one to lose. */
   readonly victims: FakePod[];
 }
 
@@ -16,11 +16,11 @@ export interface FleetOptions {
   readonly victims: number;
   /** Default: a new one, named after the prefix. */
   readonly namespace?: string;
-  /** How a pod is terminated. Default: it is deleted, and that is all. */
+  /** How a pod is terminated. Default: it is only deleted. */
   readonly terminate?: (node: FakeNode, pod: FakePod) => Promise<void>;
 }
 
-/** Many headless Services with a pod or two each, on a node that is none: what a storm is made of. */
+/** Many headless Services with one or two pods each, on a fake node: the makings of a storm. */
 export class Fleet {
   readonly namespace: string;
   readonly #cluster: Cluster;
@@ -84,7 +84,7 @@ export class Fleet {
     );
   }
 
-  /** Takes pods that may be terminated, from Services all over the fleet. */
+  /** Takes pods that may be terminated, spread over the fleet's Services. */
   takeVictims(count: number): readonly FakePod[] {
     const rich = this.#members.filter(({ victims }) => victims.length > 0);
     const step = rich.length / count;
@@ -99,7 +99,7 @@ export class Fleet {
     return this.#terminate(this.#node, pod);
   }
 
-  /** Waits until slices and Endpoints list so many pods as ready. */
+  /** Waits until slices and Endpoints list this many pods as ready. */
   async settled(ready: number, timeoutMs = 600_000): Promise<void> {
     const look = async () => {
       const counts = await Promise.all([this.#inSlices(), this.#inEndpoints()]);
@@ -109,7 +109,7 @@ export class Fleet {
     await waitUntil('slices and Endpoints to list the fleet', look, { timeoutMs, intervalMs: 1_000 });
   }
 
-  /** Resolves when all of it is gone: what controllers still had to do would hold up the next scenario. */
+  /** Resolves once everything is gone: pending work of controllers would delay the next scenario. */
   async remove(): Promise<void> {
     await this.#node.finishAll(this.namespace);
     await this.#node.remove();

@@ -2,14 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { TrueRemoval } from '../cluster-suite/support/endpoint-history.ts';
 import type { Linger } from '../cluster-suite/support/linger.ts';
 
-/** What a running Linger's metrics said; instants are milliseconds since the epoch. */
+/** A reading of a running Linger's metrics; instants are milliseconds since the epoch. */
 export interface Reading {
-  /** When it was asked and when it had answered: that was in between. */
+  /** When it was requested and answered; the reading is from in between. */
   readonly asked: number;
   readonly answered: number;
   /** Removals that have begun and not ended. */
   readonly unresolved: number;
-  /** The 99th percentile of the lag now, in seconds; 0: nothing has been measured lately. */
+  /** The current 99th percentile of the lag, in seconds; 0: nothing was measured lately. */
   readonly now: number;
 }
 

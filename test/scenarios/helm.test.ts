@@ -27,9 +27,9 @@ const NAMESPACE = 'tools';
 const IN_NAMESPACE = ['--namespace', NAMESPACE];
 /** The name of a later release, and of its namespace. */
 const OTHER = 'elsewhere';
-/** More than the 50 pods a second that must be reached. */
+/** More than the required 50 pods a second. */
 const EVERY_MS = 13;
-/** Deployments that are ready tell it by their replicas' probes, every second or two. */
+/** Deployments report readiness by their replicas' probes, every second or two. */
 const READY_MS = 20_000;
 const IDLE_SECONDS = 30;
 
@@ -39,7 +39,7 @@ type Manifest = KubernetesObject & {
   }[];
 };
 
-// Of every run are that the chart says what deploy/ says (test/deploy/chart.test.ts), and that deploy/ installs.
+// Every run checks that the chart matches deploy/ (test/deploy/chart.test.ts), and that deploy/ installs.
 describe.runIf(LONG)('the chart', async () => {
   if (!LONG) return;
   const cluster: Cluster = await openCluster();
@@ -200,7 +200,7 @@ describe.runIf(LONG)('the chart', async () => {
   const protectedPod = async (name: string) =>
     isProtected(await cluster.create<PodObject>(pod(namespace, name, {}), { dryRun: true }));
 
-  /** All that there is, but what comes and goes by itself. */
+  /** All objects, except those that come and go by themselves. */
   async function inventory(): Promise<ReadonlySet<string>> {
     const kinds = (await kubectl('api-resources', '--verbs=list', '--output=name')).trim().split('\n');
     const kept = kinds.filter((kind) => !/^(events|componentstatuses)\b/.test(kind));
@@ -209,7 +209,7 @@ describe.runIf(LONG)('the chart', async () => {
     return new Set(text.trim().split('\n'));
   }
 
-  /** Of admission requests to Linger, those that the API server let pass without an answer. */
+  /** Admission requests that the API server let pass without Linger's answer. */
   async function passedUnasked(): Promise<number> {
     const lines = (await kubectl('get', '--raw', '/metrics')).split('\n');
     return lines
@@ -227,7 +227,7 @@ describe.runIf(LONG)('the chart', async () => {
       expect(readyMs).toBeLessThan(READY_MS);
       const pods = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace: NAMESPACE });
       expect(pods).toHaveLength(2);
-      // It leaves itself out, though its namespace has no label of ours.
+      // It excludes itself, although its namespace has no label of ours.
       for (const { metadata } of pods) expect(metadata.annotations?.['linger.dev/plan']).toBeUndefined();
     },
   );
@@ -298,7 +298,7 @@ describe.runIf(LONG)('the chart', async () => {
         left = [...(await inventory())].filter((name) => !before.has(name));
         return left.every((name) => STAYS.test(name));
       };
-      // What is left after that is said below.
+      // What remains after that is stated below.
       await waitUntil('the rest to be gone', gone, { timeoutMs: 90_000, intervalMs: 3_000 }).catch(() => {});
       console.log(`left by helm uninstall: ${left.toSorted().join(', ')}`);
       expect(left.filter((name) => !STAYS.test(name))).toEqual([]);
@@ -318,7 +318,7 @@ describe.runIf(LONG)('the chart', async () => {
     'helm upgrade from the chart before its last change, with 50 pods created a second: none without a hook',
     { timeout: 400_000 },
     async () => {
-      // Over the CRDs that the release before has left: they are of the same name and namespace.
+      // Over the CRDs of the previous release, which has the same name and namespace.
       await installed(chartBefore(scratch));
       await waitUntil('a pod to be protected', () => protectedPod('second'), { timeoutMs: 30_000 });
       const bundle = await kubectl('get', 'mutatingwebhookconfiguration', 'linger', '--output', BUNDLE);
@@ -329,7 +329,7 @@ describe.runIf(LONG)('the chart', async () => {
       const values = ['--set', 'mode=Enforce', '--set', 'flags={--log-level=warn}'];
       await must('upgrade', RELEASE, CHART, ...IN_NAMESPACE, ...values);
       await rolledOut();
-      // The last of the old ones still drain.
+      // The last old replicas are still draining.
       await sleep(20_000);
       const { total, perSecond, missed, problems } = await admissions.end();
       const passed = (await passedUnasked()) - unasked;
@@ -392,7 +392,7 @@ describe.runIf(LONG)('the chart', async () => {
   );
 });
 
-/** When a process began, in seconds since the epoch. Source: proc_pid_stat(5), starttime. */
+/** When a process started, in seconds since the epoch. Source: proc_pid_stat(5), starttime. */
 function begunAt(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const ticks = Number(stat.slice(stat.lastIndexOf(')')).split(' ')[20]);
@@ -403,7 +403,7 @@ function begunAt(pid: number): number {
 const TICKS_PER_SECOND = 100;
 const CRD = 'CustomResourceDefinition /';
 
-/** What docs/operations.md says, and what Kubernetes itself puts into a namespace and beside a CRD. */
+/** What docs/operations.md lists, and what Kubernetes itself adds to a namespace and for a CRD. */
 const STAYS = new RegExp(
   [
     'CustomResourceDefinition /(discoveryconsumers|(cluster)?terminationpolicies)\\.linger\\.dev',
@@ -417,7 +417,7 @@ const STAYS = new RegExp(
     .join('|'),
 );
 
-/** @returns those that run Linger in this pod */
+/** @returns the processes that run Linger in this pod */
 function processesOf(uid: string): readonly number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -426,7 +426,7 @@ function processesOf(uid: string): readonly number[] {
         const program = readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('/app/dist/main.js');
         return program && readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes(uid);
       } catch {
-        // It has ended meanwhile.
+        // It has already ended.
         return false;
       }
     })
@@ -445,7 +445,7 @@ function chartBefore(scratch: string): string {
 
 const BUNDLE = 'jsonpath={.webhooks[0].clientConfig.caBundle}';
 
-/** Without what a release adds. */
+/** Without what a release adds by itself. */
 function comparable(object: Manifest | undefined): unknown {
   const copy = structuredClone(object) as unknown as {
     metadata: { annotations?: Record<string, string> };

@@ -23,8 +23,8 @@ import { removals, spread } from './hold/terminations.ts';
 import { duration, table } from './table.ts';
 
 /*
- * 200 hooks at once, run by nobody's kubelet but with the helper itself, while replicas of Linger go; and while strangers
- * do to the Hold Service what they can.
+ * 200 hooks at once, run without a kubelet but with the real helper, while replicas of Linger are lost, and while strangers
+ * attack the Hold Service.
  */
 const HELD = 200;
 const DECLARED_SECONDS = 20;
@@ -62,14 +62,14 @@ beforeAll(async () => {
     max: MAX_SECONDS,
     consumers: [
       consumer('late', { consumers: 'late' }, declared),
-      // Its own name: one that no Service of these has a consumer by.
+      // Overrides the built-in consumer of that name.
       consumer('cluster-ip', { consumers: 'late' }, { declared: { lag: '1s' } }),
       consumer('stuck', { consumers: 'stuck' }, stuckPage),
     ],
   });
   kubelet = await Hooks.open();
   namespace = await held('late');
-  // Now: before, Linger might have tried its helper on a node that is none.
+  // Only now: otherwise Linger might have tried its helper on the fake node.
   node = await FakeNode.start(cluster.api, network.nodeName);
   await setting.holds(namespace);
 }, 240_000);
@@ -100,7 +100,7 @@ async function held(consumers: string): Promise<string> {
 const STOPPED_WITHIN_MS = 2_000;
 let round = 0;
 
-/** Pods that run and are listed. */
+/** Starts pods and waits until they are listed. */
 async function start(count: number, where = namespace): Promise<readonly Hooked[]> {
   round += 1;
   const pods = Array.from({ length: count }, (_, index): FakePod => {
@@ -122,8 +122,8 @@ async function start(count: number, where = namespace): Promise<readonly Hooked[
 }
 
 /**
- * Deletes them all and runs their hooks. Within two seconds and not at once: a machine that forks two hundred helpers at the
- * same instant shows nobody's watch anything for a while.
+ * Deletes them all and runs their hooks, spread over two seconds: while a machine forks two hundred helpers at the
+ * same instant, watches stall.
  */
 function stopAll(hooks: readonly Hooked[]): Promise<readonly HookEnd[]> {
   return Promise.all(
@@ -141,9 +141,9 @@ const allHeld = (count: number) =>
 
 interface Known extends HookEnd {
   readonly deletedAt: number;
-  /** When Linger had to let it go: none calls before it has begun. */
+  /** When Linger had to let it go, which is never before the hook started. */
   readonly dueAt: number;
-  /** It ended before Linger might have let it go. */
+  /** It ended before Linger may have let it go. */
   readonly early: boolean;
 }
 
@@ -175,7 +175,7 @@ function note(name: string, ends: readonly Known[], after = lateBy(ends)): Noted
   return { early, latest: Math.max(...after) };
 }
 
-/** Of the lateness, what was Linger's, and what was the helper's and this machine's. */
+/** Splits the lateness into Linger's share and that of the helper and this machine. */
 async function stages(ends: readonly Known[]): Promise<string> {
   const released = new Map(
     (await setting.releases(namespace)).map(({ pod, time }) => [pod, Date.parse(time)]),
@@ -186,7 +186,7 @@ async function stages(ends: readonly Known[]): Promise<string> {
   return `let go after ${lingers}; ended after that ${spread(of.map((end) => end.endedAt - at(end)))}`;
 }
 
-/** The process of a replica, on this machine. */
+/** The pid of a replica's process on this machine. */
 function processOf(replica: string): number {
   const isIts = ({ pid, argv }: { pid: number; argv: readonly string[] }) =>
     argv.includes('--certs-secret=linger-certificates') &&
@@ -325,7 +325,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
     const lostAt = Date.now();
     for (const pid of pids) process.kill(pid, 'SIGKILL');
     const ends = await ending;
-    // Else nothing was lost while they were held.
+    // Otherwise nothing was lost while they were held.
     expect(Math.min(...ends.map(({ endedAt }) => endedAt))).toBeGreaterThan(lostAt);
     const [hook] = hooks;
     const after = ends.map(({ startedAt, endedAt }) => {
@@ -337,7 +337,7 @@ describe.runIf(LONG && (await isOwn()))(`${HELD} hooks that wait`, () => {
   });
 });
 
-/** What anybody in the cluster can do to the Hold Service, from the addresses of load clients. */
+/** What any pod in the cluster can do to the Hold Service, from the addresses of load clients. */
 class Abuse {
   readonly #target: net.NetConnectOpts & net.TcpNetConnectOpts;
   readonly #open = new Set<net.Socket>();
@@ -364,7 +364,7 @@ class Abuse {
       },
       50,
     );
-    // Each with one of theirs, thirty times over, with a testimony of connections without end.
+    // Each with one of the stolen tokens, thirty times, reporting endless connections.
     for (const token of tokens.slice(0, 10))
       for (let copy = 0; copy < 30; copy += 1) {
         const socket = await this.#connect();

@@ -21,7 +21,7 @@ const AFTERWARDS = 10;
 const EVERY_MS = 500;
 const DEFAULTS = ['--kube-api-qps=20', '--kube-api-burst=30'];
 const FAST = ['--kube-api-qps=300', '--kube-api-burst=325', '--concurrent-endpoint-syncs=30'];
-/** Beyond it pods are let go whatever lists them: on a busy machine the storm has lasted for 253 s. */
+/** After this time pods are let go in any case: on a busy machine the storm has lasted for 253 s. */
 const MAX_SECONDS = 300;
 const DECLARED_SECONDS = 1;
 /** Linger's grid of lags is 1 % wide. */

@@ -12,7 +12,7 @@ import { Stand } from './polling/stand.ts';
 import { duration, table } from './table.ts';
 
 /*
- * S0 with Hold, and then what people do: kube-controller-manager is kept to 5 requests a second, the readiness of 300
+ * S0 with Hold, compared with what people do today: kube-controller-manager is limited to 5 requests a second, the readiness of 300
  * headless Services' pods flips, and of each application two of four pods are deleted. Held pods have the storm to
  * themselves: a client that shares two processors with four other applications times out for that alone.
  */
@@ -23,7 +23,7 @@ const RUNS = 2;
 /** Of four pods of each application. */
 const DELETED = 2;
 const PER_SECOND = 100;
-/** Of those that are there to be compared with, all at once. */
+/** The comparison's applications, all at once. */
 const PER_SECOND_BESIDE = 20;
 const MAX_SECONDS = 150;
 
@@ -55,7 +55,7 @@ beforeAll(async () => {
   await cluster.restart('kube-controller-manager', FAST);
   setting = await HoldSetting.open(cluster, { max: MAX_SECONDS });
   places = await Promise.all(HOOKS.map(place));
-  // Now: before, Linger might have tried its helper on a node that is none.
+  // Only now: otherwise Linger might have tried its helper on the fake node.
   fleet = await Fleet.start(cluster, { prefix: 's0', services: SERVICES, victims: 0 });
   // Without a removal nothing is measured.
   await places[3]?.stand.rollOver(2);

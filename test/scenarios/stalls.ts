@@ -1,7 +1,7 @@
 import type { WatchStats } from '../../src/cluster/resource.ts';
 import { signOfLife } from '../../src/cluster/watch-metrics.ts';
 
-/** Looks, for as long as it runs, how long watches go without any sign that they are alive or begun anew. */
+/** Records, while it runs, how long watches go without a sign of life or a restart. */
 export function watchForStalls(watches: Readonly<Record<string, WatchStats>>) {
   const signs = new Map<string, { sign: string; since: number }>();
   const longest = new Map<string, number>();

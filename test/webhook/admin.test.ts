@@ -19,7 +19,7 @@ describe('the admin port', () => {
     expect(await app.get('/healthz')).toMatchObject({ status: 200 });
   });
 
-  it.each(['/healthz', '/livez'])('%s answers 503 and why to start the process anew', async (path) => {
+  it.each(['/healthz', '/livez'])('%s answers 503 and why to restart the process', async (path) => {
     const reasons = ['watches have come to a stop: pods', undefined];
     const app = supertest(
       adminApp({ unready: () => 'draining', dead: () => reasons.shift(), metrics: createMetrics('1.2.3') }),
@@ -28,7 +28,7 @@ describe('the admin port', () => {
     expect(await app.get(path)).toMatchObject({ status: 200, text: 'ok\n' });
   });
 
-  it('readiness is asked anew each time', async () => {
+  it('readiness is checked each time', async () => {
     const states = [undefined, 'draining', undefined];
     const app = admin(() => states.shift());
     const statuses = [await app.get('/readyz'), await app.get('/readyz'), await app.get('/readyz')];

@@ -234,7 +234,7 @@ describe('a gateway that reports', () => {
     expect((await desk.post({ body: sync })).status).toBe(200);
   });
 
-  it('for a consumer that is deleted meanwhile is refused, and counts anew where it comes back', async () => {
+  it('for a consumer that is deleted meanwhile is refused, and counts from 0 when it comes back', async () => {
     const desk = new Desk();
     const { body } = await desk.report('gw-1');
     desk.consumers.delete('edge');
