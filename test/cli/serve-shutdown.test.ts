@@ -179,6 +179,12 @@ describe.concurrent('a log that nobody reads', () => {
     expect(await endOf(child)).toEqual({ code: 0, signal: null });
     await writer.close();
   });
+
+  it('a full disk keeps it neither from answering nor from ending', { timeout: 60_000 }, async () => {
+    const full = await open('/dev/full', 'w');
+    expect(await endOf(await startWith(full))).toEqual({ code: 0, signal: null });
+    await full.close();
+  });
 });
 
 describe('npm start', () => {
