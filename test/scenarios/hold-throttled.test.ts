@@ -57,7 +57,7 @@ beforeAll(async () => {
   places = await Promise.all(HOOKS.map(place));
   // Only now: otherwise Linger might have tried its helper on the fake node.
   fleet = await Fleet.start(cluster, { prefix: 's0', services: SERVICES, victims: 0 });
-  // Without a removal nothing is measured.
+  // Without any removal nothing is measured.
   await places[3]?.stand.rollOver(2);
   await setting.measured(places[3]?.stand.namespace ?? '', 'web');
 }, 900_000);
@@ -139,7 +139,7 @@ async function storm(ready: boolean, of: readonly Place[]): Promise<readonly Out
   const gone = async () =>
     (await Promise.all(of.map(podsOf))).flat().every((each) => !names.has(each.metadata.name));
   await waitUntil('all of them to be gone', gone, { timeoutMs: 240_000, intervalMs: 1_000 });
-  // Without a hook they are gone long before anybody knows. Asked of the API server: who reads a log sends no request.
+  // Without a hook they are gone long before consumers know. Read from the API server and not from logs.
   const withdrawn = async () =>
     (await Promise.all(of.map(listedBy))).flat().every((name) => !names.has(name));
   await waitUntil('their withdrawal', withdrawn, { timeoutMs: 120_000, intervalMs: 1_000 });
@@ -190,7 +190,7 @@ describe.runIf(LONG && (await isOwn()))('a throttled controller-manager', () => 
         if (hook !== 'Linger, Hold') continue;
         console.log(formatReport(report));
         expect.soft(report.lost).toBe(0);
-        // What a pod without a hook says last is not always heard.
+        // The last log lines of a pod without a hook are not always delivered.
         expect.soft(endings).toHaveLength(DELETED);
         for (const [index, wait] of waits.entries())
           expect.soft(wait).toBeLessThanOrEqual(1.1 * ((lags[index] ?? 0) + proxyMs) + 300);

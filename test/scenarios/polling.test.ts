@@ -24,7 +24,7 @@ const GUESSED_SECONDS = byForm(1, 5);
 const UPDATES = 5;
 const SAFETY_FACTOR = 1.5;
 const STEP_SECONDS = 5;
-/** So few that a test can have them measured; and before that, next to nothing. */
+/** Few enough for a test to have them measured. */
 const MIN_SAMPLES = 6;
 const WAIT = {
   minSamples: MIN_SAMPLES,
@@ -34,12 +34,12 @@ const WAIT = {
   safetyFactor: SAFETY_FACTOR,
 };
 
-/** How long reports and probe measure at least before they are held against the truth. */
+/** How long reports and the probe measure, at least, before they are compared with the truth. */
 const MEASURED_MS = byForm(60_000, 3_600_000);
 
 /**
- * Linger keeps lags in quarters of an hour, and in a young history all of these count alike: of two that share a minute's
- * measuring, the one with few lags would have too much to say. So the short form does not begin when one is about to end.
+ * Linger keeps lags in slices of 15 minutes, and in a young history all slices count alike: of two that share a minute's
+ * measurements, the one with few lags would weigh too much. So the short form does not begin when a slice is about to end.
  */
 const SLICE_MS = SLICE_SECONDS * 1_000;
 const WITHIN_SLICE_MS = byForm(150_000, 0);
@@ -83,7 +83,7 @@ afterAll(async () => {
   await cluster?.close();
 });
 
-/** Rolls applications over beside one another. */
+/** Rolls applications over concurrently. */
 async function rollOver(chosen: readonly Chosen[], updates: number): Promise<readonly Run[]> {
   const { gateways } = setting;
   const stands = chosen.map((each) => setting.stand(...each));
@@ -108,7 +108,7 @@ async function rollOver(chosen: readonly Chosen[], updates: number): Promise<rea
   return made;
 }
 
-/** How long the longest withdrawal of a pod of the scenario took the control plane, by the API server's audit log. */
+/** The control plane's longest withdrawal of one of the scenario's pods, by the API server's audit log. */
 function worstControlPlaneMs(): number {
   const removals = setting.namespaces.flatMap((namespace) =>
     trueRemovals(readAudit(cluster.auditLog ?? '', namespace)),
@@ -118,7 +118,7 @@ function worstControlPlaneMs(): number {
 
 const COMPARED = ['measured by', 'samples', 'true removals', '', 'estimate', 'truth', 'told'];
 
-/** Percentiles that Linger has published beside those of the truth, once there are enough of both. */
+/** Percentiles that Linger has published, and the true ones, once there are enough of both. */
 async function comparisonOf(measured: 'reports' | 'probe', least: number): Promise<readonly Comparison[]> {
   const percentiles = LONG ? [50, 90, 99] : [50, 90];
   const published = await waitUntil(
@@ -130,7 +130,7 @@ async function comparisonOf(measured: 'reports' | 'probe', least: number): Promi
     { timeoutMs: 240_000, intervalMs: 500 },
   );
   const all = setting.truth(measured);
-  // The probe has followed each removal that the gateways tell of; the last may not be complete for it.
+  // The probe has followed each removal that the gateways report; the last may not be complete yet.
   const truth =
     measured === 'probe' && all.length <= published.samples + 1 ? all.slice(0, published.samples) : all;
   const compared = compare(published, truth, percentiles);
@@ -143,7 +143,7 @@ async function comparisonOf(measured: 'reports' | 'probe', least: number): Promi
   return compared;
 }
 
-// First, and with nothing else to do: a machine that is busy with updates decides a percentile of seven flips.
+// First, and with nothing else running: with seven flips, a busy machine would determine the percentile.
 it('measures the gateways as they are, by reports and by a probe', { timeout: 4_500_000 }, async ({
   skip,
 }) => {
@@ -173,22 +173,22 @@ it('loses requests without a hook, and with a guess that is too short', { timeou
   for (const { outcome } of await rollOver(unprotected, byForm(2, UPDATES))) {
     const { lost, byCause } = outcome.newConnections;
     expect(lost).toBeGreaterThan(0);
-    // Each of them is explained, and by nothing but that somebody still sent to a pod that was asked to go.
+    // Each loss is explained by a client that still sent to a terminating pod, and by nothing else.
     expect(Object.keys(byCause).filter((cause) => !STOPPED.has(cause))).toEqual([]);
   }
 });
 
-/** The waits, in seconds, that what is declared and what is measured of the control plane may come to now. */
+/** The waits, in seconds, that may follow now from the declared consumers and the measured control plane. */
 async function combinedWaits(): Promise<readonly number[]> {
   const controlPlane = await publishedLag(cluster);
   if (controlPlane === undefined) throw new Error('nothing is published of the control plane');
   const protectedMs = SAFETY_FACTOR * combinedMs(controlPlane, INTERVAL_MS, 99);
-  // Linger's grid of lags is so fine.
+  // The resolution of Linger's grid of lags.
   const steps = [0.97, 1.03].map((error) => Math.ceil((protectedMs * error) / (STEP_SECONDS * 1_000)));
   return steps.map((step) => step * STEP_SECONDS);
 }
 
-/** Until a pod of that namespace would get a wait that has been measured. */
+/** Waits until a pod of that namespace would get a measured wait. */
 async function untilMeasured(hook: Hook): Promise<void> {
   const namespace = setting.namespaceOf(hook);
   const newcomer = pod(namespace, 'newcomer', {}, { labels: { app: 'exit' } });
@@ -237,8 +237,8 @@ it('loses none with a wait from any of the three measures', { timeout: 900_000 }
 });
 
 /**
- * The longest lag that Linger can have been told of. Of reports it takes one at each second, and not only those of true
- * removals: what a removal of just then would have met counts as well.
+ * The longest lag that Linger can know of. From reports it takes a sample each second, not only those of actual
+ * removals: a sample is what a removal at that second would have met.
  */
 function worst(measured: 'reports' | 'probe'): number {
   const lags = [...setting.truth(measured), ...(measured === 'reports' ? setting.possible() : [])];

@@ -1,30 +1,30 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Linger } from '../cluster-suite/support/linger.ts';
 
-/** As `linger_lag_now_seconds` is labelled. */
+/** The labels of `linger_lag_now_seconds`. */
 export const QUANTILES = ['0.5', '0.9', '0.99'] as const;
 export type Quantile = (typeof QUANTILES)[number];
 
-/** What one replica's metrics said. */
+/** A reading of one replica's metrics. */
 interface Replica {
   /** Seconds; a quantile that is not published is missing. */
   readonly now: Readonly<Partial<Record<Quantile, number>>>;
-  /** How many removals have ended, wait and were discarded, by their labels: what `now` is made of. */
+  /** How many removals have ended, are open and were discarded, by their labels: the input of `now`. */
   readonly seen: string;
   readonly ended: number;
   readonly waiting: number;
-  /** How long the oldest of those that wait has been waiting, in seconds; 0 where none waits. */
+  /** The age of the oldest open removal, in seconds; 0 if there is none. */
   readonly oldest: number;
-  /** For how long it has stood still at most since the reading before, in seconds. */
+  /** Its longest standstill since the previous reading, in seconds. */
   readonly stoodStill: number;
-  /** Those with removals that gave no sample. */
+  /** Readings with removals that gave no sample. */
   readonly discarded: readonly string[];
 }
 
-/** What two replicas said at about the same instant. */
+/** Readings of two replicas at about the same instant. */
 export interface ReplicaReading {
   readonly replicas: readonly [Replica, Replica];
-  /** Seconds in which both answered: the one may have been read so much earlier than the other. */
+  /** Seconds within which both answered: one may have been read earlier than the other by this much. */
   readonly apart: number;
 }
 
@@ -49,7 +49,7 @@ export function followReplicas(lingers: readonly [Linger, Linger]) {
   };
 }
 
-/** @returns undefined when a minute ended meanwhile: the one may have forgotten what ended minutes ago, the other not yet */
+/** @returns undefined if a minute ended meanwhile: one may have dropped old samples that the other still has */
 async function readReplicas([first, second]: readonly [Linger, Linger]): Promise<ReplicaReading | undefined> {
   const minute = () => Math.floor(Date.now() / 60_000);
   const minuteAsked = minute();
@@ -88,7 +88,7 @@ function numberOf(sample: string): number {
   return Number(sample.slice(sample.lastIndexOf(' ')));
 }
 
-/** Whether both had seen the same: between an event's two arrivals they cannot say the same. */
+/** Whether both had seen the same events: while one has seen an event that the other has not, their readings differ. */
 export function sameKnowledge({ replicas: [first, second] }: ReplicaReading): boolean {
   return first.seen === second.seen;
 }
@@ -97,15 +97,15 @@ export interface Difference {
   readonly quantile: Quantile;
   /** Seconds; NaN: one of them did not publish it. */
   readonly values: readonly [number, number];
-  /** Seconds by which they are apart, less those by which one was read later: what waits has grown older by so much. */
+  /** Seconds by which they differ, less those by which one was read later, since open removals age. */
   readonly by: number;
-  /** The same as a share of the longer one. */
+  /** The same, as a share of the longer one. */
   readonly share: number;
-  /** Seconds by which that is more than the tolerance. 0 or negative: it is within. */
+  /** Seconds beyond the tolerance; 0 or negative: within it. */
   readonly beyond: number;
 }
 
-/** Of every quantile that either of them publishes. */
+/** One for each quantile that either of them publishes. */
 export function differences(
   { replicas: [first, second], apart }: ReplicaReading,
   tolerance: { readonly share: number; readonly seconds: number },

@@ -18,13 +18,13 @@ import {
 import { duration, table } from './table.ts';
 
 /*
- * Two replicas measure the same cluster, each by watches of its own, and say the same of the lag now: while removals
+ * Two replicas measure the same cluster, each by its own watches, and agree on the current lag: while removals
  * wait behind a throttled controller-manager, and after that.
  */
 const THROTTLED = ['--kube-api-qps=5', '--kube-api-burst=5'];
 const CURED = ['--kube-api-qps=300', '--kube-api-burst=325'];
 
-/** Each is written once for its change and once for each termination: 5 a second of slices, 5 of Endpoints. */
+/** Each object is written once for its change and once for each termination: 5 slices and 5 Endpoints a second. */
 const SERVICES = byForm(60, 300);
 const TERMINATIONS = byForm(40, 200);
 const EVERY_MS = 250;
@@ -33,9 +33,9 @@ const EVERY_MS = 250;
 const AFTERWARDS_MS = byForm(3_000, 330_000);
 
 /**
- * Where the machine is so busy that one of them stands still, it gives what it sees then a later instant, and after more
- * than a second leaves it out: then they have measured different things. From so many seconds on that may be why: where
- * one simulated replica stood still once for 0.1 s, a few percentiles of less than half a second differed, with 0.3 s many.
+ * On a machine so busy that one of them stands still, it dates the events of that time later, and after more
+ * than a second discards them: then the two have measured different things. From this many seconds on that may be the reason: when
+ * one simulated replica stood still once for 0.1 s, a few percentiles below half a second differed; with 0.3 s, many.
  */
 const STOOD_STILL = 0.05;
 const RETRIES = 2;
@@ -45,7 +45,7 @@ const TOLERANCE = { share: 0.05, seconds: 0.02 };
 
 let cluster: Cluster;
 let fleet: Fleet;
-/** Whether the pods that stay are ready. */
+/** Whether the remaining pods are ready. */
 let ready = true;
 
 beforeAll(async () => {
@@ -54,7 +54,7 @@ beforeAll(async () => {
   await cluster.restart('kube-controller-manager', CURED);
   const victims = (1 + RETRIES) * TERMINATIONS;
   fleet = await Fleet.start(cluster, { prefix: 'replicas', services: SERVICES, victims });
-  // Else one could see a removal of somebody else's that had begun before the other was there.
+  // Otherwise one could see a removal of another test that had begun before the other replica started.
   await waitUntil('what else terminates to be gone', async () => (await terminating()) === 0);
 });
 
@@ -108,7 +108,7 @@ function rowsOf(name: string, readings: readonly ReplicaReading[]): readonly str
   });
 }
 
-/** Lets removals wait for each other. @returns the readings meanwhile, and those after the last had ended */
+/** Makes removals queue. @returns the readings meanwhile, and those after the last had ended */
 async function runBacklog(lingers: readonly [Linger, Linger]) {
   await cluster.restart('kube-controller-manager', THROTTLED);
   const following = followReplicas(lingers);
@@ -137,7 +137,7 @@ it('two replicas say the same of the lag now', { timeout: 900_000, ...RETRY }, a
   const { during, after } = await runBacklog([await startLinger(), await startLinger()]);
   const head = ['', 'quantile', 'readings compared', 'longest', 'most apart', 'of it'];
   console.log(table(head, [...rowsOf('backlog', during), ...rowsOf('afterwards', after)]));
-  // What they have seen differs for the moment in which an event has reached only one of them.
+  // They differ for the moment in which an event has reached only one of them.
   const same = during.filter(sameKnowledge);
   expect(same.length).toBeGreaterThan(during.length / 2);
   expect(after.filter((reading) => !sameKnowledge(reading))).toEqual([]);
@@ -148,12 +148,12 @@ it('two replicas say the same of the lag now', { timeout: 900_000, ...RETRY }, a
   if (apart.length > 0 && stoodStill > STOOD_STILL)
     throw new Error(`a replica stood still for ${stoodStill} s`);
   expect(apart).toEqual([]);
-  // It was about lags worth telling, in all of its parts.
+  // The lags were long enough for the comparison to mean something.
   for (const quantile of QUANTILES) {
     const long = same.filter(({ replicas: [{ now, waiting }] }) => waiting > 0 && (now[quantile] ?? 0) > 2);
     expect(long.length).toBeGreaterThan(10);
   }
-  // Long enough afterwards, both have forgotten it.
+  // After long enough, both have dropped it.
   const told = after.at(-1)?.replicas.map(({ now }) => Object.keys(now).length);
   expect(told).toEqual(LONG ? [0, 0] : [3, 3]);
 });

@@ -13,27 +13,27 @@ import { taken } from '../lag/steps.ts';
 
 export interface SimulatedDays {
   readonly days: number;
-  /** What was measured with nothing going on, and in a storm. */
+  /** Lags that were measured in calm, and in a storm. */
   readonly calm: readonly StageSample[];
   readonly storm: readonly StageSample[];
-  /** Hours after the beginning at which the storm strikes, as it was measured, all of it. */
+  /** Hours after the beginning at which the whole measured storm strikes. */
   readonly stormsAt: readonly number[];
   readonly calmTerminationsPerHour: number;
 }
 
-/** The wait that the built-in policy comes to, at an hour since the beginning. */
+/** The wait by the built-in policy, at an hour since the beginning. */
 export interface PlannedWait {
   readonly hour: number;
   readonly choice: WaitChoice;
 }
 
-/** Any; whole slices from there. */
+/** An arbitrary instant at which a slice begins. */
 const EPOCH = 1_800_000_000;
 const HOUR = 3_600;
 /** A table is published at most every ten minutes. */
 const STEP_SECONDS = 600;
 
-/** Lives through days of which only the lags are real. */
+/** Simulates days in which only the lags are real. */
 export function simulateDays(simulation: SimulatedDays): readonly PlannedWait[] {
   const estimator = new LagEstimator();
   const waits: PlannedWait[] = [];
@@ -45,7 +45,7 @@ export function simulateDays(simulation: SimulatedDays): readonly PlannedWait[] 
     const now = EPOCH + seconds + STEP_SECONDS;
     const { cluster, namespaces } = estimator;
     table = taken(nextPlanned(table, { cluster, namespaces, consumers: undefined }, now));
-    // Of no namespace in particular: the cluster's.
+    // Not of a particular namespace: the cluster's.
     const choice = chooseWait(BUILT_IN_POLICY, plannedLags(table).planned('', [], BUILT_IN_ENOUGH));
     waits.push({ hour: (seconds + STEP_SECONDS) / HOUR, choice });
   }
@@ -66,7 +66,7 @@ function removalsOf(samples: readonly StageSample[]): readonly Removal[] {
   }));
 }
 
-/** Those of one step: calm ones in turn, and all of a storm that begins in it. */
+/** The lags of one step: calm ones in turn, and all lags of a storm that begins in it. */
 function removalsIn(
   { calm, storm, stormsAt, calmTerminationsPerHour }: SimulatedDays,
   seconds: number,

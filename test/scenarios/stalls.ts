@@ -17,7 +17,7 @@ export function watchForStalls(watches: Readonly<Record<string, WatchStats>>) {
   };
   const timer = setInterval(look, 200);
   return {
-    /** Milliseconds, of each watch. */
+    /** Milliseconds, by watch. */
     stop: (): ReadonlyMap<string, number> => {
       clearInterval(timer);
       return longest;

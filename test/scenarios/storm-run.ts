@@ -32,7 +32,7 @@ export interface Rewriting {
   readonly lastedMs: number;
 }
 
-/** Lets a storm break loose, terminates pods meanwhile, and waits until the last of them is withdrawn. */
+/** Starts a storm, terminates pods meanwhile, and waits until the last of them is withdrawn. */
 export async function runStorm(options: StormOptions): Promise<StormOutcome> {
   const { fleet, measured, auditLog, storm, terminations, everyMs } = options;
   const position = auditPosition(auditLog);
@@ -63,7 +63,7 @@ export function lagsInWords(samples: readonly StageSample[], stage: StageSample[
   return [50, 90, 99, 100].map((percentile) => duration(percentileOf(lags, percentile)));
 }
 
-/** All are sampled; or, where some are not, nothing is left to wait for. */
+/** Whether all are sampled, or, if some are not, nothing is left to wait for. */
 async function ended(
   measured: MeasuredCluster,
   fleet: Fleet,
@@ -86,7 +86,7 @@ async function terminateSteadily(fleet: Fleet, count: number, everyMs: number): 
   await Promise.all(terminating);
 }
 
-/** Waits until nothing has been written for a while. @returns what was */
+/** Waits until nothing has been written for a while. @returns the writes */
 async function untilCalm(file: string, position: number, namespace: string): Promise<readonly AuditEvent[]> {
   const calmMs = 3_000;
   return waitUntil(
@@ -102,7 +102,7 @@ async function untilCalm(file: string, position: number, namespace: string): Pro
   );
 }
 
-/** A pod that terminates has its Service's objects written once more, which is not the storm's doing. */
+/** A terminating pod causes one more write of its Service's objects, which is not part of the storm. */
 function rewritingOf(writes: readonly AuditEvent[], resource: string, begun: number): Rewriting {
   const first = new Map<string, number>();
   for (const { objectRef, stageTimestamp } of writes) {

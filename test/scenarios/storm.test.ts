@@ -22,7 +22,7 @@ const REPORT = { services: 12_989, writes: 12_954, defaultsMs: 720_000, raisedMs
 const SERVICES = byForm(300, 2_000);
 const TERMINATIONS = byForm(30, 200);
 const CALM_TERMINATIONS = 20;
-/** Spread over what the writes take at 20 a second. */
+/** Spread over the time that the writes take at 20 a second. */
 const EVERY_MS = (SERVICES / 20 / TERMINATIONS) * 1_000;
 
 const DEFAULTS: readonly string[] = [];
@@ -40,7 +40,7 @@ let measured: MeasuredCluster;
 beforeAll(async () => {
   cluster = await openCluster();
   if (!cluster.own) return;
-  // Setting up is not what is measured.
+  // Setting up is not measured.
   await cluster.restart('kube-controller-manager', ['--kube-api-qps=300', '--kube-api-burst=325']);
   const victims = CALM_TERMINATIONS + 2 * TERMINATIONS;
   fleet = await Fleet.start(cluster, { prefix: 's1', services: SERVICES, victims });
@@ -49,7 +49,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await measured?.stop();
-  // While the controllers are fast.
+  // While the controllers are still fast.
   await fleet?.remove();
   if (cluster?.own === true) await cluster.restart('kube-controller-manager');
   await cluster?.close();
@@ -123,7 +123,7 @@ function reportDays(name: string, waits: readonly PlannedWait[]): void {
   console.log(`${name}\n${table(['hour', 'wait', 'note'], rows)}`);
 }
 
-/** Lags of one storm that strikes as often as the report's: every 16.5 hours. */
+/** A storm that strikes as often as the report's: every 16.5 hours. */
 function everySixteenHours(days: number): readonly number[] {
   return Array.from({ length: Math.floor((days * 24) / 16.5) }, (_, index) => 16.5 * (index + 1));
 }
@@ -161,7 +161,7 @@ it('weathers a storm of writes', { timeout: 1_800_000 }, async ({ skip }) => {
   reportDays('a storm every 16.5 hours', again);
   const max = BUILT_IN_POLICY['wait.max'].value;
   const after = (waits: readonly PlannedWait[], hour: number) => waits.filter((wait) => wait.hour > hour);
-  // Before the storm and a week and a day after it, waits are those of calm; in between, the storm counts as what it was.
+  // Before the storm and a week and a day after it, waits are those of calm; in between, the storm counts.
   for (const [waits, storm] of [
     [steady, 8 * 24],
     [young, 48],
@@ -175,7 +175,7 @@ it('weathers a storm of writes', { timeout: 1_800_000 }, async ({ skip }) => {
     expect(changes.length).toBeLessThanOrEqual(4);
   }
   expect(again.every(({ choice }) => choice.seconds <= max)).toBe(true);
-  // Storms that last long enough to go beyond what may be waited for are told as what is not covered.
+  // Storms longer than the longest wait show as not covered.
   const notes = again.flatMap(({ choice }) => choice.notes.map(({ code }) => code));
   if (LONG) expect(notes).toContain('StormNotCovered');
 });

@@ -4,7 +4,7 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
-/** A lag with the unit that suits it. */
+/** A lag with a suitable unit. */
 export function duration(ms: number): string {
   if (Number.isNaN(ms)) return '–';
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;

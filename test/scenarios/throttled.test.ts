@@ -17,24 +17,24 @@ import { lagsInWords, runStorm, type StormOutcome } from './storm-run.ts';
 import { duration, table } from './table.ts';
 
 /*
- * S0, throttled: kube-controller-manager's client is kept to a few requests a second, and pods that were removed stay
- * in the endpoints for a minute. More workers do not help; more requests do.
+ * S0, throttled: kube-controller-manager's client is limited to a few requests a second, and removed pods stay
+ * in the endpoints for a minute. More workers do not help; more requests a second do.
  */
 const THROTTLED = ['--kube-api-qps=5', '--kube-api-burst=5'];
 const WORKERS = ['--concurrent-endpoint-syncs=30', '--concurrent-service-endpoint-syncs=30'];
 const CURED = ['--kube-api-qps=300', '--kube-api-burst=325'];
 
 const SERVICES = byForm(150, 300);
-/** Two a second, for half of the time and more that so many writes take at 5 a second. */
+/** Two a second, for more than half of the time that so many writes take at 5 a second. */
 const TERMINATIONS = byForm(30, 80);
 const EVERY_MS = 500;
 
-/** How far gauges may be behind, or ahead of, what the API server logs. */
+/** By how much gauges may lag behind, or be ahead of, the API server's log. */
 const GAUGE_MS = 2_000;
 
 let cluster: Cluster;
 let fleet: Fleet;
-/** The program itself, and what it does, where each sample can be looked at. */
+/** The program itself, and the same measurement in this process, where each sample can be inspected. */
 let linger: Linger;
 let measured: MeasuredCluster;
 
@@ -51,7 +51,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await measured?.stop();
   await linger?.stop();
-  // While the controllers are fast.
+  // While the controllers are still fast.
   await fleet?.remove();
   if (cluster?.own === true) await cluster.restart('kube-controller-manager');
   await cluster?.close();
@@ -62,12 +62,12 @@ interface Outcome extends StormOutcome {
   readonly diagnosis: Diagnosis;
 }
 
-/** The controller-manager is a process in the cluster's network, and so is this. */
+/** Both the controller-manager and this process run in the cluster's network. */
 const CONTROLLER_METRICS = 'https://127.0.0.1:10257/metrics';
 
-/** What `linger diagnose` says while pods terminate. */
+/** The output of `linger diagnose` while pods terminate. */
 async function diagnose(flags: readonly string[]): Promise<Diagnosis> {
-  // By then the burst is used up, and some removals have shown how long they take.
+  // By then the burst is used up, and some removals have ended.
   await sleep(5_000);
   const from = ['--kubeconfig', cluster.kubeconfig, '--linger', linger.metricsUrl];
   const controllers = ['--controller-metrics', CONTROLLER_METRICS, '--controller-flags', flags.join(' ')];

@@ -28,11 +28,11 @@ import { watchForStalls } from './stalls.ts';
 import { duration, table } from './table.ts';
 
 /*
- * S2, unbalanced: clients of several API servers stick to the one that they found first. Ours must not, must survive
- * whatever happens to them, and must not make a sample of it.
+ * S2, unbalanced: clients of several API servers stay with the first one that they reach. Ours must not, must survive
+ * whatever happens to the servers, and must not turn it into samples.
  */
 
-/** The long form takes the product's; the short one's are shorter, so that a minute sees what takes five. */
+/** The long form uses the product's; those of the short one are shorter, so that a minute shows what takes five. */
 const LIMITS: Partial<WatchLimits> = byForm(
   { watchSeconds: [8, 12], silenceMs: 10_000, answerMs: 10_000, healthyMs: 4_000 },
   {},
@@ -47,14 +47,14 @@ const CHURN_EVERY_MS = 150;
 const SERVICES = 20;
 
 /**
- * What a sample may be off by: a stream is current when it is behind by at most 250 ms and one request, ends may come
+ * The error that a sample may have: a stream is current when it is behind by at most 250 ms and one request, ends may come
  * 250 ms before their starts, and servers that boot on the same two processors make everything late.
  */
 const BOUND_MS = 1_000;
 
 let cluster: Cluster;
 let servers: ApiServer[];
-/** One for each kind of client, so that connections can be told apart. */
+/** One for each kind of client, so that connections can be distinguished. */
 let balancer: Balancer;
 let controllers: Balancer;
 let clients: Balancer;
@@ -64,7 +64,7 @@ let measured: MeasuredCluster;
 beforeAll(async () => {
   cluster = await openCluster();
   if (!cluster.own) return;
-  // What speaks HTTP/2, such as the controllers, is sent away now and then. Ours is HTTP/1.1 and never hears of it.
+  // Clients with HTTP/2, such as the controllers, get GOAWAY occasionally. Ours speaks HTTP/1.1 and never does.
   await cluster.restart('kube-apiserver', GOAWAY);
   servers = await Promise.all([cluster.startApiServer(GOAWAY), cluster.startApiServer(GOAWAY)]);
   const own = { name: 'kube-apiserver', host: network.nodeAddress, port: network.apiPort };
@@ -107,7 +107,7 @@ function controllersKubeconfig(server: URL): string {
 
 const counts = (all: Readonly<Record<string, number>>) => Object.values(all).join('/');
 
-/** Waits until a server has had connections for two seconds on end: a list's lasts for a moment. */
+/** Waits until a server has had connections for two consecutive seconds: that of a list lasts for a moment. */
 async function untilUsed(through: Balancer, server: ApiServer, timeoutMs: number): Promise<number> {
   const begun = performance.now();
   let since: number | undefined;
@@ -124,7 +124,7 @@ async function untilUsed(through: Balancer, server: ApiServer, timeoutMs: number
   return (since ?? 0) - begun;
 }
 
-/** Gives the endpoint controllers something to write, 20 times a second, until it is told to stop. */
+/** Makes the endpoint controllers write, 20 times a second, until it is stopped. */
 async function keepControllersBusy(signal: AbortSignal): Promise<void> {
   const namespace = await cluster.namespace('s2-busy');
   const metadata = { namespace, name: 'busy' };
@@ -136,7 +136,7 @@ async function keepControllersBusy(signal: AbortSignal): Promise<void> {
   };
   await cluster.create(service as NewObject);
   for (let round = 0; !signal.aborted; round++) {
-    // An API server that is being restarted does not matter here.
+    // An API server may be restarting.
     await cluster.patch(service, { metadata: { labels: { round: String(round) } } }).catch(() => undefined);
     await sleep(50);
   }
@@ -176,7 +176,7 @@ it('spreads over three API servers again after one was restarted', { timeout: 70
   expect(Object.values(balancer.open)).not.toContain(0);
 });
 
-/** What befalls the watches, one after the other, in the time of the churn. */
+/** The faults that hit the watches, one after the other, during the churn. */
 function faults(): readonly (readonly [what: string, () => Promise<unknown>])[] {
   const [second, third] = servers;
   return [

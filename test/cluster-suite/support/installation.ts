@@ -19,13 +19,13 @@ interface Manifest extends KubernetesObject {
 }
 
 export interface InstallationOptions {
-  /** The text of the policy files. */
+  /** The contents of the policy files. */
   readonly policies: string;
   /** Added to those of deploy/deployment.yaml. */
   readonly flags?: readonly string[];
-  /** ClusterIPs of Services of deploy/, for whoever has no cluster DNS: they stand in the certificate as well. */
+  /** ClusterIPs of Services of deploy/, for clients without cluster DNS: the certificate includes them. */
   readonly addresses?: Readonly<Record<string, string>>;
-  /** The address of a cluster DNS, where there is one: as the kubelet would tell pods of it. */
+  /** The address of the cluster DNS, if there is one, as the kubelet would pass it to pods. */
   readonly dns?: string;
 }
 
@@ -42,7 +42,7 @@ export class Installation {
     this.#manifests = manifests;
   }
 
-  /** What the caBundle held once it was installed, PEM. */
+  /** The caBundle after the installation, PEM. */
   get authority(): string {
     return this.#authority;
   }
@@ -71,8 +71,8 @@ export class Installation {
   }
 
   /**
-   * Takes everything back, and waits for the end of it: without the drain, for nobody asks it any more.
-   * @throws where the rights of deploy/ did not allow all that was asked for
+   * Removes everything, and waits until it is gone: without the drain, since it gets no more requests.
+   * @throws if the rights of deploy/ did not allow every request
    */
   async remove(): Promise<void> {
     const refused = this.replicas.refusals();
@@ -107,7 +107,7 @@ export class Installation {
   }
 }
 
-/** What an operator fills in. */
+/** The values that an operator fills in. */
 function adapted(
   manifest: Manifest,
   { policies, flags = [], addresses = {}, dns }: InstallationOptions,

@@ -6,7 +6,7 @@ export interface InstalledReplica {
   readonly address: string;
 }
 
-/** The replicas that deploy/ has brought up and that nobody has asked to end, and what they say of themselves. */
+/** The replicas that deploy/ has started and that do not terminate, with their metrics and logs. */
 export class InstalledReplicas {
   readonly #cluster: Cluster;
   readonly #namespace: string;
@@ -18,7 +18,7 @@ export class InstalledReplicas {
     this.#since = cluster.auditLog === undefined ? 0 : auditPosition(cluster.auditLog);
   }
 
-  /** What they have asked for and were not allowed, by the API server's own account. */
+  /** Their forbidden requests, by the API server's audit log. */
   refusals(): readonly string[] {
     const { auditLog } = this.#cluster;
     if (auditLog === undefined) return [];
@@ -36,7 +36,7 @@ export class InstalledReplicas {
       .map(({ metadata, status }) => ({ name: metadata.name, address: status.podIP }));
   }
 
-  /** The samples of each replica's metrics that begin so: its name, and the lines. */
+  /** The samples of each replica's metrics that begin with this text: by its name, the lines. */
   async samples(beginning: string): Promise<ReadonlyMap<string, readonly string[]>> {
     const read = (await this.list()).map(async ({ name, address }) => {
       const text = await (await fetch(`http://${address}:8080/metrics`)).text();
@@ -45,13 +45,13 @@ export class InstalledReplicas {
     return new Map(await Promise.all(read));
   }
 
-  /** The sum of each replica's samples that begin so. */
+  /** The sum of each replica's samples that begin with this text. */
   async sums(beginning: string): Promise<ReadonlyMap<string, number>> {
     const samples = [...(await this.samples(beginning))];
     return new Map(samples.map(([name, lines]) => [name, total(lines)]));
   }
 
-  /** One sample's value in each replica. NaN where a replica has none. */
+  /** One sample's value in each replica; NaN if absent. */
   async each(sample: string): Promise<readonly number[]> {
     const samples = [...(await this.samples(`${sample} `)).values()];
     return samples.map((lines) => (lines.length === 0 ? Number.NaN : total(lines)));
@@ -63,7 +63,7 @@ export class InstalledReplicas {
     return total(lines.filter((line) => line.includes(label)));
   }
 
-  /** All that each has logged, by its name. */
+  /** The whole log of each, by its name. */
   async logs(): Promise<ReadonlyMap<string, string>> {
     const texts = (await this.list()).map(
       async ({ name }) => [name, await this.#cluster.containerLogs(this.#namespace, name, 'linger')] as const,

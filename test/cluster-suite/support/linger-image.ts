@@ -18,7 +18,7 @@ import { BUILT, ROOT } from '../../cli/built.ts';
 import { type ImageFile, imageArchive } from '../../testbed/image.ts';
 import { exclusively } from '../../testbed/lock.ts';
 
-/** The image that deploy/kustomization.yaml names as long as nobody has put in one of their own. */
+/** The image that deploy/kustomization.yaml names by default. */
 export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
 
 /**
@@ -40,7 +40,7 @@ const { nodeFlags, program, environment, user, warmUps, files: read } = containe
 const command = ['/bin/node', ...nodeFlags, `/app/${program}`];
 const CACHE = environment.NODE_COMPILE_CACHE ?? '';
 
-/** @returns the folder with what Node has compiled of this program; the last one made is kept */
+/** @returns the folder of Node's compile cache for this program; the last one is kept */
 async function compileCache(files: readonly ImageFile[]): Promise<string> {
   const folder = join(dirname(BUILT), 'compiled');
   const [cache, note] = [join(folder, 'cache'), join(folder, 'made-from')];
@@ -50,7 +50,7 @@ async function compileCache(files: readonly ImageFile[]): Promise<string> {
   await exclusively(join(dirname(BUILT), 'compiled-lock'), console.log, async () => {
     if (existsSync(note) && readFileSync(note, 'utf8') === digest) return;
     rmSync(folder, { recursive: true, force: true });
-    // Code is kept by the path of its file.
+    // Compiled code is keyed by the path of its file.
     const root = join(folder, 'root');
     for (const file of [...files, ...filesRead()]) {
       if (!('content' in file)) continue;
@@ -78,7 +78,7 @@ async function startAndEnd(root: string, words: readonly string[]): Promise<void
   const chroot = [`--userspec=${user}`, root, ...command, ...words];
   const child = spawn('chroot', chroot, { env, stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(child, 'exit');
-  // It has got as far as it can without a cluster, and to the next attempt.
+  // It has got as far as possible without a cluster, and begun the next attempt.
   for await (const line of child.stdout) if (String(line).includes('"Unreachable"')) break;
   await sleep(1_500);
   child.kill('SIGTERM');

@@ -17,15 +17,15 @@ export interface LingerOptions {
   readonly directory: string;
   /** YAML documents; the policies in force from the start. Default: those that are in the directory. */
   readonly policies?: string;
-  /** Default: a free one. */
+  /** Default: a free port. */
   readonly port?: number;
   /** Default 0s: a test that stops a server does not wait for it. */
   readonly drain?: string;
-  /** Of the cluster to measure. Default: none. */
+  /** The kubeconfig of the cluster to measure. Default: none. */
   readonly kubeconfig?: string;
-  /** Linger's own namespace, where it leads and publishes. Default: none, it measures for itself. */
+  /** Linger's own namespace, in which it leads and publishes. Default: none, it measures for itself. */
   readonly namespace?: string;
-  /** The authority of the clients that it answers, a file. Its decisions cannot be read then. */
+  /** A file with the CA of the clients that it answers. Its decisions cannot be read then. */
   readonly clientCa?: string;
   /** Further ones, by their names. */
   readonly flags?: Readonly<Record<string, string>>;
@@ -45,7 +45,7 @@ export interface DecisionLine {
   readonly namespace: string;
   readonly dryRun: boolean;
   readonly outcome: 'inject' | 'audit' | 'skip';
-  /** Why it was skipped, else empty. */
+  /** Why it was skipped; empty if injected. */
   readonly reason: string;
   readonly plan?: PlanLine;
   readonly notes: readonly string[];
@@ -74,14 +74,14 @@ export class Linger {
     this.#child = child;
     this.#options = options;
     this.#policies = options.policies ?? '';
-    // The test runner may be stopped in the middle of a file.
+    // The test runner may be interrupted in the middle of a file.
     this.#killOnExit = () => child.kill('SIGKILL');
     process.once('exit', this.#killOnExit);
     if (child.stdout !== null) eachLine(child.stdout, (line) => this.#read(line));
     if (child.stderr !== null) eachLine(child.stderr, (line) => this.#other.push(line));
   }
 
-  /** Resolves when it says that it is ready. */
+  /** Resolves when it reports readiness. */
   static async start(options: LingerOptions): Promise<Linger> {
     const policies = join(options.directory, 'policies');
     mkdirSync(policies, { recursive: true });
@@ -124,19 +124,19 @@ export class Linger {
     return readFileSync(join(this.#options.directory, 'certs', 'ca.crt'), 'utf8');
   }
 
-  /** The end of what it has written, for messages of failed tests. */
+  /** The end of its output, for messages of failed tests. */
   logs(): string {
     return [...this.#lines.map((line) => JSON.stringify(line)), ...this.#other].slice(-40).join('\n');
   }
 
-  /** All decisions so far. First makes sure that everything answered until now has been read. */
+  /** All decisions so far, including those of every review that has been answered. */
   async decisions(namespace?: string): Promise<DecisionLine[]> {
     await this.#readSoFar();
     const decisions = this.#lines.filter(({ msg }) => msg === 'decision') as unknown as DecisionLine[];
     return decisions.filter((line) => (namespace ?? line.namespace) === line.namespace);
   }
 
-  /** What this server decides about a pod that is created, asked without an API server between. */
+  /** What this server decides about a pod that is created, asked directly and not through the API server. */
   async decide(namespace: string, object: object): Promise<DecisionLine> {
     const uid = await this.#review({ namespace, object });
     const decided = () => this.#lines.find((line) => 'uid' in line && line.uid === uid);
@@ -144,12 +144,12 @@ export class Linger {
     return line as unknown as DecisionLine;
   }
 
-  /** Writes the policies and returns when they are in force. Throws when Linger refuses them. */
+  /** Writes the policies and resolves when they are in force. Throws if Linger refuses them. */
   async setPolicies(text: string): Promise<void> {
     if (text === this.#policies) return;
     const from = this.#lines.length;
     const file = join(this.#options.directory, 'policies', 'policies.yaml');
-    // Not ending in .yaml, so not read, until it is whole.
+    // Without the suffix .yaml, so that it is not read before it is complete.
     writeFileSync(`${file}.new`, text);
     renameSync(`${file}.new`, file);
     this.#policies = text;
@@ -164,7 +164,7 @@ export class Linger {
     if (unusable !== undefined) throw new Error(unusable.problem);
   }
 
-  /** The sum of a metric over its labels, where none are named; 0 for one without a sample. */
+  /** A metric's value, summed over labels that are not given; 0 without a sample. */
   async metric(name: string): Promise<number> {
     const answer = await fetch(this.metricsUrl);
     const samples = (await answer.text()).split('\n').filter((line) => line.startsWith(name));
@@ -205,7 +205,7 @@ export class Linger {
     await waitUntil('linger to be ready', () => this.ready(), { timeoutMs: 10_000, intervalMs: 20 });
   }
 
-  /** Log lines come in order: when that of a review of our own is there, all earlier ones are. */
+  /** Log lines come in order: when the line of our own review is there, so are all earlier ones. */
   async #readSoFar(): Promise<void> {
     const uid = await this.#review();
     await waitUntil('the log to arrive', () => this.#take(uid), { timeoutMs: 10_000, intervalMs: 5 });

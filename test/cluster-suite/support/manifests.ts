@@ -7,7 +7,7 @@ export interface ContainerObject {
   readonly lifecycle?: { readonly preStop?: Json };
 }
 
-/** A Pod as the API server stores it, as far as the suite reads it. */
+/** The part of a stored Pod that the suite reads. */
 export interface PodObject extends KubernetesObject {
   readonly spec: {
     readonly terminationGracePeriodSeconds: number;
@@ -43,7 +43,7 @@ export function appContainer(name: string, more: Json = {}, port = 8080): Contai
   };
 }
 
-/** The test application, saying nothing about traffic: no port, no probe. */
+/** The test application without any sign of traffic: no port, no probe. */
 export function silentContainer(name: string, more: Json = {}): ContainerObject & Json {
   return { name, image: images.app, imagePullPolicy: 'Never', ...more };
 }
@@ -113,13 +113,13 @@ export function job(namespace: string, name: string) {
   return { apiVersion: 'batch/v1', kind: 'Job', metadata: { name, namespace }, spec: { template } };
 }
 
-/** Never due on its own: the suite makes a Job from it. */
+/** Never due by itself: the suite creates a Job from it. */
 export function cronJob(namespace: string, name: string) {
   const spec = { schedule: '0 0 29 2 *', jobTemplate: { spec: { template: JOB_TEMPLATE } } };
   return { apiVersion: 'batch/v1', kind: 'CronJob', metadata: { name, namespace }, spec };
 }
 
-/** What the namespace standard *restricted* asks of a container. */
+/** What Pod Security *restricted* requires of a container. */
 export const RESTRICTED: Json = {
   securityContext: {
     allowPrivilegeEscalation: false,

@@ -7,7 +7,7 @@ import { Measurement } from '../../../src/measurement/measurement.ts';
 import { waitUntil } from '../../testbed/cluster.ts';
 
 /**
- * What `linger serve` does to measure a cluster, in this process, where every single sample can be looked at.
+ * The measurement of `linger serve`, in this process, where every single sample can be inspected.
  * Instants: milliseconds since the epoch, by this machine's clock, which is also the API servers'.
  */
 export class MeasuredCluster {
@@ -52,7 +52,7 @@ export class MeasuredCluster {
     return this.measurement.discarded;
   }
 
-  /** How many removals of a namespace have begun and not ended. */
+  /** The number of open removals of a namespace. */
   unresolved(namespace: string): number {
     return this.measurement
       .unresolvedServices(Number.POSITIVE_INFINITY)
@@ -69,7 +69,7 @@ export class MeasuredCluster {
     });
   }
 
-  /** Throws what a handler threw meanwhile. */
+  /** Throws if a handler threw. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#source.ended;

@@ -14,7 +14,7 @@ export interface PatchOperation {
   readonly value?: unknown;
 }
 
-/** What a neighbour does to a pod: RFC 6902 operations, none to leave it alone. */
+/** A neighbour's patch of a pod: RFC 6902 operations, or none. */
 export type Mutation = (pod: PodObject) => readonly PatchOperation[];
 
 export interface NeighbourOptions {
@@ -31,7 +31,7 @@ interface Review {
 
 const CONFIGURATION = { apiVersion: 'admissionregistration.k8s.io/v1', kind: 'MutatingWebhookConfiguration' };
 
-/** Somebody else's mutating webhook: a real server, registered beside Linger for one namespace. */
+/** Another mutating webhook: a real server, registered beside Linger for one namespace. */
 export class Neighbour {
   readonly #cluster: Cluster;
   readonly #server: Server;
@@ -106,7 +106,7 @@ export function graceOf(seconds: number): Mutation {
   return () => [{ op: 'add', path: '/spec/terminationGracePeriodSeconds', value: seconds }];
 }
 
-/** Lowers the grace where it is longer, as a cluster's policy engine may. */
+/** Lowers the grace if it is longer, as a cluster's policy engine may. */
 export function clampGrace(seconds: number): Mutation {
   return (object) => (object.spec.terminationGracePeriodSeconds > seconds ? graceOf(seconds)(object) : []);
 }

@@ -2,10 +2,10 @@ import type { Cluster, NewObject } from '../../testbed/cluster.ts';
 import type { DecisionLine, Linger } from './linger.ts';
 import type { ContainerObject, PodObject } from './manifests.ts';
 
-/** What became of a pod: how the API server stored it, and what Linger said about it. */
+/** The outcome of a pod's creation: the stored pod, and Linger's decisions about it. */
 export interface Outcome {
   readonly pod: PodObject;
-  /** In their order; none when the API server did not ask. */
+  /** In order; empty if the API server did not ask. */
   readonly decisions: readonly DecisionLine[];
 }
 

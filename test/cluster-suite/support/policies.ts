@@ -24,12 +24,12 @@ export function fixedWait(duration: string): Json {
   return { wait: { from: 'Fixed', fixed: duration } };
 }
 
-/** What Linger is told about a namespace of the cluster. */
+/** What Linger knows about a namespace of the cluster. */
 export function knownNamespace(name: string, annotations: Readonly<Record<string, string>>): Json {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, annotations } };
 }
 
-/** A Service that Linger knows of. A namespace with one is a namespace whose Services are known. */
+/** A Service that Linger knows. In a namespace with one, all Services count as known. */
 export function knownService(namespace: string, selector: Readonly<Record<string, string>>): Json {
   return {
     apiVersion: 'v1',

@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process';
 import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
 import { eachLine } from '../../testbed/command.ts';
 
-/** From when a slice showed a change until the rules of the node did. Milliseconds. */
+/** From the change of a slice until the node's rules followed. Milliseconds. */
 export interface ProgrammedChange {
   readonly address: string;
   readonly direction: 'removal' | 'addition';
-  /** Of performance.now: when a watch of the test's own brought the slice. */
+  /** When a watch of the test's own brought the slice, by performance.now. */
   readonly at: number;
   readonly lag: number;
 }
@@ -19,8 +19,8 @@ export type Slice = KubernetesObject & {
 };
 
 /**
- * kube-proxy's own lag for one Service, seen from outside of it: the EndpointSlice by a watch, the rules by reading them
- * all the time. Runs in the node's network.
+ * kube-proxy's lag for one Service, observed from outside: the EndpointSlice by a watch, the rules by reading them
+ * continuously. Runs in the node's network.
  */
 export class ProgrammedRules {
   readonly changes: ProgrammedChange[] = [];
@@ -50,7 +50,7 @@ export class ProgrammedRules {
       this.#listed.set(metadata.name, new Set(ready.flatMap(({ addresses }) => addresses)));
       this.#listedNow(new Set([...this.#listed.values()].flatMap((each) => [...each])), at);
     };
-    // A server ends a watch now and then.
+    // Servers end watches occasionally.
     while (!signal.aborted) {
       await api
         .watch<Slice>(path, ({ object }) => onSlice(object, performance.now()), signal)

@@ -6,7 +6,7 @@ import { appContainer, type PodObject, pod } from './manifests.ts';
 
 const DEPLOY = join(import.meta.dirname, '..', '..', '..', 'deploy');
 
-/** Where one replica listens, as an EndpointSlice says it. */
+/** Where one replica listens, in the form of an EndpointSlice. */
 export interface ReplicaEndpoint {
   readonly address: string;
   readonly port: number;
@@ -17,7 +17,7 @@ export interface WebhookConfiguration extends KubernetesObject {
   readonly webhooks: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** Marks the namespace as the suite's: an installation of somebody's must not be replaced by a test. */
+/** Marks the namespace as the suite's: a test must not replace somebody's installation. */
 const OWNER_LABEL = { 'app.kubernetes.io/managed-by': 'linger-cluster-suite' };
 
 const NAMESPACE = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'linger' } };
@@ -29,7 +29,7 @@ const CONFIGURATION = {
 
 /**
  * Linger registered as deploy/ says, except that the Service selects no pods: its endpoints are processes that the
- * suite started. The API server finds them by the same way, Service reference, ClusterIP, kube-proxy.
+ * suite started. The API server reaches them in the same way: Service reference, ClusterIP, kube-proxy.
  */
 export class Registration {
   readonly #cluster: Cluster;
@@ -38,7 +38,7 @@ export class Registration {
     this.#cluster = cluster;
   }
 
-  /** Resolves when a pod has really been mutated. */
+  /** Resolves once a pod has been mutated. */
   static async create(
     cluster: Cluster,
     authority: string,
@@ -61,7 +61,7 @@ export class Registration {
     return registration;
   }
 
-  /** Replaces the endpoints: one slice each, as each may have a port of its own. */
+  /** Replaces the endpoints, with one slice each, since each may have its own port. */
   async setEndpoints(endpoints: readonly ReplicaEndpoint[]): Promise<void> {
     const known = await this.#cluster.list({ ...SLICE, namespace: 'linger' }, SLICE_LABELS);
     const names = endpoints.map((_, index) => `linger-${index}`);
@@ -81,7 +81,7 @@ export class Registration {
     if (!(await ensure(this.#cluster, slice))) await this.#cluster.patch(slice, slice);
   }
 
-  /** Changes the webhook as an operator may; whoever calls waits until it shows. */
+  /** Changes the webhook as an operator may; the caller waits until it takes effect. */
   async edit(change: (webhook: Readonly<Record<string, unknown>>) => object): Promise<void> {
     const { webhooks } = await this.#configuration();
     await this.#cluster.patch(CONFIGURATION, { webhooks: webhooks.map(change) });
@@ -107,7 +107,7 @@ export class Registration {
     });
   }
 
-  /** Takes everything back; the namespace goes on its own. */
+  /** Removes everything except the namespace, which is deleted separately. */
   async remove(): Promise<void> {
     await this.#cluster.delete(CONFIGURATION);
     await this.#cluster.delete(NAMESPACE);
@@ -148,7 +148,7 @@ function manifest(file: string): Manifest {
   return parse(readFileSync(join(DEPLOY, file), 'utf8')) as Manifest;
 }
 
-/** Creates an object unless it is there; says whether it did. */
+/** Creates an object unless it exists. @returns whether it did */
 async function ensure(cluster: Cluster, object: Manifest): Promise<boolean> {
   const { status, body } = await cluster.tryCreate(object);
   if (status >= 300 && status !== 409) throw new Error(JSON.stringify(body));

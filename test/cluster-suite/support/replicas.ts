@@ -52,15 +52,15 @@ export async function placeToPublish(
 export interface ClusterReplica extends Publishing {
   readonly measured: Measured;
   readonly lines: readonly { readonly msg: string; readonly [member: string]: unknown }[];
-  /** What stands between it and the API server. */
+  /** The balancer between it and the API server. */
   readonly balancer: Balancer;
-  /** When it began and ceased to lead. Milliseconds of performance.now. */
+  /** When it started and stopped leading, by performance.now. */
   readonly led: readonly { readonly from: number; until: number | undefined }[];
   /** As by SIGTERM. */
   readonly stop: () => Promise<void>;
-  /** Its machine is gone: nothing that it sends arrives, and nobody is told. */
+  /** Its machine is lost: nothing that it sends arrives, without any error. */
   readonly vanish: () => void;
-  /** Of what is published, and of the Lease. */
+  /** The namespace of what is published, and of the Lease. */
   readonly watches: readonly WatchStats[];
 }
 
@@ -140,7 +140,7 @@ async function throughBalancer({ server, credentials }: KubeConnection, token: s
   return { balancer, connection };
 }
 
-/** What a replica has said, and when it led by that. */
+/** A replica's log, and when it led by that. */
 function notes() {
   const lines: ClusterReplica['lines'][number][] = [];
   const led: { from: number; until: number | undefined }[] = [];

@@ -8,15 +8,15 @@ export interface ReportAnswer {
   readonly body: { readonly reason?: string; readonly cursor?: string };
 }
 
-/** Where reports go, and who vouches for it. */
+/** The endpoint of reports, and the CA of its certificate. */
 export interface ReportPlace {
   readonly url: string;
   readonly ca: string;
-  /** The name that its certificate must have, where it is not that of the URL. */
+  /** The name in its certificate, if it differs from that of the URL. */
   readonly servername?: string;
 }
 
-/** Sends a report on a connection of its own. @param token empty: none */
+/** Sends a report on its own connection. @param token empty: none */
 export function sendReport({ url, ...tls }: ReportPlace, token: string, body: object): Promise<ReportAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<ReportAnswer>();
   const text = JSON.stringify(body);
@@ -32,7 +32,7 @@ export function sendReport({ url, ...tls }: ReportPlace, token: string, body: ob
     const said = JSON.parse(Buffer.concat(chunks).toString()) as ReportAnswer['body'];
     resolve({ status: response.statusCode ?? 0, body: said });
   });
-  // Whoever is refused in the middle of a long body may find the connection closed.
+  // A client that is refused in the middle of a long body may find the connection closed.
   request.on('error', (error) => {
     if (!answered) reject(error);
   });
@@ -41,9 +41,9 @@ export function sendReport({ url, ...tls }: ReportPlace, token: string, body: ob
 }
 
 export interface TokenOptions {
-  /** What it is made for; undefined: the API server itself. */
+  /** The token's audience; undefined: the API server itself. */
   readonly audience?: string | undefined;
-  /** The pod that it is bound to, made where there is none: no node runs it, a process stands for it. */
+  /** The pod that it is bound to, created if missing: no node runs it, a process represents it. */
   readonly pod?: string;
   /** Default: an hour. */
   readonly seconds?: number;
@@ -82,7 +82,7 @@ async function podOf(cluster: Cluster, namespace: string, account: string, name:
 
 /**
  * Gives a namespace's ServiceAccount `gateway` the rights of docs/guide.md: to report for the consumer `edge`.
- * @returns what was created outside of the namespace, to be deleted
+ * @returns the objects that were created outside of the namespace, to be deleted
  */
 export async function allowReports(cluster: Cluster, namespace: string): Promise<readonly ObjectReference[]> {
   await cluster.create({

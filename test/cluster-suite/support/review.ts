@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import https from 'node:https';
 
-/** Where a webhook answers, as a client must know it. */
+/** A webhook's endpoint, as a client needs it. */
 export interface WebhookAddress {
   readonly host: string;
   readonly port: number;
   /** PEM of the CA that has signed its certificate. */
   readonly authority: string;
-  /** The name that the certificate is for. */
+  /** The name in the certificate. */
   readonly servername: string;
 }
 

@@ -8,10 +8,10 @@ import {
   isRolledOut,
 } from '../../testbed/workloads.ts';
 
-/** How often the client with a discovery of its own reads the EndpointSlices: S3's gateways. */
+/** How often the client with its own discovery, like S3's gateways, reads the EndpointSlices. */
 const DISCOVERY_INTERVAL_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Load before anything happens, and the allowance for what is under way at the end. */
+/** Load before anything happens, and the time for requests in flight at the end. */
 const CALM_MS = 2_000;
 
 const APPLICATION = { name: 'web', replicas: 4 };
@@ -21,7 +21,7 @@ export interface RolloutReports {
   readonly polling: LoadReport;
 }
 
-/** Rolls a fresh Deployment over in a namespace, under two clients, and returns what each of them lost. */
+/** Rolls over a new Deployment in a namespace under the load of two clients. @returns what each of them lost */
 export async function rollOver(cluster: Cluster, namespace: string): Promise<RolloutReports> {
   const application = { ...APPLICATION, namespace };
   const deployment = applicationDeployment(application);
@@ -39,13 +39,13 @@ export async function rollOver(cluster: Cluster, namespace: string): Promise<Rol
   ]);
   await sleep(CALM_MS);
   await restart(cluster, namespace);
-  // The one that reads rarely may hold addresses of pods that are gone for one interval more.
+  // The client that reads rarely may use addresses of deleted pods for one more interval.
   await sleep(DISCOVERY_INTERVAL_MS + CONNECT_TIMEOUT_MS + CALM_MS);
   const [clusterIpReport, pollingReport] = await Promise.all([loads[0].stop(), loads[1].stop()]);
   return { clusterIp: clusterIpReport, polling: pollingReport };
 }
 
-/** `kubectl rollout restart`; resolves when the last pod of before is gone. */
+/** `kubectl rollout restart`; resolves when the last old pod is gone. */
 async function restart(cluster: Cluster, namespace: string): Promise<void> {
   const pods = () => cluster.list<KubernetesObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, 'app=web');
   const before = new Set((await pods()).map(({ metadata }) => metadata.uid));
@@ -83,7 +83,7 @@ async function untilEveryPodAnswers(address: string): Promise<void> {
 }
 
 /**
- * Each client has source addresses of its own. With common ones a connection through the ClusterIP and a direct one could
+ * Each client has its own source addresses. With shared ones, a connection through the ClusterIP and a direct one could
  * be the same to conntrack once the former is translated, and its SYN dropped.
  */
 function halves(addresses: readonly string[]): readonly [readonly string[], readonly string[]] {

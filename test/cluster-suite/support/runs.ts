@@ -6,14 +6,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
  */
 const PACE_MS = 400;
 
-/** What is the same in all runs: prepare, and measure when every one is prepared. */
+/** The structure of all runs: prepare, then measure once every run is prepared. */
 export interface Run<R> {
   measure(): Promise<R>;
 }
 
 /**
- * Runs all cases beside one another, as most of their time is waiting, and hands out each by its name, so that
- * each test still fails on its own. No measurement begins before every preparation has ended.
+ * Runs all cases concurrently, as most of their time is waiting, and provides each by its name, so that
+ * each test still fails by itself. No measurement begins before every preparation has ended.
  */
 export function runAll<C extends { readonly name: string }, R>(
   cases: readonly C[],

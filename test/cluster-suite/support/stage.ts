@@ -7,7 +7,7 @@ import { Registration } from './registration.ts';
 
 export type LingerStart = Pick<LingerOptions, 'policies' | 'port' | 'drain' | 'clientCa'>;
 
-/** What every file of the suite stands on: a cluster in which Linger serves. */
+/** The fixture of every file of the suite: a cluster in which Linger serves. */
 export interface Stage {
   readonly cluster: Cluster;
   readonly linger: Linger;

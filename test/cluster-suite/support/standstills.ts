@@ -1,16 +1,16 @@
 const TICK_MS = 10;
 
-/** Timers are never exact; gaps shorter than this are no standstill. */
+/** Timers are never exact; shorter gaps do not count as standstills. */
 const LEAST_MS = 25;
 
-/** Notices when this process stands still: what arrives meanwhile is dated when it goes on. */
+/** Records standstills of this process: what arrives meanwhile gets the time at which the process goes on. */
 export class Standstills {
   readonly #clock: () => number;
   readonly #gaps: { readonly from: number; readonly to: number }[] = [];
   readonly #timer: NodeJS.Timeout;
   #last: number;
 
-  /** @param clock milliseconds, of the instants that are asked about */
+  /** @param clock the clock of the instants in question, in milliseconds */
   constructor(clock: () => number) {
     this.#clock = clock;
     this.#last = clock();
@@ -26,7 +26,7 @@ export class Standstills {
     return Math.max(0, ...this.#gaps.map(({ from, to }) => to - from));
   }
 
-  /** How much earlier than dated something may have arrived, in milliseconds. */
+  /** By how much something may have arrived before its recorded time, in milliseconds. */
   doubt(at: number): number {
     const gap = this.#gaps.find(({ from, to }) => from <= at && at <= to);
     return gap === undefined ? 0 : at - gap.from;

@@ -1,11 +1,11 @@
 import { type Cluster, type NewObject, waitUntil } from '../../testbed/cluster.ts';
 import type { PodObject } from './manifests.ts';
 
-/** What one container of the test application said of its end. Milliseconds since the epoch. */
+/** What one container of the test application logged about its end. Milliseconds since the epoch. */
 export interface LastWords {
   readonly sigtermAt: number | undefined;
   readonly exitAt: number | undefined;
-  /** When the kubelet says that it ended: whole seconds. */
+  /** Its end by the kubelet, in whole seconds. */
   readonly finishedAt: number | undefined;
   /** 137 = killed. */
   readonly exitCode: number | undefined;
@@ -14,7 +14,7 @@ export interface LastWords {
 export interface Termination {
   /** Just before the DELETE was sent, on this machine's clock, which is also the node's. */
   readonly deletedAt: number;
-  /** The pod as it ran. */
+  /** The running pod. */
   readonly pod: PodObject;
   readonly containers: Readonly<Record<string, LastWords>>;
 }
@@ -62,10 +62,10 @@ function timeOf(events: readonly AppEvent[], name: string): number | undefined {
   return found === undefined ? undefined : Date.parse(found.time);
 }
 
-/** A follower that has not been told of its container's end by then is let go: what it has read is all there is. */
+/** A follower that has not seen its container's end by then is stopped: it has read everything there is. */
 const LAST_WORDS_MS = 3_000;
 
-/** Follows a log from before the deletion: afterwards there is none to ask for. */
+/** Follows a log from before the deletion: afterwards there is none. */
 function followEvents(cluster: Cluster, { metadata }: PodObject, container: string) {
   const events: AppEvent[] = [];
   const letGo = new AbortController();
@@ -84,7 +84,7 @@ function followEvents(cluster: Cluster, { metadata }: PodObject, container: stri
   return { events, ended, started };
 }
 
-/** Collects how containers ended: the status says it only in the moment before the pod is gone. */
+/** Collects how containers ended: the status shows it only in the moment before the pod is gone. */
 async function watchEnds(cluster: Cluster, { metadata }: PodObject) {
   const stopping = new AbortController();
   const seen = new Map<string, { finishedAt: number; exitCode: number }>();

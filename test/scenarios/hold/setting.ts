@@ -10,13 +10,13 @@ export type Waiting = 'hold' | 'undeclared' | 'sleep' | 'alone';
 export interface HoldSettingOptions {
   /** DiscoveryConsumers. */
   readonly consumers?: readonly Json[];
-  /** Seconds that nobody is held longer. */
+  /** The longest hold, in seconds. */
   readonly max: number;
   /** ClusterIPs of Services of deploy/. */
   readonly addresses?: Readonly<Record<string, string>>;
 }
 
-/** So few that a scenario can have them measured. */
+/** Few enough for a scenario to have them measured. */
 const WAIT = { minSamples: 6, minHistory: '1s', initial: '30s', min: '1s' };
 
 export interface Released {
@@ -27,7 +27,7 @@ export interface Released {
   readonly reason: string;
   readonly seconds: number;
   readonly waitingFor?: readonly string[];
-  /** What was waited for last. */
+  /** The consumer that was waited for last. */
   readonly last?: readonly string[];
   /** From the withdrawal to the last connection. Seconds. */
   readonly lag?: number;
@@ -71,7 +71,7 @@ export class HoldSetting {
     return setting;
   }
 
-  /** What is shown is of pods that have their hooks, and admitting hundreds at once may take a busy machine longer. */
+  /** All pods must get their hooks, and admitting hundreds at once may take a busy machine longer. */
   async #takeTime(): Promise<void> {
     const path = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
     const body = [{ op: 'replace', path: '/webhooks/0/timeoutSeconds', value: 30 }];
@@ -82,7 +82,7 @@ export class HoldSetting {
     return this.linger.remove();
   }
 
-  /** @returns its name, once its pods get the hook and the wait that they are to have */
+  /** @returns its name, once its pods get the intended hook and wait */
   async namespace(waiting: Waiting, prefix: string, labels: Readonly<Record<string, string>> = {}) {
     const own = waiting === 'alone' ? { 'linger.dev/inject': 'false' } : { waiting };
     const namespace = await this.#cluster.namespace(prefix, { ...labels, ...own });
@@ -95,7 +95,7 @@ export class HoldSetting {
     await this.#planned(namespace, ({ hook }) => hook === 'Hold');
   }
 
-  /** @returns the seconds that a pod of the namespace sleeps, or would, once what has been measured asks for so many */
+  /** @returns the seconds that a pod of the namespace sleeps, once measurements ask for at least `least` */
   async measured(namespace: string, app: string, least = 0): Promise<number> {
     const isMeasured = ({ why, hook, wait }: { why?: string; hook: string; wait: number }) =>
       why === 'measured' && hook === 'Sleep' && wait >= least;
@@ -117,20 +117,20 @@ export class HoldSetting {
       if (plan !== undefined && satisfied(plan)) return plan.wait;
       throw new Error(JSON.stringify(plan));
     };
-    // By every replica: many at once take several connections, and each of those leads to any of them.
+    // By every replica: concurrent reviews use several connections, each of which leads to any of them.
     const lookAround = async () =>
       Math.min(...(await Promise.all(Array.from({ length: ASKED_AT_ONCE }, look))));
-    // A built-in consumer is known by a hundred flips.
+    // A built-in consumer needs a hundred flips to count as measured.
     const options = { timeoutMs: 600_000, intervalMs: 500 };
     return waitUntil(`a plan for the pods of ${namespace}`, lookAround, options);
   }
 
-  /** The pods of a namespace that have been let go, by the logs of the replicas that are there. */
+  /** The pods of a namespace that have been let go, by the logs of the current replicas. */
   async releases(namespace: string): Promise<readonly Released[]> {
     return this.#said<Released>('a pod is let go', namespace);
   }
 
-  /** What has turned out at the ends of a namespace's pods. */
+  /** The findings about terminated pods of a namespace. */
   async findings(namespace: string): Promise<readonly Found[]> {
     return this.#said<Found>('something has gone wrong at the end of a pod', namespace);
   }

@@ -4,12 +4,12 @@ import { type Cluster, readAudit } from '../../testbed/cluster.ts';
 import type { PodLife } from '../../testbed/load/lives.ts';
 import { duration } from '../table.ts';
 
-/** What the API server's audit log tells of a pod's removal. Milliseconds since the epoch. */
+/** A pod's removal by the API server's audit log. Milliseconds since the epoch. */
 interface Removal {
   readonly deletedAt: number;
-  /** When the last of what listed it had withdrawn it: the answer to that write. */
+  /** When the last object that listed it had withdrawn it: the response to that write. */
   readonly withdrawnAt: number;
-  /** When that write came, which watches may have shown at once: on a busy machine its answer takes seconds. */
+  /** When that write arrived: watches may show it at once, while on a busy machine its response takes seconds. */
   readonly withdrawnFrom: number;
 }
 
@@ -20,7 +20,7 @@ export interface Ending extends Removal {
   readonly sigtermAt: number;
 }
 
-/** Those pods of a namespace that have ended, in the order of their deletion. */
+/** The terminated pods of a namespace, in the order of their deletion. */
 export function endingsOf(cluster: Cluster, namespace: string, lives: readonly PodLife[]): readonly Ending[] {
   const known = removals(cluster, namespace);
   return lives

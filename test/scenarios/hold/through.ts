@@ -6,7 +6,7 @@ import type { Gateway } from '../../testbed/gateways.ts';
 import type { Backend } from '../../testbed/load/report.ts';
 import type { Target } from '../../testbed/load/targets.ts';
 
-/** Requests through a gateway; where it has sent them, by its own log. */
+/** Requests through a gateway, and where it sent them, by its own log. */
 export function gatewayTarget(gateway: Gateway): Target {
   const { name, address, port } = gateway;
   let backends: ReadonlyMap<string, Backend> | undefined;
@@ -29,7 +29,7 @@ function endpointOf(text: string): Backend {
   return address === '' ? 'none' : { address, port: Number(port) };
 }
 
-/** Waits until the gateway's page shows so many endpoints of a Service. */
+/** Waits until the gateway's page shows this many endpoints of a Service. */
 export async function listed(gateway: Gateway, addresses: readonly string[], options: WaitOptions = {}) {
   await waitUntil(
     `${gateway.name} to list ${addresses.join(', ')}`,
@@ -48,9 +48,9 @@ async function pageOf({ page: { url, socketPath } }: Gateway): Promise<string> {
 
 const LOOK_MS = 25;
 
-/** Reads a gateway's page all the time. */
+/** Reads a gateway's page continuously. */
 export class PageWatch {
-  /** By `address:port`, when the first page came on which it did not stand any more. Milliseconds since the epoch. */
+  /** By `address:port`, when the first page without it arrived. Milliseconds since the epoch. */
   readonly gone = new Map<string, number>();
   readonly #gateway: Gateway;
   readonly #port: number;
@@ -79,7 +79,7 @@ export class PageWatch {
   }
 
   #take(page: string): void {
-    // HAProxy shows a server that DNS no longer has, in maintenance, until another address takes its place.
+    // HAProxy shows a server that is gone from DNS as in maintenance, until another address replaces it.
     const used = page.split('\n').filter((line) => !/,MAINT\b/.test(line));
     const shown = new Set(
       [...used.join('\n').matchAll(/\b(?:\d+\.){3}\d+:\d+\b/g)].map(([address]) => address),

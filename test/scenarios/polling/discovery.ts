@@ -7,7 +7,7 @@ import { entriesOnlyIn, say, type Table } from './messages.ts';
 import { monotonicMs } from './monotonic.ts';
 import { type EndpointSlice, tableOf } from './slices.ts';
 
-// The discovery service of S3: watches EndpointSlices, and tells whoever asks GET /instances what is ready.
+// The discovery service of S3: watches EndpointSlices, and answers GET /instances with what is ready.
 // node discovery.ts '{"kubeconfig": "…", "host": "10.200.0.1"}'
 
 export interface DiscoverySettings {
@@ -44,7 +44,7 @@ async function list(): Promise<string> {
   return metadata.resourceVersion;
 }
 
-/** Lists, watches from there, and begins again when the watch has ended. */
+/** Lists, watches from there, and starts again when the watch ends. */
 async function follow(from: string): Promise<void> {
   let version = from;
   for (;;) {
@@ -65,7 +65,7 @@ async function follow(from: string): Promise<void> {
   }
 }
 
-// Whoever has started it holds the other end.
+// Its parent holds the other end.
 process.stdin.on('end', () => process.exit(0)).resume();
 
 const version = await list();
