@@ -55,6 +55,15 @@ const crowd = (): FakePod[] =>
 beforeAll(async () => {
   cluster = await openCluster();
   if (!cluster.own) return;
+  // Terminations are counted in the whole cluster, and other files' namespaces are deleted after their end.
+  await waitUntil(
+    'the namespaces of other files to be gone',
+    async () => {
+      const namespaces = await cluster.list({ apiVersion: 'v1', kind: 'Namespace' });
+      return namespaces.every(({ metadata }) => metadata.deletionTimestamp === undefined);
+    },
+    { timeoutMs: 120_000 },
+  );
   namespace = await cluster.namespace('afterwards');
   home = await cluster.namespace('afterwards-home');
   node = await FakeNode.start(cluster.api);
@@ -78,7 +87,7 @@ beforeAll(async () => {
     'every pod to be listed',
     async () => (await listed()).size === CROWD + Object.keys(PODS).length,
   );
-}, 120_000);
+}, 240_000);
 
 afterAll(async () => {
   if (cluster?.own === true) await cluster.restart('kube-controller-manager');
