@@ -34,7 +34,7 @@ export interface RunOptions {
 }
 
 /** The environment of this process without anything that is Linger's business, and with `more`. */
-function environment(more: Readonly<Record<string, string>> = {}): Record<string, string | undefined> {
+export function environment(more: Readonly<Record<string, string>> = {}): Record<string, string | undefined> {
   const kept = Object.entries(process.env).filter(
     ([name]) => !name.startsWith('LINGER_') && name !== 'KUBERNETES_SERVICE_HOST',
   );

@@ -346,10 +346,7 @@ describe('an installation by hand', async () => {
       );
     }
     await rolledOut();
-    await waitUntil('all removals to have ended', async () => {
-      const open = await replicas.each('linger_removals_unresolved{stage="EndpointSlice"}');
-      return open.length === 2 && open.every((count) => count === 0);
-    });
+    expect(await replicas.each('linger_removals_unresolved{stage="EndpointSlice"}')).toEqual([0, 0]);
   });
 
   onOurOwn('and waits follow what they have measured', { timeout: 120_000 }, async () => {
