@@ -55,15 +55,6 @@ const crowd = (): FakePod[] =>
 beforeAll(async () => {
   cluster = await openCluster();
   if (!cluster.own) return;
-  // Terminations are counted in the whole cluster, and other files' namespaces are deleted after their end.
-  await waitUntil(
-    'the namespaces of other files to be gone',
-    async () => {
-      const namespaces = await cluster.list({ apiVersion: 'v1', kind: 'Namespace' });
-      return namespaces.every(({ metadata }) => metadata.deletionTimestamp === undefined);
-    },
-    { timeoutMs: 120_000 },
-  );
   namespace = await cluster.namespace('afterwards');
   home = await cluster.namespace('afterwards-home');
   node = await FakeNode.start(cluster.api);

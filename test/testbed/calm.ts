@@ -9,8 +9,9 @@ const CALM_MS = 2_000;
 const AT_MOST_MS = 120_000;
 
 /**
- * Waits until the controllers have done what others have left to do: pods and Services that are deleted are withdrawn
- * and collected for a while afterwards, at 20 writes a second. After two minutes it is as calm as it will be.
+ * Waits until the controllers have done what others have left to do: namespaces that are deleted end with their pods, and
+ * these and their Services are withdrawn and collected for a while afterwards, at 20 writes a second. After two minutes
+ * it is as calm as it will be.
  */
 export async function untilCalm(api: ApiClient): Promise<void> {
   const leftAlone = async () => {
@@ -19,11 +20,20 @@ export async function untilCalm(api: ApiClient): Promise<void> {
     return before === (await written(api));
   };
   try {
+    await waitUntil('no namespace to be terminating', async () => !(await isTerminating(api)), {
+      timeoutMs: AT_MOST_MS,
+    });
     await waitUntil('nobody to write EndpointSlices and Endpoints', leftAlone, { timeoutMs: AT_MOST_MS });
   } catch (error) {
     if (!(error instanceof WaitTimeout)) throw error;
     console.warn(`the cluster is not calm: ${error.message}`);
   }
+}
+
+async function isTerminating(api: ApiClient): Promise<boolean> {
+  type Listed = { items: readonly { metadata: { deletionTimestamp?: string } }[] };
+  const { items } = await api.call<Listed>('GET', '/api/v1/namespaces');
+  return items.some(({ metadata }) => metadata.deletionTimestamp !== undefined);
 }
 
 /** Changes with each write of a slice or Endpoints. */

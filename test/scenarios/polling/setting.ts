@@ -2,7 +2,6 @@ import { Installation } from '../../cluster-suite/support/installation.ts';
 import { clusterPolicy, policyFile } from '../../cluster-suite/support/policies.ts';
 import type { Cluster } from '../../testbed/cluster.ts';
 import { Gateways, namesOf } from './gateways.ts';
-import { monotonicMs } from './monotonic.ts';
 import { swallowSyns } from './network.ts';
 import { allowReports, forbidReports } from './report-access.ts';
 import { Stand } from './stand.ts';
@@ -109,12 +108,6 @@ export class Setting {
     if (measured === 'probe') return lags.map((each) => ({ ...each, toldMs: each.lagMs }));
     return lags.filter(({ at }) => at >= truth.reportedSince);
   }
-
-  /** The same of what might have happened at any instant since the gateways report. */
-  possible(): readonly Pick<TrueLag, 'lagMs' | 'toldMs'>[] {
-    const { truth } = this.gateways;
-    return truth.possibleLags(truth.reportedSince, monotonicMs(), EVERY_MS);
-  }
 }
 
 export function consumerOf(hook: Hook): string {
@@ -162,8 +155,6 @@ function policiesOf({ intervalMs, wait }: SettingOptions): string {
 }
 
 const WITHDRAWALS_EVERY_MS = 400;
-/** So much less than the worst may be found. */
-const EVERY_MS = 50;
 
 function startWithdrawals(cluster: Cluster, namespace: string): () => Promise<void> {
   const stopping = new AbortController();

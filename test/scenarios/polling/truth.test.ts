@@ -80,26 +80,54 @@ describe('the truth about gateways', () => {
     expect(truth.lags('removed')[0]).toMatchObject({ lagMs: 150, toldMs: 300 });
   });
 
-  it('is also known for what might have happened at any instant', () => {
-    const truth = truthOf(
-      [],
-      [
-        { by: 'one', began: 100, ended: 110 },
-        { by: 'one', began: 200, ended: 210 },
-        { by: 'other', began: 150, ended: 190 },
+  it.each<{
+    name: string;
+    reports: readonly [gateway: string, cursorAskedAt: number, at: number][];
+    expected: number;
+  }>([
+    { name: 'is not known before a second report', reports: [['one', 100, 110]], expected: 0 },
+    {
+      name: 'counts from when a gateway had first reported',
+      reports: [
+        ['one', 100, 180],
+        ['one', 300, 310],
       ],
-    );
-    // At 0 and 50 the other one is last; at 125 the first one's second sync is; at 175 the other's next is not known.
-    const lags = (from: number, to: number) => truth.possibleLags(from, to, 50).map(({ lagMs }) => lagMs);
-    expect(lags(0, 150)).toEqual([190, 140, 90]);
-    expect(lags(125, 200)).toEqual([85]);
-    for (const [gateway, at] of [
-      ['one', 115],
-      ['other', 230],
-      ['one', 240],
-    ] as const)
-      truth.reported(gateway, { at, cursorAskedAt: at });
-    expect(truth.possibleLags(100, 150, 25).map(({ toldMs }) => toldMs)).toEqual([130, 115]);
+      expected: 130,
+    },
+    {
+      name: 'then from when the cursor before was asked for',
+      reports: [
+        ['one', 100, 110],
+        ['one', 300, 390],
+        ['one', 500, 510],
+      ],
+      expected: 280,
+    },
+    {
+      name: 'is that of the slowest gateway, however late others began',
+      reports: [
+        ['one', 100, 110],
+        ['one', 500, 510],
+        ['other', 520, 530],
+        ['one', 550, 560],
+        ['other', 610, 620],
+      ],
+      expected: 400,
+    },
+    {
+      name: 'goes on where a report is lost, and where two arrive in the other order',
+      reports: [
+        ['one', 100, 110],
+        ['one', 300, 390],
+        ['one', 200, 400],
+        ['one', 700, 710],
+      ],
+      expected: 410,
+    },
+  ])('the longest lag that can be known $name', ({ reports, expected }) => {
+    const truth = new Truth(['one', 'other']);
+    for (const [gateway, cursorAskedAt, at] of reports) truth.reported(gateway, { at, cursorAskedAt });
+    expect(truth.longestKnown).toBe(expected);
   });
 });
 

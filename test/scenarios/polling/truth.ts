@@ -25,13 +25,11 @@ export class Truth {
   /** By direction and address: when the discovery service saw it, and when each gateway did it. */
   readonly #seen = new Map<string, { readonly entry: Entry; readonly at: number[] }>();
   readonly #done = new Map<string, number[]>();
-  readonly #syncs = new Map<string, GatewaySync[]>();
   readonly #reports = new Map<string, Report[]>();
 
   constructor(gateways: readonly string[]) {
     this.#gateways = gateways;
     for (const gateway of gateways) {
-      this.#syncs.set(gateway, []);
       this.#reports.set(gateway, []);
     }
   }
@@ -69,7 +67,6 @@ export class Truth {
   }
 
   synced(gateway: string, sync: GatewaySync): void {
-    this.#syncs.get(gateway)?.push(sync);
     const note = (direction: Direction) => (entry: Entry) => {
       const key = `${gateway} ${keyOf(direction, entry)}`;
       const done = this.#done.get(key) ?? [];
@@ -126,21 +123,19 @@ export class Truth {
   }
 
   /**
-   * How long it would have taken until the last gateway had followed a change at any instant of a span, one each `everyMs`,
-   * and Linger had been told: the end of each one's first sync that began after it. Instants whose syncs, or reports, are
-   * not over are left out.
+   * The longest that Linger can have taken a change for that might have happened at any instant: until each gateway that
+   * had reported by then has reported a sync whose cursor it asked for after it. The lag falls from one such instant to
+   * the next, so it is longest right after one.
    */
-  possibleLags(from: number, to: number, everyMs: number): readonly Pick<TrueLag, 'lagMs' | 'toldMs'>[] {
-    const lags: Pick<TrueLag, 'lagMs' | 'toldMs'>[] = [];
-    for (let at = from; at < to; at += everyMs) {
-      const ends = [...this.#syncs].map(
-        ([gateway, syncs]) => [gateway, syncs.find(({ began }) => began >= at)?.ended ?? Number.NaN] as const,
-      );
-      const lagMs = Math.max(...ends.map(([, end]) => end)) - at;
-      const toldMs = Math.max(...ends.map(([gateway, end]) => this.#toldOf(gateway, end))) - at;
-      if (!Number.isNaN(lagMs)) lags.push({ lagMs, toldMs });
-    }
-    return lags;
+  get longestKnown(): number {
+    const longest = [...this.#reports.values()].flatMap((reports) =>
+      reports.flatMap(({ cursorAskedAt }) => {
+        const from = Math.max(cursorAskedAt, reports[0]?.at ?? cursorAskedAt);
+        const next = reports.find((each) => each.cursorAskedAt > from);
+        return next === undefined ? [] : next.at - from;
+      }),
+    );
+    return Math.max(0, ...longest);
   }
 }
 
