@@ -12,7 +12,7 @@ import {
 import { type World, workloadOf } from '../decision/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
-import { pause, Schedule } from '../timing/index.ts';
+import { pause, Schedule, tick } from '../timing/index.ts';
 import { levelOf } from './audit-formats.ts';
 import {
   type Audited,
@@ -108,7 +108,7 @@ export class ClusterAudit {
     const everyMs = settings.every * 1000;
     const pace = { everyMs, firstPauseMs: Math.min(everyMs, 10_000), longestPauseMs: everyMs };
     const schedule = new Schedule(pace, clock() + Math.min(everyMs, FIRST_AFTER_MS), random);
-    while (await pause(Math.min(everyMs, LOOK_EVERY_MS), lead.signal)) {
+    while (await tick(Math.min(everyMs, LOOK_EVERY_MS), lead.signal)) {
       const begun = clock();
       if (!schedule.due(begun) || !synced() || pods() === undefined || !lead.holds()) continue;
       try {

@@ -53,7 +53,7 @@ const LIMITS = {
   issue: { firstPauseMs: 500, longestPauseMs: 15_000 },
   /** Even where something keeps overwriting the caBundle, it is put back within 10 s. */
   trust: { firstPauseMs: 250, longestPauseMs: 8_000 },
-  /** After so long without a write the next one does not wait. */
+  /** After this long without a write the next one does not wait. */
   calmMs: 120_000,
   failure: { firstPauseMs: 500, longestPauseMs: 10_000 },
   /** How long an untrusted certificate keeps a replica unready: beyond that it would only hide the cause. */

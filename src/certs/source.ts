@@ -1,6 +1,6 @@
 import { asError } from '../api/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
-import { pause } from '../timing/index.ts';
+import { tick } from '../timing/index.ts';
 import {
   assess,
   type Reissue,
@@ -183,7 +183,7 @@ export class FileSource implements CertificateSource {
     const { signal, logger, metrics, clock = () => new Date(), everyMs = LOOK_EVERY_MS } = options;
     const once = new LogOnce(logger);
     showCertificate(this.#current, metrics);
-    while (await pause(everyMs, signal)) {
+    while (await tick(everyMs, signal)) {
       const before = this.#current;
       try {
         const certificate = await this.refresh(clock());

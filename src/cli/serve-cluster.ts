@@ -62,7 +62,7 @@ import {
   versionsOf,
 } from '../measurement/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
-import { pause } from '../timing/index.ts';
+import { pause, tick } from '../timing/index.ts';
 import { estimatesPage, takeReports } from '../webhook/index.ts';
 
 /** What the connection to a cluster shares with the rest of a running server. */
@@ -276,7 +276,7 @@ function startSharing(context: ClusterContext, shared: Shared): Sharing {
 const ALONE_EVERY_MS = 5_000;
 
 async function planAlone({ signal }: ClusterContext, { measurement }: Shared): Promise<void> {
-  while (await pause(ALONE_EVERY_MS, signal)) await measurement.replan(epochSeconds());
+  while (await tick(ALONE_EVERY_MS, signal)) await measurement.replan(epochSeconds());
 }
 
 function shareIn({ namespace, identity }: Place, context: ClusterContext, shared: Shared): Sharing {
@@ -288,7 +288,7 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
     identity,
     ...shared,
     logger,
-    time: { clock, random: Math.random, pause, wallMicroseconds: () => Date.now() * 1000 },
+    time: { clock, random: Math.random, pause: tick, wallMicroseconds: () => Date.now() * 1000 },
     epochSeconds,
     signal: AbortSignal.any([signal, leaving.signal]),
   });
@@ -446,7 +446,7 @@ export function startCluster(context: ClusterContext): ClusterPart {
       logger,
       clock,
       random,
-      pause,
+      pause: tick,
     });
   const reading = () => sync.state === 'reading' || !sharing.warm();
   const deadWatches = new DeadWatches();
@@ -511,7 +511,15 @@ function deliveryOf(context: ClusterContext): Delivery | undefined {
   const { place, hold, metrics, logger } = context;
   if (place === undefined || hold === undefined) return undefined;
   const told = { ...reportingOf('holdconfigmaps', logger), registry: metrics.registry };
-  return startDelivery({ ...context, ...told, place, settings: hold, clock, random: Math.random, pause });
+  return startDelivery({
+    ...context,
+    ...told,
+    place,
+    settings: hold,
+    clock,
+    random: Math.random,
+    pause: tick,
+  });
 }
 
 /** Whether the cluster has been read; `late`: it takes too long to wait for, and reviews are answered with what is known. */

@@ -9,7 +9,7 @@ import {
   settle,
   UNSETTLED,
 } from '../decision/index.ts';
-import { atMostEvery, Backoff, pause } from '../timing/index.ts';
+import { atMostEvery, Backoff, pause, tick } from '../timing/index.ts';
 import { kubeVersion } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
@@ -164,7 +164,7 @@ export function followFleet(
   const observeSoon = atMostEvery(options.everyMs, observe, options);
 
   const letSettle = async () => {
-    while (await pause(SETTLE_EVERY_MS, signal)) observe();
+    while (await tick(SETTLE_EVERY_MS, signal)) observe();
   };
 
   /** Polls: API servers are upgraded while this process runs. */

@@ -1,4 +1,5 @@
 import type { Stream } from '../lag/index.ts';
+import { tick } from '../timing/index.ts';
 import type { ResourceWatch, WatchOptions } from './reflector.ts';
 import type { StreamChange, WatchHandlers } from './resource.ts';
 
@@ -36,9 +37,11 @@ export class StandstillGuard {
   /** @param onChange called with the state changes of all streams, in order */
   constructor(onChange: (change: GuardedChange) => void, { clock, signal }: GuardOptions) {
     this.#onChange = onChange;
-    if (signal.aborted) return;
-    const timer = setInterval(() => this.look(clock()), LOOK_EVERY_MS).unref();
-    signal.addEventListener('abort', () => clearInterval(timer), { once: true });
+    void this.#lookRegularly(clock, signal);
+  }
+
+  async #lookRegularly(clock: () => number, signal: AbortSignal): Promise<void> {
+    while (await tick(LOOK_EVERY_MS, signal)) this.look(clock());
   }
 
   /**

@@ -32,7 +32,7 @@ const KEPT = 128;
 /** How many recent writers are kept. */
 const WRITERS = 4;
 
-/** Clocks that drift apart by 50 ppm differ by 30 ms after so long. */
+/** Clocks that drift apart by 50 ppm differ by 30 ms after this long. */
 const OFFSET_MS = 600_000;
 
 /** Stamps come once a second: one that is older than this proves nothing about a later event. */

@@ -60,7 +60,7 @@ export const REFUSALS = {
 } as const satisfies Record<string, string>;
 export type Refusal = keyof typeof REFUSALS;
 
-/** Refused objects that may hold somebody's week of measurements, and so are not overwritten. */
+/** Refused objects that may hold a week of measurements, and so are not overwritten. */
 export const LEFT_ALONE: ReadonlySet<Refusal> = new Set(['Newer', 'Foreign', 'Future']);
 
 /** The members of a ConfigMap that are read and written here. */

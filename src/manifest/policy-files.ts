@@ -14,7 +14,7 @@ import {
   type TerminationPolicy,
 } from '../api/index.ts';
 import type { Documents } from '../decision/index.ts';
-import { besides, OffLoop, pause } from '../timing/index.ts';
+import { besides, OffLoop, tick } from '../timing/index.ts';
 
 // This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
 
@@ -225,7 +225,7 @@ export async function followPolicyFiles(
     let previous = first.hash;
     /** The snapshot on which two readings have agreed. */
     let revision: string | undefined;
-    for (let polls = 1; await pause(pollMs, signal); polls += 1) {
+    for (let polls = 1; await tick(pollMs, signal); polls += 1) {
       const now = await mountedRevision(path);
       if (now !== undefined && now === revision && polls % READ_EVERY_POLLS !== 0) continue;
       const snapshot = await readPolicyFiles(path);

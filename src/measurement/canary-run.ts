@@ -5,7 +5,7 @@ import type { WorldHolder } from '../decision/index.ts';
 import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { pause } from '../timing/index.ts';
+import { tick } from '../timing/index.ts';
 import {
   type CanaryContext,
   type CanarySettings,
@@ -177,7 +177,7 @@ export function measureConsumers(context: MeasuredConsumersContext) {
       const { witnesses } = measurement.consumers;
       for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
       views.look([...world.current().consumers, ...witnesses], problems, epochSeconds());
-    } while (await pause(LOOK_EVERY_MS, signal));
+    } while (await tick(LOOK_EVERY_MS, signal));
   };
   let left: Promise<unknown> = Promise.resolve();
   void follow();

@@ -28,7 +28,7 @@ import {
 } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
-import { pause } from '../timing/index.ts';
+import { tick } from '../timing/index.ts';
 import {
   type Inspected,
   Inspection,
@@ -117,7 +117,7 @@ export function startInspecting(context: InspectingContext): Inspecting {
       inspection.keep(present());
       for (const uid of wanted) inspection.want(uid);
       for (const [name, state] of inspection.states()) measurement.report(name, state);
-    } while (await pause(LOOK_EVERY_MS, term));
+    } while (await tick(LOOK_EVERY_MS, term));
     await asking;
     if (current === inspection) current = undefined;
   };
@@ -216,7 +216,7 @@ async function keepAddresses(context: KeepingContext): Promise<void> {
       const { message } = asError(error);
       once.warn('slices', { problem: message }, 'the addresses of pods cannot be listed for now');
     }
-  } while (await pause(LOOK_EVERY_MS, signal));
+  } while (await tick(LOOK_EVERY_MS, signal));
 }
 
 async function listSlices(

@@ -14,7 +14,7 @@ export class OffLoopError extends Error {}
 
 const START_MS = 5_000;
 
-/** A thread that has had nothing to do for so long is ended: it holds 15 to 40 MB. */
+/** A thread that has been idle for this long is ended: it holds 15 to 40 MB. */
 const IDLE_MS = 10_000;
 
 interface Job<I, O> {

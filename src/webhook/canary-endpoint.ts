@@ -1,6 +1,6 @@
 import type { Server } from 'node:http';
 import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
-import { http } from './server.ts';
+import { http, RARELY_CHECKED } from './server.ts';
 
 /** A flip makes 40 connections a second for each consumer; more than this does not come from the canary. */
 const MOST_CONNECTIONS = 512;
@@ -22,7 +22,7 @@ export function canaryServer(identity: string): Server {
     connection: 'close',
   };
   const timeouts = { headersTimeout: TIMEOUT_MS, requestTimeout: TIMEOUT_MS };
-  const limits = { ...timeouts, connectionsCheckingInterval: 1_000 };
+  const limits = { ...timeouts, ...RARELY_CHECKED };
   const server = http.createServer(limits, (request, response) => {
     // A body is not read: the connection is closed on it.
     response.writeHead(200, headers).end(request.method === 'HEAD' ? undefined : body);

@@ -6,7 +6,7 @@ import type { Consumer, InstancesState, StageVersions } from '../lag/index.ts';
 import { type Lead, labelLeader, type Place } from '../leader/index.ts';
 import { type ConsumerMeasurement, ConsumerReports } from '../measurement/index.ts';
 import { counterAtScrape, gaugeAtScrape, type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
-import { pause } from '../timing/index.ts';
+import { tick } from '../timing/index.ts';
 import { ReviewingJudge } from './report-access.ts';
 import type { ReportsOptions } from './report-endpoint.ts';
 
@@ -109,7 +109,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
       const reported = consumers().filter(({ measure }) => measure.kind === 'reports');
       reports.keep(new Set(reported.map(({ name }) => name)));
       for (const [name, state] of reports.states()) measurement.report(name, state);
-    } while (await pause(TICK_MS, lead.signal));
+    } while (await tick(TICK_MS, lead.signal));
     if (taken.reports === reports) taken = undefined;
   };
 
@@ -117,7 +117,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     if (place === undefined) return;
     const { namespace, identity } = place;
     const pods = new PodLabels({ connection, namespace, requestMs: LABEL_REQUEST_MS });
-    await labelLeader(lead, { pods, identity, logger, clock, random: Math.random, pause });
+    await labelLeader(lead, { pods, identity, logger, clock, random: Math.random, pause: tick });
   };
   let over: Promise<unknown> = Promise.resolve();
   return {

@@ -22,6 +22,9 @@ const LIMITS = {
   // How late those two timeouts may be noticed.
   connectionsCheckingInterval: 1_000,
 };
+
+/** On ports without large bodies or TLS: fewer looks let the processor rest. Milliseconds. */
+export const RARELY_CHECKED = { connectionsCheckingInterval: 5_000 };
 const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
 
 /** A process that has drained ends this long after it has begun to close, whatever its clients do. */
@@ -96,7 +99,11 @@ export function webhookServer(
 }
 
 export function adminServer(listener: RequestListener): Server {
-  return limited(http.createServer(LIMITS, listener), 'connection', MAX_CONNECTIONS);
+  return limited(
+    http.createServer({ ...LIMITS, ...RARELY_CHECKED }, listener),
+    'connection',
+    MAX_CONNECTIONS,
+  );
 }
 
 /**

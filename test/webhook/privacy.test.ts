@@ -8,7 +8,7 @@ import { startWebhook, type WebhookOptions } from './webhook.ts';
 
 const SECRET = 'hunter2-s3cr3t';
 
-/** A pod with something that nobody else may read in every place where people put such things. */
+/** A pod with a secret in every place where people put secrets. */
 function secretive(): JsonObject {
   const carrier = server('app', {
     image: `registry.example/app:${SECRET}`,
@@ -73,7 +73,7 @@ describe('nothing of a pod but names, reasons and numbers is ever logged', () =>
 
     expect(webhook.logs.join('')).not.toContain(SECRET);
     expect(await webhook.metrics.registry.metrics()).not.toContain(SECRET);
-    // Error messages are for whoever sent the request, and may end up in the API server's log.
+    // Error messages go to the sender of the request, and may end up in the API server's log.
     if (answer.status !== 200) expect(answer.body).not.toContain(SECRET);
   });
 
