@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Linger } from '../cluster-suite/support/linger.ts';
 
@@ -15,7 +16,7 @@ interface Replica {
   readonly waiting: number;
   /** The age of the oldest open removal, in seconds; 0 if there is none. */
   readonly oldest: number;
-  /** Its longest standstill since the previous reading, in seconds. */
+  /** For how long it has had to wait for a processor since the previous reading, in seconds. */
   readonly stoodStill: number;
   /** Readings with removals that gave no sample. */
   readonly discarded: readonly string[];
@@ -23,7 +24,7 @@ interface Replica {
 
 /** Readings of two replicas at about the same instant. */
 export interface ReplicaReading {
-  readonly replicas: readonly [Replica, Replica];
+  readonly replicas: Both<Replica>;
   /** Seconds within which both answered: one may have been read earlier than the other by this much. */
   readonly apart: number;
 }
@@ -34,8 +35,9 @@ export function followReplicas(lingers: readonly [Linger, Linger]) {
   const readings: ReplicaReading[] = [];
   const stopping = new AbortController();
   const reading = (async () => {
+    const waits = lingers.map(({ pid }) => new ProcessorWaits(pid)) as [ProcessorWaits, ProcessorWaits];
     while (!stopping.signal.aborted) {
-      const reading = await readReplicas(lingers);
+      const reading = await readReplicas(lingers, waits);
       if (reading !== undefined) readings.push(reading);
       await sleep(EVERY_MS);
     }
@@ -49,17 +51,45 @@ export function followReplicas(lingers: readonly [Linger, Linger]) {
   };
 }
 
+/** How long the main thread of a process waits for a processor; the event loop's own metric looks only twice a second. */
+class ProcessorWaits {
+  readonly #file: string;
+  #before: number;
+
+  constructor(pid: number) {
+    this.#file = `/proc/${pid}/task/${pid}/schedstat`;
+    this.#before = this.#total();
+  }
+
+  /** @returns seconds since the last call */
+  since(): number {
+    const before = this.#before;
+    this.#before = this.#total();
+    return this.#before - before;
+  }
+
+  /** The second number: nanoseconds on a run queue (Linux, Documentation/scheduler/sched-stats.rst). */
+  #total(): number {
+    return Number(readFileSync(this.#file, 'utf8').split(' ')[1]) / 1e9;
+  }
+}
+
+type Both<T> = readonly [T, T];
+
 /** @returns undefined if a minute ended meanwhile: one may have dropped old samples that the other still has */
-async function readReplicas([first, second]: readonly [Linger, Linger]): Promise<ReplicaReading | undefined> {
+async function readReplicas(
+  [first, second]: Both<Linger>,
+  [waitsOfFirst, waitsOfSecond]: Both<ProcessorWaits>,
+): Promise<ReplicaReading | undefined> {
   const minute = () => Math.floor(Date.now() / 60_000);
   const minuteAsked = minute();
   const asked = performance.now();
-  const replicas = await Promise.all([readReplica(first), readReplica(second)]);
+  const replicas = await Promise.all([readReplica(first, waitsOfFirst), readReplica(second, waitsOfSecond)]);
   const apart = (performance.now() - asked) / 1000;
   return minute() === minuteAsked ? { replicas, apart } : undefined;
 }
 
-async function readReplica(linger: Linger): Promise<Replica> {
+async function readReplica(linger: Linger, waits: ProcessorWaits): Promise<Replica> {
   const answer = await fetch(linger.metricsUrl);
   const lines = (await answer.text()).split('\n');
   const of = (metric: string) =>
@@ -78,7 +108,7 @@ async function readReplica(linger: Linger): Promise<Replica> {
     seen: [ended, waiting, discarded].flat().join('\n'),
     ended: total(ended),
     waiting: total(waiting),
-    stoodStill: total(of('nodejs_eventloop_lag_max_seconds')),
+    stoodStill: waits.since(),
     oldest: Math.max(...of('linger_removals_oldest_unresolved_seconds').map(numberOf)),
     discarded: discarded.filter((sample) => numberOf(sample) > 0),
   };

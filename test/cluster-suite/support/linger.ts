@@ -107,6 +107,10 @@ export class Linger {
     return linger;
   }
 
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
   get port(): number {
     return this.#port;
   }
