@@ -168,7 +168,7 @@ async function measure(): Promise<void> {
   while (holding < pods) await sleep(100);
   await sleep(seconds * 1000);
   const after = await asked<Memory>('memory');
-  // Nobody sends any more: silence is told once it has lasted.
+  // There are no more senders: silence is reported once it has lasted.
   rate = 0;
   await sleep(6_000);
   const { withdrawnAt } = await asked<Extract<Said, { withdrawnAt: number }>>('withdraw');

@@ -44,7 +44,7 @@ const ATTEMPTS = 4;
 const PAUSE_MS = 5_000;
 
 /**
- * Drives one server. Where somebody else used the machine meanwhile, the measurement is thrown away and made
+ * Drives one server. If other processes used the machine meanwhile, the measurement is thrown away and made
  * again after a pause; the last attempt counts anyway, and its `othersCpu` tells.
  *
  * @throws when one answer was not a 200 with a patch
@@ -59,7 +59,7 @@ export async function drive(server: Server, load: Load, generator: LoadGenerator
 }
 
 /**
- * As {@link drive}, whoever else uses the machine.
+ * As {@link drive}, even if other processes use the machine.
  * @throws when one answer was not a 200 with a patch
  */
 export async function driveOnce(server: Server, load: Load, generator: LoadGenerator): Promise<LoadResult> {

@@ -22,7 +22,7 @@ export async function started(name: string, child: ChildProcess): Promise<void> 
   child.once('exit', () => running.delete(child));
 }
 
-/** Asks a process to end, and kills it when it has not after so long. */
+/** Asks a process to end, and kills it if it has not after this long. */
 export async function stop(child: ChildProcess, signal: NodeJS.Signals, withinMs: number): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = once(child, 'exit');

@@ -27,7 +27,7 @@ export interface Surroundings {
 }
 
 const HOST = '127.0.0.1';
-/** A server that gets SIGINT has nothing in flight; whoever is still there then is killed. */
+/** A server that gets SIGINT has nothing in flight; one that is still there later is killed. */
 const STOP_MS = 5_000;
 
 /** @param more further flags of Linger's */
@@ -86,7 +86,7 @@ export function stopServer({ child }: Server): Promise<void> {
   return stop(child, 'SIGINT', STOP_MS);
 }
 
-/** Ports that nobody listens on; all are held until the last is found, so that they differ. */
+/** Free ports; all are held until the last is found, so that they differ. */
 export async function freePorts(count: number): Promise<number[]> {
   const listeners = await Promise.all(
     Array.from({ length: count }, async () => {

@@ -68,7 +68,7 @@ export async function buildHelper(
 
 /**
  * Compiles the helper for each architecture, where neither its place nor the machine's settings can matter.
- * @returns the files, which whoever asks removes with their folder
+ * @returns the files, which the caller removes with their folder
  */
 export async function buildHelpers(zig: string): Promise<{
   readonly folder: string;

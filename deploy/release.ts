@@ -26,7 +26,7 @@ export interface ReleaseOptions {
 export interface FilesOptions extends ReleaseOptions {
   /** `v1.2.3`: what is released must be of that version. Default: whatever version it is of. */
   readonly tag?: string | undefined;
-  /** The package's name on npm, where `linger` is somebody else's. Default: that of package.json. */
+  /** The package's name on npm, where `linger` is taken. Default: that of package.json. */
   readonly packageName?: string | undefined;
   /** The program `helm`; undefined: there will be no chart. */
   readonly helm: string | undefined;

@@ -37,7 +37,7 @@ const PATIENCE_MS = 300_000;
 const REST_MS = 3_000;
 
 /**
- * Runs a program; again, where somebody else used the machine meanwhile.
+ * Runs a program; again, if other processes used the machine meanwhile.
  * @param attempts the last one counts anyway
  */
 export async function measure(

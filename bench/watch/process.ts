@@ -48,7 +48,7 @@ export async function startTalker({ name, command, env = {} }: TalkerOptions): P
 
 const STOP_MS = 10_000;
 
-/** Both programs end in good order by it; whoever is still there then is killed. */
+/** Both programs end in good order on it; one that is still there later is killed. */
 export function stopTalker({ child }: Talker): Promise<void> {
   return stop(child, 'SIGTERM', STOP_MS);
 }

@@ -29,7 +29,7 @@ export interface Replay {
   readonly volume: Volume;
   /** Creates the cluster again, for the next program. */
   reset(options: { readonly protobuf: boolean }): Promise<void>;
-  /** Streams the trial, at a moderate pace, to whoever watches. Resolves once everything has been sent. */
+  /** Streams the trial, at a moderate pace, to all watchers. Resolves once everything has been sent. */
   playTrial(): Promise<void>;
   /** Streams what is measured, as fast as it is read. */
   play(): Promise<void>;

@@ -14,7 +14,7 @@ const SLEEP = samplePlan();
 /** Held for 60 s at most, and for 1 s without the Hold Service. */
 const HOLD = holdOf('AAAAAAAAAAAAAAAAAAAAAA').plan;
 
-/** What is told of pods whose ends are played; instants are seconds. */
+/** What is reported of pods whose ends are simulated; instants are seconds. */
 async function watching(ledSince: number | 'never' = -100) {
   const api = await ModelApi.start();
   onTestFinished(() => api.close());

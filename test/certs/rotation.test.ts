@@ -245,7 +245,7 @@ const LATE_MS = 4_000;
 const STEP_MS = 2_000;
 const BUSY_MS = 30_000;
 
-/** A history of values: what somebody sees who is late by so much. */
+/** A history of values: what a reader sees who is late by this much. */
 class Followed<T> {
   readonly #values: { readonly at: number; readonly value: T }[] = [];
   constructor(at: number, value: T) {

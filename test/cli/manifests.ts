@@ -1,4 +1,4 @@
-/** A Deployment as somebody writes it who never heard of Linger: comments, flow and block style, odd spaces. */
+/** A Deployment by an author who never heard of Linger: comments, flow and block style, odd spaces. */
 export const DEPLOYMENT = `# The shop.
 apiVersion: apps/v1
 kind: Deployment

@@ -23,7 +23,7 @@ interface Change {
 /** Collections that `linger watch` reads, by the last part of their path. */
 type Collection = 'pods' | 'services' | 'endpointslices' | 'endpoints';
 
-/** An API server with the collections that endpoints are made of, over a real socket. Its user is whoever asks. */
+/** An API server with the collections that endpoints are made of, over a real socket. Every caller is its user. */
 export class ModelCluster {
   readonly #server = http.createServer((request, response) => this.#answer(request, response));
   readonly #objects = new Map<string, ModelObject>();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { AtEnd } from '../webhook/connection.ts';
 import { emptyDirectory, MAIN, ROOT, until } from './linger.ts';
 
-/** A kubeconfig of a server that asks nobody who they are; its context is `model`. */
+/** A kubeconfig of a server without authentication; its context is `model`. */
 export async function writeKubeconfig(server: URL, user: object, atEnd: AtEnd): Promise<string> {
   const file = join(await emptyDirectory(atEnd), 'config');
   const document = {

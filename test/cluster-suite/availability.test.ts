@@ -13,7 +13,7 @@ const TIMEOUT_MS = 2_000;
 const SLACK_MS = 1_500;
 /** Neither an answer nor a refusal takes that long. */
 const SILENCE_MS = 500;
-/** 192.0.2.0/24 is nobody's (RFC 5737): packets to it are swallowed. */
+/** 192.0.2.0/24 belongs to no host (RFC 5737): packets to it are swallowed. */
 const NOBODY = { address: '192.0.2.1', port: 8443 };
 
 describe('with the webhook', () => {

@@ -36,7 +36,7 @@ function prepare(folder: string): string {
   return `--admission-control-config-file=${configuration}`;
 }
 
-/** Somebody else's cluster cannot be given another API server. */
+/** A foreign cluster cannot be given another API server. */
 async function isOwn(): Promise<boolean> {
   const opened = await openCluster();
   await opened.close();
@@ -154,7 +154,7 @@ describe.runIf(await isOwn())('Linger that answers only clients with a certifica
   it('refuses an API server with a certificate of another authority, which creates its pods all the same', async () => {
     await known.restart([foreignFlag]);
     const before = await refused();
-    // Until it knows the endpoint again it asks nobody.
+    // Until it knows the endpoint again it calls no webhook.
     await waitUntil('Linger to refuse it', async () => {
       const { status, mutated } = await created(api);
       expect({ status, mutated }).toEqual({ status: 201, mutated: false });

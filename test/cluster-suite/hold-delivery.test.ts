@@ -190,7 +190,7 @@ describe('an installed Linger', () => {
           metadata: { namespace: 'linger', name: 'linger-hold-test' },
         };
         await waitUntil('its pod to be gone', async () => !(await cluster.get<PodObject>(testPod)));
-        // Whoever deletes it gets it again.
+        // It comes back when it is deleted.
         await cluster.delete({
           apiVersion: 'v1',
           kind: 'ConfigMap',

@@ -43,7 +43,7 @@ const SECRET = {
   kind: 'Secret',
   metadata: { name: 'linger-certificates', namespace: 'linger' },
 };
-/** Of somebody else: it fails closed, and nothing stands behind it. */
+/** A foreign one: it fails closed, and has no endpoints. */
 const STRICT = {
   apiVersion: 'admissionregistration.k8s.io/v1',
   kind: 'ValidatingWebhookConfiguration',
@@ -281,7 +281,7 @@ describe('an installation by hand', async () => {
         servername: 'linger-reports.linger.svc',
         ca: Buffer.from(caBundle, 'base64').toString(),
       };
-      // A leader that has just been found may not know the policies yet; before that, nobody may lead.
+      // A new leader may not know the policies yet; before that there may be no leader.
       const answer = await waitUntil(
         'a cursor',
         async () => {
@@ -405,7 +405,7 @@ describe('an installation by hand', async () => {
     { timeout: 240_000 },
     async () => {
       const declare = (name: string, measure: object) => {
-        // Of pods that nobody here has: waits stay what they are.
+        // Of pods that do not exist here: waits stay what they are.
         const spec = { appliesTo: { namespaceSelector: { matchLabels: { of: 'nobody' } } }, measure };
         const object = {
           apiVersion: 'linger.dev/v1alpha1',

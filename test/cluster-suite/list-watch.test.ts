@@ -150,7 +150,7 @@ it('follows every kind that Linger needs, from beginning to end', async () => {
     metadata,
     spec: { selector: labels, ports: [{ port: 80 }] },
   };
-  // Nobody schedules it, so it has no grace: one DELETED event.
+  // It is not scheduled, so it has no grace: one DELETED event.
   const spec = { schedulerName: 'nobody', containers: [{ name: 'app', image: 'none' }] };
   const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { ...metadata, labels }, spec };
   await cluster.create(service);

@@ -111,7 +111,7 @@ async function listed(): Promise<number> {
     .length;
 }
 
-/** Each pod once, those in `both` and in the Service that withdraws nobody once more. */
+/** Each pod once, those in `both` and in the Service that withdraws no pod once more. */
 function expectedListings(): number {
   return pods.length + REAL_PODS + 40 + 30 + 30;
 }
@@ -180,7 +180,7 @@ it('measures every removal as the API server logs it', { timeout: 240_000 }, asy
   const samples = () => measured.samples.filter((sample) => sample.namespace === namespace);
   const standstills = new Standstills(measured.clock);
   await terminateAll();
-  // Where it does not come to that, what is missing is told below.
+  // Where it does not come to that, the assertions below say what is missing.
   await waitUntil('every removal to be sampled', () => samples().length >= expected).catch(() => undefined);
   standstills.stop();
   const logged = () =>
@@ -194,7 +194,7 @@ it('measures every removal as the API server logs it', { timeout: 240_000 }, asy
   console.log(`this process, which measures, stood still for up to ${standstills.longestMs.toFixed(0)} ms`);
 
   expect(new Set(removals.map(({ pod }) => pod)).size).toBe(pods.length + REAL_PODS);
-  // Whatever else happened in the cluster, happened to both.
+  // Everything else that happened in the cluster happened to both.
   const more = await waitUntil('the program to have counted as many', async () => {
     const now = await countedMore();
     return now.sampled + now.discarded === counted.sampled + counted.discarded ? now : undefined;

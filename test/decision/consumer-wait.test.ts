@@ -133,7 +133,7 @@ describe('what is unknown never shortens a wait', () => {
     const { notes, ...plan } = planIn(world);
     expect(plan).toMatchObject({ wait, why });
     expect(notes).toEqual(codes);
-    // Coverage is told only where every part is known.
+    // Coverage is stated only where every part is known.
     expect(plan.coverage === null).toBe(codes.length > 0 || plan.text?.includes('unknown') === true);
   });
 
@@ -251,7 +251,7 @@ test('declaring one more consumer that is not measured never shortens a wait, wh
 describe('what pods of a Service have seen', () => {
   const web = service({ selector: { app: 'web' } });
   const other = service({ selector: { app: 'web' } }, 'other');
-  /** A gateway that polls every 10 s, and that nobody has declared. */
+  /** A gateway that polls every 10 s and is not declared. */
   const seen = { 'witness/shop/web': 9.5 };
 
   test.each<[string, JsonObject[], World['lags'], number, string]>([

@@ -40,7 +40,7 @@ const graceOf = ({ spec }: PodObject) => Number(spec.terminationGracePeriodSecon
 const hookOf = (each: ContainerObject) => (each.lifecycle as { preStop?: JsonObject } | undefined)?.preStop;
 const textOf = (each: ContainerObject) => JSON.stringify(hookOf(each) ?? null);
 
-/** Whoever writes or removes the annotation takes over what stands in the pod then. */
+/** A webhook that writes or removes the annotation takes over what the pod has then. */
 function takeOver(model: Model): void {
   model.grace = Math.max(model.grace, graceOf(model.pod));
   for (const each of model.pod.spec.containers) model.foreign.set(each, textOf(each));

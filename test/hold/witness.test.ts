@@ -10,7 +10,7 @@ afterEach(() => void vi.useRealTimers());
 const POD_IP = '10.0.1.7';
 const GATEWAY_IP = '10.0.9.9';
 
-/** A consumer that lets go at the withdrawal itself: later connections are from somebody else. */
+/** A consumer that stops at the withdrawal itself: later connections are from another one. */
 const DECLARED: Consumer = {
   ...{ name: 'edge', lagKey: 'edge', builtIn: false, namespaceSelector: {}, serviceSelector: {} },
   ...{ podSelector: undefined, services: 'all', measure: { kind: 'reports' }, declared: undefined },

@@ -81,7 +81,7 @@ export function synced(...there: readonly ClusterEvent[]): readonly ClusterEvent
   ];
 }
 
-/** What is told of these events, to the end. */
+/** What these events result in, to the end. */
 export function observed(events: readonly ClusterEvent[], initial = false): readonly ObservedChange[] {
   const observer = new ChangeObserver({ initial });
   for (const event of events) observer.apply(event);

@@ -167,7 +167,7 @@ function stateEvent(object: ObjectName, listing: Listing): (at: number) => Clust
   return (at) => slice(at, Object.fromEntries(listing), more);
 }
 
-/** What the recorder is told: `truth` is what an event stands for, if it comes from a watch. */
+/** The recorder's input: `truth` is what an event stands for, if it comes from a watch. */
 export interface Delivery {
   readonly at: number;
   readonly event: ClusterEvent;

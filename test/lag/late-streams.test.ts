@@ -50,7 +50,7 @@ describe('a watch that is alive may still be behind', () => {
     ['slices 0.4 s late', { slices: 3_000, endpoints: 100 }, { EndpointSlice: 400 }, 3.4],
     ['Endpoints 0.4 s late', { slices: 100, endpoints: 3_000 }, { Endpoints: 400 }, 3.4],
   ])('%s', (_, lags, delays, wrong) => {
-    // What the recorder makes of it where nobody stamps.
+    // What the recorder makes of it without stamps.
     expect(removed(lags, { leader: delays }, false).leader).toEqual(onTime(wrong));
     const { leader } = removed(lags, { leader: delays });
     expect(leader).toEqual(late);

@@ -28,7 +28,7 @@ export function expectedOf(syncs: readonly SimulatedSync[], horizon: number): Ex
     const ends = live.map((life) => life.syncs.find(({ begin }) => begin >= at)?.end);
     const known = ends.every((end) => end !== undefined);
     if (known) lags.push((Math.max(...(ends as number[])) - at) / SECOND);
-    // It counts as lost once nobody is waited for any more.
+    // It counts as lost once no instance is waited for any more.
     else if (live.every((life, index) => ends[index] !== undefined || life.until <= horizon)) lost += 1;
   }
   return { lags, lost };

@@ -40,7 +40,7 @@ describe('whatever happens', () => {
       fc.asyncProperty(fc.integer(), async (seed) => {
         const election = await misfortunesOf(seed);
         expect(election.mostLeaders).toBeLessThanOrEqual(1);
-        // Whoever was stopped last runs again.
+        // The one that was stopped last runs again.
         await election.run(60_000);
         const tookMs = await election.runUntil(() => election.leaders().length === 1, ELECTED_WITHIN_MS);
         expect(tookMs).toBeLessThan(ELECTED_WITHIN_MS);

@@ -15,7 +15,7 @@ import {
 
 vi.setConfig({ testTimeout: 60_000 });
 
-/** A ConfigMap as somebody else has left it. */
+/** A ConfigMap as another writer has left it. */
 const foreign = (name: string, data: Record<string, string>, annotations = {}) => ({
   apiVersion: 'v1',
   kind: 'ConfigMap',

@@ -7,7 +7,7 @@ async function samplesOf(change: (status: PublishStatus) => void): Promise<reado
   const registry = new Registry();
   const status = newStatus();
   registerPublishMetrics(registry, status);
-  // Read when somebody asks, not when it is registered.
+  // Read when it is scraped, not when it is registered.
   change(status);
   const lines = (await registry.metrics()).split('\n');
   return lines.filter((line) => line.startsWith('linger_')).toSorted();

@@ -122,7 +122,7 @@ describe('the leader', () => {
     api.delete(PLANNED);
     await soon('the text', () => textOf(api) !== undefined);
     expect(leader.status.failures.planned.Throttled).toBe(1);
-    // Here the longest pause is 40 ms, and nobody is followed for longer.
+    // Here the longest pause is 40 ms, so no holder is followed for longer.
     expect(asked[1]! - asked[0]!).toBeGreaterThan(40);
   });
 

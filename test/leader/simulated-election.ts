@@ -100,14 +100,14 @@ export class SimulatedElection {
     return this.contenders.filter(({ leadership }) => leadership?.holds() === true);
   }
 
-  /** For so long from now. */
+  /** For this long from now. */
   async run(milliseconds: number): Promise<void> {
     await this.time.run(this.time.now + milliseconds, () => {
       this.mostLeaders = Math.max(this.mostLeaders, this.leaders().length);
     });
   }
 
-  /** For so long from now, at the most; @returns how long it took */
+  /** For at most this long from now. @returns how long it took */
   async runUntil(reached: () => boolean, milliseconds: number): Promise<number> {
     const begun = this.time.now;
     while (!reached() && this.time.now - begun < milliseconds) await this.run(50);
@@ -120,7 +120,7 @@ const upTo = (most: number, random: () => number) => most * random() ** 3;
 
 /**
  * Everything goes wrong: requests are slow, come into effect a minute later, get lost on either way, are refused; the
- * server is away for a while; processes stop and come back, end in good order, are replaced; somebody writes a label on
+ * server is away for a while; processes stop and come back, end in good order, are replaced; another client writes a label on
  * the lease, or deletes it.
  */
 export async function misfortune(

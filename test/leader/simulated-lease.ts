@@ -64,7 +64,7 @@ export class SimulatedLease {
     }
   }
 
-  /** Somebody puts a label on it. */
+  /** Another client puts a label on it. */
   touch(): void {
     if (this.#object !== undefined) this.#store(this.#object);
   }
@@ -90,7 +90,7 @@ export class SimulatedLease {
 
   #store(object: V1Lease): V1Lease {
     this.#revision += 1;
-    // As JSON, so that nobody shares an object with the server.
+    // As JSON, so that no object is shared with the server.
     const copy = JSON.parse(JSON.stringify(object)) as V1Lease;
     const kept = { ...copy, metadata: { ...copy.metadata, resourceVersion: String(this.#revision) } };
     this.#object = kept;

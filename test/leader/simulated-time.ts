@@ -6,7 +6,7 @@ interface Scheduled {
   readonly happen: () => void;
 }
 
-/** True time, which nobody in the simulation can read. Milliseconds from 0. */
+/** True time, which no process in the simulation can read. Milliseconds from 0. */
 export class SimulatedTime {
   now = 0;
   #order = 0;
@@ -22,7 +22,7 @@ export class SimulatedTime {
   /** Lets everything happen that is due until then; `look` is called after each event. */
   async run(until: number, look: () => void): Promise<void> {
     for (;;) {
-      // Whatever waits for a promise goes on first.
+      // What waits for a promise continues first.
       await new Promise(setImmediate);
       look();
       const next = this.#scheduled[0];

@@ -1,6 +1,6 @@
 /**
  * How many times as often `npm run fuzz` tries each property. Its seeds are new in each run, as those of `npm test`:
- * what is rare shows there first, and is told with the seed that repeats it.
+ * what is rare shows there first, and is reported with the seed that repeats it.
  */
 export const FUZZ = Number(process.env.FUZZ ?? '1');
 

@@ -112,7 +112,7 @@ function compare(what: string, compared: readonly Pair[]): void {
   console.log(`${what}, ${compared.length} flips: ${line.join(', ')}; ${spread}`);
 }
 
-/** In somebody else's cluster kube-proxy can neither be replaced nor inspected. */
+/** In a foreign cluster kube-proxy can neither be replaced nor inspected. */
 async function isOwn(): Promise<boolean> {
   const opened = await openCluster();
   await opened.close();

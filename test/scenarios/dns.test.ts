@@ -96,7 +96,7 @@ async function measured(options: ClusterDnsOptions, count: number): Promise<read
 
 const seconds = (value: number) => `${value.toFixed(2)} s`;
 
-/** Somebody else's cluster may have its own DNS, which we must not configure. */
+/** A foreign cluster may have its own DNS, which we must not configure. */
 async function isOwn(): Promise<boolean> {
   const opened = await openCluster();
   await opened.close();

@@ -41,7 +41,7 @@ import { duration, table } from './table.ts';
 
 /*
  * Hold beside what it replaces: real pods, real gateways, and clients that open a connection for each request to an
- * application that ends at SIGTERM at once, so that whoever still sends is heard of. The short form has one gateway and
+ * application that ends at SIGTERM at once, so that late senders are noticed. The short form has one gateway and
  * few pods, and times nothing.
  */
 const REPORTS_ADDRESS = '10.201.255.10';
@@ -431,7 +431,7 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
       console.log(`kube-proxy by its p99: ${proxyMs} ms, and afterwards ${await kubeProxyMs()} ms`);
       expect(judged).toHaveLength(6 * updates);
       expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
-      // The page is read by another process than Linger, and each is told of it at its own time.
+      // The page is read by a process other than Linger, and each reads it at its own time.
       expect(percentileOf(excessOf(judged), 0)).toBeGreaterThanOrEqual(-INSPECT_EVERY_MS);
       expect(percentileOf(excessOf(judged), 50)).toBeLessThanOrEqual(300 + INSPECT_EVERY_MS);
     },
@@ -537,7 +537,7 @@ function slow(): Promise<Slow> {
   return slowOnes;
 }
 
-/** What else befalls pods that are held: the application keeps its own time, and nobody loses a request. */
+/** What else happens to held pods: the application keeps its own time, and no request is lost. */
 async function interrupted({ at, gateway, pollers }: Slow): Promise<void> {
   const { namespace } = at;
   const flag = { conditionType: 'linger.test/in' };

@@ -28,7 +28,7 @@ export class DnsClients {
   readonly #named = new Map<string, { last: number; until: number }>();
   /** By address: since when no slice lists it. */
   readonly #withdrawn = new Map<string, number>();
-  /** Answers that named nobody, or did not come. */
+  /** Answers that named no replica, or did not come. */
   failures = 0;
 
   constructor(cluster: Cluster, server: string, namespace: string, service: string) {

@@ -2,7 +2,7 @@ import { type AuditEvent, instantOf } from '../../testbed/cluster.ts';
 
 /**
  * What really happened to endpoints, told by API servers' audit logs alone: no line of it comes from Linger's code.
- * Instants are milliseconds since the epoch, of the API server's answer to whoever wrote.
+ * Instants are milliseconds since the epoch, of the API server's answer to the writer.
  */
 export interface TrueRemoval {
   readonly stage: 'EndpointSlice' | 'Endpoints';

@@ -17,7 +17,7 @@ export interface WebhookConfiguration extends KubernetesObject {
   readonly webhooks: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** Marks the namespace as the suite's: a test must not replace somebody's installation. */
+/** Marks the namespace as the suite's: a test must not replace an existing installation. */
 const OWNER_LABEL = { 'app.kubernetes.io/managed-by': 'linger-cluster-suite' };
 
 const NAMESPACE = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'linger' } };

@@ -50,7 +50,7 @@ export interface Comparison {
   readonly percentile: number;
   readonly estimateMs: number;
   readonly truthMs: number;
-  /** The same of when Linger had been told; the truth where nobody tells it. */
+  /** The same, of when Linger had the report; the truth where there are no reports. */
   readonly toldMs: number;
 }
 

@@ -2,7 +2,7 @@ import type { LossKind } from '../../testbed/load/request.ts';
 
 /** What the processes of the scenario say, one JSON object a line. Instants are {@link monotonicMs}. */
 
-/** Addresses (`ip:port`) by Service (`namespace/name`): whatever is ready, each once. */
+/** Addresses (`ip:port`) by Service (`namespace/name`): the ready ones, each once. */
 export type Table = Readonly<Record<string, readonly string[]>>;
 
 /** One address of one Service. */

@@ -72,7 +72,7 @@ it('says how a connection was lost, and resets it', async () => {
   expect(sent).toMatchObject([{ backend: `${LOOPBACK}:${port}`, lost: 'refused' }]);
 });
 
-// Other networks have a router that says so, or somebody who answers.
+// Other networks have a router that says so, or a host that answers.
 it.runIf(insideNamespace(clusterSettings().name))('gives up an address that swallows SYNs', async () => {
   // 192.0.2.0/24 is for documentation (RFC 5737); our own cluster's network has no way to it.
   const { request, sent } = await proxyTo(['192.0.2.1:80']);

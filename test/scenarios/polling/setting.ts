@@ -15,7 +15,7 @@ export type Hook = (typeof HOOKS)[number];
 export interface SettingOptions {
   readonly intervalMs: number;
   readonly connectTimeoutMs: number;
-  /** What somebody guessed. */
+  /** A guess. */
   readonly guessedSeconds: number;
   /** Of each application. */
   readonly replicas: number;
@@ -24,7 +24,7 @@ export interface SettingOptions {
 }
 
 const INSTANCES = 3;
-/** Of the Service range, and nobody else's: there is no cluster DNS. */
+/** Of the Service range, and otherwise unused: there is no cluster DNS. */
 const REPORTS_ADDRESS = '10.201.255.10';
 const GATEWAYS_ADDRESS = '10.201.255.11';
 const CANARY = 'linger/linger-canary';
@@ -73,7 +73,7 @@ export class Setting {
       const gateways = await Gateways.start({ cluster, instances: INSTANCES, ...options, services, reports });
       cleanups.push(() => gateways.stop());
       await gateways.expose(own, CANARY, GATEWAYS_ADDRESS);
-      // Not where pods are: nobody's control plane takes part in these.
+      // Not where pods are: no control plane takes part in these.
       const byHand = await cluster.namespace('s3-by-hand');
       cleanups.push(startWithdrawals(cluster, byHand));
       return new Setting(gateways, applications, byHand, close);
@@ -104,7 +104,7 @@ export class Setting {
     const service = measured === 'probe' ? CANARY : `${this.#byHand}/${BY_HAND}`;
     const { truth } = this.gateways;
     const lags = truth.lags('removed', service);
-    // A probe is told nothing: it looks.
+    // A probe gets no reports: it looks.
     if (measured === 'probe') return lags.map((each) => ({ ...each, toldMs: each.lagMs }));
     return lags.filter(({ at }) => at >= truth.reportedSince);
   }
@@ -161,7 +161,7 @@ function startWithdrawals(cluster: Cluster, namespace: string): () => Promise<vo
   const { signal } = stopping;
   const options = { cluster, namespace, name: BY_HAND, everyMs: WITHDRAWALS_EVERY_MS, signal };
   const withdrawing = withdrawOneByOne(options);
-  // Whoever closes the setting is told.
+  // Closing the setting rejects with it.
   withdrawing.catch(() => undefined);
   return () => {
     stopping.abort();

@@ -8,7 +8,7 @@ export interface TrafficOptions {
   readonly cluster: Cluster;
   readonly gateways: Gateways;
   readonly stand: Stand;
-  /** Of this machine, and nobody else's meanwhile. */
+  /** Of this machine, and unused otherwise. */
   readonly clientAddresses: readonly string[];
   readonly rollouts: number;
 }

@@ -15,7 +15,7 @@ const ADDRESSES = 250;
 
 /**
  * A Service whose EndpointSlice is written by hand: addresses leave it one by one, by a write each, with no pod and no
- * controller behind. Many removals for whoever reads slices, and none that Linger could measure.
+ * controller behind. Many removals for readers of slices, and none that Linger could measure.
  */
 export async function withdrawOneByOne(options: WithdrawalsOptions): Promise<void> {
   const { cluster, namespace, name, everyMs, signal } = options;
@@ -39,7 +39,7 @@ export async function withdrawOneByOne(options: WithdrawalsOptions): Promise<voi
   }
 }
 
-/** 192.0.2.0/24 is for documentation (RFC 5737): nobody is there. */
+/** 192.0.2.0/24 is for documentation (RFC 5737): no host has these addresses. */
 function all(): readonly string[] {
   return Array.from({ length: ADDRESSES }, (_, index) => `192.0.2.${index + 1}`);
 }
