@@ -1,5 +1,5 @@
 import { NAMESPACE_NAME_LABEL } from './names.ts';
-import { type LabelSelector, type Labels, labelOf, NO_LABELS, selects } from './selector.ts';
+import { EVERYTHING, type LabelSelector, type Labels, labelOf, NO_LABELS, selects } from './selector.ts';
 
 /** What the decision needs of a Namespace. */
 export interface NamespaceRecord {
@@ -20,7 +20,7 @@ export function selectsNamespace(
   selector: LabelSelector,
   { labels, unseen }: NamespaceRecord,
 ): boolean | 'unknown' {
-  if (!unseen) return selects(selector, labels);
+  if (!unseen || selector === EVERYTHING) return selects(selector, labels);
   const { matchLabels = {}, matchExpressions = [] } = selector;
   const isKnown = (key: string) => Object.hasOwn(labels, key);
   const knownLabels = Object.entries(matchLabels).filter(([key]) => isKnown(key));

@@ -12,6 +12,7 @@ export interface Target {
 
 /** By container that already carries Linger's hook: the seconds of its author's own sleep, where that was lengthened. */
 export type Carriers = ReadonlyMap<string, number | undefined>;
+export const NO_CARRIERS: Carriers = new Map();
 
 /**
  * The ordinary containers that the policy names (all, where it names none) and that do not carry Linger's hook yet,
@@ -23,15 +24,17 @@ export function targetsOf(
   pod: Pod,
   policy: EffectivePolicy,
   carriers: Carriers,
-  lengthened: Carriers = new Map(),
+  lengthened = NO_CARRIERS,
 ): readonly Target[] {
-  const named = new Set(policy.containers.value);
-  return pod.spec.containers
-    .filter(({ name }) => (named.size === 0 || named.has(name)) && !carriers.has(name))
-    .map((container) => ({
-      container,
-      sleeps: lengthened.get(container.name) ?? sleepOf(container, policy),
-    }));
+  const names = policy.containers.value;
+  const named = names.length === 0 ? undefined : new Set(names);
+  const targets: Target[] = [];
+  for (const container of pod.spec.containers) {
+    const { name } = container;
+    if (carriers.has(name) || named?.has(name) === false) continue;
+    targets.push({ container, sleeps: lengthened.get(name) ?? sleepOf(container, policy) });
+  }
+  return targets;
 }
 
 export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefined {
@@ -59,43 +62,52 @@ export function isAllKept(targets: readonly Target[], wait: number): boolean {
 /** Notes that apply to any outcome: container names that do not exist, hooks that stay. */
 export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly Target[]): readonly Note[] {
   const { value: named, origin } = policy.containers;
-  const present = new Set(named.length === 0 ? [] : pod.spec.containers.map(({ name }) => name));
-  const unknown = named.filter((name) => !present.has(name));
-  const kept = targets.filter(({ sleeps }) => sleeps === Number.POSITIVE_INFINITY);
-  const text = `${origin} names ${listed(unknown)}, which the pod does not have`;
-  return [
-    ...(unknown.length === 0 ? [] : [note('UnknownContainer', text)]),
-    ...kept.map(({ container: { name } }) =>
-      note('ExistingHookKept', `container ${quoted(name)} keeps its own preStop hook`),
-    ),
-  ];
+  const notes: Note[] = [];
+  if (named.length > 0) {
+    const present = new Set(pod.spec.containers.map(({ name }) => name));
+    const unknown = named.filter((name) => !present.has(name));
+    const text = `${origin} names ${listed(unknown)}, which the pod does not have`;
+    if (unknown.length > 0) notes.push(note('UnknownContainer', text));
+  }
+  for (const { container, sleeps } of targets) {
+    if (sleeps !== Number.POSITIVE_INFINITY) continue;
+    notes.push(note('ExistingHookKept', `container ${quoted(container.name)} keeps its own preStop hook`));
+  }
+  return notes;
 }
 
 /** Notes on the containers that get the wait, which is `longest` at most. */
 export function changeNotes(changed: readonly Target[], wait: number, longest: number): readonly Note[] {
-  return changed.flatMap(({ container, sleeps }) => {
-    const subject = `container ${quoted(container.name)}`;
-    const notes: Note[] = [];
-    if (sleeps > 0) notes.push(note('HookExtended', `${subject}: its sleep of ${sleeps}s becomes ${wait}s`));
+  const notes: Note[] = [];
+  for (const { container, sleeps } of changed) {
+    const subject = () => `container ${quoted(container.name)}`;
+    if (sleeps > 0)
+      notes.push(note('HookExtended', `${subject()}: its sleep of ${sleeps}s becomes ${wait}s`));
     const probeGrace = probeGraceOf(container);
-    if (probeGrace !== undefined && probeGrace < longest) {
-      const text = `${subject}: a failing probe gives it ${probeGrace}s, less than the wait of ${longest}s`;
+    if (probeGrace < longest) {
+      const text = `${subject()}: a failing probe gives it ${probeGrace}s, less than the wait of ${longest}s`;
       notes.push(note('ProbeGraceShort', text));
     }
-    return notes;
-  });
+  }
+  return notes;
 }
 
 /** Notes on ordinary containers that get SIGTERM before the wait is over, as far as their hooks show. */
-export function partialWaitNotes(pod: Pod, waiting: ReadonlySet<string>, wait: number): readonly Note[] {
-  const sooner = pod.spec.containers.filter((container) => {
+export function partialWaitNotes(
+  { spec: { containers } }: Pod,
+  waiting: readonly string[],
+  wait: number,
+): readonly Note[] {
+  if (waiting.length === containers.length) return [];
+  const names = new Set(waiting);
+  const sooner = containers.filter((container) => {
     const handler = preStopOf(container);
     const own = (handler && plainSleep(handler)?.seconds) ?? 0;
-    return !waiting.has(container.name) && own < wait;
+    return !names.has(container.name) && own < wait;
   });
   if (sooner.length === 0) return [];
-  const names = listed(sooner.map(({ name }) => name));
-  return [note('PartialWait', `${names}: no wait of ${wait}s; SIGTERM may come sooner than in the others`)];
+  const subject = listed(sooner.map(({ name }) => name));
+  return [note('PartialWait', `${subject}: no wait of ${wait}s; SIGTERM may come sooner than in the others`)];
 }
 
 const MOST_LISTED = 3;

@@ -17,6 +17,7 @@ import {
   changedBy,
   changeNotes,
   isAllKept,
+  NO_CARRIERS,
   partialWaitNotes,
   type Target,
   targetNotes,
@@ -195,7 +196,7 @@ function decideUnder(
     return decideAfresh(policy, pod, namespace, request, world, hold, earlier);
   const again: Again = { ...earlier, plan };
   if (plan.hook !== 'Hold') return decideAgain(pod, again, policy);
-  const setup = standingSetup(pod, carriers, hookedOf(targetsOf(pod, policy, new Map())), hold);
+  const setup = standingSetup(pod, carriers, hookedOf(targetsOf(pod, policy, NO_CARRIERS)), hold);
   if (setup !== undefined) return decideAgain(pod, { ...again, setup }, policy);
   const text = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
   const notes = [...earlier.notes, note('StalePlan', text)];
@@ -251,7 +252,7 @@ function planFor(
   const choice = chooseWait(policy, lag);
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
-  const targets = targetsOf(pod, policy, new Map(), carriers);
+  const targets = targetsOf(pod, policy, NO_CARRIERS, carriers);
   const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
 
   if (targets.length === 0) return skip('NoContainer', said, policy);
@@ -272,14 +273,15 @@ function planFor(
   const changed = changedBy(targets, wait);
   const estimate = estimateOfWait(policy, lag, wait);
   const plan: Plan = {
-    ...{ wait, grace: fit.grace },
+    wait,
+    grace: fit.grace,
     baseGrace,
     hook,
     containers: changed.map(({ container }) => container.name),
     policy: choice.origin,
     why: choice.why,
     ...(typeof estimate?.coverage === 'number' && { coverage: estimate.coverage, samples: estimate.samples }),
-    ...extendedIn(new Map(), changed),
+    ...extendedIn(NO_CARRIERS, changed),
     ...(setup && { hold: holdPlanOf(policy, pod, fit.wait) }),
     digest: digestOf(policy),
   };
@@ -292,14 +294,11 @@ function planFor(
     const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
     said.push(waitShrunk(fit.wait, wanted, why));
   }
+  const decision: Decision = { outcome: 'inject', plan, policy, notes: said, ...(estimate && { estimate }) };
+  if (setup === undefined && carriers.size === 0) return decision;
   // A container that the policy no longer names (it was renamed) must not keep a hook whose helper is removed.
   const left = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
-  return {
-    ...{ outcome: 'inject', plan, policy, notes: said },
-    ...(estimate && { estimate }),
-    ...(setup && { setup }),
-    ...(left.size > 0 && { released: left }),
-  };
+  return { ...decision, ...(setup && { setup }), ...(left.size > 0 && { released: left }) };
 }
 
 /** The longest hold: never shorter than the wait without the Hold Service. */
@@ -436,20 +435,21 @@ function planNotes(pod: Pod, plan: Plan, changed: readonly Target[]): readonly N
   const own = Math.min(baseGrace, grace);
   const longest = longestWait(plan);
   const left = grace - longest;
-  const text = `the application has ${left}s of its ${own}s left after the wait: the grace is ${grace}s`;
-  return [
-    ...changeNotes(changed, wait, longest),
-    ...partialWaitNotes(pod, new Set(containers), wait),
-    ...(left < own ? [note('ShutdownShortened', text)] : []),
-    ...(hold?.hostNetwork ? [note('HoldUnwitnessed', HOST_NETWORK)] : []),
-  ];
+  const notes = [...changeNotes(changed, wait, longest), ...partialWaitNotes(pod, containers, wait)];
+  if (left < own) {
+    const text = `the application has ${left}s of its ${own}s left after the wait: the grace is ${grace}s`;
+    notes.push(note('ShutdownShortened', text));
+  }
+  if (hold?.hostNetwork) notes.push(note('HoldUnwitnessed', HOST_NETWORK));
+  return notes;
 }
 
 /** By container: the author's own seconds, where a sleep is lengthened. */
 function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 'extended'> {
-  const now = changed.map(({ container, sleeps }) => [container.name, sleeps] as const);
-  const entries = [...carriers, ...now].filter(([, seconds = 0]) => seconds > 0);
-  return entries.length === 0 ? {} : { extended: Object.fromEntries(entries) as Record<string, number> };
+  const extended: [string, number][] = [];
+  for (const [name, seconds = 0] of carriers) if (seconds > 0) extended.push([name, seconds]);
+  for (const { container, sleeps } of changed) if (sleeps > 0) extended.push([container.name, sleeps]);
+  return extended.length === 0 ? {} : { extended: Object.fromEntries(extended) };
 }
 
 const HOST_NETWORK =
@@ -564,12 +564,14 @@ function sendersAndLags(
   policy: EffectivePolicy,
   world: World,
 ): Pick<Traffic, 'consumers' | 'lag'> & { readonly notes: readonly Note[] } {
+  const consumers: Consumer[] = [];
   const assumed: string[] = [];
-  const consumers = world.consumers.filter((consumer) => {
+  for (const consumer of world.consumers) {
     const sends = sendsTo(consumer, namespace, labels, selecting);
+    if (sends === false) continue;
+    consumers.push(consumer);
     if (sends === 'assumed' && !consumer.builtIn) assumed.push(consumer.name);
-    return sends !== false;
-  });
+  }
   const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy), namesOf(selecting));
   if (assumed.length === 0) return { consumers, lag, notes: [] };
   const text = `the Service of this pod, or its Namespace, has not been seen yet: ${assumed.join(', ')} may send traffic to it and is taken into account`;

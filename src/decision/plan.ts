@@ -9,7 +9,7 @@ import {
   labelOf,
   plainSleep,
 } from '../api/index.ts';
-import { type Carriers, listed, preStopOf } from './containers.ts';
+import { type Carriers, listed, NO_CARRIERS, preStopOf } from './containers.ts';
 import type { HoldSetup } from './hold-delivery.ts';
 import { annotationsOf, type Container, POD_LIMITS, type Pod } from './pod.ts';
 import type { EffectivePolicy, Origin } from './policy.ts';
@@ -136,7 +136,8 @@ export function renderPlan(plan: Plan): string {
   const { wait, grace, baseGrace, hook, containers, policy, why } = plan;
   const { coverage, samples, extended, hold, digest } = plan;
   return JSON.stringify({
-    ...{ v: versionFor(hook), wait, grace, baseGrace, hook, containers, policy, why },
+    v: versionFor(hook),
+    ...{ wait, grace, baseGrace, hook, containers, policy, why },
     // Four digits are a hundredth of a per cent; more would only make replicas' texts differ.
     coverage: coverage && Math.round(coverage * 10_000) / 10_000,
     samples,
@@ -212,17 +213,19 @@ export interface EarlierPass {
   readonly notes: readonly Note[];
 }
 
+const NO_EARLIER_PASS: EarlierPass = { carriers: NO_CARRIERS, notes: [] };
+
 /**
  * Reads the plan annotation, and judges it container by container: a hook that it claims and that is really there is
  * Linger's; any other hook is its author's. Otherwise a forged annotation could claim an author's hook.
  */
 export function earlierPass(pod: Pod, ceiling: number): EarlierPass {
   const text = labelOf(annotationsOf(pod), ANNOTATION.plan);
-  if (text === undefined) return { carriers: new Map(), notes: [] };
+  if (text === undefined) return NO_EARLIER_PASS;
   const plan = parsePlan(text);
   if (plan === undefined || longestWait(plan) > ceiling) {
     const stale = 'the pod’s linger.dev/plan cannot be in force; it is ignored';
-    return { carriers: new Map(), notes: [note('StalePlan', stale)] };
+    return { carriers: NO_CARRIERS, notes: [note('StalePlan', stale)] };
   }
   const carriers = carriersOf(plan, pod);
   const missing = plan.containers.filter((name) => !carriers.has(name));

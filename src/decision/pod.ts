@@ -202,12 +202,14 @@ export function probeRateOf(pod: Pod): number {
   return Math.round(rate * 1_000) / 1_000;
 }
 
-/** The shortest grace that a failing liveness or startup probe of this container gives, if one says so. */
-export function probeGraceOf(container: Container): number | undefined {
-  const graces = [container.livenessProbe, container.startupProbe]
-    .map((probe) => probe?.terminationGracePeriodSeconds)
-    .filter((grace) => typeof grace === 'number');
-  return graces.length === 0 ? undefined : Math.min(...graces);
+/** The shortest grace that a failing liveness or startup probe of this container gives; infinite if none says so. */
+export function probeGraceOf({ livenessProbe, startupProbe }: Container): number {
+  return Math.min(ownGraceOf(livenessProbe), ownGraceOf(startupProbe));
+}
+
+function ownGraceOf(probe: Probe | null | undefined): number {
+  const grace = probe?.terminationGracePeriodSeconds;
+  return typeof grace === 'number' ? grace : Number.POSITIVE_INFINITY;
 }
 
 function isContainer(value: unknown): value is Container {

@@ -486,6 +486,8 @@ interface AnnotationLayers {
   readonly notes: readonly Note[];
 }
 
+const NOTHING_SAID: AnnotationLayers = { layers: [], restrainedBy: undefined, notes: [] };
+
 /**
  * The layers that an object's linger.dev annotations make. A value that does not parse is left out and noted: it
  * must never block a pod. `linger.dev/inject` also counts as a label, where the API server can select on it; of
@@ -493,6 +495,10 @@ interface AnnotationLayers {
  * @param owner the object, as origins name it: `Pod` or `Namespace/shop`
  */
 export function annotationLayers(owner: string, annotations: Labels, labels: Labels): AnnotationLayers {
+  const keys: string[] = [];
+  for (const key in annotations) if (key.startsWith(ANNOTATION_PREFIX) && !WRITTEN.has(key)) keys.push(key);
+  const label = labelOf(labels, ANNOTATION.inject);
+  if (keys.length === 0 && label === undefined) return NOTHING_SAID;
   const layers = new Map<string, Layer>();
   const notes: Note[] = [];
   let restrainedBy: string | undefined;
@@ -512,10 +518,7 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
       notes.push(note('InvalidAnnotation', said, key));
     }
   };
-  for (const key in annotations) {
-    if (key.startsWith(ANNOTATION_PREFIX) && !WRITTEN.has(key)) read(key, String(annotations[key]));
-  }
-  const label = labelOf(labels, ANNOTATION.inject);
+  for (const key of keys) read(key, String(annotations[key]));
   if (label !== undefined) {
     const annotation = layers.get(ANNOTATION.inject);
     read(ANNOTATION.inject, label);

@@ -449,13 +449,16 @@ export function plannedLags(table: PlannedTable): LagSource {
   return {
     planned: (namespace, consumers, enough, services = []) => {
       const own = table.namespaces.get(namespace);
-      const thresholds = `${enough.minSamples}/${enough.minHistory}`;
-      const keys = consumers.map(({ lagKey }) => lagKey);
-      const witnesses = services
-        .map((service) => witnessName(namespace, service))
-        .filter((name) => table.consumers.has(name));
       // Neither names of namespaces nor of consumers contain blanks.
-      const key = [own === undefined ? '' : namespace, thresholds, ...keys, ...witnesses].join(' ');
+      let key = `${own === undefined ? '' : namespace} ${enough.minSamples}/${enough.minHistory}`;
+      for (const { lagKey } of consumers) key += ` ${lagKey}`;
+      const witnesses: string[] = [];
+      for (const service of services) {
+        const name = witnessName(namespace, service);
+        if (!table.consumers.has(name)) continue;
+        witnesses.push(name);
+        key += ` ${name}`;
+      }
       const kept = combinations.get(key);
       if (kept !== undefined) return kept;
       const plane = partOf({ name: CONTROL_PLANE, builtIn: true }, own ?? table.cluster, enough);

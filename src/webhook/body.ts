@@ -67,8 +67,9 @@ export function readBody(
   done: (body: Buffer | BodyError) => Promise<void> | void,
   large = new LargeBodies(),
 ): void {
-  const announced = refusalOf(request, most);
-  if (announced !== undefined) return void done(announced);
+  const refusal = refusalOf(request, most);
+  if (refusal !== undefined) return void done(refusal);
+  const expected = Math.min(Number(request.headers['content-length']), SMALL_BODY_BYTES);
   let buffer: Buffer | undefined;
   let length = 0;
   const refuse = (error: BodyError) => {
@@ -82,31 +83,39 @@ export function readBody(
     if (length + chunk.length > most) return refuse(tooLong(most));
     // Nearly every body comes in one piece, which needs no copy. Pieces of a byte each would take a hundred times
     // their length if they were kept.
-    buffer = buffer === undefined ? chunk : appended(buffer, length, chunk, most);
+    buffer = buffer === undefined ? chunk : appended(buffer, length, chunk, expected, most);
     length += chunk.length;
-    const isUnheld = buffer.length > SMALL_BODY_BYTES && buffer.length !== reading.held;
-    if (isUnheld && !large.hold(reading, buffer.length)) refuse(busy());
+    if (buffer.length <= SMALL_BODY_BYTES || buffer.length === reading.held) return;
+    if (reading.held === 0) request.on('close', onClose);
+    if (!large.hold(reading, buffer.length)) refuse(busy());
   };
   const onEnd = () => {
-    request.off('close', onClose);
-    large.arrived(reading);
+    if (reading.held > 0) {
+      request.off('close', onClose);
+      large.arrived(reading);
+    }
     const ended = done(buffer?.subarray(0, length) ?? Buffer.alloc(0));
     if (reading.held > 0) void Promise.resolve(ended).finally(() => large.release(reading));
   };
   const onClose = () => large.release(reading);
-  request.on('data', onData).on('end', onEnd).on('close', onClose);
   // A connection that breaks emits an error, which would end the process if it had no listener.
-  request.on('error', () => {});
+  request.on('data', onData).on('end', onEnd).on('error', ignore);
 }
 
-/** The buffer with a chunk after its first `length` bytes; in a buffer of twice the length where it does not fit. */
-function appended(buffer: Buffer, length: number, chunk: Buffer, most: number): Buffer {
+function ignore(): void {}
+
+/**
+ * The buffer with a chunk after its first `length` bytes; where it does not fit, in one of the expected length, or of
+ * twice the length.
+ */
+function appended(buffer: Buffer, length: number, chunk: Buffer, expected: number, most: number): Buffer {
   const needed = length + chunk.length;
   if (needed <= buffer.length) {
     chunk.copy(buffer, length);
     return buffer;
   }
-  const larger = Buffer.allocUnsafeSlow(Math.min(most, Math.max(2 * needed, 4096)));
+  const size = needed <= expected ? expected : Math.min(most, Math.max(2 * needed, 4096));
+  const larger = Buffer.allocUnsafeSlow(size);
   buffer.copy(larger, 0, 0, length);
   chunk.copy(larger, length);
   return larger;

@@ -25,12 +25,13 @@ const MAX_UID_LENGTH = 256;
  * decision says what it makes of them, so that whatever has a uid gets an answer.
  */
 export function readReview(body: Buffer): Screened {
+  // Nearly every review is ASCII, which needs no decoding.
+  const ascii = isAscii(body);
   // Decoding would silently replace invalid bytes, and the decision would be about another pod.
-  if (!isUtf8(body)) return { refused: 'the body is not valid UTF-8' };
+  if (!ascii && !isUtf8(body)) return { refused: 'the body is not valid UTF-8' };
   let review: unknown;
   try {
-    // Nearly every review is ASCII, which needs no decoding.
-    review = JSON.parse(body.toString(isAscii(body) ? 'latin1' : 'utf8'));
+    review = JSON.parse(body.toString(ascii ? 'latin1' : 'utf8'));
   } catch {
     // V8's message quotes the text around the error, which may be anything, a Secret too.
     return { refused: 'the body is not valid JSON' };

@@ -32,7 +32,8 @@ const CLOSE_TIMEOUT_MS = 4_000;
 
 /**
  * Open connections, including handshakes. Each takes 30 to 60 KB, and at most a small body (32 KiB). Beyond the limit, a
- * new connection displaces the one that has been idle for longest or, where none is idle, the one answered longest ago.
+ * new connection displaces the idle one whose last request is the oldest or, where none is idle, the one with the oldest
+ * request.
  */
 const MAX_CONNECTIONS = 1_000;
 const MAX_HANDSHAKES = 250;
@@ -86,24 +87,27 @@ export function webhookServer(
     // Gateways that report have a token, and no certificate.
     ...(clientCa !== undefined && { requestCert: true, rejectUnauthorized: false }),
   };
-  const server = limited(createHttpsServer({ ...LIMITS, ...tls }, listener), 'secureConnection', most);
-  const { handshakes } = connectionsOf(server);
+  const own = new Connections();
+  const { handshakes } = own;
+  const server = createHttpsServer({ ...LIMITS, ...tls }, own.following(listener));
+  connections.set(server, own);
   server.on('connection', (socket: Socket) => {
     const name = peerOf(socket);
     handshakes.set(name, socket);
     socket.once('close', () => handshakes.delete(name));
-    if (handshakes.size > MAX_HANDSHAKES) firstOf(handshakes.values())?.destroy();
+    if (handshakes.size > MAX_HANDSHAKES) handshakes.values().next().value?.destroy();
   });
-  server.on('secureConnection', (socket) => handshakes.delete(peerOf(socket)));
-  return server;
+  return server.on('secureConnection', (socket) => {
+    handshakes.delete(peerOf(socket));
+    own.add(socket, most);
+  });
 }
 
 export function adminServer(listener: RequestListener): Server {
-  return limited(
-    http.createServer({ ...LIMITS, ...RARELY_CHECKED }, listener),
-    'connection',
-    MAX_CONNECTIONS,
-  );
+  const own = new Connections();
+  const server = http.createServer({ ...LIMITS, ...RARELY_CHECKED }, own.following(listener));
+  connections.set(server, own);
+  return server.on('connection', (socket) => own.add(socket, MAX_CONNECTIONS));
 }
 
 /**
@@ -140,9 +144,9 @@ export function listen(
  */
 export function close(server: Server | HttpsServer): Promise<void> {
   return new Promise((resolve) => {
-    const { all, handshakes } = connectionsOf(server);
+    const { open, handshakes } = connections.get(server) ?? new Connections();
     const tooLong = setTimeout(() => {
-      for (const socket of all) socket.destroy();
+      for (const socket of open.keys()) socket.destroy();
     }, CLOSE_TIMEOUT_MS);
     server.close(() => {
       clearTimeout(tooLong);
@@ -150,57 +154,64 @@ export function close(server: Server | HttpsServer): Promise<void> {
     });
     server.closeIdleConnections();
     // Go's transport keeps spare connections that never sent a byte; Node does not count them as idle.
-    for (const socket of all) if (socket.bytesRead === 0) socket.destroy();
+    for (const socket of open.keys()) if (socket.bytesRead === 0) socket.destroy();
     for (const socket of handshakes.values()) socket.destroy();
   });
 }
 
-interface Connections {
-  /** The least recently used first. */
-  readonly all: Set<Socket>;
-  /** Those with a request that has not been answered. */
-  readonly busy: Set<Socket>;
+/** When a connection was last used. */
+interface Use {
+  /** The place of its latest request, or of its beginning, among all of the server's. */
+  at: number;
+  /** Bytes that had been written when that request came; as long as there are no more, it has no answer. */
+  written: number;
+}
+
+/**
+ * The connections of one server. They keep account of requests without a listener on each response, which would cost as
+ * much as the decision does, and without keeping responses, which the garbage collector would then have to copy.
+ */
+class Connections {
+  readonly open = new Map<Socket, Use>();
   /** By {@link peerOf}, the oldest first. */
-  readonly handshakes: Map<string, Socket>;
+  readonly handshakes = new Map<string, Socket>();
+  #count = 0;
+
+  /** @returns the listener for the server's requests */
+  following(listener: RequestListener): RequestListener {
+    return (request, response) => {
+      const use = this.open.get(request.socket);
+      if (use !== undefined) {
+        use.at = ++this.#count;
+        use.written = request.socket.bytesWritten;
+      }
+      listener(request, response);
+    };
+  }
+
+  /** Takes a new connection in, and closes the one that it displaces where there are more than `most`. */
+  add(socket: Socket, most: number): void {
+    socket.once('close', () => this.open.delete(socket));
+    if (this.open.size >= most) this.#leastRecentlyUsed()?.destroy();
+    this.open.set(socket, { at: ++this.#count, written: -1 });
+  }
+
+  #leastRecentlyUsed(): Socket | undefined {
+    let least: Socket | undefined;
+    let lowest = Number.POSITIVE_INFINITY;
+    for (const [socket, { at, written }] of this.open) {
+      const isIdle = socket.bytesWritten > written;
+      // So idle ones come before all that are in use.
+      const rank = isIdle ? at - this.#count : at;
+      if (rank > lowest || socket.destroyed) continue;
+      lowest = rank;
+      least = socket;
+    }
+    return least;
+  }
 }
 
 const connections = new WeakMap<Server | HttpsServer, Connections>();
-
-function connectionsOf(server: Server | HttpsServer): Connections {
-  const known = connections.get(server) ?? { all: new Set(), busy: new Set(), handshakes: new Map() };
-  connections.set(server, known);
-  return known;
-}
-
-function limited<S extends Server | HttpsServer>(
-  server: S,
-  event: 'connection' | 'secureConnection',
-  most: number,
-): S {
-  const { all, busy } = connectionsOf(server);
-  server.on(event, (socket: Socket) => {
-    all.add(socket);
-    socket.once('close', () => {
-      all.delete(socket);
-      busy.delete(socket);
-    });
-    if (all.size > most)
-      (firstOf(all, (each) => each !== socket && !busy.has(each)) ?? firstOf(all))?.destroy();
-  });
-  server.on('request', ({ socket }, response) => {
-    busy.add(socket);
-    response.once('close', () => {
-      busy.delete(socket);
-      if (all.delete(socket) && !socket.destroyed) all.add(socket);
-    });
-  });
-  return server;
-}
-
-function firstOf<T>(items: Iterable<T>, suits: (item: T) => boolean = () => true): T | undefined {
-  for (const item of items) if (suits(item)) return item;
-  return undefined;
-}
 
 /** The same for a connection before and after its handshake, which are different sockets to Node. */
 function peerOf({ remoteAddress, remotePort }: Socket): string {
