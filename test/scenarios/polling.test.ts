@@ -85,12 +85,17 @@ afterAll(async () => {
   await cluster?.close();
 });
 
+/** Starts applications, and waits until each gateway knows them. */
+async function start(chosen: readonly Chosen[]): Promise<void> {
+  const stands = chosen.map((each) => setting.stand(...each));
+  await Promise.all(stands.map((stand) => stand.start()));
+  await Promise.all(stands.map((stand) => setting.gateways.know(stand)));
+}
+
 /** Rolls applications over concurrently. */
 async function rollOver(chosen: readonly Chosen[], updates: number): Promise<readonly Run[]> {
   const { gateways } = setting;
   const stands = chosen.map((each) => setting.stand(...each));
-  await Promise.all(stands.map((stand) => stand.start()));
-  await Promise.all(stands.map((stand) => gateways.know(stand)));
   const share = Math.floor(cluster.clientAddresses.length / stands.length);
   const made = await Promise.all(
     stands.map(async (stand, index): Promise<Run> => {
@@ -160,24 +165,30 @@ it('measures the gateways as they are, by reports and by a probe', { timeout: 4_
   expect(byProbe.filter((each) => !agrees(each))).toEqual([]);
 });
 
+const MOST_ROUNDS = 4;
 const STOPPED: ReadonlySet<string> = new Set(['afterSigterm', 'cutBySigterm', 'terminating']);
 
 it('loses requests without a hook, and with a guess that is too short', { timeout: 900_000 }, async ({
   skip,
 }) => {
   if (!cluster.own) return skip(EVERYWHERE_ELSE);
-  const unprotected: Chosen[] = [
+  let lossless: readonly Chosen[] = [
     ['none', 'exit'],
     ['none', 'drain'],
     ['guessed', 'exit'],
     ['guessed', 'drain'],
   ];
-  for (const { outcome } of await rollOver(unprotected, byForm(2, UPDATES))) {
-    const { lost, byCause } = outcome.newConnections;
-    expect(lost).toBeGreaterThan(0);
+  await start(lossless);
+  // Few requests are lost in a short rollout, and fewer where the kubelet is late with SIGTERM: those that lose none are
+  // rolled over again.
+  for (let round = 1; round <= MOST_ROUNDS && lossless.length > 0; round += 1) {
+    const made = await rollOver(lossless, byForm(2, UPDATES));
     // Each loss is explained by a client that still sent to a terminating pod, and by nothing else.
-    expect(Object.keys(byCause).filter((cause) => !STOPPED.has(cause))).toEqual([]);
+    const causes = made.flatMap(({ outcome }) => Object.keys(outcome.newConnections.byCause));
+    expect(causes.filter((cause) => !STOPPED.has(cause))).toEqual([]);
+    lossless = lossless.filter((_, index) => made[index]?.outcome.newConnections.lost === 0);
   }
+  expect(lossless).toEqual([]);
 });
 
 /** The waits, in seconds, that may follow now from the declared consumers and the measured control plane. */
@@ -217,6 +228,7 @@ it('loses none with a wait from any of the three measures', { timeout: 900_000 }
   ];
   for (const hook of ['declared', 'reports', 'probe'] as const) await untilMeasured(hook);
   const before = await combinedWaits();
+  await start(chosen);
   const made = await rollOver(chosen, byForm(1, UPDATES));
   const combined = [...before, ...(await combinedWaits())];
   const worstMs = { declared: INTERVAL_MS, reports: worst('reports'), probe: worst('probe') };
