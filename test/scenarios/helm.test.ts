@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { emptyDirectory, pathWithLinger } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
-import { InstalledReplicas } from '../cluster-suite/support/installed-replicas.ts';
+import { InstalledReplicas, processesOf } from '../cluster-suite/support/installed-replicas.ts';
 import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
 import { hookOf } from '../cluster-suite/support/outcome.ts';
@@ -416,22 +416,6 @@ const STAYS = new RegExp(
     .map((each) => `^${each}$`)
     .join('|'),
 );
-
-/** @returns the processes that run Linger in this pod */
-function processesOf(uid: string): readonly number[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .filter((pid) => {
-      try {
-        const program = readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('/app/dist/main.js');
-        return program && readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes(uid);
-      } catch {
-        // It has already ended.
-        return false;
-      }
-    })
-    .map(Number);
-}
 
 /** @returns the folder of the chart as it was before the last commit that changed it */
 function chartBefore(scratch: string): string {

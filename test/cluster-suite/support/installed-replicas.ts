@@ -1,8 +1,10 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { auditPosition, readRefusals } from '../../testbed/audit.ts';
 import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
 
 export interface InstalledReplica {
   readonly name: string;
+  readonly uid: string;
   readonly address: string;
 }
 
@@ -33,7 +35,7 @@ export class InstalledReplicas {
     );
     return pods
       .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-      .map(({ metadata, status }) => ({ name: metadata.name, address: status.podIP }));
+      .map(({ metadata: { name, uid = '' }, status }) => ({ name, uid, address: status.podIP }));
   }
 
   /** The samples of each replica's metrics that begin with this text: by its name, the lines. */
@@ -74,4 +76,20 @@ export class InstalledReplicas {
 
 function total(lines: readonly string[]): number {
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+}
+
+/** @returns the processes that run Linger in this pod */
+export function processesOf(uid: string): readonly number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => {
+      try {
+        const program = readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('/app/dist/main.js');
+        return program && readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes(uid);
+      } catch {
+        // It has already ended.
+        return false;
+      }
+    })
+    .map(Number);
 }
