@@ -44,30 +44,28 @@ interface ListingObject {
   readonly key: string;
   readonly group: Group;
   pods: ListedPod[];
-  /** For each pod, the bits {@link READY} and {@link TERMINATING}. */
+  /** For each pod, as {@link Entry.state}. */
   states: number[];
-  addresses: readonly EndpointAddress[] | undefined;
+  /** For each pod, with an index that keeps addresses. */
+  addresses: readonly (EndpointAddress | undefined)[];
 }
 
 interface ListedPod {
   readonly uid: string;
   /** The objects that list it, in any state. Replaced, never grown; see {@link without}. */
   objects: readonly ListingObject[];
-  /** Scratch of {@link EndpointIndex.#put}: places in the old and the new list, from 1; 0 in between. */
-  oldPlace: number;
-  newPlace: number;
 }
 
-interface Entries {
-  readonly uids: string[];
-  readonly states: number[];
-  readonly addresses: EndpointAddress[] | undefined;
+/** What an object says of an endpoint. */
+interface Entry {
+  /** The bits {@link READY} and {@link TERMINATING}. */
+  state: number;
+  readonly address: EndpointAddress | undefined;
 }
 
 const READY = 1;
 const TERMINATING = 2;
 
-const NONE: Entries = { uids: [], states: [], addresses: undefined };
 const NO_CHANGES: readonly EndpointChange[] = [];
 const NO_OBJECTS: readonly ListingObject[] = [];
 
@@ -161,7 +159,7 @@ export class EndpointIndex {
       objects: NO_OBJECTS,
     };
     this.#groups.set(groupKey, group);
-    const object: ListingObject = { key, group, pods: [], states: [], addresses: undefined };
+    const object: ListingObject = { key, group, pods: [], states: [], addresses: [] };
     group.objects = group.objects.concat(object);
     this.#objects.set(key, object);
     return object;
@@ -170,7 +168,7 @@ export class EndpointIndex {
   #remove(key: string): readonly EndpointChange[] {
     const object = this.#objects.get(key);
     if (object === undefined) return NO_CHANGES;
-    const changes = this.#put(object, NONE);
+    const changes = this.#put(object, new Map());
     const { group } = object;
     this.#objects.delete(key);
     group.objects = without(group.objects, object);
@@ -178,71 +176,43 @@ export class EndpointIndex {
     return changes;
   }
 
-  #put(object: ListingObject, next: Entries): readonly EndpointChange[] {
-    const { pods: oldPods, states: oldStates, addresses: oldAddresses } = object;
-    oldPods.forEach((pod, index) => {
-      pod.oldPlace = index + 1;
-    });
-    const { pods, states, addresses } = this.#merged(oldPods, next);
+  /** @param next by uid */
+  #put(object: ListingObject, next: ReadonlyMap<string, Entry>): readonly EndpointChange[] {
     const changes: EndpointChange[] = [];
-    oldPods.forEach((pod, index) => {
-      if (pod.newPlace !== 0) return;
+    const before = new Map<string, number>();
+    object.pods.forEach((pod, index) => {
+      const state = object.states[index] ?? 0;
+      before.set(pod.uid, state);
+      if (next.has(pod.uid)) return;
       pod.objects = without(pod.objects, object);
-      noteChange(changes, object, pod, oldStates[index], undefined, oldAddresses?.[index]);
+      noteChange(changes, object, pod, state, undefined, object.addresses[index]);
       if (pod.objects.length === 0) this.#pods.delete(pod.uid);
     });
-    pods.forEach((pod, index) => {
-      const before = pod.oldPlace === 0 ? undefined : oldStates[pod.oldPlace - 1];
-      if (pod.oldPlace === 0) pod.objects = pod.objects.concat(object);
-      noteChange(changes, object, pod, before, states[index], addresses?.[index]);
-    });
-    for (const pod of oldPods) pod.oldPlace = 0;
-    for (const pod of pods) pod.newPlace = 0;
-    object.pods = replaced(oldPods, pods);
-    object.states = replaced(oldStates, states);
-    object.addresses = addresses;
-    return changes;
-  }
-
-  /** The distinct pods, each with its place noted in it. */
-  #merged(old: readonly ListedPod[], next: Entries) {
     const pods: ListedPod[] = [];
-    const states: number[] = [];
-    const addresses: EndpointAddress[] | undefined = next.addresses && [];
-    // Lists mostly keep their order, and comparing a uid with the expected one is cheaper than a lookup.
-    let expected = 0;
-    next.uids.forEach((uid, index) => {
-      if (old[expected]?.uid !== uid && old[expected + 1]?.uid === uid) expected += 1;
-      const hint = old[expected];
-      const pod = hint?.uid === uid ? hint : this.#pod(uid);
-      if (pod === hint) expected += 1;
-      const state = next.states[index] ?? 0;
-      if (pod.newPlace === 0) {
-        pods.push(pod);
-        states.push(state);
-        const address = next.addresses?.[index];
-        if (address !== undefined) addresses?.push(address);
-        pod.newPlace = pods.length;
-        return;
-      }
-      // Listed several times, in different subsets or with different addresses: usable if one of them is.
-      const place = pod.newPlace - 1;
-      states[place] = (states[place] ?? 0) | state;
-    });
-    return { pods, states, addresses };
+    for (const [uid, { state, address }] of next) {
+      const pod = this.#pod(uid);
+      pods.push(pod);
+      if (!before.has(uid)) pod.objects = pod.objects.concat(object);
+      noteChange(changes, object, pod, before.get(uid), state, address);
+    }
+    const entries = [...next.values()];
+    object.pods = pods.slice();
+    object.states = entries.map(({ state }) => state);
+    object.addresses = this.#addresses ? entries.map(({ address }) => address) : [];
+    return changes;
   }
 
   #pod(uid: string): ListedPod {
     let pod = this.#pods.get(uid);
     if (pod === undefined) {
-      pod = { uid, objects: NO_OBJECTS, oldPlace: 0, newPlace: 0 };
+      pod = { uid, objects: NO_OBJECTS };
       this.#pods.set(uid, pod);
     }
     return pod;
   }
 
-  #entriesOfSlice({ endpoints }: SliceState): Entries {
-    const entries = this.#noEntries();
+  #entriesOfSlice({ endpoints }: SliceState): ReadonlyMap<string, Entry> {
+    const entries = new Map<string, Entry>();
     for (const { targetUid, targetName, addresses, ready, terminating } of endpoints) {
       const state = (ready ? READY : 0) | (terminating === true ? TERMINATING : 0);
       // Further addresses mean the same endpoint (discovery/v1), and kube-proxy reads the first.
@@ -251,26 +221,24 @@ export class EndpointIndex {
     return entries;
   }
 
-  #entriesOfEndpoints({ ready, notReady }: EndpointsState): Entries {
-    const entries = this.#noEntries();
+  #entriesOfEndpoints({ ready, notReady }: EndpointsState): ReadonlyMap<string, Entry> {
+    const entries = new Map<string, Entry>();
     for (const address of ready) this.#add(entries, address, READY);
     for (const address of notReady) this.#add(entries, address, 0);
     return entries;
   }
 
-  #noEntries(): Entries {
-    return { uids: [], states: [], addresses: this.#addresses ? [] : undefined };
-  }
-
   #add(
-    { uids, states, addresses }: Entries,
+    entries: Map<string, Entry>,
     { targetUid, targetName, ip = '' }: EndpointsAddress,
     state: number,
-  ) {
-    if (targetUid === undefined && addresses === undefined) return;
-    uids.push(targetUid ?? `/${ip}`);
-    states.push(state);
-    addresses?.push({ pod: targetName, ip });
+  ): void {
+    if (targetUid === undefined && !this.#addresses) return;
+    const uid = targetUid ?? `/${ip}`;
+    const same = entries.get(uid);
+    // Listed several times, in different subsets or with different addresses: usable if one of them is.
+    if (same !== undefined) same.state |= state;
+    else entries.set(uid, { state, address: this.#addresses ? { pod: targetName, ip } : undefined });
   }
 }
 
@@ -285,24 +253,9 @@ function endpointsKey(namespace: string, name: string): string {
   return `Endpoints/${namespace}/${name}`;
 }
 
-// Long-lived arrays are made by concat and slice, with exactly the length they need. Arrays made by push, spread syntax
-// or filter reserve room for 17 or more elements: 128 bytes for each of 150,000 pods.
-
+/** Long-lived arrays have exactly the length they need: those that push or filter made reserve room for 17 or more elements. */
 function without<T>(all: readonly T[], one: T): readonly T[] {
   return all.filter((each) => each !== one).slice();
-}
-
-/**
- * The held array with its elements replaced, where it has the right length: most changes only alter the state of a pod,
- * and new arrays for each of them would be most of the garbage.
- */
-function replaced<T>(held: T[], next: readonly T[]): T[] {
-  if (next.length > held.length) return next.slice();
-  next.forEach((element, index) => {
-    held[index] = element;
-  });
-  held.length = next.length;
-  return held;
 }
 
 function stateIn(object: ListingObject, pod: ListedPod): number {
