@@ -1,7 +1,7 @@
 import { isRecord, isString } from '../api/index.ts';
 import { type Density, quantileOf } from './distribution.ts';
 import { CELLS, cellOf } from './grid.ts';
-import { CellsWriter, Histogram, isCount, isInstant, readCells } from './histogram.ts';
+import { type CellValue, cellsToText, Histogram, isCount, isInstant, readCells } from './histogram.ts';
 
 /** 15 minutes, so that a storm like S1's (10 to 12 minutes) fills one or two slices. */
 export const SLICE_SECONDS = 900;
@@ -27,15 +27,12 @@ const SAMPLES_KEPT = 10_000;
 /** The widths, in slices, of the slots that a text may have: a slice, an hour, 6 hours, a day; each divides the next. */
 const WIDTHS = [1, 4, 24, 96] as const;
 
-/** Entries are `cell × 2^22 + times`: 800 cells need 10 bits; a cell with more lags than that takes several entries. */
+/** Entries are `cell × 2^22 + times`: 800 cells need 10 bits. No cluster has 4 million lags of one cell in a day. */
 const TIMES_BITS = 22;
 const MOST_TIMES = 2 ** TIMES_BITS - 1;
 
-/** How many entries are written in a millisecond, and read in two. */
+/** How many entries are written, or read, in about a millisecond. */
 const MOST_ENTRIES = 5_000;
-
-/** A stored cell with more lags than any cluster has in a day was forged, and would cost memory. */
-const MOST_OF_A_CELL = 16 * MOST_TIMES;
 
 /** The lags that ended in one slice of time, or in a block of slices that a text merged to save room. */
 interface Slot {
@@ -52,48 +49,33 @@ const endOf = ({ first, width }: Slot) => (first + width) * SLICE_SECONDS;
 const dayOf = ({ first }: Slot) => Math.floor(first / 96);
 const byEnd = (a: Slot, b: Slot) => endOf(a) - endOf(b) || a.first - b.first;
 
-function slotOf(first: number, width: number, counts: Density): Slot {
+/** @param cells ascending */
+function slotOf(first: number, width: number, cells: Iterable<CellValue>): Slot {
   const entries: number[] = [];
   let samples = 0;
-  for (let cell = 0; cell < CELLS; cell += 1) {
-    const times = counts[cell] as number;
+  for (const [cell, count] of cells) {
+    const times = Math.min(count, MOST_TIMES);
     if (times === 0) continue;
-    pushEntries(entries, cell, times);
+    entries.push(cell * 2 ** TIMES_BITS + times);
     samples += times;
   }
   return { first, width, samples, entries: Uint32Array.from(entries) };
 }
 
-function pushEntries(entries: number[], cell: number, times: number): void {
-  for (let left = times; left > 0; left -= MOST_TIMES) {
-    entries.push(cell * 2 ** TIMES_BITS + Math.min(left, MOST_TIMES));
-  }
+function* cellsIn({ entries }: Slot): Generator<CellValue> {
+  for (const entry of entries) yield [entry >>> TIMES_BITS, entry & MOST_TIMES];
 }
 
-function slotToText({ entries }: Slot): string {
-  const writer = new CellsWriter();
-  let [cell, times] = [0, 0];
-  for (const entry of entries) {
-    const next = entry >>> TIMES_BITS;
-    if (next !== cell) {
-      writer.add(cell, times);
-      [cell, times] = [next, 0];
-    }
-    times += entry & MOST_TIMES;
-  }
-  writer.add(cell, times);
-  return writer.text;
-}
-
-/** Adds the lags of the slots, weighted by `factor`. */
-function addSlots(target: Density, slots: readonly Slot[], factor = 1): Density {
+function countsOf(slots: readonly Slot[]): Density {
+  const counts = new Float64Array(CELLS);
   for (const { entries } of slots) {
-    for (const entry of entries) {
+    for (let at = 0; at < entries.length; at += 1) {
+      const entry = entries[at] as number;
       const cell = entry >>> TIMES_BITS;
-      target[cell] = (target[cell] ?? 0) + factor * (entry & MOST_TIMES);
+      counts[cell] = (counts[cell] as number) + (entry & MOST_TIMES);
     }
   }
-  return target;
+  return counts;
 }
 
 /** Merges slots into blocks of `width` slices; wider slots stay as they are. */
@@ -102,10 +84,9 @@ function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   const firstOf = (slot: Slot) => Math.floor(slot.first / widthOf(slot)) * widthOf(slot);
   // By both; the widest slot has 96 slices.
   const blocks = Map.groupBy(slots, (slot) => 128 * firstOf(slot) + widthOf(slot));
-  const counts = new Float64Array(CELLS);
   return [...blocks.values()].map((inBlock) => {
     const [slot] = inBlock as [Slot];
-    return slotOf(firstOf(slot), widthOf(slot), addSlots(counts.fill(0), inBlock));
+    return slotOf(firstOf(slot), widthOf(slot), countsOf(inBlock).entries());
   });
 }
 
@@ -185,25 +166,17 @@ const VERSION = 2;
 export class LagHistory {
   /** Ordered by their ends. Slots and their arrays are immutable. */
   #closed: readonly Slot[] = [];
+  #closedSamples = 0;
   #open: Histogram | undefined;
-  /** What {@link LagHistory.#slots} has returned since the last change. */
-  #all: readonly Slot[] | undefined;
-  /** Of `of`, counted once. */
-  #counted: { readonly of: readonly Slot[]; readonly samples: number } = { of: this.#closed, samples: 0 };
   #openSlice = 0;
   #since = Number.POSITIVE_INFINITY;
   #latest = Number.NEGATIVE_INFINITY;
   #reached: Reached = { samples: 0, seconds: 0 };
-  /** The hourly windows, the latest first; a lag before `hour` makes them invalid. */
-  #hours:
-    | {
-        readonly hour: number;
-        readonly minSamples: number;
-        readonly windows: readonly WindowLags[];
-        /** Where the latest of them begins. */
-        readonly first: Slot | undefined;
-      }
-    | undefined;
+  /** The past windows that have been asked for, by their instants, the latest first. */
+  #hours: { readonly minSamples: number; readonly windows: Map<number, WindowLags> } = {
+    minSamples: 0,
+    windows: new Map(),
+  };
 
   /** When the newest lag ended; −Infinity if there is none. */
   get latest(): number {
@@ -212,9 +185,7 @@ export class LagHistory {
 
   /** How many lags are held. */
   get samples(): number {
-    const of = this.#closed;
-    if (this.#counted.of !== of) this.#counted = { of, samples: samplesOf(of) };
-    return this.#counted.samples + (this.#open?.total ?? 0);
+    return this.#closedSamples + (this.#open?.total ?? 0);
   }
 
   /** Bytes of lag data held. */
@@ -234,8 +205,10 @@ export class LagHistory {
     this.#open ??= new Histogram();
     this.#openSlice = slice;
     this.#open.record(lagSeconds);
-    this.#all = undefined;
-    if (this.#hours !== undefined && at < this.#hours.hour) this.#hours = undefined;
+    for (const hour of this.#hours.windows.keys()) {
+      if (at >= hour) break;
+      this.#hours.windows.delete(hour);
+    }
     this.#since = Math.min(this.#since, at);
     this.#latest = Math.max(this.#latest, at);
   }
@@ -260,69 +233,42 @@ export class LagHistory {
 
   #hourly(now: number, minSamples: number): readonly WindowLags[] {
     const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
-    const known =
-      this.#hours?.minSamples === minSamples && this.#hours.hour <= hour ? this.#hours : undefined;
-    if (known?.hour === hour) return known.windows;
-    // A past window stays the same object, so that what is derived from it can be kept as well.
-    const past = new Map(known?.windows.map((each) => [each.at, each]));
     const slots = this.#slots();
-    const counts = new Float64Array(CELLS);
-    const windows: WindowLags[] = [];
-    // The range of `slots` that is in `counts`; successive windows differ by a few slots at their ends.
-    let [from, to, end] = [slots.length, slots.length, slots.length];
-    let latest: Slot | undefined;
+    const until = (at: number) => slots.slice(0, slots.findLastIndex((slot) => endOf(slot) <= at) + 1);
+    // A past window stays the same object, so that what is derived from it can be kept as well.
+    const known = this.#hours.minSamples === minSamples ? this.#hours.windows : undefined;
+    const windows = new Map<number, WindowLags>();
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
-      const same = past.get(at);
-      if (same !== undefined) {
-        windows.push(same);
-        continue;
-      }
-      while (to > 0 && endOf(slots[to - 1] as Slot) > at) to -= 1;
-      const { first, samples } = windowOf(slots, to, at, minSamples);
-      if (samples === 0) break;
-      if (windows.length === 0) [from, end, latest] = [to, to, slots[first]];
-      addSlots(counts, slots.slice(first, from));
-      addSlots(counts, slots.slice(from, first), -1);
-      addSlots(counts, slots.slice(to, end), -1);
-      [from, end] = [first, to];
-      windows.push({ at, samples, historySeconds: this.#spanOf(slots[first], at), counts: counts.slice() });
+      const window = known?.get(at) ?? this.#windowOf(until(at), at, minSamples);
+      if (window === undefined) break;
+      windows.set(at, window);
     }
-    this.#hours = { hour, minSamples, windows, first: latest };
-    return windows;
+    this.#hours = { minSamples, windows };
+    return [...windows.values()];
   }
 
   /** The first of {@link windows}. */
   window(now: number, minSamples: number): WindowLags | undefined {
-    const slots = this.#slots();
-    const { first, samples } = windowOf(slots, slots.length, now, minSamples);
-    if (samples === 0) return undefined;
-    const counts = this.#countsFrom(slots, first);
-    return { at: now, samples, historySeconds: this.#spanOf(slots[first], now), counts };
+    return this.#windowOf(this.#slots(), now, minSamples);
   }
 
-  /** The lags of the slots from this one on: those of the latest full hour, plus the difference since. */
-  #countsFrom(slots: readonly Slot[], first: number): Density {
-    const { windows: [known] = [], first: begin } = this.#hours ?? {};
-    const from = begin === undefined ? -1 : slots.indexOf(begin);
-    if (known === undefined || from < 0) return addSlots(new Float64Array(CELLS), slots.slice(first));
-    let to = slots.length;
-    while (to > from && endOf(slots[to - 1] as Slot) > known.at) to -= 1;
-    const counts = known.counts.slice();
-    addSlots(counts, slots.slice(first, from));
-    addSlots(counts, slots.slice(from, Math.min(first, to)), -1);
-    return addSlots(counts, slots.slice(Math.max(first, to)));
+  #windowOf(slots: readonly Slot[], at: number, minSamples: number): WindowLags | undefined {
+    const inWindow = lastDays(slots, at, minSamples);
+    const [first] = inWindow;
+    if (first === undefined) return undefined;
+    const since = Math.max(this.#since, first.first * SLICE_SECONDS);
+    const [samples, counts] = [samplesOf(inWindow), countsOf(inWindow)];
+    return { at, samples, historySeconds: Math.max(0, at - since), counts };
   }
 
-  /** The episodes of the window at this instant: those with the most long lags first. @param whole that window */
-  *episodes(now: number, minSamples: number, whole = this.window(now, minSamples)): Generator<Episode> {
-    if (whole === undefined) return;
-    const slots = this.#slots();
-    const { first } = windowOf(slots, slots.length, now, minSamples);
-    const long = cellOf(quantileOf(whole.counts, 99) * LONG_SHARE);
+  /** The episodes of the window at this instant: those with the most long lags first. */
+  *episodes(now: number, minSamples: number): Generator<Episode> {
+    const slots = lastDays(this.#slots(), now, minSamples);
+    if (slots.length === 0) return;
+    const long = cellOf(quantileOf(countsOf(slots), 99) * LONG_SHARE);
     const runs: { from: number; to: number; long: number; slots: Slot[] }[] = [];
     let allLong = 0;
-    for (let at = first; at < slots.length; at += 1) {
-      const slot = slots[at] as Slot;
+    for (const slot of slots) {
       const count = longLags(slot, long);
       if (count === 0) continue;
       allLong += count;
@@ -344,9 +290,9 @@ export class LagHistory {
       const rest = this.without(from, to).window(now, minSamples);
       if (rest === undefined || rest.samples < LEAST_REST) continue;
       const removals = samplesOf(ofRun);
-      const counts = addSlots(new Float64Array(CELLS), ofRun);
-      const [p99Seconds, p99WithoutSeconds] = [quantileOf(counts, 99), quantileOf(rest.counts, 99)];
-      yield { from, to, removals, share: removals / whole.samples, p99Seconds, p99WithoutSeconds };
+      const p99Seconds = quantileOf(countsOf(ofRun), 99);
+      const p99WithoutSeconds = quantileOf(rest.counts, 99);
+      yield { from, to, removals, share: removals / samplesOf(slots), p99Seconds, p99WithoutSeconds };
     }
   }
 
@@ -354,15 +300,14 @@ export class LagHistory {
   forget(from: number, to: number): number {
     const before = this.samples;
     const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
-    this.#close(kept);
-    this.#hours = undefined;
+    this.#replace(kept);
     return before - this.samples;
   }
 
   /** The history that {@link forget} would leave. */
   without(from: number, to: number): LagHistory {
     const copy = new LagHistory();
-    copy.#closed = this.#slots();
+    copy.#close(this.#slots());
     copy.#since = this.#since;
     copy.forget(from, to);
     return copy;
@@ -373,9 +318,12 @@ export class LagHistory {
    * twice, however often and in whatever order the texts of an earlier process and of other replicas are read.
    */
   merge(other: LagHistory): void {
-    const groups = groupsOf(this.#slots(), other.#slots());
-    this.#close(groups.flatMap(({ own, others }) => (samplesOf(others) > samplesOf(own) ? others : own)));
-    this.#hours = undefined;
+    const own = new Set(this.#slots());
+    const merged = overlapping([...own, ...other.#slots()]).flatMap((slots) => {
+      const [ours, theirs] = [slots.filter((slot) => own.has(slot)), slots.filter((slot) => !own.has(slot))];
+      return samplesOf(theirs) > samplesOf(ours) ? theirs : ours;
+    });
+    this.#replace(merged.sort(byEnd));
     this.#since = Math.min(this.#since, other.#since);
     this.#latest = Math.max(this.#latest, other.#latest);
     this.#reached = furthest(this.#reached, other.#reached);
@@ -411,10 +359,7 @@ export class LagHistory {
     let text = '';
     for (const width of WIDTHS) {
       if (width > 1) slots = coarsened(slots, width);
-      const entries = slots.reduce((sum, slot) => sum + slot.entries.length, 0);
-      // An entry takes at least three characters, so skip a width that clearly does not fit.
-      if (width < 96 && 3 * entries > characters) continue;
-      const rows = slots.map((slot) => [slot.first, slot.width, slotToText(slot)]);
+      const rows = slots.map((slot) => [slot.first, slot.width, cellsToText(cellsIn(slot))]);
       text = JSON.stringify({ v: VERSION, key, since, latest, reached, slots: rows });
       if (text.length <= characters) break;
     }
@@ -430,7 +375,7 @@ export class LagHistory {
     const slots = (json.slots as unknown[]).map(slotFromJson);
     if (!slots.every((slot) => slot !== undefined)) return undefined;
     const history = new LagHistory();
-    history.#closed = slots.toSorted(byEnd);
+    history.#close(slots.toSorted(byEnd));
     if (slots.length > 0) {
       if (!isInstant(json.since) || !isInstant(json.latest)) return undefined;
       [history.#since, history.#latest] = [json.since, json.latest];
@@ -440,32 +385,27 @@ export class LagHistory {
   }
 
   #slots(): readonly Slot[] {
-    this.#all ??= this.#open === undefined ? this.#closed : this.#withOpen(this.#open);
-    return this.#all;
-  }
-
-  #withOpen({ counts: ofOpen }: Histogram): readonly Slot[] {
-    const open = slotOf(this.#openSlice, 1, ofOpen);
+    if (this.#open === undefined) return this.#closed;
+    const open = slotOf(this.#openSlice, 1, this.#open.counts.entries());
     const same = this.#closed.findLastIndex(({ first, width }) => first === open.first && width === 1);
     const part = this.#closed[same];
-    if (part !== undefined) {
-      const counts = addSlots(new Float64Array(CELLS), [part, open]);
-      return this.#closed.with(same, slotOf(open.first, 1, counts));
-    }
+    if (part !== undefined)
+      return this.#closed.with(same, slotOf(open.first, 1, countsOf([part, open]).entries()));
     const last = this.#closed.at(-1);
     const slots = [...this.#closed, open];
     return last === undefined || endOf(last) <= endOf(open) ? slots : slots.sort(byEnd);
   }
 
-  /** From the first lag of a window until its end. */
-  #spanOf(first: Slot | undefined, at: number): number {
-    return Math.max(0, at - Math.max(this.#since, (first?.first ?? 0) * SLICE_SECONDS));
-  }
-
   #close(slots: readonly Slot[]): void {
     this.#closed = slots;
+    this.#closedSamples = samplesOf(slots);
     this.#open = undefined;
-    this.#all = undefined;
+  }
+
+  /** As {@link #close}, with other lags than before. */
+  #replace(slots: readonly Slot[]): void {
+    this.#close(slots);
+    this.#hours.windows.clear();
   }
 
   #trim(): void {
@@ -498,9 +438,9 @@ function longLags({ entries }: Slot, cell: number): number {
   return count;
 }
 
-/** The start of the window that ends at this instant with the slot before `end`. */
-function windowOf(slots: readonly Slot[], end: number, at: number, minSamples: number) {
-  let [days, samples, first] = [WINDOW_DAYS, 0, end];
+/** The slots of the window at this instant. @param slots those until then */
+function lastDays(slots: readonly Slot[], at: number, minSamples: number): readonly Slot[] {
+  let [days, samples, first] = [WINDOW_DAYS, 0, slots.length];
   for (; first > 0; first -= 1) {
     const slot = slots[first - 1] as Slot;
     const age = at - endOf(slot);
@@ -508,38 +448,27 @@ function windowOf(slots: readonly Slot[], end: number, at: number, minSamples: n
     if (age >= days * DAY_SECONDS) break;
     samples += slot.samples;
   }
-  return { first, samples };
+  return slots.slice(first);
 }
 
-/** The slots of two histories, grouped by overlapping spans of time, in order. */
-function groupsOf(own: readonly Slot[], others: readonly Slot[]) {
-  const all = [
-    ...own.map((slot) => ({ slot, of: 'own' as const })),
-    ...others.map((slot) => ({ slot, of: 'others' as const })),
-  ];
-  all.sort((a, b) => a.slot.first - b.slot.first || b.slot.width - a.slot.width);
-  const groups: { own: Slot[]; others: Slot[] }[] = [];
+/** Grouped by overlapping spans of time, in order. */
+function overlapping(slots: readonly Slot[]): readonly Slot[][] {
+  const groups: Slot[][] = [];
   let end = Number.NEGATIVE_INFINITY;
-  for (const { slot, of } of all) {
-    if (slot.first >= end) groups.push({ own: [], others: [] });
+  for (const slot of slots.toSorted((a, b) => a.first - b.first)) {
+    if (slot.first >= end) groups.push([]);
     end = Math.max(end, slot.first + slot.width);
-    groups.at(-1)?.[of].push(slot);
+    groups.at(-1)?.push(slot);
   }
-  return groups.map((group) => ({ own: group.own.sort(byEnd), others: group.others.sort(byEnd) }));
+  return groups;
 }
 
 function slotFromJson(json: unknown): Slot | undefined {
   if (!Array.isArray(json)) return undefined;
   const [first, width, text] = json as unknown[];
   if (!isCount(first) || !isCount(width) || !WIDTHS.some((each) => each === width)) return undefined;
-  const entries: number[] = [];
-  let samples = 0;
-  let most = 0;
-  const isWhole = readCells(text, (cell, times) => {
-    if (times <= MOST_OF_A_CELL) pushEntries(entries, cell, times);
-    most = Math.max(most, times);
-    samples += times;
-  });
-  if (first % width !== 0 || !isWhole || samples === 0 || most > MOST_OF_A_CELL) return undefined;
-  return { first, width, samples, entries: Uint32Array.from(entries) };
+  const cells = readCells(text);
+  if (first % width !== 0 || cells === undefined) return undefined;
+  const slot = slotOf(first, width, cells);
+  return slot.samples > 0 ? slot : undefined;
 }

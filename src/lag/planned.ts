@@ -11,7 +11,7 @@ import {
   totalOf,
 } from './distribution.ts';
 import { CELLS, lastCellWithin } from './grid.ts';
-import { cellsFromText, cellsToText, isCount, isInstant } from './histogram.ts';
+import { cellsToText, isCount, isInstant, readCells } from './histogram.ts';
 import {
   type Enough,
   furthest,
@@ -102,7 +102,7 @@ const WAITS: readonly number[] = Array.from({ length: 60 }, (_, index) => 5 * (i
 /**
  * The next published table, or the same one where nothing is due. A row is renewed when a percentile or the coverage of a
  * wait has moved, the table at most every {@link PUBLISH_SECONDS}; a scope's first row, and the first with enough
- * history, are published at once. Each scope is a step of about a millisecond.
+ * history, are published at once. Each scope is a step of a few milliseconds at most.
  *
  * The hourly curves of the last 24 hours are computed from the history and not stored, so nothing of an old curve
  * survives a restart, a new leader or a forgotten span.
@@ -126,9 +126,8 @@ export function* nextPlanned(
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
-  const windows = cluster.windows(now, minSamples);
-  const ofCluster = windows.map(curveOf);
-  const look = { whole: windows[0], reached: cluster.reached(now), now, minSamples, asked };
+  const ofCluster = cluster.windows(now, minSamples).map(curveOf);
+  const look = { reached: cluster.reached(now), now, minSamples, asked };
   const rows = new Map<string, PlannedRow>();
   const next = {
     cluster: nextRow(table.cluster, { scope: 'cluster', history: cluster, curves: ofCluster, ...look }),
@@ -138,21 +137,20 @@ export function* nextPlanned(
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
     yield;
-    const windows = history.windows(now, minSamples);
-    const own = windows.map(curveOf);
+    const own = history.windows(now, minSamples).map(curveOf);
     if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
     // While the namespace's own lag did not count, its pods had the cluster's waits.
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
     const reached = furthest(history.reached(now), look.reached);
-    const measured = { ...look, scope: 'namespace', history, whole: windows[0], curves, reached } as const;
+    const measured = { ...look, scope: 'namespace', history, curves, reached } as const;
     next.namespaces.set(name, nextRow(table.namespaces.get(name), measured) as PlannedRow);
   }
   for (const [name, history] of consumers ?? []) {
     yield;
-    const windows = history.windows(now, minSamples);
-    const ofConsumer = { whole: windows[0], curves: windows.map(curveOf), reached: history.reached(now) };
+    const curves = history.windows(now, minSamples).map(curveOf);
+    const ofConsumer = { curves, reached: history.reached(now) };
     const measured = { ...look, scope: 'cluster', history, ...ofConsumer, asked: ofConsumers } as const;
     const row = nextRow(table.consumers.get(name), measured);
     if (row !== undefined) rows.set(name, row);
@@ -205,8 +203,6 @@ function curveOf(lags: WindowLags): HourlyCurve {
 interface Measured {
   readonly scope: LagScope;
   readonly history: LagHistory;
-  /** The history's own current window. */
-  readonly whole: WindowLags | undefined;
   readonly curves: readonly HourlyCurve[];
   readonly reached: Reached;
   readonly now: number;
@@ -216,7 +212,7 @@ interface Measured {
 
 /** The row to publish: the previous one where a new one would make no difference, or nothing is measured any more. */
 function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow | undefined {
-  const { scope, history, whole, curves, reached, now, minSamples, asked } = measured;
+  const { scope, history, curves, reached, now, minSamples, asked } = measured;
   const [current] = curves;
   if (current === undefined) return before;
   // Whole seconds, as written: the leader decides by exactly the numbers that the other replicas read.
@@ -229,7 +225,7 @@ function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow
     slow: largestOf(curves),
   };
   const relevant = (1 - MOVED_SHARE) * lagsOf(row.current).quantile(99);
-  const [first] = history.episodes(now, minSamples, whole);
+  const [first] = history.episodes(now, minSamples);
   const episode = first && first.p99WithoutSeconds <= relevant ? first : undefined;
   const differs =
     before === undefined ||
@@ -343,8 +339,9 @@ function episodeFromJson(json: unknown): PlannedEpisode | undefined {
 }
 
 function curveFromText(text: unknown): Density | undefined {
-  const curve = cellsFromText(text);
-  return curve !== undefined && totalOf(curve) === UNITS ? curve : undefined;
+  const curve = new Float64Array(CELLS);
+  for (const [cell, units] of readCells(text) ?? []) curve[cell] = units;
+  return totalOf(curve) === UNITS ? curve : undefined;
 }
 
 /** The table as compact JSON text. */
@@ -361,15 +358,15 @@ export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTab
 }
 
 function rowToJson({ historySeconds, reached, current, slow, episode, ...row }: PlannedRow): unknown {
-  const text = cellsToText(current);
-  const slower = cellsToText(slow);
+  const text = cellsToText(current.entries());
+  const slower = cellsToText(slow.entries());
   return {
     ...row,
     history: historySeconds,
     reached: [reached.samples, reached.seconds],
     current: text,
     ...(slower === text ? {} : { slow: slower }),
-    ...(episode && { episode: { ...episode, without: cellsToText(episode.without) } }),
+    ...(episode && { episode: { ...episode, without: cellsToText(episode.without.entries()) } }),
   };
 }
 
