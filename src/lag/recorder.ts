@@ -134,7 +134,7 @@ interface RecorderOptions {
   readonly stamps?: boolean;
 }
 
-const NONE: readonly never[] = [];
+const NO_CHANGES: readonly EndpointChange[] = [];
 
 /**
  * Turns the events of the watches into samples. A sample begins with the event that first shows a pod's deletionTimestamp
@@ -160,8 +160,7 @@ export class LagRecorder {
   readonly #unverified = new Set<Withdrawal>();
   readonly #discarded: Record<DiscardReason, number>;
   /** The results of the current event. */
-  #stages: StageSample[] = [];
-  #removals: RemovalSample[] = [];
+  #recorded = { stages: [] as StageSample[], removals: [] as RemovalSample[], changes: NO_CHANGES };
 
   constructor({ addresses = false, stamps = false }: RecorderOptions = {}) {
     this.#index = new EndpointIndex({ addresses });
@@ -172,11 +171,44 @@ export class LagRecorder {
 
   /** Processes the next event. @returns the ended removals that are verified, and the changes of endpoints */
   apply(event: ClusterEvent): Recorded {
-    this.#stages = [];
-    this.#removals = [];
-    this.#expire(event.at);
-    const changes = this.#take(event);
-    return { stages: this.#stages, removals: this.#removals, changes };
+    this.#recorded = { stages: [], removals: [], changes: NO_CHANGES };
+    const { at } = event;
+    this.#expire(at);
+    switch (event.type) {
+      case 'PodTerminating':
+      case 'PodDeleted':
+        this.#podEnds(event.pod, event.type === 'PodDeleted', at);
+        break;
+      case 'Slice':
+        this.#changed(this.#index.slice(event.slice), at, event.slice.version);
+        break;
+      case 'Endpoints':
+        this.#endpoints(event.endpoints, at);
+        break;
+      case 'SliceDeleted':
+      case 'EndpointsDeleted': {
+        const stage = event.type === 'SliceDeleted' ? 'EndpointSlice' : 'Endpoints';
+        this.#changed(this.#index.remove(stage, event.namespace, event.name), at, event.version);
+        break;
+      }
+      case 'Service': {
+        const { namespace, name, publishNotReadyAddresses } = event.service;
+        this.#services.set(`${namespace}/${name}`, event.service);
+        if (publishNotReadyAddresses) this.#giveUpService(namespace, name, 'NeverWithdrawn');
+        break;
+      }
+      case 'ServiceDeleted':
+        this.#services.delete(`${event.namespace}/${event.name}`);
+        this.#giveUpService(event.namespace, event.name, 'NoService');
+        break;
+      case 'Stamp':
+        this.#punctuality?.stamp(event.from, event.stamp, at, this.#streams.get(event.from) === 'current');
+        this.#verifyAll(at);
+        break;
+      default:
+        this.#stream(event);
+    }
+    return this.#recorded;
   }
 
   /** Oldest first, without stages whose stream is broken: whether their removals are still open is unknown. */
@@ -237,44 +269,6 @@ export class LagRecorder {
     return { pods: this.#index.pods + unlisted, objects: this.#index.objects, open: this.#open.size };
   }
 
-  #take(event: ClusterEvent): readonly EndpointChange[] {
-    switch (event.type) {
-      case 'PodTerminating':
-      case 'PodDeleted':
-        this.#podEnds(event.pod, event.type === 'PodDeleted', event.at);
-        return NONE;
-      case 'Slice':
-        return this.#changed(this.#index.slice(event.slice), event.at, event.slice.version);
-      case 'Endpoints':
-        return this.#endpoints(event.endpoints, event.at);
-      case 'SliceDeleted':
-      case 'EndpointsDeleted': {
-        const stage = event.type === 'SliceDeleted' ? 'EndpointSlice' : 'Endpoints';
-        const changes = this.#index.remove(stage, event.namespace, event.name);
-        return this.#changed(changes, event.at, event.version);
-      }
-      case 'Service': {
-        const { namespace, name, publishNotReadyAddresses } = event.service;
-        this.#services.set(`${namespace}/${name}`, event.service);
-        if (publishNotReadyAddresses) this.#giveUpService(namespace, name, 'NeverWithdrawn');
-        return NONE;
-      }
-      case 'ServiceDeleted':
-        this.#services.delete(`${event.namespace}/${event.name}`);
-        this.#giveUpService(event.namespace, event.name, 'NoService');
-        return NONE;
-      case 'Stamp': {
-        const current = this.#streams.get(event.from) === 'current';
-        this.#punctuality?.stamp(event.from, event.stamp, event.at, current);
-        this.#verifyAll(event.at);
-        return NONE;
-      }
-      default:
-        this.#stream(event);
-        return NONE;
-    }
-  }
-
   #podEnds(pod: TerminatingPod, gone: boolean, at: number): void {
     const { uid } = pod;
     let termination = this.#terminations.get(uid);
@@ -291,7 +285,7 @@ export class LagRecorder {
   #begin(pod: TerminatingPod, at: number): Termination {
     const early = this.#early.get(pod.uid) ?? [];
     this.#early.delete(pod.uid);
-    const groups = this.#index.readyGroups(pod.uid).filter(({ mirrored }) => !mirrored);
+    const groups = this.listing(pod.uid);
     const termination: Termination = {
       pod,
       since: at,
@@ -337,14 +331,14 @@ export class LagRecorder {
     }
   }
 
-  #endpoints(endpoints: EndpointsState, at: number): readonly EndpointChange[] {
+  #endpoints(endpoints: EndpointsState, at: number): void {
     const { namespace, name, overCapacity, version } = endpoints;
     const isGroup = ({ stage }: EndpointGroup) => stage === 'Endpoints';
     const group = this.#index.groupsOf(namespace, name).find(isGroup);
     // With a truncated list, before or after, a difference proves nothing about a pod.
     const truncated = overCapacity || group?.overCapacity === true;
     if (truncated && group !== undefined) this.#giveUp(group, 'OverCapacity');
-    return this.#changed(this.#index.endpoints(endpoints), at, version, truncated);
+    this.#changed(this.#index.endpoints(endpoints), at, version, truncated);
   }
 
   #changed(
@@ -352,14 +346,14 @@ export class LagRecorder {
     at: number,
     version: string | undefined,
     truncated = false,
-  ): readonly EndpointChange[] {
+  ): void {
+    this.#recorded.changes = changes;
     for (const change of changes) {
       if (change.group.mirrored) continue;
       if (change.after === 'ready') this.#listedAsReady(change);
       else if (change.before === 'ready' && !truncated) this.#withdrawn(change, at, version);
       if (change.after === undefined) this.#settle(change.uid);
     }
-    return changes;
   }
 
   #listedAsReady({ uid, group }: EndpointChange): void {
@@ -428,7 +422,7 @@ export class LagRecorder {
     this.#unverified.delete(withdrawal);
     termination.unverified -= 1;
     if (late) this.#discard('Late', termination);
-    else this.#stages.push(sample);
+    else this.#recorded.stages.push(sample);
     this.#report(termination);
   }
 
@@ -458,7 +452,14 @@ export class LagRecorder {
     const samples = withdrawals.map(({ sample }) => sample);
     const last = samples.reduce((latest, each) => (each.lag > latest.lag ? each : latest));
     const { namespace, name, uid } = pod;
-    this.#removals.push({ namespace, pod: name, uid, lag: last.lag, at: last.at, withdrawals: samples });
+    this.#recorded.removals.push({
+      namespace,
+      pod: name,
+      uid,
+      lag: last.lag,
+      at: last.at,
+      withdrawals: samples,
+    });
   }
 
   /** The removal is no longer open, for whatever reason. */
