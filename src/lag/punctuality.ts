@@ -57,22 +57,21 @@ export class Punctuality {
 
   /** A stamp arrived. @param current whether it came by a current watch rather than a list */
   stamp(from: StampedStream, stamp: Stamp, at: number, current: boolean): void {
-    const writer = this.#writers.get(stamp.life) ?? new Writer();
-    if (writer.stamp(from, stamp, at, current)) this.#add(stamp.life, writer);
-  }
-
-  #add(life: string, writer: Writer): void {
-    this.#writers.delete(life);
-    this.#writers.set(life, writer);
-    const [oldest = ''] = this.#writers.keys();
-    if (this.#writers.size > WRITERS) this.#writers.delete(oldest);
+    this.#writer(stamp.life).stamp(from, stamp, at, current);
   }
 
   /** The API server has stored one of this process's own stamps. */
   wrote(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
+    this.#writer(life).wrote(stream, acknowledged);
+  }
+
+  #writer(life: string): Writer {
     const writer = this.#writers.get(life) ?? new Writer();
-    if (!this.#writers.has(life)) this.#add(life, writer);
-    writer.wrote(stream, acknowledged);
+    this.#writers.delete(life);
+    this.#writers.set(life, writer);
+    const [oldest = ''] = this.#writers.keys();
+    if (this.#writers.size > WRITERS) this.#writers.delete(oldest);
+    return writer;
   }
 
   /** When a writer other than this one last sent a stamp, by this process's clock. */
@@ -106,57 +105,62 @@ export class Punctuality {
   }
 }
 
+/** The stamps of one writer in one stream. */
+interface StreamStamps {
+  /** The highest number that was delivered: an object repeats its stamp with each other change. */
+  latest: number;
+  /** The highest number that this process has written. */
+  written: number;
+  delivered: Delivered[];
+  /** Acknowledged but not delivered yet, by ascending number. */
+  owed: Acknowledged[];
+}
+
+const noStamps = (): StreamStamps => ({ latest: 0, written: 0, delivered: [], owed: [] });
+
 /**
  * The stamps of one writer. Its clock is aligned with ours by the stamp that travelled fastest. The true lateness is at
  * least what is computed here, so a punctual stream never counts as late, however long the writes take.
  */
 class Writer {
-  /** The highest number of each stream: an object repeats its stamp with each other change. */
-  readonly #latest = new Map<StampedStream, number>();
-  readonly #delivered = new Map<StampedStream, Delivered[]>();
-  /** The highest number that this process has written. */
-  readonly #written = new Map<StampedStream, number>();
-  /** Acknowledged but not delivered yet, by ascending number. */
-  readonly #owed = new Map<StampedStream, Acknowledged[]>();
+  readonly #streams: Readonly<Record<StampedStream, StreamStamps>> = {
+    pods: noStamps(),
+    EndpointSlice: noStamps(),
+    Endpoints: noStamps(),
+  };
   /** Arrival minus sending of the latest stamps, and their minimum. */
   #offsets: { readonly at: number; readonly offset: number }[] = [];
   #offset = Number.POSITIVE_INFINITY;
   #sentAt = Number.NEGATIVE_INFINITY;
 
-  /** @returns whether the stamp is new */
-  stamp(from: StampedStream, { number, sentAt, acknowledged }: Stamp, at: number, current: boolean): boolean {
-    if (number <= (this.#latest.get(from) ?? 0)) return false;
-    this.#latest.set(from, number);
-    const owed = this.#owed.get(from) ?? [];
-    this.#owed.set(
-      from,
-      owed.filter((each) => each.number > number),
-    );
-    if (!current) return true;
-    const delivered = this.#delivered.get(from) ?? [];
-    delivered.push({ number, at, committedBy: owed.find((each) => each.number >= number)?.at });
-    if (delivered.length > KEPT) delivered.shift();
-    this.#delivered.set(from, delivered);
+  stamp(from: StampedStream, { number, sentAt, acknowledged }: Stamp, at: number, current: boolean): void {
+    const stamps = this.#streams[from];
+    if (number <= stamps.latest) return;
+    stamps.latest = number;
+    const committedBy = stamps.owed.find((each) => each.number >= number)?.at;
+    stamps.owed = stamps.owed.filter((each) => each.number > number);
+    if (!current) return;
+    stamps.delivered.push({ number, at, committedBy });
+    if (stamps.delivered.length > KEPT) stamps.delivered.shift();
     this.#sentAt = Math.max(this.#sentAt, sentAt);
     this.#offsets.push({ at, offset: at - sentAt });
     if (this.#offsets.length > KEPT || at - (this.#offsets[0]?.at ?? at) > OFFSET_MS) this.#offsets.shift();
     this.#offset = Math.min(...this.#offsets.map(({ offset }) => offset));
     for (const stream of STAMPED_STREAMS) this.#acknowledge(stream, acknowledged[stream]);
-    return true;
   }
 
   wrote(stream: StampedStream, acknowledged: Acknowledged): void {
-    this.#written.set(stream, acknowledged.number);
+    this.#streams[stream].written = acknowledged.number;
     this.#acknowledge(stream, acknowledged);
   }
 
   awaits(stream: StampedStream): boolean {
-    return (this.#written.get(stream) ?? 0) > (this.#latest.get(stream) ?? 0);
+    const { written, latest } = this.#streams[stream];
+    return written > latest;
   }
 
   forget(stream: StampedStream): void {
-    this.#delivered.delete(stream);
-    this.#owed.delete(stream);
+    Object.assign(this.#streams[stream], { delivered: [], owed: [] });
   }
 
   /** When it last sent a stamp, on this process's clock. */
@@ -165,7 +169,7 @@ class Writer {
   }
 
   lateness(stream: StampedStream, at: number): number | undefined {
-    const delivered = this.#delivered.get(stream) ?? [];
+    const { delivered } = this.#streams[stream];
     const index = delivered.findIndex((each) => each.at >= at);
     const next = delivered[index];
     if (next?.committedBy === undefined) return undefined;
@@ -175,7 +179,7 @@ class Writer {
   }
 
   behind(stream: StampedStream, now: number): number {
-    const [oldest] = this.#owed.get(stream) ?? [];
+    const [oldest] = this.#streams[stream].owed;
     return oldest === undefined ? 0 : now - oldest.at - this.#offset;
   }
 
@@ -186,14 +190,13 @@ class Writer {
   /** The API server had stored the stream's stamps up to this number by then. */
   #acknowledge(stream: StampedStream, acknowledged: Acknowledged): void {
     const { number, at } = acknowledged;
+    const { delivered, owed, latest } = this.#streams[stream];
     if (number === 0) return;
-    for (const each of (this.#delivered.get(stream) ?? []).toReversed()) {
+    for (const each of delivered.toReversed()) {
       if (each.number > number) continue;
       if (each.committedBy !== undefined && each.committedBy <= at) break;
       each.committedBy = at;
     }
-    const owed = this.#owed.get(stream) ?? [];
-    if (number > (owed.at(-1)?.number ?? this.#latest.get(stream) ?? 0))
-      this.#owed.set(stream, [...owed, acknowledged]);
+    if (number > (owed.at(-1)?.number ?? latest)) owed.push(acknowledged);
   }
 }
