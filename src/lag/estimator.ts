@@ -1,7 +1,7 @@
 import { Busiest } from './busiest.ts';
 import { addTo, type Density, type MeasuredLag, totalOf } from './distribution.ts';
 import { LAG_STAGES, type LagStage, type StageSample } from './events.ts';
-import { CELLS, cellOf } from './grid.ts';
+import { CELLS } from './grid.ts';
 import { Histogram } from './histogram.ts';
 import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 import { OWN_SAMPLES } from './planned.ts';
@@ -16,20 +16,14 @@ const MINUTES = 5;
  * The lags that ended in the last 4 to 5 minutes, by minute of the wall clock: by minutes since each replica's own start,
  * one would report a storm for up to a minute longer than another. Instants are seconds since the epoch.
  */
-export class RecentLags {
-  static readonly windowSeconds: number = MINUTES * MINUTE_SECONDS;
-
+class RecentLags {
   readonly #minutes = new Map<number, Histogram>();
-  /** A forgotten histogram to reuse: allocating one each minute is most of the cost of recording. */
-  #spare: Histogram | undefined;
 
   record(lagSeconds: number, epochSeconds: number): void {
     const minute = Math.floor(epochSeconds / MINUTE_SECONDS);
     if (!this.#minutes.has(minute)) {
       this.#forget(minute);
-      this.#spare?.clear();
-      this.#minutes.set(minute, this.#spare ?? new Histogram());
-      this.#spare = undefined;
+      this.#minutes.set(minute, new Histogram());
     }
     this.#minutes.get(minute)?.record(lagSeconds);
   }
@@ -48,11 +42,8 @@ export class RecentLags {
 
   /** Minutes in the future come from a clock that was set back, and would stay; the next minute may be a small correction. */
   #forget(current: number): void {
-    for (const [minute, lags] of this.#minutes) {
-      if (minute > current - MINUTES && minute <= current + 1) continue;
-      this.#minutes.delete(minute);
-      this.#spare = lags;
-    }
+    for (const minute of this.#minutes.keys())
+      if (minute <= current - MINUTES || minute > current + 1) this.#minutes.delete(minute);
   }
 }
 
@@ -86,7 +77,7 @@ export function withWaiting(ended: Density, waiting: Density): Density | undefin
 }
 
 /** How many namespaces, the busiest, have a history of their own: each costs memory and room in the stored history. */
-export const NAMESPACES_KEPT = 50;
+const NAMESPACES_KEPT = 50;
 
 /** A withdrawal that a terminating pod still waits for. */
 export type WaitingRemoval = Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'uid' | 'since'>;
@@ -157,12 +148,11 @@ export class LagEstimator {
    * @returns undefined when nothing was measured
    */
   measured(namespace: string | undefined, epochSeconds: number): MeasuredLag | undefined {
-    const own = namespace === undefined ? undefined : this.#namespaces.get(namespace);
-    const week = own?.history.window(epochSeconds, 0);
-    if (week !== undefined && week.samples >= OWN_SAMPLES)
-      return { ...week, scope: 'namespace', density: week.counts, stages: [] };
-    const ofCluster = this.cluster.window(epochSeconds, 0);
-    return ofCluster && { ...ofCluster, scope: 'cluster', density: ofCluster.counts, stages: [] };
+    const scope = namespace === undefined ? undefined : this.#namespaces.get(namespace);
+    const own = scope?.history.window(epochSeconds, 0);
+    const isOwn = own !== undefined && own.samples >= OWN_SAMPLES;
+    const week = isOwn ? own : this.cluster.window(epochSeconds, 0);
+    return week && { ...week, scope: isOwn ? 'namespace' : 'cluster', density: week.counts, stages: [] };
   }
 
   /**
@@ -176,20 +166,20 @@ export class LagEstimator {
     waiting: Iterable<WaitingRemoval>,
   ): MeasuredLag | undefined {
     const scope = namespace === undefined ? this.#cluster : this.#namespaces.get(namespace);
-    const ages = { EndpointSlice: new Float64Array(CELLS), Endpoints: new Float64Array(CELLS) };
+    const ages = { EndpointSlice: new Histogram(), Endpoints: new Histogram() };
     const pods = new Map<string, number>();
     for (const removal of waiting) {
       if (namespace !== undefined && removal.namespace !== namespace) continue;
       const age = Math.max(0, (instant - removal.since) / 1000);
-      count(ages[removal.stage], age);
+      ages[removal.stage].record(age);
       pods.set(removal.uid, Math.max(age, pods.get(removal.uid) ?? 0));
     }
-    const podAges = new Float64Array(CELLS);
-    for (const age of pods.values()) count(podAges, age);
-    const lagOf = (recent: RecentLags | undefined, waitingAges: Density) => {
+    const podAges = new Histogram();
+    for (const age of pods.values()) podAges.record(age);
+    const lagOf = (recent: RecentLags | undefined, waitingAges: Histogram) => {
       const ended = recent?.counts(epochSeconds) ?? new Float64Array(CELLS);
-      const density = withWaiting(ended, waitingAges);
-      return density && { samples: totalOf(ended) + totalOf(waitingAges), density };
+      const density = withWaiting(ended, waitingAges.counts);
+      return density && { samples: totalOf(ended) + waitingAges.total, density };
     };
     const whole = lagOf(scope?.recent, podAges);
     if (whole === undefined) return undefined;
@@ -197,7 +187,7 @@ export class LagEstimator {
       const lag = lagOf(scope?.stages[stage], ages[stage]);
       return lag === undefined ? [] : [{ stage, ...lag }];
     });
-    const historySeconds = Math.max(RecentLags.windowSeconds, ...pods.values());
+    const historySeconds = Math.max(MINUTES * MINUTE_SECONDS, ...pods.values());
     return { scope: namespace === undefined ? 'cluster' : 'namespace', historySeconds, stages, ...whole };
   }
 
@@ -244,8 +234,3 @@ export class LagEstimator {
 
 const CLUSTER_KEY = 'cluster';
 const NAMESPACE_KEY = 'namespace/';
-
-function count(counts: Density, age: number): void {
-  const cell = cellOf(age);
-  counts[cell] = (counts[cell] ?? 0) + 1;
-}

@@ -10,11 +10,6 @@ export class Histogram {
     return this.#total;
   }
 
-  clear(): void {
-    this.counts.fill(0);
-    this.#total = 0;
-  }
-
   /** @throws RangeError for a negative lag or NaN */
   record(seconds: number): void {
     const cell = cellOf(seconds);
