@@ -258,8 +258,7 @@ export class ConsumerEstimator {
   }
 }
 
-/** The key of a part of a consumer's history; a busy consumer has several, with numbers. */
-const PART_KEY = /^consumer\/(.+)\/(removal|addition)(?:\/\d+)?$/;
+const PART_KEY = /^consumer\/(.+)\/(removal|addition)$/;
 
 function newHistories(): Histories {
   return { removal: new LagHistory(), addition: new LagHistory() };

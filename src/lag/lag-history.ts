@@ -69,6 +69,7 @@ function* cellsIn({ entries }: Slot): Generator<CellValue> {
 function countsOf(slots: readonly Slot[]): Density {
   const counts = new Float64Array(CELLS);
   for (const { entries } of slots) {
+    // By index: a day of hourly windows is summed at once, and `for…of` takes four times as long.
     for (let at = 0; at < entries.length; at += 1) {
       const entry = entries[at] as number;
       const cell = entry >>> TIMES_BITS;

@@ -495,11 +495,14 @@ function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): Plan
   const parts = [plane, ...consumers];
   const measured = parts.filter((part) => part === plane || part.source === 'measured');
   const whole = parts.every(({ enough }) => enough);
-  const combined = (densityOfPart: (part: Part) => Density | undefined) =>
-    combinedOf(
-      densityOfPart(plane),
-      consumers.flatMap((part) => densityOfPart(part) ?? []),
-    );
+  /** The control plane's lag followed by the slowest of the consumers', as far as they are known. */
+  const combined = (densityOf: (part: Part) => Density | undefined): Lags | undefined => {
+    const ofPlane = densityOf(plane);
+    const ofConsumers = consumers.flatMap((part) => densityOf(part) ?? []);
+    if (ofConsumers.length === 0) return ofPlane && lagsOf(ofPlane);
+    const slowest = maxOf(ofConsumers);
+    return lagsOf(ofPlane === undefined ? slowest : sumOf(ofPlane, slowest));
+  };
   const current = whole ? combined(({ row }) => row?.current) : undefined;
   const lifted = whole ? parts.find(({ row }) => row?.episode !== undefined) : undefined;
   const episode = lifted?.row?.episode;
@@ -514,13 +517,6 @@ function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): Plan
     coverage: current?.coverage,
     episode: episode && { ...episode, without },
   };
-}
-
-/** The control plane's lag followed by the slowest of the consumers', as far as they are known. */
-function combinedOf(plane: Density | undefined, consumers: readonly Density[]): Lags | undefined {
-  if (consumers.length === 0) return plane && lagsOf(plane);
-  const slowest = maxOf(consumers);
-  return lagsOf(plane === undefined ? slowest : sumOf(plane, slowest));
 }
 
 /** Nothing measured yet: every wait is `initial`, or what consumers are declared to need. */

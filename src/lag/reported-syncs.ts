@@ -310,14 +310,13 @@ export class ReportedSyncs {
 
   /** Whether a remembered instance fell silent before it had acknowledged these versions. */
   hasSilent(versions: StageVersions): boolean {
-    for (const instance of this.#instances.values())
-      if (
-        instance.syncedAt !== undefined &&
-        !this.#live.has(instance) &&
-        !covers(instance.acknowledged, versions)
-      )
-        return true;
-    return false;
+    return this.#silent.some(({ acknowledged }) => !covers(acknowledged, versions));
+  }
+
+  /** The instances that have synced and are not live. */
+  get #silent(): readonly ReportingInstance[] {
+    const all = [...this.#instances.values()];
+    return all.filter((each) => each.syncedAt !== undefined && !this.#live.has(each));
   }
 
   /** The instance no longer exists, so nothing is expected of it. */
@@ -332,8 +331,7 @@ export class ReportedSyncs {
     for (const [key, instance] of this.#instances)
       if (!this.#live.has(instance) && instance.heardAt < now - SILENT_INSTANCE_KEPT_MS)
         this.#instances.delete(key);
-    const gone = (each: ReportingInstance) => !this.#live.has(each) && each.syncedAt !== undefined;
-    const silent = [...this.#instances.values()].filter(gone).map(({ name }) => name);
+    const silent = this.#silent.map(({ name }) => name);
     return { live: this.#live.size, silent, interval: intervalOf([...this.#live]) };
   }
 
