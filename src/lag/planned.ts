@@ -6,6 +6,7 @@ import {
   type Lags,
   lagsOf,
   maxOf,
+  quantileOf,
   quantilesOf,
   sumOf,
   totalOf,
@@ -126,33 +127,30 @@ export function* nextPlanned(
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
-  const ofCluster = cluster.windows(now, minSamples).map(curveOf);
-  const look = { reached: cluster.reached(now), now, minSamples, asked };
+  const look = { now, minSamples, asked };
+  const ofCluster = curvesOf(cluster, look);
   const rows = new Map<string, PlannedRow>();
   const next = {
-    cluster: nextRow(table.cluster, { scope: 'cluster', history: cluster, curves: ofCluster, ...look }),
+    cluster: nextRow(table.cluster, cluster, look),
     namespaces: new Map<string, PlannedRow>(),
     consumers: consumers === undefined ? table.consumers : rows,
   };
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
     yield;
-    const own = history.windows(now, minSamples).map(curveOf);
+    const own = curvesOf(history, look);
     if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
     // While the namespace's own lag did not count, its pods had the cluster's waits.
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
-    const reached = furthest(history.reached(now), look.reached);
-    const measured = { ...look, scope: 'namespace', history, curves, reached } as const;
-    next.namespaces.set(name, nextRow(table.namespaces.get(name), measured) as PlannedRow);
+    const reached = furthest(history.reached(now), cluster.reached(now));
+    const row = nextRow(table.namespaces.get(name), history, look, { scope: 'namespace', curves, reached });
+    if (row !== undefined) next.namespaces.set(name, row);
   }
   for (const [name, history] of consumers ?? []) {
     yield;
-    const curves = history.windows(now, minSamples).map(curveOf);
-    const ofConsumer = { curves, reached: history.reached(now) };
-    const measured = { ...look, scope: 'cluster', history, ...ofConsumer, asked: ofConsumers } as const;
-    const row = nextRow(table.consumers.get(name), measured);
+    const row = nextRow(table.consumers.get(name), history, { ...look, asked: ofConsumers });
     if (row !== undefined) rows.set(name, row);
   }
   const same =
@@ -170,8 +168,6 @@ function isNewlyEnough(reached: Reached, before: PlannedRow, asked: readonly Eno
 /** The share of lags beyond each cell, at one hour. */
 interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
-  /** From this cell on it is 0. */
-  readonly end: number;
 }
 
 /** Cached, because those of past hours are needed again and again. */
@@ -181,13 +177,9 @@ function curveOf(lags: WindowLags): HourlyCurve {
   const known = CURVES.get(lags);
   if (known !== undefined) return known;
   const { counts, ...rest } = lags;
-  const end = Math.max(
-    0,
-    counts.findLastIndex((count) => count > 0),
-  );
-  const curve = { ...rest, longer: new Uint32Array(CELLS), end };
+  const curve = { ...rest, longer: new Uint32Array(CELLS) };
   let [beyond, units] = [0, 0];
-  for (let cell = end; cell >= 0; cell -= 1) {
+  for (let cell = CELLS - 1; cell >= 0; cell -= 1) {
     curve.longer[cell] = units;
     const count = counts[cell] as number;
     if (count === 0) continue;
@@ -199,20 +191,33 @@ function curveOf(lags: WindowLags): HourlyCurve {
   return curve;
 }
 
-/** The input of a scope's next row; the current curve comes first. */
-interface Measured {
-  readonly scope: LagScope;
-  readonly history: LagHistory;
-  readonly curves: readonly HourlyCurve[];
-  readonly reached: Reached;
+/** When and by which thresholds a table is made. */
+interface Look {
   readonly now: number;
   readonly minSamples: number;
   readonly asked: readonly Enough[];
 }
 
-/** The row to publish: the previous one where a new one would make no difference, or nothing is measured any more. */
-function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow | undefined {
-  const { scope, history, curves, reached, now, minSamples, asked } = measured;
+/** The current curve comes first. */
+function curvesOf(history: LagHistory, { now, minSamples }: Look): readonly HourlyCurve[] {
+  return history.windows(now, minSamples).map(curveOf);
+}
+
+/**
+ * The row to publish: the previous one where a new one would make no difference, or nothing is measured any more.
+ * @param of what differs from the history's own
+ */
+function nextRow(
+  before: PlannedRow | undefined,
+  history: LagHistory,
+  look: Look,
+  of: {
+    readonly scope?: LagScope;
+    readonly curves?: readonly HourlyCurve[];
+    readonly reached?: Reached;
+  } = {},
+): PlannedRow | undefined {
+  const { scope = 'cluster', curves = curvesOf(history, look), reached = history.reached(look.now) } = of;
   const [current] = curves;
   if (current === undefined) return before;
   // Whole seconds, as written: the leader decides by exactly the numbers that the other replicas read.
@@ -224,12 +229,12 @@ function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow
     current: densityOf(current.longer),
     slow: largestOf(curves),
   };
-  const relevant = (1 - MOVED_SHARE) * lagsOf(row.current).quantile(99);
-  const [first] = history.episodes(now, minSamples);
+  const relevant = (1 - MOVED_SHARE) * quantileOf(row.current, 99);
+  const [first] = history.episodes(look.now, look.minSamples);
   const episode = first && first.p99WithoutSeconds <= relevant ? first : undefined;
   const differs =
     before === undefined ||
-    isNewlyEnough(row.reached, before, asked) ||
+    isNewlyEnough(row.reached, before, look.asked) ||
     row.scope !== before.scope ||
     (episode === undefined) !== (before.episode === undefined) ||
     haveMoved(row.slow, before.slow) ||
@@ -238,15 +243,15 @@ function nextRow(before: PlannedRow | undefined, measured: Measured): PlannedRow
   if (!differs) return before;
   if (episode === undefined) return row;
   const { from, to, share } = episode;
-  const without = largestOf(history.without(from, to).windows(now, minSamples).map(curveOf));
+  const without = largestOf(curvesOf(history.without(from, to), look));
   return { ...row, episode: { from, to, share, without } };
 }
 
 /** The pointwise maximum: beyond each cell, the largest share of any curve. */
 function largestOf(curves: readonly HourlyCurve[]): Density {
   const longest = new Uint32Array(CELLS);
-  for (const { longer, end } of curves) {
-    for (let cell = 0; cell < end; cell += 1) {
+  for (const { longer } of curves) {
+    for (let cell = 0; cell < CELLS; cell += 1) {
       const units = longer[cell] as number;
       if (units > (longest[cell] as number)) longest[cell] = units;
     }
