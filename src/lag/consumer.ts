@@ -161,7 +161,7 @@ export function findsByItself({ podSelector }: Consumer, labels: Labels): boolea
 }
 
 /** The two things that a consumer can be late with: to stop sending to a removed endpoint, and to start with an added one. */
-export const DIRECTIONS = ['removal', 'addition'] as const;
+const DIRECTIONS = ['removal', 'addition'] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 
 type Histories = Record<Direction, LagHistory>;
@@ -239,11 +239,9 @@ export class ConsumerEstimator {
     const [, name, direction] = PART_KEY.exec(part?.key ?? '') ?? [];
     if (part === undefined || name === undefined) return false;
     if (direction !== 'removal' && direction !== 'addition') return false;
-    if (isWitness(name)) {
-      if (!this.#consumers.has(name)) this.#admit(name, now, part.history.samples);
-    } else if (!this.#consumers.has(name)) {
-      if (this.#complete) return true;
-      this.#consumers.set(name, newHistories());
+    if (!this.#consumers.has(name)) {
+      if (isWitness(name)) this.#admit(name, now, part.history.samples);
+      else if (!this.#complete) this.#consumers.set(name, newHistories());
     }
     this.#consumers.get(name)?.[direction].merge(part.history);
     return true;

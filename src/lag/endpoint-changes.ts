@@ -1,7 +1,7 @@
 import { type LabelSelector, type Labels, NO_LABELS, selects } from '../api/index.ts';
 import { quantileOf } from './distribution.ts';
 import type { EndpointState, EndpointChange as StateChange } from './endpoint-index.ts';
-import { type ClusterEvent, LAG_STAGES, type LagStage, type StageSample, type Stream } from './events.ts';
+import { type ClusterEvent, LAG_STAGES, type LagStage, type Stream } from './events.ts';
 import { Histogram } from './histogram.ts';
 import { type DiscardCounts, INVERSION_MS, LagRecorder, type UnresolvedRemoval } from './recorder.ts';
 
@@ -180,14 +180,19 @@ export class ChangeObserver {
 
   apply(event: ClusterEvent): void {
     const { stages, changes } = this.#recorder.apply(event);
-    const samples = new Set(stages);
-    for (const change of changes) this.#hold(change, event.at, samples);
-    // The remaining samples belong to withdrawals that showed before their termination.
-    for (const sample of samples) {
-      const held = this.#held.find(
-        ({ change, mayGetLag }) => mayGetLag && change.lag === undefined && isOf(sample, change),
+    for (const change of changes) this.#hold(change, event.at);
+    for (const { uid, stage, namespace, name, lag } of stages) {
+      // Mostly a change of this event; an earlier one where the withdrawal showed before its termination.
+      const held = this.#held.findLast(
+        ({ mayGetLag, change }) =>
+          mayGetLag &&
+          change.lag === undefined &&
+          change.uid === uid &&
+          change.source === stage &&
+          change.namespace === namespace &&
+          change.service === name,
       );
-      if (held !== undefined) held.change = { ...held.change, lag: sample.lag };
+      if (held !== undefined) held.change = { ...held.change, lag };
     }
     if (!('stream' in event)) return;
     if (event.type === 'StreamCurrent') this.#current.add(event.stream);
@@ -233,31 +238,18 @@ export class ChangeObserver {
     return !this.#listed.has('pods') || now - at <= (this.#current.has('pods') ? INVERSION_MS : UNKNOWN_MS);
   }
 
-  /** Takes the sample of a withdrawal out of the samples. */
-  #hold({ uid, group, before, after, address }: StateChange, at: number, samples: Set<StageSample>): void {
+  #hold({ uid: key, group, before, after, address }: StateChange, at: number): void {
     const { stage: source, namespace, service } = group;
     const seen = this.#listed.has(source) ? (this.#current.has(source) ? 'live' : 'late') : 'initial';
     if (seen === 'initial' && !this.#options.initial) return;
     const { pod, ip = '' } = address ?? {};
     const withdrawn = before === 'ready';
     // An address without a pod has no uid; see EndpointChange.
-    const of = { source, namespace, service, uid: uid.startsWith('/') ? undefined : uid };
-    const own = withdrawn ? [...samples].find((sample) => isOf(sample, of)) : undefined;
-    if (own !== undefined) samples.delete(own);
-    const lag = own?.lag;
-    const mayGetLag = withdrawn && seen === 'live';
+    const uid = key.startsWith('/') ? undefined : key;
+    const of = { source, namespace, service, uid, pod, ip, withdrawn, at, lag: undefined, seen } as const;
     for (const change of changesBetween(before, after))
-      this.#held.push({ change: { change, ...of, pod, ip, withdrawn, at, lag, seen }, mayGetLag });
+      this.#held.push({ change: { change, ...of }, mayGetLag: withdrawn && seen === 'live' });
   }
-}
-
-function isOf(
-  sample: StageSample,
-  { uid, source, namespace, service }: Pick<ObservedChange, 'uid' | 'source' | 'namespace' | 'service'>,
-): boolean {
-  return (
-    sample.uid === uid && sample.stage === source && sample.namespace === namespace && sample.name === service
-  );
 }
 
 /** The lags of one source. Seconds; percentiles are within 2 %, the longest is exact. */
