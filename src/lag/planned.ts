@@ -453,7 +453,8 @@ export function plannedLags(table: PlannedTable): LagSource {
       const own = table.namespaces.get(namespace);
       // Neither names of namespaces nor of consumers contain blanks.
       let key = `${own === undefined ? '' : namespace} ${enough.minSamples}/${enough.minHistory}`;
-      for (const { lagKey } of consumers) key += ` ${lagKey}`;
+      // A consumer that replaces a built-in one has its name, and other thresholds.
+      for (const { lagKey, builtIn } of consumers) key += builtIn ? ` ${lagKey}!` : ` ${lagKey}`;
       const witnesses: string[] = [];
       for (const service of services) {
         const name = witnessName(namespace, service);

@@ -100,6 +100,14 @@ describe('the planned lag of a pod with consumers', () => {
     expect(p99(10)).toBeLessThan(13);
   });
 
+  test('of a consumer that replaces a built-in one counts by the policy’s thresholds at once, while the table stays', () => {
+    const consumers = new Map([['cluster-ip', historyOf([1], 150, START, 6_000)]]);
+    const lags = plannedLags(tableOf({ cluster: historyOf([2]), consumers }));
+    const isKnown = (consumer: Consumers[number]) =>
+      lags.planned('shop', [consumer], BUILT_IN_ENOUGH).coverage !== undefined;
+    expect([CLUSTER_IP, reports('cluster-ip'), CLUSTER_IP].map(isKnown)).toEqual([true, false, true]);
+  });
+
   test('is worked out once for all pods alike', () => {
     const lags = plannedLags(measuredTable(2, { edge: 7 }));
     const consumers = [reports('edge')];
