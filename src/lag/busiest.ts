@@ -14,36 +14,40 @@ const CLEARLY_BUSIER = 1.25;
 const DAY_SECONDS = 86_400;
 
 /**
- * Which names are the busiest, in bounded memory however many there are: the Space-Saving counters (Metwally, Agrawal
- * and El Abbadi, 2005), halved every day so that last month's rush does not keep its place forever.
+ * The busiest names, each with a value, in bounded memory however many names there are: the Space-Saving counters
+ * (Metwally, Agrawal and El Abbadi, 2005), halved every day so that last month's rush does not keep its place forever.
  */
-export class Busiest {
+export class Busiest<T> {
   readonly #places: number;
+  readonly #newValue: () => T;
   readonly #counted = new Map<string, Activity>();
-  readonly #kept = new Set<string>();
+  readonly #kept = new Map<string, T>();
   #halvedAt: number | undefined;
 
-  constructor(places: number) {
+  constructor(places: number, newValue: () => T) {
     this.#places = places;
+    this.#newValue = newValue;
   }
 
-  get kept(): ReadonlySet<string> {
+  get kept(): ReadonlyMap<string, T> {
     return this.#kept;
   }
 
-  /** @returns whether the name is kept, and the name that it displaced */
-  count(name: string, at: number, times = 1): { readonly kept: boolean; readonly displaced?: string } {
+  /** @returns the name's value; undefined where it is not among the busiest */
+  count(name: string, at: number, times = 1): T | undefined {
     this.#halve(at);
     const activity = this.#counted.get(name) ?? this.#admit(name);
     activity.atMost += times;
-    if (this.#kept.has(name)) return { kept: true };
-    const displaced = this.#kept.size < this.#places ? undefined : this.#quietest(this.#kept);
-    const threshold = CLEARLY_BUSIER * (this.#counted.get(displaced ?? '')?.atMost ?? 0);
-    if (displaced !== undefined && activity.atMost - activity.inherited <= threshold) return { kept: false };
-    this.#kept.add(name);
-    if (displaced === undefined) return { kept: true };
-    this.#kept.delete(displaced);
-    return { kept: true, displaced };
+    if (!this.#kept.has(name) && this.#hasPlaceFor(activity)) this.#kept.set(name, this.#newValue());
+    return this.#kept.get(name);
+  }
+
+  /** Displaces the quietest name where that makes room. */
+  #hasPlaceFor({ atMost, inherited }: Activity): boolean {
+    if (this.#kept.size < this.#places) return true;
+    const quietest = this.#quietest(this.#kept.keys());
+    const threshold = CLEARLY_BUSIER * (this.#counted.get(quietest)?.atMost ?? 0);
+    return atMost - inherited > threshold && this.#kept.delete(quietest);
   }
 
   #admit(name: string): Activity {

@@ -179,7 +179,8 @@ export interface ConsumerLag extends Pick<Lags, 'quantile'> {
  */
 export class ConsumerEstimator {
   readonly #consumers = new Map<string, Histories>();
-  readonly #witnessed = new Busiest(WITNESSED_KEPT);
+  /** They need no declaration, only to be among the busiest. */
+  readonly #witnesses = new Busiest(WITNESSED_KEPT, newHistories);
   #complete = false;
 
   /**
@@ -188,47 +189,42 @@ export class ConsumerEstimator {
    */
   keep(names: ReadonlySet<string>, all = true): void {
     this.#complete ||= all;
-    if (all)
-      for (const name of this.#consumers.keys())
-        if (!names.has(name) && !isWitness(name)) this.#consumers.delete(name);
+    if (all) for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
     for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, newHistories());
   }
 
   /** Ignores samples of consumers that are not measured. @throws RangeError for a negative lag or NaN */
   record(name: string, direction: Direction, lagSeconds: number, epochSeconds: number): void {
-    if (isWitness(name)) this.#admit(name, epochSeconds);
-    this.#consumers.get(name)?.[direction].record(lagSeconds, epochSeconds);
+    if (isWitness(name)) this.#witnesses.count(name, epochSeconds);
+    this.#historiesOf(name)?.[direction].record(lagSeconds, epochSeconds);
   }
 
   /** The histories that published waits follow. @returns undefined until the consumers are known */
   get removals(): ReadonlyMap<string, LagHistory> | undefined {
     if (!this.#complete) return undefined;
-    const all = [...this.#consumers].map(([name, { removal }]) => [name, removal] as const);
-    return new Map(all.filter(([name, { samples }]) => !isWitness(name) || samples >= WITNESSED_ENOUGH));
+    const known = [...this.#witnesses.kept].filter(([, { removal }]) => removal.samples >= WITNESSED_ENOUGH);
+    return new Map([...known, ...this.#consumers].map(([name, { removal }]) => [name, removal]));
   }
 
   /** The witnesses with samples. */
   get witnesses(): readonly Consumer[] {
-    return [...this.#consumers.keys()].filter(isWitness).map((name) => builtIn(name, 'all', 'witness'));
+    return [...this.#witnesses.kept.keys()].map((name) => builtIn(name, 'all', 'witness'));
   }
 
-  /** A witness needs no declaration, only to be among the busiest. */
-  #admit(name: string, epochSeconds: number, times = 1): void {
-    const { kept, displaced } = this.#witnessed.count(name, epochSeconds, times);
-    if (displaced !== undefined) this.#consumers.delete(displaced);
-    if (kept && !this.#consumers.has(name)) this.#consumers.set(name, newHistories());
+  #historiesOf(name: string): Histories | undefined {
+    return this.#consumers.get(name) ?? this.#witnesses.kept.get(name);
   }
 
   /** @returns undefined without samples */
   measured(name: string, direction: Direction, epochSeconds: number): ConsumerLag | undefined {
-    const history = this.#consumers.get(name)?.[direction];
+    const history = this.#historiesOf(name)?.[direction];
     const week = history?.window(epochSeconds, 0);
     if (history === undefined || week === undefined) return undefined;
     return { samples: week.samples, latest: history.latest, quantile: lagsOf(week.counts).quantile };
   }
 
   *parts(now: number): Generator<HistoryPart> {
-    for (const [name, histories] of this.#consumers)
+    for (const [name, histories] of [...this.#consumers, ...this.#witnesses.kept])
       for (const direction of DIRECTIONS)
         yield* histories[direction].parts(`consumer/${name}/${direction}`, now);
   }
@@ -239,17 +235,17 @@ export class ConsumerEstimator {
     const [, name, direction] = PART_KEY.exec(part?.key ?? '') ?? [];
     if (part === undefined || name === undefined) return false;
     if (direction !== 'removal' && direction !== 'addition') return false;
-    if (!this.#consumers.has(name)) {
-      if (isWitness(name)) this.#admit(name, now, part.history.samples);
+    if (this.#historiesOf(name) === undefined) {
+      if (isWitness(name)) this.#witnesses.count(name, now, part.history.samples);
       else if (!this.#complete) this.#consumers.set(name, newHistories());
     }
-    this.#consumers.get(name)?.[direction].merge(part.history);
+    this.#historiesOf(name)?.[direction].merge(part.history);
     return true;
   }
 
   /** @returns how many samples there were */
   forget(name: string, { from, to }: Span): number {
-    const histories = this.#consumers.get(name);
+    const histories = this.#historiesOf(name);
     return histories === undefined
       ? 0
       : histories.removal.forget(from, to) + histories.addition.forget(from, to);

@@ -92,7 +92,7 @@ export class EndpointIndex {
 
   slice(slice: SliceState): readonly EndpointChange[] {
     const { namespace, name, serviceName = '', managedBy } = slice;
-    const key = `EndpointSlice/${namespace}/${name}`;
+    const key = keyOf('EndpointSlice', namespace, name);
     const mirrored = managedBy === MIRRORING_CONTROLLER;
     if (mirrored && !this.#addresses) return this.#remove(key);
     const groupKey = sliceGroupKey(slice);
@@ -105,7 +105,7 @@ export class EndpointIndex {
 
   endpoints(endpoints: EndpointsState): readonly EndpointChange[] {
     const { namespace, name } = endpoints;
-    const key = endpointsKey(namespace, name);
+    const key = keyOf('Endpoints', namespace, name);
     const group = { stage: 'Endpoints', namespace, service: name, mirrored: false } as const;
     const object = this.#object(key, key, group);
     object.group.overCapacity = endpoints.overCapacity;
@@ -113,7 +113,7 @@ export class EndpointIndex {
   }
 
   remove(stage: LagStage, namespace: string, name: string): readonly EndpointChange[] {
-    return this.#remove(`${stage}/${namespace}/${name}`);
+    return this.#remove(keyOf(stage, namespace, name));
   }
 
   /** The distinct groups that list the pod as ready. */
@@ -132,8 +132,8 @@ export class EndpointIndex {
 
   /** The groups of a Service. FQDN slices list no pods. */
   groupsOf(namespace: string, service: string): readonly EndpointGroup[] {
-    const slices = `EndpointSlice/${namespace}/${service}`;
-    const keys = [`${slices}/IPv4`, `${slices}/IPv6`, endpointsKey(namespace, service)];
+    const slices = keyOf('EndpointSlice', namespace, service);
+    const keys = [`${slices}/IPv4`, `${slices}/IPv6`, keyOf('Endpoints', namespace, service)];
     return keys.map((key) => this.#groups.get(key)).filter((group) => group !== undefined);
   }
 
@@ -249,8 +249,8 @@ function sliceGroupKey({ namespace, name, serviceName, addressType }: SliceState
     : `EndpointSlice/${namespace}/${serviceName}/${addressType}`;
 }
 
-function endpointsKey(namespace: string, name: string): string {
-  return `Endpoints/${namespace}/${name}`;
+function keyOf(stage: LagStage, namespace: string, name: string): string {
+  return `${stage}/${namespace}/${name}`;
 }
 
 /** Long-lived arrays have exactly the length they need: those that push or filter made reserve room for 17 or more elements. */

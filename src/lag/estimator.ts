@@ -111,16 +111,15 @@ class Scope {
  */
 export class LagEstimator {
   readonly #cluster = new Scope();
-  readonly #namespaces = new Map<string, Scope>();
-  readonly #busiest: Busiest;
+  readonly #namespaces: Busiest<Scope>;
 
   constructor(namespacesKept: number = NAMESPACES_KEPT) {
-    this.#busiest = new Busiest(namespacesKept);
+    this.#namespaces = new Busiest(namespacesKept, () => new Scope());
   }
 
   /** Records a removed pod: how long it took until the last object that listed it had withdrawn it. */
   record({ namespace, lag }: Pick<StageSample, 'namespace' | 'lag'>, epochSeconds: number): void {
-    for (const scope of [this.#cluster, this.#scopeOf(namespace, epochSeconds)]) {
+    for (const scope of [this.#cluster, this.#namespaces.count(namespace, epochSeconds)]) {
       scope?.history.record(lag, epochSeconds);
       scope?.recent.record(lag, epochSeconds);
     }
@@ -130,7 +129,7 @@ export class LagEstimator {
   recordStage(sample: Pick<StageSample, 'stage' | 'namespace' | 'lag'>, epochSeconds: number): void {
     const { stage, namespace, lag } = sample;
     this.#cluster.stages[stage].record(lag, epochSeconds);
-    this.#namespaces.get(namespace)?.stages[stage].record(lag, epochSeconds);
+    this.#namespaces.kept.get(namespace)?.stages[stage].record(lag, epochSeconds);
   }
 
   /** The cluster's history, which published waits follow. */
@@ -140,7 +139,7 @@ export class LagEstimator {
 
   /** The histories of the busiest namespaces. */
   get namespaces(): ReadonlyMap<string, LagHistory> {
-    return new Map([...this.#namespaces].map(([name, { history }]) => [name, history]));
+    return new Map([...this.#namespaces.kept].map(([name, { history }]) => [name, history]));
   }
 
   /**
@@ -148,7 +147,7 @@ export class LagEstimator {
    * @returns undefined when nothing was measured
    */
   measured(namespace: string | undefined, epochSeconds: number): MeasuredLag | undefined {
-    const scope = namespace === undefined ? undefined : this.#namespaces.get(namespace);
+    const scope = namespace === undefined ? undefined : this.#namespaces.kept.get(namespace);
     const own = scope?.history.window(epochSeconds, 0);
     const isOwn = own !== undefined && own.samples >= OWN_SAMPLES;
     const week = isOwn ? own : this.cluster.window(epochSeconds, 0);
@@ -165,7 +164,7 @@ export class LagEstimator {
     { instant, epochSeconds }: Now,
     waiting: Iterable<WaitingRemoval>,
   ): MeasuredLag | undefined {
-    const scope = namespace === undefined ? this.#cluster : this.#namespaces.get(namespace);
+    const scope = namespace === undefined ? this.#cluster : this.#namespaces.kept.get(namespace);
     const ages = { EndpointSlice: new Histogram(), Endpoints: new Histogram() };
     const pods = new Map<string, number>();
     for (const removal of waiting) {
@@ -193,7 +192,7 @@ export class LagEstimator {
 
   /** Bytes of lag data held. */
   get bytes(): number {
-    return [...this.#namespaces.values()].reduce((sum, { bytes }) => sum + bytes, this.#cluster.bytes);
+    return [...this.#namespaces.kept.values()].reduce((sum, { bytes }) => sum + bytes, this.#cluster.bytes);
   }
 
   /** The histories to store, most important first: the cluster's, then the busiest namespaces'. */
@@ -209,7 +208,8 @@ export class LagEstimator {
     if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history);
     else if (part?.key.startsWith(NAMESPACE_KEY) === true) {
       const name = part.key.slice(NAMESPACE_KEY.length);
-      const scope = this.#namespaces.get(name) ?? this.#scopeOf(name, now, part.history.samples);
+      const scope =
+        this.#namespaces.kept.get(name) ?? this.#namespaces.count(name, now, part.history.samples);
       scope?.history.merge(part.history);
     } else return false;
     return true;
@@ -217,18 +217,9 @@ export class LagEstimator {
 
   /** Removes a span from a namespace's history, or (undefined) from all. @returns how many removals of the scope were in it */
   forget(namespace: string | undefined, { from, to }: Span): number {
-    if (namespace !== undefined) return this.#namespaces.get(namespace)?.history.forget(from, to) ?? 0;
-    for (const { history } of this.#namespaces.values()) history.forget(from, to);
+    if (namespace !== undefined) return this.#namespaces.kept.get(namespace)?.history.forget(from, to) ?? 0;
+    for (const { history } of this.#namespaces.kept.values()) history.forget(from, to);
     return this.cluster.forget(from, to);
-  }
-
-  #scopeOf(namespace: string, epochSeconds: number, times = 1): Scope | undefined {
-    const { kept, displaced } = this.#busiest.count(namespace, epochSeconds, times);
-    if (displaced !== undefined) this.#namespaces.delete(displaced);
-    if (!kept) return undefined;
-    const scope = this.#namespaces.get(namespace) ?? new Scope();
-    this.#namespaces.set(namespace, scope);
-    return scope;
   }
 }
 

@@ -111,12 +111,6 @@ export interface Stamp {
   readonly acknowledged: Readonly<Record<StampedStream, Acknowledged>>;
 }
 
-interface ObjectDeleted {
-  readonly namespace: string;
-  readonly name: string;
-  readonly version?: string | undefined;
-}
-
 /**
  * The input of the recorder, in the order in which this process learns it. `at`: milliseconds of one monotonic clock.
  *
@@ -138,10 +132,13 @@ export type ClusterEvent =
   | { readonly type: 'Slice'; readonly at: number; readonly slice: SliceState }
   | { readonly type: 'Endpoints'; readonly at: number; readonly endpoints: EndpointsState }
   | { readonly type: 'Service'; readonly at: number; readonly service: ServiceState }
-  | ({
+  | {
       readonly type: 'SliceDeleted' | 'EndpointsDeleted' | 'ServiceDeleted';
       readonly at: number;
-    } & ObjectDeleted)
+      readonly namespace: string;
+      readonly name: string;
+      readonly version?: string | undefined;
+    }
   | { readonly type: 'Stamp'; readonly at: number; readonly from: StampedStream; readonly stamp: Stamp }
   | StreamEvent;
 

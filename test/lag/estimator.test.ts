@@ -122,21 +122,22 @@ describe('now', () => {
 
 describe('the busiest namespaces', () => {
   it('find a place however many there are, and keep it', () => {
-    const busiest = new Busiest(4);
+    const busiest = new Busiest(4, () => undefined);
     const random = randomNumbers(3);
     for (let n = 0; n < 40_000; n += 1) {
       // Half of all from four names, the rest from a thousand.
       const name = random() < 0.5 ? `busy-${n % 4}` : `quiet-${Math.floor(1_000 * random())}`;
       busiest.count(name, NOW);
     }
-    expect([...busiest.kept].sort()).toEqual(['busy-0', 'busy-1', 'busy-2', 'busy-3']);
+    expect([...busiest.kept.keys()].sort()).toEqual(['busy-0', 'busy-1', 'busy-2', 'busy-3']);
   });
 
   it('make room for who has become busier', () => {
-    const busiest = new Busiest(1);
+    const busiest = new Busiest(1, () => 'value');
     busiest.count('old', NOW, 1_000);
-    expect(busiest.count('new', NOW, 1_200)).toEqual({ kept: false });
-    expect(busiest.count('new', NOW, 100)).toEqual({ kept: true, displaced: 'old' });
+    expect(busiest.count('new', NOW, 1_200)).toBeUndefined();
+    expect(busiest.count('new', NOW, 100)).toBe('value');
+    expect([...busiest.kept.keys()]).toEqual(['new']);
   });
 
   it('memory is bounded by places, not by namespaces', () => {
