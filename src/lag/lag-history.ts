@@ -240,9 +240,9 @@ export class LagHistory {
     const known = this.#hours.minSamples === minSamples ? this.#hours.windows : undefined;
     const windows = new Map<number, WindowLags>();
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
-      const window = known?.get(at) ?? this.#windowOf(until(at), at, minSamples);
-      if (window === undefined) break;
-      windows.set(at, window);
+      const past = known?.get(at) ?? this.#windowOf(until(at), at, minSamples);
+      if (past === undefined) break;
+      windows.set(at, past);
     }
     this.#hours = { minSamples, windows };
     return [...windows.values()];
