@@ -52,7 +52,7 @@ export interface PlannedRow {
   readonly episode?: PlannedEpisode;
 }
 
-export interface PlannedEpisode {
+interface PlannedEpisode {
   /** Seconds since the epoch. */
   readonly from: number;
   readonly to: number;
@@ -387,7 +387,7 @@ export function shrunkTable(table: PlannedTable, characters: number): PlannedTab
 }
 
 /** One of the parts that a lag consists of. */
-export interface LagPart {
+interface LagPart {
   /** `control plane`, or the consumer's name. */
   readonly name: string;
   readonly builtIn: boolean;
@@ -425,13 +425,11 @@ export interface LagSource {
    */
   planned(
     namespace: string,
-    consumers: readonly LaggingConsumer[],
+    consumers: readonly Pick<Consumer, 'name' | 'lagKey' | 'declared' | 'builtIn'>[],
     enough: Enough,
     services?: readonly string[],
   ): PlannedLag;
 }
-
-export type LaggingConsumer = Pick<Consumer, 'name' | 'lagKey' | 'declared' | 'builtIn'>;
 
 /** How many combinations are cached: of namespaces with their own lags, applicable consumers, and thresholds. */
 const COMBINATIONS_KEPT = 512;
@@ -465,14 +463,14 @@ export function plannedLags(table: PlannedTable): LagSource {
       const kept = combinations.get(key);
       if (kept !== undefined) return kept;
       const plane = partOf({ name: CONTROL_PLANE, builtIn: true }, own ?? table.cluster, enough);
-      const parts = consumers.map((consumer) => {
-        const asked = consumer.builtIn ? ENOUGH_OF_BUILT_IN : enough;
-        return partOf(consumer, table.consumers.get(consumer.name), asked);
-      });
-      const seen = witnesses.map((name) =>
-        partOf({ name, builtIn: true }, table.consumers.get(name), ENOUGH_OF_WITNESS),
-      );
-      const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, [...parts, ...seen]);
+      const rowOf = (name: string) => table.consumers.get(name);
+      const parts = [
+        ...consumers.map((each) =>
+          partOf(each, rowOf(each.name), each.builtIn ? ENOUGH_OF_BUILT_IN : enough),
+        ),
+        ...witnesses.map((name) => partOf({ name, builtIn: true }, rowOf(name), ENOUGH_OF_WITNESS)),
+      ];
+      const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, parts);
       if (combinations.size >= COMBINATIONS_KEPT) combinations.clear();
       combinations.set(key, combined);
       return combined;
@@ -481,7 +479,7 @@ export function plannedLags(table: PlannedTable): LagSource {
 }
 
 function partOf(
-  { name, builtIn, declared }: Pick<Consumer, 'name' | 'builtIn'> & Partial<LaggingConsumer>,
+  { name, builtIn, declared }: Pick<Consumer, 'name' | 'builtIn'> & Partial<Pick<Consumer, 'declared'>>,
   measured: PlannedRow | undefined,
   enough: Enough,
 ): Part {

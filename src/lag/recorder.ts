@@ -121,7 +121,7 @@ export interface UnresolvedRemoval extends Pick<StageSample, 'stage' | 'namespac
 }
 
 /** The results of an event. */
-export interface Recorded {
+interface Recorded {
   readonly stages: readonly StageSample[];
   readonly removals: readonly RemovalSample[];
   readonly changes: readonly EndpointChange[];

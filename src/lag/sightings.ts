@@ -29,7 +29,7 @@ export interface Instant {
   readonly within: number;
 }
 
-export interface SightingsOptions {
+interface SightingsOptions {
   /** Whether there is no other replica that could answer instead of the canary. */
   readonly alone: boolean;
   /** How many attempts in a row must have met others before it counts as gone. */
