@@ -2,33 +2,29 @@
 export function span(seconds: number): string {
   if (!Number.isFinite(seconds)) return 'for ever';
   if (seconds < 0.0005) return '0 ms';
-  if (seconds < 0.9995) return `${twoDigits(seconds * 1000)} ms`;
-  if (seconds < 99.5) return `${twoDigits(seconds)} s`;
-  if (seconds < 99.5 * 60) return `${twoDigits(seconds / 60)} min`;
-  return `${twoDigits(seconds / 3600)} h`;
+  if (seconds < 0.9995) return `${amount(seconds * 1000)} ms`;
+  if (seconds < 99.5) return `${amount(seconds)} s`;
+  if (seconds < 99.5 * 60) return `${amount(seconds / 60)} min`;
+  return `${amount(seconds / 3600)} h`;
 }
 
 /** `20/s`, `0.3/s` */
 export function rate(perSecond: number): string {
-  return `${twoDigits(perSecond)}/s`;
+  return `${amount(perSecond)}/s`;
 }
 
 /** A share from 0 to 1: `42 %`, `1.3 %`. */
 export function percent(share: number): string {
-  return `${twoDigits(share * 100)} %`;
+  return `${amount(share * 100)} %`;
 }
 
 /** `1 Service`, `12,954 Services` */
-export function count(number: number, one: string, many = `${one}s`): string {
-  return `${thousands(number)} ${number === 1 ? one : many}`;
+export function count(number: number, one: string): string {
+  return `${amount(number)} ${one}${number === 1 ? '' : 's'}`;
 }
 
-/** Without the machine's locale: 12954 → `12,954`. */
-export function thousands(number: number): string {
-  return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ',');
-}
-
-function twoDigits(number: number): string {
-  if (number >= 9.95) return thousands(number);
+/** Two digits below 10, whole numbers above, and never in the machine's locale: `0.3`, `9.5`, `12,954`. */
+export function amount(number: number): string {
+  if (number >= 9.95) return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ',');
   return String(Number(number.toFixed(number >= 0.995 ? 1 : 2)));
 }

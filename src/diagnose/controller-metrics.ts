@@ -99,7 +99,7 @@ function matchAt(expression: RegExp, line: string, at: number): RegExpExecArray 
 
 /** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
 export interface ControllerFlags {
-  /** Requests a second, for each controller's client; infinite: no limit. */
+  /** Requests a second, for each controller's client; possibly {@link UNLIMITED}. */
   readonly qps: number;
   readonly burst: number;
   /** How many Services each controller works on at a time. */
@@ -109,6 +109,8 @@ export interface ControllerFlags {
   /** Whether they were read; otherwise they are the defaults. */
   readonly known: boolean;
 }
+
+export const UNLIMITED = Number.POSITIVE_INFINITY;
 
 /** The work queues on the way, by their `name` label in the metrics (read in 1.36.3). */
 export const QUEUES = ['endpoint_slice', 'endpoint', 'endpoint_slice_mirroring'] as const;
@@ -165,7 +167,7 @@ export function controllerFlags(words: readonly string[]): ControllerFlags {
   // client-go takes a negative rate for no limit (kubernetes/clientset.go); 0 is the default.
   const unlimited = Number(given.get('--kube-api-qps')) < 0;
   return {
-    qps: unlimited ? Number.POSITIVE_INFINITY : number('--kube-api-qps', DEFAULT_FLAGS.qps),
+    qps: unlimited ? UNLIMITED : number('--kube-api-qps', DEFAULT_FLAGS.qps),
     burst: number('--kube-api-burst', DEFAULT_FLAGS.burst),
     workers: ofQueues((queue) => number(CONTROLLERS[queue].workers, DEFAULT_FLAGS.workers[queue])),
     batchSeconds: ofQueues((queue) => parseDuration(given.get(CONTROLLERS[queue].batch) ?? '') ?? 0),

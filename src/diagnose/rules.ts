@@ -1,5 +1,12 @@
-import { count, percent, rate, span, thousands } from './amounts.ts';
-import { CONTROLLERS, MOST_WORKERS, meanOf, QUEUES, type QueueActivity } from './controller-metrics.ts';
+import { amount, count, percent, rate, span } from './amounts.ts';
+import {
+  CONTROLLERS,
+  MOST_WORKERS,
+  meanOf,
+  QUEUES,
+  type QueueActivity,
+  UNLIMITED,
+} from './controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts, type StageFacts } from './facts.ts';
 
 /** Critical: endpoints are being withdrawn late now, and this is why. Warning: it makes them late. Info: good to know. */
@@ -177,6 +184,7 @@ const WAIT_WANTED_SECONDS = SLOW_SECONDS / 2;
 
 /** The flags that lift the client's limit: S0's, or the double of what is set where that is no less already. */
 function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivity[]): readonly string[] {
+  if (flags.qps === UNLIMITED) return [];
   const qps = flags.qps < CURED_QPS ? CURED_QPS : 2 * flags.qps;
   const burst = Math.ceil(qps * BURST_PER_QPS);
   const server = meanOf(controller?.server) ?? 0;
@@ -222,8 +230,8 @@ function queueEvidence(queue: QueueActivity, { controller, flags }: Facts): read
   const busy = busyWorkers === undefined ? '' : `: ${busyWorkers.toFixed(1)} of ${workers}`;
   return lines(
     seconds === undefined || depthBefore === undefined
-      ? `workqueue_depth${label} ${thousands(depth)}`
-      : `workqueue_depth${label} ${thousands(depthBefore)} → ${thousands(depth)} in ${span(seconds)}; ${rate(queue.adds / seconds)} added, ${rate(queue.done / seconds)} done`,
+      ? `workqueue_depth${label} ${amount(depth)}`
+      : `workqueue_depth${label} ${amount(depthBefore)} → ${amount(depth)} in ${span(seconds)}; ${rate(queue.adds / seconds)} added, ${rate(queue.done / seconds)} done`,
     meanWaitSeconds !== undefined &&
       `workqueue_queue_duration_seconds${label} mean ${span(meanWaitSeconds)}${over}`,
     meanWorkSeconds !== undefined &&
@@ -275,8 +283,9 @@ function stormInWords(stormy: readonly QueueActivity[], { controller, cluster, f
     const arriving = Math.max(...stormy.map(({ adds }) => adds)) / (controller?.seconds ?? 1);
     return `${rate(arriving)} Services come in to be written as ${written(stormy)}, and the limit is ${limit}.`;
   }
-  const services = cluster?.services === undefined ? '' : ` of ${thousands(cluster.services)}`;
-  return `up to ${thousands(deepest)}${services} Services wait at once to be written as ${written(stormy)}. At ${limit} that many take ${span(deepest / flags.qps)}.`;
+  const services = cluster?.services === undefined ? '' : ` of ${amount(cluster.services)}`;
+  const drained = flags.qps === UNLIMITED ? '' : ` At ${limit} that many take ${span(deepest / flags.qps)}.`;
+  return `up to ${amount(deepest)}${services} Services wait at once to be written as ${written(stormy)}.${drained}`;
 }
 
 function deepestOf({ depth, depthBefore = 0 }: QueueActivity): number {
@@ -428,7 +437,7 @@ function clientThrottled(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'limiter', 'limiter?');
   if (held.length === 0) return undefined;
   const { controller, flags } = facts;
-  const limit = `${thousands(flags.qps)} requests a second${flags.known ? '' : ' if the default'}`;
+  const limit = `${amount(flags.qps)} requests a second${flags.known ? '' : ' if the default'}`;
   const waits = meanOf(controller?.limiter);
   const how =
     waits === undefined
@@ -488,9 +497,9 @@ function throttledBefore(facts: Facts): Found | undefined {
   if (life === undefined || heldUpBy(facts, 'limiter').length > 0) return undefined;
   if (life.count < FEWEST_REQUESTS || life.overSecond < SLOW_SHARE * life.count) return undefined;
   return finding(
-    `Not now, but since it was started ${thousands(life.overSecond)} of ${count(life.count, 'write')} (${percent(life.overSecond / life.count)}) waited for more than a second for the controller-manager’s own rate limit. The next storm will bring that back.`,
+    `Not now, but since it was started ${amount(life.overSecond)} of ${count(life.count, 'write')} (${percent(life.overSecond / life.count)}) waited for more than a second for the controller-manager’s own rate limit. The next storm will bring that back.`,
     [
-      `rest_client_rate_limiter_duration_seconds{verb=~"PUT|POST|PATCH|DELETE"}: ${thousands(life.overSecond)} of ${thousands(life.count)} over 1 s, mean ${span(meanOf(life) ?? 0)}`,
+      `rest_client_rate_limiter_duration_seconds{verb=~"PUT|POST|PATCH|DELETE"}: ${amount(life.overSecond)} of ${amount(life.count)} over 1 s, mean ${span(meanOf(life) ?? 0)}`,
     ],
     ...limiterCure(facts, []),
   );
@@ -505,7 +514,7 @@ function backlogBefore(facts: Facts): Found | undefined {
     `Not now, but since the controller-manager was started Services have waited for more than a second in the queue of ${written(past)}.`,
     past.map(
       ({ name, life }) =>
-        `workqueue_queue_duration_seconds{name="${name}"}: ${thousands(life.overSecond)} of ${thousands(life.taken)} (${percent(life.overSecond / life.taken)}) over 1 s`,
+        `workqueue_queue_duration_seconds{name="${name}"}: ${amount(life.overSecond)} of ${amount(life.taken)} (${percent(life.overSecond / life.taken)}) over 1 s`,
     ),
     'Run this again while it happens. An alert on workqueue_depth{name=~"endpoint|endpoint_slice"} says when.',
   );
@@ -531,7 +540,7 @@ function apiServerSlow({ controller }: Facts): Found | undefined {
   return finding(
     `The API server took ${span(mean)} for a write of the controller-manager, on average, and over a second for ${percent(slowShare)} of them.`,
     [
-      `rest_client_request_duration_seconds, without the wait for the client’s own limiter: mean ${span(mean)} over ${count(server.count, 'write')} in ${span(controller.seconds)}; ${thousands(server.overSecond)} over 1 s`,
+      `rest_client_request_duration_seconds, without the wait for the client’s own limiter: mean ${span(mean)} over ${count(server.count, 'write')} in ${span(controller.seconds)}; ${amount(server.overSecond)} over 1 s`,
     ],
     'Look at the API server and etcd: etcd_disk_wal_fsync_duration_seconds, apiserver_request_duration_seconds, apiserver_admission_webhook_admission_duration_seconds for webhooks on endpoints.',
     'More workers hide it for as long as the API server can take them.',
@@ -556,7 +565,7 @@ function answerEvidence(controller: Facts['controller']): readonly string[] {
   // One 5xx may be anybody's: a webhook's, a deleted namespace's.
   if (answers.tooMany === 0 && (bad < 2 || bad < SLOW_SHARE * answers.total)) return [];
   return [
-    `rest_client_requests_total in ${span(seconds)}: ${thousands(answers.tooMany)} with code 429, ${thousands(answers.serverErrors)} with 5xx, ${thousands(answers.unanswered)} without an answer, of ${thousands(answers.total)}`,
+    `rest_client_requests_total in ${span(seconds)}: ${amount(answers.tooMany)} with code 429, ${amount(answers.serverErrors)} with 5xx, ${amount(answers.unanswered)} without an answer, of ${amount(answers.total)}`,
   ];
 }
 
@@ -565,7 +574,7 @@ function priorityEvidence(priority: Facts['priority']): readonly string[] {
   const { level, waiting, rejected, timedOut } = priority;
   if (waiting + rejected + timedOut === 0) return [];
   return [
-    `priority level ${level}: ${count(waiting, 'request')} waiting now, ${thousands(rejected)} rejected and ${thousands(timedOut)} timed out meanwhile`,
+    `priority level ${level}: ${count(waiting, 'request')} waiting now, ${amount(rejected)} rejected and ${amount(timedOut)} timed out meanwhile`,
   ];
 }
 
@@ -577,7 +586,7 @@ function syncErrors({ controller }: Facts): Found | undefined {
   return finding(
     `${count(failedSyncs, 'sync')} of EndpointSlices failed, or found the controller’s cache behind, and are tried again: a second later, then twice as long each time.`,
     [
-      `endpoint_slice_controller_syncs{result!="success"} +${thousands(failedSyncs)} in ${span(seconds)}, with ${count(done, 'sync')} done`,
+      `endpoint_slice_controller_syncs{result!="success"} +${amount(failedSyncs)} in ${span(seconds)}, with ${count(done, 'sync')} done`,
     ],
     'The controller-manager’s log names the Services and the errors ("Error syncing endpoint slices for service").',
     'kubectl get events --all-namespaces --field-selector reason=FailedToUpdateEndpointSlices',

@@ -3,6 +3,7 @@ import {
   type ControllerActivity,
   DEFAULT_FLAGS,
   type QueueActivity,
+  UNLIMITED,
 } from '../../src/diagnose/controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts } from '../../src/diagnose/facts.ts';
 import { diagnose, FINDINGS, type FindingCode, SEVERITIES } from '../../src/diagnose/rules.ts';
@@ -385,8 +386,23 @@ describe('the advice for a storm', () => {
       slices({ adds: 600, done: 600 }),
       'A storm: 60/s Services come in to be written as EndpointSlices, and the limit is 20 writes a second. Every pod that is deleted meanwhile queues behind them.',
     ],
+    [
+      'a limit of less than one a second',
+      { ...slices({ depth: 700 }), flags: flags({ qps: 0.5 }) },
+      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. At 0.5 writes a second that many take 23 min. Every pod that is deleted meanwhile queues behind them.',
+    ],
+    [
+      'no limit',
+      { ...slices({ depth: 700 }), flags: flags({ qps: UNLIMITED }) },
+      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. Every pod that is deleted meanwhile queues behind them.',
+    ],
   ])('%s', (_what, over, text) => {
     expect(only('WriteStorm', over).text).toBe(text);
+  });
+
+  it('no flag lifts a limit that there is not', () => {
+    const over = { ...slices({ depth: 700 }), flags: flags({ qps: UNLIMITED }) };
+    expect(only('WriteStorm', over).cure[0]).toMatch(/^Find what changes/);
   });
 
   it('the flags to set, where no other finding has them', () => {
