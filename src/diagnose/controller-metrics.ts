@@ -152,13 +152,9 @@ export const DEFAULT_FLAGS: ControllerFlags = {
   known: false,
 };
 
-/**
- * Reads the words of a kube-controller-manager's command line; the last of two equal flags counts, as for it.
- * @param words the program itself may be among them; `--flag=value` and `--flag value` both do
- */
+/** @param words see {@link givenFlags} */
 export function controllerFlags(words: readonly string[]): ControllerFlags {
-  // A shell's -c has them all in one word.
-  const given = givenFlags(words.flatMap((word) => word.trim().split(/\s+/)));
+  const given = givenFlags(words);
   // What cannot be a value of these flags would have kept the controller-manager from starting.
   const number = (flag: string, otherwise: number) =>
     Number(given.get(flag)) > 0 ? Number(given.get(flag)) : otherwise;
@@ -175,7 +171,13 @@ export function controllerFlags(words: readonly string[]): ControllerFlags {
   };
 }
 
-function givenFlags(words: readonly string[]): ReadonlyMap<string, string> {
+/**
+ * The flags on the command line of a kube-controller-manager; the last of two equal ones counts, as for it.
+ * @param line its words, possibly with the program itself; `--flag=value` and `--flag value` both do
+ */
+export function givenFlags(line: readonly string[]): ReadonlyMap<string, string> {
+  // A shell's -c has them all in one word.
+  const words = line.flatMap((word) => word.trim().split(/\s+/));
   const given = new Map<string, string>();
   for (const [index, word] of words.entries()) {
     if (!word.startsWith('-')) continue;

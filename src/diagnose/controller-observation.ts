@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
-import { isRecord, isString, jsonIn, LingerError } from '../api/index.ts';
+import { isRecord, isString, jsonIn, LingerError, UserError } from '../api/index.ts';
 import {
   asFailure,
   ask,
@@ -16,6 +16,7 @@ import {
   type ControllerActivity,
   type ControllerFlags,
   controllerFlags,
+  givenFlags,
   isLeading,
   MalformedExposition,
   queuesIn,
@@ -92,7 +93,7 @@ export interface PosedAnswer {
 /** What went wrong, as one line. @throws the signal's reason once that has aborted */
 export function messageOf(thrown: unknown, signal: AbortSignal): string {
   signal.throwIfAborted();
-  return oneLine(asFailure(thrown).message);
+  return oneLine(thrown instanceof UserError ? thrown.message : asFailure(thrown).message);
 }
 
 /** Servers end their words with a newline, and proxies answer with pages. */
@@ -214,9 +215,8 @@ function podOf(item: unknown): readonly ControllerPod[] {
   const words = containers
     .flatMap(({ command, args }) => [...listOf(command), ...listOf(args)])
     .filter(isString);
-  const ports = words.flatMap((word) => /^--secure-port=(\d+)$/.exec(word)?.[1] ?? []);
   const node = isString(spec.nodeName) ? spec.nodeName : undefined;
-  const port = Number(ports.at(-1) ?? DEFAULT_PORT);
+  const port = Number(givenFlags(words).get('--secure-port') ?? DEFAULT_PORT);
   return [{ name: metadata.name, node, flags: controllerFlags(words), port }];
 }
 

@@ -408,11 +408,11 @@ async function answer(inquiry: Inquiry): Promise<Seen> {
 }
 
 function judgeRefusal(refused: string, own: Json, { options }: Inquiry): Judgement {
-  const { tryIn } = options;
+  const { tryIn, configuration } = options;
   if (refused.includes(`failed calling webhook "${String(own.name)}"`))
     return failure(
       `pods are refused, since Linger cannot be reached: ${refused}`,
-      'The lines above and below say what is wrong with the way. Until then: kubectl delete mutatingwebhookconfiguration linger.',
+      `The lines above and below say what is wrong with the way. Until then: kubectl delete mutatingwebhookconfiguration ${configuration}.`,
     );
   const dryRun = /does not support dry run/.test(refused);
   return unknown(

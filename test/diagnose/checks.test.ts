@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
+import { LingerError } from '../../src/api/errors.ts';
 import { ensureCertificates } from '../../src/certs/source.ts';
 import { type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
 import { checkInstallation } from '../../src/diagnose/installation.ts';
@@ -194,20 +195,26 @@ function healthy(): Answers {
 
 interface Asked {
   readonly now?: Date;
-  readonly wantingHold?: readonly string[];
+  /** The namespaces, or what keeps them from being known. */
+  readonly wantingHold?: readonly string[] | Error;
   readonly pre?: boolean;
+  readonly configuration?: string;
 }
 
-async function check(changes: Answers, { now = NOW, wantingHold = [], pre = false }: Asked = {}) {
+async function check(changes: Answers, asked: Asked = {}) {
+  const { now = NOW, wantingHold = [], pre = false, configuration = 'linger' } = asked;
   const server = await AnsweringServer.start({ ...healthy(), ...changes }, atEnd);
   const options = {
     connection: { server: server.url, credentials: () => Promise.resolve({}) },
     namespace: 'linger',
-    configuration: 'linger',
+    configuration,
     tryIn: 'default',
     now: seconds(now),
     signal: new AbortController().signal,
-    wantingHold: () => Promise.resolve(wantingHold),
+    wantingHold: async () => {
+      if (wantingHold instanceof Error) throw wantingHold;
+      return wantingHold;
+    },
   };
   return pre ? checkBefore(options) : checkInstallation(options);
 }
@@ -578,8 +585,25 @@ describe('afterwards', () => {
       /^warning HoldHelper: ConfigMap linger-hold-\w+ is missing in 1 namespace \(team\): /,
       { wantingHold: ['shop', 'team'] },
     ],
+    [
+      'policies that cannot be read',
+      () => ({}),
+      /^unknown HoldHelper: could not be looked at: no policy there$/,
+      { wantingHold: new LingerError('settings-invalid', 'no policy there') },
+    ],
   ])('%s', async (_, changes, expected, asked) => {
     await expectOnly(changes(), expected, asked);
+  });
+
+  it('says how to let pods in again, by the name of the configuration', async () => {
+    const changes = {
+      [`${HOOKS}/mutatingwebhookconfigurations/mine`]: own(),
+      [TRY]: refused(500, 'failed calling webhook "pods.linger.dev": no'),
+    };
+    const checks = await check(changes, { configuration: 'mine' });
+    expect(checks.find(({ code }) => code === 'Answer')?.cure).toMatch(
+      /kubectl delete mutatingwebhookconfiguration mine\.$/,
+    );
   });
 
   it('no replica: what keeps their pods out, and who cannot be asked', async () => {

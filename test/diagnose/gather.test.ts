@@ -85,10 +85,14 @@ describe('by way of the API server', () => {
     expect(looksAt(facts, 'controller-manager flags')[0]?.text).toBe('command line of pod kube-system/kcm-b');
   });
 
-  it('finds pods by another label, and the port in their flags', async () => {
+  it.each([
+    ['a word', ['kube-controller-manager', '--secure-port=10299']],
+    ['two words', ['kube-controller-manager', '--secure-port', '10299']],
+    ['a shell’s command line', ['sh', '-c', 'kube-controller-manager --secure-port=10299 --v=2']],
+  ])('finds pods by another label, and the port in their flags: %s', async (_what, command) => {
     const { facts } = await gatherFrom({
       [BY_COMPONENT]: well({ items: [] }),
-      [BY_APP]: well({ items: [pod('kcm', 'n', ['sh', '-c', 'x'].concat('--secure-port=10299'))] }),
+      [BY_APP]: well({ items: [pod('kcm', 'n', command)] }),
       [`${PODS}/https:kcm:10299/proxy/metrics`]: well(text('calm-1')),
     });
     expect(facts.controller?.queues.length).toBe(3);
