@@ -56,7 +56,6 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     configuration: webhookConfiguration,
     tryIn,
     now: now(),
-    signal: new AbortController().signal,
   };
   const wantingHold = async () => {
     // Its problems are reported by other checks.

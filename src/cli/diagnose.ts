@@ -27,13 +27,13 @@ const ANY = 'any';
 /** `linger diagnose`: why endpoints are withdrawn late here, and which flags to set. */
 export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
   const { failOn = [], output, controllerFlags, linger, lag, interval } = settings;
-  const { interactive, warn, print, stdin } = surroundings;
+  const { interactive, warn, print, stdin, now } = surroundings;
   checkFailOn(failOn, [ANY, ...Object.keys(FINDINGS)]);
   const connection = await clusterOf(settings, surroundings);
   const { looks, ...facts } = await gatherFacts({
     connection,
     metrics: metricsOf(settings, connection),
-    flags: controllerFlags === undefined ? undefined : [controllerFlags],
+    flags: controllerFlags,
     linger,
     watch: lag === 'watch',
     intervalSeconds: interval,
@@ -41,10 +41,7 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
       if (interactive) warn(`looking again in ${formatDuration(seconds)} …\n`);
     },
     stdin,
-    signal: new AbortController().signal,
-    clock: () => performance.now(),
-    epochSeconds: () => Date.now() / 1000,
-    random: Math.random,
+    now,
   });
   const findings = findingsOf({ ...facts, looks });
   // Every member is always there: null where it is not known.

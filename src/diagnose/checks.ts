@@ -14,12 +14,12 @@ import {
   type FailureReason,
   type KubeConnection,
   KubeFailure,
-  listSome,
   nodesResource,
+  type RawObject,
 } from '../cluster/index.ts';
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
 import { count } from './amounts.ts';
-import { ApiReader, listOf, messageOf, oneLine, type PosedAnswer } from './controller-observation.ts';
+import { ApiReader, type Json, listOf, messageOf, oneLine } from './controller-observation.ts';
 
 /** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {
@@ -78,76 +78,56 @@ export interface CheckOptions {
   readonly tryIn: string;
   /** Seconds since the epoch. */
   readonly now: number;
-  readonly signal: AbortSignal;
 }
 
-export type Json = Readonly<Record<string, unknown>>;
+/** An object of a list; what lies deeper than its metadata is not validated. */
+type Listed = RawObject & Json;
 
-/** A check's requests to the cluster; equal requests are sent once. */
-export class Inquiry {
+/** A check's requests to the cluster; equal requests to read are sent once. Every method throws KubeFailure. */
+export class Inquiry extends ApiReader {
   readonly options: CheckOptions;
-  readonly #api: ApiReader;
-  readonly #answers = new Map<string, Promise<Json>>();
   readonly #texts = new Map<string, Promise<string>>();
+  readonly #lists = new Map<string, Promise<readonly Listed[]>>();
 
   constructor(options: CheckOptions) {
+    super(options.connection);
     this.options = options;
-    this.#api = new ApiReader(options.connection, options.signal);
   }
 
-  /** @throws KubeFailure */
-  get(path: string): Promise<Json> {
-    const known = this.#answers.get(path) ?? this.#api.json(path);
-    this.#answers.set(path, known);
-    return known;
-  }
-
-  /** @returns undefined if there is no such object @throws KubeFailure */
-  async find(path: string): Promise<Json | undefined> {
-    try {
-      return await this.get(path);
-    } catch (thrown) {
-      if (asFailure(thrown).reason === 'NotServed') return undefined;
-      throw thrown;
-    }
-  }
-
-  /** All objects of a collection; none where it is not served. @throws KubeFailure */
-  async items(path: string, query = ''): Promise<readonly Json[]> {
-    const items: Json[] = [];
-    let from = '';
-    do {
-      const more = from === '' ? '' : `&continue=${encodeURIComponent(from)}`;
-      const page = await this.find(`${path}?limit=${PAGE}${query}${more}`);
-      items.push(...listOf(page?.items).filter(isRecord));
-      const next = memberAt(page, ['metadata', 'continue']);
-      from = isString(next) ? next : '';
-    } while (from !== '');
-    return items;
-  }
-
-  /** @throws KubeFailure */
-  text(path: string): Promise<string> {
-    const known = this.#texts.get(path) ?? this.#api.text(path);
+  override text(path: string): Promise<string> {
+    const known = this.#texts.get(path) ?? super.text(path);
     this.#texts.set(path, known);
     return known;
   }
 
-  pose(path: string, object: object): Promise<PosedAnswer> {
-    return this.#api.pose(path, object);
+  /** @returns undefined if there is no such object */
+  find(path: string): Promise<Json | undefined> {
+    return unlessNotServed(this.json(path));
   }
 
-  /** Creates a pod without storing it: admission and validation run as for any other. @throws KubeFailure */
-  tryPod(namespace: string, pod: object): Promise<PosedAnswer> {
+  items(path: string, labelSelector?: string): Promise<readonly Listed[]> {
+    const query = labelSelector === undefined ? {} : { labelSelector };
+    const key = `${path} ${labelSelector}`;
+    const known = this.#lists.get(key) ?? this.list({ path, query, project: (raw) => raw as Listed });
+    this.#lists.set(key, known);
+    return known;
+  }
+
+  /** Creates a pod without storing it: admission and validation run as for any other. */
+  tryPod(namespace: string, pod: object) {
     return this.pose(`/api/v1/namespaces/${namespace}/pods?dryRun=All`, pod);
-  }
-
-  close(): void {
-    this.#api.close();
   }
 }
 
-const PAGE = 500;
+/** @returns undefined if there is no such object, or none of its kind */
+export async function unlessNotServed<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (thrown) {
+    if (asFailure(thrown).reason === 'NotServed') return undefined;
+    throw thrown;
+  }
+}
 
 /** The result of a check: a judgement for each line of the report. */
 export type Seen = Judgement | readonly Judgement[];
@@ -162,8 +142,7 @@ export async function checked(
   const checks: Check[] = [];
   try {
     for (const code of CHECK_CODES) {
-      const look = looks[code] ?? (() => Promise.resolve([]));
-      const seen = await look(inquiry).catch((thrown) => unseen(thrown, options));
+      const seen = (await looks[code]?.(inquiry).catch(unseen)) ?? [];
       const judgements = [seen].flat();
       checks.push(...judgements.map((judgement) => ({ code, ...judgement })));
       if (code === 'ApiServer' && judgements.some(({ state }) => state === 'failure')) break;
@@ -176,9 +155,9 @@ export async function checked(
 
 const CHECK_CODES = Object.keys(CHECKS) as readonly CheckCode[];
 
-function unseen(thrown: unknown, { signal }: CheckOptions): Judgement {
+function unseen(thrown: unknown): Judgement {
   if (!(thrown instanceof KubeFailure) && !(thrown instanceof UserError)) throw thrown;
-  const text = `could not be looked at: ${messageOf(thrown, signal)}`;
+  const text = `could not be looked at: ${messageOf(thrown)}`;
   const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';
   return unknown(text, denied ? 'Ask with an account that has this right.' : undefined);
 }
@@ -205,7 +184,7 @@ export async function apiServer(inquiry: Inquiry): Promise<Seen> {
   const { connection } = inquiry.options;
   let text: string;
   try {
-    text = String((await inquiry.get('/version')).gitVersion);
+    text = String((await inquiry.json('/version')).gitVersion);
   } catch (thrown) {
     const { reason, message } = asFailure(thrown);
     if (reason === 'Forbidden') throw thrown;
@@ -249,12 +228,12 @@ async function rights(inquiry: Inquiry): Promise<Seen> {
   const asked = INSTALLED.flatMap(({ namespaced, ...what }) =>
     ['get', 'create', 'patch'].map((verb) => ({ ...what, verb, ...(namespaced && { namespace }) })),
   );
-  const missing: string[] = [];
-  for (const access of asked) if (!(await mayDo(inquiry, access))) missing.push(nameOf(access));
-  if (missing.length > 0) {
-    const text = `an installation needs what you may not do: ${missing.join(', ')}`;
-    return failure(text, 'Install with cluster-admin, or have these rights given to you.');
-  }
+  const missing = await missingOf(inquiry, asked);
+  if (missing !== '')
+    return failure(
+      `an installation needs what you may not do: ${missing}`,
+      'Install with cluster-admin, or have these rights given to you.',
+    );
   const granted = ok(`you may do all ${count(asked.length, 'thing')} that an installation takes`);
   // RBAC refuses to grant rights that the granter lacks. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
   const escalate = { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', verb: 'escalate' };
@@ -277,12 +256,25 @@ export interface Access {
   readonly namespace?: string;
 }
 
-/** @param account the ServiceAccount in question; absent: the current user */
-export async function mayDo(
+/** @returns the names of the rights that are missing; empty where none is */
+export async function missingOf(
   inquiry: Inquiry,
-  resourceAttributes: Access,
-  account?: { readonly namespace: string; readonly name: string },
-): Promise<boolean> {
+  asked: readonly Access[],
+  account?: Account,
+): Promise<string> {
+  const missing: string[] = [];
+  for (const access of asked) {
+    if (await mayDo(inquiry, access, account)) continue;
+    const { verb, group, resource } = access;
+    missing.push(`${verb} ${resource}${group === '' ? '' : `.${group}`}`);
+  }
+  return missing.join(', ');
+}
+
+/** The ServiceAccount in question; absent: the current user. */
+type Account = { readonly namespace: string; readonly name: string } | undefined;
+
+async function mayDo(inquiry: Inquiry, resourceAttributes: Access, account?: Account): Promise<boolean> {
   const kind = account === undefined ? 'SelfSubjectAccessReview' : 'SubjectAccessReview';
   const everyone = ['system:authenticated', 'system:serviceaccounts'];
   const { answer } = await inquiry.pose(`/apis/authorization.k8s.io/v1/${kind.toLowerCase()}s`, {
@@ -299,17 +291,13 @@ export async function mayDo(
   return memberAt(answer, ['status', 'allowed']) === true;
 }
 
-export const nameOf = ({ verb, group, resource }: Access) =>
-  `${verb} ${resource}${group === '' ? '' : `.${group}`}`;
-
 /** More nodes than Kubernetes supports. */
 const MOST_NODES = 20_000;
 /** How many names of nodes are shown. */
 const EXAMPLES = 3;
 
-export async function kubelets({ options }: Inquiry): Promise<Seen> {
-  const { connection, signal } = options;
-  const nodes = await listSome(nodesResource(), connection, { signal, answerMs: 30_000, most: MOST_NODES });
+export async function kubelets(inquiry: Inquiry): Promise<Seen> {
+  const nodes = await inquiry.list(nodesResource(), MOST_NODES);
   const real = nodes.filter(({ virtual }) => !virtual);
   const sleepless = real.filter((node) => !supportsNativeSleep(fleetOf('', [node])));
   const versions = [...new Set(real.map(({ kubeletVersion }) => kubeletVersion))].toSorted();
@@ -517,9 +505,8 @@ async function judgeBlocking(
 
 /** How many ready endpoints a Service has. */
 export async function readyEndpoints(inquiry: Inquiry, namespace: string, name: string): Promise<number> {
-  const selector = encodeURIComponent(`kubernetes.io/service-name=${name}`);
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
-  const slices = await inquiry.items(path, `&labelSelector=${selector}`);
+  const slices = await inquiry.items(path, `kubernetes.io/service-name=${name}`);
   return slices
     .flatMap(({ endpoints }) => listOf(endpoints))
     .filter((endpoint) => memberAt(endpoint, ['conditions', 'ready']) !== false).length;

@@ -7,7 +7,9 @@ import {
   type Credentials,
   type KubeConnection,
   KubeFailure,
+  listSome,
   newAgent,
+  type Resource,
   readText,
 } from '../cluster/index.ts';
 import { span } from './amounts.ts';
@@ -31,68 +33,69 @@ const ANSWER_MS = 30_000;
 /** A controller-manager's scrape has half a megabyte, a busy API server's some tens. */
 const LONGEST_ANSWER = 256 * 1024 * 1024;
 
-/** Reads from a server over one connection. */
+/** Reads from a server. Every method throws KubeFailure. */
 export class ApiReader {
-  readonly #connection: KubeConnection;
+  readonly connection: KubeConnection;
   readonly #agent: ReturnType<typeof newAgent>;
-  readonly #signal: AbortSignal;
+  readonly #closing = new AbortController();
 
-  constructor(connection: KubeConnection, signal: AbortSignal) {
-    this.#connection = connection;
+  constructor(connection: KubeConnection) {
+    this.connection = connection;
     this.#agent = newAgent(connection);
-    this.#signal = signal;
   }
 
-  /** @throws KubeFailure for anything but an answer of status 200; the signal's reason once that has aborted */
-  async text(path: string, accept = '*/*'): Promise<string> {
-    const request = { path, accept, agent: this.#agent, signal: this.#signal, answerMs: ANSWER_MS };
-    return readText(await ask(this.#connection, request), LONGEST_ANSWER, ANSWER_MS);
+  async text(path: string): Promise<string> {
+    return (await this.#ask({ path })).text;
   }
 
-  /** @throws KubeFailure */
-  async json(path: string): Promise<Readonly<Record<string, unknown>>> {
-    const text = await this.text(path, 'application/json');
-    const value: unknown = jsonIn(text);
-    if (isRecord(value)) return value;
-    throw new KubeFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
+  async json(path: string): Promise<Json> {
+    return objectIn(await this.text(path));
+  }
+
+  /** The objects of a collection, and no more than `most` of them. */
+  list<T>(resource: Resource<T>, most = Number.POSITIVE_INFINITY): Promise<readonly T[]> {
+    const { signal } = this.#closing;
+    return listSome(resource, this.connection, { signal, answerMs: ANSWER_MS, most });
   }
 
   /**
-   * Puts a question, or tries something without doing it: nothing that is stored.
-   * @returns what it answers, and the warnings of its admission
-   * @throws KubeFailure
+   * Puts a question, or tries something without doing it: nothing is stored.
+   * @returns the answer, and the warnings of admission as RFC 7234 writes them; empty if there are none
    */
-  async pose(path: string, object: object): Promise<PosedAnswer> {
+  async pose(path: string, object: object): Promise<{ readonly answer: Json; readonly warnings: string }> {
     const body = { contentType: 'application/json', text: JSON.stringify(object) };
-    const request = {
-      method: 'POST',
-      path,
-      body,
-      agent: this.#agent,
-      signal: this.#signal,
-      answerMs: ANSWER_MS,
-    };
-    const response = await ask(this.#connection, request);
-    const { warning = [] } = response.headers;
-    const answer = jsonIn(await readText(response, LONGEST_ANSWER, ANSWER_MS));
-    if (isRecord(answer)) return { answer, warnings: String(warning) };
-    throw new KubeFailure('Malformed', 'expected an object');
+    const { text, warning } = await this.#ask({ method: 'POST', path, body });
+    return { answer: objectIn(text), warnings: String(warning) };
+  }
+
+  /** @param accept of `kubectl get --raw` */
+  async #ask(
+    request: Pick<Parameters<typeof ask>[1], 'method' | 'path' | 'body'>,
+    accept = 'application/json, */*',
+  ) {
+    const { signal } = this.#closing;
+    const sent = { ...request, accept, signal, agent: this.#agent, answerMs: ANSWER_MS };
+    const response = await ask(this.connection, sent);
+    const { warning = '' } = response.headers;
+    return { text: await readText(response, LONGEST_ANSWER, ANSWER_MS), warning };
   }
 
   close(): void {
+    this.#closing.abort();
     this.#agent.destroy();
   }
 }
 
-export interface PosedAnswer {
-  readonly answer: Readonly<Record<string, unknown>>;
-  /** The header of that name, in the form of RFC 7234; empty if absent. */
-  readonly warnings: string;
+export type Json = Readonly<Record<string, unknown>>;
+
+function objectIn(text: string): Json {
+  const value = jsonIn(text);
+  if (isRecord(value)) return value;
+  throw new KubeFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
 }
 
-/** What went wrong, as one line. @throws the signal's reason once that has aborted */
-export function messageOf(thrown: unknown, signal: AbortSignal): string {
-  signal.throwIfAborted();
+/** What went wrong, as one line. */
+export function messageOf(thrown: unknown): string {
   return oneLine(thrown instanceof UserError ? thrown.message : asFailure(thrown).message);
 }
 
@@ -107,52 +110,28 @@ export interface Observed<T> {
   readonly looks: readonly Look[];
 }
 
-/** What has been looked at once, and is looked at again after a while. */
-export interface Observation<T> {
-  /** Whether it is worth waiting for: a file does not change. */
-  readonly live: boolean;
-  /**
-   * @param again whether to look a second time
-   * @throws the signal's reason once that has aborted
-   */
-  end(again: boolean): Promise<Observed<T>>;
-}
+/** What cannot change, such as a file; or what has been looked at once, and can be looked at again. */
+export type Observation<T> = Observed<T> | ((again: boolean) => Promise<Observed<T>>);
 
-/** An observation that was over before it began. */
-export function settled<T>(facts: T, look: Look): Observation<T> {
-  return { live: false, end: () => Promise.resolve({ facts, looks: [look] }) };
-}
-
-/** Nothing was there to be observed. */
-export function unseen(looks: readonly Look[] = []): Observation<never> {
-  return { live: false, end: () => Promise.resolve({ facts: undefined, looks }) };
-}
+export const UNSEEN: Observed<never> = { facts: undefined, looks: [] };
 
 /**
- * What was read once and is read again at the end.
+ * Reads now, and again at the end.
  * @param observed of the first (undefined: there is only one) and the last; `failure`: why the second could not be read
  */
-export function observeTwice<Scrape, Facts>(
-  first: Scrape,
+export async function observeTwice<Scrape, Facts>(
   read: () => Promise<Scrape>,
-  signal: AbortSignal,
   observed: (first: Scrape | undefined, last: Scrape, failure: string) => Observed<Facts>,
-): Observation<Facts> {
-  const end = async (again: boolean) => {
+): Promise<Observation<Facts>> {
+  const first = await read();
+  return async (again) => {
     if (!again) return observed(undefined, first, '');
     try {
       return observed(first, await read(), '');
     } catch (thrown) {
-      return observed(undefined, first, `, since the second failed: ${messageOf(thrown, signal)}`);
+      return observed(undefined, first, `, since the second failed: ${messageOf(thrown)}`);
     }
   };
-  return { live: true, end };
-}
-
-export interface Clocks {
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-  readonly epochSeconds: () => number;
 }
 
 /** A kube-controller-manager that runs as a pod. */
@@ -252,9 +231,9 @@ export function readMetricsFile(from: string, stdin: NodeJS.ReadableStream): Pro
 
 /**
  * Reads the address once.
- * @throws LingerError `metrics-unreadable`, `settings-invalid`; the signal's reason once that has aborted
+ * @throws LingerError `metrics-unreadable`, `settings-invalid`
  */
-export async function readMetricsAddress(input: MetricsInput, signal: AbortSignal): Promise<string> {
+export async function readMetricsAddress(input: MetricsInput): Promise<string> {
   const { from } = input;
   if (!URL.canParse(from)) {
     const problem = `${from}: expected an address such as https://127.0.0.1:10257/metrics`;
@@ -266,11 +245,11 @@ export async function readMetricsAddress(input: MetricsInput, signal: AbortSigna
   // The rest of the address is the request's path: what asks puts it behind the server's own.
   const server = new URL(url.origin);
   const given = { ...credentials, rejectUnauthorized };
-  const reader = new ApiReader({ server, credentials: () => Promise.resolve(given) }, signal);
+  const reader = new ApiReader({ server, credentials: () => Promise.resolve(given) });
   try {
     return await reader.text(`${url.pathname}${url.search}`);
   } catch (thrown) {
-    const message = explained(messageOf(thrown, signal), credentials);
+    const message = explained(messageOf(thrown), credentials);
     throw new LingerError('metrics-unreadable', `${from}: ${message}`);
   } finally {
     reader.close();
@@ -320,43 +299,36 @@ function explained(message: string, { headers, cert }: Credentials): string {
   return `${message}; it was asked as ${shown}. It takes a client certificate of the cluster’s CA, or a token, whose user may get the nonResourceURL /metrics: --kubeconfig, --controller-metrics-token-file`;
 }
 
-/** A way to the metrics, and what it gave the first time. */
-interface MetricsWay {
-  readonly from: string;
-  readonly first: string;
-  readonly again: () => Promise<string>;
-}
-
 /** Amazon EKS serves the controller-manager's metrics in an API of its own (user guide, "control plane raw metrics"). */
 const EKS_PATH = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
 
 /**
  * Looks for the metrics of the controller-manager by what the API server itself can reach.
  * @param pods undefined: which there are could not be learnt
- * @returns the way that works, if any, and the places that were tried without success
+ * @returns what the first way that works gives; its looks begin with the places that were tried in vain
  */
-export async function seekMetrics(
+export async function seekController(
   api: ApiReader,
   pods: readonly ControllerPod[] | undefined,
-  signal: AbortSignal,
-): Promise<{ readonly way: MetricsWay | undefined; readonly looks: readonly Look[] }> {
+  epochSeconds: () => number,
+): Promise<Observation<ControllerActivity>> {
   const looks: Look[] = [];
   for (const [path, remedyOf] of waysTo(pods)) {
-    const again = () => api.text(path);
     try {
-      return { way: { from: path, first: await again(), again }, looks };
+      return await observeController(path, () => api.text(path), epochSeconds, looks);
     } catch (thrown) {
-      const message = messageOf(thrown, signal);
-      const text = `${path}: ${message}`;
+      const message = messageOf(thrown);
+      // What is wrong with a text is said with its source.
+      const text = thrown instanceof LingerError ? message : `${path}: ${message}`;
       looks.push({ what: CONTROLLER_METRICS, seen: false, text, remedy: remedyOf(message) });
     }
   }
-  return { way: undefined, looks };
+  return { facts: undefined, looks };
 }
 
-type Way = readonly [path: string, remedyOf: (message: string) => string];
-
-function waysTo(pods: readonly ControllerPod[] | undefined): readonly Way[] {
+function waysTo(
+  pods: readonly ControllerPod[] | undefined,
+): readonly (readonly [path: string, remedyOf: (message: string) => string])[] {
   if (pods === undefined) return [[EKS_PATH, () => UNLISTED_REMEDY]];
   if (pods.length === 0) return [[EKS_PATH, managedRemedy]];
   return pods.map((pod) => [
@@ -397,34 +369,37 @@ const UNLISTED_REMEDY =
 export function observeSaved(
   scrapes: readonly { readonly from: string; readonly text: string }[],
   apartSeconds: number,
-): Observation<ControllerActivity> {
+): Observed<ControllerActivity> {
   const taken = scrapes.map(({ from, text }, index) => ({
     scrape: scrapeOf(text, from),
     at: index * apartSeconds,
   }));
-  const [first, last] = [taken[0], taken.at(-1)];
-  if (first === undefined || last === undefined) return unseen();
+  const first = taken.length > 1 ? taken[0] : undefined;
+  const last = taken.at(-1);
+  if (last === undefined) return UNSEEN;
   const names = scrapes.map(({ from }) => from).join(' and ');
-  const text =
-    taken.length > 1 ? `${names}, said to be ${span(apartSeconds)} apart` : `${names}: one scrape, no rates`;
-  const facts = activityOf(taken.length > 1 ? first : undefined, last);
-  return settled(facts, { what: CONTROLLER_METRICS, seen: true, text });
+  const rates = first === undefined ? ': one scrape, no rates' : `, said to be ${span(apartSeconds)} apart`;
+  const look = { what: CONTROLLER_METRICS, seen: true, text: names + rates };
+  return { facts: activityOf(first, last), looks: [look] };
 }
 
-/** What can be reached, by a way that has worked before. @param looks the places that were tried without success */
+/**
+ * What can be reached.
+ * @param looks the places that were tried before, in vain
+ * @throws what `read` throws; LingerError `metrics-invalid`
+ */
 export function observeController(
-  { from, first: firstText, again }: MetricsWay,
-  looks: readonly Look[],
-  clocks: Clocks,
-  signal: AbortSignal,
-): Observation<ControllerActivity> {
-  const take = (text: string): TakenScrape => ({
-    scrape: scrapeOf(text, from),
-    at: clocks.clock() / 1000,
-    epochSeconds: clocks.epochSeconds(),
+  from: string,
+  read: () => Promise<string>,
+  epochSeconds: () => number,
+  looks: readonly Look[] = [],
+): Promise<Observation<ControllerActivity>> {
+  const take = async (): Promise<TakenScrape> => ({
+    scrape: scrapeOf(await read(), from),
+    at: performance.now() / 1000,
+    epochSeconds: epochSeconds(),
   });
-  const read = async () => take(await again());
-  return observeTwice(take(firstText), read, signal, (first, last, failure) => {
+  return observeTwice(take, (first, last, failure) => {
     const how =
       first === undefined ? `: one scrape, no rates${failure}` : `, twice in ${span(last.at - first.at)}`;
     const look = { what: CONTROLLER_METRICS, seen: true, text: `${from}${how}` };

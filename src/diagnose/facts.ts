@@ -1,4 +1,5 @@
 import { LAG_STAGES, type LagStage, type StageSample } from '../lag/index.ts';
+import type { WaitingByStage } from '../measurement/index.ts';
 import {
   type ControllerActivity,
   type ControllerFlags,
@@ -106,17 +107,11 @@ function levelIn(table: string): ((column: string) => number) | undefined {
   return row && ((column) => Number(row[head.indexOf(column)]) || 0);
 }
 
-/** Removals that have begun and not ended. */
-export interface Waiting {
-  readonly count: number;
-  readonly oldestSeconds: number;
-}
-
 /** What a watch of one's own has seen. */
 export function watchedLag(
   from: string,
   samples: readonly Pick<StageSample, 'stage' | 'lag'>[],
-  waiting: Readonly<Record<LagStage, Waiting>>,
+  waiting: WaitingByStage,
 ): LagFacts {
   const stages = LAG_STAGES.map((stage): StageFacts => {
     const lags = samples.filter((sample) => sample.stage === stage).map(({ lag }) => lag);
@@ -133,6 +128,8 @@ export function watchedLag(
   });
   return { from, stages, life: [] };
 }
+
+type Waiting = WaitingByStage[LagStage];
 
 /** What /metrics of a running Linger says, as far as it is read here. */
 export type LagScrape = ReadonlyMap<LagStage, StageScrape>;

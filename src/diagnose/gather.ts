@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isRecord, isString } from '../api/index.ts';
-import { type KubeConnection, projectService, type RawObject } from '../cluster/index.ts';
+import { memberAt } from '../api/index.ts';
+import { type KubeConnection, servicesResource } from '../cluster/index.ts';
 import { count } from './amounts.ts';
 import { type ControllerActivity, controllerFlags, DEFAULT_FLAGS } from './controller-metrics.ts';
 import {
   ApiReader,
-  type Clocks,
   type ControllerPod,
   controllerLeader,
   controllerPods,
@@ -16,10 +15,11 @@ import {
   type Observation,
   observeController,
   observeSaved,
+  observeTwice,
   readMetricsAddress,
   readMetricsFile,
-  seekMetrics,
-  unseen,
+  seekController,
+  UNSEEN,
 } from './controller-observation.ts';
 import {
   type ClusterFacts,
@@ -31,13 +31,13 @@ import {
 } from './facts.ts';
 import { observeLinger, observeRemovals } from './lag-observation.ts';
 
-export interface GatherOptions extends Clocks {
+export interface GatherOptions {
   /** Or why no cluster is asked. */
   readonly connection: KubeConnection | { readonly none: string };
   /** The controller-manager's metrics: saved scrapes, the older first; an address; undefined: by the API server. */
   readonly metrics: { readonly files: readonly string[] } | MetricsInput | undefined;
-  /** Words of its command line, where they are given; they win over those of its pod. */
-  readonly flags: readonly string[] | undefined;
+  /** Its command line, where it is given; it wins over that of its pod. */
+  readonly flags: string | undefined;
   /** The metrics of a running Linger: a URL, a file or `-`. */
   readonly linger: string | undefined;
   /** Whether to watch removals where no Linger is asked. */
@@ -47,9 +47,8 @@ export interface GatherOptions extends Clocks {
   /** Called before that is waited for. */
   readonly onWait: (seconds: number) => void;
   readonly stdin: NodeJS.ReadableStream;
-  readonly signal: AbortSignal;
-  /** In [0, 1). */
-  readonly random: () => number;
+  /** The time, in seconds since the epoch. */
+  readonly now: () => number;
 }
 
 /**
@@ -58,54 +57,52 @@ export interface GatherOptions extends Clocks {
  *   used; what was not named and cannot be seen is a look that says so
  */
 export async function gatherFacts(options: GatherOptions): Promise<Facts> {
-  const stopping = new AbortController();
-  const signal = AbortSignal.any([options.signal, stopping.signal]);
-  const { connection } = options;
-  const server = 'none' in connection ? undefined : { connection, api: new ApiReader(connection, signal) };
+  const gathering = new Gathering(options);
   try {
-    return await new Gathering({ ...options, signal }, server).run();
+    return await gathering.run();
   } finally {
-    stopping.abort();
-    server?.api.close();
+    gathering.close();
   }
-}
-
-interface Server {
-  readonly connection: KubeConnection;
-  readonly api: ApiReader;
 }
 
 class Gathering {
   readonly #options: GatherOptions;
-  readonly #server: Server | undefined;
+  readonly #api: ApiReader | undefined;
   readonly #looks: Look[] = [];
+  readonly #closing = new AbortController();
 
-  constructor(options: GatherOptions, server: Server | undefined) {
+  constructor(options: GatherOptions) {
     this.#options = options;
-    this.#server = server;
     const { connection } = options;
     if ('none' in connection) this.#looks.push({ what: 'cluster', seen: false, text: connection.none });
+    else this.#api = new ApiReader(connection);
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#api?.close();
   }
 
   async run(): Promise<Facts> {
-    const { intervalSeconds, onWait, signal, epochSeconds } = this.#options;
+    const { intervalSeconds, onWait, now } = this.#options;
     const listed = await this.#attempt('pods of kube-system', controllerPods);
-    const leader = await this.#attempt(LEASE, (api) => controllerLeader(api, epochSeconds()));
+    const leader = await this.#attempt(LEASE, (api) => controllerLeader(api, now()));
     if (leader !== undefined) this.#see(LEASE, `${leader.holder}, transition ${leader.transitions}`);
-    const cluster = this.#server && (await this.#census());
+    const cluster = this.#api && (await this.#census());
     // The watch before metrics: it may take a minute to be current, and what is counted should be of the same time.
     const lag = await this.#lag();
     const pods = listed && leaderFirst(listed, leader);
     const controller = await this.#controller(pods);
     const priority = await this.#priority();
-    const again = intervalSeconds > 0 && [lag, controller, priority].some(({ live }) => live);
-    // Not one of the timers that let a process end: between two looks nothing else need be going on.
+    const again =
+      intervalSeconds > 0 && [lag, controller, priority].some((each) => typeof each === 'function');
     if (again) {
       onWait(intervalSeconds);
-      await sleep(intervalSeconds * 1000, undefined, { signal });
+      await sleep(intervalSeconds * 1000);
     }
-    signal.throwIfAborted();
-    const seen = await Promise.all([controller.end(again), lag.end(again), priority.end(again)]);
+    const end = <T>(observation: Observation<T>) =>
+      typeof observation === 'function' ? observation(again) : observation;
+    const seen = await Promise.all([end(controller), end(lag), end(priority)]);
     this.#looks.push(...seen.flatMap(({ looks }) => looks));
     return {
       controller: seen[0].facts,
@@ -122,13 +119,16 @@ class Gathering {
   async #census(): Promise<ClusterFacts> {
     const listed = <T>(what: string, ask: (api: ApiReader) => Promise<T>) =>
       this.#attempt(what, ask, `It takes the right to list ${what}`);
-    const services = await listed('services', serviceCounts);
+    const services = await listed('services', (api) => api.list(servicesResource()));
+    const never = services
+      ?.filter(({ publishNotReadyAddresses }) => publishNotReadyAddresses)
+      .map(({ namespace, name }) => `${namespace}/${name}`);
     const facts = {
-      services: services?.services,
+      services: services?.length,
       endpointSlices: await listed('endpointslices', countOf('/apis/discovery.k8s.io/v1/endpointslices')),
       pods: await listed('pods', countOf('/api/v1/pods')),
       nodes: await listed('nodes', countOf('/api/v1/nodes')),
-      neverWithdrawn: services?.neverWithdrawn,
+      neverWithdrawn: never && { services: never.length, examples: never.slice(0, EXAMPLES) },
     };
     const counted = {
       Service: facts.services,
@@ -144,43 +144,35 @@ class Gathering {
   }
 
   async #controller(pods: readonly ControllerPod[] | undefined): Promise<Observation<ControllerActivity>> {
-    const { metrics, intervalSeconds, stdin, signal } = this.#options;
+    const { metrics, intervalSeconds, stdin, now } = this.#options;
     if (metrics !== undefined && 'files' in metrics) {
       const read = async (from: string) => ({ from, text: await readMetricsFile(from, stdin) });
       return observeSaved(await Promise.all(metrics.files.map(read)), intervalSeconds);
     }
-    if (metrics !== undefined) {
-      const again = () => readMetricsAddress(metrics, signal);
-      const way = { from: metrics.from, first: await again(), again };
-      return observeController(way, [], this.#options, signal);
-    }
-    if (this.#server === undefined) return unseen();
-    const { way, looks } = await seekMetrics(this.#server.api, pods, signal);
-    return way === undefined ? unseen(looks) : observeController(way, looks, this.#options, signal);
+    if (metrics !== undefined) return observeController(metrics.from, () => readMetricsAddress(metrics), now);
+    return this.#api === undefined ? UNSEEN : seekController(this.#api, pods, now);
   }
 
   async #lag(): Promise<Observation<LagFacts>> {
-    const { linger, watch, stdin, signal } = this.#options;
-    if (linger !== undefined) return observeLinger(linger, stdin, signal);
-    if (this.#server === undefined || !watch) return unseen();
-    return observeRemovals(this.#server.connection, this.#options);
+    const { linger, watch, stdin } = this.#options;
+    if (linger !== undefined) return observeLinger(linger, stdin);
+    if (this.#api === undefined || !watch) return UNSEEN;
+    return observeRemovals(this.#api.connection, this.#closing.signal);
   }
 
   async #priority(): Promise<Observation<PriorityFacts>> {
     const what = 'priority and fairness of the API server';
-    const read = () =>
-      this.#attempt(what, (api) => api.text('/debug/api_priority_and_fairness/dump_priority_levels'));
-    const before = await read();
-    if (before === undefined) return unseen();
-    const end = async (again: boolean) => {
-      const after = again ? await read() : before;
-      const facts = after === undefined ? undefined : priorityFacts(before, after);
-      return {
-        facts,
-        looks: facts === undefined ? [] : [{ what, seen: true, text: `level ${facts.level}` }],
-      };
-    };
-    return { live: true, end };
+    const observation = await this.#attempt(what, (api) =>
+      observeTwice(
+        () => api.text('/debug/api_priority_and_fairness/dump_priority_levels'),
+        (first, last) => {
+          const facts = priorityFacts(first ?? last, last);
+          const looks = facts === undefined ? [] : [{ what, seen: true, text: `level ${facts.level}` }];
+          return { facts, looks };
+        },
+      ),
+    );
+    return observation ?? UNSEEN;
   }
 
   #flags(pod: ControllerPod | undefined): Facts['flags'] {
@@ -188,7 +180,7 @@ class Gathering {
     const { flags } = this.#options;
     if (flags !== undefined) {
       this.#see(what, 'as given by --controller-flags');
-      return controllerFlags(flags);
+      return controllerFlags([flags]);
     }
     if (pod !== undefined) {
       this.#see(what, `command line of pod kube-system/${pod.name}`);
@@ -209,12 +201,11 @@ class Gathering {
     ask: (api: ApiReader) => Promise<T>,
     remedy?: string,
   ): Promise<T | undefined> {
-    if (this.#server === undefined) return undefined;
+    if (this.#api === undefined) return undefined;
     try {
-      return await ask(this.#server.api);
+      return await ask(this.#api);
     } catch (thrown) {
-      const text = messageOf(thrown, this.#options.signal);
-      this.#looks.push({ what, seen: false, text, ...(remedy === undefined ? {} : { remedy }) });
+      this.#looks.push({ what, seen: false, text: messageOf(thrown), ...(remedy && { remedy }) });
       return undefined;
     }
   }
@@ -226,34 +217,14 @@ class Gathering {
 
 const LEASE = 'Lease of the controller-manager';
 
+/** Names of Services that are shown. */
+const EXAMPLES = 5;
+
 /** One object and how many more there are: the API server counts for us (metav1.ListMeta.remainingItemCount). */
 function countOf(path: string): (api: ApiReader) => Promise<number> {
   return async (api) => {
-    const { metadata, items } = await api.json(`${path}?limit=1`);
-    const remaining = isRecord(metadata) ? metadata.remainingItemCount : undefined;
-    return listOf(items).length + (typeof remaining === 'number' ? remaining : 0);
+    const page = await api.json(`${path}?limit=1`);
+    const remaining = Number(memberAt(page, ['metadata', 'remainingItemCount']));
+    return listOf(page.items).length + (remaining || 0);
   };
-}
-
-/** Pages of the Services; as many as client-go asks for. */
-const PAGE = 500;
-
-/** Service names that are worth showing. */
-const EXAMPLES = 5;
-
-async function serviceCounts(api: ApiReader) {
-  let services = 0;
-  const never: string[] = [];
-  let from = '';
-  do {
-    const more = from === '' ? '' : `&continue=${encodeURIComponent(from)}`;
-    const { metadata, items } = await api.json(`/api/v1/services?limit=${PAGE}${more}`);
-    for (const item of listOf(items)) {
-      const { namespace, name, publishNotReadyAddresses } = projectService(item as RawObject);
-      services += 1;
-      if (publishNotReadyAddresses) never.push(`${namespace}/${name}`);
-    }
-    from = isRecord(metadata) && isString(metadata.continue) ? metadata.continue : '';
-  } while (from !== '');
-  return { services, neverWithdrawn: { services: never.length, examples: never.slice(0, EXAMPLES) } };
 }

@@ -4,7 +4,6 @@ import {
   isRecord,
   isSelected,
   isString,
-  isStringMap,
   type LabelSelector,
   memberAt,
   NO_LABELS,
@@ -16,7 +15,6 @@ import {
   CLUSTER_TERMINATION_POLICIES,
   DISCOVERY_CONSUMERS,
   KubeFailure,
-  listSome,
   type RawObject,
   TERMINATION_POLICIES,
 } from '../cluster/index.ts';
@@ -33,11 +31,9 @@ import {
   failure,
   type Inquiry,
   isAskedAboutPods,
-  type Json,
   type Judgement,
   kubelets,
-  mayDo,
-  nameOf,
+  missingOf,
   namespaceLabels,
   OWN_LABELS,
   ok,
@@ -47,10 +43,11 @@ import {
   type Seen,
   triedPod,
   unknown,
+  unlessNotServed,
   warning,
 } from './checks.ts';
 import { type Exposition, MalformedExposition, parseExposition } from './controller-metrics.ts';
-import { listOf, oneLine } from './controller-observation.ts';
+import { type Json, listOf, oneLine } from './controller-observation.ts';
 
 export interface InstallationOptions extends CheckOptions {
   /** The namespaces whose pods may get hook Hold. */
@@ -192,10 +189,9 @@ async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]>
 async function leavesOutAll({ namespaceSelector }: Json, inquiry: Inquiry): Promise<boolean> {
   // Who may not list them may still see the rest.
   const all = await inquiry.items('/api/v1/namespaces').catch(() => []);
-  const labels = all.map((each) => memberAt(each, ['metadata', 'labels']));
-  const isLeftOut = (each: unknown) =>
-    !isSelected({ namespaceSelector }, isStringMap(each) ? each : NO_LABELS, NO_LABELS);
-  return all.length > 0 && labels.every(isLeftOut);
+  const isLeftOut = ({ metadata: { labels = NO_LABELS } }: RawObject) =>
+    !isSelected({ namespaceSelector }, labels, NO_LABELS);
+  return all.length > 0 && all.every(isLeftOut);
 }
 
 /** What replicas cannot do without. */
@@ -214,12 +210,10 @@ async function replicaRights(inquiry: Inquiry): Promise<Seen> {
   const name = isString(account) ? account : 'default';
   const lease = { group: 'coordination.k8s.io', resource: 'leases', name: 'linger', namespace };
   const asked = [...NEEDED, { ...lease, verb: 'update' }];
-  const missing: string[] = [];
-  for (const access of asked)
-    if (!(await mayDo(inquiry, access, { namespace, name }))) missing.push(nameOf(access));
-  if (missing.length === 0) return ok(`ServiceAccount ${name} may follow the cluster, and lead`);
+  const missing = await missingOf(inquiry, asked, { namespace, name });
+  if (missing === '') return ok(`ServiceAccount ${name} may follow the cluster, and lead`);
   return failure(
-    `ServiceAccount ${namespace}/${name} may not ${missing.join(', ')}: watches that are opened again fail, and so does a replica that starts`,
+    `ServiceAccount ${namespace}/${name} may not ${missing}: watches that are opened again fail, and so does a replica that starts`,
     APPLY,
   );
 }
@@ -307,10 +301,9 @@ interface Replica {
 
 async function replicaPods(inquiry: Inquiry): Promise<readonly Replica[]> {
   const { namespace } = inquiry.options;
-  const selector = encodeURIComponent('app.kubernetes.io/name=linger');
-  const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, `&labelSelector=${selector}`);
+  const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, 'app.kubernetes.io/name=linger');
   return pods
-    .filter((pod) => memberAt(pod, ['metadata', 'deletionTimestamp']) === undefined)
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((pod) => {
       const conditions = listOf(memberAt(pod, ['status', 'conditions'])).filter(isRecord);
       const ready = conditions.find(({ type }) => type === 'Ready');
@@ -322,7 +315,7 @@ async function replicaPods(inquiry: Inquiry): Promise<readonly Replica[]> {
       );
       const { reason, message } = waiting ?? unscheduled ?? ready ?? {};
       return {
-        name: String(memberAt(pod, ['metadata', 'name'])),
+        name: pod.metadata.name,
         node: String(memberAt(pod, ['spec', 'nodeName']) ?? ''),
         ready: ready?.status === 'True',
         trouble: [reason, message].filter(isString).map(oneLine).join(': ') || 'not ready',
@@ -363,7 +356,7 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
   if (wanted === 1)
     return warning(`${text}: while it is replaced, pods are created without Linger`, 'Two replicas.');
   // Where nodes may not be listed, that of the replicas is all there is to say.
-  const page = await inquiry.get('/api/v1/nodes?limit=2').catch(() => undefined);
+  const page = await inquiry.json('/api/v1/nodes?limit=2').catch(() => undefined);
   if (nodes.length === 1 && listOf(page?.items).length > 1)
     return warning(
       `${text} alone: with that node all of them are gone`,
@@ -447,7 +440,7 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
     return !isRecord(selector) || selects(selector as LabelSelector, OWN_LABELS);
   });
   if (ours.length === 0) return ok('none selects the replicas: everybody may call their ports');
-  const names = ours.map((policy) => String(memberAt(policy, ['metadata', 'name']))).join(', ');
+  const names = ours.map(({ metadata }) => metadata.name).join(', ');
   const rulesOf = (direction: 'ingress' | 'egress') =>
     ours.flatMap((policy) => listOf(memberAt(policy, ['spec', direction]))).filter(isRecord);
   const restricts = (type: string) =>
@@ -604,13 +597,13 @@ async function policies(inquiry: Inquiry): Promise<Seen> {
   let objects = 0;
   const unready: { readonly who: string; readonly why: string }[] = [];
   for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
-    for (const { metadata, status } of await inquiry.items(path)) {
+    for (const { metadata, status } of (await unlessNotServed(inquiry.items(path))) ?? []) {
       objects += 1;
       const conditions = listOf(memberAt(status, ['conditions'])).filter(isRecord);
       const ready = conditions.find(({ type }) => type === 'Ready');
       if (ready?.status !== 'False') continue;
-      const { namespace, name } = isRecord(metadata) ? metadata : {};
-      const who = [kind, [namespace, name].filter(isString).join('/')].join(' ');
+      const { namespace, name } = metadata;
+      const who = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
       unready.push({ who, why: `${String(ready.reason)}: ${oneLine(String(ready.message))}` });
     }
   if (unready.length === 0) return ok(`${count(objects, 'policy object')}, none of them broken`);
@@ -629,7 +622,7 @@ const MOST_NAMESPACES = 10_000;
 
 async function holdHelper(inquiry: Inquiry, wanted: readonly string[]): Promise<Seen> {
   if (wanted.length === 0) return ok('no policy asks for hook Hold');
-  const { connection, namespace, signal } = inquiry.options;
+  const { namespace } = inquiry.options;
   const { name } = readHelperObject();
   // By their metadata: each has 60 kB of helpers.
   const helpers = {
@@ -638,8 +631,7 @@ async function holdHelper(inquiry: Inquiry, wanted: readonly string[]): Promise<
     metadataOnly: true,
     project: ({ metadata }: RawObject) => metadata.namespace,
   };
-  const reading = { signal, answerMs: 30_000, most: MOST_NAMESPACES };
-  const present = await listSome(helpers, connection, reading);
+  const present = await inquiry.list(helpers, MOST_NAMESPACES);
   const missing = wanted.filter((each) => !present.includes(each));
   const shown = missing.slice(0, MOST_SHOWN).join(', ');
   const delivery: Judgement =

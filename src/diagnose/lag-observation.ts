@@ -10,20 +10,20 @@ import { LAG_STAGES, STREAMS, type StageSample, type Stream } from '../lag/index
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { count, span } from './amounts.ts';
 import {
-  type Clocks,
   isAddress,
   metricsIn,
   type Observation,
+  type Observed,
   observeTwice,
   oneLine,
   readMetricsAddress,
   readMetricsFile,
-  settled,
-  unseen,
 } from './controller-observation.ts';
 import { type LagFacts, type LagScrape, type Look, readLagScrape, scrapedLag, watchedLag } from './facts.ts';
 
-interface LagWatchOptions extends Pick<Clocks, 'clock'> {
+interface LagWatchOptions {
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
   readonly signal: AbortSignal;
   /** In [0, 1). */
   readonly random: () => number;
@@ -39,20 +39,20 @@ export class LagWatch {
   readonly #watch: EndpointWatch;
   readonly #clock: () => number;
   readonly #samples: Pick<StageSample, 'stage' | 'lag'>[] = [];
-  readonly #late = new Set<Stream>(STREAMS);
-  readonly #failures = new Map<Stream, string>();
+  /** The watches that have never been current, each with its last failure, where there was one. */
+  readonly late = new Map<Stream, string | undefined>(STREAMS.map((stream) => [stream, undefined]));
   readonly #current = Promise.withResolvers<boolean>();
 
   constructor(connection: KubeConnection, options: LagWatchOptions) {
     this.#clock = options.clock;
     const handlers: EndpointWatchHandlers = {
       onStartFailure: (stream, { reason, message }) => {
-        this.#failures.set(stream, oneLine(message));
+        if (this.late.has(stream)) this.late.set(stream, oneLine(message));
         if (REFUSED.has(reason)) this.#current.resolve(false);
       },
       onCurrent: (stream) => {
-        this.#late.delete(stream);
-        if (this.#late.size === 0) this.#current.resolve(true);
+        this.late.delete(stream);
+        if (this.late.size === 0) this.#current.resolve(true);
       },
     };
     this.#watch = new EndpointWatch(EVERYTHING, connection, handlers, { ...options, initial: false });
@@ -69,11 +69,6 @@ export class LagWatch {
    */
   get current(): Promise<boolean> {
     return this.#current.promise;
-  }
-
-  /** The watches that have never been current, each with its last failure, where there was one. */
-  get late(): ReadonlyMap<Stream, string | undefined> {
-    return new Map([...this.#late].map((stream) => [stream, this.#failures.get(stream)]));
   }
 
   /** Begins to count: what came before is forgotten. */
@@ -107,43 +102,40 @@ const CURRENT_MS = 60_000;
 export async function observeLinger(
   from: string,
   stdin: NodeJS.ReadableStream,
-  signal: AbortSignal,
 ): Promise<Observation<LagFacts>> {
-  const look = (text: string): Look => ({ what: WHAT, seen: true, text: `Linger at ${from}, ${text}` });
-  if (!isAddress(from)) {
-    const saved = scrapeOf(await readMetricsFile(from, stdin), from);
-    return settled(scrapedLag(from, undefined, saved), look('one scrape'));
-  }
-  const take = async () => scrapeOf(await readMetricsAddress({ from }, signal), from);
-  return observeTwice(await take(), take, signal, (first, last, failure) => {
-    const text = first === undefined ? `one scrape${failure}` : 'twice';
-    return { facts: scrapedLag(from, first, last), looks: [look(text)] };
-  });
+  const observed = (first: LagScrape | undefined, last: LagScrape, failure = ''): Observed<LagFacts> => {
+    const how = first === undefined ? `one scrape${failure}` : 'twice';
+    const look = { what: WHAT, seen: true, text: `Linger at ${from}, ${how}` };
+    return { facts: scrapedLag(from, first, last), looks: [look] };
+  };
+  if (isAddress(from))
+    return observeTwice(async () => scrapeOf(await readMetricsAddress({ from }), from), observed);
+  return observed(undefined, scrapeOf(await readMetricsFile(from, stdin), from));
 }
 
-/** Removals during the observation, seen by a watch of our own: once that is current, is refused, or takes too long. */
+/**
+ * Removals during the observation, seen by a watch of our own: once that is current, is refused, or takes too long.
+ * @param signal ends the watch
+ */
 export async function observeRemovals(
   connection: KubeConnection,
-  options: LagWatchOptions,
+  signal: AbortSignal,
 ): Promise<Observation<LagFacts>> {
-  const { signal, clock } = options;
-  const watch = new LagWatch(connection, options);
+  const clock = () => performance.now();
+  const watch = new LagWatch(connection, { signal, clock, random: Math.random });
   const waiting = new AbortController();
-  const late = sleep(CURRENT_MS, false, { signal: AbortSignal.any([signal, waiting.signal]) });
-  const isCurrent = await Promise.race([watch.current, late.catch(() => false)]);
+  const late = sleep(CURRENT_MS, false, { signal: waiting.signal }).catch(() => false);
+  const isCurrent = await Promise.race([watch.current, late]);
   waiting.abort();
-  signal.throwIfAborted();
-  if (!isCurrent) return unseen([lateLook(watch)]);
+  if (!isCurrent) return { facts: undefined, looks: [lateLook(watch)] };
   watch.begin();
   const begun = clock();
-  const end = () => {
+  return async () => {
     const from = `watched for ${span((clock() - begun) / 1000)}`;
     const facts = watchedLag(from, watch.samples, watch.waiting());
     const removals = facts.stages.reduce((sum, { samples }) => sum + samples, 0);
-    const look = { what: WHAT, seen: true, text: `${from}, ${count(removals, 'removal')}` };
-    return Promise.resolve({ facts, looks: [look] });
+    return { facts, looks: [{ what: WHAT, seen: true, text: `${from}, ${count(removals, 'removal')}` }] };
   };
-  return { live: true, end };
 }
 
 function lateLook({ late }: LagWatch): Look {

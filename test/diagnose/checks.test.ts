@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000;
 type Json = Record<string, unknown>;
 const items = (...objects: readonly unknown[]) =>
   well({ metadata: { resourceVersion: '1' }, items: objects });
-const query = (name: string, value: string) => `&${name}=${encodeURIComponent(value)}`;
+const query = (name: string, value: string) => `${name}=${encodeURIComponent(value)}&limit=500`;
 
 const HOOKS = '/apis/admissionregistration.k8s.io/v1';
 const MUTATING = `${HOOKS}/mutatingwebhookconfigurations?limit=500`;
@@ -28,7 +28,7 @@ const VALIDATING = `${HOOKS}/validatingwebhookconfigurations?limit=500`;
 const OWN_HOOK = `${HOOKS}/mutatingwebhookconfigurations/linger`;
 const NODES = '/api/v1/nodes?limit=500';
 const DEPLOYMENT = '/apis/apps/v1/namespaces/linger/deployments/linger';
-const PODS = `/api/v1/namespaces/linger/pods?limit=500${query('labelSelector', 'app.kubernetes.io/name=linger')}`;
+const PODS = `/api/v1/namespaces/linger/pods?${query('labelSelector', 'app.kubernetes.io/name=linger')}`;
 const SECRET = '/api/v1/namespaces/linger/secrets/linger-certificates';
 const TRY = '/api/v1/namespaces/default/pods?dryRun=All';
 const TRY_OWN = '/api/v1/namespaces/linger/pods?dryRun=All';
@@ -43,7 +43,7 @@ const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?li
 const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=500';
 const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
 const slicesOf = (service: string, namespace = 'other') =>
-  `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?limit=500${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
+  `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
 
 const read = (file: string) => readFileSync(join(ROOT, 'deploy', file), 'utf8');
 
@@ -210,7 +210,6 @@ async function check(changes: Answers, asked: Asked = {}) {
     configuration,
     tryIn: 'default',
     now: seconds(now),
-    signal: new AbortController().signal,
     wantingHold: async () => {
       if (wantingHold instanceof Error) throw wantingHold;
       return wantingHold;
@@ -645,4 +644,4 @@ describe('afterwards', () => {
   });
 });
 
-const HELPERS = `/api/v1/configmaps?fieldSelector=${encodeURIComponent(`metadata.name=${readHelperObject().name}`)}&limit=500`;
+const HELPERS = `/api/v1/configmaps?${query('fieldSelector', `metadata.name=${readHelperObject().name}`)}`;

@@ -33,10 +33,7 @@ function options(over: Partial<GatherOptions> = {}): GatherOptions {
     intervalSeconds: 0.05,
     onWait: () => undefined,
     stdin: Readable.from([]),
-    signal: new AbortController().signal,
-    clock: () => performance.now(),
-    epochSeconds: () => Date.parse('2026-01-01T01:00:00Z') / 1000,
-    random: Math.random,
+    now: () => Date.parse('2026-01-01T01:00:00Z') / 1000,
     ...over,
   };
 }
@@ -153,6 +150,18 @@ describe('by way of the API server', () => {
   it('a provider that serves them in an API of its own', async () => {
     const { facts } = await gatherFrom({ [EKS]: well(text('calm-1')) });
     expect(facts.controller?.queues.length).toBe(3);
+  });
+
+  it('something else in their place: a look says so', async () => {
+    const { facts } = await gatherFrom({ [EKS]: well('<html>') });
+    expect(looksAt(facts, CONTROLLER_METRICS)).toEqual([
+      {
+        what: CONTROLLER_METRICS,
+        seen: false,
+        text: `${EKS}: line 1: expected the name of a metric: <html>`,
+        remedy: expect.stringMatching(/^It takes the right to list pods in kube-system/),
+      },
+    ]);
   });
 
   it('one that answers no second time: what the first said counts', async () => {
@@ -348,7 +357,7 @@ describe('a running Linger', () => {
 it('given flags win over those of a pod', async () => {
   const { facts } = await gatherFrom(
     { [BY_COMPONENT]: well({ items: [pod('kcm', 'n', ['--kube-api-qps=7'])] }) },
-    { flags: ['--kube-api-qps=9'] },
+    { flags: '--kube-api-qps=9' },
   );
   expect(facts.flags.qps).toBe(9);
 });
