@@ -19,7 +19,7 @@ import {
 } from '../cluster/index.ts';
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
 import { count } from './amounts.ts';
-import { ApiReader, type Json, listOf, messageOf, oneLine } from './controller-observation.ts';
+import { ApiReader, type Json, listOf, messageOf, oneLine, recordsAt } from './controller-observation.ts';
 
 /** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {
@@ -52,7 +52,7 @@ export interface Judgement {
   /** What was seen. */
   readonly text: string;
   /** What to do. */
-  readonly cure?: string;
+  readonly cure?: string | undefined;
 }
 
 export interface Check extends Judgement {
@@ -62,11 +62,7 @@ export interface Check extends Judgement {
 export const ok = (text: string): Judgement => ({ state: 'ok', text });
 export const warning = (text: string, cure: string): Judgement => ({ state: 'warning', text, cure });
 export const failure = (text: string, cure: string): Judgement => ({ state: 'failure', text, cure });
-export const unknown = (text: string, cure?: string): Judgement => ({
-  state: 'unknown',
-  text,
-  ...(cure && { cure }),
-});
+export const unknown = (text: string, cure?: string): Judgement => ({ state: 'unknown', text, cure });
 
 export interface CheckOptions {
   readonly connection: KubeConnection;
@@ -202,11 +198,7 @@ export async function apiServer(inquiry: Inquiry): Promise<Seen> {
 }
 
 /** The objects of deploy/. */
-export const INSTALLED: readonly {
-  readonly group: string;
-  readonly resource: string;
-  readonly namespaced: boolean;
-}[] = [
+export const INSTALLED = [
   { group: '', resource: 'namespaces', namespaced: false },
   { group: 'apiextensions.k8s.io', resource: 'customresourcedefinitions', namespaced: false },
   { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', namespaced: false },
@@ -221,7 +213,7 @@ export const INSTALLED: readonly {
   { group: 'apps', resource: 'deployments', namespaced: true },
   { group: 'policy', resource: 'poddisruptionbudgets', namespaced: true },
   { group: 'networking.k8s.io', resource: 'networkpolicies', namespaced: true },
-];
+] as const;
 
 async function rights(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
@@ -234,7 +226,7 @@ async function rights(inquiry: Inquiry): Promise<Seen> {
       `an installation needs what you may not do: ${missing}`,
       'Install with cluster-admin, or have these rights given to you.',
     );
-  const granted = ok(`you may do all ${count(asked.length, 'thing')} that an installation takes`);
+  const granted = ok(`you may do all ${asked.length} things that an installation takes`);
   // RBAC refuses to grant rights that the granter lacks. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
   const escalate = { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', verb: 'escalate' };
   if ((await mayDo(inquiry, escalate)) || (await mayDo(inquiry, { group: '*', resource: '*', verb: '*' })))
@@ -350,35 +342,31 @@ async function admission(inquiry: Inquiry): Promise<Seen> {
   const { spec, ...pod } = triedPod({}, OWN_LABELS);
   const [container] = spec.containers;
   const hooked = { ...container, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
-  const place =
-    own === undefined ? `namespace ${where} (there is no ${namespace} yet)` : `namespace ${where}`;
+  const place = `namespace ${where}${own === undefined ? ` (there is no ${namespace} yet)` : ''}`;
   const tried = await inquiry
     .tryPod(where, { ...pod, spec: { ...spec, containers: [hooked] } })
     .catch(refusalOf);
   if ('refused' in tried) {
     // Source: k8s.io/kubernetes pkg/apis/core/validation (validateHandler): the field was dropped, and nothing is left.
-    const gate = /handler type/.test(tried.refused);
-    return [
-      gate
-        ? warning(
-            'the API server drops the native sleep: it is older than 1.30, or its gate PodLifecycleSleepAction is off',
-            'Set hook: Exec in a ClusterTerminationPolicy, and have a `sleep` in every image.',
-          )
-        : failure(
-            `a pod like Linger’s own is refused in ${place}: ${tried.refused}`,
-            'Replicas would be refused, too: make that policy or webhook leave out Linger’s namespace.',
-          ),
-    ];
+    if (tried.refused.includes('handler type'))
+      return warning(
+        'the API server drops the native sleep: it is older than 1.30, or its gate PodLifecycleSleepAction is off',
+        'Set hook: Exec in a ClusterTerminationPolicy, and have a `sleep` in every image.',
+      );
+    return failure(
+      `a pod like Linger’s own is refused in ${place}: ${tried.refused}`,
+      'Replicas would be refused, too: make that policy or webhook leave out Linger’s namespace.',
+    );
   }
-  const [first] = listOf(memberAt(tried.answer, ['spec', 'containers']));
+  const [first] = recordsAt(tried.answer, 'spec', 'containers');
   const seconds = memberAt(first, ['lifecycle', 'preStop', 'sleep', 'seconds']);
   const grace = memberAt(tried.answer, ['spec', 'terminationGracePeriodSeconds']);
   const enforced = memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
   const level = isString(enforced) ? `, which enforces Pod Security ${enforced}` : '';
   const undone = [
-    ...(seconds === 5 ? [] : ['its hook is gone']),
-    ...(grace === TRIED_GRACE ? [] : [`its grace of ${TRIED_GRACE} s has become ${String(grace)} s`]),
-  ];
+    seconds !== 5 && 'its hook is gone',
+    grace !== TRIED_GRACE && `its grace of ${TRIED_GRACE} s has become ${String(grace)} s`,
+  ].filter((each) => each !== false);
   if (undone.length === 0)
     return ok(`a pod like Linger’s own is admitted in ${place}${level}, and keeps hook and grace`);
   return warning(
@@ -399,45 +387,38 @@ export function refusalOf(thrown: unknown): { readonly refused: string } {
 
 const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
 
-/** A webhook that is called when a pod is created. */
-export interface PodWebhook {
-  readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
-  readonly configuration: string;
-  readonly name: string;
-  readonly webhook: Json;
-}
-
-const WEBHOOK_PLURALS = {
-  MutatingWebhookConfiguration: 'mutatingwebhookconfigurations',
-  ValidatingWebhookConfiguration: 'validatingwebhookconfigurations',
-} as const;
-
 export const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';
 
-async function podWebhooks(inquiry: Inquiry): Promise<readonly PodWebhook[]> {
-  const found: PodWebhook[] = [];
-  for (const [kind, plural] of Object.entries(WEBHOOK_PLURALS))
-    for (const object of await inquiry.items(`${CONFIGURATIONS}/${plural}`))
-      for (const webhook of listOf(object.webhooks).filter(isRecord)) {
-        if (!isAskedAboutPods(webhook)) continue;
-        const configuration = String(memberAt(object, ['metadata', 'name']));
-        found.push({ kind: kind as PodWebhook['kind'], configuration, name: String(webhook.name), webhook });
-      }
-  return found;
+/** A webhook that is called when a pod is created. */
+interface PodWebhook {
+  readonly configuration: string;
+  readonly webhook: Json;
+  /** For people. */
+  readonly who: string;
+}
+
+async function podWebhooks(
+  inquiry: Inquiry,
+  kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration',
+): Promise<readonly PodWebhook[]> {
+  const objects = await inquiry.items(`${CONFIGURATIONS}/${kind.toLowerCase()}s`);
+  return objects.flatMap(({ metadata: { name: configuration }, webhooks }) =>
+    recordsAt(webhooks)
+      .filter(isAskedAboutPods)
+      .map((webhook) => ({ configuration, webhook, who: `${webhook.name} of ${kind} ${configuration}` })),
+  );
 }
 
 /** Whether its rules include the creation of pods. */
 export function isAskedAboutPods({ rules }: Json): boolean {
   const has = (list: unknown, ...words: string[]) => words.some((word) => listOf(list).includes(word));
-  return listOf(rules)
-    .filter(isRecord)
-    .some(
-      ({ apiGroups, resources, operations, scope }) =>
-        has(apiGroups, '', '*') &&
-        has(resources, 'pods', '*', '*/*') &&
-        has(operations, 'CREATE', '*') &&
-        scope !== 'Cluster',
-    );
+  return recordsAt(rules).some(
+    ({ apiGroups, resources, operations, scope }) =>
+      has(apiGroups, '', '*') &&
+      has(resources, 'pods', '*', '*/*') &&
+      has(operations, 'CREATE', '*') &&
+      scope !== 'Cluster',
+  );
 }
 
 /** The labels of a namespace; if it does not exist yet, those that deploy/ gives to Linger's. */
@@ -450,64 +431,48 @@ export async function namespaceLabels(inquiry: Inquiry, name: string): Promise<L
 
 export async function otherWebhooks(inquiry: Inquiry): Promise<Seen> {
   const { namespace, configuration } = inquiry.options;
-  const all = await podWebhooks(inquiry);
-  const others = all.filter(
-    (each) => each.kind !== 'MutatingWebhookConfiguration' || each.configuration !== configuration,
-  );
+  const all = await podWebhooks(inquiry, 'MutatingWebhookConfiguration');
+  const mutating = all.filter((each) => each.configuration !== configuration);
+  const others = [...mutating, ...(await podWebhooks(inquiry, 'ValidatingWebhookConfiguration'))];
   const labels = await namespaceLabels(inquiry, namespace);
-  const blocking = others.filter(
-    ({ webhook }) => webhook.failurePolicy !== 'Ignore' && isSelected(webhook, labels, OWN_LABELS),
-  );
   const judgements: Judgement[] = [];
-  for (const each of blocking) judgements.push(await judgeBlocking(each, inquiry));
+  for (const each of others)
+    if (each.webhook.failurePolicy !== 'Ignore' && isSelected(each.webhook, labels, OWN_LABELS))
+      judgements.push(await judgeBlocking(each, inquiry));
   // Those of one kind are asked in the order of their configurations' names. Source: k8s.io/apiserver
   // pkg/admission/configuration (mutatingWebhookConfigurationManager).
-  const after = others.filter(
-    (each) => each.kind === 'MutatingWebhookConfiguration' && each.configuration > configuration,
-  );
-  const names = [...new Set(after.map((each) => each.configuration))];
-  if (names.length > 0)
-    judgements.push(
-      ok(
-        `asked about pods after Linger: ${names.join(', ')}. When one of them changes a pod, Linger is asked once more; what they change cannot be known from here`,
-      ),
-    );
+  const after = new Set(mutating.map((each) => each.configuration).filter((name) => name > configuration));
+  if (after.size > 0) {
+    const text = `asked about pods after Linger: ${[...after].join(', ')}. When one of them changes a pod, Linger is asked once more; what they change cannot be known from here`;
+    judgements.push(ok(text));
+  }
   if (judgements.length > 0) return judgements;
-  const text =
-    others.length === 0
-      ? 'none of others is asked about pods'
-      : `${count(others.length, 'webhook')} of others, none of which can keep Linger’s pods out`;
-  return ok(text);
+  if (others.length === 0) return ok('none of others is asked about pods');
+  return ok(`${count(others.length, 'webhook')} of others, none of which can keep Linger’s pods out`);
 }
 
-async function judgeBlocking(
-  { kind, configuration, name, webhook }: PodWebhook,
-  inquiry: Inquiry,
-): Promise<Judgement> {
+async function judgeBlocking({ webhook, who }: PodWebhook, inquiry: Inquiry): Promise<Judgement> {
   const { namespace } = inquiry.options;
-  const service = memberAt(webhook, ['clientConfig', 'service']);
-  const who = `${name} of ${kind} ${configuration}`;
-  const unless =
-    listOf(webhook.matchConditions).length === 0 ? '' : ', unless its matchConditions say otherwise';
-  const asked = `fails closed and is asked about pods of namespace ${namespace}${unless}`;
+  const conditional = listOf(webhook.matchConditions).length > 0;
+  const unless = conditional ? ', unless its matchConditions say otherwise' : '';
+  const asked = `${who} fails closed and is asked about pods of namespace ${namespace}${unless}`;
   const cure = `Have its namespaceSelector leave out namespace ${namespace}.`;
+  const service = memberAt(webhook, ['clientConfig', 'service']);
   if (isRecord(service)) {
-    const place = `${String(service.namespace)}/${String(service.name)}`;
-    const ready = await readyEndpoints(inquiry, String(service.namespace), String(service.name));
-    if (ready === 0)
+    const [place, name] = [String(service.namespace), String(service.name)];
+    if (!(await hasReadyEndpoint(inquiry, place, name)))
       return failure(
-        `${who} ${asked}, and its Service ${place} has no ready endpoint: no replica can start`,
-        `${cure} Or mend what is behind ${place}.`,
+        `${asked}, and its Service ${place}/${name} has no ready endpoint: no replica can start`,
+        `${cure} Or mend what is behind ${place}/${name}.`,
       );
   }
-  return warning(`${who} ${asked}: while it is away, no replica can start`, cure);
+  return warning(`${asked}: while it is away, no replica can start`, cure);
 }
 
-/** How many ready endpoints a Service has. */
-export async function readyEndpoints(inquiry: Inquiry, namespace: string, name: string): Promise<number> {
+/** Whether a Service has an endpoint that is ready. */
+export async function hasReadyEndpoint(inquiry: Inquiry, namespace: string, name: string): Promise<boolean> {
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
   const slices = await inquiry.items(path, `kubernetes.io/service-name=${name}`);
-  return slices
-    .flatMap(({ endpoints }) => listOf(endpoints))
-    .filter((endpoint) => memberAt(endpoint, ['conditions', 'ready']) !== false).length;
+  const endpoints = slices.flatMap((slice) => recordsAt(slice, 'endpoints'));
+  return endpoints.some((endpoint) => memberAt(endpoint, ['conditions', 'ready']) !== false);
 }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
-import { isRecord, isString, jsonIn, LingerError, UserError } from '../api/index.ts';
+import { isRecord, isString, jsonIn, LingerError, memberAt, UserError } from '../api/index.ts';
 import {
   asFailure,
   ask,
@@ -202,6 +202,11 @@ function podOf(item: unknown): readonly ControllerPod[] {
 /** A JSON list; empty if absent. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
+}
+
+/** The objects of a list that is a member of a member, and so on. */
+export function recordsAt(value: unknown, ...path: readonly string[]): readonly Json[] {
+  return listOf(memberAt(value, path)).filter(isRecord);
 }
 
 /** Metrics that are named on the command line: an address, or a saved scrape. */

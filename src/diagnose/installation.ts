@@ -29,6 +29,7 @@ import {
   CONFIGURATIONS,
   checked,
   failure,
+  hasReadyEndpoint,
   type Inquiry,
   isAskedAboutPods,
   type Judgement,
@@ -38,7 +39,6 @@ import {
   OWN_LABELS,
   ok,
   otherWebhooks,
-  readyEndpoints,
   refusalOf,
   type Seen,
   triedPod,
@@ -47,7 +47,7 @@ import {
   warning,
 } from './checks.ts';
 import { type Exposition, MalformedExposition, parseExposition } from './controller-metrics.ts';
-import { type Json, listOf, oneLine } from './controller-observation.ts';
+import { type Json, listOf, oneLine, recordsAt } from './controller-observation.ts';
 
 export interface InstallationOptions extends CheckOptions {
   /** The namespaces whose pods may get hook Hold. */
@@ -82,9 +82,7 @@ const LINGER_KINDS = [CLUSTER_TERMINATION_POLICIES, DISCOVERY_CONSUMERS, TERMINA
 const APPLY = 'kubectl apply --kustomize deploy/, or helm upgrade.';
 
 async function customResources(inquiry: Inquiry): Promise<Seen> {
-  const served = listOf((await inquiry.find(`/apis/${API_VERSION}`))?.resources).map((each) =>
-    memberAt(each, ['name']),
-  );
+  const served = recordsAt(await inquiry.find(`/apis/${API_VERSION}`), 'resources').map(({ name }) => name);
   const missing = LINGER_KINDS.filter((plural) => !served.includes(plural));
   if (missing.length === 0) return ok(LINGER_KINDS.join(', '));
   const text = `not served: ${missing.join(', ')}; only what files say of them is in force`;
@@ -95,7 +93,7 @@ async function customResources(inquiry: Inquiry): Promise<Seen> {
 async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   const { configuration } = inquiry.options;
   const object = await inquiry.find(`${CONFIGURATIONS}/mutatingwebhookconfigurations/${configuration}`);
-  return listOf(object?.webhooks).filter(isRecord)[0];
+  return recordsAt(object, 'webhooks')[0];
 }
 
 async function webhook(inquiry: Inquiry): Promise<Seen> {
@@ -106,77 +104,68 @@ async function webhook(inquiry: Inquiry): Promise<Seen> {
       `there is no MutatingWebhookConfiguration ${configuration}: pods are created without Linger`,
       `${APPLY} --webhook-configuration says another name.`,
     );
-  const wrong: Judgement[] = [];
-  const place = memberAt(own, ['clientConfig', 'service', 'namespace']);
-  if (place !== namespace)
-    wrong.push(
-      failure(
-        `${configuration} leads to namespace ${String(place)}, and not to ${namespace}`,
-        '--linger-namespace says where Linger runs.',
-      ),
-    );
-  else wrong.push(...(await wayIn(own, inquiry)));
-  if (!isAskedAboutPods(own))
-    wrong.push(failure(`the rules of ${configuration} have no creation of pods`, APPLY));
-  if (await leavesOutAll(own, inquiry))
-    wrong.push(
+  const failsClosed = own.failurePolicy === 'Fail';
+  const labels = await namespaceLabels(inquiry, namespace);
+  const conditions = JSON.stringify(own.matchConditions ?? []);
+  const started = ['DaemonSet', 'system-node-critical', 'system-cluster-critical'];
+  const holdsUpStart = failsClosed && !started.every((word) => conditions.includes(word));
+  const wrong = [
+    ...(await wayIn(own, inquiry)),
+    !isAskedAboutPods(own) && failure(`the rules of ${configuration} have no creation of pods`, APPLY),
+    (await leavesOutAll(own, inquiry)) &&
       failure(
         `the namespaceSelector of ${configuration} leaves out every namespace: Linger is asked about no pod`,
         `Label a namespace as it says, or restore it: ${APPLY}`,
       ),
-    );
-  const failsClosed = own.failurePolicy === 'Fail';
-  const labels = await namespaceLabels(inquiry, namespace);
-  if (isSelected(own, labels, OWN_LABELS))
-    wrong.push({
-      state: failsClosed ? 'failure' : 'warning',
-      text: 'it is asked about its own replicas: neither a label of theirs nor their namespace leaves them out',
-      cure: `Label the namespace app.kubernetes.io/name=linger, or restore the selectors: ${APPLY}`,
-    });
-  const conditions = JSON.stringify(own.matchConditions ?? []);
-  const started = ['DaemonSet', 'system-node-critical', 'system-cluster-critical'];
-  if (failsClosed && !started.every((word) => conditions.includes(word)))
-    wrong.push(
+    isSelected(own, labels, OWN_LABELS) &&
+      (failsClosed ? failure : warning)(
+        'it is asked about its own replicas: neither a label of theirs nor their namespace leaves them out',
+        `Label the namespace app.kubernetes.io/name=linger, or restore the selectors: ${APPLY}`,
+      ),
+    holdsUpStart &&
       failure(
         'it fails closed and is asked about DaemonSets or the system’s priority classes: a cluster that starts from nothing would wait for itself',
         'Set failurePolicy by the chart, or with deploy/fail-closed; an API server before 1.28 must fail open.',
       ),
-    );
-  else if (conditions === '[]')
-    wrong.push(
+    !holdsUpStart &&
+      conditions === '[]' &&
       warning(
         'it has no matchConditions: the API server has dropped them (before 1.28), or they have been removed',
         APPLY,
       ),
-    );
-  if (own.reinvocationPolicy === 'Never')
-    wrong.push(
+    own.reinvocationPolicy === 'Never' &&
       warning(
         'reinvocationPolicy is Never: containers that later webhooks add get no hook',
         `Set IfNeeded: ${APPLY}`,
       ),
-    );
+  ].filter((each) => each !== false);
   if (wrong.length > 0) return wrong;
-  const away = failsClosed
-    ? 'pods are refused while Linger is away'
-    : 'pods are created without a hook while Linger is away';
-  return ok(`${configuration}, failurePolicy ${String(own.failurePolicy)}: ${away}`);
+  const away = failsClosed ? 'refused' : 'created without a hook';
+  const policy = `${configuration}, failurePolicy ${String(own.failurePolicy)}`;
+  return ok(`${policy}: pods are ${away} while Linger is away`);
 }
 
-/** What keeps reviews from the replicas, where the webhook's Service is in their namespace. */
+/** What keeps reviews from the replicas. */
 async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]> {
-  const { namespace } = inquiry.options;
-  const name = memberAt(own, ['clientConfig', 'service', 'name']);
-  const port = memberAt(own, ['clientConfig', 'service', 'port']) ?? 443;
+  const { configuration, namespace } = inquiry.options;
+  const called = memberAt(own, ['clientConfig', 'service']);
+  const { namespace: place, name, port = 443 } = isRecord(called) ? called : {};
+  if (place !== namespace)
+    return [
+      failure(
+        `${configuration} leads to namespace ${String(place)}, and not to ${namespace}`,
+        '--linger-namespace says where Linger runs.',
+      ),
+    ];
   if (!isString(name)) return [];
   const what = `Service ${namespace}/${name}`;
   const service = await inquiry.find(`/api/v1/namespaces/${namespace}/services/${name}`);
   if (service === undefined) return [failure(`it leads to ${what}, which is not there`, APPLY)];
-  const ports = listOf(memberAt(service, ['spec', 'ports'])).map((each) => memberAt(each, ['port']));
+  const ports = recordsAt(service, 'spec', 'ports').map((each) => each.port);
   if (!ports.includes(port))
     return [failure(`it calls port ${String(port)} of ${what}, which has ${ports.join(', ')}`, APPLY)];
   const isReady = (await replicaPods(inquiry)).some(({ ready }) => ready);
-  if (!isReady || (await readyEndpoints(inquiry, namespace, name)) > 0) return [];
+  if (!isReady || (await hasReadyEndpoint(inquiry, namespace, name))) return [];
   const selector = JSON.stringify(memberAt(service, ['spec', 'selector']));
   return [
     failure(
@@ -227,9 +216,9 @@ async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
 async function certificateSecret(inquiry: Inquiry): Promise<string> {
   const spec = memberAt(await deployment(inquiry), ['spec', 'template', 'spec']);
   const flag = '--certs-secret=';
-  const args = listOf(memberAt(spec, ['containers'])).flatMap((each) => listOf(memberAt(each, ['args'])));
+  const args = recordsAt(spec, 'containers').flatMap((each) => listOf(each.args));
   const named = args.filter(isString).find((each) => each.startsWith(flag));
-  const mounted = listOf(memberAt(spec, ['volumes'])).map((each) => memberAt(each, ['secret', 'secretName']));
+  const mounted = recordsAt(spec, 'volumes').map((each) => memberAt(each, ['secret', 'secretName']));
   return named?.slice(flag.length) ?? mounted.find(isString) ?? 'linger-certificates';
 }
 
@@ -256,24 +245,24 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
     );
   const date = new Date(now * 1000);
   const { notAfter } = validityOf(leaf);
-  const wrong: Judgement[] = [];
-  if (notAfter <= date)
-    wrong.push(
+  const expired = notAfter <= date;
+  const host = `linger.${namespace}.svc`;
+  const wrong = [
+    expired &&
       failure(
         `${what} expired on ${notAfter.toISOString()}`,
         'A replica that runs renews it at once: look at their log. Where it is yours, renew it.',
       ),
-    );
-  else if (own !== undefined && !isTrusted(chain, bundle, date))
-    wrong.push(failure(`the caBundle of the webhook configuration does not fit ${what}`, BUNDLE_CURE));
-  const host = `linger.${namespace}.svc`;
-  if (leaf.checkHost(host) === undefined)
-    wrong.push(
+    !expired &&
+      own !== undefined &&
+      !isTrusted(chain, bundle, date) &&
+      failure(`the caBundle of the webhook configuration does not fit ${what}`, BUNDLE_CURE),
+    leaf.checkHost(host) === undefined &&
       failure(
         `${what} is not for ${host}, which API servers call`,
         'Add that name: --cert-names, or your own certificate’s.',
       ),
-    );
+  ].filter((each) => each !== false);
   if (wrong.length > 0) return wrong;
   const left = `valid for ${span((notAfter.getTime() - date.getTime()) / 1000)}, until ${notAfter.toISOString()}`;
   // Replicas renew within a minute; a third of its life remains.
@@ -291,32 +280,22 @@ function decoded(base64: string): string {
   return Buffer.from(base64, 'base64').toString();
 }
 
-interface Replica {
-  readonly name: string;
-  readonly node: string;
-  readonly ready: boolean;
-  /** Why it is not. */
-  readonly trouble: string;
-}
-
-async function replicaPods(inquiry: Inquiry): Promise<readonly Replica[]> {
+/** The pods of the Deployment that are not being deleted, and why one is not ready. */
+async function replicaPods(inquiry: Inquiry) {
   const { namespace } = inquiry.options;
   const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, 'app.kubernetes.io/name=linger');
   return pods
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .map((pod) => {
-      const conditions = listOf(memberAt(pod, ['status', 'conditions'])).filter(isRecord);
+    .map(({ metadata: { name }, spec, status }) => {
+      const conditions = recordsAt(status, 'conditions');
       const ready = conditions.find(({ type }) => type === 'Ready');
-      const [waiting] = listOf(memberAt(pod, ['status', 'containerStatuses']))
-        .map((each) => memberAt(each, ['state', 'waiting']))
-        .filter(isRecord);
-      const unscheduled = conditions.find(
-        ({ type, status }) => type === 'PodScheduled' && status === 'False',
-      );
+      const unscheduled = conditions.find((each) => each.type === 'PodScheduled' && each.status === 'False');
+      const states = recordsAt(status, 'containerStatuses');
+      const waiting = states.map((each) => memberAt(each, ['state', 'waiting'])).find(isRecord);
       const { reason, message } = waiting ?? unscheduled ?? ready ?? {};
       return {
-        name: pod.metadata.name,
-        node: String(memberAt(pod, ['spec', 'nodeName']) ?? ''),
+        name,
+        node: String(memberAt(spec, ['nodeName']) ?? ''),
         ready: ready?.status === 'True',
         trouble: [reason, message].filter(isString).map(oneLine).join(': ') || 'not ready',
       };
@@ -337,11 +316,11 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
   const nodes = [...new Set(ready.map(({ node }) => node))];
   const text = `${ready.length} of ${wanted} ready${ready.length === 0 ? '' : `, on ${nodes.join(', ')}`}`;
   // What keeps pods from being created at all, such as a webhook that fails closed, only the Deployment says.
-  const refused = listOf(memberAt(declared, ['status', 'conditions']))
-    .filter(isRecord)
-    .find(({ type, status }) => type === 'ReplicaFailure' && status === 'True');
+  const refused = recordsAt(declared, 'status', 'conditions').filter(
+    ({ type, status }) => type === 'ReplicaFailure' && status === 'True',
+  );
   const troubles = [
-    ...(refused === undefined ? [] : [oneLine(String(refused.message))]),
+    ...refused.map(({ message }) => oneLine(String(message))),
     ...pods.filter((pod) => !pod.ready).map(({ name, trouble }) => `${name}: ${trouble}`),
   ];
   const why = troubles.length === 0 ? '' : `; ${troubles.join('; ')}`;
@@ -357,7 +336,7 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
     return warning(`${text}: while it is replaced, pods are created without Linger`, 'Two replicas.');
   // Where nodes may not be listed, that of the replicas is all there is to say.
   const page = await inquiry.json('/api/v1/nodes?limit=2').catch(() => undefined);
-  if (nodes.length === 1 && listOf(page?.items).length > 1)
+  if (nodes.length === 1 && recordsAt(page, 'items').length > 1)
     return warning(
       `${text} alone: with that node all of them are gone`,
       'Is there room on another node? kubectl delete pod of one of them.',
@@ -391,7 +370,7 @@ async function answer(inquiry: Inquiry): Promise<Seen> {
     );
   const took = `a pod in namespace ${tryIn} came back from Linger in ${span(tookSeconds)} (a dry run)`;
   if (!isString(plan)) return ok(`${took}, unchanged: mode Audit or Off, or skipped`);
-  const containers = listOf(memberAt(tried.answer, ['spec', 'containers']));
+  const containers = recordsAt(tried.answer, 'spec', 'containers');
   if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
     return ok(`${took}, with its hook`);
   return failure(
@@ -441,34 +420,34 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
   });
   if (ours.length === 0) return ok('none selects the replicas: everybody may call their ports');
   const names = ours.map(({ metadata }) => metadata.name).join(', ');
-  const rulesOf = (direction: 'ingress' | 'egress') =>
-    ours.flatMap((policy) => listOf(memberAt(policy, ['spec', direction]))).filter(isRecord);
   const restricts = (type: string) =>
     ours.some((policy) => listOf(memberAt(policy, ['spec', 'policyTypes'])).includes(type));
-  const opens = (rule: Json, wanted: readonly number[]) =>
-    !isRecord(rule) ||
-    listOf(rule.ports).length === 0 ||
-    listOf(rule.ports).some((each) => reaches(each, wanted));
-  const wrong: Judgement[] = [];
-  const inward = rulesOf('ingress').filter((rule) => opens(rule, [8443]));
-  if (restricts('Ingress') && inward.length === 0)
-    wrong.push(
+  const opening = (direction: 'ingress' | 'egress', ...wanted: readonly number[]) =>
+    ours
+      .flatMap((policy) => recordsAt(policy, 'spec', direction))
+      .filter(({ ports }) => {
+        const all = listOf(ports);
+        return all.length === 0 || all.some((port) => reaches(port, wanted));
+      });
+  const inward = opening('ingress', 8443);
+  const wrong = [
+    restricts('Ingress') &&
+      inward.length === 0 &&
       failure(`${names}: nothing may call port 8443, so no API server can`, 'See deploy/networkpolicy.yaml.'),
-    );
-  else if (restricts('Ingress') && inward.every((rule) => listOf(rule.from).length > 0))
-    wrong.push(
+    restricts('Ingress') &&
+      inward.length > 0 &&
+      inward.every((rule) => listOf(rule.from).length > 0) &&
       ok(
         `${names}: port 8443 is open to some only. API servers have no labels: the addresses of all of them must be among these (the line Answer speaks of one)`,
       ),
-    );
-  if (restricts('Egress') && !rulesOf('egress').some((rule) => opens(rule, [443, 6443])))
-    wrong.push(
+    restricts('Egress') &&
+      opening('egress', 443, 6443).length === 0 &&
       failure(
         `${names}: replicas may not call ports 443 or 6443, where API servers are`,
         'See deploy/networkpolicy.yaml.',
       ),
-    );
-  return wrong.length > 0 ? wrong : [ok(`${names}: API servers may call in, and be called`)];
+  ].filter((each) => each !== false);
+  return wrong.length > 0 ? wrong : ok(`${names}: API servers may call in, and be called`);
 }
 
 /** Whether a port of a NetworkPolicy (a number, a range, a name, or all of a protocol) is one of these. */
@@ -504,35 +483,28 @@ const FLIPS = 'linger_canary_flips_total';
 const NODE_KINDS = 'linger_hold_node_kinds';
 const WANTED = new Set([WATCH, SYNCED, FLIPS, NODE_KINDS]);
 
-/** What each ready replica says, by its name. @throws KubeFailure where the proxy may not be used, or there is none to ask */
-async function metricsOf(inquiry: Inquiry): Promise<ReadonlyMap<string, Exposition>> {
-  const { namespace } = inquiry.options;
-  const ready = (await replicaPods(inquiry)).filter((pod) => pod.ready);
-  const said = new Map<string, Exposition>();
-  for (const { name } of ready) {
-    const path = `/api/v1/namespaces/${namespace}/pods/${name}:8080/proxy/metrics`;
-    said.set(name, parseExposition(await inquiry.text(path), WANTED));
-  }
-  return said;
-}
-
-/** Looks at the replicas' metrics, which takes the right to get pods/proxy, and a replica that is ready. */
+/** Looks at the metrics of each ready replica, by its name. That takes the right to get pods/proxy. */
 function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
   return async (inquiry: Inquiry): Promise<Seen> => {
     const { namespace } = inquiry.options;
+    const said = new Map<string, Exposition>();
     try {
-      const said = await metricsOf(inquiry);
-      if (said.size > 0) return judge(said);
-      return unknown('no replica is ready, so none can be asked for its metrics');
+      for (const { name, ready } of await replicaPods(inquiry)) {
+        const path = `/api/v1/namespaces/${namespace}/pods/${name}:8080/proxy/metrics`;
+        if (ready) said.set(name, parseExposition(await inquiry.text(path), WANTED));
+      }
     } catch (thrown) {
       if (!(thrown instanceof KubeFailure) && !(thrown instanceof MalformedExposition)) throw thrown;
-      const text = `the metrics of a replica cannot be read by way of the API server: ${oneLine(thrown.message)}`;
-      const cure =
-        thrown instanceof KubeFailure && thrown.reason === 'Forbidden'
+      const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';
+      return unknown(
+        `the metrics of a replica cannot be read by way of the API server: ${oneLine(thrown.message)}`,
+        denied
           ? `It takes the right to get pods/proxy in namespace ${namespace}.`
-          : 'Port 8080 must be open to API servers (deploy/networkpolicy.yaml), or ask your Prometheus.';
-      return unknown(text, cure);
+          : 'Port 8080 must be open to API servers (deploy/networkpolicy.yaml), or ask your Prometheus.',
+      );
     }
+    if (said.size === 0) return unknown('no replica is ready, so none can be asked for its metrics');
+    return judge(said);
   };
 }
 
@@ -543,9 +515,8 @@ const watches = byMetrics((said) => {
     const unread = (metrics.get(SYNCED) ?? []).some(({ value }) => value !== 1);
     if (metrics.get(SYNCED) === undefined) return [`${name} follows no cluster`];
     if (resources.length === 0 && !unread) return [];
-    return [
-      `${name}${unread ? ' has not read the cluster yet' : ''}${resources.length > 0 ? ` lacks ${resources.join(', ')}` : ''}`,
-    ];
+    const lacking = resources.length > 0 ? ` lacks ${resources.join(', ')}` : '';
+    return [`${name}${unread ? ' has not read the cluster yet' : ''}${lacking}`];
   });
   if (behind.length === 0) return ok(`current on ${count(said.size, 'replica')}`);
   const cure =
@@ -599,8 +570,7 @@ async function policies(inquiry: Inquiry): Promise<Seen> {
   for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
     for (const { metadata, status } of (await unlessNotServed(inquiry.items(path))) ?? []) {
       objects += 1;
-      const conditions = listOf(memberAt(status, ['conditions'])).filter(isRecord);
-      const ready = conditions.find(({ type }) => type === 'Ready');
+      const ready = recordsAt(status, 'conditions').find(({ type }) => type === 'Ready');
       if (ready?.status !== 'False') continue;
       const { namespace, name } = metadata;
       const who = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
