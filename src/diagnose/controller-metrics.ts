@@ -57,37 +57,38 @@ export function parseExposition(text: string, wanted: ReadonlySet<string>): Expo
     if (name === undefined) throw new MalformedExposition(number, 'expected the name of a metric', line);
     if (!wanted.has(name)) continue;
     const sample = sampleOf(line, name.length, number);
-    const samples = found.get(name);
-    if (samples === undefined) found.set(name, [sample]);
-    else samples.push(sample);
+    const samples = found.get(name) ?? [];
+    samples.push(sample);
+    found.set(name, samples);
   }
   return found;
 }
 
 /** @param from where the name ends @param number of the line */
 function sampleOf(line: string, from: number, number: number): MetricSample {
-  const labels = new Map<string, string>();
   let at = from;
-  const opening = matchAt(LABELS_BEGIN, line, at);
-  if (opening !== null) {
-    at += opening[0].length;
-    for (let label = matchAt(LABEL, line, at); label !== null; label = matchAt(LABEL, line, at)) {
-      const [whole, name = '', value = ''] = label;
+  const next = (expression: RegExp) => {
+    const match = matchAt(expression, line, at);
+    at += match?.[0].length ?? 0;
+    return match;
+  };
+  const labels = new Map<string, string>();
+  const bare = next(LABELS_BEGIN) === null;
+  if (!bare) {
+    for (let label = next(LABEL); label !== null; label = next(LABEL)) {
+      const [, name = '', value = ''] = label;
       // Any other escape is kept as it is, as Prometheus does.
       labels.set(
         name,
         value.replace(/\\([\\"n])/g, (_, escaped: string) => (escaped === 'n' ? '\n' : escaped)),
       );
-      at += whole.length;
     }
-    const closing = matchAt(LABELS_END, line, at);
-    if (closing === null)
+    if (next(LABELS_END) === null)
       throw new MalformedExposition(number, 'expected labels such as {name="value"}', line);
-    at += closing[0].length;
   }
-  const text = matchAt(VALUE, line, at)?.[1] ?? '';
+  const text = next(VALUE)?.[1] ?? '';
   // Without braces, the value would otherwise run into the name.
-  if (!NUMBER.test(text) || (at === from && !/[ \t]/.test(line[from] ?? '')))
+  if (!NUMBER.test(text) || (bare && !/[ \t]/.test(line[from] ?? '')))
     throw new MalformedExposition(number, 'expected a value', line);
   return { labels, value: Number(text.replace(/inf(inity)?/i, 'Infinity')) };
 }
@@ -197,20 +198,6 @@ export interface Tally {
   readonly overSecond: number;
 }
 
-/** Answers to all requests of the controller-manager. */
-export interface Answers {
-  readonly total: number;
-  /** 429. */
-  readonly tooMany: number;
-  /** 5xx. */
-  readonly serverErrors: number;
-  /** No answer at all. */
-  readonly unanswered: number;
-}
-
-/** What one scrape says, of the names that are read here. */
-export type ControllerScrape = Exposition;
-
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'PATCH', 'DELETE']);
 
 /** `…_changes` was renamed to `…_changes_total`; both are read. */
@@ -239,7 +226,7 @@ const WANTED: ReadonlySet<string> = new Set([
 ]);
 
 /** @throws MalformedExposition */
-export function readControllerScrape(text: string): ControllerScrape {
+export function readControllerScrape(text: string): Exposition {
   return parseExposition(text, WANTED);
 }
 
@@ -268,8 +255,7 @@ function sumOf(exposition: Exposition, names: readonly string[], choice: Choice)
 /**
  * How many took more than a second. Where no bucket ends at a second, the next one above counts: it may only understate.
  */
-function overSecond(exposition: Exposition, name: string, choice: Choice): number {
-  const count = sumOf(exposition, [`${name}_count`], choice) ?? 0;
+function overSecond(exposition: Exposition, name: string, choice: Choice, count: number): number {
   const within = new Map<number, number>();
   for (const { labels, value } of chosen(exposition, `${name}_bucket`, choice)) {
     const edge = Number(labels.get('le'));
@@ -279,132 +265,99 @@ function overSecond(exposition: Exposition, name: string, choice: Choice): numbe
 }
 
 /** The queues that are exported: a provider may leave some out, and a version may no longer write Endpoints. */
-export function queuesIn(scrape: ControllerScrape): readonly QueueName[] {
+export function queuesIn(scrape: Exposition): readonly QueueName[] {
   const series = ['workqueue_depth', `${WORK}_count`].flatMap((metric) => scrape.get(metric) ?? []);
   return QUEUES.filter((name) => series.some(({ labels }) => named(name)(labels)));
 }
 
 /** False where another instance leads, and this one has no queues. Undefined: not exported. */
-export function isLeading(scrape: ControllerScrape): boolean | undefined {
+export function isLeading(scrape: Exposition): boolean | undefined {
   const status = chosen(scrape, 'leader_election_master_status', named('kube-controller-manager'));
   return status.length === 0 ? undefined : status.some(({ value }) => value > 0);
 }
 
-function startOf(scrape: ControllerScrape): number | undefined {
+function startOf(scrape: Exposition): number | undefined {
   return chosen(scrape, 'process_start_time_seconds', all)[0]?.value;
 }
 
 /** A scrape, and when it was taken. */
 export interface TakenScrape {
-  readonly scrape: ControllerScrape;
+  readonly scrape: Exposition;
   /** Seconds of any clock that both scrapes share. */
   readonly at: number;
   /** Seconds since the epoch; undefined for a file, which does not say. */
   readonly epochSeconds?: number | undefined;
 }
 
-/** A work queue over a while. */
-export interface QueueActivity {
-  readonly name: QueueName;
-  /** At the end and, with two scrapes, at the beginning. */
-  readonly depth: number;
-  readonly depthBefore: number | undefined;
-  readonly longestSeconds: number;
-  readonly adds: number;
-  readonly done: number;
-  /** Of the items that were taken up; undefined without any. */
-  readonly meanWaitSeconds: number | undefined;
-  /** Of the items finished. */
-  readonly meanWorkSeconds: number | undefined;
-  /** How many were worked on at a time, on average; undefined without two scrapes. */
-  readonly busyWorkers: number | undefined;
-  /** Since the controller-manager's start: items taken up, and how many of them had waited for more than a second. */
-  readonly life: { readonly taken: number; readonly overSecond: number };
+/** By how much every series has grown. One that is new was 0 before: client-go's start with their first value. */
+function growthBetween(before: Exposition, after: Exposition): Exposition {
+  const keyOf = ({ labels }: MetricSample) => JSON.stringify([...labels]);
+  const grown = [...after].map(([name, samples]) => {
+    const old = new Map(chosen(before, name, all).map((sample) => [keyOf(sample), sample.value]));
+    const since = (sample: MetricSample) => Math.max(0, sample.value - (old.get(keyOf(sample)) ?? 0));
+    return [name, samples.map((sample) => ({ ...sample, value: since(sample) }))] as const;
+  });
+  return new Map(grown);
 }
 
-/** What the controller-manager did, between two scrapes or (with one) since its start. */
-export interface ControllerActivity {
-  /** Between the scrapes; undefined: there was only one that counts, and there are no rates. */
-  readonly seconds: number | undefined;
-  /** The process was restarted between the scrapes, or another instance answered. */
-  readonly restarted: boolean;
-  /** Since the process was started, at the end; undefined where it is not known. */
-  readonly ageSeconds: number | undefined;
-  readonly version: string | undefined;
-  readonly leading: boolean | undefined;
-  readonly queues: readonly QueueActivity[];
-  /** Writes and their waits for the client's own limiter. */
-  readonly limiter: Tally | undefined;
-  readonly limiterLife: Tally | undefined;
-  /**
-   * Writes and the API server's time for them, without the wait for the limiter. `overSecond` is 0 where they waited for
-   * that: there the two cannot be separated.
-   */
-  readonly server: Tally | undefined;
-  readonly answers: Answers | undefined;
-  readonly failedSyncs: number | undefined;
-  readonly changes: number | undefined;
-}
-
-/** How much a counter has grown; undefined: not exported. */
-type Growth = (read: (scrape: ControllerScrape) => number | undefined) => number | undefined;
-
-/** A series that is new was 0 before: client-go's series start with their first value. */
-function growthBetween(before: ControllerScrape | undefined, after: ControllerScrape): Growth {
-  return (read) => {
-    const now = read(after);
-    return now === undefined ? undefined : Math.max(0, now - ((before && read(before)) ?? 0));
-  };
-}
-
-function tallyOf(growth: Growth, name: string, choice: Choice): Tally | undefined {
-  const count = growth((scrape) => sumOf(scrape, [`${name}_count`], choice));
+function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | undefined {
+  const count = sumOf(exposition, [`${name}_count`], choice);
   if (count === undefined) return undefined;
-  const sum = growth((scrape) => sumOf(scrape, [`${name}_sum`], choice)) ?? 0;
-  return { count, sum, overSecond: growth((scrape) => overSecond(scrape, name, choice)) ?? 0 };
+  const sum = sumOf(exposition, [`${name}_sum`], choice) ?? 0;
+  return { count, sum, overSecond: overSecond(exposition, name, choice, count) };
 }
 
-/** @param first undefined when there is but one scrape */
-export function activityOf(first: TakenScrape | undefined, last: TakenScrape): ControllerActivity {
+export type ControllerActivity = Readonly<ReturnType<typeof activityOf>>;
+
+/**
+ * What the controller-manager did between two scrapes or, with one that counts, since its start. What is not exported is
+ * undefined.
+ * @param first undefined when there is but one scrape
+ */
+export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
   const after = last.scrape;
   const elapsed = first === undefined ? 0 : last.at - first.at;
   const restarted = first !== undefined && isAnotherLife(first.scrape, after);
   const before = restarted || elapsed <= 0 ? undefined : first?.scrape;
   const seconds = before === undefined ? undefined : elapsed;
-  const growth = growthBetween(before, after);
-  const counted = (names: readonly string[], choice: Choice) =>
-    growth((scrape) => sumOf(scrape, names, choice));
+  const growth = before === undefined ? after : growthBetween(before, after);
   const limiter = tallyOf(growth, LIMITER, writes);
   const startedAt = startOf(after);
   return {
+    /** Between the scrapes; undefined: there was only one that counts, and there are no rates. */
     seconds,
+    /** The process was restarted between the scrapes, or another instance answered. */
     restarted,
+    /** Since the process was started, at the end. */
     ageSeconds:
       startedAt === undefined || last.epochSeconds === undefined
         ? undefined
         : Math.max(0, last.epochSeconds - startedAt),
     version: after.get('kubernetes_build_info')?.[0]?.labels.get('git_version'),
     leading: isLeading(after),
-    queues: queuesIn(after).map((name) => queueActivity(name, before, after, seconds)),
+    queues: queuesIn(after).map((name) => queueActivity(name, { before, growth, after, seconds })),
+    /** Writes and their waits for the client's own limiter. */
     limiter,
-    limiterLife: tallyOf(growthBetween(undefined, after), LIMITER, writes),
+    limiterLife: tallyOf(after, LIMITER, writes),
     server: withoutLimiter(tallyOf(growth, REQUESTS, writes), limiter),
-    answers: answersOf((is) =>
-      counted(['rest_client_requests_total'], (labels) => is(labels.get('code') ?? '')),
-    ),
-    failedSyncs: counted(SYNCS, (labels) => labels.get('result') !== 'success'),
-    changes: counted(CHANGES, all),
+    answers: answersOf(growth),
+    failedSyncs: sumOf(growth, SYNCS, (labels) => labels.get('result') !== 'success'),
+    changes: sumOf(growth, CHANGES, all),
   };
 }
 
-function answersOf(ofCode: (is: (code: string) => boolean) => number | undefined): Answers | undefined {
-  const total = ofCode(() => true);
+/** Answers to all requests of the controller-manager. */
+function answersOf(growth: Exposition) {
+  const ofCode = (codes: RegExp) =>
+    sumOf(growth, ['rest_client_requests_total'], (labels) => codes.test(labels.get('code') ?? ''));
+  const total = ofCode(/^/);
   if (total === undefined) return undefined;
   return {
     total,
-    tooMany: ofCode((code) => code === '429') ?? 0,
-    serverErrors: ofCode((code) => code.startsWith('5')) ?? 0,
-    unanswered: ofCode((code) => code === '<error>') ?? 0,
+    tooMany: ofCode(/^429$/) ?? 0,
+    serverErrors: ofCode(/^5/) ?? 0,
+    /** No answer at all. */
+    unanswered: ofCode(/^<error>$/) ?? 0,
   };
 }
 
@@ -414,7 +367,7 @@ export function meanOf(tally: Tally | undefined): number | undefined {
 }
 
 /** Counters only grow; one that shrinks has been reset. */
-function isAnotherLife(before: ControllerScrape, after: ControllerScrape): boolean {
+function isAnotherLife(before: Exposition, after: Exposition): boolean {
   const [old, now] = [startOf(before), startOf(after)];
   // To the second: the kernel's clock that it is worked out from is slewed.
   if (old !== undefined && now !== undefined && Math.abs(old - now) > 1) return true;
@@ -429,6 +382,7 @@ function isAnotherLife(before: ControllerScrape, after: ControllerScrape): boole
 /** From here on, a request of over a second may be the limiter's as well as the API server's. */
 const LIMITER_MATTERS_SECONDS = 0.01;
 
+/** The API server's part of writes. Where they waited for the limiter, those of over a second cannot be told apart: 0. */
 function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined): Tally | undefined {
   if (requests === undefined) return undefined;
   const matters = (meanOf(limiter) ?? 0) >= LIMITER_MATTERS_SECONDS;
@@ -439,33 +393,46 @@ function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined)
   };
 }
 
+export type QueueActivity = Readonly<ReturnType<typeof queueActivity>>;
+
 /**
- * Its workqueue_retries_total is of no use: the endpoint controllers add Services with AddAfter, which counts each as a
+ * A work queue over a while. Its workqueue_retries_total is of no use: the endpoint controllers add Services with AddAfter, which counts each as a
  * retry (client-go, delaying_queue.go).
  */
 function queueActivity(
   name: QueueName,
-  before: ControllerScrape | undefined,
-  after: ControllerScrape,
-  seconds: number | undefined,
-): QueueActivity {
-  const read = (scrape: ControllerScrape | undefined, metric: string) =>
-    (scrape && sumOf(scrape, [metric], named(name))) ?? 0;
-  const growth = growthBetween(before, after);
-  const life = tallyOf(growthBetween(undefined, after), WAIT, named(name));
+  {
+    before,
+    growth,
+    after,
+    seconds,
+  }: {
+    readonly before: Exposition | undefined;
+    readonly growth: Exposition;
+    readonly after: Exposition;
+    readonly seconds: number | undefined;
+  },
+) {
+  const read = (exposition: Exposition | undefined, metric: string) =>
+    (exposition && sumOf(exposition, [metric], named(name))) ?? 0;
+  const life = tallyOf(after, WAIT, named(name));
   const work = tallyOf(growth, WORK, named(name));
   const unfinished = read(after, UNFINISHED) - read(before, UNFINISHED);
   return {
     name,
     depth: read(after, 'workqueue_depth'),
-    depthBefore: seconds === undefined ? undefined : read(before, 'workqueue_depth'),
+    /** Undefined, as are the busy workers, without two scrapes. */
+    depthBefore: before && read(before, 'workqueue_depth'),
     longestSeconds: read(after, 'workqueue_longest_running_processor_seconds'),
-    adds: growth((scrape) => read(scrape, 'workqueue_adds_total')) ?? 0,
+    adds: read(growth, 'workqueue_adds_total'),
     done: work?.count ?? 0,
+    /** Of the items that were taken up; undefined without any. */
     meanWaitSeconds: meanOf(tallyOf(growth, WAIT, named(name))),
+    /** Of the items finished. */
     meanWorkSeconds: meanOf(work),
-    // Work that was finished counts in full when it ends, so what of it lies before the beginning is taken off again.
+    // How many were busy on average. Work that was finished counts in full when it ends, so what of it lies before the beginning is taken off again.
     busyWorkers: seconds === undefined ? undefined : Math.max(0, (work?.sum ?? 0) + unfinished) / seconds,
+    /** Since the controller-manager's start: items taken up, and how many of them had waited for more than a second. */
     life: { taken: life?.count ?? 0, overSecond: life?.overSecond ?? 0 },
   };
 }

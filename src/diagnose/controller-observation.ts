@@ -9,6 +9,7 @@ import {
   KubeFailure,
   listSome,
   newAgent,
+  type RawObject,
   type Resource,
   readText,
 } from '../cluster/index.ts';
@@ -16,7 +17,6 @@ import { span } from './amounts.ts';
 import {
   activityOf,
   type ControllerActivity,
-  type ControllerFlags,
   controllerFlags,
   givenFlags,
   isLeading,
@@ -134,15 +134,6 @@ export async function observeTwice<Scrape, Facts>(
   };
 }
 
-/** A kube-controller-manager that runs as a pod. */
-export interface ControllerPod {
-  readonly name: string;
-  readonly node: string | undefined;
-  readonly flags: ControllerFlags;
-  /** Where it serves its metrics. */
-  readonly port: number;
-}
-
 const PODS = '/api/v1/namespaces/kube-system/pods';
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
 
@@ -154,9 +145,8 @@ const DEFAULT_PORT = 10_257;
 
 /** @throws KubeFailure */
 export async function controllerPods(api: ApiReader): Promise<readonly ControllerPod[]> {
-  for (const label of LABELS) {
-    const { items } = await api.json(`${PODS}?labelSelector=${encodeURIComponent(label)}`);
-    const pods = listOf(items).flatMap(podOf);
+  for (const labelSelector of LABELS) {
+    const pods = await api.list({ path: PODS, query: { labelSelector }, project: projectPod });
     if (pods.length > 0) return pods;
   }
   return [];
@@ -187,16 +177,15 @@ export function leaderFirst(
   return pods.toSorted((a, b) => Number(b.node === host) - Number(a.node === host));
 }
 
-function podOf(item: unknown): readonly ControllerPod[] {
-  const { metadata, spec } = isRecord(item) ? item : {};
-  if (!isRecord(metadata) || !isString(metadata.name) || !isRecord(spec)) return [];
-  const containers = listOf(spec.containers).filter(isRecord);
-  const words = containers
+/** A kube-controller-manager that runs as a pod; `port`: where it serves its metrics. */
+export type ControllerPod = ReturnType<typeof projectPod>;
+
+function projectPod({ metadata: { name }, spec }: RawObject) {
+  const words = recordsAt(spec, 'containers')
     .flatMap(({ command, args }) => [...listOf(command), ...listOf(args)])
     .filter(isString);
-  const node = isString(spec.nodeName) ? spec.nodeName : undefined;
   const port = Number(givenFlags(words).get('--secure-port') ?? DEFAULT_PORT);
-  return [{ name: metadata.name, node, flags: controllerFlags(words), port }];
+  return { name, node: memberAt(spec, ['nodeName']), flags: controllerFlags(words), port };
 }
 
 /** A JSON list; empty if absent. */

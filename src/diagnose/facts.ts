@@ -46,15 +46,6 @@ export interface LeaderFacts {
   readonly transitions: number;
 }
 
-/** The priority level that the API server puts the controller-manager's requests into, over the interval. */
-export interface PriorityFacts {
-  readonly level: string;
-  /** Requests that wait for a seat, at the end. */
-  readonly waiting: number;
-  readonly rejected: number;
-  readonly timedOut: number;
-}
-
 /** The looks for the controller-manager's metrics. */
 export const CONTROLLER_METRICS = 'controller-manager metrics';
 
@@ -82,18 +73,22 @@ export interface Facts {
 /** Where Kubernetes puts the controller-manager's requests by default (flowcontrol bootstrap). */
 const LEVEL = 'workload-high';
 
+export type PriorityFacts = Readonly<NonNullable<ReturnType<typeof priorityFacts>>>;
+
 /**
+ * The priority level that the API server puts the controller-manager's requests into, over the interval.
  * Reads two of `/debug/api_priority_and_fairness/dump_priority_levels`: a table with commas (apf_controller_debug.go).
  * Its counts are of the one API server that answered.
  * @returns undefined if it is not one, or the level is missing
  */
-export function priorityFacts(before: string, after: string): PriorityFacts | undefined {
+export function priorityFacts(before: string, after: string) {
   const [first, last] = [levelIn(before), levelIn(after)];
   if (first === undefined || last === undefined) return undefined;
   // Another API server may have answered the second time.
   const since = (column: string) => Math.max(0, last(column) - first(column));
   return {
     level: LEVEL,
+    /** For a seat, at the end. */
     waiting: last('WaitingRequests'),
     rejected: since('RejectedRequests'),
     timedOut: since('TimedoutRequests'),

@@ -118,25 +118,24 @@ const STORM_SERVICES = 100;
 const SETTLED_SECONDS = 15 * 60;
 
 /**
- * What holds a queue up. `limiter`: the client waits for its own rate limiter; `limiter?`: its metrics are not there,
- * but its rate is just the limit; `workers`: a queue hands out as soon as a worker is free, so where Services wait, and
+ * What holds a queue up. `limiter`: the client waits for its own rate limiter or, where that has no metrics, goes at
+ * just the rate of its limit; `workers`: a queue hands out as soon as a worker is free, so where Services wait, and
  * not for the limiter, all workers were busy meanwhile; `stuck`: one of them does not come back; `unknown`: nothing came
  * out of the queue, or there is but one scrape.
  */
-type Bottleneck = 'limiter' | 'limiter?' | 'stuck' | 'workers' | 'unknown';
+type Bottleneck = 'limiter' | 'stuck' | 'workers' | 'unknown';
 
 /** @returns undefined when nothing is held up */
 function bottleneckOf(queue: QueueActivity, facts: Facts): Bottleneck | undefined {
   if (queue.longestSeconds >= STUCK_SECONDS && !limiterHolds(facts)) return 'stuck';
   if (!isBehind(queue, facts)) return undefined;
-  if (limiterHolds(facts)) return 'limiter';
-  if (facts.controller?.limiter === undefined && goesAtTheLimit(queue, facts)) return 'limiter?';
+  if (limiterHolds(facts) || goesAtTheLimit(queue, facts)) return 'limiter';
   return facts.controller?.seconds !== undefined && queue.done > 0 ? 'workers' : 'unknown';
 }
 
-/** The queues that are held up in one of these ways. */
-function heldUpBy(facts: Facts, ...ways: readonly (Bottleneck | undefined)[]): readonly QueueActivity[] {
-  return (facts.controller?.queues ?? []).filter((queue) => ways.includes(bottleneckOf(queue, facts)));
+/** The queues that are held up in this way; undefined: those that are not. */
+function heldUpBy(facts: Facts, way: Bottleneck | undefined): readonly QueueActivity[] {
+  return (facts.controller?.queues ?? []).filter((queue) => bottleneckOf(queue, facts) === way);
 }
 
 /** How long the last Service in the queue will wait; undefined without a rate. */
@@ -165,9 +164,9 @@ function limiterHolds({ controller }: Facts): boolean {
   return waits >= THROTTLED_SECONDS && waits >= (meanOf(controller?.server) ?? 0);
 }
 
-/** Every sync of a Service that has changed is a write. */
+/** All that shows where the limiter has no metrics: every sync of a Service that has changed is a write. */
 function goesAtTheLimit(queue: QueueActivity, { controller, flags }: Facts): boolean {
-  if (controller?.seconds === undefined) return false;
+  if (controller?.seconds === undefined || controller.limiter !== undefined) return false;
   const rate = queue.done / controller.seconds;
   return rate >= 0.8 * flags.qps && rate <= 1.2 * flags.qps;
 }
@@ -213,9 +212,11 @@ function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
 
 /** `Endpoints and EndpointSlices` */
 function written(queues: readonly QueueActivity[]): string {
-  const kinds = queues.map(({ name }) => CONTROLLERS[name].writes);
-  return kinds.length < 2 ? kinds.join('') : `${kinds.slice(0, -1).join(', ')} and ${kinds.at(-1)}`;
+  return LIST.format(queues.map(({ name }) => CONTROLLERS[name].writes));
 }
+
+/** British lists have no comma before the last item. */
+const LIST = new Intl.ListFormat('en-GB');
 
 function lines(...all: readonly (string | false | undefined)[]): readonly string[] {
   return all.filter((line) => line !== undefined && line !== false);
@@ -434,7 +435,7 @@ function evidenceOf(facts: StageFacts): string {
 /** Rules about the queues of the endpoint controllers, and what holds them up. */
 
 function clientThrottled(facts: Facts): Found | undefined {
-  const held = heldUpBy(facts, 'limiter', 'limiter?');
+  const held = heldUpBy(facts, 'limiter');
   if (held.length === 0) return undefined;
   const { controller, flags } = facts;
   const limit = `${amount(flags.qps)} requests a second${flags.known ? '' : ' if the default'}`;

@@ -15,8 +15,8 @@ const DATA = join(import.meta.dirname, '..', 'testdata', 'controller-manager');
 const text = (name: string) => readFileSync(join(DATA, `${name}.prom`), 'utf8');
 
 const PODS = '/api/v1/namespaces/kube-system/pods';
-const BY_COMPONENT = `${PODS}?labelSelector=component%3Dkube-controller-manager`;
-const BY_APP = `${PODS}?labelSelector=k8s-app%3Dkube-controller-manager`;
+const BY_COMPONENT = `${PODS}?labelSelector=component%3Dkube-controller-manager&limit=500`;
+const BY_APP = `${PODS}?labelSelector=k8s-app%3Dkube-controller-manager&limit=500`;
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
 const EKS = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
 const metricsOf = (pod: string) => `${PODS}/https:${pod}:10257/proxy/metrics`;
@@ -46,6 +46,8 @@ async function gatherFrom(answers: Answers, over: Partial<GatherOptions> = {}) {
 
 const looksAt = ({ looks }: Facts, what: string) => looks.filter((look) => look.what === what);
 
+const list = (...items: readonly object[]) => well({ metadata: { resourceVersion: '1' }, items });
+
 function pod(name: string, node: string, command: readonly string[]) {
   return { metadata: { name }, spec: { nodeName: node, containers: [{ name: 'main', command }] } };
 }
@@ -55,12 +57,10 @@ const lease = {
 };
 
 describe('by way of the API server', () => {
-  const pods = well({
-    items: [
-      pod('kcm-a', 'node-a', ['kube-controller-manager', '--kube-api-qps=7']),
-      pod('kcm-b', 'node-b', ['kube-controller-manager', '--kube-api-qps=300', '--kube-api-burst=325']),
-    ],
-  });
+  const pods = list(
+    pod('kcm-a', 'node-a', ['kube-controller-manager', '--kube-api-qps=7']),
+    pod('kcm-b', 'node-b', ['kube-controller-manager', '--kube-api-qps=300', '--kube-api-burst=325']),
+  );
 
   it('reads the leader’s metrics twice, and its flags', async () => {
     const { facts } = await gatherFrom({
@@ -88,8 +88,8 @@ describe('by way of the API server', () => {
     ['a shell’s command line', ['sh', '-c', 'kube-controller-manager --secure-port=10299 --v=2']],
   ])('finds pods by another label, and the port in their flags: %s', async (_what, command) => {
     const { facts } = await gatherFrom({
-      [BY_COMPONENT]: well({ items: [] }),
-      [BY_APP]: well({ items: [pod('kcm', 'n', command)] }),
+      [BY_COMPONENT]: list(),
+      [BY_APP]: list(pod('kcm', 'n', command)),
       [`${PODS}/https:kcm:10299/proxy/metrics`]: well(text('calm-1')),
     });
     expect(facts.controller?.queues.length).toBe(3);
@@ -132,8 +132,8 @@ describe('by way of the API server', () => {
 
   it('a provider’s control plane: no such pod', async () => {
     const { facts } = await gatherFrom({
-      [BY_COMPONENT]: well({ items: [] }),
-      [BY_APP]: well({ items: [] }),
+      [BY_COMPONENT]: list(),
+      [BY_APP]: list(),
     });
     expect(looksAt(facts, CONTROLLER_METRICS)).toEqual([
       {
@@ -356,7 +356,7 @@ describe('a running Linger', () => {
 
 it('given flags win over those of a pod', async () => {
   const { facts } = await gatherFrom(
-    { [BY_COMPONENT]: well({ items: [pod('kcm', 'n', ['--kube-api-qps=7'])] }) },
+    { [BY_COMPONENT]: list(pod('kcm', 'n', ['--kube-api-qps=7'])) },
     { flags: '--kube-api-qps=9' },
   );
   expect(facts.flags.qps).toBe(9);
