@@ -194,7 +194,7 @@ export function givenFlags(line: readonly string[]): ReadonlyMap<string, string>
 export interface Tally {
   readonly count: number;
   readonly sum: number;
-  /** How many were longer than a second, or than the next bucket boundary above it. */
+  /** How many were longer than a second, or than the next bucket boundary above it: it may only understate. */
   readonly overSecond: number;
 }
 
@@ -230,7 +230,8 @@ export function readControllerScrape(text: string): Exposition {
   return parseExposition(text, WANTED);
 }
 
-type Choice = (labels: MetricSample['labels']) => boolean;
+/** Which series are meant. */
+export type Choice = (labels: MetricSample['labels']) => boolean;
 
 const all: Choice = () => true;
 const writes: Choice = (labels) => WRITES.has(labels.get('verb') ?? '');
@@ -240,7 +241,7 @@ const named =
     labels.get('name') === name;
 
 /** Without NaN, which a gauge without a value shows, and which would turn every sum into NaN. */
-function chosen(exposition: Exposition, name: string, choice: Choice): readonly MetricSample[] {
+export function chosen(exposition: Exposition, name: string, choice: Choice): readonly MetricSample[] {
   const samples = exposition.get(name) ?? [];
   return samples.filter(({ labels, value }) => Number.isFinite(value) && choice(labels));
 }
@@ -252,16 +253,18 @@ function sumOf(exposition: Exposition, names: readonly string[], choice: Choice)
   return samples.reduce((sum, { value }) => sum + value, 0);
 }
 
-/**
- * How many took more than a second. Where no bucket ends at a second, the next one above counts: it may only understate.
- */
-function overSecond(exposition: Exposition, name: string, choice: Choice, count: number): number {
+/** How many took at most so many seconds, by ascending edge. */
+export function bucketsOf(
+  exposition: Exposition,
+  histogram: string,
+  choice: Choice,
+): ReadonlyMap<number, number> {
   const within = new Map<number, number>();
-  for (const { labels, value } of chosen(exposition, `${name}_bucket`, choice)) {
-    const edge = Number(labels.get('le'));
-    if (edge >= 1) within.set(edge, (within.get(edge) ?? 0) + value);
+  for (const { labels, value } of chosen(exposition, `${histogram}_bucket`, choice)) {
+    const edge = Number((labels.get('le') ?? '').replace('Inf', 'Infinity'));
+    within.set(edge, (within.get(edge) ?? 0) + value);
   }
-  return Math.max(0, count - (within.get(Math.min(...within.keys())) ?? count));
+  return new Map([...within].toSorted(([a], [b]) => a - b));
 }
 
 /** The queues that are exported: a provider may leave some out, and a version may no longer write Endpoints. */
@@ -289,12 +292,18 @@ export interface TakenScrape {
   readonly epochSeconds?: number | undefined;
 }
 
-/** By how much every series has grown. One that is new was 0 before: client-go's start with their first value. */
-function growthBetween(before: Exposition, after: Exposition): Exposition {
+/**
+ * By how much every series has grown. One that is new was 0 before, as client-go's series start with their first value;
+ * one that has shrunk has been reset to 0 meanwhile.
+ */
+export function growthBetween(before: Exposition, after: Exposition): Exposition {
   const keyOf = ({ labels }: MetricSample) => JSON.stringify([...labels]);
   const grown = [...after].map(([name, samples]) => {
     const old = new Map(chosen(before, name, all).map((sample) => [keyOf(sample), sample.value]));
-    const since = (sample: MetricSample) => Math.max(0, sample.value - (old.get(keyOf(sample)) ?? 0));
+    const since = (sample: MetricSample) => {
+      const grown = sample.value - (old.get(keyOf(sample)) ?? 0);
+      return grown < 0 ? sample.value : grown;
+    };
     return [name, samples.map((sample) => ({ ...sample, value: since(sample) }))] as const;
   });
   return new Map(grown);
@@ -304,7 +313,9 @@ function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | 
   const count = sumOf(exposition, [`${name}_count`], choice);
   if (count === undefined) return undefined;
   const sum = sumOf(exposition, [`${name}_sum`], choice) ?? 0;
-  return { count, sum, overSecond: overSecond(exposition, name, choice, count) };
+  // Where no bucket ends at a second, the next one above counts.
+  const [, within = count] = [...bucketsOf(exposition, name, choice)].find(([edge]) => edge >= 1) ?? [];
+  return { count, sum, overSecond: Math.max(0, count - within) };
 }
 
 export type ControllerActivity = Readonly<ReturnType<typeof activityOf>>;

@@ -1,10 +1,13 @@
 import { LAG_STAGES, type LagStage, type StageSample } from '../lag/index.ts';
 import type { WaitingByStage } from '../measurement/index.ts';
 import {
+  bucketsOf,
+  type Choice,
   type ControllerActivity,
   type ControllerFlags,
+  chosen,
   type Exposition,
-  type MetricSample,
+  growthBetween,
   parseExposition,
 } from './controller-metrics.ts';
 
@@ -109,33 +112,17 @@ export function watchedLag(
   waiting: WaitingByStage,
 ): LagFacts {
   const stages = LAG_STAGES.map((stage): StageFacts => {
-    const lags = samples.filter((sample) => sample.stage === stage).map(({ lag }) => lag);
-    const sorted = lags.toSorted((a, b) => a - b);
+    const mine = samples.filter((sample) => sample.stage === stage);
+    const lags = mine.map(({ lag }) => lag).toSorted((a, b) => a - b);
     // The nearest rank: with few samples the p99 is the longest.
-    const quantile = (share: number) => sorted[Math.ceil(share * sorted.length) - 1];
-    return {
-      stage,
-      samples: lags.length,
-      p50: quantile(0.5),
-      p99: quantile(0.99),
-      ...waitingOf(waiting[stage]),
-    };
+    const quantile = (share: number) => lags[Math.ceil(share * lags.length) - 1];
+    const [p50, p99] = [quantile(0.5), quantile(0.99)];
+    return { stage, samples: lags.length, p50, p99, ...waitingOf(waiting[stage]) };
   });
   return { from, stages, life: [] };
 }
 
-type Waiting = WaitingByStage[LagStage];
-
-/** What /metrics of a running Linger says, as far as it is read here. */
-export type LagScrape = ReadonlyMap<LagStage, StageScrape>;
-
-interface StageScrape {
-  /** Removals that took at most so many seconds, by ascending edge. */
-  readonly within: ReadonlyMap<number, number>;
-  readonly waiting: Waiting;
-}
-
-const BUCKETS = 'linger_removal_lag_seconds_bucket';
+const LAG = 'linger_removal_lag_seconds';
 const UNRESOLVED = 'linger_removals_unresolved';
 const OLDEST = 'linger_removals_oldest_unresolved_seconds';
 
@@ -144,55 +131,33 @@ const OLDEST = 'linger_removals_oldest_unresolved_seconds';
  * @returns undefined when there is nothing of it: another program's, or a Linger that measures nothing
  * @throws MalformedExposition
  */
-export function readLagScrape(text: string): LagScrape | undefined {
-  const exposition = parseExposition(text, new Set([BUCKETS, UNRESOLVED, OLDEST]));
-  if (!exposition.has(BUCKETS)) return undefined;
-  return new Map(LAG_STAGES.map((stage) => [stage, stageOf(exposition, stage)]));
+export function readLagScrape(text: string): Exposition | undefined {
+  const exposition = parseExposition(text, new Set([`${LAG}_bucket`, UNRESOLVED, OLDEST]));
+  return exposition.has(`${LAG}_bucket`) ? exposition : undefined;
 }
 
 /** @param first undefined when there is but one scrape: then nothing is known of now but what is waiting */
-export function scrapedLag(from: string, first: LagScrape | undefined, last: LagScrape): LagFacts {
-  const scraped = [...last];
+export function scrapedLag(from: string, first: Exposition | undefined, last: Exposition): LagFacts {
+  const growth = first === undefined ? new Map() : growthBetween(first, last);
   return {
     from,
-    stages: scraped.map(([stage, { within, waiting }]) =>
-      factsOf(stage, first === undefined ? new Map() : since(first.get(stage)?.within, within), waiting),
-    ),
-    life: scraped.map(([stage, { within, waiting }]) => factsOf(stage, within, waiting)),
+    stages: LAG_STAGES.map((stage) => scrapedStage(stage, growth, last)),
+    life: LAG_STAGES.map((stage) => scrapedStage(stage, last, last)),
   };
 }
 
-function since(before: ReadonlyMap<number, number> = new Map(), after: ReadonlyMap<number, number>) {
-  const grown = new Map([...after].map(([edge, count]) => [edge, count - (before.get(edge) ?? 0)]));
-  // A Linger that was restarted in between counts from 0 again.
-  return [...grown.values()].some((count) => count < 0) ? after : grown;
-}
-
-function factsOf(stage: LagStage, within: ReadonlyMap<number, number>, waiting: Waiting): StageFacts {
+/** @param ended what says which removals have ended @param now what says which are waiting */
+function scrapedStage(stage: LagStage, ended: Exposition, now: Exposition): StageFacts {
+  const mine: Choice = (labels) => labels.get('stage') === stage;
+  const within = bucketsOf(ended, LAG, mine);
+  // Several replicas' scrapes in one file: each sees every removal, so the most that one says.
+  const most = (name: string) => Math.max(0, ...chosen(now, name, mine).map(({ value }) => value));
   return {
     stage,
     samples: within.get(Number.POSITIVE_INFINITY) ?? 0,
     p50: quantileOf(within, 0.5),
     p99: quantileOf(within, 0.99),
-    ...waitingOf(waiting),
-  };
-}
-
-function stageOf(exposition: Exposition, stage: LagStage): StageScrape {
-  const mine = (name: string): readonly MetricSample[] =>
-    (exposition.get(name) ?? []).filter(
-      ({ labels, value }) => labels.get('stage') === stage && Number.isFinite(value),
-    );
-  const edges = new Map<number, number>();
-  for (const { labels, value } of mine(BUCKETS)) {
-    const edge = Number((labels.get('le') ?? '').replace('Inf', 'Infinity'));
-    edges.set(edge, (edges.get(edge) ?? 0) + value);
-  }
-  // Several replicas' scrapes in one file: each sees every removal, so the most that one says.
-  const most = (name: string) => Math.max(0, ...mine(name).map(({ value }) => value));
-  return {
-    within: new Map([...edges].toSorted(([a], [b]) => a - b)),
-    waiting: { count: most(UNRESOLVED), oldestSeconds: most(OLDEST) },
+    ...waitingOf({ count: most(UNRESOLVED), oldestSeconds: most(OLDEST) }),
   };
 }
 
@@ -212,6 +177,6 @@ function quantileOf(within: ReadonlyMap<number, number>, share: number): number 
   return lower;
 }
 
-function waitingOf({ count, oldestSeconds }: Waiting) {
+function waitingOf({ count, oldestSeconds }: WaitingByStage[LagStage]) {
   return { waiting: count, oldestSeconds: count > 0 ? oldestSeconds : undefined };
 }

@@ -9,6 +9,7 @@ import {
 import { LAG_STAGES, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { count, span } from './amounts.ts';
+import type { Exposition } from './controller-metrics.ts';
 import {
   isAddress,
   metricsIn,
@@ -19,7 +20,7 @@ import {
   readMetricsAddress,
   readMetricsFile,
 } from './controller-observation.ts';
-import { type LagFacts, type LagScrape, type Look, readLagScrape, scrapedLag, watchedLag } from './facts.ts';
+import { type LagFacts, type Look, readLagScrape, scrapedLag, watchedLag } from './facts.ts';
 
 interface LagWatchOptions {
   /** Monotonic milliseconds. */
@@ -103,7 +104,7 @@ export async function observeLinger(
   from: string,
   stdin: NodeJS.ReadableStream,
 ): Promise<Observation<LagFacts>> {
-  const observed = (first: LagScrape | undefined, last: LagScrape, failure = ''): Observed<LagFacts> => {
+  const observed = (first: Exposition | undefined, last: Exposition, failure = ''): Observed<LagFacts> => {
     const how = first === undefined ? `one scrape${failure}` : 'twice';
     const look = { what: WHAT, seen: true, text: `Linger at ${from}, ${how}` };
     return { facts: scrapedLag(from, first, last), looks: [look] };
@@ -151,6 +152,6 @@ function lateLook({ late }: LagWatch): Look {
   };
 }
 
-function scrapeOf(text: string, from: string): LagScrape {
+function scrapeOf(text: string, from: string): Exposition {
   return metricsIn(text, from, 'a Linger that measures, with linger_removal_lag_seconds', readLagScrape);
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type LagScrape, readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/facts.ts';
+import type { Exposition } from '../../src/diagnose/controller-metrics.ts';
+import { readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/facts.ts';
 import type { LagStage } from '../../src/lag/events.ts';
 
 const NONE = { count: 0, oldestSeconds: 0 };
@@ -33,7 +34,7 @@ describe('what a watch has seen', () => {
 });
 
 /** Cumulative counts of slices' lags in buckets of 0.1 s, 1 s, 10 s and beyond. */
-function linger(counts: readonly [number, number, number, number], waiting = 0, oldest = 0): LagScrape {
+function linger(counts: readonly [number, number, number, number], waiting = 0, oldest = 0): Exposition {
   const edges = ['0.1', '1', '10', '+Inf'];
   const buckets = (stage: string, of: readonly number[]) =>
     edges.map((le, index) => `linger_removal_lag_seconds_bucket{le="${le}",stage="${stage}"} ${of[index]}`);
