@@ -113,14 +113,8 @@ export interface ControllerFlags {
 
 export const UNLIMITED = Number.POSITIVE_INFINITY;
 
-/** The work queues on the way, by their `name` label in the metrics (read in 1.36.3). */
-export const QUEUES = ['endpoint_slice', 'endpoint', 'endpoint_slice_mirroring'] as const;
-export type QueueName = (typeof QUEUES)[number];
-
-/** What the controller behind a queue writes, and its flags. */
-export const CONTROLLERS: Readonly<
-  Record<QueueName, Readonly<Record<'writes' | 'workers' | 'batch', string>>>
-> = {
+/** By the `name` label of its work queue in the metrics (read in 1.36.3): what a controller writes, and its flags. */
+export const CONTROLLERS = {
   endpoint_slice: {
     writes: 'EndpointSlices',
     workers: '--concurrent-service-endpoint-syncs',
@@ -136,7 +130,10 @@ export const CONTROLLERS: Readonly<
     workers: '--mirroring-concurrent-service-endpoint-syncs',
     batch: '--mirroring-endpointslice-updates-batch-period',
   },
-};
+} as const;
+
+export type QueueName = keyof typeof CONTROLLERS;
+export const QUEUES = Object.keys(CONTROLLERS) as readonly QueueName[];
 
 /** Of the slices' controllers (options/endpointslicecontroller.go); the other has no limit, and needs no more either. */
 export const MOST_WORKERS = 50;

@@ -158,14 +158,11 @@ export async function controllerLeader(
   epochSeconds: number,
 ): Promise<LeaderFacts | undefined> {
   const { spec } = await api.json(LEASE);
-  if (!isRecord(spec) || !isString(spec.holderIdentity)) return undefined;
-  const acquired = isString(spec.acquireTime) ? Date.parse(spec.acquireTime) / 1000 : Number.NaN;
-  if (Number.isNaN(acquired)) return undefined;
-  return {
-    holder: spec.holderIdentity,
-    ageSeconds: Math.max(0, epochSeconds - acquired),
-    transitions: typeof spec.leaseTransitions === 'number' ? spec.leaseTransitions : 0,
-  };
+  const { holderIdentity: holder, acquireTime, leaseTransitions = 0 } = isRecord(spec) ? spec : {};
+  const acquired = Date.parse(String(acquireTime)) / 1000;
+  if (!isString(holder) || Number.isNaN(acquired)) return undefined;
+  const ageSeconds = Math.max(0, epochSeconds - acquired);
+  return { holder, ageSeconds, transitions: Number(leaseTransitions) };
 }
 
 /** The leader first: its identity is its host's name and a UUID (controllermanager.go), and it runs on the host. */
@@ -229,11 +226,11 @@ export function readMetricsFile(from: string, stdin: NodeJS.ReadableStream): Pro
  */
 export async function readMetricsAddress(input: MetricsInput): Promise<string> {
   const { from } = input;
-  if (!URL.canParse(from)) {
+  const url = URL.parse(from);
+  if (url === null) {
     const problem = `${from}: expected an address such as https://127.0.0.1:10257/metrics`;
     throw new LingerError('metrics-unreadable', problem);
   }
-  const url = new URL(from);
   const rejectUnauthorized = !isUnverified(url, input);
   const credentials = await credentialsOf(input);
   // The rest of the address is the request's path: what asks puts it behind the server's own.
@@ -358,22 +355,23 @@ const UNLISTED_REMEDY =
 
 /**
  * One or two saved scrapes, the older first.
- * @throws LingerError `metrics-invalid`
+ * @throws LingerError `metrics-unreadable`, `metrics-invalid`
  */
-export function observeSaved(
-  scrapes: readonly { readonly from: string; readonly text: string }[],
+export async function observeSaved(
+  files: readonly string[],
+  stdin: NodeJS.ReadableStream,
   apartSeconds: number,
-): Observed<ControllerActivity> {
-  const taken = scrapes.map(({ from, text }, index) => ({
-    scrape: scrapeOf(text, from),
+): Promise<Observed<ControllerActivity>> {
+  const reading = files.map(async (from, index) => ({
+    scrape: scrapeOf(await readMetricsFile(from, stdin), from),
     at: index * apartSeconds,
   }));
+  const taken = await Promise.all(reading);
   const first = taken.length > 1 ? taken[0] : undefined;
   const last = taken.at(-1);
   if (last === undefined) return UNSEEN;
-  const names = scrapes.map(({ from }) => from).join(' and ');
   const rates = first === undefined ? ': one scrape, no rates' : `, said to be ${span(apartSeconds)} apart`;
-  const look = { what: CONTROLLER_METRICS, seen: true, text: names + rates };
+  const look = { what: CONTROLLER_METRICS, seen: true, text: files.join(' and ') + rates };
   return { facts: activityOf(first, last), looks: [look] };
 }
 

@@ -17,7 +17,6 @@ import {
   observeSaved,
   observeTwice,
   readMetricsAddress,
-  readMetricsFile,
   seekController,
   UNSEEN,
 } from './controller-observation.ts';
@@ -145,10 +144,8 @@ class Gathering {
 
   async #controller(pods: readonly ControllerPod[] | undefined): Promise<Observation<ControllerActivity>> {
     const { metrics, intervalSeconds, stdin, now } = this.#options;
-    if (metrics !== undefined && 'files' in metrics) {
-      const read = async (from: string) => ({ from, text: await readMetricsFile(from, stdin) });
-      return observeSaved(await Promise.all(metrics.files.map(read)), intervalSeconds);
-    }
+    if (metrics !== undefined && 'files' in metrics)
+      return observeSaved(metrics.files, stdin, intervalSeconds);
     if (metrics !== undefined) return observeController(metrics.from, () => readMetricsAddress(metrics), now);
     return this.#api === undefined ? UNSEEN : seekController(this.#api, pods, now);
   }

@@ -6,10 +6,17 @@ import {
   type FailureReason,
   type KubeConnection,
 } from '../cluster/index.ts';
-import { LAG_STAGES, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
+import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { count, span } from './amounts.ts';
-import type { Exposition } from './controller-metrics.ts';
+import {
+  bucketsOf,
+  type Choice,
+  chosen,
+  type Exposition,
+  growthBetween,
+  parseExposition,
+} from './controller-metrics.ts';
 import {
   isAddress,
   metricsIn,
@@ -20,7 +27,7 @@ import {
   readMetricsAddress,
   readMetricsFile,
 } from './controller-observation.ts';
-import { type LagFacts, type Look, readLagScrape, scrapedLag, watchedLag } from './facts.ts';
+import type { LagFacts, Look, StageFacts } from './facts.ts';
 
 interface LagWatchOptions {
   /** Monotonic milliseconds. */
@@ -154,4 +161,80 @@ function lateLook({ late }: LagWatch): Look {
 
 function scrapeOf(text: string, from: string): Exposition {
   return metricsIn(text, from, 'a Linger that measures, with linger_removal_lag_seconds', readLagScrape);
+}
+
+/** What a watch of one's own has seen. */
+export function watchedLag(
+  from: string,
+  samples: readonly Pick<StageSample, 'stage' | 'lag'>[],
+  waiting: WaitingByStage,
+): LagFacts {
+  const stages = LAG_STAGES.map((stage): StageFacts => {
+    const mine = samples.filter((sample) => sample.stage === stage);
+    const lags = mine.map(({ lag }) => lag).toSorted((a, b) => a - b);
+    // The nearest rank: with few samples the p99 is the longest.
+    const quantile = (share: number) => lags[Math.ceil(share * lags.length) - 1];
+    const [p50, p99] = [quantile(0.5), quantile(0.99)];
+    return { stage, samples: lags.length, p50, p99, ...waitingOf(waiting[stage]) };
+  });
+  return { from, stages, life: [] };
+}
+
+const LAG = 'linger_removal_lag_seconds';
+const UNRESOLVED = 'linger_removals_unresolved';
+const OLDEST = 'linger_removals_oldest_unresolved_seconds';
+
+/**
+ * Reads what /metrics of a Linger says of lags.
+ * @returns undefined when there is nothing of it: another program's, or a Linger that measures nothing
+ * @throws MalformedExposition
+ */
+export function readLagScrape(text: string): Exposition | undefined {
+  const exposition = parseExposition(text, new Set([`${LAG}_bucket`, UNRESOLVED, OLDEST]));
+  return exposition.has(`${LAG}_bucket`) ? exposition : undefined;
+}
+
+/** @param first undefined when there is but one scrape: then nothing is known of now but what is waiting */
+export function scrapedLag(from: string, first: Exposition | undefined, last: Exposition): LagFacts {
+  const growth = first === undefined ? new Map() : growthBetween(first, last);
+  return {
+    from,
+    stages: LAG_STAGES.map((stage) => scrapedStage(stage, growth, last)),
+    life: LAG_STAGES.map((stage) => scrapedStage(stage, last, last)),
+  };
+}
+
+/** @param ended what says which removals have ended @param now what says which are waiting */
+function scrapedStage(stage: LagStage, ended: Exposition, now: Exposition): StageFacts {
+  const mine: Choice = (labels) => labels.get('stage') === stage;
+  const within = bucketsOf(ended, LAG, mine);
+  // Several replicas' scrapes in one file: each sees every removal, so the most that one says.
+  const most = (name: string) => Math.max(0, ...chosen(now, name, mine).map(({ value }) => value));
+  return {
+    stage,
+    samples: within.get(Number.POSITIVE_INFINITY) ?? 0,
+    p50: quantileOf(within, 0.5),
+    p99: quantileOf(within, 0.99),
+    ...waitingOf({ count: most(UNRESOLVED), oldestSeconds: most(OLDEST) }),
+  };
+}
+
+/** Interpolated within its bucket, as Prometheus' histogram_quantile does. @returns undefined without samples */
+function quantileOf(within: ReadonlyMap<number, number>, share: number): number | undefined {
+  const total = within.get(Number.POSITIVE_INFINITY) ?? 0;
+  if (total <= 0) return undefined;
+  const rank = share * total;
+  let [lower, below] = [0, 0];
+  for (const [edge, count] of within) {
+    if (count >= rank) {
+      if (edge === Number.POSITIVE_INFINITY) return lower;
+      return lower + ((edge - lower) * (rank - below)) / (count - below);
+    }
+    [lower, below] = [edge, count];
+  }
+  return lower;
+}
+
+function waitingOf({ count, oldestSeconds }: WaitingByStage[LagStage]) {
+  return { waiting: count, oldestSeconds: count > 0 ? oldestSeconds : undefined };
 }

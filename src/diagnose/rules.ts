@@ -86,7 +86,7 @@ function finding(text: string, evidence: readonly string[], ...cure: readonly st
 /** Waits are whole seconds, and a lag under one hides in any of them. */
 const SLOW_SECONDS = 1;
 
-/** A backlog that drains within this is over before the next scrape of anybody's. */
+/** A backlog that drains within this is over before any monitoring sees it. */
 const SHORT_DRAIN_SECONDS = 1;
 
 /** At both ends of the interval; twice the default number of workers. */
@@ -195,8 +195,9 @@ function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivit
 }
 
 /**
- * The flag that gives a queue enough workers for what comes in, with the client's limits where they would be next. In a burst of so many Services, the mean wait is inversely proportional to the workers: this many bring it down to
- * half a second. In a steady flow, as many are busy as come in a second times the seconds of each.
+ * The flag that gives a queue enough workers for what comes in, and those of the client's limit where that would be
+ * reached next. In a burst, the mean wait is inversely proportional to the workers. In a steady flow, as many are busy
+ * as Services come in a second times the seconds of each.
  */
 function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
   const { flags, controller } = facts;

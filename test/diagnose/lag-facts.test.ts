@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Exposition } from '../../src/diagnose/controller-metrics.ts';
-import { readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/facts.ts';
+import { readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/lag-observation.ts';
 import type { LagStage } from '../../src/lag/events.ts';
 
 const NONE = { count: 0, oldestSeconds: 0 };
