@@ -29,6 +29,8 @@ import {
 } from './controller-observation.ts';
 import type { LagFacts, Look, StageFacts } from './facts.ts';
 
+type Sample = Pick<StageSample, 'stage' | 'lag'>;
+
 interface LagWatchOptions {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -46,7 +48,6 @@ const EVERYTHING: EndpointScope = { namespace: ALL, services: ALL, sources: LAG_
 export class LagWatch {
   readonly #watch: EndpointWatch;
   readonly #clock: () => number;
-  readonly #samples: Pick<StageSample, 'stage' | 'lag'>[] = [];
   /** The watches that have never been current, each with its last failure, where there was one. */
   readonly late = new Map<Stream, string | undefined>(STREAMS.map((stream) => [stream, undefined]));
   readonly #current = Promise.withResolvers<boolean>();
@@ -79,16 +80,10 @@ export class LagWatch {
     return this.#current.promise;
   }
 
-  /** Begins to count: what came before is forgotten. */
-  begin(): void {
-    this.#watch.observer.takeAll();
-    this.#samples.length = 0;
-  }
-
-  get samples(): readonly Pick<StageSample, 'stage' | 'lag'>[] {
-    for (const { source, lag } of this.#watch.observer.takeAll())
-      if (lag !== undefined) this.#samples.push({ stage: source, lag });
-    return this.#samples;
+  /** The removals that have ended since this was last called. */
+  takeSamples(): readonly Sample[] {
+    const changes = this.#watch.observer.takeAll();
+    return changes.flatMap(({ source, lag }) => (lag === undefined ? [] : [{ stage: source, lag }]));
   }
 
   /** Removals that have begun and not ended. */
@@ -136,11 +131,12 @@ export async function observeRemovals(
   const isCurrent = await Promise.race([watch.current, late]);
   waiting.abort();
   if (!isCurrent) return { facts: undefined, looks: [lateLook(watch)] };
-  watch.begin();
+  // From here on it counts.
+  watch.takeSamples();
   const begun = clock();
   return async () => {
     const from = `watched for ${span((clock() - begun) / 1000)}`;
-    const facts = watchedLag(from, watch.samples, watch.waiting());
+    const facts = watchedLag(from, watch.takeSamples(), watch.waiting());
     const removals = facts.stages.reduce((sum, { samples }) => sum + samples, 0);
     return { facts, looks: [{ what: WHAT, seen: true, text: `${from}, ${count(removals, 'removal')}` }] };
   };
@@ -164,11 +160,7 @@ function scrapeOf(text: string, from: string): Exposition {
 }
 
 /** What a watch of one's own has seen. */
-export function watchedLag(
-  from: string,
-  samples: readonly Pick<StageSample, 'stage' | 'lag'>[],
-  waiting: WaitingByStage,
-): LagFacts {
+export function watchedLag(from: string, samples: readonly Sample[], waiting: WaitingByStage): LagFacts {
   const stages = LAG_STAGES.map((stage): StageFacts => {
     const mine = samples.filter((sample) => sample.stage === stage);
     const lags = mine.map(({ lag }) => lag).toSorted((a, b) => a - b);

@@ -550,7 +550,7 @@ function apiServerSlow({ controller }: Facts): Found | undefined {
 }
 
 function apiServerRejects({ controller, priority }: Facts): Found | undefined {
-  const evidence = [...answerEvidence(controller), ...priorityEvidence(priority)];
+  const evidence = lines(answerEvidence(controller), priorityEvidence(priority));
   if (evidence.length === 0) return undefined;
   return finding(
     'The API server turns requests of the controller-manager away, fails, or lets them wait for a seat; client-go comes back after the given Retry-After, usually 1 s.',
@@ -560,24 +560,20 @@ function apiServerRejects({ controller, priority }: Facts): Found | undefined {
   );
 }
 
-function answerEvidence(controller: Facts['controller']): readonly string[] {
+function answerEvidence(controller: Facts['controller']): string | undefined {
   const { answers, seconds } = controller ?? {};
-  if (answers === undefined || seconds === undefined) return [];
+  if (answers === undefined || seconds === undefined) return undefined;
   const bad = answers.tooMany + answers.serverErrors + answers.unanswered;
   // One 5xx may be anybody's: a webhook's, a deleted namespace's.
-  if (answers.tooMany === 0 && (bad < 2 || bad < SLOW_SHARE * answers.total)) return [];
-  return [
-    `rest_client_requests_total in ${span(seconds)}: ${amount(answers.tooMany)} with code 429, ${amount(answers.serverErrors)} with 5xx, ${amount(answers.unanswered)} without an answer, of ${amount(answers.total)}`,
-  ];
+  if (answers.tooMany === 0 && (bad < 2 || bad < SLOW_SHARE * answers.total)) return undefined;
+  return `rest_client_requests_total in ${span(seconds)}: ${amount(answers.tooMany)} with code 429, ${amount(answers.serverErrors)} with 5xx, ${amount(answers.unanswered)} without an answer, of ${amount(answers.total)}`;
 }
 
-function priorityEvidence(priority: Facts['priority']): readonly string[] {
-  if (priority === undefined) return [];
+function priorityEvidence(priority: Facts['priority']): string | undefined {
+  if (priority === undefined) return undefined;
   const { level, waiting, rejected, timedOut } = priority;
-  if (waiting + rejected + timedOut === 0) return [];
-  return [
-    `priority level ${level}: ${count(waiting, 'request')} waiting now, ${amount(rejected)} rejected and ${amount(timedOut)} timed out meanwhile`,
-  ];
+  if (waiting + rejected + timedOut === 0) return undefined;
+  return `priority level ${level}: ${count(waiting, 'request')} waiting now, ${amount(rejected)} rejected and ${amount(timedOut)} timed out meanwhile`;
 }
 
 function syncErrors({ controller }: Facts): Found | undefined {
