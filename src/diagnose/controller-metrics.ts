@@ -197,9 +197,9 @@ export interface Tally {
 
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'PATCH', 'DELETE']);
 
-/** `…_changes` was renamed to `…_changes_total`; both are read. */
-const CHANGES = ['endpoint_slice_controller_changes', 'endpoint_slice_controller_changes_total'];
-const SYNCS = ['endpoint_slice_controller_syncs', 'endpoint_slice_controller_syncs_total'];
+/** Also read as `…_total`, which `…_changes` was renamed to. */
+const CHANGES = 'endpoint_slice_controller_changes';
+const SYNCS = 'endpoint_slice_controller_syncs';
 
 const histogram = (name: string) => [`${name}_bucket`, `${name}_sum`, `${name}_count`];
 const LIMITER = 'rest_client_rate_limiter_duration_seconds';
@@ -210,8 +210,7 @@ const UNFINISHED = 'workqueue_unfinished_work_seconds';
 
 const WANTED: ReadonlySet<string> = new Set([
   ...[LIMITER, REQUESTS, WAIT, WORK].flatMap(histogram),
-  ...CHANGES,
-  ...SYNCS,
+  ...[CHANGES, SYNCS].flatMap((name) => [name, `${name}_total`]),
   'rest_client_requests_total',
   'workqueue_depth',
   'workqueue_adds_total',
@@ -243,11 +242,10 @@ export function chosen(exposition: Exposition, name: string, choice: Choice): re
   return samples.filter(({ labels, value }) => Number.isFinite(value) && choice(labels));
 }
 
-/** @returns undefined when there is no series of these names; 0 when there are, but none that is chosen */
-function sumOf(exposition: Exposition, names: readonly string[], choice: Choice): number | undefined {
-  if (names.every((name) => chosen(exposition, name, all).length === 0)) return undefined;
-  const samples = names.flatMap((name) => chosen(exposition, name, choice));
-  return samples.reduce((sum, { value }) => sum + value, 0);
+/** @returns undefined when there is no series of this name; 0 when there are, but none that is chosen */
+function sumOf(exposition: Exposition, name: string, choice: Choice): number | undefined {
+  if (chosen(exposition, name, all).length === 0) return undefined;
+  return chosen(exposition, name, choice).reduce((sum, { value }) => sum + value, 0);
 }
 
 /** How many took at most so many seconds, by ascending edge. */
@@ -307,9 +305,9 @@ export function growthBetween(before: Exposition, after: Exposition): Exposition
 }
 
 function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | undefined {
-  const count = sumOf(exposition, [`${name}_count`], choice);
+  const count = sumOf(exposition, `${name}_count`, choice);
   if (count === undefined) return undefined;
-  const sum = sumOf(exposition, [`${name}_sum`], choice) ?? 0;
+  const sum = sumOf(exposition, `${name}_sum`, choice) ?? 0;
   // Where no bucket ends at a second, the next one above counts.
   const [, within = count] = [...bucketsOf(exposition, name, choice)].find(([edge]) => edge >= 1) ?? [];
   return { count, sum, overSecond: Math.max(0, count - within) };
@@ -329,6 +327,8 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
   const before = restarted || elapsed <= 0 ? undefined : first?.scrape;
   const seconds = before === undefined ? undefined : elapsed;
   const growth = before === undefined ? after : growthBetween(before, after);
+  const sumOfEither = (name: string, choice: Choice) =>
+    sumOf(growth, name, choice) ?? sumOf(growth, `${name}_total`, choice);
   const limiter = tallyOf(growth, LIMITER, writes);
   const startedAt = startOf(after);
   return {
@@ -349,15 +349,15 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
     limiterLife: tallyOf(after, LIMITER, writes),
     server: withoutLimiter(tallyOf(growth, REQUESTS, writes), limiter),
     answers: answersOf(growth),
-    failedSyncs: sumOf(growth, SYNCS, (labels) => labels.get('result') !== 'success'),
-    changes: sumOf(growth, CHANGES, all),
+    failedSyncs: sumOfEither(SYNCS, (labels) => labels.get('result') !== 'success'),
+    changes: sumOfEither(CHANGES, all),
   };
 }
 
 /** Answers to all requests of the controller-manager. */
 function answersOf(growth: Exposition) {
   const ofCode = (codes: RegExp) =>
-    sumOf(growth, ['rest_client_requests_total'], (labels) => codes.test(labels.get('code') ?? ''));
+    sumOf(growth, 'rest_client_requests_total', (labels) => codes.test(labels.get('code') ?? ''));
   const total = ofCode(/^/);
   if (total === undefined) return undefined;
   return {
@@ -382,7 +382,7 @@ function isAnotherLife(before: Exposition, after: Exposition): boolean {
   const present = queuesIn(after);
   return queuesIn(before).some((name) => {
     const shrunk = (metric: string) =>
-      (sumOf(after, [metric], named(name)) ?? 0) < (sumOf(before, [metric], named(name)) ?? 0);
+      (sumOf(after, metric, named(name)) ?? 0) < (sumOf(before, metric, named(name)) ?? 0);
     return !present.includes(name) || shrunk('workqueue_adds_total') || shrunk(`${WORK}_count`);
   });
 }
@@ -422,7 +422,7 @@ function queueActivity(
   },
 ) {
   const read = (exposition: Exposition | undefined, metric: string) =>
-    (exposition && sumOf(exposition, [metric], named(name))) ?? 0;
+    (exposition && sumOf(exposition, metric, named(name))) ?? 0;
   const life = tallyOf(after, WAIT, named(name));
   const work = tallyOf(growth, WORK, named(name));
   const unfinished = read(after, UNFINISHED) - read(before, UNFINISHED);

@@ -68,14 +68,15 @@ export class ApiReader {
     return { answer: objectIn(text), warnings: String(warning) };
   }
 
-  /** @param accept of `kubectl get --raw` */
-  async #ask(
-    request: Pick<Parameters<typeof ask>[1], 'method' | 'path' | 'body'>,
-    accept = 'application/json, */*',
-  ) {
-    const { signal } = this.#closing;
-    const sent = { ...request, accept, signal, agent: this.#agent, answerMs: ANSWER_MS };
-    const response = await ask(this.connection, sent);
+  async #ask(request: Pick<Parameters<typeof ask>[1], 'method' | 'path' | 'body'>) {
+    const response = await ask(this.connection, {
+      ...request,
+      // As `kubectl get --raw` asks for objects and for metrics.
+      accept: 'application/json, */*',
+      agent: this.#agent,
+      signal: this.#closing.signal,
+      answerMs: ANSWER_MS,
+    });
     const { warning = '' } = response.headers;
     return { text: await readText(response, LONGEST_ANSWER, ANSWER_MS), warning };
   }
@@ -110,7 +111,7 @@ export interface Observed<T> {
   readonly looks: readonly Look[];
 }
 
-/** What cannot change, such as a file; or what has been looked at once, and can be looked at again. */
+/** What cannot change, such as a file; or what was looked at once, and how to end that: with a second look, or not. */
 export type Observation<T> = Observed<T> | ((again: boolean) => Promise<Observed<T>>);
 
 export const UNSEEN: Observed<never> = { facts: undefined, looks: [] };

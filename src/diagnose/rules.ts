@@ -255,7 +255,7 @@ function limiterEvidence({ controller }: Facts): readonly string[] {
   );
 }
 
-/** Rules about how much there is to do, and who does it. */
+// Rules about how much there is to do, and who does it.
 
 function writeStorm(facts: Facts, found: readonly Finding[]): Found | undefined {
   const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
@@ -346,7 +346,7 @@ function neverWithdrawn({ cluster }: Facts): Found | undefined {
   );
 }
 
-/** Rules about what was measured, and about what was not seen. */
+// Rules about what was measured, and about what was not seen.
 
 function slowWithdrawals(facts: Facts): Found | undefined {
   const slow = slowStages(facts);
@@ -433,7 +433,7 @@ function evidenceOf(facts: StageFacts): string {
   return p50 === undefined ? summaryOf(facts) : `${summaryOf(facts)}, p50 ${span(p50)}`;
 }
 
-/** Rules about the queues of the endpoint controllers, and what holds them up. */
+// Rules about the queues of the endpoint controllers, and what holds them up.
 
 function clientThrottled(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'limiter');
@@ -531,7 +531,7 @@ function waitOfNext(held: readonly QueueActivity[], facts: Facts): string {
   return `A pod that is deleted now is withdrawn about ${span(longest)} later. `;
 }
 
-/** Rules about the API server, as its client sees it, and about writes that fail. */
+// Rules about the API server, as its client sees it, and about writes that fail.
 
 function apiServerSlow({ controller }: Facts): Found | undefined {
   const server = controller?.server;
