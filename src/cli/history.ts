@@ -44,8 +44,13 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   const scopes = new Map<string, LagHistory>();
   const restorePart = (json: unknown) => {
     const part = LagHistory.readPart(json);
-    if (part !== undefined) scopes.set(part.key, part.history);
-    return part !== undefined;
+    if (part === undefined) return false;
+    const { key, history } = part;
+    // The history of a busy scope comes in several parts.
+    const scope = scopes.get(key);
+    if (scope === undefined) scopes.set(key, history);
+    else scope.merge(history);
+    return true;
   };
   const at = now();
   const reading = readStoredHistory(connection, lingerNamespace, { restorePart }, at, call);

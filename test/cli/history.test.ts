@@ -63,6 +63,17 @@ describe.concurrent('linger history', () => {
     expect(row).toMatch(/^cluster +\S+Z +\S+Z +10\d\d +9\.\d % +(39|4\d)\.\ds +2\d\dms$/);
   });
 
+  it('lists the storm of a week that is stored in several parts', async () => {
+    const busy = stormyWeek();
+    for (let minute = 0; minute < 7 * 1_440; minute += 1)
+      for (let each = 0; each < 6; each += 1)
+        busy.record(0.1 * 1.02 ** ((7 * minute + 13 * each) % 90), NOW - 7 * DAY + minute * 60);
+    expect(busy.parts('cluster', NOW).length).toBeGreaterThan(2);
+    const { code, stdout } = await run(await cluster(busy));
+    expect(code).toBe(0);
+    expect(stdout.split('\n')[1]).toMatch(/^cluster +\S+Z +\S+Z +1\d\d\d +1\.\d % /);
+  });
+
   it('forgets it: the record is in linger-planned, and the list is without it', async () => {
     const api = await cluster();
     const span = ['--from', at(STORM), '--to', at(STORM + 900)];
