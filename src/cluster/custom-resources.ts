@@ -292,7 +292,7 @@ export function followCustomResources<T>(
   };
 
   /** The shared specs have been read, or the time limit has passed. */
-  let settled = lastGood === NONE_SHARED;
+  let settled = false;
   const standInForAll = () => {
     settled = true;
     for (const [key, object] of objects) {
@@ -301,8 +301,8 @@ export function followCustomResources<T>(
       changed();
     }
   };
-  const ready = lastGood === NONE_SHARED ? Promise.resolve() : lastGood.settled.then(standInForAll);
-  if (lastGood !== NONE_SHARED) void lastGood.read.then(standInForAll);
+  const ready = lastGood.settled.then(standInForAll);
+  void lastGood.read.then(standInForAll);
 
   const remove = (key: string, uid: string) => {
     const before = objects.get(key);

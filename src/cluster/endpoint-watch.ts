@@ -13,7 +13,7 @@ import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from 
 import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import { KubeFailure } from './failure.ts';
-import { Pages } from './list.ts';
+import { listSome } from './list.ts';
 import { podsResource } from './pods.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
 import type { Resource, ResourceEvent } from './resource.ts';
@@ -66,12 +66,7 @@ export async function tryScope(
 ): Promise<void> {
   for (const resource of Object.values(resourcesOf(scope))) {
     if (resource === undefined) continue;
-    const pages = new Pages(resource, connection);
-    try {
-      await pages.page(undefined, { limit: 1, signal, answerMs: ANSWER_MS });
-    } finally {
-      pages.close();
-    }
+    await listSome<unknown>(resource, connection, { signal, answerMs: ANSWER_MS, most: 1 });
   }
 }
 

@@ -1,3 +1,4 @@
+import type { NamespaceRecord } from '../api/index.ts';
 import type { WorldEvent } from '../decision/index.ts';
 import type { ClusterEvent, StampedStream, Stream } from '../lag/index.ts';
 import { atMostEvery } from '../timing/index.ts';
@@ -12,11 +13,17 @@ import {
 import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import type { KubeFailure } from './failure.ts';
-import { NamespaceTable, namespacesResource } from './namespaces.ts';
+import { namespacesResource } from './namespaces.ts';
 import { followFleet, nodesResource } from './nodes.ts';
 import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
-import type { Resource, ResourceEvent, WatchHandlers, WatchStats } from './resource.ts';
+import {
+  putChanged,
+  type Resource,
+  type ResourceEvent,
+  type WatchHandlers,
+  type WatchStats,
+} from './resource.ts';
 import { ServiceTable, servicesResource } from './services.ts';
 import { StandstillGuard } from './standstill.ts';
 
@@ -74,7 +81,7 @@ export function followCluster(
   { onWorld, onEvent, onPod, onFailure, onCurrent, onHandlerError }: ClusterHandlers,
   options: ClusterOptions,
 ): ClusterSource {
-  const namespaces = new NamespaceTable();
+  const namespaces = new Map<string, NamespaceRecord>();
   const services = new ServiceTable();
   const pods = new PodCounts();
   /** The kinds that have been listed completely once: before that, a table is only part of the answer. */
@@ -83,7 +90,7 @@ export function followCluster(
   /** The streams that the recorder follows. */
   const guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
 
-  const showNamespaces = () => onWorld({ kind: 'namespaces', namespaces: namespaces.all() });
+  const showNamespaces = () => onWorld({ kind: 'namespaces', namespaces: new Map(namespaces) });
   const showServices = () => onWorld({ kind: 'services', services: services.index() });
   const namespacesChanged = atMostEvery(WORLD_EVERY_MS, showNamespaces, options);
   const servicesChanged = atMostEvery(WORLD_EVERY_MS, showServices, options);
@@ -157,7 +164,8 @@ export function followCluster(
   const watches: Readonly<Record<ClusterResource, ResourceWatch>> = {
     namespaces: follow('namespaces', namespacesResource(), (event) => {
       const { name } = event.identity;
-      const changed = event.type === 'deleted' ? namespaces.delete(name) : namespaces.put(event.object);
+      const gone = event.type === 'deleted';
+      const changed = gone ? namespaces.delete(name) : putChanged(namespaces, name, event.object);
       if (changed && listed.has('namespaces')) namespacesChanged();
     }),
     // For decisions, and for the recorder.

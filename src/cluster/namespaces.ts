@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import {
   ANNOTATION_PREFIX,
   type Labels,
@@ -6,7 +5,6 @@ import {
   NO_LABELS,
   namespaceRecord,
 } from '../api/index.ts';
-import type { World } from '../decision/index.ts';
 import type { RawObject, Resource } from './resource.ts';
 
 export function namespacesResource(): Resource<NamespaceRecord> {
@@ -22,25 +20,4 @@ export function projectNamespace({ metadata }: RawObject): NamespaceRecord {
 function ours(annotations: Labels): Labels {
   const entries = Object.entries(annotations).filter(([key]) => key.startsWith(ANNOTATION_PREFIX));
   return entries.length === 0 ? NO_LABELS : Object.fromEntries(entries);
-}
-
-/** Collects changes of the cluster's Namespaces, and provides an immutable map of them on request. */
-export class NamespaceTable {
-  readonly #namespaces = new Map<string, NamespaceRecord>();
-
-  /** @returns whether anything relevant has changed */
-  put(namespace: NamespaceRecord): boolean {
-    if (isDeepStrictEqual(this.#namespaces.get(namespace.name), namespace)) return false;
-    this.#namespaces.set(namespace.name, namespace);
-    return true;
-  }
-
-  /** @returns whether it was known */
-  delete(name: string): boolean {
-    return this.#namespaces.delete(name);
-  }
-
-  all(): World['namespaces'] {
-    return new Map(this.#namespaces);
-  }
 }

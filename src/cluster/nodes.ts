@@ -1,6 +1,6 @@
 import { isIP, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
-import { isRecord, isString, memberAt } from '../api/index.ts';
+import { isString, memberAt } from '../api/index.ts';
 import {
   type Fleet,
   fleetOf,
@@ -14,7 +14,7 @@ import { kubeVersion } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
 import type { WatchOptions } from './reflector.ts';
-import { type RawObject, type Resource, type ResourceEvent, WATCH_LIMITS } from './resource.ts';
+import { putChanged, type RawObject, type Resource, type ResourceEvent, WATCH_LIMITS } from './resource.ts';
 
 /**
  * Labels that mark virtual nodes: `type=virtual-kubelet` is set by virtual-kubelet and the cloud providers' nodes that are
@@ -33,20 +33,21 @@ export function nodesResource(): Resource<NodeFacts> {
 
 export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
   const { name, labels = {} } = metadata;
-  const nodeInfo = isRecord(status) ? status.nodeInfo : undefined;
-  const told = (member: string) => {
-    const text = isRecord(nodeInfo) ? nodeInfo[member] : undefined;
+  const reported = (member: string) => {
+    const text = memberAt(status, ['nodeInfo', member]);
     return isString(text) ? text : '';
   };
   const virtual =
-    VIRTUAL_TYPES.has(labels.type ?? '') || labels[LIQO_TYPE] === 'virtual-node' || isTaintedVirtual(spec);
+    VIRTUAL_TYPES.has(labels.type ?? '') ||
+    labels[LIQO_TYPE] === 'virtual-node' ||
+    listAt(spec, 'taints').some((taint) => memberAt(taint, ['key']) === VIRTUAL_TAINT);
   return {
     ...{ name, labels, virtual, addresses: addressesOf(spec, status) },
-    kubeletVersion: told('kubeletVersion'),
-    operatingSystem: told('operatingSystem'),
-    architecture: told('architecture'),
-    osImage: told('osImage'),
-    containerRuntimeVersion: told('containerRuntimeVersion'),
+    kubeletVersion: reported('kubeletVersion'),
+    operatingSystem: reported('operatingSystem'),
+    architecture: reported('architecture'),
+    osImage: reported('osImage'),
+    containerRuntimeVersion: reported('containerRuntimeVersion'),
   };
 }
 
@@ -68,11 +69,6 @@ function listAt(value: unknown, member: string): readonly unknown[] {
   return Array.isArray(list) ? list : [];
 }
 
-function isTaintedVirtual(spec: unknown): boolean {
-  const taints = isRecord(spec) ? spec.taints : undefined;
-  return Array.isArray(taints) && taints.some((taint) => isRecord(taint) && taint.key === VIRTUAL_TAINT);
-}
-
 /** Follows what the cluster's Nodes and its API server report. */
 export class FleetVersions {
   readonly #nodes = new Map<string, NodeFacts>();
@@ -84,8 +80,7 @@ export class FleetVersions {
 
   /** @returns whether anything relevant has changed: a Node's status is written every few seconds */
   putNode(node: NodeFacts): boolean {
-    if (isDeepStrictEqual(this.#nodes.get(node.name), node)) return false;
-    this.#nodes.set(node.name, node);
+    if (!putChanged(this.#nodes, node.name, node)) return false;
     this.#observed = undefined;
     return true;
   }
@@ -116,13 +111,6 @@ export class FleetVersions {
     this.#state = settle(this.#state, this.#observed, seconds);
     return this.#state.inForce;
   }
-}
-
-/** Cached, so that thousands of nodes are not compared when none has changed. */
-function isSame({ nodes, ...versions }: Fleet, other: Fleet | undefined): boolean {
-  if (nodes !== other?.nodes) return false;
-  const { nodes: _, ...others } = other;
-  return isDeepStrictEqual(versions, others);
 }
 
 /** Upgrades take longer than this, and a new version counts only after ten minutes. */
@@ -157,7 +145,7 @@ export function followFleet(
 
   const observe = () => {
     const fleet = versions.observe(clock() / 1000);
-    if (fleet === undefined || isSame(fleet, inForce)) return;
+    if (fleet === undefined || isDeepStrictEqual(fleet, inForce)) return;
     inForce = fleet;
     onFleet(fleet);
   };

@@ -30,13 +30,8 @@ const LINE_FEED = 10;
 
 /** Splits chunks into lines, buffering at most one incomplete line. */
 export class LineReader {
-  readonly #longest: number;
   #held: Buffer[] = [];
   #heldBytes = 0;
-
-  constructor(longest = LONGEST_LINE) {
-    this.#longest = longest;
-  }
 
   /**
    * The lines that this chunk completes, without their terminators and without empty lines. They may be views of the chunk.
@@ -69,8 +64,8 @@ export class LineReader {
   #hold(part: Buffer): void {
     this.#held.push(part);
     this.#heldBytes += part.length;
-    if (this.#heldBytes <= this.#longest) return;
-    throw new KubeFailure('Malformed', `a line of more than ${this.#longest} bytes`);
+    if (this.#heldBytes <= LONGEST_LINE) return;
+    throw new KubeFailure('Malformed', `a line of more than ${LONGEST_LINE} bytes`);
   }
 }
 
@@ -408,8 +403,7 @@ export function watchResource<T>(
   handlers: WatchHandlers<T>,
   options: WatchOptions,
 ): ResourceWatch {
-  const { stats, ended } = new ListWatch(resource, connection, handlers, options);
-  return { stats, ended };
+  return new ListWatch(resource, connection, handlers, options);
 }
 
 class ListWatch<T> implements ResourceWatch {
@@ -462,7 +456,6 @@ class ListWatch<T> implements ResourceWatch {
 
   async #list(): Promise<string> {
     const { clock, signal } = this.#options;
-    const begun = clock();
     const resourceVersion = await listAll(this.#resource, this.#connection, {
       limits: this.#limits,
       signal,
@@ -479,7 +472,6 @@ class ListWatch<T> implements ResourceWatch {
       pause: (failure, pauseMs) => this.#pause(failure, pauseMs),
     });
     this.stats.lists += 1;
-    this.stats.lastListMs = clock() - begun;
     this.stats.version = resourceVersion;
     this.#reception.endList(clock());
     return resourceVersion;

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Labels } from '../api/index.ts';
 import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
@@ -61,6 +62,16 @@ export type ResourceEvent<T> = { readonly identity: ObjectIdentity; readonly at:
   | { readonly type: 'deleted'; readonly relist: false; readonly object: T }
   | { readonly type: 'deleted'; readonly relist: true }
 );
+
+/**
+ * Keeps the current state of an object.
+ * @returns whether it has changed: most changes are to a status or to annotations that are not kept
+ */
+export function putChanged<T>(table: Map<string, T>, key: string, object: T): boolean {
+  if (isDeepStrictEqual(table.get(key), object)) return false;
+  table.set(key, object);
+  return true;
+}
 
 const PARTIAL = 'g=meta.k8s.io;v=v1';
 
@@ -126,8 +137,6 @@ export function newStats() {
     /** Silent watches that turned out to have been dead: the next one brought missed events. */
     stalls: 0,
     lists: 0,
-    /** Duration of the last complete list, from its first request to its last page. */
-    lastListMs: undefined as number | undefined,
     /** Events of watches, without bookmarks and the objects of lists. */
     events: 0,
     bookmarks: 0,

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import {
   isRecord,
   isString,
@@ -9,7 +8,7 @@ import {
   type ServiceRecord,
 } from '../api/index.ts';
 import type { ServiceState } from '../lag/index.ts';
-import type { RawObject, Resource } from './resource.ts';
+import { putChanged, type RawObject, type Resource } from './resource.ts';
 
 /** The part of a Service that decisions and the recorder need. */
 export interface ServiceProjection extends ServiceRecord, ServiceState {
@@ -71,8 +70,7 @@ export class ServiceTable {
       services = new Map();
       this.#services.set(namespace, services);
     }
-    if (isDeepStrictEqual(services.get(name), service)) return false;
-    services.set(name, service);
+    if (!putChanged(services, name, service)) return false;
     this.#changed.add(namespace);
     return true;
   }

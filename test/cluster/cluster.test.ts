@@ -107,8 +107,10 @@ describe('the world', () => {
     model.remove('services', serviceObject('shop', 'api'));
     await waitUntil('the last to go', () => namesIn(world()) === undefined, soon);
     expect(world().services.complete).toBe(true);
+    const before = world().namespaces;
     model.put('namespaces', namespaceObject('new'));
     await waitUntil('the Namespace to come', () => world().namespaces.has('new'), soon);
+    expect(before.has('new')).toBe(false);
     model.remove('namespaces', namespaceObject('new'));
     await waitUntil('it to go', () => !world().namespaces.has('new'), soon);
   });

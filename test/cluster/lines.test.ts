@@ -26,8 +26,10 @@ describe('lines', () => {
   });
 
   it('that never end are given up, and no more than the limit is held', () => {
-    const reader = new LineReader(10);
-    expect(read(reader, [Buffer.from('12345678\n')])).toEqual(['12345678']);
-    expect(() => read(reader, [Buffer.from('12345'), Buffer.from('678901')])).toThrow('more than 10 bytes');
+    const reader = new LineReader();
+    const half = Buffer.alloc(8 * 1024 * 1024, 'a');
+    const end = Buffer.from('\n');
+    expect(read(reader, [half, half, end]).map(({ length }) => length)).toEqual([16 * 1024 * 1024]);
+    expect(() => read(reader, [half, half, Buffer.from('a')])).toThrow('more than 16777216 bytes');
   });
 });
