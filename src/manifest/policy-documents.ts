@@ -146,18 +146,16 @@ export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<Polic
  * @throws LingerError for the first invalid file or document
  */
 export async function readPolicies(path: string): Promise<Documents> {
-  const { files, problems } = await readPolicyFiles(path);
-  return usable(joined([{ entries: [], problems }, ...parsePolicyFiles(files)]));
+  return usable(await readPath(path));
 }
 
 /** Everything in a policy path that is invalid, and everything that is valid. */
-export async function problemsIn(path: string): Promise<{
-  readonly problems: readonly PolicyProblem[];
-  readonly documents: Documents;
-  readonly usable: number;
-}> {
+export async function problemsIn(path: string) {
+  const { problems, entries } = await readPath(path);
+  return { problems, documents: documentsOf(entries), usable: entries.length };
+}
+
+async function readPath(path: string): Promise<PolicyReading> {
   const { files, problems } = await readPolicyFiles(path);
-  const reading = joined([{ entries: [], problems }, ...parsePolicyFiles(files)]);
-  const { problems: unusable, entries } = reading;
-  return { problems: unusable, documents: documentsOf(entries), usable: entries.length };
+  return joined([{ entries: [], problems }, ...parsePolicyFiles(files)]);
 }

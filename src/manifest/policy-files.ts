@@ -127,22 +127,19 @@ async function policyPaths(path: string): Promise<readonly string[]> {
 }
 
 async function readPolicyFile(path: string): Promise<PolicyFile> {
-  let size: number;
-  let regular: boolean;
+  const unfit = (problem: string) => {
+    const message = `${path}: ${problem}; --policies takes a folder or a file of policies`;
+    return new LingerError('policy-unreadable', message);
+  };
   try {
     const about = await stat(path);
-    size = about.size;
-    regular = about.isFile();
     // Reading a pipe or device would never end.
-    if (regular && size <= MAX_FILE_BYTES) return { name: basename(path), bytes: await readFile(path) };
+    if (!about.isFile()) throw unfit('is not a regular file');
+    if (about.size > MAX_FILE_BYTES) throw unfit(`is ${about.size} bytes long, more than ${MAX_FILE_BYTES}`);
+    return { name: basename(path), bytes: await readFile(path) };
   } catch (cause) {
-    throw unreadable(path, cause);
+    throw cause instanceof LingerError ? cause : unreadable(path, cause);
   }
-  const problem = regular ? `is ${size} bytes long, more than ${MAX_FILE_BYTES}` : 'is not a regular file';
-  throw new LingerError(
-    'policy-unreadable',
-    `${path}: ${problem}; --policies takes a folder or a file of policies`,
-  );
 }
 
 export function joined(readings: Iterable<PolicyReading>): PolicyReading {
@@ -154,14 +151,8 @@ export function joined(readings: Iterable<PolicyReading>): PolicyReading {
 }
 
 function unreadable(path: string, cause: unknown): LingerError {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new LingerError(
-    'policy-unreadable',
-    `${path}: cannot be read (${why}); --policies takes a folder or a file`,
-    {
-      cause,
-    },
-  );
+  const message = `${path}: cannot be read (${asError(cause).message}); --policies takes a folder or a file`;
+  return new LingerError('policy-unreadable', message, { cause });
 }
 
 /** What is in force of a policy path. */

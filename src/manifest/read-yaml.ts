@@ -222,7 +222,7 @@ class YamlReader {
     this.#keyAllowed = false;
     this.#skip();
     if (this.#at < end) {
-      throw this.#error(this.#at, 'kubectl reads nothing between "..." and "---": write "---" before this');
+      throw this.#error('kubectl reads nothing between "..." and "---": write "---" before this');
     }
     this.#end = mark;
     this.#at = mark;
@@ -370,10 +370,10 @@ class YamlReader {
     if (this.#code() === QUESTION && this.#isBlankAfter()) return this.#explicitEntry();
     const { start, line } = { start: this.#at, line: this.#lineStart };
     const own = this.#properties();
-    if (this.#lineStart !== line || this.#isEnd()) throw this.#error(start, 'expected a key and a colon');
+    if (this.#lineStart !== line || this.#isEnd()) throw this.#error('expected a key and a colon', start);
     const node = this.#atom(own);
     if (this.#lineStart !== line || !this.#isColon(start)) {
-      throw this.#error(start, 'expected a colon and a space behind this key');
+      throw this.#error('expected a colon and a space behind this key', start);
     }
     return this.#simpleEntry(node, start);
   }
@@ -422,7 +422,7 @@ class YamlReader {
 
   #memberName(node: SourceNode): string {
     const name = dereference(node);
-    if (name.kind !== 'scalar') throw this.#error(node.start, 'a key must be a text: quote it');
+    if (name.kind !== 'scalar') throw this.#error('a key must be a text: quote it', node.start);
     return this.#resolved(node.start, () => memberName(name.value, name.text));
   }
 
@@ -431,14 +431,14 @@ class YamlReader {
     try {
       return resolve();
     } catch (cause) {
-      throw cause instanceof ScalarError ? this.#error(at, cause.message) : cause;
+      throw cause instanceof ScalarError ? this.#error(cause.message, at) : cause;
     }
   }
 
   #checkMergeSource(value: SourceNode): void {
     const sources = value.kind === 'list' ? value.items : [value];
     const bad = sources.find((source) => dereference(source).kind !== 'map');
-    if (bad) throw this.#error(bad.start, 'a merge key "<<" takes a mapping or a list of mappings');
+    if (bad) throw this.#error('a merge key "<<" takes a mapping or a list of mappings', bad.start);
   }
 
   #flowNode(): SourceNode {
@@ -524,20 +524,18 @@ class YamlReader {
       this.#at++;
       this.#skip();
     } else if (this.#code() !== close && !this.#isEnd()) {
-      throw this.#error(this.#at, `expected "," or "${String.fromCharCode(close)}" here`);
+      throw this.#error(`expected "," or "${String.fromCharCode(close)}" here`);
     }
   }
 
   #isClosed(close: number, start: number): boolean {
     if (this.#isEnd())
-      throw this.#error(start, `this bracket has no closing "${String.fromCharCode(close)}"`);
+      throw this.#error(`this bracket has no closing "${String.fromCharCode(close)}"`, start);
     return this.#code() === close;
   }
 
   #enter(): void {
-    if (++this.#depth > MAX_DEPTH) {
-      throw this.#error(this.#at, 'nested too deeply to be a Kubernetes object');
-    }
+    if (++this.#depth > MAX_DEPTH) throw this.#error('nested too deeply to be a Kubernetes object');
   }
 
   /** A scalar on one or more lines, an alias or a flow collection. */
@@ -545,7 +543,7 @@ class YamlReader {
     const code = this.#code();
     if (code === ASTERISK) {
       if (properties.end === undefined) return this.#alias();
-      throw this.#error(this.#at, 'an alias has no anchor or tag of its own');
+      throw this.#error('an alias has no anchor or tag of its own');
     }
     return this.#named(properties, () => {
       if (code === BRACKET) return this.#flowSequence();
@@ -570,7 +568,7 @@ class YamlReader {
       return plain ? resolvePlain(text) : text;
     });
     if (this.#json && plain && typeof value === 'string')
-      throw this.#error(start, 'this number is out of range');
+      throw this.#error('this number is out of range', start);
     return { kind: 'scalar', value, text, style, start, end };
   }
 
@@ -590,7 +588,7 @@ class YamlReader {
         TAG.lastIndex = start;
         const tag = TAG.exec(this.#text)?.[0] ?? '!';
         this.#at += tag.length;
-        if (!this.#isBlankAfter(0)) throw this.#error(start, 'expected a space behind this tag');
+        if (!this.#isBlankAfter(0)) throw this.#error('expected a space behind this tag', start);
         const name = tag.startsWith('!<') ? tag.slice(2, -1) : tag;
         properties = this.#joined(properties, { tag: name, end: this.#at });
       } else {
@@ -605,7 +603,7 @@ class YamlReader {
   #joined(outer: Properties, own: Properties): Properties {
     if (own.end === undefined) return outer;
     if ((outer.anchor !== undefined && own.anchor !== undefined) || (outer.tag && own.tag)) {
-      throw this.#error(own.end, 'a node has at most one anchor and one tag');
+      throw this.#error('a node has at most one anchor and one tag', own.end);
     }
     return { ...outer, ...own };
   }
@@ -616,7 +614,7 @@ class YamlReader {
     const name = ANCHOR_NAME.exec(this.#text)?.[0] ?? '';
     this.#at += name.length;
     if (name === '' || !(this.#isBlankAfter(0) || '?:,]}%@`'.includes(this.#text[this.#at] ?? ' '))) {
-      throw this.#error(start, `the name of ${what} has letters, digits, "_" and "-" only`);
+      throw this.#error(`the name of ${what} has letters, digits, "_" and "-" only`, start);
     }
     return name;
   }
@@ -640,13 +638,13 @@ class YamlReader {
     const target = this.#anchors.get(name);
     if (target === undefined) {
       const problem = this.#anchors.has(name) ? 'stands inside its own anchor' : 'has no anchor before it';
-      throw this.#error(start, `the alias *${name.slice(0, 80)} ${problem}`);
+      throw this.#error(`the alias *${name.slice(0, 80)} ${problem}`, start);
     }
     this.#references++;
     this.#size += target.size;
     this.#aliasedNodes += target.size;
     if (this.#aliasedNodes > MAX_ALIASED_NODES) {
-      throw this.#error(start, `aliases repeat more than ${MAX_ALIASED_NODES} nodes: write them out`);
+      throw this.#error(`aliases repeat more than ${MAX_ALIASED_NODES} nodes: write them out`, start);
     }
     markShared(target.node, name);
     return { kind: 'alias', name, target: target.node, start, end: this.#at, sharedBy: name };
@@ -687,7 +685,7 @@ class YamlReader {
         this.#at++;
       } else if (code === TAB) {
         if (this.#column() < least && !this.#isWithoutContent())
-          throw this.#error(this.#at, 'a tab does not indent: use spaces');
+          throw this.#error('a tab does not indent: use spaces');
         this.#at++;
       } else {
         return breaks;
@@ -702,7 +700,7 @@ class YamlReader {
     const written = close === undefined ? '---' : this.#text.slice(start + 1, close);
     // Nothing continues after the beginning of the next document.
     if (close === undefined || QUOTED_MARK.test(written))
-      throw this.#error(start, 'this quote is never closed');
+      throw this.#error('this quote is never closed', start);
     const text = written.replace(double ? DOUBLE_SPECIAL : SINGLE_SPECIAL, (special: string, at: number) => {
       if (special === "''") return "'";
       if (!special.startsWith('\\')) return folded(special);
@@ -736,13 +734,13 @@ class YamlReader {
     if (digits === undefined) {
       const value = Object.hasOwn(ESCAPES, code) ? ESCAPES[code] : undefined;
       if (code === '/' && this.#json) return code;
-      if (value === undefined) throw this.#error(at, `"\\${code}" is no escape of YAML: write "\\\\"`);
+      if (value === undefined) throw this.#error(`"\\${code}" is no escape of YAML: write "\\\\"`, at);
       return value;
     }
     const point = written.length === 2 + digits ? Number.parseInt(written.slice(2), 16) : Infinity;
     const surrogate = point >= 0xd8_00 && point <= 0xdf_ff;
     if (point > 0x10_ff_ff || (surrogate && !this.#json)) {
-      throw this.#error(at, `expected ${digits} hexadecimal digits of a character behind "\\${code}"`);
+      throw this.#error(`expected ${digits} hexadecimal digits of a character behind "\\${code}"`, at);
     }
     return String.fromCodePoint(point);
   }
@@ -756,7 +754,7 @@ class YamlReader {
     const digit = header[2] ?? header[3];
     this.#at += header[0].length;
     if (digit === '0' || !(this.#isEnd() || isBreak(this.#code()))) {
-      throw this.#error(start, 'expected a line end behind the sign of a block text');
+      throw this.#error('expected a line end behind the sign of a block text', start);
     }
     this.#break();
     let end = this.#at;
@@ -797,7 +795,7 @@ class YamlReader {
       while ((indent === 0 || this.#column() < indent) && this.#code() === SPACE) this.#at++;
       most = Math.max(most, this.#column());
       if ((indent === 0 || this.#column() < indent) && this.#code() === TAB) {
-        throw this.#error(start, 'a tab does not indent the lines of this text: use spaces');
+        throw this.#error('a tab does not indent the lines of this text: use spaces', start);
       }
       if (!isBreak(this.#code())) break;
       this.#break();
@@ -809,22 +807,17 @@ class YamlReader {
   /** The error for a token that is not allowed here. */
   #misplaced(): Error {
     const code = this.#code();
-    if (code === TAB) return this.#error(this.#at, 'a tab does not indent: use spaces');
-    if (code === END) return this.#error(this.#at, 'the document ends in the middle of something');
+    if (code === TAB) return this.#error('a tab does not indent: use spaces');
+    if (code === END) return this.#error('the document ends in the middle of something');
     const next = this.#text.slice(this.#at, this.#lineEnd());
-    if (/^:(\s|$)/.test(next)) {
-      return this.#error(
-        this.#at,
-        'a second colon on a line: quote the value, or put it on a line of its own',
-      );
-    }
-    if (/^[-?](\s|$)/.test(next))
-      return this.#error(this.#at, `"${next[0]}" must begin a line of its own here`);
-    if (/^[@`%|>]/.test(next)) return this.#error(this.#at, `"${next[0]}" cannot begin a value: quote it`);
-    return this.#error(this.#at, `${quote(next)} cannot stand here: is its indentation right?`);
+    if (/^:(\s|$)/.test(next))
+      return this.#error('a second colon on a line: quote the value, or put it on a line of its own');
+    if (/^[-?](\s|$)/.test(next)) return this.#error(`"${next[0]}" must begin a line of its own here`);
+    if (/^[@`%|>]/.test(next)) return this.#error(`"${next[0]}" cannot begin a value: quote it`);
+    return this.#error(`${quote(next)} cannot stand here: is its indentation right?`);
   }
 
-  #error(at: number, message: string): Error {
+  #error(message: string, at = this.#at): Error {
     return this.#source.errorAt(at, message);
   }
 }

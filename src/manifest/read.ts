@@ -29,18 +29,13 @@ export interface ManifestDocument {
   readonly objects: () => Iterable<ManifestObject | ManifestError>;
 }
 
-/** All objects of a text, and the problems of those that could not be read. */
-export interface ReadManifests {
-  readonly objects: readonly ManifestObject[];
-  readonly problems: readonly ManifestError[];
-}
-
 /**
  * Reads Kubernetes objects as kubectl does: a YAML stream, or consecutive JSON objects. Empty documents yield nothing;
  * a List yields its items.
  * @param name the file's name, for messages
+ * @returns all objects, and the problems of those that could not be read
  */
-export function readManifests(text: string, name: string): ReadManifests {
+export function readManifests(text: string, name: string) {
   const objects: ManifestObject[] = [];
   const problems: ManifestError[] = [];
   for (const document of readDocuments(text, name)) {
@@ -70,7 +65,7 @@ export function* readDocuments(text: string, name: string): Generator<ManifestDo
       if (failed || read.root !== undefined || content > start) count++;
       const where = `${name} document ${count}`;
       at = failed ? undefined : read.next;
-      const objects = failed ? () => [read] : () => objectsIn(source, read, where);
+      const objects = failed ? () => [read] : () => objectsOf({ ...read, source, where });
       yield { start: from, end: at ?? end, source, json: !failed && read.json, objects };
       from = at ?? end;
     }
@@ -103,16 +98,8 @@ function readPart(source: SourceText, at: number, end: number): ReadDocument | M
   }
 }
 
-function* objectsIn(
-  source: SourceText,
-  { root, duplicates }: ReadDocument,
-  where: string,
-): Generator<ManifestObject | ManifestError> {
-  if (root !== undefined) yield* objectsOf({ node: root, where, source, duplicates });
-}
-
-interface Found extends Pick<ReadDocument, 'duplicates'> {
-  readonly node: SourceNode;
+/** A document, or an item of a List. */
+interface Found extends Pick<ReadDocument, 'root' | 'duplicates'> {
   readonly where: string;
   readonly source: SourceText;
   /** The apiVersion and kind that a typed list (DeploymentList) implies for its items. */
@@ -120,8 +107,9 @@ interface Found extends Pick<ReadDocument, 'duplicates'> {
 }
 
 function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
-  const { where, source, duplicates } = found;
-  const node = found.node.kind === 'later' ? found.node.read() : found.node;
+  const { root, where, source, duplicates } = found;
+  if (root === undefined) return;
+  const node = root.kind === 'later' ? root.read() : root;
   const map = dereference(node);
   const { line, column } = source.at(node.start);
   if (map.kind !== 'map') {
@@ -148,7 +136,7 @@ function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
   }
   const inherited = itemType(kind, scalar('apiVersion'));
   for (const [index, item] of list.items.entries())
-    yield* objectsOf({ ...found, node: item, where: `${where} items[${index}]`, inherited });
+    yield* objectsOf({ ...found, root: item, where: `${where} items[${index}]`, inherited });
 }
 
 /** The API server's own lists (`kubectl get --raw`) state the kind only once, in the list. */

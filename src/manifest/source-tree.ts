@@ -91,15 +91,6 @@ export function markShared(node: SourceNode, anchor: string): void {
   if (node.kind === 'list') for (const item of node.items) markShared(item, anchor);
 }
 
-/** Sets an own property, even one called `__proto__`, which an assignment would swallow. */
-export function setMember(target: Record<string, JsonValue>, key: string, value: JsonValue): void {
-  if (key === '__proto__') {
-    Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
-  } else {
-    target[key] = value;
-  }
-}
-
 /**
  * The JSON value that kubectl would send. Merge keys apply in the order in which they are written, a later one
  * overwriting earlier members: that is what go-yaml v2 does, although the YAML specification says otherwise.
@@ -108,12 +99,11 @@ export function jsonValue(node: SourceNode): JsonValue {
   if (node.kind === 'scalar') return node.value;
   if (node.kind === 'alias' || node.kind === 'later') return jsonValue(dereference(node));
   if (node.kind === 'list') return node.items.map(jsonValue);
-  const value: Record<string, JsonValue> = {};
-  for (const entry of node.entries) {
-    if (!entry.merge) setMember(value, entry.key, jsonValue(entry.value));
-    else for (const [key, member] of mergedMembers(entry)) setMember(value, key, member);
-  }
-  return value;
+  const members = node.entries.flatMap((entry): (readonly [string, JsonValue])[] =>
+    entry.merge ? [...mergedMembers(entry)] : [[entry.key, jsonValue(entry.value)]],
+  );
+  // An assignment would swallow a member called `__proto__`.
+  return Object.fromEntries(members);
 }
 
 /** The members that a `<<` entry merges; among several sources the earlier one wins, as in YAML 1.1. */
