@@ -58,7 +58,7 @@ async function asKubectl(
   const { kubeconfigs, homeKubeconfig, service, variables } = kube;
   const options = { context, plugins: { environment: variables, interactive } };
   if (kubeconfig !== undefined) return readKubeconfig(kubeconfig, options);
-  if (kubeconfigs.length > 0) return readKubeconfig(kubeconfigs, { ...options, mayMiss: true });
+  if (kubeconfigs.length > 0) return readKubeconfig(kubeconfigs, options);
   const inPod = service.host !== undefined && context === undefined;
   if (homeKubeconfig !== undefined && (existsSync(homeKubeconfig) || !inPod))
     return readKubeconfig(homeKubeconfig, options);

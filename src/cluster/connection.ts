@@ -84,8 +84,6 @@ function notInCluster(why: string): ConnectionError {
 interface KubeconfigOptions {
   /** Default: the current-context. */
   readonly context?: string | undefined;
-  /** Whether files that are missing are passed over, as those of KUBECONFIG are. Default: false. */
-  readonly mayMiss?: boolean;
   /** Where credential plugins run. Default: without an environment, and not interactively. */
   readonly plugins?: PluginHost;
 }
@@ -94,14 +92,14 @@ interface KubeconfigOptions {
  * The connection that a kubeconfig describes. client-node reads the files and authenticates; this adds what kubectl does
  * and client-node does not: several files, of which the first that has an entry wins, `tokenFile`, inline data before
  * files, KUBERNETES_EXEC_INFO for plugins.
- * @param files one, or several that are taken together
+ * @param files one, or several that are taken together, as those of KUBECONFIG are: then some may be missing
  * @throws ConnectionError `KubeconfigUnreadable`, `KubeconfigInvalid`, `KubeconfigUnsupported`
  */
 export async function readKubeconfig(
   files: string | readonly string[],
   options: KubeconfigOptions = {},
 ): Promise<KubeConnection> {
-  const load = () => selectedIn(typeof files === 'string' ? [files] : files, options);
+  const load = () => selectedIn(files, options);
   const { config, context, server, plugin, file } = await load();
   const authentication = credentialsOf(
     config,
@@ -121,7 +119,9 @@ export async function readKubeconfig(
 }
 
 /** One context of the files. `config` has its cluster and user, and authenticates; `file` is for messages. */
-async function selectedIn(files: readonly string[], { mayMiss = false, ...options }: KubeconfigOptions) {
+async function selectedIn(of: string | readonly string[], options: KubeconfigOptions) {
+  const mayMiss = typeof of !== 'string';
+  const files = mayMiss ? of : [of];
   const read = await Promise.all(files.map((file) => readFileOf(file, mayMiss)));
   const present = read.filter((each) => each !== undefined);
   const all = files.join(', ');
