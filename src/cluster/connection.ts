@@ -136,10 +136,12 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
   const cluster = clusterOf(chosen);
   const user = known === undefined ? { name: '' } : userOf(known);
 
-  const exec = known?.value.token ? undefined : known?.value.exec;
   const extensions = Array.isArray(chosen.raw.extensions) ? chosen.raw.extensions.filter(isRecord) : [];
   const execConfig = extensions.find(({ name }) => name === EXEC_EXTENSION)?.extension;
-  const plugin = exec && execPlugin(exec, { file, cluster, config: execConfig }, options.plugins);
+  const plugin =
+    known?.value.exec && !known.value.token
+      ? execPlugin(known.value.exec, { file: known.file, cluster, config: execConfig }, options.plugins)
+      : undefined;
   const server = new URL(cluster.server);
   const secret = user.token || user.authProvider || user.password || plugin;
   if (secret && server.protocol === 'http:' && !isLoopback(server.hostname)) {
@@ -148,7 +150,7 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
   }
   const config = await configOf(cluster, user);
   if (plugin) config.addAuthenticator(plugin);
-  return { config, context, server, plugin: plugin || undefined, file };
+  return { config, context, server, plugin, file };
 }
 
 /** Source: k8s.io/api client.authentication.k8s.io (Cluster.Config). */

@@ -1,4 +1,4 @@
-import { chmod } from 'node:fs/promises';
+import { chmod, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -7,7 +7,7 @@ import type { KeyPair } from '../../src/certs/x509.ts';
 import { type Credentials, readKubeconfig } from '../../src/cluster/connection.ts';
 import type { PluginHost } from '../../src/cluster/exec-plugin.ts';
 import { ask, newAgent } from '../../src/cluster/request.ts';
-import { linger } from '../cli/linger.ts';
+import { emptyDirectory, linger } from '../cli/linger.ts';
 import { listening } from '../webhook/listening.ts';
 import { bearer } from './bearer.ts';
 import { credential, type PluginParts, pluginFiles, V1, V1BETA1 } from './credential-plugin.ts';
@@ -146,6 +146,21 @@ describe('where a plugin is looked for', () => {
     await chmod(join(directory, 'my-plugin'), 0o755);
     const PATH = inPath ? `${directory}:${process.env.PATH}` : process.env.PATH;
     const { credentials } = await readKubeconfig(kubeconfig, { plugins: host({ environment: { PATH } }) });
+    expect(tokenIn(await credentials())).toBe('from the shell');
+  });
+
+  it('in the folder of the kubeconfig that names it, where another one has the context', async () => {
+    const { kubeconfig, directory } = await pluginFiles({
+      exec: { command: './my-plugin', args: null },
+      files,
+    });
+    await chmod(join(directory, 'my-plugin'), 0o755);
+    const context = join(await emptyDirectory(), 'context');
+    await writeFile(
+      context,
+      '{"current-context":"there","contexts":[{"name":"there","context":{"cluster":"one","user":"me"}}]}',
+    );
+    const { credentials } = await readKubeconfig([context, kubeconfig], { plugins: host() });
     expect(tokenIn(await credentials())).toBe('from the shell');
   });
 });
