@@ -79,7 +79,8 @@ export class ObjectEvents {
     if (this.#sending) return;
     this.#sending = true;
     for (;;) {
-      const event = this.#rate.take(this.#options.clock()) ? this.#waiting.shift() : undefined;
+      const allowed = this.#waiting.length > 0 && this.#rate.take(this.#options.clock());
+      const event = allowed ? this.#waiting.shift() : undefined;
       if (event === undefined) break;
       try {
         await this.#write(event);
