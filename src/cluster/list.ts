@@ -1,5 +1,5 @@
 import type { Agent } from 'node:http';
-import { isRecord, isString } from '../api/index.ts';
+import { isRecord, isString, jsonIn } from '../api/index.ts';
 import type { Backoff } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
@@ -35,17 +35,11 @@ export class SparingParser {
     this.#following = afterMetadata === undefined ? undefined : Buffer.from(`}]},"${afterMetadata}":`);
   }
 
-  /** @throws SyntaxError when it is not JSON */
-  parse(bytes: Buffer, frame: Frame): unknown {
-    const text = this.#shortened(bytes, frame);
-    if (text !== undefined) {
-      try {
-        return JSON.parse(text);
-      } catch {
-        // It did not have the expected form after all.
-      }
-    }
-    return JSON.parse(bytes.toString());
+  /** @returns undefined for bytes that are not the JSON of an object */
+  parse(bytes: Buffer, frame: Frame): Record<string, unknown> | undefined {
+    const shortened = this.#shortened(bytes, frame);
+    // What cannot be parsed after all did not have the expected form.
+    return (shortened === undefined ? undefined : objectIn(shortened)) ?? objectIn(bytes.toString());
   }
 
   #shortened(bytes: Buffer, frame: Frame): string | undefined {
@@ -72,8 +66,6 @@ export interface PageEnd {
 const LONGEST_HELD = 256 * 1024 * 1024;
 
 const ITEMS = Buffer.from('"items":[');
-const COLON = 58;
-const NONE: readonly RawObject[] = [];
 
 /**
  * Parses a page as it arrives, item by item, so that neither the page's text
@@ -104,19 +96,19 @@ export class ListReader {
   push(chunk: Buffer): readonly RawObject[] {
     this.#chunks.push(chunk);
     this.#chunkBytes += chunk.length;
-    if (this.#chunkBytes < this.#held.length) return NONE;
+    if (this.#chunkBytes < this.#held.length) return [];
     this.#join();
     if (this.#head === undefined) this.#findItems();
-    if (this.#head === undefined) return NONE;
+    if (this.#head === undefined) return [];
     this.#separator ??= separatorAt(this.#held);
-    return this.#separator === undefined ? NONE : this.#items(this.#separator);
+    return this.#separator === undefined ? [] : this.#items(this.#separator);
   }
 
   /** @returns the list's metadata and the remaining items @throws KubeFailure `Malformed` for anything but a list */
   end(): PageEnd & { readonly items: readonly RawObject[] } {
     this.#join();
     const text = this.#head === undefined ? this.#held.toString() : `{"items":[${this.#held}`;
-    const rest = objectIn(() => JSON.parse(text));
+    const rest = objectIn(text);
     if (rest === undefined) throw new KubeFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
     const { metadata } = { ...rest, ...this.#head };
     if (!isRecord(metadata) || !isString(metadata.resourceVersion)) {
@@ -148,7 +140,7 @@ export class ListReader {
       }
       const begin = at + ITEMS.length;
       this.#searched = begin;
-      const head = objectIn(() => JSON.parse(`${this.#held.toString('utf8', 0, begin)}]}`));
+      const head = objectIn(`${this.#held.toString('utf8', 0, begin)}]}`);
       if (head === undefined) continue;
       this.#head = head;
       this.#held = this.#held.subarray(begin);
@@ -166,7 +158,7 @@ export class ListReader {
       const end = held.indexOf(separator, from);
       if (end < 0) break;
       from = end + 1;
-      const item = objectIn(() => this.#parser.parse(held.subarray(begin, end), 'item'));
+      const item = this.#parser.parse(held.subarray(begin, end), 'item');
       if (item === undefined) continue;
       items.push(item as unknown as RawObject);
       begin = from;
@@ -179,17 +171,13 @@ export class ListReader {
 
 /** Every item begins with the name of its first field. Undefined if no item, or too little of the first, has arrived. */
 function separatorAt(items: Buffer): Buffer | undefined {
-  const colon = items.indexOf(COLON);
+  const colon = items.indexOf(':');
   return colon < 0 ? undefined : Buffer.concat([Buffer.from(','), items.subarray(0, colon + 1)]);
 }
 
-function objectIn(parse: () => unknown): Record<string, unknown> | undefined {
-  try {
-    const value = parse();
-    return isRecord(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+function objectIn(json: string): Record<string, unknown> | undefined {
+  const value = jsonIn(json);
+  return isRecord(value) ? value : undefined;
 }
 
 /** Called with items as they arrive, and the number of bytes received so far. */

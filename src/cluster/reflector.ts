@@ -140,13 +140,6 @@ function numberOf(resourceVersion: string): bigint | undefined {
   return /^\d+$/.test(resourceVersion) ? BigInt(resourceVersion) : undefined;
 }
 
-interface Placed {
-  /** The object was known before, by this name and uid. */
-  readonly known: boolean;
-  /** The uid of an earlier object of this name, which is therefore gone. */
-  readonly replaced: string | undefined;
-}
-
 /** Uids by namespace and name, about 150 bytes for each object: no combined key has to be built and stored. */
 type Names = Map<string, Map<string, string>>;
 
@@ -164,7 +157,8 @@ export class Inventory {
     return this.#size;
   }
 
-  put({ namespace, name, uid }: ObjectIdentity): Placed {
+  /** @returns the uid of the object that had this name until now */
+  put({ namespace, name, uid }: ObjectIdentity): string | undefined {
     let names = this.#named.get(namespace);
     if (names === undefined) {
       names = new Map();
@@ -175,7 +169,7 @@ export class Inventory {
     unnamed?.delete(name);
     names.set(name, uid);
     if (before === undefined) this.#size += 1;
-    return { known: before === uid, replaced: before === uid ? undefined : before };
+    return before;
   }
 
   /** Removes only the object with this uid: its name may already belong to another. */
@@ -307,9 +301,9 @@ class Reception<T> {
 
   #put(raw: RawObject, at: number, listed: boolean): void {
     const identity = identityOf(raw);
-    const { known, replaced } = this.#inventory.put(identity);
-    if (replaced !== undefined) this.#vanished({ ...identity, uid: replaced }, at);
-    const type = known ? 'modified' : 'added';
+    const before = this.#inventory.put(identity);
+    const type = before === identity.uid ? 'modified' : 'added';
+    if (type === 'added' && before !== undefined) this.#vanished({ ...identity, uid: before }, at);
     this.#emit(() => ({ type, identity, object: this.#project(raw), at, listed }));
   }
 
@@ -324,15 +318,9 @@ class Reception<T> {
   }
 
   #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
-    let event: unknown;
-    try {
-      event = this.#parser.parse(line, 'event');
-    } catch {
-      throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
-    }
-    const { type, object } = isRecord(event) ? event : {};
+    const { type, object } = this.#parser.parse(line, 'event') ?? {};
     if (isString(type) && EVENT_TYPES.has(type)) return { type, object };
-    throw new KubeFailure('Malformed', `expected a watch event, got type ${String(type)}`);
+    throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
   }
 
   /** Projections may throw as well. */

@@ -25,7 +25,7 @@ class Plain {
     const before = this.known.get(key)?.uid;
     this.known.set(key, object);
     this.named?.add(key);
-    return { known: before === object.uid, replaced: before === object.uid ? undefined : before };
+    return before;
   }
 
   remove({ namespace, name, uid }: ObjectIdentity) {

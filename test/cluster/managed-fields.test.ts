@@ -87,6 +87,6 @@ describe.each(['item', 'event'] as const)('an object as %s', (frame) => {
 
   it('that is no JSON is refused', () => {
     const bytes = Buffer.from(`{"metadata":{"name":"a"${MARK}{}]}`);
-    expect(() => new SparingParser({ metadataOnly: true }).parse(bytes, frame)).toThrow(SyntaxError);
+    expect(new SparingParser({ metadataOnly: true }).parse(bytes, frame)).toBeUndefined();
   });
 });
