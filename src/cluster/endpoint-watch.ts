@@ -8,11 +8,11 @@ import {
   PodSelection,
   type Stream,
 } from '../lag/index.ts';
-import { callApi } from './client.ts';
+import { callApi, unlessNotFound } from './client.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './cluster-events.ts';
 import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
-import { KubeFailure } from './failure.ts';
+import type { KubeFailure } from './failure.ts';
 import { listSome } from './list.ts';
 import { podsResource } from './pods.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
@@ -76,13 +76,9 @@ export async function namespaceExists(
   connection: KubeConnection,
   signal: AbortSignal,
 ): Promise<boolean> {
-  try {
-    const call = { signal, withinMs: ANSWER_MS };
-    await callApi(connection, 'CoreV1Api', call, (core) => core.readNamespace({ name }));
-    return true;
-  } catch (thrown) {
-    return !(thrown instanceof KubeFailure && thrown.reason === 'NotFound');
-  }
+  const call = { signal, withinMs: ANSWER_MS };
+  const namespace = callApi(connection, 'CoreV1Api', call, (core) => core.readNamespace({ name }));
+  return unlessNotFound(namespace).then(Boolean, () => true);
 }
 
 export interface EndpointWatchHandlers {
@@ -106,9 +102,8 @@ export class EndpointWatch {
   readonly #options: WatchOptions;
   readonly #guard: StandstillGuard;
   readonly #streams: Stream[] = [];
-  readonly #services = new Set<string>();
   /** The existing Services, as `NAMESPACE/NAME`. */
-  readonly services: ReadonlySet<string> = this.#services;
+  readonly services = new Set<string>();
 
   constructor(
     scope: EndpointScope,
@@ -144,8 +139,8 @@ export class EndpointWatch {
     this.#start('services', services, (event) => {
       if (isUnwanted(event)) return undefined;
       const name = `${event.identity.namespace}/${event.identity.name}`;
-      if (event.type === 'deleted') this.#services.delete(name);
-      else this.#services.add(name);
+      if (event.type === 'deleted') this.services.delete(name);
+      else this.services.add(name);
       return serviceEvent(event);
     });
     if (slices !== undefined) this.#start('EndpointSlice', slices, sliceEvent);

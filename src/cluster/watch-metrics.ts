@@ -38,25 +38,17 @@ export class DeadWatches {
   }
 }
 
-/** The source of one list-watch's metrics. */
-export type WatchReading = Pick<
-  WatchStats,
-  'stalls' | 'events' | 'lastEventAt' | 'bytes' | 'objects' | 'handlerErrors' | 'current'
-> & { readonly restarts: Readonly<Record<string, number>> };
-
-export interface ClusterReadings {
+interface ClusterReadings {
   /** The current list-watches. */
-  watches(): Readonly<Record<string, WatchReading>>;
+  watches(): Readonly<Record<string, WatchStats>>;
   /** Whether everything that decisions read has been read once. */
   synced(): boolean;
   readonly clock: () => number;
 }
 
 /** Registers the metrics of the connection to the cluster. */
-export function registerWatchMetrics(registry: Registry, readings: ClusterReadings): void {
-  const { watches, synced, clock } = readings;
-  const each = (value: (watch: WatchReading) => number | undefined) =>
-    samplesBy('resource', watches(), value);
+export function registerWatchMetrics(registry: Registry, { watches, synced, clock }: ClusterReadings): void {
+  const each = (value: (watch: WatchStats) => number | undefined) => samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
     name: 'linger_cluster_synced',
     help: '1 once Namespaces, Services and versions have been read; from then on reviews are answered from memory.',
@@ -85,18 +77,18 @@ const GAUGES = [
   {
     name: 'linger_watch_current',
     help: '1 while events come when they happen; only then is anything measured.',
-    of: ({ current }: WatchReading) => Number(current),
+    of: ({ current }: WatchStats) => Number(current),
   },
   {
     name: 'linger_watch_last_event_age_seconds',
     help: 'How long ago the last event or bookmark came; absent before the first.',
-    of: ({ lastEventAt }: WatchReading, now: number) =>
+    of: ({ lastEventAt }: WatchStats, now: number) =>
       lastEventAt === undefined ? undefined : (now - lastEventAt) / 1000,
   },
   {
     name: 'linger_watch_objects',
     help: 'How many objects there are.',
-    of: ({ objects }: WatchReading) => objects,
+    of: ({ objects }: WatchStats) => objects,
   },
 ];
 
@@ -104,21 +96,21 @@ const COUNTERS = [
   {
     name: 'linger_watch_events_total',
     help: 'Events of watches, without bookmarks and what lists name.',
-    of: ({ events }: WatchReading) => events,
+    of: ({ events }: WatchStats) => events,
   },
   {
     name: 'linger_watch_received_bytes_total',
     help: 'Bytes of lists and watches, as they are uncompressed.',
-    of: ({ bytes }: WatchReading) => bytes,
+    of: ({ bytes }: WatchStats) => bytes,
   },
   {
     name: 'linger_watch_stalls_total',
     help: 'Silent watches that had been dead: the next one brought what they had withheld.',
-    of: ({ stalls }: WatchReading) => stalls,
+    of: ({ stalls }: WatchStats) => stalls,
   },
   {
     name: 'linger_watch_handler_errors_total',
     help: 'Events that Linger failed on and left out; a mistake of its own.',
-    of: ({ handlerErrors }: WatchReading) => handlerErrors,
+    of: ({ handlerErrors }: WatchStats) => handlerErrors,
   },
 ];

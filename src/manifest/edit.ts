@@ -16,21 +16,15 @@ export interface ManifestEdit {
   readonly at: string;
 }
 
-export interface EditedDocument {
-  /** The document's text, with its `---`. */
-  readonly text: string;
-  /** One sentence for each object that was left unchanged. */
-  readonly notes: readonly string[];
-}
-
 /**
  * Applies patches to the text of a document: lines are inserted and scalars replaced, everything else stays byte for
  * byte. An object whose change would affect others, through a YAML anchor, is left unchanged, with a note.
  * The result is parsed again and compared with the patched values before it is returned.
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
+ * @returns the text, with its `---`, and a sentence for each object that was left unchanged
  * @throws ManifestError (internal) for a patch that does not apply, or whose result does not have the patched values
  */
-export function editDocument(document: ManifestDocument, edits: Iterable<ManifestEdit>): EditedDocument {
+export function editDocument(document: ManifestDocument, edits: Iterable<ManifestEdit>) {
   const { start, end, json } = document;
   const { name, text: whole } = document.source;
   // With a line break at the end, a line can be added after any line.

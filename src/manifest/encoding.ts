@@ -4,20 +4,14 @@ import { ManifestError } from './manifest-error.ts';
 /** The encoding of a file. Shells of Windows write UTF-16, and kubectl reads it. */
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be';
 
-export interface DecodedText {
-  /** Includes the byte order mark, if there is one. */
-  readonly text: string;
-  readonly encoding: Encoding;
-}
-
 /** V8 refuses strings of 512 MiB, and reading a manifest takes several times its size. */
 const MAX_BYTES = 256 * 1024 * 1024;
 
 /**
- * Decodes the bytes of a manifest.
+ * Decodes the bytes of a manifest. The text includes the byte order mark, if there is one.
  * @throws ManifestError for bytes that are not text, with line and column
  */
-export function decodeText(bytes: Uint8Array, name: string): DecodedText {
+export function decodeText(bytes: Uint8Array, name: string) {
   if (bytes.length > MAX_BYTES) {
     const problem = `${bytes.length} bytes long, more than ${MAX_BYTES}`;
     throw new ManifestError(`${name}: is ${problem}: split it into several files`);

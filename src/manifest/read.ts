@@ -72,15 +72,8 @@ export function* readDocuments(text: string, name: string): Generator<ManifestDo
   }
 }
 
-interface Part {
-  readonly start: number;
-  /** The offset after `---`. */
-  readonly content: number;
-  readonly end: number;
-}
-
-/** A line that begins with `---` begins a document, whatever surrounds it. */
-function* parts(text: string): Generator<Part> {
+/** A line that begins with `---` begins a document, whatever surrounds it; its content begins behind that. */
+function* parts(text: string) {
   let [start, content] = [0, 0];
   for (const { index } of text.matchAll(MARK)) {
     if (index > 0) yield { start, content, end: index };

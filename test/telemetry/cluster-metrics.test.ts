@@ -1,6 +1,7 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, test } from 'vitest';
-import { registerWatchMetrics, type WatchReading } from '../../src/cluster/watch-metrics.ts';
+import { newStats, type WatchStats } from '../../src/cluster/resource.ts';
+import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import type { DefaultWait } from '../../src/decision/wait.ts';
 import { exactly } from '../../src/lag/distribution.ts';
 import type { StageSample } from '../../src/lag/events.ts';
@@ -153,8 +154,9 @@ describe('the lag', () => {
 });
 
 describe('a watch', () => {
-  const pods: WatchReading = {
-    restarts: { Ended: 2, Cut: 0 },
+  const pods: WatchStats = {
+    ...newStats(),
+    restarts: { Ended: 2, Cut: 0 } as WatchStats['restarts'],
     stalls: 1,
     events: 10,
     lastEventAt: 3_000,
