@@ -8,7 +8,6 @@ import { SourceText } from './source-text.ts';
 import { type JsonValue, mergedMembers, type SourceNode } from './source-tree.ts';
 import { type Splice, splicesFor } from './splices.ts';
 
-/** A patch for one object of a file. */
 export interface ManifestEdit {
   readonly object: ManifestObject;
   readonly operations: readonly Operation[];
@@ -22,7 +21,7 @@ export interface ManifestEdit {
  * The result is parsed again and compared with the patched values before it is returned.
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
  * @returns the text, with its `---`, and a sentence for each object that was left unchanged
- * @throws ManifestError (internal) for a patch that does not apply, or whose result does not have the patched values
+ * @throws ManifestError for a patch that does not apply, or whose result does not have the patched values
  */
 export function editDocument(document: ManifestDocument, edits: Iterable<ManifestEdit>) {
   const { start, end, json } = document;
@@ -101,14 +100,14 @@ function anchorWithin(node: SourceNode): string | undefined {
   return undefined;
 }
 
-/** @throws ManifestError (internal) for an operation that does not apply, or inserts into a list */
+/** @throws ManifestError for an operation that does not apply, or inserts into a list */
 function patched(value: JsonValue, operations: readonly Operation[]): JsonValue {
   // applyPatch inserts the operations' own values into the document, where later operations modify them.
   let document = fastJsonPatch.deepClone(value) as JsonValue;
   for (const operation of operations) {
     const { op, path } = operation;
     const fail = (problem: string, cause?: unknown) =>
-      new ManifestError(`the operation ${op} "${path}" ${problem}`, { internal: true, cause });
+      new ManifestError(`the operation ${op} "${path}" ${problem}`, { cause });
     if (path === '') throw fail('would replace the whole object');
     try {
       const own = fastJsonPatch.deepClone(operation) as fastJsonPatch.Operation;
@@ -132,7 +131,7 @@ function digest(value: unknown): string {
 /**
  * Applies splices to part of a text. Insertions at the same offset keep their order; those inside a removed
  * range come after it, as when the last line of a mapping is removed with its comments and another line is added.
- * @throws ManifestError (internal) when two of them overlap otherwise
+ * @throws ManifestError when two of them overlap otherwise
  */
 function applySplices(text: string, splices: Splice[], from: number, to: number): string {
   splices.sort((a, b) => a.start - b.start || Number(a.end > a.start) - Number(b.end > b.start));
@@ -142,7 +141,7 @@ function applySplices(text: string, splices: Splice[], from: number, to: number)
   for (const splice of splices) {
     const inserts = splice.start === splice.end;
     const start = inserts ? Math.max(splice.start, removedUntil) : splice.start;
-    if (start < at) throw new ManifestError('two changes of the text overlap', { internal: true });
+    if (start < at) throw new ManifestError('two changes of the text overlap');
     parts.push(text.slice(at, start), splice.text);
     at = inserts ? start : splice.end;
     if (splice.text === '') removedUntil = at;
@@ -171,5 +170,5 @@ function verify(document: ManifestDocument, expected: ReadonlyMap<string, string
 
 function wrong(where: string, problem: string, cause?: unknown): ManifestError {
   const message = `${where}: could not be edited safely, and nothing was written: ${problem}`;
-  return new ManifestError(message, { internal: true, cause });
+  return new ManifestError(message, { cause });
 }

@@ -18,7 +18,6 @@ import { besides, OffLoop, tick } from '../timing/index.ts';
 
 // This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
 
-/** One valid document. */
 export type PolicyEntry = (
   | { readonly kind: 'linger.dev'; readonly value: LingerDocument }
   | { readonly kind: 'Namespace'; readonly value: NamespaceRecord }
@@ -155,7 +154,6 @@ function unreadable(path: string, cause: unknown): LingerError {
   return new LingerError('policy-unreadable', message, { cause });
 }
 
-/** What is in force of a policy path. */
 export interface PolicyState {
   readonly documents: Documents;
   /** What is invalid on disk; for documents that were valid before, the last good version is in force. */

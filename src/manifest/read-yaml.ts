@@ -198,7 +198,6 @@ class YamlReader {
     return this.#flow > 0 || !this.#keyAllowed || this.#isWithoutContent();
   }
 
-  /** The number of spaces and tabs here. */
   #blanks(): number {
     let ahead = 0;
     while (this.#code(ahead) === SPACE || this.#code(ahead) === TAB) ahead++;
@@ -347,7 +346,7 @@ class YamlReader {
     const entries: EntryNode[] = [];
     let key = first;
     do {
-      entries.push(key === undefined ? this.#blockEntry() : this.#simpleEntry(key.node, key.start));
+      entries.push(key === undefined ? this.#blockEntry() : this.#entry(key.node, key.start, true));
       key = undefined;
       this.#skip();
     } while (!this.#isOutside() && this.#column() === column);
@@ -375,12 +374,7 @@ class YamlReader {
     if (this.#lineStart !== line || !this.#isColon(start)) {
       throw this.#error('expected a colon and a space behind this key', start);
     }
-    return this.#simpleEntry(node, start);
-  }
-
-  #simpleEntry(key: SourceNode, start: number): EntryNode {
-    this.#keyAllowed = false;
-    return this.#entry(key, start, ++this.#at);
+    return this.#entry(node, start, true);
   }
 
   #explicitEntry(): EntryNode {
@@ -390,28 +384,27 @@ class YamlReader {
     this.#skip();
     const node = this.#hasNode(true) ? this.#blockNode(true) : this.#absent(NONE, start + 1);
     this.#skip();
-    const colon =
+    const hasColon =
       !this.#isEnd() && this.#column() === column && this.#code() === COLON && this.#isBlankAfter();
-    if (!colon) return this.#entry(node, start, undefined);
-    this.#keyAllowed = true;
-    return this.#entry(node, start, ++this.#at);
+    if (hasColon) this.#keyAllowed = true;
+    return this.#entry(node, start, hasColon);
   }
 
   /**
-   * The entry of a key, with the value after its colon, if any.
+   * The entry of a key, with the value after its colon, if there is one here.
    * @param start the offset of the key's anchor or tag, or of the key
    */
-  #entry(node: SourceNode, start: number, colonAt: number | undefined): EntryNode {
-    const colonEnd = colonAt ?? node.end;
+  #entry(node: SourceNode, start: number, hasColon: boolean): EntryNode {
+    const colonEnd = hasColon ? ++this.#at : node.end;
     const scalar = node.kind === 'scalar' ? node : undefined;
     const merge = scalar?.style === 'plain' && scalar.text === '<<';
     const key = merge ? '<<' : this.#memberName(node);
     this.#isItems = key === 'items' && this.#depth === 1;
-    const value = colonAt === undefined ? this.#absent(NONE, colonEnd) : this.#value(colonEnd);
+    const value = hasColon ? this.#value(colonEnd) : this.#absent(NONE, colonEnd);
     if (merge) this.#checkMergeSource(value);
     const quoted = scalar?.style === 'double';
     const end = Math.max(value.end, colonEnd);
-    return { key, merge, start, quoted, colonEnd, hasColon: colonAt !== undefined, value, end };
+    return { key, merge, start, quoted, colonEnd, hasColon, value, end };
   }
 
   #value(colonEnd: number): SourceNode {
@@ -470,7 +463,7 @@ class YamlReader {
     this.#skip();
     if (this.#code() !== COLON) return node;
     if (this.#lineStart !== line) throw this.#misplaced();
-    return this.#pair(this.#entry(node, start, ++this.#at), start);
+    return this.#pair(this.#entry(node, start, true), start);
   }
 
   #pair(entry: EntryNode, start: number): MapNode {
@@ -497,9 +490,9 @@ class YamlReader {
     const absent = explicit && (isFlowEnd(this.#code()) || this.#code() === COLON);
     const node = absent ? this.#absent(NONE, start + 1) : this.#flowNode();
     this.#skip();
-    if (this.#code() !== COLON) return this.#entry(node, start, undefined);
-    if (!explicit && !this.#json && this.#lineStart !== line) throw this.#misplaced();
-    return this.#entry(node, start, ++this.#at);
+    const hasColon = this.#code() === COLON;
+    if (hasColon && !explicit && !this.#json && this.#lineStart !== line) throw this.#misplaced();
+    return this.#entry(node, start, hasColon);
   }
 
   #open(): number {
@@ -572,7 +565,6 @@ class YamlReader {
     return { kind: 'scalar', value, text, style, start, end };
   }
 
-  /** An empty scalar. */
   #absent(properties: Properties, at = properties.end ?? this.#at): ScalarNode {
     return this.#scalar({ text: '', style: 'plain', start: at, end: at }, properties);
   }

@@ -21,9 +21,7 @@ export interface ManifestObject {
 export interface ManifestDocument {
   readonly start: number;
   readonly end: number;
-  /** The whole text that contains it. */
   readonly source: SourceText;
-  /** Whether it is written as JSON. */
   readonly json: boolean;
   /** Its objects, one at a time, with problems in place of those that cannot be read. */
   readonly objects: () => Iterable<ManifestObject | ManifestError>;

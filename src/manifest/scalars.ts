@@ -23,7 +23,6 @@ const UINT64_MAX = 2n ** 64n - 1n;
 /** Thrown for a scalar that kubectl refuses; the reader adds the position. */
 export class ScalarError extends Error {}
 
-/** The value of an untagged plain scalar. */
 export function resolvePlain(text: string): JsonScalar {
   const word = WORDS.get(text);
   if (word === 'not a number')

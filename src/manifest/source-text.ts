@@ -37,7 +37,6 @@ export class SourceText {
     return this.text[end - 1] === '\n' ? end : this.#startOf(this.#lineOf(end) + 1);
   }
 
-  /** The leading white space of a line. */
   indentAt(offset: number): string {
     const start = this.lineStart(offset);
     let end = start;

@@ -66,7 +66,6 @@ export interface LaterNode extends Placed {
 
 export type SourceNode = ScalarNode | MapNode | ListNode | AliasNode | LaterNode;
 
-/** One parsed document. */
 export interface ReadDocument {
   /** undefined: it is empty. */
   readonly root: SourceNode | undefined;

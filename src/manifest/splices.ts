@@ -117,17 +117,22 @@ function blockLines(members: readonly Member[], column: number, step: number): s
 /** A value on one line, or on several as the style has it; `indent` and `eol` are those of its first line. */
 function flowText(value: JsonValue, style: FlowStyle, indent = '', eol = '\n'): string {
   if (typeof value !== 'object' || value === null) return flowScalar(value, style);
-  const inner = style.unit === undefined ? indent : indent + style.unit;
-  const parts = Array.isArray(value)
-    ? value.map((item: JsonValue) => flowText(item, style, inner, eol))
-    : Object.entries(value).map((member) => memberText(member, style, inner, eol));
-  const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
-  if (parts.length === 0) return open + close;
-  if (style.unit === undefined) return open + parts.join(`,${style.gap}`) + close;
-  return `${open}${eol}${inner}${parts.join(`,${eol}${inner}`)}${eol}${indent}${close}`;
+  const inner = indent + (style.unit ?? '');
+  if (Array.isArray(value)) {
+    const items = value.map((item: JsonValue) => flowText(item, style, inner, eol));
+    return `[${flowContents(items, style, indent, eol)}]`;
+  }
+  const members = Object.entries(value).map((member) => memberText(member, style, inner, eol));
+  return `{${flowContents(members, style, indent, eol)}}`;
 }
 
-/** One `key: value` of a flow mapping. */
+/** What stands between the brackets. */
+function flowContents(parts: readonly string[], style: FlowStyle, indent: string, eol: string): string {
+  if (style.unit === undefined || parts.length === 0) return parts.join(`,${style.gap}`);
+  const line = eol + indent + style.unit;
+  return line + parts.join(`,${line}`) + eol + indent;
+}
+
 function memberText([key, value]: Member, style: FlowStyle, indent: string, eol: string): string {
   return `${flowScalar(key, style)}:${style.gap}${flowText(value, style, indent, eol)}`;
 }
@@ -189,7 +194,6 @@ function styleOf(map: MapNode, { source, flow }: WriteContext): FlowStyle {
   return { json, gap: tight ? '' : ' ', unit: source.beginsLine(last.start) ? step : undefined };
 }
 
-/** Changes the value of an entry of a flow mapping. */
 function setFlowValue(entry: EntryNode, value: JsonValue, context: WriteContext): Splice[] {
   const splice = replacement(entry.value, value, { ...context, flow: nestedStyle(context.flow) });
   return [entry.hasColon ? splice : { ...splice, text: `:${splice.text}` }];
@@ -212,18 +216,16 @@ function flowRemoval({ entries }: MapNode, entry: EntryNode, { removed }: MapCha
   return { start: entries[index - 1]?.end ?? entry.start, end: entry.end, text: '' };
 }
 
-/** Changes a mapping that is empty, or becomes empty. */
 function refilled(map: MapNode, { added }: MapChange, { source, flow }: WriteContext): Splice {
   const outer = source.indentAt(map.start);
   const eol = source.eolBefore(map.start);
-  const inner = flow.unit === undefined ? outer : outer + flow.unit;
+  const inner = outer + (flow.unit ?? '');
   const members = added.map((member) => memberText(member, nestedStyle(flow), inner, eol));
   const [start, end] = [map.start + 1, map.end - 1];
+  // A comment inside an empty mapping stays.
   if (map.entries.length === 0 && source.text.slice(start, end).includes('#'))
     return { start, end: start, text: members.join(`,${flow.gap}`) };
-  if (flow.unit === undefined || members.length === 0)
-    return { start, end, text: members.join(`,${flow.gap}`) };
-  return { start, end, text: `${eol}${inner}${members.join(`,${eol}${inner}`)}${eol}${outer}` };
+  return { start, end, text: flowContents(members, flow, outer, eol) };
 }
 
 const COMMENT_BEHIND = /^[ \t]*(,?)[ \t]*#[^\r\n]*/;
@@ -272,7 +274,6 @@ function blockChanges(map: MapNode, change: MapChange, context: WriteContext): S
   return [...removals, insertedLines(last.end, change.added, map.column, context)];
 }
 
-/** Changes the value of an entry of a block mapping. */
 function setBlockValue(map: MapNode, entry: EntryNode, value: JsonValue, context: WriteContext): Splice[] {
   const { source, step } = context;
   const { value: old, colonEnd } = entry;
@@ -307,7 +308,6 @@ function insertedLines(
   return { start: at, end: at, text: lines.join('') };
 }
 
-/** Empties a mapping. */
 function rewritten(map: MapNode, { added }: MapChange, { source, step }: WriteContext): Splice {
   const start = map.entries[0]?.start ?? map.start;
   const end = source.trimmedEnd(start, map.end);

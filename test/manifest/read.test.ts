@@ -291,6 +291,5 @@ describe('what is refused, where, and what to do', () => {
     const error = errorOf(text);
     expect(error.message).toContain(message);
     expect(error.message).toContain('f.yaml');
-    expect(error.internal).toBe(false);
   });
 });
