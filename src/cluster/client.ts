@@ -11,7 +11,6 @@ type ClientNode = typeof import('./client-node.ts');
 /** The typed APIs of client-node that are loaded, see client-node.ts. */
 export type ApiName = Extract<keyof ClientNode, `${string}Api`>;
 
-/** Options of one call. */
 export interface ApiCall {
   readonly signal: AbortSignal;
   /** For the whole response. Milliseconds. */

@@ -98,7 +98,6 @@ export interface LastGood {
   of(kind: LingerKind): ReadonlyMap<string, GoodSpec> | undefined;
 }
 
-/** Nothing is shared. */
 const NONE_SHARED: LastGood = { settled: Promise.resolve(), read: Promise.resolve(), of: () => new Map() };
 
 /** By namespace and name, or by name where the kind is cluster-scoped. */
@@ -160,7 +159,6 @@ function standIn<T>(
   return { value: holds ? kind.cautious?.(object, spec) : undefined, good: undefined };
 }
 
-/** How much one object counts towards {@link CustomKind.most}. */
 function weightOf({ spec }: Pick<CustomObject<unknown>, 'spec'>): number {
   return 1 + Math.floor(spec.length / SPEC_OF_ONE);
 }
@@ -375,7 +373,6 @@ export function followCustomResources<T>(
   };
 }
 
-/** Each namespace's share of what is followed. */
 class Shares {
   readonly #of = new Map<string, number>();
   total = 0;

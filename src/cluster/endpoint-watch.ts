@@ -86,7 +86,6 @@ export interface EndpointWatchHandlers {
   onStartFailure(stream: Stream, failure: KubeFailure): void;
   /** Its events arrive without delay: for the first time, or again. */
   onCurrent?(stream: Stream): void;
-  /** An error thrown by a handler, which has missed the event. */
   onHandlerError?(error: Error): void;
 }
 

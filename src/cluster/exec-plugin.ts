@@ -9,7 +9,6 @@ import { ConnectionError } from './failure.ts';
 
 type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];
 
-/** Where plugins run. */
 export interface PluginHost {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Whether standard input is a terminal, at which a person can answer a question. */

@@ -69,7 +69,6 @@ function listAt(value: unknown, member: string): readonly unknown[] {
   return Array.isArray(list) ? list : [];
 }
 
-/** Follows what the cluster's Nodes and its API server report. */
 export class FleetVersions {
   readonly #nodes = new Map<string, NodeFacts>();
   /** Cached until something changes. */
@@ -179,7 +178,6 @@ export function followFleet(
   };
 
   return {
-    /** Whether `onFleet` has been called. */
     known: () => inForce !== undefined,
     node: (event: ResourceEvent<NodeFacts>) => {
       const { name } = event.identity;

@@ -70,7 +70,6 @@ function makerOf(kind: string, name: string, labels: Labels): string {
   return `${kind}/${name}`;
 }
 
-/** A running pod and its address. */
 export interface AddressedPod {
   readonly namespace: string;
   readonly name: string;

@@ -48,7 +48,6 @@ export class LineReader {
     if (start < chunk.length) this.#hold(chunk.subarray(start));
   }
 
-  /** Whether a line is incomplete. */
   get incomplete(): boolean {
     return this.#heldBytes > 0;
   }
@@ -120,7 +119,6 @@ export async function untilCurrent(options: CurrentOptions): Promise<boolean | '
   return false;
 }
 
-/** Whether the stream reaches the target in time, or falls silent. */
 async function reaches(
   target: bigint,
   { position, limits, clock, signal }: CurrentOptions,

@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Labels } from '../api/index.ts';
 import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
-/** The metadata that Linger reads from any object. */
 export interface RawMetadata {
   readonly name: string;
   /** Absent where the kind is not namespaced. */
@@ -84,7 +83,6 @@ export function acceptOf(
   return `application/json;as=PartialObjectMetadata${verb === 'list' ? 'List' : ''};${PARTIAL}`;
 }
 
-/** Path and query of a request for the resource. */
 export function pathOf(
   { path, query = {} }: Pick<Resource<unknown>, 'path' | 'query'>,
   parameters: Readonly<Record<string, string>>,

@@ -75,7 +75,6 @@ export class ServiceTable {
     return true;
   }
 
-  /** @returns whether it was known */
   delete(namespace: string, name: string): boolean {
     const services = this.#services.get(namespace);
     if (services?.delete(name) !== true) return false;

@@ -39,14 +39,12 @@ export class DeadWatches {
 }
 
 interface ClusterReadings {
-  /** The current list-watches. */
   watches(): Readonly<Record<string, WatchStats>>;
   /** Whether everything that decisions read has been read once. */
   synced(): boolean;
   readonly clock: () => number;
 }
 
-/** Registers the metrics of the connection to the cluster. */
 export function registerWatchMetrics(registry: Registry, { watches, synced, clock }: ClusterReadings): void {
   const each = (value: (watch: WatchStats) => number | undefined) => samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
