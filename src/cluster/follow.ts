@@ -28,15 +28,7 @@ import { ServiceTable, servicesResource } from './services.ts';
 import { StandstillGuard } from './standstill.ts';
 
 /** What is followed, by the plural names of the API. */
-export const CLUSTER_RESOURCES = [
-  'namespaces',
-  'services',
-  'nodes',
-  'pods',
-  'endpointslices',
-  'endpoints',
-] as const;
-export type ClusterResource = (typeof CLUSTER_RESOURCES)[number];
+type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';
 
 /** Receives what happens in the cluster. Calls are synchronous. */
 export interface ClusterHandlers {
@@ -186,12 +178,8 @@ export function followCluster(
     endpointslices: followStamped('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
     endpoints: followStamped('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
   };
-  const ended = Promise.all([
-    ...Object.values(watches).map((watch) => watch.ended),
-    fleet.ended,
-    guard.ended(),
-  ]);
-  const stats = CLUSTER_RESOURCES.map((name) => [name, watches[name].stats] as const);
+  const ended = Promise.all([...Object.values(watches).map((watch) => watch.ended), fleet.ended]);
+  const stats = Object.entries(watches).map(([name, watch]) => [name, watch.stats] as const);
   return {
     synced: synced.promise,
     watches: Object.fromEntries(stats) as ClusterSource['watches'],

@@ -389,147 +389,118 @@ export function watchResource<T>(
   handlers: WatchHandlers<T>,
   options: WatchOptions,
 ): ResourceWatch {
-  return new ListWatch(resource, connection, handlers, options);
-}
-
-class ListWatch<T> implements ResourceWatch {
-  readonly stats = newStats();
-  readonly ended: Promise<void>;
-  readonly #resource: Resource<T>;
-  readonly #connection: KubeConnection;
-  readonly #options: WatchOptions;
-  readonly #limits: WatchLimits;
-  readonly #reception: Reception<T>;
-  readonly #backoff: Backoff;
+  const { clock, random, signal } = options;
+  const limits = { ...WATCH_LIMITS, ...options.limits };
+  const stats = newStats();
+  const reception = new Reception(resource, handlers, stats);
+  const newBackoff = () => new Backoff(limits, random);
+  const backoff = newBackoff();
   /** Where to resume; undefined: with a list. */
-  #resourceVersion: string | undefined;
-  #heardAt = 0;
+  let resourceVersion: string | undefined;
+  let heardAt = 0;
   /** Whether the previous watch ended with an ERROR event and nothing else has arrived since. */
-  #errorsOnly = false;
+  let errorsOnly = false;
 
-  constructor(
-    resource: Resource<T>,
-    connection: KubeConnection,
-    handlers: WatchHandlers<T>,
-    options: WatchOptions,
-  ) {
-    this.#resource = resource;
-    this.#connection = connection;
-    this.#options = options;
-    this.#limits = { ...WATCH_LIMITS, ...options.limits };
-    this.#reception = new Reception(resource, handlers, this.stats);
-    this.#backoff = this.#newBackoff();
-    this.ended = this.#run();
-  }
-
-  #newBackoff(): Backoff {
-    return new Backoff(this.#limits, this.#options.random);
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#options;
+  async function run(): Promise<void> {
     while (!signal.aborted) {
       try {
-        this.#resourceVersion ??= await this.#list();
-        await this.#watch(this.#resourceVersion);
+        resourceVersion ??= await list();
+        await watch(resourceVersion);
       } catch (thrown) {
         if (signal.aborted) break;
-        await this.#recover(thrown);
+        await recover(thrown);
       }
     }
-    this.stats.state = 'ended';
+    stats.state = 'ended';
   }
 
-  async #list(): Promise<string> {
-    const { clock, signal } = this.#options;
-    const resourceVersion = await listAll(this.#resource, this.#connection, {
-      limits: this.#limits,
+  async function list(): Promise<string> {
+    const version = await listAll(resource, connection, {
+      limits,
       signal,
-      backoff: this.#newBackoff(),
+      backoff: newBackoff(),
       onBegin: () => {
-        this.stats.state = 'listing';
-        this.#reception.beginList(clock());
+        stats.state = 'listing';
+        reception.beginList(clock());
       },
       onItems: (items, bytes) => {
         const at = clock();
-        this.stats.bytes += bytes;
-        for (const item of items) this.#reception.listed(item, at);
+        stats.bytes += bytes;
+        for (const item of items) reception.listed(item, at);
       },
-      pause: (failure, pauseMs) => this.#pause(failure, pauseMs),
+      pause: pauseAfter,
     });
-    this.stats.lists += 1;
-    this.stats.version = resourceVersion;
-    this.#reception.endList(clock());
-    return resourceVersion;
+    stats.lists += 1;
+    stats.version = version;
+    reception.endList(clock());
+    return version;
   }
 
   /** One watch, on a connection of its own. Returns when it has ended, or was silent, and can be resumed. */
-  async #watch(from: string): Promise<void> {
-    const { clock, signal } = this.#options;
-    const agent = newAgent(this.#connection);
+  async function watch(from: string): Promise<void> {
+    const agent = newAgent(connection);
     const leaving = new AbortController();
     const leave = () => leaving.abort(signal.reason);
     signal.addEventListener('abort', leave, { once: true });
     try {
       signal.throwIfAborted();
-      const response = await this.#open(from, agent, leaving.signal);
+      const response = await open(from, agent, leaving.signal);
       const openedAt = clock();
-      this.#heardAt = openedAt;
-      const becoming = this.#becomeCurrent(leaving.signal).catch((error: unknown) => {
+      heardAt = openedAt;
+      const becoming = becomeCurrent(leaving.signal).catch((error: unknown) => {
         response.destroy(asFailure(error));
       });
       let ended: 'Ended' | 'Silent';
       try {
-        ended = await this.#read(response);
+        ended = await read(response);
       } finally {
         leaving.abort();
         await becoming;
-        if (clock() - openedAt >= this.#limits.healthyMs) this.#backoff.reset();
+        if (clock() - openedAt >= limits.healthyMs) backoff.reset();
       }
-      await this.#rewatch(ended, clock() - openedAt);
+      await rewatch(ended, clock() - openedAt);
     } finally {
       signal.removeEventListener('abort', leave);
       agent.destroy();
     }
   }
 
-  async #open(from: string, agent: Agent, signal: AbortSignal): Promise<IncomingMessage> {
-    const [least, most] = this.#limits.watchSeconds;
+  async function open(from: string, agent: Agent, until: AbortSignal): Promise<IncomingMessage> {
+    const [least, most] = limits.watchSeconds;
     const parameters = {
       watch: 'true',
       allowWatchBookmarks: 'true',
       resourceVersion: from,
-      timeoutSeconds: String(Math.round(least + (most - least) * this.#options.random())),
+      timeoutSeconds: String(Math.round(least + (most - least) * random())),
     };
-    this.stats.state = 'connecting';
-    const response = await ask(this.#connection, {
-      path: pathOf(this.#resource, parameters),
-      accept: acceptOf(this.#resource, 'watch'),
+    stats.state = 'connecting';
+    const response = await ask(connection, {
+      path: pathOf(resource, parameters),
+      accept: acceptOf(resource, 'watch'),
       agent,
-      signal,
-      answerMs: this.#limits.answerMs,
+      signal: until,
+      answerMs: limits.answerMs,
     });
-    this.stats.state = 'watching';
+    stats.state = 'watching';
     return response;
   }
 
   /** Reads a watch to its end: `Ended` in good order by the server, or given up because it was `Silent`. */
-  async #read(response: IncomingMessage): Promise<'Ended' | 'Silent'> {
-    const { clock } = this.#options;
+  async function read(response: IncomingMessage): Promise<'Ended' | 'Silent'> {
     const lines = new LineReader();
     let silent = false;
     const take = (chunk: Buffer) => {
       const at = clock();
-      this.#heardAt = at;
-      this.stats.bytes += chunk.length;
+      heardAt = at;
+      stats.bytes += chunk.length;
       for (const line of lines.push(chunk)) {
-        this.#resourceVersion = this.#reception.line(line, at);
-        this.stats.version = this.#resourceVersion;
-        this.#errorsOnly = false;
+        resourceVersion = reception.line(line, at);
+        stats.version = resourceVersion;
+        errorsOnly = false;
       }
     };
     try {
-      await readChunks(response, this.#limits.silenceMs, take, () => {
+      await readChunks(response, limits.silenceMs, take, () => {
         silent = true;
       });
     } catch (thrown) {
@@ -543,55 +514,52 @@ class ListWatch<T> implements ResourceWatch {
   }
 
   /** @throws KubeFailure `Expired` if the server's history was rolled back: the watch would wait in vain */
-  async #becomeCurrent(signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
-    const pages = new Pages(this.#resource, this.#connection);
+  async function becomeCurrent(until: AbortSignal): Promise<void> {
+    const pages = new Pages(resource, connection);
+    const first = { limit: 1, signal: until, answerMs: limits.answerMs };
     try {
       const answer = await untilCurrent({
-        position: () => ({ resourceVersion: this.#resourceVersion ?? '', heardAt: this.#heardAt }),
-        latest: async () => {
-          const { answerMs } = this.#limits;
-          return (await pages.page(undefined, { limit: 1, signal, answerMs })).resourceVersion;
-        },
-        limits: this.#limits,
-        backoff: this.#newBackoff(),
+        position: () => ({ resourceVersion: resourceVersion ?? '', heardAt }),
+        latest: async () => (await pages.page(undefined, first)).resourceVersion,
+        limits,
+        backoff: newBackoff(),
         clock,
-        signal,
+        signal: until,
       });
       if (answer === 'rolledBack') throw new KubeFailure('Expired', "the server's history was rolled back");
-      if (answer && !signal.aborted) this.#reception.current(clock());
+      if (answer && !until.aborted) reception.current(clock());
     } finally {
       pages.close();
     }
   }
 
   /** A watch that was closed too soon, even in good order, counts as a failure: otherwise a server could make us hammer it. */
-  async #rewatch(ended: 'Ended' | 'Silent', livedMs: number): Promise<void> {
-    const { clock, random, signal } = this.#options;
-    if (ended === 'Silent') this.#reception.silent(this.#heardAt, clock());
-    else this.#reception.rotated(clock());
-    this.stats.restarts[ended] += 1;
-    const well = livedMs >= this.#limits.healthyMs;
-    const pauseMs = well ? this.#limits.rewatchMs * random() : this.#backoff.next();
-    this.stats.state = 'pausing';
+  async function rewatch(ended: 'Ended' | 'Silent', livedMs: number): Promise<void> {
+    if (ended === 'Silent') reception.silent(heardAt, clock());
+    else reception.rotated(clock());
+    stats.restarts[ended] += 1;
+    const pauseMs = livedMs >= limits.healthyMs ? limits.rewatchMs * random() : backoff.next();
+    stats.state = 'pausing';
     await pause(pauseMs, signal);
   }
 
-  async #recover(thrown: unknown): Promise<void> {
+  async function recover(thrown: unknown): Promise<void> {
     const failure = asFailure(thrown);
     const { reason } = failure;
     // A broken connection may have been dead for some time.
-    this.#reception.broken(reason === 'Cut' ? this.#heardAt : this.#options.clock());
-    const stuck = reason === 'ErrorEvent' && this.#errorsOnly;
-    this.#errorsOnly = reason === 'ErrorEvent';
-    if (stuck || NOT_RESUMABLE.has(reason)) this.#resourceVersion = undefined;
-    await this.#pause(failure, this.#backoff.next(failure.retryAfterMs));
+    reception.broken(reason === 'Cut' ? heardAt : clock());
+    const stuck = reason === 'ErrorEvent' && errorsOnly;
+    errorsOnly = reason === 'ErrorEvent';
+    if (stuck || NOT_RESUMABLE.has(reason)) resourceVersion = undefined;
+    await pauseAfter(failure, backoff.next(failure.retryAfterMs));
   }
 
-  async #pause(failure: KubeFailure, pauseMs: number): Promise<void> {
-    this.stats.restarts[failure.reason] = (this.stats.restarts[failure.reason] ?? 0) + 1;
-    this.stats.state = 'pausing';
-    this.#reception.failed(failure, pauseMs);
-    await pause(pauseMs, this.#options.signal);
+  async function pauseAfter(failure: KubeFailure, pauseMs: number): Promise<void> {
+    stats.restarts[failure.reason] = (stats.restarts[failure.reason] ?? 0) + 1;
+    stats.state = 'pausing';
+    reception.failed(failure, pauseMs);
+    await pause(pauseMs, signal);
   }
+
+  return { stats, ended: run() };
 }

@@ -1,4 +1,4 @@
-import { createHash, subtle } from 'node:crypto';
+import { subtle } from 'node:crypto';
 import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -68,7 +68,7 @@ export function documentsOf(entries: readonly PolicyEntry[]): Documents {
 /** The policy files on disk at one moment. */
 export interface PolicySnapshot {
   /** Changes whenever a name, a byte or a problem changes. */
-  readonly hash: string;
+  readonly digest: string;
   readonly files: readonly PolicyFile[];
   /** Files that could not be read at all. */
   readonly problems: readonly PolicyProblem[];
@@ -90,29 +90,23 @@ const MAX_FILE_BYTES = 4 * 1024 * 1024;
  * mounted ConfigMap keeps its revisions in them), following links.
  */
 export async function readPolicyFiles(path: string): Promise<PolicySnapshot> {
-  const files: PolicyFile[] = [];
   const problems: PolicyProblem[] = [];
-  const take = async <T>(file: string | undefined, read: Promise<T>): Promise<T | undefined> => {
-    try {
-      return await read;
-    } catch (error) {
+  const unlessUnreadable = <T>(file: string | undefined, read: Promise<T>) =>
+    read.catch((error: unknown) => {
       const { message } = asError(error);
       problems.push({ code: 'policy-unreadable', message, file, key: undefined });
       return undefined;
-    }
-  };
-  const paths = (await take(undefined, policyPaths(path))) ?? [];
-  for (const each of await Promise.all(paths.map((file) => take(basename(file), readPolicyFile(file)))))
-    if (each !== undefined) files.push(each);
-  const hash = createHash('sha256');
+    });
+  const paths = (await unlessUnreadable(undefined, policyPaths(path))) ?? [];
+  const read = await Promise.all(paths.map((file) => unlessUnreadable(basename(file), readPolicyFile(file))));
+  const files = read.filter((file) => file !== undefined);
   // On the thread pool: a file of 4 MB takes some 10 ms.
-  const digestOf = async ({ name, bytes }: PolicyFile) => {
-    const digest = await subtle.digest('SHA-256', bytes);
-    return `${name}\0${Buffer.from(digest).toString('hex')}\0`;
-  };
-  for (const digest of await Promise.all(files.map(digestOf))) hash.update(digest);
-  for (const { message } of problems) hash.update(`\0${message}\0`);
-  return { hash: hash.digest('hex'), files, problems };
+  const digestOf = async ({ name, bytes }: PolicyFile) =>
+    `${name} ${Buffer.from(await subtle.digest('SHA-256', bytes)).toString('hex')}`;
+  const digests = await Promise.all(files.map(digestOf));
+  // Problems come in the order in which reading failed, which may differ the next time.
+  const digest = [...digests, ...problems.map(({ message }) => message).toSorted()].join('\0');
+  return { digest, files, problems };
 }
 
 async function policyPaths(path: string): Promise<readonly string[]> {
@@ -210,19 +204,19 @@ export async function followPolicyFiles(
   const first = await readPolicyFiles(path);
   const state = await stateOf(first);
   void (async () => {
-    let taken = first.hash;
-    let previous = first.hash;
+    let taken = first.digest;
+    let previous = first.digest;
     /** The snapshot on which two readings have agreed. */
     let revision: string | undefined;
     for (let polls = 1; await tick(pollMs, signal); polls += 1) {
       const now = await mountedRevision(path);
       if (now !== undefined && now === revision && polls % READ_EVERY_POLLS !== 0) continue;
       const snapshot = await readPolicyFiles(path);
-      const settled = snapshot.hash === previous;
-      previous = snapshot.hash;
+      const settled = snapshot.digest === previous;
+      previous = snapshot.digest;
       revision = settled ? now : undefined;
-      if (!settled || snapshot.hash === taken) continue;
-      taken = snapshot.hash;
+      if (!settled || snapshot.digest === taken) continue;
+      taken = snapshot.digest;
       const next = await stateOf(snapshot);
       if (!signal.aborted) await onChange(next);
     }

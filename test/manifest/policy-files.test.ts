@@ -141,13 +141,13 @@ describe('what cannot be read is refused with the path and the way out', () => {
   });
 });
 
-describe('the hash', () => {
-  const hashOf = async (path: string) => (await readPolicyFiles(path)).hash;
+describe('the digest', () => {
+  const digestOf = async (path: string) => (await readPolicyFiles(path)).digest;
 
   it('is the same for the same names and bytes', async () => {
     const files = { 'a.yaml': named('a'), 'b.yaml': 'broken: [' };
-    expect(await hashOf(await folderWith(files))).toBe(
-      await hashOf(await folderWith({ ...files, '.other': 'x' })),
+    expect(await digestOf(await folderWith(files))).toBe(
+      await digestOf(await folderWith({ ...files, '.other': 'x' })),
     );
   });
 
@@ -159,7 +159,7 @@ describe('the hash', () => {
     ['contents swapped', { 'a.yaml': 'y: 1', 'b.yaml': 'x: 1' }],
     ['text moved over a border', { 'a.yaml': '', 'b.yaml': 'x: 1y: 1' }],
   ])('changes with %s', async (_what, files) => {
-    const before = await hashOf(await folderWith({ 'a.yaml': 'x: 1', 'b.yaml': 'y: 1' }));
-    expect(await hashOf(await folderWith(files))).not.toBe(before);
+    const before = await digestOf(await folderWith({ 'a.yaml': 'x: 1', 'b.yaml': 'y: 1' }));
+    expect(await digestOf(await folderWith(files))).not.toBe(before);
   });
 });
