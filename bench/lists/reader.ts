@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { checkServerIdentity } from 'node:tls';
 import { createGunzip } from 'node:zlib';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
-import { ListReader, type PageEnd, SparingParser } from '../../src/cluster/list.ts';
+import { ListReader, type PageEnd, sparingParser } from '../../src/cluster/list.ts';
 import { type PodMetadata, podsResource } from '../../src/cluster/pods.ts';
 import { acceptOf, pathOf, WATCH_LIMITS } from '../../src/cluster/resource.ts';
 
@@ -28,7 +28,7 @@ const agent = new https.Agent({
 });
 const way = port === '' ? server : new URL(`https://127.0.0.1:${port}`);
 const resource = podsResource();
-const parser = new SparingParser(resource);
+const parse = sparingParser(resource);
 const pods = new Map<string, PodMetadata>();
 let bytes = 0;
 
@@ -44,7 +44,7 @@ async function page(from: string | undefined): Promise<PageEnd> {
   const response = await promise;
   if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}`);
   response.on('data', (chunk: Buffer) => (bytes += chunk.length));
-  const reader = new ListReader(parser);
+  const reader = new ListReader(parse);
   const keep = (items: ReturnType<ListReader['push']>) => {
     for (const item of items) pods.set(item.metadata.uid, resource.project(item));
   };

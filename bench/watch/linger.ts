@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { inClusterConnection } from '../../src/cluster/connection.ts';
-import { CLUSTER_RESOURCES, followCluster } from '../../src/cluster/follow.ts';
+import { followCluster } from '../../src/cluster/follow.ts';
 import { holdWorld } from '../../src/decision/world.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 
@@ -48,8 +48,8 @@ const { watches, ended } = followCluster(
 const LOOK_MS = 5;
 
 const total = (of: (watch: (typeof watches)['pods']) => number) =>
-  CLUSTER_RESOURCES.reduce((sum, resource) => sum + of(watches[resource]), 0);
-await until(() => CLUSTER_RESOURCES.every((resource) => watches[resource].lists > 0));
+  Object.values(watches).reduce((sum, watch) => sum + of(watch), 0);
+await until(() => Object.values(watches).every(({ lists }) => lists > 0));
 report('synced', { objects: total(({ objects }) => objects) });
 let milestone = 0;
 for (const more of flags.events.split(',')) {

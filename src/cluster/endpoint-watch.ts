@@ -96,13 +96,11 @@ export class EndpointWatch {
   /** The pods that the scope selects; undefined: all. */
   readonly selection: PodSelection | undefined;
   readonly interruptions = new Interruptions();
-  readonly #connection: KubeConnection;
-  readonly #handlers: EndpointWatchHandlers;
-  readonly #options: WatchOptions;
-  readonly #guard: StandstillGuard;
-  readonly #streams: Stream[] = [];
   /** The existing Services, as `NAMESPACE/NAME`. */
   readonly services = new Set<string>();
+  readonly #handlers: EndpointWatchHandlers;
+  readonly #guard: StandstillGuard;
+  readonly #streams: Stream[] = [];
 
   constructor(
     scope: EndpointScope,
@@ -113,11 +111,48 @@ export class EndpointWatch {
     this.scope = scope;
     this.selection = scope.selector && new PodSelection(scope.selector);
     this.observer = new ChangeObserver({ ...options, pods: this.selection });
-    this.#connection = connection;
     this.#handlers = handlers;
-    this.#options = options;
     this.#guard = new StandstillGuard((change) => this.#streamChanged(change), options);
-    this.#follow();
+
+    const follow = <T>(
+      stream: Stream,
+      resource: Resource<T>,
+      eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
+    ) => {
+      const onEvent = (event: ResourceEvent<T>) => {
+        const observed = eventOf(event);
+        if (observed !== undefined) this.observer.apply(observed);
+      };
+      const onFailure = (failure: KubeFailure) => {
+        this.interruptions.because(stream, `${failure.reason}: ${failure.message}`);
+        if (!this.begun) handlers.onStartFailure(stream, failure);
+      };
+      const onHandlerError = (error: Error) => handlers.onHandlerError?.(error);
+      this.#streams.push(stream);
+      this.#guard.follow<T>(stream, { onEvent, onFailure, onHandlerError }, (guarded) =>
+        watchResource(resource, connection, guarded, options),
+      );
+    };
+    const { pods, services, EndpointSlice: slices, Endpoints: endpoints } = resourcesOf(scope);
+    /** Filters what the server could not. */
+    const isUnwanted = ({ identity }: ResourceEvent<unknown>) =>
+      scope.services?.includes(identity.name) === false;
+    follow('services', services, (event) => {
+      if (isUnwanted(event)) return undefined;
+      const name = `${event.identity.namespace}/${event.identity.name}`;
+      if (event.type === 'deleted') this.services.delete(name);
+      else this.services.add(name);
+      return serviceEvent(event);
+    });
+    if (slices !== undefined) follow('EndpointSlice', slices, sliceEvent);
+    if (endpoints !== undefined)
+      follow('Endpoints', endpoints, (event) => (isUnwanted(event) ? undefined : endpointsEvent(event)));
+    follow('pods', pods, (event) => {
+      const { uid } = event.identity;
+      if (event.type !== 'deleted' || !event.relist) this.selection?.put(uid, event.object.labels);
+      if (event.type === 'deleted') this.selection?.delete(uid);
+      return podEvent(event);
+    });
   }
 
   /** Resolves once the signal has aborted and every connection is closed. */
@@ -128,51 +163,6 @@ export class EndpointWatch {
   /** Whether every stream has listed its objects once and has delivered events without delay since. */
   get begun(): boolean {
     return this.interruptions.begun(this.#streams);
-  }
-
-  #follow(): void {
-    const { pods, services, EndpointSlice: slices, Endpoints: endpoints } = resourcesOf(this.scope);
-    /** Filters what the server could not. */
-    const isUnwanted = ({ identity }: ResourceEvent<unknown>) =>
-      this.scope.services?.includes(identity.name) === false;
-    this.#start('services', services, (event) => {
-      if (isUnwanted(event)) return undefined;
-      const name = `${event.identity.namespace}/${event.identity.name}`;
-      if (event.type === 'deleted') this.services.delete(name);
-      else this.services.add(name);
-      return serviceEvent(event);
-    });
-    if (slices !== undefined) this.#start('EndpointSlice', slices, sliceEvent);
-    if (endpoints !== undefined) {
-      this.#start('Endpoints', endpoints, (event) => (isUnwanted(event) ? undefined : endpointsEvent(event)));
-    }
-    this.#start('pods', pods, (event) => {
-      const { uid } = event.identity;
-      if (event.type !== 'deleted' || !event.relist) this.selection?.put(uid, event.object.labels);
-      if (event.type === 'deleted') this.selection?.delete(uid);
-      return podEvent(event);
-    });
-  }
-
-  #start<T>(
-    stream: Stream,
-    resource: Resource<T>,
-    eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
-  ): void {
-    const onEvent = (event: ResourceEvent<T>) => {
-      const observed = eventOf(event);
-      if (observed !== undefined) this.observer.apply(observed);
-    };
-    const onFailure = (failure: KubeFailure) => {
-      this.interruptions.because(stream, `${failure.reason}: ${failure.message}`);
-      if (!this.begun) this.#handlers.onStartFailure(stream, failure);
-    };
-    this.#streams.push(stream);
-    this.#guard.follow<T>(
-      stream,
-      { onEvent, onFailure, onHandlerError: (error) => this.#handlers.onHandlerError?.(error) },
-      (handlers) => watchResource(resource, this.#connection, handlers, this.#options),
-    );
   }
 
   #streamChanged(change: GuardedChange): void {

@@ -1,4 +1,3 @@
-import type { Agent } from 'node:http';
 import { isRecord, isString, jsonIn } from '../api/index.ts';
 import type { Backoff } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
@@ -25,31 +24,25 @@ export type Frame = keyof typeof END;
  * be escaped, so no name of a label or field manager can forge a mark. Their entries have no arrays (FieldsV1 is objects
  * only); if they had, the rest would not be JSON, and the whole object is parsed.
  */
-export class SparingParser {
-  readonly #metadataOnly: boolean;
+export function sparingParser({ metadataOnly = false, afterMetadata }: Omit<Listed, 'path'>) {
   /** The end of the entries, and what follows the metadata. */
-  readonly #following: Buffer | undefined;
+  const following = afterMetadata === undefined ? undefined : Buffer.from(`}]},"${afterMetadata}":`);
 
-  constructor({ metadataOnly = false, afterMetadata }: Omit<Listed, 'path'>) {
-    this.#metadataOnly = metadataOnly;
-    this.#following = afterMetadata === undefined ? undefined : Buffer.from(`}]},"${afterMetadata}":`);
-  }
-
-  /** @returns undefined for bytes that are not the JSON of an object */
-  parse(bytes: Buffer, frame: Frame): Record<string, unknown> | undefined {
-    const shortened = this.#shortened(bytes, frame);
-    // What cannot be parsed after all did not have the expected form.
-    return (shortened === undefined ? undefined : objectIn(shortened)) ?? objectIn(bytes.toString());
-  }
-
-  #shortened(bytes: Buffer, frame: Frame): string | undefined {
-    const mark = this.#following ?? (this.#metadataOnly ? END[frame] : undefined);
+  const shortened = (bytes: Buffer, frame: Frame): string | undefined => {
+    const mark = following ?? (metadataOnly ? END[frame] : undefined);
     if (mark === undefined) return undefined;
     const begin = bytes.indexOf(BEGIN);
     if (begin < 0) return undefined;
-    const end = bytes.indexOf(mark, this.#following === undefined ? bytes.length - mark.length : begin);
+    const end = bytes.indexOf(mark, following === undefined ? bytes.length - mark.length : begin);
     return end < 0 ? undefined : bytes.toString('utf8', 0, begin) + bytes.toString('utf8', end + 2);
-  }
+  };
+
+  /** @returns undefined for bytes that are not the JSON of an object */
+  return (bytes: Buffer, frame: Frame): Record<string, unknown> | undefined => {
+    const text = shortened(bytes, frame);
+    // What cannot be parsed after all did not have the expected form.
+    return (text === undefined ? undefined : objectIn(text)) ?? objectIn(bytes.toString());
+  };
 }
 
 export interface PageEnd {
@@ -76,7 +69,7 @@ const ITEMS = Buffer.from('"items":[');
  * extended to the next guess; at worst the whole page is parsed at its end.
  */
 export class ListReader {
-  readonly #parser: SparingParser;
+  readonly #parse: ReturnType<typeof sparingParser>;
   /** Joined once they are as long as the buffer, so that joining takes time proportional to the page. */
   #chunks: Buffer[] = [];
   #chunkBytes = 0;
@@ -88,8 +81,8 @@ export class ListReader {
   /** The separator of two items, with the beginning of the second. */
   #separator: Buffer | undefined;
 
-  constructor(parser: SparingParser) {
-    this.#parser = parser;
+  constructor(parse: ReturnType<typeof sparingParser>) {
+    this.#parse = parse;
   }
 
   /** @returns the items that this chunk completes @throws KubeFailure `Malformed` when an item does not end */
@@ -158,7 +151,7 @@ export class ListReader {
       const end = held.indexOf(separator, from);
       if (end < 0) break;
       from = end + 1;
-      const item = this.#parser.parse(held.subarray(begin, end), 'item');
+      const item = this.#parse(held.subarray(begin, end), 'item');
       if (item === undefined) continue;
       items.push(item as unknown as RawObject);
       begin = from;
@@ -189,48 +182,37 @@ type OnItems = (items: readonly RawObject[], bytes: number) => void;
  * back in time after a reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the
  * watch cache serves consistent reads too, and from 1.34 their further pages.
  */
-export class Pages {
-  readonly #resource: Listed;
-  readonly #parser: SparingParser;
-  readonly #connection: KubeConnection;
-  readonly #agent: Agent;
-
-  constructor(resource: Listed, connection: KubeConnection) {
-    this.#resource = resource;
-    this.#parser = new SparingParser(resource);
-    this.#connection = connection;
-    this.#agent = newAgent(connection);
-  }
-
-  /**
-   * @param from the `next` of the previous page; undefined: the first page
-   * @param onItems called with the same items again when a failed page is retried
-   * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
-   */
-  async page(
-    from: string | undefined,
-    { limit, signal, answerMs }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly limit: number },
-    onItems: OnItems = () => undefined,
-  ): Promise<PageEnd> {
-    const parameters = { limit: String(limit), ...(from === undefined ? {} : { continue: from }) };
-    const response = await ask(this.#connection, {
-      path: pathOf(this.#resource, parameters),
-      accept: acceptOf(this.#resource, 'list'),
-      compressed: this.#connection.compressed,
-      agent: this.#agent,
-      signal,
-      answerMs,
-    });
-    const reader = new ListReader(this.#parser);
-    await readChunks(response, answerMs, (chunk) => onItems(reader.push(chunk), chunk.length));
-    const { items, ...end } = reader.end();
-    onItems(items, 0);
-    return end;
-  }
-
-  close(): void {
-    this.#agent.destroy();
-  }
+export function pagesOf(resource: Listed, connection: KubeConnection) {
+  const parse = sparingParser(resource);
+  const agent = newAgent(connection);
+  return {
+    /**
+     * @param from the `next` of the previous page; undefined: the first page
+     * @param onItems called with the same items again when a failed page is retried
+     * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
+     */
+    async page(
+      from: string | undefined,
+      { limit, signal, answerMs }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly limit: number },
+      onItems: OnItems = () => undefined,
+    ): Promise<PageEnd> {
+      const parameters = { limit: String(limit), ...(from === undefined ? {} : { continue: from }) };
+      const response = await ask(connection, {
+        path: pathOf(resource, parameters),
+        accept: acceptOf(resource, 'list'),
+        compressed: connection.compressed,
+        agent,
+        signal,
+        answerMs,
+      });
+      const reader = new ListReader(parse);
+      await readChunks(response, answerMs, (chunk) => onItems(reader.push(chunk), chunk.length));
+      const { items, ...end } = reader.end();
+      onItems(items, 0);
+      return end;
+    },
+    close: () => agent.destroy(),
+  };
 }
 
 interface ListOptions {
@@ -261,7 +243,7 @@ export async function listAll(
   connection: KubeConnection,
   { limits, signal, backoff, onBegin, onItems, pause }: ListOptions,
 ): Promise<string> {
-  const pages = new Pages(resource, connection);
+  const pages = pagesOf(resource, connection);
   let limit = limits.pageSize;
   let from: string | undefined;
   let restarted = false;
@@ -301,7 +283,7 @@ export async function listSome<T>(
   connection: KubeConnection,
   { signal, answerMs, most }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly most: number },
 ): Promise<readonly T[]> {
-  const pages = new Pages(resource, connection);
+  const pages = pagesOf(resource, connection);
   const found: T[] = [];
   const onItems: OnItems = (items) => {
     for (const item of items) if (found.length < most) found.push(resource.project(item));

@@ -3,7 +3,7 @@ import { asError, isRecord, isString } from '../api/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
-import { listAll, NOT_RESUMABLE, Pages, SparingParser } from './list.ts';
+import { listAll, NOT_RESUMABLE, pagesOf, sparingParser } from './list.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
   acceptOf,
@@ -203,7 +203,7 @@ export class Inventory {
 /** Turns lists and watches into events, and tracks which objects exist. */
 class Reception<T> {
   readonly #project: Resource<T>['project'];
-  readonly #parser: SparingParser;
+  readonly #parse: ReturnType<typeof sparingParser>;
   readonly #handlers: WatchHandlers<T>;
   readonly #stats: ReturnType<typeof newStats>;
   readonly #inventory = new Inventory();
@@ -213,7 +213,7 @@ class Reception<T> {
 
   constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: ReturnType<typeof newStats>) {
     this.#project = resource.project;
-    this.#parser = new SparingParser(resource);
+    this.#parse = sparingParser(resource);
     this.#handlers = handlers;
     this.#stats = stats;
   }
@@ -222,18 +222,13 @@ class Reception<T> {
     this.#inventory.beginList();
     this.#broken = true;
     this.#silentSince = undefined;
-    this.#stats.current = false;
-    this.#pass({ type: 'ListBegins', at });
-  }
-
-  listed(raw: RawObject, at: number): void {
-    this.#put(raw, at, true);
+    this.#pass('ListBegins', at);
   }
 
   endList(at: number): void {
     for (const identity of this.#inventory.endList()) this.#vanished(identity, at);
     this.#stats.objects = this.#inventory.size;
-    this.#pass({ type: 'ListEnds', at });
+    this.#pass('ListEnds', at);
   }
 
   /**
@@ -255,7 +250,7 @@ class Reception<T> {
       this.broken(at);
     }
     if (type === 'DELETED') this.#deleted(object as RawObject, at);
-    else this.#put(object as RawObject, at, false);
+    else this.put(object as RawObject, at, false);
     this.#stats.objects = this.#inventory.size;
     return resourceVersion;
   }
@@ -266,8 +261,7 @@ class Reception<T> {
     this.#silentSince = undefined;
     if (this.#broken) return;
     this.#broken = true;
-    this.#stats.current = false;
-    this.#pass({ type: 'StreamBroken', at: since });
+    this.#pass('StreamBroken', since);
   }
 
   /**
@@ -281,23 +275,21 @@ class Reception<T> {
 
   /** The watch was closed in good order. A stream that was not current yet stays as it is. */
   rotated(at: number): void {
-    if (!this.#stats.current) return;
-    this.#stats.current = false;
-    this.#pass({ type: 'StreamRotated', at });
+    if (this.#stats.current) this.#pass('StreamRotated', at);
   }
 
   current(at: number): void {
     this.#broken = false;
     this.#silentSince = undefined;
-    this.#stats.current = true;
-    this.#pass({ type: 'StreamCurrent', at });
+    this.#pass('StreamCurrent', at);
   }
 
   failed(failure: KubeFailure, pauseMs: number): void {
     this.#guarded(() => this.#handlers.onFailure?.(failure, pauseMs));
   }
 
-  #put(raw: RawObject, at: number, listed: boolean): void {
+  /** @param listed a list names it, changed or not */
+  put(raw: RawObject, at: number, listed: boolean): void {
     const identity = identityOf(raw);
     const before = this.#inventory.put(identity);
     const type = before === identity.uid ? 'modified' : 'added';
@@ -316,7 +308,7 @@ class Reception<T> {
   }
 
   #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
-    const { type, object } = this.#parser.parse(line, 'event') ?? {};
+    const { type, object } = this.#parse(line, 'event') ?? {};
     if (isString(type) && EVENT_TYPES.has(type)) return { type, object };
     throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
   }
@@ -326,8 +318,9 @@ class Reception<T> {
     this.#guarded(() => this.#handlers.onEvent(event()));
   }
 
-  #pass(change: StreamChange): void {
-    this.#guarded(() => this.#handlers.onStream(change));
+  #pass(type: StreamChange['type'], at: number): void {
+    if (type !== 'ListEnds') this.#stats.current = type === 'StreamCurrent';
+    this.#guarded(() => this.#handlers.onStream({ type, at }));
   }
 
   #guarded(call: () => void): void {
@@ -426,7 +419,7 @@ export function watchResource<T>(
       onItems: (items, bytes) => {
         const at = clock();
         stats.bytes += bytes;
-        for (const item of items) reception.listed(item, at);
+        for (const item of items) reception.put(item, at, true);
       },
       pause: pauseAfter,
     });
@@ -515,7 +508,7 @@ export function watchResource<T>(
 
   /** @throws KubeFailure `Expired` if the server's history was rolled back: the watch would wait in vain */
   async function becomeCurrent(until: AbortSignal): Promise<void> {
-    const pages = new Pages(resource, connection);
+    const pages = pagesOf(resource, connection);
     const first = { limit: 1, signal: until, answerMs: limits.answerMs };
     try {
       const answer = await untilCurrent({

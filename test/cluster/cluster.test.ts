@@ -231,7 +231,14 @@ it('tells what each watch has seen', async () => {
   const followed = await follow(inIt);
   await current(followed);
   const { watches } = followed.source;
-  expect(Object.keys(watches)).toEqual(['namespaces', 'services', 'nodes', 'pods', 'endpointslices', 'endpoints']);
+  expect(Object.keys(watches)).toEqual([
+    'namespaces',
+    'services',
+    'nodes',
+    'pods',
+    'endpointslices',
+    'endpoints',
+  ]);
   expect([watches.services.objects, watches.pods.objects]).toEqual([1, 0]);
 });
 

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
 import type { Authority, KeyPair } from '../../src/certs/x509.ts';
 import { kubeVersion } from '../../src/cluster/client.ts';
-import { Pages } from '../../src/cluster/list.ts';
+import { pagesOf } from '../../src/cluster/list.ts';
 import { podsResource } from '../../src/cluster/pods.ts';
 import { ask, newAgent, readText } from '../../src/cluster/request.ts';
 import { acceptOf, pathOf } from '../../src/cluster/resource.ts';
@@ -173,7 +173,7 @@ describe('an answer', () => {
   it.each([true, false, undefined])('is asked for compressed: %s', async (compressed) => {
     const { url, asked } = await serve(version('v1.36.3'));
     const connection = { server: url, credentials: async () => ({}), compressed };
-    const pages = new Pages(podsResource(), connection);
+    const pages = pagesOf(podsResource(), connection);
     onTestFinished(() => pages.close());
     const failure = pages.page(undefined, { limit: 1, signal: NEVER, answerMs: 10_000 });
     await expect(failure).rejects.toMatchObject({ reason: 'Malformed' });

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ListReader, SparingParser } from '../../src/cluster/list.ts';
+import { ListReader, sparingParser } from '../../src/cluster/list.ts';
 import { cut } from './cut.ts';
 
 const HEAD = { kind: 'PodList', apiVersion: 'v1', metadata: { resourceVersion: '7', continue: 'more' } };
 
 function read(text: string, places: readonly number[] = []) {
-  const reader = new ListReader(new SparingParser({}));
+  const reader = new ListReader(sparingParser({}));
   const early = cut(Buffer.from(text), places).flatMap((chunk) => reader.push(chunk));
   const { items, ...end } = reader.end();
   return { ...end, items: [...early, ...items], early: early.length };

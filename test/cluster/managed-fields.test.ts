@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Frame, SparingParser } from '../../src/cluster/list.ts';
+import { type Frame, sparingParser } from '../../src/cluster/list.ts';
 
 const MANAGED = [
   { manager: 'kubelet', fieldsType: 'FieldsV1', fieldsV1: { 'f:status': { 'k:{"ip":"[::1]"}': {} } } },
@@ -38,24 +38,22 @@ const frameOf = (object: object, frame: Frame): unknown => JSON.parse(framed(obj
 
 describe.each(['item', 'event'] as const)('an object as %s', (frame) => {
   it('of metadata only loses its managedFields and nothing else, whatever its strings are', () => {
-    const parser = new SparingParser({ metadataOnly: true });
+    const parse = sparingParser({ metadataOnly: true });
     fc.assert(
       fc.property(metadata, entries, (given, managedFields) => {
         const bytes = framed({ kind: 'Pod', metadata: { ...given, managedFields } }, frame);
-        expect(parser.parse(bytes, frame)).toEqual(frameOf({ kind: 'Pod', metadata: given }, frame));
+        expect(parse(bytes, frame)).toEqual(frameOf({ kind: 'Pod', metadata: given }, frame));
       }),
     );
   });
 
   it('with more than metadata loses its managedFields and nothing else, whatever its strings are', () => {
-    const parser = new SparingParser({ afterMetadata: 'spec' });
+    const parse = sparingParser({ afterMetadata: 'spec' });
     const spec = fc.record({ selector: map, ports: fc.array(map) });
     fc.assert(
       fc.property(metadata, entries, spec, (given, managedFields, rest) => {
         const bytes = framed({ metadata: { ...given, managedFields }, spec: rest, status: {} }, frame);
-        expect(parser.parse(bytes, frame)).toEqual(
-          frameOf({ metadata: given, spec: rest, status: {} }, frame),
-        );
+        expect(parse(bytes, frame)).toEqual(frameOf({ metadata: given, spec: rest, status: {} }, frame));
       }),
     );
   });
@@ -76,17 +74,17 @@ describe.each(['item', 'event'] as const)('an object as %s', (frame) => {
       object: { metadata: { managedFields: [{ a: [{ b: 1 }] }, { c: [] }] }, other: { x: [{}] } },
     },
   ])('$name is parsed as it is', ({ object }) => {
-    for (const parser of [
-      new SparingParser({ metadataOnly: true }),
-      new SparingParser({ afterMetadata: 'spec' }),
-      new SparingParser({}),
+    for (const parse of [
+      sparingParser({ metadataOnly: true }),
+      sparingParser({ afterMetadata: 'spec' }),
+      sparingParser({}),
     ]) {
-      expect(parser.parse(framed(object, frame), frame)).toEqual(frameOf(object, frame));
+      expect(parse(framed(object, frame), frame)).toEqual(frameOf(object, frame));
     }
   });
 
   it('that is no JSON is refused', () => {
     const bytes = Buffer.from(`{"metadata":{"name":"a"${MARK}{}]}`);
-    expect(new SparingParser({ metadataOnly: true }).parse(bytes, frame)).toBeUndefined();
+    expect(sparingParser({ metadataOnly: true })(bytes, frame)).toBeUndefined();
   });
 });
