@@ -245,9 +245,8 @@ export function followCustomResources<T>(
       // The namespace with the largest share gives way to a namespace that would still have a smaller one.
       if (largest === object.namespace || share <= shares.of(object.namespace) + weight) return false;
       const own = [...objects].filter(([, { namespace }]) => namespace === largest);
-      const [newest] = own.toSorted(([a, { created: first }], [b, { created: second }]) =>
-        first === second ? Number(a < b) - Number(a > b) : Number(first < second) - Number(first > second),
-      );
+      const ageOf = ([key, { created }]: (typeof own)[number]) => `${created} ${key}`;
+      const [newest] = own.toSorted((a, b) => (ageOf(a) < ageOf(b) ? 1 : -1));
       if (newest === undefined) return false;
       forget(...newest);
       leaveOut(newest[0]);

@@ -124,7 +124,7 @@ async function run(plugin: Plugin, of: PluginCluster, host: PluginHost) {
     KUBERNETES_EXEC_INFO: JSON.stringify(info),
   };
   const timeoutMs = host.timeoutMs ?? (interactive ? ATTENDED_MS : UNATTENDED_MS);
-  const printed = await outputOf(plugin, { file: of.file, environment, interactive, timeoutMs });
+  const printed = await outputOf(plugin, of.file, { environment, interactive, timeoutMs });
   try {
     return parseExecCredential(printed, apiVersion);
   } catch (error) {
@@ -146,12 +146,8 @@ async function clusterInfo({ cluster, config }: PluginCluster) {
 
 function outputOf(
   { command, args, failed }: Plugin,
-  {
-    file,
-    environment,
-    interactive,
-    timeoutMs,
-  }: Required<Omit<PluginHost, 'now'>> & { readonly file: string },
+  file: string,
+  { environment, interactive, timeoutMs }: Required<Omit<PluginHost, 'now'>>,
 ): Promise<string> {
   // A path with a separator is relative to the kubeconfig's folder; a bare name is looked up in PATH.
   const program = /[\\/]/.test(command) ? resolve(dirname(file), command) : command;

@@ -10,14 +10,11 @@ type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'after
 const BEGIN = Buffer.from(',"managedFields":[{');
 
 /** The end of a metadata-only object with managedFields: it closes the last entry, the entries, metadata and the object. */
-const END = { item: Buffer.from('}]}}'), event: Buffer.from('}]}}}') };
-
-/** An item of a list, or a watch event with its object. */
-export type Frame = keyof typeof END;
+const END = Buffer.from('}]}}');
 
 /**
- * Parses objects without their managedFields: two thirds of the bytes of a pod's metadata, and most of the time that
- * parsing takes. Their bytes are skipped without being decoded. An object of any other form is parsed whole.
+ * Parses items of lists and watch events without managedFields: two thirds of the bytes of a pod's metadata, and most of
+ * the time that parsing takes. Their bytes are skipped without being decoded. An object of any other form is parsed whole.
  *
  * They are the last field of ObjectMeta, and Go writes fields in the order of their declaration (k8s.io/apimachinery
  * pkg/apis/meta/v1). The marks of their beginning and end contain a quote outside of any string; within a string it would
@@ -28,18 +25,19 @@ export function sparingParser({ metadataOnly = false, afterMetadata }: Omit<List
   /** The end of the entries, and what follows the metadata. */
   const following = afterMetadata === undefined ? undefined : Buffer.from(`}]},"${afterMetadata}":`);
 
-  const shortened = (bytes: Buffer, frame: Frame): string | undefined => {
-    const mark = following ?? (metadataOnly ? END[frame] : undefined);
+  const shortened = (bytes: Buffer): string | undefined => {
+    const mark = following ?? (metadataOnly ? END : undefined);
     if (mark === undefined) return undefined;
     const begin = bytes.indexOf(BEGIN);
     if (begin < 0) return undefined;
-    const end = bytes.indexOf(mark, following === undefined ? bytes.length - mark.length : begin);
+    // A metadata-only object ends with the bytes, or one brace before if it is that of an event.
+    const end = bytes.indexOf(mark, mark === END ? bytes.length - END.length - 1 : begin);
     return end < 0 ? undefined : bytes.toString('utf8', 0, begin) + bytes.toString('utf8', end + 2);
   };
 
   /** @returns undefined for bytes that are not the JSON of an object */
-  return (bytes: Buffer, frame: Frame): Record<string, unknown> | undefined => {
-    const text = shortened(bytes, frame);
+  return (bytes: Buffer): Record<string, unknown> | undefined => {
+    const text = shortened(bytes);
     // What cannot be parsed after all did not have the expected form.
     return (text === undefined ? undefined : objectIn(text)) ?? objectIn(bytes.toString());
   };
@@ -151,7 +149,7 @@ export class ListReader {
       const end = held.indexOf(separator, from);
       if (end < 0) break;
       from = end + 1;
-      const item = this.#parse(held.subarray(begin, end), 'item');
+      const item = this.#parse(held.subarray(begin, end));
       if (item === undefined) continue;
       items.push(item as unknown as RawObject);
       begin = from;

@@ -121,7 +121,7 @@ const SETTLE_EVERY_MS = 30_000;
 /** Such a response carries no version, so it does not count. */
 const WILL_NOT_SAY: ReadonlySet<FailureReason> = new Set(['Forbidden', 'NotFound', 'Refused', 'Malformed']);
 
-export interface FleetHandlers {
+interface FleetHandlers {
   onFleet(fleet: Fleet): void;
   /** The request for the API server's version failed; it is retried after the pause. */
   onFailure(failure: KubeFailure, pauseMs: number): void;
@@ -129,14 +129,14 @@ export interface FleetHandlers {
   onCurrent(): void;
 }
 
-/** @param options.everyMs the least time between two evaluations after changes of Nodes */
-export type FleetOptions = WatchOptions & { readonly everyMs: number };
-
-/** Follows the version of the API server, which is polled, and those of the Nodes, from the events it is given. */
+/**
+ * Follows the version of the API server, which is polled, and those of the Nodes, from the events it is given.
+ * @param options.everyMs the least time between two evaluations after changes of Nodes
+ */
 export function followFleet(
   connection: KubeConnection,
   { onFleet, onFailure, onCurrent }: FleetHandlers,
-  options: FleetOptions,
+  options: WatchOptions & { readonly everyMs: number },
 ) {
   const { clock, signal } = options;
   const versions = new FleetVersions();

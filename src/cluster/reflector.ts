@@ -308,7 +308,7 @@ class Reception<T> {
   }
 
   #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
-    const { type, object } = this.#parse(line, 'event') ?? {};
+    const { type, object } = this.#parse(line) ?? {};
     if (isString(type) && EVENT_TYPES.has(type)) return { type, object };
     throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
   }
