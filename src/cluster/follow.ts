@@ -30,7 +30,7 @@ import { StandstillGuard } from './standstill.ts';
 /** What is followed, by the plural names of the API. */
 type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';
 
-/** Receives what happens in the cluster. Calls are synchronous. */
+/** Calls are synchronous. */
 export interface ClusterHandlers {
   /** The input of decisions has changed. Changes in quick succession are merged. */
   onWorld(event: WorldEvent): void;

@@ -236,7 +236,9 @@ class Reception<T> {
    * @throws KubeFailure for an ERROR event, or when the line is not an event
    */
   line(line: Buffer, at: number): string {
-    const { type, object } = this.#eventOf(line);
+    const { type, object } = this.#parse(line) ?? {};
+    if (!isString(type) || !EVENT_TYPES.has(type))
+      throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
     if (type === 'ERROR') throw failureOfEvent(object);
     const { resourceVersion } = metadataOf(object, type);
     this.#stats.lastEventAt = at;
@@ -305,12 +307,6 @@ class Reception<T> {
 
   #vanished(identity: ObjectIdentity, at: number): void {
     this.#emit(() => ({ type: 'deleted', identity, at, relist: true }));
-  }
-
-  #eventOf(line: Buffer): { readonly type: string; readonly object: unknown } {
-    const { type, object } = this.#parse(line) ?? {};
-    if (isString(type) && EVENT_TYPES.has(type)) return { type, object };
-    throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
   }
 
   /** Projections may throw as well. */
