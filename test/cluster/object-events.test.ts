@@ -37,7 +37,7 @@ async function events() {
   };
 }
 
-it('of an object are written 25 times at once, also when each waits until the one before is written', async () => {
+it('writes a burst of 25 Events, also when each comes after the one before has been written', async () => {
   const { written, tell } = await events();
   for (let count = 1; count <= 25; count += 1) {
     tell(`web-${count}`);
