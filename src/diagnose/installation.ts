@@ -470,7 +470,9 @@ async function leader(inquiry: Inquiry): Promise<Seen> {
   if (!isString(holder) || holder === '')
     return warning('no replica leads: nothing that is measured is published', cure);
   const age = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
-  const renewed = `renewed ${span(Math.max(0, age))} ago by its clock`;
+  const renewed = Number.isNaN(age)
+    ? 'which does not say when it was renewed'
+    : `renewed ${span(Math.max(0, age))} ago by its clock`;
   // A pod's name, and what tells it from itself after a restart.
   const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
   if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);

@@ -558,6 +558,11 @@ describe('afterwards', () => {
     ],
     ['no leader', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
     [
+      'a Lease without an instant',
+      () => ({ [LEASE]: well({ spec: { holderIdentity: 'a_1f' } }) }),
+      /^warning Leader: the Lease is a_1f’s, which does not say when it was renewed/,
+    ],
+    [
       'a leader that is gone',
       () => ({ [LEASE]: lease('a_1f', 600) }),
       /^warning Leader: the Lease is a_1f’s, renewed 10 min ago/,
