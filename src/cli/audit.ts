@@ -37,7 +37,7 @@ import type { Tried } from './server-dry-run.ts';
 import {
   checkFailOn,
   columns,
-  FINDINGS_EXIT_CODE,
+  exitCodeFor,
   paragraphs,
   rendered,
   type Surroundings,
@@ -63,7 +63,7 @@ interface AuditInput {
 
 /** `linger audit`: which workloads lose requests when their pods terminate, and what to do about it. */
 export async function audit(settings: Settings<'audit'>, surroundings: Surroundings): Promise<number> {
-  const { failOn = [], filename = [], operands } = settings;
+  const { failOn, filename = [], operands } = settings;
   const { print, warn } = surroundings;
   checkFailOn(failOn, [
     ...[ANY, ...VERDICTS, ...GOOD_REASONS],
@@ -91,13 +91,12 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   print(printed(settings, report, surroundings.version));
   if (failed || incomplete) return 1;
   // `any` means findings that lose requests; merely informative ones do not fail.
-  const failing = report.findings.some(
-    ({ verdict, reason }) =>
-      failOn.includes(verdict) ||
-      failOn.includes(reason) ||
-      (verdict === 'unprotected' && failOn.includes(ANY)),
-  );
-  return failing ? FINDINGS_EXIT_CODE : 0;
+  const codes = report.findings.flatMap(({ verdict, reason }) => [
+    verdict,
+    reason,
+    verdict === 'unprotected' ? ANY : null,
+  ]);
+  return exitCodeFor(failOn, codes);
 }
 
 /**
@@ -175,7 +174,7 @@ async function afterwards(
   since: number,
   surroundings: Surroundings,
 ): Promise<number> {
-  const { namespace, lingerNamespace, output, failOn = [] } = settings;
+  const { namespace, lingerNamespace, output, failOn } = settings;
   if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
     throw new LingerError(
       'settings-invalid',
@@ -199,8 +198,7 @@ async function afterwards(
       (wide) => renderShortfalls(shortfalls, since, wide) + renderTerminations(findings, wide),
     ),
   );
-  const lost = shortfalls.length > 0 && failOn.includes(ANY);
-  return lost || told.some(({ reason }) => failOn.includes(reason)) ? FINDINGS_EXIT_CODE : 0;
+  return exitCodeFor(failOn, [...told.map(({ reason }) => reason), shortfalls.length > 0 ? ANY : null]);
 }
 
 /** Other findings about terminations: the latest for each workload and reason; `wide`: every one. */
@@ -272,31 +270,23 @@ function printed({ output }: Settings<'audit'>, report: AuditReport, version: st
 /** The workloads of manifests, among the Services and routes that stand beside them. */
 async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
   const { kubeconfig, context, namespace = 'default' } = settings;
-  const reading = { ...settings, namespace };
+  const wanted = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
   const cluster = asked ? await askCluster(settings, surroundings) : undefined;
-  const inputs = await readInputs(reading, surroundings.stdin);
-  const sources = await sourcesFor(inputs, reading, cluster?.known);
+  const inputs = await readInputs(wanted, surroundings.stdin);
+  const sources = await sourcesFor(inputs, wanted, cluster?.known);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
-  let failed = false;
-  const passOver = (message: string, why: string) => {
-    failed ||= why === 'unreadable';
-    surroundings.warn(`linger: ${message}\n`);
-  };
-  for (const given of inputs)
-    for (const document of readDocuments(given.text, given.name)) {
+  const reading = { warn: surroundings.warn, failed: false };
+  for (const input of inputs)
+    for (const document of readDocuments(input.text, input.name)) {
       for (const object of document.objects())
         if (!(object instanceof ManifestError)) objects.push(object.value);
-      for (const found of workloadsIn(document, given, reading, passOver)) {
-        const { workload, namespace: own, object } = found;
-        subjects.push({
-          ...{ workload, namespace: own, object: object.value, file: given.name, line: object.line },
-        });
-      }
+      for (const { object, ...placed } of workloadsIn(document, input, wanted, reading))
+        subjects.push({ ...placed, object: object.value, file: input.name, line: object.line });
     }
   const neighbours = neighboursIn(objects, namespace);
-  return { subjects, sources, neighbours, connection: cluster?.connection, failed };
+  return { subjects, sources, neighbours, connection: cluster?.connection, failed: reading.failed };
 }
 
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {

@@ -6,7 +6,7 @@ import { readConsumerTable } from './read-cluster.ts';
 import {
   checkFailOn,
   columns,
-  FINDINGS_EXIT_CODE,
+  exitCodeFor,
   paragraphs,
   rendered,
   type Surroundings,
@@ -26,7 +26,7 @@ export async function consumers(
   settings: Settings<'consumers'>,
   surroundings: Surroundings,
 ): Promise<number> {
-  const { failOn = [], lingerNamespace, output } = settings;
+  const { failOn, lingerNamespace, output } = settings;
   checkFailOn(failOn, [ANY, ...Object.keys(CONDITIONS)]);
   const { now, print, warn } = surroundings;
   const connection = await connectAsKubectl(settings, surroundings);
@@ -37,11 +37,9 @@ export async function consumers(
     warn(`this is ${formatDuration(Math.round(age))} old: no replica of Linger seems to lead there now\n`);
   print(rendered(output, published, (wide) => renderConsumers(published, now(), wide)));
   // `any` means consumers whose estimate is unreliable; ones that are only too new do not fail.
-  const failing = published.consumers.some(
-    ({ condition: { reason, status } }) =>
-      failOn.includes(reason) || (status === 'False' && failOn.includes(ANY)),
-  );
-  return failing ? FINDINGS_EXIT_CODE : 0;
+  const conditions = published.consumers.map(({ condition }) => condition);
+  const codes = conditions.flatMap(({ reason, status }) => [reason, status === 'False' ? ANY : null]);
+  return exitCodeFor(failOn, codes);
 }
 
 const WIDE_ONLY = 'ADDED P99';

@@ -12,7 +12,7 @@ import {
 } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl } from './connect.ts';
-import { checkFailOn, FINDINGS_EXIT_CODE, paragraphs, rendered, type Surroundings } from './terminal.ts';
+import { checkFailOn, columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /** What `linger diagnose --output json` prints, with null for what is undefined. */
 export interface Diagnosis {
@@ -26,7 +26,7 @@ const ANY = 'any';
 
 /** `linger diagnose`: why endpoints are withdrawn late here, and which flags to set. */
 export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
-  const { failOn = [], output, controllerFlags, linger, lag, interval } = settings;
+  const { failOn, output, controllerFlags, linger, lag, interval } = settings;
   const { interactive, warn, print, stdin, now } = surroundings;
   checkFailOn(failOn, [ANY, ...Object.keys(FINDINGS)]);
   const connection = await clusterOf(settings, surroundings);
@@ -49,10 +49,8 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
   const diagnosis = JSON.parse(JSON.stringify({ findings, looks, facts }, orNull)) as Diagnosis;
   print(rendered(output, diagnosis, (wide) => renderDiagnosis(findings, looks, wide)));
   // `any` means findings that make endpoints late; merely informative ones do not fail.
-  const failing = findings.some(
-    ({ code, severity }) => failOn.includes(code) || (severity !== 'info' && failOn.includes(ANY)),
-  );
-  return failing ? FINDINGS_EXIT_CODE : 0;
+  const codes = findings.flatMap(({ code, severity }) => [code, severity === 'info' ? null : ANY]);
+  return exitCodeFor(failOn, codes);
 }
 
 /**
@@ -127,11 +125,11 @@ function renderDiagnosis(findings: readonly Finding[], looks: readonly Look[], w
 }
 
 function lookLines(looks: readonly Look[]): readonly string[] {
-  const width = Math.max(...looks.map(({ what }) => what.length));
-  return looks.flatMap(({ what, text, remedy }) => [
-    `  ${what.padEnd(width)}  ${text}`,
-    ...(remedy === undefined ? [] : [`  ${' '.repeat(width)}  → ${remedy}`]),
+  const rows = looks.flatMap(({ what, text, remedy }) => [
+    ['', what, text],
+    ...(remedy === undefined ? [] : [['', '', `→ ${remedy}`]]),
   ]);
+  return columns(rows);
 }
 
 function wrap(text: string, indent: string): readonly string[] {

@@ -26,7 +26,7 @@ import {
   worldFor,
 } from './manifests.ts';
 import type { KnownCluster } from './read-cluster.ts';
-import { checkFailOn, columns, FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
+import { checkFailOn, columns, exitCodeFor, rendered, type Surroundings } from './terminal.ts';
 
 /** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
 type LocatedExplanation = Explanation &
@@ -40,13 +40,12 @@ interface LivePods {
   readonly plans: readonly (Plan & { readonly pods: number })[];
 }
 
-const ANY_SKIP = 'skip';
-
 /** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
-  const { failOn = [], output, kubeconfig, context } = settings;
+  const { failOn, output, kubeconfig, context } = settings;
   const { print, warn } = surroundings;
-  checkFailOn(failOn, [ANY_SKIP, ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)]);
+  // `skip` is an outcome: it stands for every reason.
+  checkFailOn(failOn, ['skip', ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)]);
   const named = settings.operands.filter((word) => LIVE_NAME.test(word) && !existsSync(word));
   const files = settings.operands.filter((word) => !named.includes(word));
   const asks = named.length > 0 || kubeconfig !== undefined || context !== undefined;
@@ -60,11 +59,12 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   print(rendered(output, { plans }, (wide) => renderTable(plans, wide)));
   if (plans.length === 0) warn('no Pod and no workload among the objects given\n');
   if (failed) return 1;
-  const failing = plans.some(({ outcome, reason, notes }) => {
-    const codes = [reason, ...notes.map(({ code }) => code), outcome === 'skip' ? ANY_SKIP : ''];
-    return failOn.some((code) => codes.includes(code));
-  });
-  return failing ? FINDINGS_EXIT_CODE : 0;
+  const codes = plans.flatMap(({ outcome, reason, notes }) => [
+    outcome,
+    reason,
+    ...notes.map(({ code }) => code),
+  ]);
+  return exitCodeFor(failOn, codes);
 }
 
 /** The explanation of each workload; `failed`: a document could not be read, and was reported by `warn`. */
@@ -76,16 +76,12 @@ export async function explainManifests(
   const inputs = await readInputs(settings, stdin);
   const world = await worldFor(inputs, settings, cluster);
   const plans: LocatedExplanation[] = [];
-  let failed = false;
-  const passOver = (message: string, why: string) => {
-    failed ||= why === 'unreadable';
-    warn(`linger: ${message}\n`);
-  };
+  const reading = { warn, failed: false };
   for (const input of inputs)
     for (const document of readDocuments(input.text, input.name))
-      for (const found of workloadsIn(document, input, settings, passOver))
+      for (const found of workloadsIn(document, input, settings, reading))
         plans.push({ ...explanationOf(planOf(found, world)), file: input.name, line: found.object.line });
-  return { plans, failed };
+  return { plans, failed: reading.failed };
 }
 
 /** `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. */

@@ -14,6 +14,7 @@ import { unifiedDiff } from './line-diff.ts';
 import {
   type FoundWorkload,
   type ManifestInput,
+  patched,
   planOf,
   readInputs,
   workloadsIn,
@@ -62,13 +63,6 @@ export async function uninject(settings: Settings<'uninject'>, surroundings: Sur
   });
 }
 
-/** A value with a patch carried out; the value itself where there is nothing to do. */
-function patched(value: unknown, operations: readonly Operation[]): unknown {
-  if (operations.length === 0) return value;
-  const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
-  return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(value), patch).newDocument as unknown;
-}
-
 function checkSettings({ inPlace, diff, filename = [], operands }: Settings<'uninject'>): void {
   const paths = [...filename, ...operands];
   if (inPlace && diff)
@@ -89,11 +83,7 @@ async function rewrite(
   inputs: readonly ManifestInput[],
   editOf: (found: FoundWorkload) => Edit,
 ): Promise<number> {
-  let failed = false;
-  const passOver = (message: string, why: string) => {
-    failed ||= why === 'unreadable';
-    warn(`linger: ${message}${why === 'unreadable' ? '; passed through as it is' : ''}\n`);
-  };
+  const reading = { warn, remark: '; passed through as it is', failed: false };
   const outputs: Output[] = [];
   for (const input of inputs) {
     const parts: string[] = [];
@@ -101,7 +91,7 @@ async function rewrite(
     for (const document of readDocuments(input.text, input.name)) {
       json &&= document.json;
       const edits = function* (): Generator<ManifestEdit> {
-        for (const found of workloadsIn(document, input, settings, passOver)) {
+        for (const found of workloadsIn(document, input, settings, reading)) {
           const { operations, said } = editOf(found);
           for (const line of said) warn(`${line}\n`);
           if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
@@ -117,7 +107,7 @@ async function rewrite(
   else if (settings.diff)
     for (const { input, text } of outputs) print(unifiedDiff(input.name, input.text, text));
   else printAll(outputs, write);
-  return failed ? 1 : 0;
+  return reading.failed ? 1 : 0;
 }
 
 /**

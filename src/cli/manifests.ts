@@ -40,7 +40,7 @@ import {
 } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import type { KnownCluster } from './read-cluster.ts';
-import type { Surroundings } from './terminal.ts';
+import type { Surroundings, Terminal } from './terminal.ts';
 
 /** Which manifests are read, and which of their objects are looked at. */
 export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
@@ -171,29 +171,38 @@ export interface FoundWorkload {
   readonly namespace: string;
 }
 
-/**
- * The workloads of a document.
- * @param passOver called with why an object is left as it is, where that is no matter of course
- */
+/** A command's way through manifests. */
+interface Reading {
+  readonly warn: Terminal['warn'];
+  /** What else is said of an object that cannot be read. */
+  readonly remark?: string;
+  /** Whether an object could not be read. */
+  failed: boolean;
+}
+
+/** The workloads of a document; says which objects could not be read, or have pods but are of an unknown kind. */
 export function* workloadsIn(
   document: ManifestDocument,
   { name }: ManifestInput,
   { namespace, selector }: ManifestSettings,
-  passOver: (message: string, why: 'unreadable' | 'unknown') => void,
+  reading: Reading,
 ): Generator<FoundWorkload> {
+  const passOver = (message: string) => reading.warn(`linger: ${printable(message)}\n`);
+  const unreadable = ({ message }: ManifestError) => {
+    reading.failed = true;
+    passOver(message + (reading.remark ?? ''));
+  };
   for (const object of document.objects()) {
     if (object instanceof ManifestError) {
-      passOver(printable(object.message), 'unreadable');
+      unreadable(object);
       continue;
     }
     if (!isSelected(object.value, selector)) continue;
     const workload = workloadOf(object.value);
     if (workload === undefined) {
       const message = overlooked(object.value);
-      if (message !== undefined)
-        passOver(printable(`${name}:${object.line}: ${message}; left unchanged`), 'unknown');
-    } else if (object.duplicateKey !== undefined)
-      passOver(printable(object.duplicateKey.message), 'unreadable');
+      if (message !== undefined) passOver(`${name}:${object.line}: ${message}; left unchanged`);
+    } else if (object.duplicateKey !== undefined) unreadable(object.duplicateKey);
     else yield { object, workload, namespace: workload.namespace ?? namespace };
   }
 }
@@ -234,17 +243,15 @@ function podTemplateIn(value: unknown, path: string, depth: number): string | un
   return undefined;
 }
 
-/** A pod with operations applied to it. */
+/** A pod with operations applied to it; itself where there are none. */
 export function patched(pod: unknown, operations: readonly Operation[]): unknown {
-  const patch = [...operations] as Parameters<typeof fastJsonPatch.applyPatch>[1];
-  return fastJsonPatch.applyPatch(structuredClone(pod), patch).newDocument;
+  if (operations.length === 0) return pod;
+  // Operations are copied, too, as one may change what an earlier one has put in. Copies share no YAML aliases.
+  const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
+  return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(pod), patch).newDocument as unknown;
 }
 
-/** A workload, and the namespace that its pods will be in. */
-type PlacedWorkload = Pick<FoundWorkload, 'workload' | 'namespace'>;
-
 /** Decides for the pods of a workload. */
-export function planOf(found: PlacedWorkload, world: World) {
-  const { workload, namespace } = found;
-  return { workload, namespace, decision: decide(requestOf(found), world) };
+export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, world: World) {
+  return { ...found, decision: decide(requestOf(found), world) };
 }

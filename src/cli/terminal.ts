@@ -47,6 +47,11 @@ export function checkFailOn(asked: readonly string[] = [], known: readonly strin
   throw new LingerError('settings-invalid', `--fail-on: ${expected}, got "${unknown}"`);
 }
 
+/** @returns 3 where one of the words of --fail-on is among those that were found */
+export function exitCodeFor(failOn: readonly string[] = [], found: readonly (string | null)[]): number {
+  return failOn.some((word) => found.includes(word)) ? FINDINGS_EXIT_CODE : 0;
+}
+
 /** A result in the format of --output. @param table the text form; `wide`: with all columns */
 export function rendered(output: OutputFormat, value: object, table: (wide: boolean) => string): string {
   if (output === 'json') return `${JSON.stringify(value, undefined, 2)}\n`;
