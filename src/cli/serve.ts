@@ -30,16 +30,17 @@ import type { Surroundings } from './terminal.ts';
 /** Of a reload of policies: it may take its time. */
 const PIECE_MS = 1;
 
-interface Endpoint extends Pick<Settings<'serve'>, 'host' | 'port' | 'adminPort' | 'certs'> {
-  /** Whether the certificate is of Linger's own making, and so not trusted yet. */
-  readonly ownAuthority: boolean;
-}
-
 /** An AdmissionReview recorded from a real API server, in this checkout. */
 const EXAMPLE = 'docs/examples/review.json';
 
-/** For a person who has just started Linger on their machine: that it runs, and a line to paste. */
-export function greeting({ host, port, adminPort, certs, ownAuthority }: Endpoint): string {
+/**
+ * For a person who has just started Linger on their machine: that it runs, and a line to paste.
+ * @param ownAuthority whether the certificate is of Linger's own making, and so not trusted yet
+ */
+export function greeting(
+  { host, port, adminPort, certs }: Pick<Settings<'serve'>, 'host' | 'port' | 'adminPort' | 'certs'>,
+  ownAuthority: boolean,
+): string {
   const trust = ownAuthority ? `--cacert ${quoted(join(certs, 'ca.crt'))} ` : '';
   const decode = `node -pe 'r = JSON.parse(fs.readFileSync(0)).response; r.patch ? atob(r.patch) : r'`;
   return [
@@ -121,11 +122,13 @@ interface Beginning {
 
 interface Running extends Beginning {
   readonly certificates: CertificateSource;
+  readonly cluster: ClusterPart | undefined;
+  /** What is wrong with policy files at the moment. */
+  readonly policyProblems: () => readonly string[];
 }
 
 /** `linger serve`: answers admission reviews until SIGTERM. */
 export async function serve(settings: Settings<'serve'>, surroundings: Surroundings): Promise<number> {
-  const { certNames, host } = settings;
   const ending = new AbortController();
   const shutdown = listenForShutdown();
   const { logger, end: endLog } = logToStandardOutput(settings.logLevel);
@@ -133,8 +136,6 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   // A pause between two attempts keeps no process alive, and before anything is listened on nothing else does.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
-    // The address that is listened on must be in the certificate, too, unless it stands for all of them.
-    const names = isUnspecified(host) ? certNames : [...certNames, host];
     const world = holdWorld(settings.modeLimit);
     const sayShadowed = shadowReporting(world, logger);
     const beginning: Beginning = {
@@ -148,10 +149,10 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       }),
       signal: ending.signal,
     };
-    const begun = begin(beginning, names, surroundings);
-    const parts = await Promise.race([begun, shutdown.requested, shutdown.forced]);
-    if (parts === undefined || typeof parts === 'number') return parts ?? 0;
-    return await answerUntilShutdown(parts.running, surroundings, parts, shutdown);
+    const begun = begin(beginning, surroundings);
+    const running = await Promise.race([begun, shutdown.requested, shutdown.forced]);
+    if (running === undefined || typeof running === 'number') return running ?? 0;
+    return await answerUntilShutdown(running, surroundings, shutdown);
   } finally {
     clearInterval(alive);
     ending.abort();
@@ -162,21 +163,18 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
 }
 
 /** @throws LingerError `settings-invalid`, CertificateError */
-async function begin(
-  beginning: Beginning,
-  names: readonly string[],
-  surroundings: Surroundings,
-): Promise<Parts & { readonly running: Running }> {
-  const { certs: directory, certsSecret } = beginning.settings;
+async function begin(beginning: Beginning, surroundings: Surroundings): Promise<Running> {
+  const { certs: directory, certsSecret, certNames, host } = beginning.settings;
   const connection = await connectionOf(beginning, surroundings);
+  // The address that is listened on must be in the certificate, too, unless it stands for all of them.
+  const names = isUnspecified(host) ? certNames : [...certNames, host];
   const certificates =
     certsSecret === undefined
       ? await FileSource.open({ directory, names }, new Date())
       : await openSecret(certsSecret, names, connection, beginning);
-  const running: Running = { ...beginning, certificates };
-  const policyProblems = await startPolicies(running);
-  const cluster = connection && (await startCluster(running, connection));
-  return { running, cluster, policyProblems };
+  const policyProblems = await startPolicies(beginning);
+  const cluster = connection && (await startCluster(beginning, certificates, connection));
+  return { ...beginning, certificates, cluster, policyProblems };
 }
 
 /** Enough to see what it is about. */
@@ -213,19 +211,12 @@ async function readClientCa(file: string): Promise<string> {
   throw new LingerError('settings-invalid', `--client-ca: ${file} holds no certificate of an authority`);
 }
 
-interface Parts {
-  readonly cluster: ClusterPart | undefined;
-  /** What is wrong with policy files at the moment. */
-  readonly policyProblems: () => readonly string[];
-}
-
 async function answerUntilShutdown(
   running: Running,
   { version, kube, print }: Surroundings,
-  { cluster, policyProblems }: Parts,
   shutdown: ReturnType<typeof listenForShutdown>,
 ): Promise<number> {
-  const { settings, logger, metrics, world, certificates } = running;
+  const { settings, logger, metrics, world, certificates, cluster, policyProblems } = running;
   let draining = false;
   const clientCa = settings.clientCa === undefined ? undefined : await readClientCa(settings.clientCa);
   const app = admissionApp({
@@ -247,11 +238,9 @@ async function answerUntilShutdown(
     policyProblems: [...policyProblems(), ...(cluster?.problems() ?? [])],
     ...(cluster?.estimates() as object),
   });
-  const page = nothingToShow ? undefined : estimates;
   const hold = cluster?.hold;
-  const admin = adminServer(
-    adminApp({ unready, dead: cluster?.dead, metrics, estimates: page, holds: hold?.list }),
-  );
+  const pages = { estimates: nothingToShow ? undefined : estimates, holds: hold?.list };
+  const admin = adminServer(adminApp({ unready, dead: cluster?.dead, metrics, ...pages }));
   // New handshakes get the new pair; open connections keep theirs.
   void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
 
@@ -262,7 +251,7 @@ async function answerUntilShutdown(
   logger.info({ host: settings.host, port, adminPort, version }, 'listening');
   // The greeting is for a terminal; in a cluster it would only be noise in the log.
   const ownAuthority = !['provided', 'shared'].includes(certificates.get().origin);
-  if (kube.service.host === undefined) print(`${greeting({ ...settings, port, adminPort, ownAuthority })}\n`);
+  if (kube.service.host === undefined) print(`${greeting({ ...settings, port, adminPort }, ownAuthority)}\n`);
 
   const drain = async () => {
     await shutdown.requested;
@@ -324,12 +313,16 @@ async function openSecret(
   return SecretSource.open({ ...what, logger, metrics, openWithinMs, signal });
 }
 
-async function startCluster(running: Running, connection: KubeConnection): Promise<ClusterPart> {
-  const { settings, certificates } = running;
+async function startCluster(
+  beginning: Beginning,
+  certificates: CertificateSource,
+  connection: KubeConnection,
+): Promise<ClusterPart> {
+  const { settings } = beginning;
   const { placeOf, startCluster: start } = await import('./serve-cluster.ts');
   const place = placeOf(settings, connection);
   // Every replica answers the canary's requests; only the leader sends them.
-  const canary = place && (await listenForCanary(running));
+  const canary = place && (await listenForCanary(beginning));
   // All replicas have it, so each can read what another has signed.
   const keyFor = (what: string) => Buffer.from(hkdfSync('sha256', certificates.commonKey(), '', what, 32));
   const reports = { audience: settings.reportsAudience, key: keyFor('linger.dev/reports: cursors') };
@@ -340,7 +333,7 @@ async function startCluster(running: Running, connection: KubeConnection): Promi
   const inspect = { allowLinkLocal, files };
   const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;
   const audit = { every, policyReports, configuration };
-  return start({ ...running, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
+  return start({ ...beginning, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
 }
 
 /** Where other replicas reach this one's Hold Service. */
@@ -351,7 +344,7 @@ function relayAddress({ host, podIp, holdPort }: Settings<'serve'>): string {
   return isIPv6(address) ? `[${address}]:${holdPort}` : `${address}:${holdPort}`;
 }
 
-async function listenForCanary({ settings, logger, signal }: Running): Promise<CanarySettings | undefined> {
+async function listenForCanary({ settings, logger, signal }: Beginning): Promise<CanarySettings | undefined> {
   const { host, canaryPort, canaryEvery, probeAllowLinkLocal: allowLinkLocal } = settings;
   if (canaryEvery === 0) return undefined;
   const identity = randomBytes(16).toString('hex');
@@ -366,7 +359,7 @@ async function listenForCanary({ settings, logger, signal }: Running): Promise<C
  * Follows the policy files; with `--strict`, throws their first problem.
  * @returns what is wrong with them at the moment
  */
-async function startPolicies({ settings, logger, metrics, changePolicies, signal }: Running) {
+async function startPolicies({ settings, logger, metrics, changePolicies, signal }: Beginning) {
   const path = settings.policies;
   let problems: PolicyState['problems'] = [];
   const take = async (state: PolicyState) => {

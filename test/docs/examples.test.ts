@@ -78,13 +78,13 @@ describe('docs/examples', () => {
 describe('the README', () => {
   test('shows what npm start prints', () => {
     const { port, adminPort, host, certs } = VERBS.serve.flags;
-    const printed = greeting({
+    const endpoint = {
       host: host.fallback ?? '',
       port: Number(port.fallback),
       adminPort: Number(adminPort.fallback),
       certs: certs.fallback ?? '',
-      ownAuthority: true,
-    });
+    };
+    const printed = greeting(endpoint, true);
     expect(blocksOf('README.md').map(({ text }) => text.trim())).toContain(printed.trim());
   });
 
