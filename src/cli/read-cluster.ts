@@ -1,13 +1,6 @@
+import { EVERYTHING, LingerError, NO_LABELS, selects, serviceIndex } from '../api/index.ts';
 import {
-  EVERYTHING,
-  LingerError,
-  labelOf,
-  MIRROR_POD_ANNOTATION,
-  NO_LABELS,
-  selects,
-  serviceIndex,
-} from '../api/index.ts';
-import {
+  type AuditSubject,
   type Kind,
   NEIGHBOUR_KINDS,
   type Neighbours,
@@ -46,14 +39,7 @@ import {
   TERMINATION_POLICIES,
   WATCH_LIMITS,
 } from '../cluster/index.ts';
-import {
-  type ClusterView,
-  type Documents,
-  fleetOf,
-  NO_DOCUMENTS,
-  type Workload,
-  workloadOf,
-} from '../decision/index.ts';
+import { type ClusterView, type Documents, fleetOf, NO_DOCUMENTS, workloadOf } from '../decision/index.ts';
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
 import { readManifests, sortDocuments } from '../manifest/index.ts';
@@ -118,14 +104,8 @@ export async function readCluster(
   };
 }
 
-/** A workload of the cluster, and the pods of it that run. */
-export interface LiveWorkload {
-  readonly workload: Workload;
-  readonly namespace: string;
-  readonly object: unknown;
-  /** Of a Pod, itself. */
-  readonly running: readonly RunningPod[];
-}
+/** A workload of the cluster; of a Pod, itself is what runs. */
+type LiveWorkload = AuditSubject & { readonly running: readonly RunningPod[] };
 
 /** Pods that no controller owns are read one by one; with more of them than this, the rest is left out and said. */
 const MOST_BARE_PODS = 200;
@@ -145,35 +125,26 @@ export async function readWorkloads(
     const lists = kinds.map((each) => unlessAbsent(everyOne(objectsIn(namespace, each), connection, signal)));
     return (await asked(connection, Promise.all(lists))).flat();
   };
-  const pods = await asked(connection, everyOne(podMetadataIn(namespace), connection, signal));
-  const owned = Map.groupBy(pods, ({ owner }) => owner);
+  const pods = await readPods(connection, namespace, signal);
   const made = await all(WORKLOAD_KINDS.filter(({ audited }) => audited));
-  const bare = (owned.get(undefined) ?? []).filter(({ mirror }) => !mirror);
+  const bare = pods.get(undefined) ?? [];
   if (bare.length > MOST_BARE_PODS)
     warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out\n`);
-  const single = await asked(
-    connection,
-    Promise.all(
-      bare
-        .slice(0, MOST_BARE_PODS)
-        .map(({ namespace: own, name }) => everyOne(objectsIn(own, POD, name), connection, signal)),
-    ),
-  );
+  const single = bare
+    .slice(0, MOST_BARE_PODS)
+    .map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
+  const objects = [...made, ...(await asked(connection, Promise.all(single))).flat()];
   const surrounding = await all(NEIGHBOUR_KINDS);
-  const workloads = [...made, ...single.flat()].flatMap((object) => {
-    const workload = workloadOf(object);
-    const { kind } = object;
-    const { namespace: own = '', name, labels = NO_LABELS } = object.metadata;
-    if (workload === undefined || !selects(selector, labels)) return [];
-    const itself = { name, annotations: object.metadata.annotations ?? NO_LABELS };
-    const running = kind === 'Pod' ? [itself] : (owned.get(`${kind}/${own}/${name}`) ?? []);
-    return [{ workload, namespace: own, object, running }];
-  });
   // Namespaces' owners may seldom list these; then they are taken to be as installed.
   const configurations = await everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(
     () => [],
   );
-  return { workloads, neighbours: withWebhookOf(neighboursIn(surrounding, 'default'), configurations) };
+  return {
+    workloads: objects
+      .filter(({ metadata: { labels = NO_LABELS } }) => selects(selector, labels))
+      .flatMap((object) => liveWorkload(object, pods) ?? []),
+    neighbours: withWebhookOf(neighboursIn(surrounding, 'default'), configurations),
+  };
 }
 
 /**
@@ -189,39 +160,47 @@ export async function readNamed(
   const [type = '', name = ''] = named.split('/');
   const word = type.split('.')[0]?.toLowerCase() ?? '';
   const wordsFor = (each: WorkloadKind) => [each.kind.toLowerCase(), each.short ?? []].flat();
-  const of = WORKLOAD_KINDS.find((each) => [...wordsFor(each), pluralOf(each)].includes(word));
-  if (of === undefined) {
+  const kind = WORKLOAD_KINDS.find((each) => [...wordsFor(each), pluralOf(each)].includes(word));
+  if (kind === undefined) {
     const words = WORKLOAD_KINDS.flatMap(wordsFor).join(', ');
     throw new LingerError('settings-invalid', `${named}: expected one of ${words}`);
   }
-  const { kind } = of;
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const [object] = await asked(connection, everyOne(objectsIn(namespace, of, name), connection, signal));
-  const workload = object && workloadOf(object);
-  if (workload === undefined)
-    throw new LingerError(
-      'not-found',
-      `${nameOf(connection)}: there is no ${kind} ${name} in namespace ${namespace}; -n names another`,
-    );
-  if (kind === 'Pod') {
-    const annotations = object?.metadata.annotations ?? NO_LABELS;
-    return { workload, namespace, object, running: [{ name, annotations }] };
-  }
-  const pods = await asked(connection, everyOne(podMetadataIn(namespace), connection, signal));
-  const running = pods.filter(({ owner }) => owner === `${kind}/${namespace}/${name}`);
-  return { workload, namespace, object, running };
+  const [object] = await asked(connection, everyOne(objectsIn(namespace, kind, name), connection, signal));
+  const pods: PodsByOwner =
+    object === undefined || kind === POD ? new Map() : await readPods(connection, namespace, signal);
+  const found = object && liveWorkload(object, pods);
+  if (found !== undefined) return found;
+  throw new LingerError(
+    'not-found',
+    `${nameOf(connection)}: there is no ${kind.kind} ${name} in namespace ${namespace}; -n names another`,
+  );
 }
 
-function podMetadataIn(namespace: string | undefined): Resource<ReturnType<typeof liveMetadata>> {
-  return { path: pathOf(POD, namespace), metadataOnly: true, project: liveMetadata };
+/** By the workload that they belong to, such as `Deployment/shop/web`; undefined: none. Mirror pods belong to their Node. */
+type PodsByOwner = ReadonlyMap<string | undefined, readonly (RunningPod & { readonly namespace: string })[]>;
+
+async function readPods(
+  connection: KubeConnection,
+  within: string | undefined,
+  signal: AbortSignal,
+): Promise<PodsByOwner> {
+  const project = ({ metadata }: RawObject) => {
+    const { namespace = '', name, annotations = NO_LABELS } = metadata;
+    return { namespace, name, annotations, owner: ownersOf(metadata).owner?.replace('/', `/${namespace}/`) };
+  };
+  const resource = { path: pathOf(POD, within), metadataOnly: true, project };
+  const pods = await asked(connection, everyOne(resource, connection, signal));
+  return Map.groupBy(pods, ({ owner }) => owner);
 }
 
-/** A pod's name, annotations, and the workload that it belongs to, as `Deployment/shop/web`; undefined: none. */
-function liveMetadata({ metadata }: RawObject) {
-  const { namespace = '', name, annotations = NO_LABELS } = metadata;
-  const mirror = labelOf(annotations, MIRROR_POD_ANNOTATION) !== undefined;
-  const owner = ownersOf(metadata).owner?.replace('/', `/${namespace}/`);
-  return { namespace, name, annotations, mirror, owner };
+function liveWorkload(object: RawObject & Kind, pods: PodsByOwner): LiveWorkload | undefined {
+  const { kind } = object;
+  const { namespace = '', name, annotations = NO_LABELS } = object.metadata;
+  const workload = workloadOf(object);
+  if (workload === undefined) return undefined;
+  const running = kind === 'Pod' ? [{ name, annotations }] : pods.get(`${kind}/${namespace}/${name}`);
+  return { workload, namespace, object, running: running ?? [] };
 }
 
 /** A kind that is not served, or that we may not list, has no objects for us. */
