@@ -20,35 +20,22 @@ import {
   type UnresolvedRemoval,
 } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
-import type { OutputFormat, Settings } from './commands.ts';
+import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained, isDenied, nameOf } from './connect.ts';
-import {
-  columns,
-  FINDINGS_EXIT_CODE,
-  paragraphs,
-  type Surroundings,
-  showSeconds,
-  type Terminal,
-} from './terminal.ts';
-
-export interface LiveTerminalOptions {
-  /** The width of standard error; undefined: it is not a terminal, so no line can be overwritten. */
-  readonly columns: () => number | undefined;
-  /** Whether to leave out notes. */
-  readonly quiet: boolean;
-}
+import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
 
 const BACK_AND_CLEAR = '\r\u001b[K';
 
 /** Results and notes and, on a terminal, a status line below them that is overwritten. */
 export class LiveTerminal {
-  readonly #terminal: Terminal;
-  readonly #options: LiveTerminalOptions;
+  readonly #terminal: Pick<Surroundings, 'print' | 'warn' | 'errorColumns'>;
+  readonly #quiet: boolean;
   #status = '';
 
-  constructor(terminal: Terminal, options: LiveTerminalOptions) {
+  /** @param quiet whether to leave out notes and the status line */
+  constructor(terminal: Pick<Surroundings, 'print' | 'warn' | 'errorColumns'>, quiet: boolean) {
     this.#terminal = terminal;
-    this.#options = options;
+    this.#quiet = quiet;
   }
 
   print(text: string): void {
@@ -57,14 +44,14 @@ export class LiveTerminal {
   }
 
   note(text: string): void {
-    if (this.#options.quiet) return;
+    if (this.#quiet) return;
     this.#withoutStatus(() => this.#terminal.warn(`${text}\n`));
   }
 
   /** @param text one line; empty: none */
   status(text: string): void {
-    const columns = this.#options.columns();
-    if (columns === undefined || this.#options.quiet) return;
+    const columns = this.#terminal.errorColumns();
+    if (columns === undefined || this.#quiet) return;
     // A wrapped line could not be erased.
     const line = text.slice(0, Math.max(0, columns - 1));
     if (line === this.#status) return;
@@ -94,10 +81,6 @@ export function changeLine(change: ObservedChange, time: Date) {
     // Watches differ by milliseconds, so finer digits mean nothing.
     lagSeconds: lag === undefined ? null : Math.round(lag * 1000) / 1000,
   };
-}
-
-function isTable(output: OutputFormat): boolean {
-  return output === 'table' || output === 'wide';
 }
 
 /** JSON's values are YAML's. */
@@ -180,17 +163,13 @@ export class ChangeTable {
   }
 }
 
-/** A removal that has not ended yet. */
-interface WaitingRemoval extends Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> {
-  readonly ageSeconds: number;
-}
-
-export interface WatchSummary {
+export interface WatchSummary extends Pick<ChangeSummary, 'slowest'> {
   readonly seconds: number;
   readonly sources: readonly SourceSummary[];
-  readonly slowest: readonly (ObservedChange & { readonly lag: number })[];
-  /** Oldest first. */
-  readonly unresolved: readonly WaitingRemoval[];
+  /** The removals that have not ended yet; the oldest first. */
+  readonly unresolved: readonly (Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> & {
+    readonly ageSeconds: number;
+  })[];
   readonly discarded: DiscardCounts;
   /** When a watch (`pods`, or `pods in shop`) delivered nothing, or late. */
   readonly gaps: readonly {
@@ -291,7 +270,8 @@ class WatchSession {
   readonly #options: SessionOptions;
   readonly #begunAt = clock();
   readonly #summary = new ChangeSummary();
-  readonly #table: ChangeTable;
+  /** undefined where JSON or YAML is printed. */
+  readonly #table: ChangeTable | undefined;
   readonly #isWanted: (about: { readonly pod?: string | undefined }) => boolean;
   readonly #announced = new Set<string>();
   readonly #begun = Promise.withResolvers<void>();
@@ -303,10 +283,11 @@ class WatchSession {
     this.#options = options;
     const { output, namespace, pod } = options.settings;
     this.#isWanted = podFilter(pod);
+    if (output === 'json' || output === 'yaml') return;
     const dates = output === 'wide';
     const namespaces = dates || namespace?.length !== 1;
     this.#table = new ChangeTable({ namespaces, dates, colour: options.colour });
-    if (isTable(output)) options.terminal.print(this.#table.header());
+    options.terminal.print(this.#table.header());
   }
 
   /** Resolves once all watches are current. */
@@ -348,7 +329,7 @@ class WatchSession {
         })),
       });
       // Programs read one JSON object per line, and nothing else.
-      if (!isTable(settings.output)) terminal.note(`\n${text.trimEnd()}`);
+      if (this.#table === undefined) terminal.note(`\n${text.trimEnd()}`);
       else terminal.print(`\n${text}`);
     }
     const worst = Math.max(slowest[0]?.lag ?? 0, unresolved[0]?.ageSeconds ?? 0);
@@ -363,7 +344,7 @@ class WatchSession {
       const { change, lag = -1 } = each;
       if (!kinds.includes(change) || (minLag !== undefined && lag < minLag)) return '';
       const time = dateOf(each.at);
-      if (isTable(output)) return this.#table.row(each, time);
+      if (this.#table !== undefined) return this.#table.row(each, time);
       const line = changeLine(each, time);
       return output === 'json' ? `${JSON.stringify(line)}\n` : yamlDocument(line);
     });
@@ -420,7 +401,7 @@ class WatchSession {
   }
 
   /** Oldest first. */
-  #unresolvedAt(now: number): readonly WaitingRemoval[] {
+  #unresolvedAt(now: number): WatchSummary['unresolved'] {
     return this.#watches
       .flatMap(({ observer }) => [...observer.unresolved()])
       .filter(this.#isWanted)
@@ -456,7 +437,6 @@ const LOOK_MS = 50;
 export async function watch(given: Settings<'watch'>, surroundings: Surroundings): Promise<number> {
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
   const { namespace, service: services, source, selector, quiet, initial } = settings;
-  const { colour, errorColumns } = surroundings;
   const ending = new AbortController();
   const stop = untilStopped();
   const connection = await connectAsKubectl(settings, surroundings);
@@ -464,12 +444,12 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
   const scopes = namespaces.map((each) => ({ namespace: each, services, sources, selector }));
   for (const scope of scopes) await checkScope(scope, connection);
-  const terminal = new LiveTerminal(surroundings, { columns: errorColumns, quiet });
+  const terminal = new LiveTerminal(surroundings, quiet);
   const { handlers, denied } = starting(connection, terminal);
   const options = { clock, random: Math.random, signal: ending.signal, initial };
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
   const where = `${namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`;
-  const session = new WatchSession(watches, { settings, terminal, colour, where });
+  const session = new WatchSession(watches, { settings, terminal, where, colour: surroundings.colour });
   // Also keeps the process alive, which list-watches do not.
   const looking = setInterval(() => session.look(), LOOK_MS);
   try {

@@ -1,13 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { LiveTerminal, type LiveTerminalOptions } from '../../src/cli/watch.ts';
+import { LiveTerminal } from '../../src/cli/watch.ts';
 
 /** What the last line of a terminal shows after these writes, and what stands above it. */
-function screen(use: (terminal: LiveTerminal) => void, options: Partial<LiveTerminalOptions> = {}): string {
+function screen(
+  use: (terminal: LiveTerminal) => void,
+  options: { columns?: number | undefined; quiet?: boolean } = {},
+): string {
+  const { columns, quiet } = { columns: 80, quiet: false, ...options };
   let written = '';
   const write = (text: string) => {
     written += text;
   };
-  use(new LiveTerminal({ print: write, warn: write }, { columns: () => 80, quiet: false, ...options }));
+  use(new LiveTerminal({ print: write, warn: write, errorColumns: () => columns }, quiet));
   // As a terminal does it: back to the beginning of the line, and the rest of it cleared.
   return written
     .split('\n')
@@ -46,7 +50,7 @@ describe('the status', () => {
     const count = () => {
       writes += 1;
     };
-    const terminal = new LiveTerminal({ print: count, warn: count }, { columns: () => 80, quiet: false });
+    const terminal = new LiveTerminal({ print: count, warn: count, errorColumns: () => 80 }, false);
     terminal.status('1 waits');
     terminal.status('1 waits');
     terminal.print('');
@@ -54,11 +58,11 @@ describe('the status', () => {
   });
 
   it('is cut to the width of the terminal: a second line could not be taken back', () => {
-    expect(screen((terminal) => terminal.status('123456'), { columns: () => 5 })).toBe('1234');
+    expect(screen((terminal) => terminal.status('123456'), { columns: 5 })).toBe('1234');
   });
 
   it.each([
-    ['there is no terminal', { columns: () => undefined }],
+    ['there is no terminal', { columns: undefined }],
     ['nobody wants it', { quiet: true }],
   ])('is not there where %s', (_why, options) => {
     expect(screen((terminal) => terminal.status('1 waits'), options)).toBe('');
