@@ -1,78 +1,66 @@
 const CONTEXT = 3;
 
-/** A piece of a unified diff: lines `before[from, to)` become `lines`. */
-interface Change {
-  readonly from: number;
-  readonly to: number;
-  readonly lines: readonly string[];
-}
-
 /** What turns one text into another, as `diff -u` shows it; nothing where they are the same. */
 export function unifiedDiff(name: string, before: string, after: string): string {
   if (before === after) return '';
-  const old = linesOf(before);
-  const changes = changesBetween(old, linesOf(after));
-  const hunks = Map.groupBy(changes, hunkOf(changes));
-  let shift = 0;
-  const parts = [...hunks.values()].map((hunk) => {
-    const text = renderHunk(old, hunk, shift);
-    for (const { from, to, lines } of hunk) shift += lines.length - (to - from);
-    return text;
-  });
-  return `--- ${name}\n+++ ${name}\n${parts.join('')}`;
+  const rows = rowsBetween(linesOf(before), linesOf(after));
+  const hunks: string[] = [];
+  /** How many lines of each text, and how many rows, come before the hunk. */
+  let [old, now, shown] = [0, 0, 0];
+  for (const [from, to] of rangesOf(rows)) {
+    const hunk = rows.slice(from, to);
+    const removed = hunk.filter((row) => row.startsWith('-')).length;
+    const added = hunk.filter((row) => row.startsWith('+')).length;
+    old += from - shown;
+    now += from - shown;
+    hunks.push(`@@ -${span(old, hunk.length - added)} +${span(now, hunk.length - removed)} @@\n`, ...hunk);
+    old += hunk.length - added;
+    now += hunk.length - removed;
+    shown = to;
+  }
+  const text = hunks.map((row) => (row.endsWith('\n') ? row : `${row}\n\\ No newline at end of file\n`));
+  return `--- ${name}\n+++ ${name}\n${text.join('')}`;
 }
 
 function linesOf(text: string): string[] {
   return text === '' ? [] : text.split(/(?<=\n)/);
 }
 
-/** Changes whose contexts touch belong to one hunk: each gets the first change of its own. */
-function hunkOf(changes: readonly Change[]): (change: Change, index: number) => Change {
-  let first: Change | undefined;
-  return (change, index) => {
-    const previous = changes[index - 1];
-    if (first === undefined || previous === undefined || change.from - previous.to > 2 * CONTEXT)
-      first = change;
-    return first;
-  };
+function span(before: number, count: number): string {
+  return `${count === 0 ? before : before + 1},${count}`;
 }
 
-function renderHunk(old: readonly string[], hunk: readonly Change[], shift: number): string {
-  const start = Math.max(0, (hunk[0]?.from ?? 0) - CONTEXT);
-  const end = Math.min(old.length, (hunk.at(-1)?.to ?? 0) + CONTEXT);
-  let at = start;
-  let added = 0;
-  const rows: string[] = [];
-  for (const { from, to, lines } of hunk) {
-    rows.push(...old.slice(at, from).map((line) => ` ${line}`));
-    rows.push(...old.slice(from, to).map((line) => `-${line}`), ...lines.map((line) => `+${line}`));
-    added += lines.length - (to - from);
-    at = to;
+/** The rows of each hunk: changed ones with their context, together where contexts touch. */
+function rangesOf(rows: readonly string[]): [from: number, to: number][] {
+  const ranges: [number, number][] = [];
+  for (const [index, row] of rows.entries()) {
+    if (row.startsWith(' ')) continue;
+    const last = ranges.at(-1);
+    const to = Math.min(rows.length, index + 1 + CONTEXT);
+    if (last !== undefined && index - CONTEXT <= last[1]) last[1] = to;
+    else ranges.push([Math.max(0, index - CONTEXT), to]);
   }
-  rows.push(...old.slice(at, end).map((line) => ` ${line}`));
-  const span = (from: number, count: number) => `${count === 0 ? from : from + 1},${count}`;
-  const head = `@@ -${span(start, end - start)} +${span(start + shift, end - start + added)} @@\n`;
-  return (
-    head + rows.map((row) => (row.endsWith('\n') ? row : `${row}\n\\ No newline at end of file\n`)).join('')
-  );
+  return ranges;
 }
 
-/** Edits insert lines and replace some: after each change the texts meet again at the nearest equal lines. */
-function changesBetween(old: readonly string[], now: readonly string[]): Change[] {
-  const changes: Change[] = [];
+/** The lines of both texts, with their signs. After each change, the texts meet again at the nearest equal lines. */
+function rowsBetween(old: readonly string[], now: readonly string[]): string[] {
+  const rows: string[] = [];
   let [i, j] = [0, 0];
   while (i < old.length || j < now.length) {
     if (old[i] === now[j]) {
+      rows.push(` ${old[i]}`);
       i++;
       j++;
       continue;
     }
     const [skipOld, skipNew] = meeting(old, i, now, j);
-    changes.push({ from: i, to: i + skipOld, lines: now.slice(j, j + skipNew) });
+    for (const line of old.slice(i, i + skipOld)) rows.push(`-${line}`);
+    for (const line of now.slice(j, j + skipNew)) rows.push(`+${line}`);
     i += skipOld;
     j += skipNew;
   }
-  return changes;
+  return rows;
 }
 
 /** How many lines of each must go until the next ones are equal; the fewest in all. */
