@@ -32,6 +32,7 @@ import type { KubeConnection } from '../cluster/index.ts';
 import { SKIP_REASONS, type Sources, type World, worldOf } from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import { askCluster, readInputs, sourcesFor, workloadsIn } from './manifests.ts';
 import type { Tried } from './server-dry-run.ts';
 import {
@@ -109,7 +110,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
     Object.keys(flags).find((flag) => flags[flag] === true);
   const refuse = (flag: string, other: string | undefined, why: string) => {
     if (other === undefined) return;
-    throw new LingerError('settings-invalid', `${flag} and ${other}: ${why}; leave one out`);
+    throw usageError(`${flag} and ${other}: ${why}; leave one out`);
   };
   const files = settings.filename !== undefined || settings.operands.length > 0;
   const workloads = {
@@ -139,8 +140,7 @@ async function tried(
   warn: Surroundings['warn'],
 ): Promise<Tried> {
   if (connection === undefined)
-    throw new LingerError(
-      'settings-invalid',
+    throw usageError(
       '--server-dry-run: expected a cluster, and only files are given; --kubeconfig or --context names one',
     );
   const { tryPods } = await import('./server-dry-run.ts');
@@ -176,10 +176,7 @@ async function afterwards(
 ): Promise<number> {
   const { namespace, lingerNamespace, output, failOn } = settings;
   if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
-    throw new LingerError(
-      'settings-invalid',
-      `--output ${output}: with --since, expected table, wide, json or yaml`,
-    );
+    throw usageError(`--output ${output}: with --since, expected table, wide, json or yaml`);
   const { connectAsKubectl } = await import('./connect.ts');
   const { readTerminations } = await import('./read-cluster.ts');
   const connection = await connectAsKubectl(settings, surroundings);

@@ -1,9 +1,9 @@
-import { LingerError } from '../api/index.ts';
 import { shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
 import { type Check, type CheckState, checkBefore, checkInstallation } from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl } from './connect.ts';
+import { usageError } from './flags.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster } from './read-cluster.ts';
 import { FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
@@ -19,10 +19,7 @@ export async function check(settings: Settings<'check'>, surroundings: Surroundi
   const paths = policies === undefined ? operands : [policies, ...operands];
   if (paths.length === 0) return checkCluster(settings, surroundings);
   if (pre || settings.failOn !== undefined)
-    throw new LingerError(
-      'settings-invalid',
-      '--pre and --fail-on: expected no paths, as they are about a cluster',
-    );
+    throw usageError('--pre and --fail-on: expected no paths, as they are about a cluster');
   return checkPolicies(paths, settings, surroundings);
 }
 

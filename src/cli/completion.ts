@@ -1,6 +1,5 @@
-import { LingerError } from '../api/index.ts';
 import { type Operands, VERBS, type Verb } from './commands.ts';
-import { flagName } from './flags.ts';
+import { flagName, usageError } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
 /** What a shell needs to know about a flag. */
@@ -21,7 +20,7 @@ export function completion({ operands }: Operands, { print }: Terminal): Promise
   const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
   if (script === undefined) {
     const known = Object.keys(SCRIPTS).join(', ');
-    throw new LingerError('settings-invalid', `completion: expected one of ${known}, got "${shell}"`);
+    throw usageError(`completion: expected one of ${known}, got "${shell}"`);
   }
   print(script());
   return Promise.resolve(0);

@@ -9,7 +9,7 @@ import {
   readKubeconfig,
 } from '../cluster/index.ts';
 import type { Settings } from './commands.ts';
-import type { KubeEnvironment } from './flags.ts';
+import { type KubeEnvironment, usageError } from './flags.ts';
 import type { Surroundings } from './terminal.ts';
 
 /**
@@ -24,8 +24,7 @@ export async function connect(
   // A server is unattended, even when it was started from a terminal.
   const plugins = { environment: variables, interactive: false };
   if (kubeconfig !== undefined) return readKubeconfig(kubeconfig, { context, plugins });
-  if (context !== undefined)
-    throw new LingerError('settings-invalid', '--context: expected a --kubeconfig that has it, got none');
+  if (context !== undefined) throw usageError('--context: expected a --kubeconfig that has it, got none');
   try {
     return await inClusterConnection(service);
   } catch (error) {

@@ -1,4 +1,4 @@
-import { formatDuration, LingerError, UserError } from '../api/index.ts';
+import { formatDuration, UserError } from '../api/index.ts';
 import { type KubeConnection, kubeVersion } from '../cluster/index.ts';
 import {
   type Facts,
@@ -12,6 +12,7 @@ import {
 } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl } from './connect.ts';
+import { usageError } from './flags.ts';
 import { checkFailOn, columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /** What `linger diagnose --output json` prints, with null for what is undefined. */
@@ -87,8 +88,7 @@ function metricsOf(
   const [from = '', ...more] = controllerMetrics;
   const addressed = controllerMetrics.some(isAddress);
   if (more.length > (addressed ? 0 : 1)) {
-    throw new LingerError(
-      'settings-invalid',
+    throw usageError(
       `--controller-metrics: expected a URL, or one or two files, the older first, got "${controllerMetrics.join(',')}"`,
     );
   }

@@ -169,9 +169,14 @@ export function resolve<F extends Flags>(
     const value = text === undefined ? undefined : parse(text);
     if (value !== undefined || text === undefined) return [key, value];
     const source = fromLine === undefined ? variableName(key) : `--${flagName(key)}`;
-    throw new LingerError('settings-invalid', `${source}: expected ${expected}, got "${text}"`);
+    throw usageError(`${source}: expected ${expected}, got "${text}"`);
   });
   return Object.fromEntries(values) as Values<F>;
+}
+
+/** What the user has to write differently, which ends the program with exit code 2. */
+export function usageError(problem: string): LingerError {
+  return new LingerError('settings-invalid', problem);
 }
 
 /** What the kubelet sets for a Service named `linger`: LINGER_PORT=tcp://10.96.31.7:443. */

@@ -1,4 +1,4 @@
-import { formatDuration, LingerError } from '../api/index.ts';
+import { formatDuration } from '../api/index.ts';
 import { type Episode, LagHistory } from '../lag/index.ts';
 import {
   type Forgotten,
@@ -10,6 +10,7 @@ import {
 } from '../leader/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl } from './connect.ts';
+import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
 import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
@@ -29,7 +30,7 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   const { now, print, warn } = surroundings;
   const [action = 'list', ...rest] = operands;
   if (rest.length > 0 || (action !== 'list' && action !== 'forget'))
-    throw usage(`expected list or forget, got "${operands.join(' ')}"`);
+    throw usageError(`expected list or forget, got "${operands.join(' ')}"`);
   const span = action === 'forget' ? forgottenOf(settings, now()) : undefined;
   const connection = await connectAsKubectl(settings, surroundings);
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
@@ -70,18 +71,14 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   return 0;
 }
 
-function usage(problem: string): LingerError {
-  return new LingerError('settings-invalid', problem);
-}
-
 /** @throws LingerError `settings-invalid` */
 function forgottenOf({ from, to, namespace, consumer }: Settings<'history'>, now: number): Forgotten {
-  if (from === undefined || to === undefined) throw usage('history forget: expected --from and --to');
-  if (from >= to) throw usage('--to: expected a time after --from');
+  if (from === undefined || to === undefined) throw usageError('history forget: expected --from and --to');
+  if (from >= to) throw usageError('--to: expected a time after --from');
   if (to > now)
-    throw usage('--to: expected a time in the past: what is yet to be measured cannot be forgotten');
+    throw usageError('--to: expected a time in the past: what is yet to be measured cannot be forgotten');
   if (namespace !== undefined && consumer !== undefined)
-    throw usage('expected --namespace or --consumer, got both');
+    throw usageError('expected --namespace or --consumer, got both');
   if (namespace !== undefined) return { from, to, namespace };
   return consumer === undefined ? { from, to } : { from, to, consumer };
 }

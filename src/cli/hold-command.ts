@@ -1,5 +1,5 @@
 import { stringify } from 'yaml';
-import { jsonIn, LingerError } from '../api/index.ts';
+import { jsonIn } from '../api/index.ts';
 import {
   asFailure,
   ask,
@@ -12,6 +12,7 @@ import {
 import { type HeldView, readHelperObject } from '../hold/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained } from './connect.ts';
+import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
 import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
@@ -25,10 +26,7 @@ export async function hold(settings: Settings<'hold'>, surroundings: Surrounding
   const action = Object.hasOwn(ACTIONS, name) && rest.length === 0 ? ACTIONS[name] : undefined;
   if (action !== undefined) return action(settings, surroundings);
   const expected = Object.keys(ACTIONS).join(' or ');
-  throw new LingerError(
-    'settings-invalid',
-    `hold: expected ${expected}, got "${settings.operands.join(' ')}"`,
-  );
+  throw usageError(`hold: expected ${expected}, got "${settings.operands.join(' ')}"`);
 }
 
 const REQUEST_MS = 10_000;

@@ -10,6 +10,7 @@ import {
   readDocuments,
 } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import { unifiedDiff } from './line-diff.ts';
 import {
   type FoundWorkload,
@@ -65,10 +66,9 @@ export async function uninject(settings: Settings<'uninject'>, surroundings: Sur
 
 function checkSettings({ inPlace, diff, filename = [], operands }: Settings<'uninject'>): void {
   const paths = [...filename, ...operands];
-  if (inPlace && diff)
-    throw new LingerError('settings-invalid', '--in-place: expected no --diff beside it, got both');
+  if (inPlace && diff) throw usageError('--in-place: expected no --diff beside it, got both');
   if (inPlace && (paths.length === 0 || paths.includes('-')))
-    throw new LingerError('settings-invalid', '--in-place: expected files, got standard input');
+    throw usageError('--in-place: expected files, got standard input');
 }
 
 interface Output {

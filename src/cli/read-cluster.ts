@@ -46,6 +46,7 @@ import { readManifests, sortDocuments } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, nameOf } from './connect.ts';
+import { usageError } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Longer than any list takes; a person is waiting. */
@@ -163,7 +164,7 @@ export async function readNamed(
   const kind = WORKLOAD_KINDS.find((each) => [...wordsFor(each), pluralOf(each)].includes(word));
   if (kind === undefined) {
     const words = WORKLOAD_KINDS.flatMap(wordsFor).join(', ');
-    throw new LingerError('settings-invalid', `${named}: expected one of ${words}`);
+    throw usageError(`${named}: expected one of ${words}`);
   }
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const [object] = await asked(connection, everyOne(objectsIn(namespace, kind, name), connection, signal));

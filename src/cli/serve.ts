@@ -24,6 +24,7 @@ import {
   webhookServer,
 } from '../webhook/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import type { ClusterPart } from './serve-cluster.ts';
 import type { Surroundings } from './terminal.ts';
 
@@ -203,12 +204,9 @@ async function readClientCa(file: string): Promise<string> {
     for (const [certificate] of text.matchAll(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g))
       if (new X509Certificate(certificate).ca) return text;
   } catch (cause) {
-    throw new LingerError(
-      'settings-invalid',
-      `--client-ca: ${file} cannot be read: ${asError(cause).message}`,
-    );
+    throw usageError(`--client-ca: ${file} cannot be read: ${asError(cause).message}`);
   }
-  throw new LingerError('settings-invalid', `--client-ca: ${file} holds no certificate of an authority`);
+  throw usageError(`--client-ca: ${file} holds no certificate of an authority`);
 }
 
 async function answerUntilShutdown(
@@ -302,10 +300,7 @@ async function openSecret(
   const { placeOf } = await import('./serve-cluster.ts');
   const place = connection && placeOf(settings, connection);
   if (connection === undefined || place === undefined)
-    throw new LingerError(
-      'settings-invalid',
-      "--certs-secret: expected a cluster, and Linger's own --namespace in it, got none",
-    );
+    throw usageError("--certs-secret: expected a cluster, and Linger's own --namespace in it, got none");
   const { webhookConfiguration: configuration, syncTimeout } = settings;
   const { SecretSource } = await import('../certs/index.ts');
   const openWithinMs = syncTimeout * 1000;

@@ -1,7 +1,7 @@
 import { stringify } from 'yaml';
-import { LingerError, printable } from '../api/index.ts';
+import { printable } from '../api/index.ts';
 import type { OutputFormat } from './commands.ts';
-import type { KubeEnvironment } from './flags.ts';
+import { type KubeEnvironment, usageError } from './flags.ts';
 
 /** A command's output: results to standard output, everything else to standard error. */
 export interface Terminal {
@@ -44,7 +44,7 @@ export function checkFailOn(asked: readonly string[] = [], known: readonly strin
   const unknown = asked.find((word) => !known.includes(word));
   if (unknown === undefined) return;
   const expected = `expected some of ${known.join(', ')}`;
-  throw new LingerError('settings-invalid', `--fail-on: ${expected}, got "${unknown}"`);
+  throw usageError(`--fail-on: ${expected}, got "${unknown}"`);
 }
 
 /** @returns 3 where one of the words of --fail-on is among those that were found */

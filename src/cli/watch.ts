@@ -22,6 +22,7 @@ import {
 import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained, isDenied, nameOf } from './connect.ts';
+import { usageError } from './flags.ts';
 import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
 
 const BACK_AND_CLEAR = '\r\u001b[K';
@@ -475,7 +476,7 @@ async function checkScope(scope: EndpointScope, connection: KubeConnection): Pro
   }
   if (namespace === undefined || (await namespaceExists(namespace, connection, signal))) return;
   const problem = `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`;
-  throw new LingerError('settings-invalid', problem);
+  throw usageError(problem);
 }
 
 /** Notes each cause that keeps the watches from starting once; ends where lists are allowed but watches are not. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { RequestListener, Server } from 'node:http';
 import { connect } from 'node:net';
-import { asError, LingerError, type PageFormat } from '../api/index.ts';
+import { asError, type PageFormat } from '../api/index.ts';
 import { http } from '../cluster/index.ts';
 import {
   endpointIn,
@@ -17,6 +17,7 @@ import {
 } from '../measurement/index.ts';
 import { close, listen } from '../webhook/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
 /** The page: a URL, or a Unix socket that speaks HTTP or HAProxy's own commands. */
@@ -110,10 +111,8 @@ function endpointOf(name: string): PageEndpoint | undefined {
 
 /** @throws LingerError `settings-invalid` */
 function pageOf(page: string | undefined, format: PageFormat): Page {
-  const expected = (what: string) =>
-    new LingerError('settings-invalid', `--page: expected ${what}, got "${page ?? ''}"`);
-  if (format === 'Witness')
-    throw new LingerError('settings-invalid', '--format: a witness asks no other witness');
+  const expected = (what: string) => usageError(`--page: expected ${what}, got "${page ?? ''}"`);
+  if (format === 'Witness') throw usageError('--format: a witness asks no other witness');
   const [, socketPath] = /^unix:(\/.+)$/.exec(page ?? '') ?? [];
   if (socketPath !== undefined) return { socketPath };
   if (page === undefined || !URL.canParse(page)) throw expected('a URL, or unix:/path/of/a.sock');
@@ -126,7 +125,7 @@ function pageOf(page: string | undefined, format: PageFormat): Page {
 function addressOf(listening: string) {
   const [, address, port] = /^(?:\[?([^[\]]*)\]?):(\d{1,5})$/.exec(listening) ?? [];
   if (port === undefined || Number(port) > 65_535)
-    throw new LingerError('settings-invalid', `--listen: expected ADDRESS:PORT or :PORT, got "${listening}"`);
+    throw usageError(`--listen: expected ADDRESS:PORT or :PORT, got "${listening}"`);
   // Without an address: all addresses, of IPv6 and IPv4 where both exist.
   return { address, port: Number(port) };
 }
