@@ -1,14 +1,13 @@
 import { shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
 import { type Check, type CheckState, checkBefore, checkInstallation } from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
+import { FAILURE_EXIT_CODE } from './command-line.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl } from './connect.ts';
 import { usageError } from './flags.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster } from './read-cluster.ts';
-import { FINDINGS_EXIT_CODE, rendered, type Surroundings } from './terminal.ts';
-
-const FAILURE_EXIT_CODE = 1;
+import { columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /**
  * `linger check`: with paths, every document of policies that `serve` could not use; without any, whether Linger works in
@@ -44,7 +43,7 @@ async function checkPolicies(
 }
 
 async function checkCluster(settings: Settings<'check'>, surroundings: Surroundings): Promise<number> {
-  const { pre, namespace: tryIn, lingerNamespace, webhookConfiguration, output, failOn = [] } = settings;
+  const { pre, namespace: tryIn, lingerNamespace, webhookConfiguration, output, failOn } = settings;
   const { print, warn, now } = surroundings;
   const connection = await connectAsKubectl(settings, surroundings);
   const options = {
@@ -64,23 +63,23 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   };
   const checks = await (pre ? checkBefore(options) : checkInstallation({ ...options, wantingHold }));
   print(rendered(output, { checks }, () => renderChecks(checks)));
-  const times = (state: CheckState) => checks.filter((each) => each.state === state).length;
-  const words = { ok: 'ok', warning: 'warnings', failure: 'failures', unknown: 'not looked at' };
-  warn(
-    `${Object.entries(words)
-      .map(([state, word]) => `${times(state as CheckState)} ${word}`)
-      .join(', ')}\n`,
-  );
-  if (times('failure') > 0) return FAILURE_EXIT_CODE;
-  return failOn.some((state) => times(state) > 0) ? FINDINGS_EXIT_CODE : 0;
+  const states = checks.map(({ state }) => state);
+  const times = (state: CheckState) => states.filter((each) => each === state).length;
+  const [ok, warnings, failures, unknown] = [
+    times('ok'),
+    times('warning'),
+    times('failure'),
+    times('unknown'),
+  ];
+  warn(`${ok} ok, ${warnings} warnings, ${failures} failures, ${unknown} not looked at\n`);
+  return failures > 0 ? FAILURE_EXIT_CODE : exitCodeFor(failOn, states);
 }
 
 /** A line for each check, followed by what to do. */
 function renderChecks(checks: readonly Check[]): string {
-  const width = Math.max(...checks.map(({ code }) => code.length));
-  const lines = checks.flatMap(({ code, state, text, cure }) => [
-    `${state.padEnd('warning'.length)}  ${code.padEnd(width)}  ${text}`,
-    ...(cure === undefined ? [] : [`${' '.repeat('warning'.length + width + 4)}→ ${cure}`]),
+  const rows = checks.flatMap(({ code, state, text, cure }) => [
+    [state.padEnd('warning'.length), code, text],
+    ...(cure === undefined ? [] : [['', '', `→ ${cure}`]]),
   ]);
-  return `${lines.join('\n')}\n`;
+  return paragraphs(columns(rows));
 }

@@ -26,6 +26,7 @@ export type Invocation =
 
 export type Environment = KubeEnvironment['variables'];
 
+export const FAILURE_EXIT_CODE = 1;
 export const USAGE_EXIT_CODE = 2;
 
 /**

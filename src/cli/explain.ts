@@ -11,19 +11,19 @@ import {
   SKIP_REASONS,
   shareInWords,
   undoFor,
+  worldOf,
 } from '../decision/index.ts';
 import { readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import {
-  type AskedCluster,
   askCluster,
   type ManifestSettings,
   patched,
   planOf,
   readInputs,
+  sourcesFor,
   type WorldSettings,
   workloadsIn,
-  worldFor,
 } from './manifests.ts';
 import type { KnownCluster } from './read-cluster.ts';
 import { checkFailOn, columns, exitCodeFor, rendered, type Surroundings } from './terminal.ts';
@@ -74,7 +74,7 @@ export async function explainManifests(
   cluster?: KnownCluster,
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
   const inputs = await readInputs(settings, stdin);
-  const world = await worldFor(inputs, settings, cluster);
+  const world = worldOf(await sourcesFor(inputs, settings, cluster));
   const plans: LocatedExplanation[] = [];
   const reading = { warn, failed: false };
   for (const input of inputs)
@@ -91,11 +91,11 @@ const LIVE_NAME = /^[A-Za-z.]+\/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
 async function explainLive(
   names: readonly string[],
   settings: Settings<'explain'>,
-  { connection, known }: AskedCluster,
+  { connection, known }: Awaited<ReturnType<typeof askCluster>>,
 ): Promise<readonly LocatedExplanation[]> {
   if (names.length === 0) return [];
   const { readNamed } = await import('./read-cluster.ts');
-  const world = await worldFor([], settings, known);
+  const world = worldOf(await sourcesFor([], settings, known));
   const found: LocatedExplanation[] = [];
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);

@@ -1,7 +1,15 @@
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import fastJsonPatch from 'fast-json-patch';
 import { asError, LingerError } from '../api/index.ts';
-import { isAudit, type Operation, type Pod, patchFor, summaryOf, undoFor } from '../decision/index.ts';
+import {
+  isAudit,
+  type Operation,
+  type Pod,
+  patchFor,
+  summaryOf,
+  undoFor,
+  worldOf,
+} from '../decision/index.ts';
 import {
   type Encoding,
   editDocument,
@@ -18,8 +26,8 @@ import {
   patched,
   planOf,
   readInputs,
+  sourcesFor,
   workloadsIn,
-  worldFor,
 } from './manifests.ts';
 import type { Surroundings } from './terminal.ts';
 
@@ -36,7 +44,7 @@ interface Edit {
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
   const inputs = await readInputs(settings, surroundings.stdin);
-  const world = await worldFor(inputs, { ...settings, modeLimit: 'Enforce' });
+  const world = worldOf(await sourcesFor(inputs, { ...settings, modeLimit: 'Enforce' }));
   return rewrite(settings, surroundings, inputs, (found) => {
     const { pod: given } = found.workload;
     const pod = settings.refresh ? patched(given, undoFor(given)) : given;

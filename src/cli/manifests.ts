@@ -13,7 +13,6 @@ import {
   printable,
   selects,
 } from '../api/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
 import {
   type Documents,
   decide,
@@ -26,7 +25,6 @@ import {
   type Workload,
   type World,
   workloadOf,
-  worldOf,
 } from '../decision/index.ts';
 import {
   decodeText,
@@ -55,16 +53,11 @@ export interface ManifestInput {
   readonly encoding: Encoding;
 }
 
-/** A cluster that can be asked further. */
-export interface AskedCluster {
-  readonly connection: KubeConnection;
-  readonly known: KnownCluster;
-}
-
-type ClusterFlags = Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'>;
-
-/** Only who asks a cluster carries what that takes. @throws ConnectionError, LingerError */
-export async function askCluster(settings: ClusterFlags, surroundings: Surroundings): Promise<AskedCluster> {
+/** Loads what asking a cluster takes only where one is asked. @throws ConnectionError, LingerError */
+export async function askCluster(
+  settings: Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'>,
+  surroundings: Surroundings,
+) {
   const { connectAsKubectl } = await import('./connect.ts');
   const { readCluster } = await import('./read-cluster.ts');
   const connection = await connectAsKubectl(settings, surroundings);
@@ -125,15 +118,6 @@ export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' |
  * Namespaces of the manifests and of the cluster, or without one of the policy files.
  * @throws LingerError
  */
-export async function worldFor(
-  inputs: readonly ManifestInput[],
-  settings: WorldSettings,
-  cluster?: KnownCluster,
-): Promise<World> {
-  return worldOf(await sourcesFor(inputs, settings, cluster));
-}
-
-/** What {@link worldFor} makes its World of. @throws LingerError */
 export async function sourcesFor(
   inputs: readonly ManifestInput[],
   { namespace, policies, modeLimit }: WorldSettings,

@@ -4,13 +4,12 @@ import { asError, printable, UserError } from '../api/index.ts';
 import {
   type CommandInvocation,
   type Environment,
+  FAILURE_EXIT_CODE,
   readCommandLine,
   USAGE_EXIT_CODE,
 } from './command-line.ts';
 import type { CommandName, Settings } from './commands.ts';
 import type { Streams, Surroundings } from './terminal.ts';
-
-const FAILURE_EXIT_CODE = 1;
 
 /**
  * Runs a command to its end.

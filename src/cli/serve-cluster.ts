@@ -1,4 +1,3 @@
-import type { RequestListener } from 'node:http';
 import { hostname } from 'node:os';
 import { Afterwards, ClusterAudit, type ClusterAuditSettings } from '../audit/index.ts';
 import {
@@ -21,7 +20,6 @@ import {
   TERMINATION_POLICIES,
   type WatchStats,
 } from '../cluster/index.ts';
-
 import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import {
   type Delivery,
@@ -38,13 +36,10 @@ import {
   LEASE_NAME,
   type Lead,
   type Place,
-  type PublishedConsumers,
   type PublishingOptions,
   policyStatuses,
   readLastGood,
   registerPublishMetrics,
-  type SharedShortfalls,
-  type StatusSource,
   startPublishing,
 } from '../leader/index.ts';
 import {
@@ -86,24 +81,8 @@ export interface ClusterContext {
   /** What tokens of reports must have been made for, and what cursors are signed with. */
   readonly reports: { readonly audience: string; readonly key: Buffer };
   readonly audit: ClusterAuditSettings;
+  /** Aborts when the server ends; everything that goes on in the background listens to it. */
   readonly signal: AbortSignal;
-}
-
-/** A server's connection to its cluster. */
-export interface ClusterPart {
-  /** Why the webhook should get no connections yet; undefined when it should. */
-  readonly unready: () => string | undefined;
-  /** Why this process should be restarted, checked periodically; undefined while its watches are alive. */
-  readonly dead: () => string | undefined;
-  /** What `/estimates` shows. */
-  readonly estimates: () => unknown;
-  /** What of the cluster's policies and consumers cannot be read, and what holds instead. */
-  readonly problems: () => readonly string[];
-  /** Answers what comes to `/v1`: reports of consumers. */
-  readonly reports: RequestListener;
-  readonly hold: RunningHold | undefined;
-  /** Gives the lead away, if this replica has it; resolves once that is done, or cannot be. */
-  readonly leave: () => Promise<unknown>;
 }
 
 /** Monotonic milliseconds. */
@@ -219,21 +198,11 @@ function followKind<T>(
   return followCustomResources(kind, connection, handlers, options, lastGood);
 }
 
-/** What is shared with the other replicas. */
-interface Shared {
-  readonly measurement: Measurement;
-  /** What the leader publishes of consumers. */
-  readonly consumers: PublishedConsumers;
-  readonly statuses: readonly StatusSource[];
-  readonly lastGood: PublishingOptions['lastGood'];
-  readonly shortfalls: SharedShortfalls;
-  /** Called whenever this replica is the one to measure what only one may: when it leads, or is alone. */
-  readonly onLeading: (lead: Lead) => void;
-  /** The same, before anything has been taken over from the leader before. */
-  readonly onElected: (lead: Lead) => void;
-  /** Where this replica takes what others relay to it. */
-  readonly address: string | undefined;
-}
+/** What is shared with the other replicas. A replica that is alone leads, too. */
+type Shared = Pick<
+  PublishingOptions,
+  'consumers' | 'statuses' | 'lastGood' | 'shortfalls' | 'onLeading' | 'onElected' | 'address'
+> & { readonly measurement: Measurement };
 
 /** Where the lags in force come from. */
 interface Sharing {
@@ -314,8 +283,11 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   };
 }
 
+/** A server's connection to its cluster. */
+export type ClusterPart = ReturnType<typeof startCluster>;
+
 /** Follows the cluster and measures its lag, from now on until the signal aborts: worlds, metrics and log lines follow. */
-export function startCluster(context: ClusterContext): ClusterPart {
+export function startCluster(context: ClusterContext) {
   const { connection, world, metrics, place, logger, signal } = context;
   const measurement = new Measurement(
     { clock, epochSeconds },
@@ -451,14 +423,17 @@ export function startCluster(context: ClusterContext): ClusterPart {
   const reading = () => sync.state === 'reading' || !sharing.warm();
   const deadWatches = new DeadWatches();
   return {
+    /** Why this process should be restarted, checked periodically; undefined while its watches are alive. */
     dead: () => {
       const names = deadWatches.look(watches(), clock());
       if (names.length === 0) return undefined;
       logger.error({ watches: names }, 'watches have come to a stop: a mistake in Linger');
       return `watches have come to a stop: ${names.join(', ')}`;
     },
+    /** Why the webhook should get no connections yet; undefined when it should. */
     unready: () => (reading() ? 'the cluster is being read' : undefined),
     problems: declared.problems,
+    /** What `/estimates` shows. */
     estimates: () =>
       estimatesPage({
         measurement,
@@ -468,8 +443,10 @@ export function startCluster(context: ClusterContext): ClusterPart {
         defaultWait: wait(),
         clock,
       }),
+    /** Answers what comes to `/v1`: reports of consumers. */
     reports: reports.listener,
     hold,
+    /** Gives the lead away, if this replica has it; resolves once that is done, or cannot be. */
     leave: () => Promise.all([sharing.leave(), measuring.left()]),
   };
 }

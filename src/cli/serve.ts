@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import { holdWorld, NO_DOCUMENTS, type WorldEvent, type WorldHolder } from '../decision/index.ts';
+import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
 import { createMetrics, type Logger, logToStandardOutput, type Metrics } from '../telemetry/index.ts';
@@ -25,7 +25,7 @@ import {
 } from '../webhook/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import type { ClusterPart } from './serve-cluster.ts';
+import type { ClusterContext, ClusterPart } from './serve-cluster.ts';
 import type { Surroundings } from './terminal.ts';
 
 /** Of a reload of policies: it may take its time. */
@@ -111,14 +111,9 @@ function listenForLogLevel(logger: Logger, configured: Settings<'serve'>['logLev
 }
 
 /** What the parts of a running server share. */
-interface Beginning {
+interface Beginning extends Pick<ClusterContext, 'logger' | 'world' | 'changePolicies' | 'signal'> {
   readonly settings: Settings<'serve'>;
-  readonly logger: Logger;
   readonly metrics: Metrics;
-  readonly world: WorldHolder;
-  readonly changePolicies: (event: WorldEvent) => Promise<void>;
-  /** Aborts when the server ends; everything that goes on in the background listens to it. */
-  readonly signal: AbortSignal;
 }
 
 interface Running extends Beginning {
