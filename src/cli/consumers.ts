@@ -1,5 +1,5 @@
 import { formatDuration } from '../api/index.ts';
-import { CONDITIONS, type ConsumerTable, type ConsumerView, type LagView } from '../lag/index.ts';
+import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl } from './connect.ts';
 import { readConsumerTable } from './read-cluster.ts';
@@ -42,32 +42,45 @@ export async function consumers(
   return exitCodeFor(failOn, codes);
 }
 
-const WIDE_ONLY = 'ADDED P99';
-const HEADER = [
-  'NAME',
-  'MEASURE',
-  'SAMPLES',
-  'P50',
-  'P99',
-  'ADDED P50',
-  WIDE_ONLY,
-  'LAST SAMPLE',
-  'INSTANCES',
-  'MEASURED',
+interface Column {
+  readonly title: string;
+  readonly cell: (view: ConsumerView, now: number) => string | number | null;
+  readonly left?: true;
+  readonly wideOnly?: true;
+}
+
+/** A cell of null is printed as `-`. */
+const COLUMNS: readonly Column[] = [
+  { title: 'NAME', cell: ({ name }) => name, left: true },
+  { title: 'MEASURE', cell: ({ measure }) => measure, left: true },
+  {
+    title: 'SAMPLES',
+    cell: ({ measure, removals }) => (measure === 'declared' ? null : (removals?.samples ?? 0)),
+  },
+  { title: 'P50', cell: ({ removals }) => removals && showSeconds(removals.p50) },
+  { title: 'P99', cell: ({ removals }) => removals && showSeconds(removals.p99) },
+  { title: 'ADDED P50', cell: ({ additions }) => additions && showSeconds(additions.p50) },
+  { title: 'ADDED P99', cell: ({ additions }) => additions && showSeconds(additions.p99), wideOnly: true },
+  {
+    title: 'LAST SAMPLE',
+    cell: ({ lastSample }, now) => (lastSample === null ? null : `${showSpan(now - lastSample)} ago`),
+  },
+  { title: 'INSTANCES', cell: ({ instances }) => instances },
+  {
+    title: 'MEASURED',
+    cell: ({ condition: { status, reason } }) => (status === 'True' ? reason : `${status}: ${reason}`),
+    left: true,
+  },
 ];
-const LEFT: readonly string[] = ['NAME', 'MEASURE', 'MEASURED'];
 
 /**
  * A table of consumers: a line for each, then their problems, then the limits of their numbers.
  * @param now seconds since the epoch
  */
 export function renderConsumers({ consumers }: ConsumerTable, now: number, wide = false): string {
-  const header = HEADER.filter((title) => wide || title !== WIDE_ONLY);
-  const rows = consumers.map((view) => {
-    const cells = cellsOf(view, now);
-    return header.map((title) => cells[HEADER.indexOf(title)] ?? NONE);
-  });
-  const alignment = header.map((title) => (LEFT.includes(title) ? 'left' : 'right'));
+  const shown = COLUMNS.filter(({ wideOnly }) => wide || wideOnly !== true);
+  const rows = consumers.map((view) => shown.map(({ cell }) => String(cell(view, now) ?? '-')));
+  const alignment = shown.map(({ left }) => (left === true ? 'left' : 'right'));
   const troubles = consumers.flatMap(({ name, condition: { status, reason, message, since } }) =>
     status === 'True' ? [] : [`  ${name}: ${reason}, for ${showSpan(now - since)}: ${message}`],
   );
@@ -75,31 +88,10 @@ export function renderConsumers({ consumers }: ConsumerTable, now: number, wide 
     limits.length === 0 ? [] : [`  ${name}`, ...limits.map((limit) => `    ${limit}`)],
   );
   return paragraphs(
-    columns([header, ...rows], alignment),
+    columns([shown.map(({ title }) => title), ...rows], alignment),
     troubles.length === 0 ? [] : ['Trouble', ...troubles],
     limits.length === 0 ? [] : ['What these numbers cannot show', ...limits],
   );
-}
-
-const NONE = '-';
-
-/** In the order of the header. */
-function cellsOf(view: ConsumerView, now: number): readonly string[] {
-  const { name, measure, removals, additions, lastSample, instances, condition } = view;
-  const percentile = (lag: LagView | null, which: 'p50' | 'p99') =>
-    lag === null ? NONE : showSeconds(lag[which]);
-  return [
-    name,
-    measure,
-    measure === 'declared' ? NONE : String(removals?.samples ?? 0),
-    percentile(removals, 'p50'),
-    percentile(removals, 'p99'),
-    percentile(additions, 'p50'),
-    percentile(additions, 'p99'),
-    lastSample === null ? NONE : `${showSpan(now - lastSample)} ago`,
-    instances === null ? NONE : String(instances),
-    condition.status === 'True' ? condition.reason : `${condition.status}: ${condition.reason}`,
-  ];
 }
 
 const UNITS = [

@@ -6,7 +6,6 @@ import {
   type Explanation,
   explain as explanationOf,
   NOTES,
-  type Plan,
   parsePlan,
   SKIP_REASONS,
   shareInWords,
@@ -31,14 +30,6 @@ import { checkFailOn, columns, exitCodeFor, rendered, type Surroundings } from '
 /** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
 type LocatedExplanation = Explanation &
   ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
-
-/** The running pods of a workload. */
-interface LivePods {
-  readonly pods: number;
-  readonly withoutPlan: number;
-  /** Their plans, the most frequent first, each with the number of pods. */
-  readonly plans: readonly (Plan & { readonly pods: number })[];
-}
 
 /** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
@@ -107,7 +98,10 @@ async function explainLive(
   return found;
 }
 
-function livePods(running: readonly { readonly annotations: Readonly<Record<string, string>> }[]): LivePods {
+type LivePods = ReturnType<typeof livePods>;
+
+/** The running pods of a workload, and their plans: the most frequent first, each with the number of pods. */
+function livePods(running: readonly { readonly annotations: Readonly<Record<string, string>> }[]) {
   const texts = running.flatMap(({ annotations }) => annotations[ANNOTATION.plan] ?? []);
   const plans = [...Map.groupBy(texts, (text) => text)]
     .toSorted(([, a], [, b]) => b.length - a.length)

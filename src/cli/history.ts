@@ -18,19 +18,12 @@ import { columns, paragraphs, rendered, type Surroundings, showSeconds } from '.
 const ANSWER_WITHIN_MS = 60_000;
 const REQUEST_MS = 10_000;
 
-/** What `linger history` prints. */
-interface StoredEpisodes {
-  readonly episodes: readonly (Episode & { readonly scope: string })[];
-  readonly forgotten: readonly Forgotten[];
-}
-
 /** `linger history`: the episodes in what a running Linger has measured. `linger history forget`: takes a span out. */
 export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
   const { operands, lingerNamespace, output } = settings;
   const { now, print, warn } = surroundings;
-  const [action = 'list', ...rest] = operands;
-  if (rest.length > 0 || (action !== 'list' && action !== 'forget'))
-    throw usageError(`expected list or forget, got "${operands.join(' ')}"`);
+  const action = operands.join(' ') || 'list';
+  if (action !== 'list' && action !== 'forget') throw usageError(`expected list or forget, got "${action}"`);
   const span = action === 'forget' ? forgottenOf(settings, now()) : undefined;
   const connection = await connectAsKubectl(settings, surroundings);
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
@@ -66,8 +59,7 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
     return [...lags.episodes(at, 0)].map((episode) => ({ scope, ...episode }));
   });
-  const stored: StoredEpisodes = { episodes, forgotten };
-  print(rendered(output, stored, () => renderEpisodes(stored)));
+  print(rendered(output, { episodes, forgotten }, () => renderEpisodes(episodes, forgotten)));
   return 0;
 }
 
@@ -92,7 +84,10 @@ function isOf(scope: string, { namespace, consumer }: Forgotten): boolean {
 const HEADER = ['SCOPE', 'FROM', 'TO', 'REMOVALS', 'SHARE', 'P99', 'P99 WITHOUT'];
 const ALIGNMENT = ['left', 'left', 'left', 'right', 'right', 'right', 'right'] as const;
 
-function renderEpisodes({ episodes, forgotten }: StoredEpisodes): string {
+function renderEpisodes(
+  episodes: readonly (Episode & { readonly scope: string })[],
+  forgotten: readonly Forgotten[],
+): string {
   const rows = episodes.map(({ scope, from, to, removals, share, p99Seconds, p99WithoutSeconds }) => [
     scope,
     timeText(from),

@@ -16,17 +16,12 @@ import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
 import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
-type Action = (settings: Settings<'hold'>, surroundings: Surroundings) => Promise<number>;
-
-const ACTIONS: Readonly<Record<string, Action>> = { list, manifest };
-
 /** `linger hold ACTION`: the commands around hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
-  const [name = 'list', ...rest] = settings.operands;
-  const action = Object.hasOwn(ACTIONS, name) && rest.length === 0 ? ACTIONS[name] : undefined;
-  if (action !== undefined) return action(settings, surroundings);
-  const expected = Object.keys(ACTIONS).join(' or ');
-  throw usageError(`hold: expected ${expected}, got "${settings.operands.join(' ')}"`);
+  const action = settings.operands.join(' ') || 'list';
+  if (action === 'list') return list(settings, surroundings);
+  if (action === 'manifest') return manifest(settings, surroundings);
+  throw usageError(`hold: expected list or manifest, got "${action}"`);
 }
 
 const REQUEST_MS = 10_000;
@@ -94,13 +89,9 @@ function tableOf(held: readonly HeldView[]): string {
 }
 
 /** The ConfigMap with the helpers of this version, once for each namespace: for kubectl apply, and for GitOps. */
-async function manifest(
-  { namespace = [], output }: Settings<'hold'>,
-  { print }: Surroundings,
-): Promise<number> {
+function manifest({ namespace, output }: Settings<'hold'>, { print }: Surroundings): number {
   const helper = readHelperObject();
-  const objects =
-    namespace.length === 0 ? [helper.manifest()] : namespace.map((each) => helper.manifest(each));
+  const objects = namespace?.map((each) => helper.manifest(each)) ?? [helper.manifest()];
   if (output === 'json') {
     const [only] = objects;
     const list = { apiVersion: 'v1', kind: 'List', items: objects };

@@ -3,7 +3,7 @@ import { printable } from '../api/index.ts';
 import type { OutputFormat } from './commands.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 
-/** A command's output: results to standard output, everything else to standard error. */
+/** Results go to standard output, everything else to standard error. */
 export interface Terminal {
   readonly print: (text: string) => void;
   readonly warn: (text: string) => void;
@@ -18,7 +18,7 @@ export interface Streams {
 
 /** What a command may use of its process. */
 export interface Surroundings extends Terminal {
-  /** Writes bytes to standard output. */
+  /** To standard output. */
   readonly write: (bytes: Uint8Array) => void;
   readonly kube: KubeEnvironment;
   readonly version: string;

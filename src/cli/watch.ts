@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { LingerError } from '../api/index.ts';
 import {
   type EndpointScope,
@@ -439,7 +440,8 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
   const { namespace, service: services, source, selector, quiet, initial } = settings;
   const ending = new AbortController();
-  const stop = untilStopped();
+  // A second Ctrl-C ends the process as usual.
+  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   const connection = await connectAsKubectl(settings, surroundings);
   const sources = LAG_STAGES.filter((stage) => source.includes(stage));
   const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
@@ -455,7 +457,7 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const looking = setInterval(() => session.look(), LOOK_MS);
   try {
     const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
-    await Promise.race([stop, denied, longEnough]);
+    await Promise.race([stopped, denied, longEnough]);
     return session.finish() ? FINDINGS_EXIT_CODE : 0;
   } finally {
     clearInterval(looking);
@@ -493,17 +495,6 @@ function starting(connection: KubeConnection, terminal: LiveTerminal) {
     onHandlerError: (error) => terminal.note(`a mistake in Linger itself: ${error.stack}`),
   };
   return { handlers, denied: denied.promise };
-}
-
-/** Resolves at Ctrl-C or SIGTERM; a second Ctrl-C then ends the process as usual. */
-function untilStopped(): Promise<void> {
-  return new Promise((resolve) => {
-    const stop = () => {
-      process.off('SIGINT', stop).off('SIGTERM', stop);
-      resolve();
-    };
-    process.on('SIGINT', stop).on('SIGTERM', stop);
-  });
 }
 
 /** The largest clusters are listed within a minute or two; a command with an end must not wait forever. */
