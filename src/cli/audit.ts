@@ -216,8 +216,8 @@ function renderTerminations(findings: readonly TerminationFinding[], wide: boole
 
 /** By workload, the worst first; `wide`: each pod. */
 function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide: boolean): string {
-  const span = formatDuration(since);
-  if (shortfalls.length === 0) return `no pod was stopped too early in the last ${span}\n`;
+  const within = `in the last ${formatDuration(since)}`;
+  if (shortfalls.length === 0) return `no pod was stopped too early ${within}\n`;
   const owners = Map.groupBy(
     shortfalls,
     ({ namespace, owner, pod }) => `${namespace} ${owner || `Pod/${pod}`}`,
@@ -226,42 +226,26 @@ function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide:
   const rows = [...owners]
     .toSorted(([, a], [, b]) => worst(b) - worst(a))
     .map(([key, all]) => {
-      const [namespace = '', owner = ''] = key.split(' ');
       const services = [...new Set(all.flatMap((each) => each.services))].join(', ');
-      const first = Math.min(...all.map(({ at }) => at));
-      const last = Math.max(...all.map(({ at }) => at));
-      return [
-        namespace,
-        owner,
-        String(all.length),
-        showInstant(first),
-        showInstant(last),
-        showSeconds(worst(all)),
-        services,
-      ];
+      const instants = all.map(({ at }) => at);
+      const span = [Math.min(...instants), Math.max(...instants)].map(showInstant);
+      return [...key.split(' '), String(all.length), ...span, showSeconds(worst(all)), services];
     });
   const header = ['NAMESPACE', 'WORKLOAD', 'PODS', 'FIRST (UTC)', 'LAST (UTC)', 'UP TO', 'SERVICES'];
-  const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost }) => [
-    ...[showInstant(at), namespace, pod, showSeconds(wait), showSeconds(lag), showSeconds(lost)],
-  ]);
+  const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost }) => {
+    return [showInstant(at), namespace, pod, ...[wait, lag, lost].map(showSeconds)];
+  });
   const detail = ['SIGTERM (UTC)', 'NAMESPACE', 'POD', 'WAITED', 'LISTED FOR', 'TOO EARLY BY'];
-  const said = `${shortfalls.length} ${shortfalls.length === 1 ? 'pod' : 'pods'} stopped too early in the last ${span}: requests may have been lost`;
+  const said = `${shortfalls.length} ${shortfalls.length === 1 ? 'pod' : 'pods'} stopped too early ${within}: requests may have been lost`;
   return paragraphs([said], columns([header, ...rows]), wide ? columns([detail, ...pods]) : []);
 }
 
 function printed({ output }: Settings<'audit'>, report: AuditReport, version: string): string {
-  switch (output) {
-    case 'sarif':
-      return `${JSON.stringify(sarif(report, version), undefined, 2)}\n`;
-    case 'github':
-      return github(report);
-    case 'junit':
-      return junit(report);
-    case 'markdown':
-      return markdown(report);
-    default:
-      return rendered(output, report, (wide) => renderAudit(report, wide));
-  }
+  if (output === 'sarif') return `${JSON.stringify(sarif(report, version), undefined, 2)}\n`;
+  if (output === 'github') return github(report);
+  if (output === 'junit') return junit(report);
+  if (output === 'markdown') return markdown(report);
+  return rendered(output, report, (wide) => renderAudit(report, wide));
 }
 
 /** The workloads of manifests, among the Services and routes that stand beside them. */

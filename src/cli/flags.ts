@@ -10,9 +10,9 @@ import {
 
 /** Parses the text of a setting. */
 export interface Reader<T> {
-  /** The argument in the help, such as `<port>`; undefined for a switch. */
+  /** In the help, such as `<port>`; undefined for a switch. */
   readonly argument: string | undefined;
-  /** What is expected, for messages: `a port number from 0 to 65535`. */
+  /** For messages: `a port number from 0 to 65535`. */
   readonly expected: string;
   /** @returns undefined for invalid text */
   readonly parse: (text: string) => T | undefined;
@@ -42,7 +42,6 @@ export function list(argument: string): Reader<readonly string[]> {
   return { argument, expected: 'values separated by commas', parse, adds: true };
 }
 
-/** Some of a few words, separated by commas. */
 export function someOf<T extends string>(choices: readonly T[]): Reader<readonly T[]> {
   const { parse: parseOne, expected } = oneOf(choices);
   const parse = (text: string) => {
@@ -91,7 +90,7 @@ export const literalAddress: Reader<string> = {
   },
 };
 
-/** A duration, as seconds. */
+/** A duration. */
 export const seconds: Reader<number> = {
   argument: '<duration>',
   expected: DURATION_HINT,
@@ -124,12 +123,10 @@ export interface Flag<T> extends Reader<T> {
   readonly short?: string | undefined;
 }
 
-/** A flag with a default. */
 export function flag<T>(reader: Reader<T>, fallback: string, description: string, short?: string) {
   return { ...reader, fallback, description, short };
 }
 
-/** A flag without a default. */
 export function optional<T>(reader: Reader<T>, description: string, short?: string) {
   return { ...reader, fallback: undefined, description, short };
 }

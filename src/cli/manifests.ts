@@ -43,7 +43,6 @@ import type { Surroundings, Terminal } from './terminal.ts';
 /** Which manifests are read, and which of their objects are looked at. */
 export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
 
-/** A manifest, as it was given. */
 export interface ManifestInput {
   /** `-` is standard input. */
   readonly path: string;

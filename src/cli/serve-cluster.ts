@@ -158,12 +158,10 @@ function followDeclared(context: ClusterContext) {
     },
     /** What of policies and consumers cannot be read, and what holds instead. */
     problems: () =>
-      [consumers, clusterPolicies, policies].flatMap((objects) =>
-        objects.objects().flatMap((object) => {
-          const { problem } = object;
-          return problem === undefined ? [] : [`${customKey(object)}: ${problem}; ${effectOf(object)}`];
-        }),
-      ),
+      Object.values(kinds)
+        .flatMap(({ objects }) => objects())
+        .filter(({ problem }) => problem !== undefined)
+        .map((object) => `${customKey(object)}: ${object.problem}; ${effectOf(object)}`),
     /** Resolves once the API server has answered for each kind: with its objects, or that it has none for us. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
     /** Of the kinds that are served: a kind that is not is not followed, and no watch that should be current. */
@@ -237,16 +235,14 @@ function startSharing(context: ClusterContext, shared: Shared): Sharing {
   if (place !== undefined) return shareIn(place, context, shared);
   logger.info('no namespace of our own: waits follow what this replica alone measures');
   shared.onLeading({ signal, holds: () => !signal.aborted });
-  void planAlone(context, shared);
+  void (async () => {
+    while (await tick(ALONE_EVERY_MS, signal)) await shared.measurement.replan(epochSeconds());
+  })();
   return { warm: () => true, watches: {}, leader: () => undefined, leave: () => Promise.resolve() };
 }
 
 /** Between two computations of the lags by a replica that is alone. */
 const ALONE_EVERY_MS = 5_000;
-
-async function planAlone({ signal }: ClusterContext, { measurement }: Shared): Promise<void> {
-  while (await tick(ALONE_EVERY_MS, signal)) await measurement.replan(epochSeconds());
-}
 
 function shareIn({ namespace, identity }: Place, context: ClusterContext, shared: Shared): Sharing {
   const { connection, logger, metrics, signal } = context;
@@ -407,19 +403,9 @@ export function startCluster(context: ClusterContext) {
   registerWatchMetrics(metrics.registry, { watches, synced, clock });
   measurement.onSample(registerLagMetrics(metrics.registry, measurement, wait));
   const wanted = measurement.wantsStamp.bind(measurement);
+  const onWritten = measurement.stamped.bind(measurement);
   if (place !== undefined)
-    void stampStreams({
-      connection,
-      place,
-      leads,
-      wanted,
-      onWritten: measurement.stamped.bind(measurement),
-      signal,
-      logger,
-      clock,
-      random,
-      pause: tick,
-    });
+    void stampStreams({ ...context, place, leads, wanted, onWritten, clock, random, pause: tick });
   const reading = () => sync.state === 'reading' || !sharing.warm();
   const deadWatches = new DeadWatches();
   return {
@@ -487,16 +473,9 @@ function canaryOf(
 function deliveryOf(context: ClusterContext): Delivery | undefined {
   const { place, hold, metrics, logger } = context;
   if (place === undefined || hold === undefined) return undefined;
-  const told = { ...reportingOf('holdconfigmaps', logger), registry: metrics.registry };
-  return startDelivery({
-    ...context,
-    ...told,
-    place,
-    settings: hold,
-    clock,
-    random: Math.random,
-    pause: tick,
-  });
+  const reporting = { ...reportingOf('holdconfigmaps', logger), registry: metrics.registry };
+  const time = { clock, random: Math.random, pause: tick };
+  return startDelivery({ ...context, ...reporting, ...time, place, settings: hold });
 }
 
 /** Whether the cluster has been read; `late`: it takes too long to wait for, and reviews are answered with what is known. */
