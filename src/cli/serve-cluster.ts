@@ -350,7 +350,7 @@ export function startCluster(context: ClusterContext) {
   });
   const shown = { declared: declared.consumers, views, metrics: consumerMetrics, epochSeconds };
   const measuring = measureConsumers({ ...context, measurement, canary, ...shown });
-  const { endpointslices, endpoints } = source.watches;
+  const { pods, endpointslices, endpoints } = source.watches;
   const reports = takeReports({
     ...context,
     ...context.reports,
@@ -360,14 +360,17 @@ export function startCluster(context: ClusterContext) {
     clock,
     onSynced: (consumer) => hold?.heard(consumer),
   });
-  hold = holdOf(context, measurement, source.watches, {
-    read: () => sync.state !== 'reading',
-    reports: reports.taken,
-    inspecting,
-    events,
-    leader: () => sharing.leader(),
-    onRelease: (release) => void afterwards.released(release),
-  });
+  // Only where there is a Lease can replicas tell which of them holds.
+  if (place !== undefined && context.hold !== undefined)
+    hold = startHold({
+      ...{ connection, measurement, inspecting, events, registry: metrics.registry, logger, clock, signal },
+      relay: context.hold.relay,
+      world: world.current,
+      current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
+      reports: reports.taken,
+      leader: () => sharing.leader(),
+      onRelease: (release) => void afterwards.released(release),
+    });
   const sharing = startSharing(context, {
     measurement,
     shortfalls: afterwards.log,
@@ -435,26 +438,6 @@ export function startCluster(context: ClusterContext) {
     /** Gives the lead away, if this replica has it; resolves once that is done, or cannot be. */
     leave: () => Promise.all([sharing.leave(), measuring.left()]),
   };
-}
-
-/** @returns undefined without a Hold Service, or without a Lease that tells replicas which of them holds */
-function holdOf(
-  { connection, place, hold, world, metrics, logger, signal }: ClusterContext,
-  measurement: Measurement,
-  watches: ClusterSource['watches'],
-  {
-    read,
-    ...asked
-  }: Pick<Parameters<typeof startHold>[0], 'reports' | 'leader' | 'inspecting' | 'events' | 'onRelease'> & {
-    readonly read: () => boolean;
-  },
-): RunningHold | undefined {
-  if (place === undefined || hold === undefined) return undefined;
-  const { pods, endpointslices, endpoints } = watches;
-  const current = () => read() && pods.current && endpointslices.current && endpoints.current;
-  const { registry } = metrics;
-  const about = { connection, measurement, current, registry, logger, clock, signal };
-  return startHold({ relay: hold.relay, ...asked, ...about, world: world.current });
 }
 
 /** @returns undefined where replicas share nothing: then there is no Service to take one out of */
