@@ -55,7 +55,6 @@ const CLUSTER_WITHIN_MS = 60_000;
 /** For one small object. */
 const ANSWER_MS = 10_000;
 
-/** What decisions know of a cluster. */
 export interface KnownCluster extends ClusterView {
   readonly lags: LagSource;
   /** Policies in force that are no objects of the cluster. */
@@ -123,7 +122,9 @@ export async function readWorkloads(
 ): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly neighbours: Neighbours }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const all = async (kinds: readonly Kind[]) => {
-    const lists = kinds.map((each) => unlessAbsent(everyOne(objectsIn(namespace, each), connection, signal)));
+    const lists = kinds.map((each) =>
+      everyOne(objectsIn(namespace, each), connection, signal).catch(noneUnlessServed),
+    );
     return (await asked(connection, Promise.all(lists))).flat();
   };
   const pods = await readPods(connection, namespace, signal);
@@ -204,14 +205,10 @@ function liveWorkload(object: RawObject & Kind, pods: PodsByOwner): LiveWorkload
   return { workload, namespace, object, running: running ?? [] };
 }
 
-/** A kind that is not served, or that we may not list, has no objects for us. */
-async function unlessAbsent<T>(listing: Promise<readonly T[]>): Promise<readonly T[]> {
-  try {
-    return await listing;
-  } catch (thrown) {
-    if (asFailure(thrown).reason === 'NotServed') return [];
-    throw thrown;
-  }
+/** A kind that is not served has no objects. */
+function noneUnlessServed(thrown: unknown): readonly never[] {
+  if (asFailure(thrown).reason === 'NotServed') return [];
+  throw thrown;
 }
 
 /** Failures that even a healthy server returns occasionally; any other would be the same a second later. */
@@ -308,8 +305,7 @@ export async function readConsumerTable(
 }
 
 /**
- * What has turned out at the ends of pods, as the leader in a namespace remembers them; none where it has nothing to
- * remember.
+ * What the leader in a namespace remembers of how pods ended.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
 export async function readTerminations(

@@ -12,7 +12,7 @@ import type { CommandName, Settings } from './commands.ts';
 import type { Streams, Surroundings } from './terminal.ts';
 
 /**
- * Runs a command to its end.
+ * A command.
  * @returns the exit code: 1 where something could not be read, 3 where there is what --fail-on names
  * @throws UserError what the user can mend
  */
@@ -40,7 +40,7 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
 /**
  * Runs one command to its end.
  * @param argv without the program's own name
- * @param program its version, and its name as the user calls it: `linger`, or `kubectl linger`
+ * @param program its name as the user calls it: `linger`, or `kubectl linger`
  * @returns the exit code
  */
 export async function run(

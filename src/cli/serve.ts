@@ -158,7 +158,6 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   }
 }
 
-/** @throws LingerError `settings-invalid`, CertificateError */
 async function begin(beginning: Beginning, surroundings: Surroundings): Promise<Running> {
   const { certs: directory, certsSecret, certNames, host } = beginning.settings;
   const connection = await connectionOf(beginning, surroundings);

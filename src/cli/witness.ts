@@ -39,15 +39,9 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   const { listen: where, page, format } = settings;
   const asked = pageOf(page, format);
   const { address = '', port } = addressOf(where);
-  const answer = witnessApp({
-    format,
-    read: (reader) => readFrom(asked, format, reader),
-    clock: () => performance.now(),
-  });
-  const server: Server = http.createServer(
-    { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS },
-    answer,
-  );
+  const answer = witnessApp(format, (reader) => readFrom(asked, format, reader));
+  const limits = { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS };
+  const server: Server = http.createServer(limits, answer);
   server.maxConnections = MOST_CONNECTIONS;
   const onError = (error: Error) => warn(`linger: ${error.message}\n`);
   const bound = await listen(server, address, port, '--listen', onError);
@@ -59,16 +53,14 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   return 0;
 }
 
-interface WitnessOptions {
-  readonly format: PageFormat;
-  /** Never rejects. */
-  readonly read: (reader: PageReader) => Promise<PageAnswer>;
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-}
-
-/** Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each at this moment. */
-export function witnessApp({ format, read, clock }: WitnessOptions): RequestListener {
+/**
+ * Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each at this moment.
+ * @param read never rejects
+ */
+export function witnessApp(
+  format: PageFormat,
+  read: (reader: PageReader) => Promise<PageAnswer>,
+): RequestListener {
   let begun: readonly number[] = [];
   let atOnce = 0;
   return (request, response) => {
@@ -89,7 +81,7 @@ export function witnessApp({ format, read, clock }: WitnessOptions): RequestList
     if (!url.startsWith(USES)) return say(404, { message: `expected ${USES}ADDRESS:PORT` });
     if (endpoints.length !== names.length || names.length > MOST_WITNESSED)
       return say(400, { message: `expected 1 to ${MOST_WITNESSED} of ADDRESS:PORT, separated by commas` });
-    const now = clock();
+    const now = performance.now();
     begun = begun.filter((at) => now - at < 1_000);
     if (begun.length >= MOST_A_SECOND || atOnce >= MOST_AT_ONCE)
       return say(429, { message: 'too many questions' });

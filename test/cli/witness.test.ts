@@ -28,13 +28,7 @@ async function serving(answer: http.RequestListener): Promise<URL> {
 async function witnessOf(answer: http.RequestListener): Promise<URL> {
   const url = await serving(answer);
   const to = { address: '127.0.0.1' };
-  return serving(
-    witnessApp({
-      format: 'Envoy',
-      read: (reader) => readPage({ url, to, reader, timeoutMs: 300 }),
-      clock: () => performance.now(),
-    }),
-  );
+  return serving(witnessApp('Envoy', (reader) => readPage({ url, to, reader, timeoutMs: 300 })));
 }
 
 const envoy: http.RequestListener = (_, response) => response.end(page('envoy-clusters.txt'));
