@@ -38,7 +38,7 @@ const output = (what: string) => flag(oneOf(OUTPUT_FORMATS), 'table', `how to pr
 /** Which manifests are read: as kubectl takes them. */
 const MANIFEST_FLAGS = {
   filename: optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input', 'f'),
-  recursive: flag(toggle, 'false', 'also read the folders in the folders named', 'R'),
+  recursive: toggle('also read the folders in the folders named', 'R'),
   namespace,
   selector: optional(labelQuery, 'only objects with these labels', 'l'),
 };
@@ -51,7 +51,7 @@ const SERVE_FLAGS = {
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
   host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, :: or 0.0.0.0'),
   policies,
-  strict: flag(toggle, 'false', 'do not start while a policy document cannot be used'),
+  strict: toggle('do not start while a policy document cannot be used'),
   certs: flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),
   certNames: flag(
     list('<name...>'),
@@ -72,11 +72,7 @@ const SERVE_FLAGS = {
     'certificates of authorities: /mutate answers only clients with a certificate from one of them',
   ),
   modeLimit,
-  auditWarnings: flag(
-    toggle,
-    'false',
-    'in mode Audit, also warn the creator of a pod of what would have been done',
-  ),
+  auditWarnings: toggle('in mode Audit, also warn the creator of a pod of what would have been done'),
   logLevel: flag(oneOf(LOG_LEVELS), 'info', 'how much to log; debug has a line for each decision'),
   drain: flag(
     seconds,
@@ -115,9 +111,7 @@ const SERVE_FLAGS = {
     '60s',
     'how often the leader takes a replica out of the Service linger-canary and back, to time who follows; 0: never',
   ),
-  probeAllowLinkLocal: flag(
-    toggle,
-    'false',
+  probeAllowLinkLocal: toggle(
     'let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata',
   ),
   inspectFiles: optional(
@@ -155,14 +149,14 @@ const SERVE_FLAGS = {
 };
 
 const EDIT_FLAGS = {
-  inPlace: flag(toggle, 'false', 'write each file in its place, and print nothing'),
-  diff: flag(toggle, 'false', 'print what would change, as a unified diff, and not the manifests'),
+  inPlace: toggle('write each file in its place, and print nothing'),
+  diff: toggle('print what would change, as a unified diff, and not the manifests'),
 };
 
 const INJECT_FLAGS = {
   ...MANIFEST_FLAGS,
   policies,
-  refresh: flag(toggle, 'false', 'decide again for workloads that have been injected before'),
+  refresh: toggle('decide again for workloads that have been injected before'),
   ...EDIT_FLAGS,
 };
 
@@ -205,7 +199,7 @@ const AUDIT_FLAGS = {
     'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
     'n',
   ),
-  allNamespaces: flag(toggle, 'false', 'all namespaces of the cluster, as without --namespace', 'A'),
+  allNamespaces: toggle('all namespaces of the cluster, as without --namespace', 'A'),
   selector: MANIFEST_FLAGS.selector,
   policies,
   modeLimit,
@@ -214,14 +208,8 @@ const AUDIT_FLAGS = {
     seconds,
     'instead: which pods were stopped too early in that time, such as 2h; of a cluster in which Linger runs',
   ),
-  suggest: flag(
-    toggle,
-    'false',
-    'instead: print the smallest policies that protect what can be protected, with their cost',
-  ),
-  serverDryRun: flag(
-    toggle,
-    'false',
+  suggest: toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
+  serverDryRun: toggle(
     'also try, as dry runs, whether the cluster would take the pods with their waits; needs the right to create pods',
   ),
   output: flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
@@ -234,7 +222,7 @@ const AUDIT_FLAGS = {
 const CHECK_FLAGS = {
   policies,
   ...CLUSTER_FLAGS,
-  pre: flag(toggle, 'false', 'of a cluster: whether Linger can be installed there, and not how it runs'),
+  pre: toggle('of a cluster: whether Linger can be installed there, and not how it runs'),
   namespace: flag(name, 'default', 'of a cluster: the namespace in which a pod is tried, as a dry run', 'n'),
   lingerNamespace: flag(name, 'linger', 'namespace of the cluster in which Linger runs, or shall run'),
   webhookConfiguration: flag(name, 'linger', 'name of its MutatingWebhookConfiguration'),
@@ -259,18 +247,18 @@ const CERTS_FLAGS = {
 const WATCH_FLAGS = {
   ...CLUSTER_FLAGS,
   namespace: optional(list('<name...>'), 'namespaces to watch; without it, all', 'n'),
-  allNamespaces: flag(toggle, 'false', 'watch all namespaces, whatever --namespace says', 'A'),
+  allNamespaces: toggle('watch all namespaces, whatever --namespace says', 'A'),
   service: optional(list('<name...>'), 'Services to watch; without it, all'),
   pod: optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
   selector: optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them', 'l'),
   source: flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
   change: flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
   minLag: optional(seconds, 'print only changes with a lag of at least this'),
-  initial: flag(toggle, 'false', 'also print what is there at the beginning'),
+  initial: toggle('also print what is there at the beginning'),
   output: output('changes; json: one object a line; yaml: one document each'),
   for: optional(seconds, 'how long to watch; without it, until Ctrl-C'),
   failOnLag: optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
-  quiet: flag(toggle, 'false', 'print changes only: no notes and no summary'),
+  quiet: toggle('print changes only: no notes and no summary'),
 };
 
 const CONSUMERS_FLAGS = {
@@ -321,7 +309,7 @@ const DIAGNOSE_FLAGS = {
   ),
   controllerMetricsCa: optional(file, 'CA of the certificate at that URL'),
   controllerMetricsTokenFile: optional(file, 'file with a token for that URL'),
-  controllerMetricsInsecure: flag(toggle, 'false', 'do not verify the certificate at that URL'),
+  controllerMetricsInsecure: toggle('do not verify the certificate at that URL'),
   controllerFlags: optional(
     text('<flags>'),
     'flags of the kube-controller-manager, in one argument; without it, those of its pod',

@@ -57,14 +57,6 @@ export function addressOrFiles(argument: string): Reader<readonly string[]> {
   return { argument, expected, parse: (text) => (/^https?:\/\//i.test(text) ? [text] : parse(text)) };
 }
 
-/** A switch: `--audit-warnings` on the command line, true or false in the environment. */
-export const toggle: Reader<boolean> = {
-  argument: undefined,
-  expected: 'true or false',
-  parse: (text) =>
-    /^(true|1|yes|on)$/i.test(text) ? true : /^(false|0|no|off)$/i.test(text) ? false : undefined,
-};
-
 /** Labels of objects, as `kubectl get -l` takes them. */
 export const labelQuery: Reader<LabelSelector> = {
   argument: '<labels>',
@@ -129,6 +121,13 @@ export function flag<T>(reader: Reader<T>, fallback: string, description: string
 
 export function optional<T>(reader: Reader<T>, description: string, short?: string) {
   return { ...reader, fallback: undefined, description, short };
+}
+
+/** A switch, off by default: `--audit-warnings` on the command line, true or false in the environment. */
+export function toggle(description: string, short?: string) {
+  const parse = (text: string) =>
+    /^(true|1|yes|on)$/i.test(text) ? true : /^(false|0|no|off)$/i.test(text) ? false : undefined;
+  return flag({ argument: undefined, expected: 'true or false', parse }, 'false', description, short);
 }
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>;
