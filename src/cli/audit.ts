@@ -146,7 +146,7 @@ async function tried(
   const { tryPods } = await import('./server-dry-run.ts');
   const asked = ({ namespace }: AuditSubject) =>
     isAsked(neighbours, namespace, world.namespaces.get(namespace)?.labels);
-  return tryPods(subjects, { world, asked }, connection, warn);
+  return tryPods(subjects, world, asked, connection, warn);
 }
 
 function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {

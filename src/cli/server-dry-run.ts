@@ -15,15 +15,15 @@ import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
 /** The limits of a trial; what exceeds them is left out and reported. */
-export interface TryLimits {
+const LIMITS = {
   /** Workloads. */
-  readonly most: number;
+  most: 1_000,
   /** The pause between two requests: at this rate, 1,000 workloads take a minute. */
-  readonly everyMs: number;
+  everyMs: 50,
   /** The time for everything: where a webhook does not answer, each request takes its whole timeout. */
-  readonly withinMs: number;
-}
-const LIMITS: TryLimits = { most: 1_000, everyMs: 50, withinMs: 300_000 };
+  withinMs: 300_000,
+};
+export type TryLimits = typeof LIMITS;
 const ANSWER_MS = 30_000;
 /** Bytes: enough for a pod as it would be stored. */
 const LONGEST_ANSWER = 3 * 1024 * 1024;
@@ -39,13 +39,6 @@ const HOPELESS: ReadonlySet<FailureReason> = new Set(['Unauthorized', 'Unreachab
 /** RBAC's words; admission's refusals are Forbidden, too. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters. */
 const NO_RIGHT = /^403: pods is forbidden: .* cannot create resource "pods"/;
 
-/** What decides which workloads would get a wait. */
-export interface Deciding {
-  readonly world: World;
-  /** Whether the webhook is called for its pods. */
-  readonly asked: (subject: AuditSubject) => boolean;
-}
-
 /** The result of the trial. */
 export interface Tried {
   /** The workloads, with the API server's refusals of their waits. */
@@ -57,10 +50,12 @@ export interface Tried {
 /**
  * Tries for each workload that would get a wait whether the API server would accept its pods with it, by creating one as a
  * dry run, through all of the cluster's admission. A pod that is refused without the wait, too, has other problems.
+ * @param asked whether the webhook is called for its pods
  */
 export async function tryPods(
   subjects: readonly AuditSubject[],
-  { world, asked }: Deciding,
+  world: World,
+  asked: (subject: AuditSubject) => boolean,
   connection: KubeConnection,
   warn: Terminal['warn'],
   limits: TryLimits = LIMITS,
@@ -89,7 +84,8 @@ export async function tryPods(
     const decision = decide(requestOf(subject), world);
     return decision.outcome === 'inject' && asked(subject) ? [{ subject, decision }] : [];
   });
-  const refusals = new Map<AuditSubject, string>();
+  /** The workloads whose pods are refused with a wait, as they are returned. */
+  const refused = new Map<AuditSubject, AuditSubject>();
   const untried: string[] = [];
   /** Namespaces in which pods may not be created or that do not exist, each with the reason; key '': the whole cluster. */
   const hopeless = new Map<string, string>();
@@ -103,13 +99,13 @@ export async function tryPods(
       const known = hopeless.get('') ?? hopeless.get(namespace);
       if (known === undefined) {
         const pod = podOf(subject);
-        const refused = await create(namespace, patched(pod, patchFor(pod, decision)));
-        const without = refused && (await create(namespace, optedOut(pod)));
-        if (refused !== undefined && without === undefined && REFUSALS.has(refused.reason))
-          refusals.set(subject, sentenceOf(refused));
-        else if (refused !== undefined) {
-          const { reason, message } = without ?? refused;
-          leaveOut(sentenceOf(without ?? refused));
+        const failure = await create(namespace, patched(pod, patchFor(pod, decision)));
+        const without = failure && (await create(namespace, optedOut(pod)));
+        if (failure !== undefined && without === undefined && REFUSALS.has(failure.reason))
+          refused.set(subject, { ...subject, refusal: sentenceOf(failure) });
+        else if (failure !== undefined) {
+          const { reason, message } = without ?? failure;
+          leaveOut(sentenceOf(without ?? failure));
           const mayNot = NO_RIGHT.test(message);
           incomplete ||= mayNot || HOPELESS.has(reason);
           if (HOPELESS.has(reason)) hopeless.set('', message);
@@ -133,11 +129,7 @@ export async function tryPods(
     warn(
       `${untried.length} of ${waiting.length} workloads could not be tried (refused without a wait, too, or no answer): ${printable(example)}\n`,
     );
-  const judged = subjects.map((subject) => {
-    const refusal = refusals.get(subject);
-    return refusal === undefined ? subject : { ...subject, refusal };
-  });
-  return { subjects: judged, incomplete };
+  return { subjects: subjects.map((each) => refused.get(each) ?? each), incomplete };
 }
 
 /** Of a webhook's or a policy's author. */

@@ -30,6 +30,8 @@ export async function simulate(
 
 async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<readonly SimulatedEvent[]> {
   const name = file === '-' ? 'stdin' : file;
+  const invalid = (where: string, problem: string) =>
+    new LingerError('events-invalid', `${where}: ${problem}`);
   const events: SimulatedEvent[] = [];
   let line = 0;
   try {
@@ -37,19 +39,15 @@ async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<r
       line += 1;
       if (text.trim() === '') continue;
       const event = eventOf(text);
-      if (typeof event === 'string') throw new LingerError('events-invalid', `${name}:${line}: ${event}`);
+      if (typeof event === 'string') throw invalid(`${name}:${line}`, event);
       events.push(event);
     }
   } catch (error) {
     if (error instanceof LingerError) throw error;
-    throw new LingerError('events-invalid', `${name}: cannot be read (${asError(error).message})`);
+    throw invalid(name, `cannot be read (${asError(error).message})`);
   }
-  if (events.length === 0) {
-    throw new LingerError(
-      'events-invalid',
-      `${name}: expected a line {"at": …, "lag": …} for each removal, got none`,
-    );
-  }
+  if (events.length === 0)
+    throw invalid(name, 'expected a line {"at": …, "lag": …} for each removal, got none');
   return events;
 }
 

@@ -61,13 +61,10 @@ async function tried(
 ) {
   const { asked, connection } = await admission(judge);
   const warnings: string[] = [];
-  const deciding = {
-    world: EMPTY_WORLD,
-    asked: ({ namespace }: AuditSubject) => namespace !== 'kube-system',
-  };
   const result: Tried = await tryPods(
     subjects,
-    deciding,
+    EMPTY_WORLD,
+    ({ namespace }) => namespace !== 'kube-system',
     connection as never,
     (line) => void warnings.push(line),
     { most: 1_000, everyMs: 0, withinMs: 60_000, ...limits },
@@ -139,10 +136,10 @@ describe('waits tried as dry runs', () => {
     const dead = { server: new URL('http://127.0.0.1:1'), credentials: async () => ({}) };
     const warnings: string[] = [];
     const limits = { most: 1_000, everyMs: 0, withinMs: 60_000 };
-    const deciding = { world: EMPTY_WORLD, asked: () => true };
     const result = await tryPods(
       many(1_000),
-      deciding,
+      EMPTY_WORLD,
+      () => true,
       dead as never,
       (line) => void warnings.push(line),
       limits,
