@@ -25,7 +25,7 @@ import {
   workloadsIn,
 } from './manifests.ts';
 import type { KnownCluster } from './read-cluster.ts';
-import { checkFailOn, columns, exitCodeFor, rendered, type Surroundings } from './terminal.ts';
+import { checkFailOn, columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
 type LocatedExplanation = Explanation &
@@ -130,10 +130,10 @@ function liveRows(
 
 /** Explanations as text: a block for each workload, and the totals by outcome and reason. */
 function renderTable(plans: readonly LocatedExplanation[], wide: boolean): string {
-  return [...plans.map((plan) => renderPlan(plan, wide)), totals(plans)].join('\n');
+  return plans.length === 0 ? '' : paragraphs(...plans.map((plan) => planLines(plan, wide)), [totals(plans)]);
 }
 
-function renderPlan(plan: LocatedExplanation, wide: boolean): string {
+function planLines(plan: LocatedExplanation, wide: boolean): readonly string[] {
   const now =
     'live' in plan ? [...liveRows(plan.live, plan.digest), ...outcomeRows(plan)] : outcomeRows(plan);
   const lines = [`${plan.kind} ${plan.namespace}/${plan.name}`, ...rows(now)];
@@ -144,12 +144,11 @@ function renderPlan(plan: LocatedExplanation, wide: boolean): string {
   if (plan.fields.length > said.length)
     lines.push(`  ${said.length > 0 ? 'all other fields' : 'all fields'} are built-in`);
   for (const { code, text } of plan.notes) lines.push(`  note ${code}: ${text}`);
-  return `${lines.join('\n')}\n`;
+  return lines;
 }
 
 /** `4 workloads: 2 inject, 2 skip (1 Job, 1 NotServing)` */
 function totals(plans: readonly Explanation[]): string {
-  if (plans.length === 0) return '';
   const skipped = plans.filter(({ outcome }) => outcome === 'skip');
   const reasons = Map.groupBy(skipped, ({ reason }) => String(reason));
   const shown = [...reasons].map(([reason, { length }]) => `${length} ${reason}`).join(', ');
@@ -159,7 +158,7 @@ function totals(plans: readonly Explanation[]): string {
     `${injected.length} inject${audit === 0 ? '' : ` (${audit} Audit)`}`,
     `${skipped.length} skip${skipped.length === 0 ? '' : ` (${shown})`}`,
   ];
-  return `${plans.length} ${plans.length === 1 ? 'workload' : 'workloads'}: ${parts.join(', ')}\n`;
+  return `${plans.length} ${plans.length === 1 ? 'workload' : 'workloads'}: ${parts.join(', ')}`;
 }
 
 function outcomeRows(plan: Explanation): readonly (readonly string[])[] {

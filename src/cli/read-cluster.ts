@@ -1,4 +1,4 @@
-import { EVERYTHING, LingerError, NO_LABELS, selects, serviceIndex } from '../api/index.ts';
+import { EVERYTHING, LingerError, NO_LABELS, printable, selects, serviceIndex } from '../api/index.ts';
 import {
   type AuditSubject,
   type Kind,
@@ -86,7 +86,8 @@ export async function readCluster(
     objectsOf(CLUSTER_TERMINATION_POLICIES, connection, signal),
     objectsOf(TERMINATION_POLICIES, connection, signal),
   ]);
-  for (const problem of declared.flatMap(({ problems }) => problems)) warn(`${problem}; it is left out\n`);
+  for (const problem of declared.flatMap(({ problems }) => problems))
+    warn(`${printable(problem)}; it is left out\n`);
   const place = [lingerNamespace, SHARED_NAMES.planned] as const;
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned)
@@ -346,7 +347,8 @@ async function readPolicyMap(
       readManifests(text, `ConfigMap ${namespace}/${POLICY_MAP} ${file}`),
     );
     const value = sortDocuments(read.flatMap(({ objects }) => objects));
-    for (const { message } of read.flatMap(({ problems }) => problems)) warn(`${message}; it is left out\n`);
+    for (const { message } of read.flatMap(({ problems }) => problems))
+      warn(`${printable(message)}; it is left out\n`);
     return { outcome: 'read', value };
   };
   const place = [namespace, POLICY_MAP] as const;

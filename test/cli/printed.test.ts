@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { variableName } from '../../src/cli/flags.ts';
 import { COMMANDS, rows } from './flag-table.ts';
 import { linger } from './linger.ts';
+import { DEPLOYMENT } from './manifests.ts';
+
+interface Manifest {
+  readonly metadata: { name: string };
+  readonly spec: { readonly template: { readonly metadata: { annotations?: object } } };
+}
 
 /** What a help says about a flag, as one line; it is wrapped to the width of the terminal. */
 function entryOf(flag: string, help: string): string {
@@ -55,6 +62,20 @@ describe.concurrent('what is printed', () => {
     expect(stderr).toMatch(message);
     expect(stderr).not.toMatch(/^ +at /m);
   });
+
+  it.each(['explain', 'inject', 'uninject', 'audit'])(
+    '%s lets nothing that a manifest says move the cursor of a terminal',
+    async (command) => {
+      const manifest = parse(DEPLOYMENT) as Manifest;
+      manifest.metadata.name = 'web\u001b[31m\nweb';
+      manifest.spec.template.metadata.annotations = { 'linger.dev/wait': '5\u001b[2Js' };
+      const injected = await linger(['inject'], { stdin: JSON.stringify(manifest) });
+      const stdin = command === 'uninject' ? injected.stdout : JSON.stringify(manifest);
+      const { stdout, stderr } = await linger([command, '-'], { stdin });
+      expect(`${stdout}${stderr}`).toContain('web\\u001b[31m\\nweb');
+      expect(`${stdout}${stderr}`).not.toContain('\u001b');
+    },
+  );
 
   it('a variable that cannot be used: exit 2, by its name', async () => {
     const { code, stderr } = await linger(['serve'], { env: { LINGER_DRAIN: 'soon' } });
