@@ -66,18 +66,24 @@ async function start<C extends CommandName>(
   const load: () => Promise<Run<C>> = RUN[command];
   const runCommand = await load();
   const write = writerTo(stdout);
-  return runCommand(settings, {
-    print: (text) => write(Buffer.from(text)),
-    write,
-    warn: (text) => void stderr.write(text),
-    kube,
-    version,
-    stdin,
-    interactive: stdin.isTTY === true && stderr.isTTY === true,
-    colour: colour && stdout.isTTY === true,
-    errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
-    now: () => Date.now() / 1000,
-  });
+  // A pause keeps no process alive, nor does an idle connection: it would end between two attempts.
+  const alive = setInterval(() => undefined, 2 ** 30);
+  try {
+    return await runCommand(settings, {
+      print: (text) => write(Buffer.from(text)),
+      write,
+      warn: (text) => void stderr.write(text),
+      kube,
+      version,
+      stdin,
+      interactive: stdin.isTTY === true && stderr.isTTY === true,
+      colour: colour && stdout.isTTY === true,
+      errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
+      now: () => Date.now() / 1000,
+    });
+  } finally {
+    clearInterval(alive);
+  }
 }
 
 /**

@@ -129,8 +129,6 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   const shutdown = listenForShutdown();
   const { logger, end: endLog } = logToStandardOutput(settings.logLevel);
   const forgetLogLevel = listenForLogLevel(logger, settings.logLevel);
-  // A pause between two attempts keeps no process alive, and before anything is listened on nothing else does.
-  const alive = setInterval(() => undefined, 2 ** 30);
   try {
     const world = holdWorld(settings.modeLimit);
     const sayShadowed = shadowReporting(world, logger);
@@ -150,7 +148,6 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     if (running === undefined || typeof running === 'number') return running ?? 0;
     return await answerUntilShutdown(running, surroundings, shutdown);
   } finally {
-    clearInterval(alive);
     ending.abort();
     shutdown.release();
     forgetLogLevel();

@@ -66,7 +66,6 @@ export async function tryPods(
     const path = `${pathOf(POD, namespace)}?dryRun=All`;
     const body = { contentType: 'application/json', text: JSON.stringify(pod) };
     for (let attempt = 1; ; attempt += 1) {
-      // Not timing/pause, which does not keep the process alive.
       await sleep(limits.everyMs);
       try {
         const request = { method: 'POST', path, body, agent, signal, answerMs: ANSWER_MS };

@@ -453,7 +453,6 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
   const where = `${namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`;
   const session = new WatchSession(watches, { settings, terminal, where, colour: surroundings.colour });
-  // Also keeps the process alive, which list-watches do not.
   const looking = setInterval(() => session.look(), LOOK_MS);
   try {
     const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);

@@ -6,7 +6,7 @@ import { plannedContent } from '../../src/leader/codec.ts';
 import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';
 import { historyOf, tableOf } from '../lag/sample-table.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
-import { emptyDirectory, linger } from './linger.ts';
+import { emptyDirectory, linger, shipped } from './linger.ts';
 import { DEPLOYMENT, POLICY } from './manifests.ts';
 
 const atEnd = atEndOfFile();
@@ -179,5 +179,16 @@ describe.concurrent('linger explain with a cluster', () => {
     model.refuse = () => status;
     const { code, stdout, stderr } = await explain(model, DEPLOYMENT);
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(message)]);
+  });
+
+  it('asks a busy cluster again, and its process lives until then', async () => {
+    const model = await cluster();
+    const { refuse } = model;
+    let throttled = 0;
+    model.refuse = (what) => (what === 'nodes' && ++throttled === 1 ? 429 : refuse(what));
+    const args = ['explain', '--kubeconfig', await kubeconfigOf(model), '-'];
+    const { code, stdout } = await shipped(args, { stdin: DEPLOYMENT });
+    expect([code, throttled]).toEqual([0, 2]);
+    expect(stdout).toContain('Deployment shop/web\n');
   });
 });
