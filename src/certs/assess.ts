@@ -1,6 +1,7 @@
 import type { KeyObject, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
+import { isDeepStrictEqual } from 'node:util';
 import type { CertificateFile, Contents } from './directory.ts';
 import {
   type Authority,
@@ -10,110 +11,12 @@ import {
   formatCertificates,
   isIssuedBy,
   isIssuedByLinger,
-  joinNames,
   namesOf,
   parseCertificates,
   parseKey,
   renewalTime,
   SHARED_LIFE_MS,
-  type SubjectName,
-  validityOf,
 } from './x509.ts';
-
-export type AuthorityFault =
-  | 'AuthorityCorrupt'
-  | 'AuthorityMismatched'
-  | 'AuthorityExpiring'
-  | 'AuthorityNotYetValid';
-
-/** What ca.crt and ca.key amount to. `bundle`: every certificate in ca.crt that has not expired. */
-export type AuthorityState =
-  | {
-      readonly sound: true;
-      readonly bundle: readonly X509Certificate[];
-      readonly certificate: X509Certificate;
-    }
-  | {
-      readonly sound: false;
-      readonly bundle: readonly X509Certificate[];
-      readonly fault: AuthorityFault;
-      /** The one that ca.key belongs to, if any. */
-      readonly certificate?: X509Certificate;
-    };
-
-/**
- * Judges the authority that ca.key stands for. One that Linger did not make is used while it can be and
- * never replaced: it may be trusted elsewhere, and its key may be the only copy.
- *
- * @throws CertificateError `EncryptedKey`, `UnsupportedKey`, `ForeignCertificate` or `Expired`
- */
-export function judgeAuthority(
-  contents: Contents,
-  keyText: string,
-  directory: string,
-  now: Date,
-): AuthorityState {
-  const refuse = refusing(
-    directory,
-    'Linger replaces no authority that it did not make: ' +
-      'put a valid ca.crt and ca.key there, or remove both and put your own tls.crt and tls.key',
-  );
-  const all = parseCertificates(contents['ca.crt'] ?? '');
-  const bundle = all.filter((certificate) => certificate.validToDate > now);
-  const key = signingKey(keyText, refuse);
-  const certificate = key && all.find((candidate) => candidate.checkPrivateKey(key));
-  const foreign = (certificate === undefined ? all : [certificate]).some((each) => !isIssuedByLinger(each));
-  if (foreign) return { sound: true, bundle, certificate: usableForeign(certificate, now, refuse) };
-  if (certificate === undefined) {
-    const corrupt = key === undefined || all.length === 0;
-    return { sound: false, bundle, fault: corrupt ? 'AuthorityCorrupt' : 'AuthorityMismatched' };
-  }
-  const fault = due(certificate, now);
-  return fault === undefined
-    ? { sound: true, bundle, certificate }
-    : { sound: false, bundle, fault, certificate };
-}
-
-function due(certificate: X509Certificate, now: Date): AuthorityFault | undefined {
-  const validity = validityOf(certificate);
-  if (now < validity.notBefore) return 'AuthorityNotYetValid';
-  return now >= renewalTime(validity) ? 'AuthorityExpiring' : undefined;
-}
-
-type Refuse = (code: CertificateErrorCode, file: CertificateFile, fault: string) => CertificateError;
-
-/** @param wayOut what a person can do */
-function refusing(directory: string, wayOut: string): Refuse {
-  return (code, file, fault) => new CertificateError(code, `${join(directory, file)} ${fault}; ${wayOut}`);
-}
-
-/** Refuses an encrypted key: a server cannot ask for a passphrase. */
-function keyIn(file: 'ca.key' | 'tls.key', text: string, refuse: Refuse): KeyObject | undefined {
-  const key = parseKey(text);
-  if (key === 'encrypted')
-    throw refuse('EncryptedKey', file, 'is encrypted, and a server cannot ask for a passphrase');
-  return key === 'corrupt' ? undefined : key;
-}
-
-/** Undefined when there is nothing to lose: the text is no key. */
-function signingKey(text: string, refuse: Refuse): KeyObject | undefined {
-  const key = keyIn('ca.key', text, refuse);
-  if (key === undefined || key.asymmetricKeyType === 'rsa') return key;
-  throw refuse(
-    'UnsupportedKey',
-    'ca.key',
-    `is of type ${key.asymmetricKeyType}, and Linger signs with rsa only`,
-  );
-}
-
-function usableForeign(certificate: X509Certificate | undefined, now: Date, refuse: Refuse): X509Certificate {
-  if (certificate === undefined) throw refuse('ForeignCertificate', 'ca.crt', 'does not belong to ca.key');
-  if (!certificate.ca) throw refuse('ForeignCertificate', 'ca.crt', 'is not the certificate of an authority');
-  if (certificate.validToDate <= now) {
-    throw refuse('Expired', 'ca.crt', `expired on ${certificate.validToDate.toISOString()}`);
-  }
-  return certificate;
-}
 
 /** What a TLS server needs, and what its clients and its operator must know. All texts are PEM. */
 export interface ServingMaterial {
@@ -127,22 +30,146 @@ export interface ServingMaterial {
   readonly renewAt: Date;
 }
 
-/** `notAfter` and `renewAt` of a serving certificate, given the authority when it is ours to renew as well. */
-export function milestones(
+/** Why something is issued, for the log. */
+export type IssueReason =
+  | 'Absent'
+  | 'Corrupt'
+  | 'Mismatched'
+  | 'IssuerChanged'
+  | 'NamesDiffer'
+  | 'Expiring'
+  | 'NotYetValid'
+  | 'AuthorityCorrupt'
+  | 'AuthorityMismatched'
+  | 'AuthorityExpiring'
+  | 'AuthorityNotYetValid'
+  | 'Retired';
+
+/** What to issue, and to write over what is there. */
+export interface Issue {
+  readonly because: IssueReason;
+  /** Undefined: a new one is made. */
+  readonly authority: Authority | undefined;
+  /** What a new serving certificate is valid for; undefined: the one that is there stays. */
+  readonly names: readonly string[] | undefined;
+  /** The other authorities that stay in the bundle, PEM. */
+  readonly retained: string;
+  /** Cross-signed authorities that follow the serving certificate, PEM. */
+  readonly intermediates: string;
+  /** The previous authority, if it can still cross-sign its successor: clients that trust only it then keep working. */
+  readonly predecessor: Authority | undefined;
+}
+
+/** What is kept in a directory or a Secret. */
+interface Held {
+  readonly contents: Contents;
+  /** The authorities that clients shall trust: those of ca.crt that have not expired. */
+  readonly bundle: readonly X509Certificate[];
+  /** The one that ca.key belongs to. */
+  readonly authority: X509Certificate | undefined;
+  /** tls.crt: the serving certificate, and what follows it. */
+  readonly chain: readonly X509Certificate[];
+  /** What a new serving certificate would be valid for. */
+  readonly names: readonly string[];
+}
+
+/** Why there must be a new authority. @param readable whether there is a key, and any authority */
+function authorityFault(
+  authority: X509Certificate | undefined,
+  readable: boolean,
+  now: Date,
+): IssueReason | undefined {
+  if (authority === undefined) return readable ? 'AuthorityMismatched' : 'AuthorityCorrupt';
+  if (now < authority.validFromDate) return 'AuthorityNotYetValid';
+  return now >= renewalTime(authority) ? 'AuthorityExpiring' : undefined;
+}
+
+/** Why the serving certificate cannot be used. @param issuers who may have issued it */
+function servingFault(
+  { contents: { 'tls.crt': cert, 'tls.key': keyText }, chain: [leaf], names }: Held,
+  issuers: readonly X509Certificate[],
+  now: Date,
+): IssueReason | undefined {
+  if (cert === undefined || keyText === undefined) return 'Absent';
+  const key = parseKey(keyText);
+  if (leaf === undefined || typeof key === 'string') return 'Corrupt';
+  if (!leaf.checkPrivateKey(key)) return 'Mismatched';
+  if (now < leaf.validFromDate) return 'NotYetValid';
+  if (now >= leaf.validToDate) return 'Expiring';
+  if (!issuers.some((issuer) => isIssuedBy(leaf, issuer))) return 'IssuerChanged';
+  if (!isDeepStrictEqual(new Set(namesOf(leaf)), new Set(names))) return 'NamesDiffer';
+  return tlsRejection(cert, keyText) === undefined ? undefined : 'Corrupt';
+}
+
+/** Whether a serving certificate is due for renewal. One that ends with its authority is not: nor could a new one outlive that. */
+function isExpiring(leaf: X509Certificate, authority: X509Certificate, now: Date): boolean {
+  return leaf.validToDate < authority.validToDate && now >= renewalTime(leaf);
+}
+
+/** Issues with a new authority. */
+function succession(
+  because: IssueReason,
+  { contents, authority }: Pick<Held, 'contents' | 'authority'>,
+  certificate: Pick<Issue, 'names' | 'retained' | 'intermediates'>,
+  now: Date,
+): Issue {
+  const canSign = authority !== undefined && isValid(authority, now);
+  const predecessor = canSign ? withKey(authority, contents) : undefined;
+  return { because, authority: undefined, predecessor, ...certificate };
+}
+
+/** Issues with the authority that is there. */
+function renewal(
+  because: IssueReason,
+  { contents, chain, bundle, names }: Held,
+  authority: X509Certificate,
+  now: Date,
+): Issue {
+  const others = bundle.filter((each) => each.fingerprint256 !== authority.fingerprint256);
+  const crossSigned = chain.slice(1).filter((each) => isCrossSigned(each, authority, now));
+  return {
+    because,
+    authority: withKey(authority, contents),
+    names,
+    retained: formatCertificates(others),
+    intermediates: formatCertificates(crossSigned),
+    predecessor: undefined,
+  };
+}
+
+function withKey(authority: X509Certificate, contents: Contents): Authority {
+  return { certificate: authority.toString(), key: contents['ca.key'] ?? '' };
+}
+
+function materialOf(
   leaf: X509Certificate,
-  authority?: X509Certificate,
-): Pick<ServingMaterial, 'notAfter' | 'renewAt'> {
-  const renewals = [leaf, ...(authority === undefined ? [] : [authority])].map((certificate) =>
-    renewalTime(validityOf(certificate)).getTime(),
+  { contents, chain, bundle, authority }: Omit<Held, 'names'>,
+): ServingMaterial {
+  const renewed = authority !== undefined && isIssuedByLinger(authority) ? [leaf, authority] : [leaf];
+  return {
+    cert: formatCertificates(chain),
+    key: contents['tls.key'] ?? '',
+    caBundle: formatCertificates(bundle),
+    notAfter: leaf.validToDate,
+    renewAt: new Date(Math.min(...renewed.map((each) => renewalTime(each).getTime()))),
+  };
+}
+
+/** The authority's own name and key under a predecessor's signature: see crossSign. */
+function isCrossSigned(intermediate: X509Certificate, authority: X509Certificate, now: Date): boolean {
+  return (
+    intermediate.validToDate > now &&
+    intermediate.subject === authority.subject &&
+    intermediate.issuer !== authority.issuer &&
+    intermediate.publicKey.equals(authority.publicKey)
   );
-  return { notAfter: leaf.validToDate, renewAt: new Date(Math.min(...renewals)) };
 }
 
 /**
  * Why OpenSSL would not serve with this pair (too short a key, too weak a digest), or undefined when it
  * would. Asked beforehand, because `server.setSecureContext` throws.
  */
-export function tlsRejection(cert: string, key: string): string | undefined {
+function tlsRejection(cert: string, key: string): string | undefined {
   try {
     // No peer is verified here; with `ca` undefined Node would spend 30 ms on parsing its built-in authorities.
     createSecureContext({ cert, key, ca: [] });
@@ -152,13 +179,118 @@ export function tlsRejection(cert: string, key: string): string | undefined {
   }
 }
 
+/** What the serving certificate shall be valid for. */
+export interface Wanted {
+  readonly names: readonly string[];
+  /** No other names. Otherwise names that the certificate has already stay in it: it may be in use under them. */
+  readonly exactly: boolean;
+}
+
+/** What is due in a directory, or what to serve from it as it is: a user's own (`provided`), or Linger's. */
+export type Verdict =
+  | { readonly issue: Issue }
+  | { readonly serve: ServingMaterial; readonly origin: 'provided' | 'reused' };
+
+/**
+ * Decides from the contents of a directory alone what to do about it. With a ca.key it is Linger's to maintain; without,
+ * but with any of the other files, it is the user's. What Linger did not make it never replaces: an authority may be trusted
+ * elsewhere, and its key may be the only copy.
+ *
+ * @param directory for messages
+ * @throws CertificateError `Incomplete`, `Corrupt`, `EncryptedKey`, `UnsupportedKey`, `Mismatched`, `ForeignCertificate` or
+ *   `Expired`
+ */
+export function assess(contents: Contents, wanted: Wanted, directory: string, now: Date): Verdict {
+  const keyText = contents['ca.key'];
+  if (keyText === undefined) {
+    if (Object.values(contents).some((text) => text !== undefined))
+      return { serve: acceptProvided(contents, directory, now), origin: 'provided' };
+    const first = { names: wanted.names, retained: '', intermediates: '' };
+    return { issue: succession('Absent', { contents, authority: undefined }, first, now) };
+  }
+  const refuse = refusing(
+    directory,
+    'Linger replaces no authority that it did not make: ' +
+      'put a valid ca.crt and ca.key there, or remove both and put your own tls.crt and tls.key',
+  );
+  const key = signingKey(keyText, refuse);
+  const authorities = parseCertificates(contents['ca.crt'] ?? '');
+  const authority = key && authorities.find((each) => each.checkPrivateKey(key));
+  const foreign = (authority === undefined ? authorities : [authority]).some(
+    (each) => !isIssuedByLinger(each),
+  );
+  if (foreign) guardForeignAuthority(authority, now, refuse);
+  const bundle = unexpired(authorities, now);
+  const chain = parseCertificates(contents['tls.crt'] ?? '');
+  const [leaf] = chain;
+  guardForeign(leaf, bundle, directory);
+  const names = leaf === undefined || wanted.exactly ? wanted.names : union(namesOf(leaf), wanted.names);
+  const held: Held = { contents, bundle, authority, chain, names };
+  const readable = key !== undefined && authorities.length > 0;
+  const fault = foreign ? undefined : authorityFault(authority, readable, now);
+  if (authority === undefined || fault !== undefined) {
+    const retained = formatCertificates(bundle);
+    return { issue: succession(fault ?? 'Absent', held, { names, retained, intermediates: '' }, now) };
+  }
+  const because = servingFault(held, [authority], now);
+  if (leaf === undefined || because !== undefined)
+    return { issue: renewal(because ?? 'Absent', held, authority, now) };
+  if (isExpiring(leaf, authority, now)) return { issue: renewal('Expiring', held, authority, now) };
+  return { serve: materialOf(leaf, held), origin: 'reused' };
+}
+
+type Refuse = (code: CertificateErrorCode, file: CertificateFile, fault: string) => CertificateError;
+
+/** @param wayOut what a person can do */
+function refusing(directory: string, wayOut: string): Refuse {
+  return (code, file, fault) => new CertificateError(code, `${join(directory, file)} ${fault}; ${wayOut}`);
+}
+
+/** @returns undefined for text that is no key. @throws for an encrypted one */
+function keyIn(file: 'ca.key' | 'tls.key', text: string, refuse: Refuse): KeyObject | undefined {
+  const key = parseKey(text);
+  if (key === 'encrypted')
+    throw refuse('EncryptedKey', file, 'is encrypted, and a server cannot ask for a passphrase');
+  return key === 'corrupt' ? undefined : key;
+}
+
+function signingKey(text: string, refuse: Refuse): KeyObject | undefined {
+  const key = keyIn('ca.key', text, refuse);
+  if (key === undefined || key.asymmetricKeyType === 'rsa') return key;
+  throw refuse(
+    'UnsupportedKey',
+    'ca.key',
+    `is of type ${key.asymmetricKeyType}, and Linger signs with rsa only`,
+  );
+}
+
+function guardForeignAuthority(authority: X509Certificate | undefined, now: Date, refuse: Refuse): void {
+  if (authority === undefined) throw refuse('ForeignCertificate', 'ca.crt', 'does not belong to ca.key');
+  if (!authority.ca) throw refuse('ForeignCertificate', 'ca.crt', 'is not the certificate of an authority');
+  if (authority.validToDate <= now)
+    throw refuse('Expired', 'ca.crt', `expired on ${authority.validToDate.toISOString()}`);
+}
+
+/** A user who copies their own certificate over ours, and leaves ca.key behind, must not lose it. */
+function guardForeign(
+  leaf: X509Certificate | undefined,
+  bundle: readonly X509Certificate[],
+  directory: string,
+): void {
+  if (leaf === undefined || isIssuedByLinger(leaf)) return;
+  if (bundle.some((authority) => isIssuedBy(leaf, authority))) return;
+  throw new CertificateError(
+    'ForeignCertificate',
+    `${join(directory, 'tls.crt')} was not issued by the authority in ca.crt, and Linger replaces no certificate that it ` +
+      `did not make; to use it, remove ca.key (and Linger's ca.crt); to have one made, remove tls.crt and tls.key`,
+  );
+}
+
 /**
  * Accepts the certificate that a user put into `directory`: tls.crt and tls.key, and ca.crt if there is one. Its names are
  * the user's business, and so is a notBefore that lies ahead: clients judge it by their own clocks.
- *
- * @throws CertificateError `Incomplete`, `Corrupt`, `EncryptedKey`, `Mismatched` or `Expired`
  */
-export function acceptProvided(contents: Contents, directory: string, now: Date): ServingMaterial {
+function acceptProvided(contents: Contents, directory: string, now: Date): ServingMaterial {
   const refuse = refusing(
     directory,
     'put a valid tls.crt and tls.key there, ' +
@@ -177,173 +309,14 @@ export function acceptProvided(contents: Contents, directory: string, now: Date)
   if (parsed === undefined) throw refuse('Corrupt', 'tls.key', 'holds no private key that can be read');
   if (!leaf.checkPrivateKey(parsed))
     throw refuse('Mismatched', 'tls.key', 'does not belong to the first certificate in tls.crt');
-  const cert = formatCertificates(chain);
-  const rejection = tlsRejection(cert, key);
+  const rejection = tlsRejection(formatCertificates(chain), key);
   if (rejection !== undefined) throw refuse('Corrupt', 'tls.crt', `is not accepted for TLS: ${rejection}`);
   if (leaf.validToDate <= now)
     throw refuse('Expired', 'tls.crt', `expired on ${leaf.validToDate.toISOString()}`);
-  return { cert, key, caBundle: bundleOf(contents['ca.crt'], leaf), ...milestones(leaf) };
-}
-
-function bundleOf(authorities: string | undefined, leaf: X509Certificate): string {
-  if (authorities !== undefined) return formatCertificates(parseCertificates(authorities));
   // A self-signed serving certificate is its own authority.
-  return leaf.checkIssued(leaf) ? formatCertificates([leaf]) : '';
-}
-
-/** Why something is issued again, for the log. */
-export type RenewalReason =
-  | 'Absent'
-  | 'Corrupt'
-  | 'Mismatched'
-  | 'IssuerChanged'
-  | 'NamesDiffer'
-  | 'Expiring'
-  | 'NotYetValid'
-  | AuthorityFault;
-
-/** A user's own certificate (`provided`: serve it, never write), or Linger's own and in order (`reuse`). */
-export interface Usable {
-  readonly kind: 'provided' | 'reuse';
-  readonly material: ServingMaterial;
-}
-
-/** The authority is in order: issue a serving certificate, and send these intermediates (PEM) after it. */
-export interface Reissue {
-  readonly kind: 'reissue';
-  readonly because: RenewalReason;
-  readonly authority: Authority;
-  readonly names: readonly SubjectName[];
-  readonly intermediates: string;
-}
-
-/** Make a new authority, and a serving certificate with it. */
-export interface Rotate {
-  readonly kind: 'rotate';
-  readonly because: RenewalReason;
-  readonly names: readonly SubjectName[];
-  /** The authorities (PEM) that stay in the bundle until they expire. */
-  readonly retained: string;
-  /** The authority that is replaced, if it can still sign its successor. */
-  readonly predecessor?: Authority;
-}
-
-/** What the serving certificate shall be valid for. */
-export interface Wanted {
-  readonly names: readonly SubjectName[];
-  /** No other names. Otherwise names that the certificate has already stay in it: it may be in use under them. */
-  readonly exactly: boolean;
-}
-
-export type Verdict = Usable | Reissue | Rotate;
-
-/**
- * Decides from the contents of a directory alone what to do about it. With a ca.key it is Linger's to maintain; without,
- * but with any of the other files, it is the user's. What Linger did not make it never replaces.
- *
- * @param directory for messages
- * @throws CertificateError every code of acceptProvided and judgeAuthority, and `ForeignCertificate`
- */
-export function assess(contents: Contents, wanted: Wanted, directory: string, now: Date): Verdict {
-  const key = contents['ca.key'];
-  if (key === undefined) {
-    const empty = Object.values(contents).every((text) => text === undefined);
-    if (empty) return { kind: 'rotate', because: 'Absent', names: wanted.names, retained: '' };
-    return { kind: 'provided', material: acceptProvided(contents, directory, now) };
-  }
-  const authority = judgeAuthority(contents, key, directory, now);
-  const chain = parseCertificates(contents['tls.crt'] ?? '');
-  guardForeign(chain[0], authority.bundle, directory);
-  const [leaf] = chain;
-  const names = leaf === undefined || wanted.exactly ? wanted.names : joinNames(namesOf(leaf), wanted.names);
-  if (!authority.sound) return rotation(authority, names, key, now);
-  const { certificate, bundle } = authority;
-  const because = servingFault(leaf, contents, certificate, names, now);
-  if (leaf === undefined || because !== undefined) {
-    const intermediates = formatCertificates(
-      chain.slice(1).filter((each) => isCrossSigned(each, certificate, now)),
-    );
-    const issuer = { certificate: certificate.toString(), key };
-    return { kind: 'reissue', because: because ?? 'Absent', authority: issuer, names, intermediates };
-  }
-  return { kind: 'reuse', material: reusable(chain, leaf, contents, certificate, bundle) };
-}
-
-type Unsound = Extract<AuthorityState, { sound: false }>;
-
-function rotation(
-  { bundle, certificate, fault }: Unsound,
-  names: readonly SubjectName[],
-  key: string,
-  now: Date,
-): Rotate {
-  const verdict: Rotate = { kind: 'rotate', because: fault, names, retained: formatCertificates(bundle) };
-  const canSign =
-    certificate !== undefined && certificate.validFromDate <= now && certificate.validToDate > now;
-  return canSign ? { ...verdict, predecessor: { certificate: certificate.toString(), key } } : verdict;
-}
-
-/** A user who copies their own certificate over ours, and leaves ca.key behind, must not lose it. */
-function guardForeign(
-  leaf: X509Certificate | undefined,
-  bundle: readonly X509Certificate[],
-  directory: string,
-): void {
-  if (leaf === undefined || isIssuedByLinger(leaf)) return;
-  if (bundle.some((authority) => isIssuedBy(leaf, authority))) return;
-  throw new CertificateError(
-    'ForeignCertificate',
-    `${join(directory, 'tls.crt')} was not issued by the authority in ca.crt, and Linger replaces no certificate that it ` +
-      `did not make; to use it, remove ca.key (and Linger's ca.crt); to have one made, remove tls.crt and tls.key`,
-  );
-}
-
-function servingFault(
-  leaf: X509Certificate | undefined,
-  contents: Contents,
-  authority: X509Certificate,
-  names: readonly SubjectName[],
-  now: Date,
-): RenewalReason | undefined {
-  const { 'tls.crt': cert, 'tls.key': keyText } = contents;
-  if (cert === undefined || keyText === undefined) return 'Absent';
-  const key = parseKey(keyText);
-  if (leaf === undefined || typeof key === 'string') return 'Corrupt';
-  if (!leaf.checkPrivateKey(key)) return 'Mismatched';
-  if (!isIssuedBy(leaf, authority)) return 'IssuerChanged';
-  // `names` has no name twice, and every name of the leaf unless they are wanted exactly.
-  if (joinNames(namesOf(leaf), names).length !== names.length || namesOf(leaf).length !== names.length)
-    return 'NamesDiffer';
-  if (now < leaf.validFromDate) return 'NotYetValid';
-  // A new one could not outlive an authority that is itself not ours to renew.
-  const renewable = leaf.validToDate < authority.validToDate;
-  if (renewable && now >= renewalTime(validityOf(leaf))) return 'Expiring';
-  return tlsRejection(cert, keyText) === undefined ? undefined : 'Corrupt';
-}
-
-/** The authority's own name and key under a predecessor's signature: see crossSign. */
-function isCrossSigned(intermediate: X509Certificate, authority: X509Certificate, now: Date): boolean {
-  return (
-    intermediate.validToDate > now &&
-    intermediate.subject === authority.subject &&
-    intermediate.issuer !== authority.issuer &&
-    intermediate.publicKey.equals(authority.publicKey)
-  );
-}
-
-function reusable(
-  chain: readonly X509Certificate[],
-  leaf: X509Certificate,
-  contents: Contents,
-  authority: X509Certificate,
-  bundle: readonly X509Certificate[],
-): ServingMaterial {
-  return {
-    cert: formatCertificates(chain),
-    key: contents['tls.key'] ?? '',
-    caBundle: formatCertificates(bundle),
-    ...milestones(leaf, isIssuedByLinger(authority) ? authority : undefined),
-  };
+  const selfSigned = leaf.checkIssued(leaf) ? [leaf] : [];
+  const bundle = contents['ca.crt'] === undefined ? selfSigned : parseCertificates(contents['ca.crt']);
+  return materialOf(leaf, { contents, chain, bundle, authority: undefined });
 }
 
 /*
@@ -364,7 +337,7 @@ export interface Seen {
   /** What this replica serves with; undefined: nothing yet. */
   readonly serving: ServingMaterial | undefined;
   /** What a certificate must be valid for. Names that it has besides stay in it: another replica may want those. */
-  readonly names: readonly SubjectName[];
+  readonly names: readonly string[];
 }
 
 export interface Trust {
@@ -372,21 +345,6 @@ export interface Trust {
   readonly bundle: string;
   /** For how long it has held that, as far as this replica knows. */
   readonly forMs: number;
-}
-
-/** What to write into the Secret. */
-export interface Issue {
-  readonly because: RenewalReason | 'Retired';
-  /** Undefined: a new one is made. */
-  readonly authority: Authority | undefined;
-  /** What a new serving certificate is valid for; undefined: the one that is there stays. */
-  readonly names: readonly SubjectName[] | undefined;
-  /** The other authorities that stay in the bundle, PEM. */
-  readonly retained: string;
-  /** Cross-signed authorities that follow the serving certificate, PEM. */
-  readonly intermediates: string;
-  /** The previous authority, if it can still cross-sign its successor: clients that trust only it then keep working. */
-  readonly predecessor: Authority | undefined;
 }
 
 export interface RotationPlan {
@@ -433,105 +391,50 @@ export function isTrusted(chain: string, bundle: string, now: Date): boolean {
   return issuedByOneOf(leaf, [...roots, ...passed]);
 }
 
-interface Held {
-  readonly contents: Contents;
-  /** The authorities that clients shall trust: those of ca.crt that are valid. */
-  readonly bundle: readonly X509Certificate[];
-  /** The one that signs. */
-  readonly authority: X509Certificate | undefined;
-  /** Why there must be a new one. */
-  readonly authorityFault: RenewalReason | undefined;
-  /** tls.crt: the serving certificate, and what follows it. */
-  readonly chain: readonly X509Certificate[];
-  /** Why it cannot be served. */
-  readonly servingFault: RenewalReason | undefined;
-  /** What a new one would be valid for. */
-  readonly names: readonly SubjectName[];
+interface HeldInSecret extends Held {
+  readonly authorityFault: IssueReason | undefined;
+  readonly servingFault: IssueReason | undefined;
 }
 
-function readSecret(contents: Contents, wanted: readonly SubjectName[], now: Date): Held {
+function readSecret(contents: Contents, wanted: readonly string[], now: Date): HeldInSecret {
   const authorities = parseCertificates(contents['ca.crt'] ?? '').filter(({ ca }) => ca);
-  const bundle = validOf(authorities, now);
-  const key = contents['ca.key'] === undefined ? 'corrupt' : parseKey(contents['ca.key']);
+  const key = parseKey(contents['ca.key'] ?? '');
   const signs = typeof key !== 'string' && key.asymmetricKeyType === 'rsa';
   const authority = signs ? authorities.find((each) => each.checkPrivateKey(key)) : undefined;
   const chain = parseCertificates(contents['tls.crt'] ?? '');
-  const names = joinNames(chain[0] === undefined ? [] : namesOf(chain[0]), wanted);
+  const bundle = unexpired(authorities, now);
+  const names = union(chain[0] === undefined ? [] : namesOf(chain[0]), wanted);
+  const held: Held = { contents, bundle, authority, chain, names };
   const empty = contents['ca.crt'] === undefined && contents['ca.key'] === undefined;
   return {
-    contents,
-    bundle,
-    authority,
-    authorityFault: empty
-      ? 'Absent'
-      : !signs || authorities.length === 0
-        ? 'AuthorityCorrupt'
-        : sharedAuthorityFault(authority, now),
-    chain,
-    servingFault: sharedServingFault(contents, chain[0], bundle, names, now),
-    names,
+    ...held,
+    authorityFault: empty ? 'Absent' : authorityFault(authority, signs && authorities.length > 0, now),
+    servingFault: servingFault(held, bundle, now),
   };
 }
 
-function sharedAuthorityFault(authority: X509Certificate | undefined, now: Date): RenewalReason | undefined {
-  if (authority === undefined) return 'AuthorityMismatched';
-  if (now < authority.validFromDate) return 'AuthorityNotYetValid';
-  return now >= renewalTime(validityOf(authority)) ? 'AuthorityExpiring' : undefined;
-}
-
-function sharedServingFault(
-  { 'tls.crt': cert, 'tls.key': keyText }: Contents,
-  leaf: X509Certificate | undefined,
-  bundle: readonly X509Certificate[],
-  names: readonly SubjectName[],
-  now: Date,
-): RenewalReason | undefined {
-  if (cert === undefined || keyText === undefined) return 'Absent';
-  const key = parseKey(keyText);
-  if (leaf === undefined || typeof key === 'string') return 'Corrupt';
-  if (!leaf.checkPrivateKey(key)) return 'Mismatched';
-  if (now < leaf.validFromDate) return 'NotYetValid';
-  if (now >= leaf.validToDate) return 'Expiring';
-  if (!bundle.some((authority) => isIssuedBy(leaf, authority))) return 'IssuerChanged';
-  // `names` has every name of the leaf.
-  if (namesOf(leaf).length !== names.length) return 'NamesDiffer';
-  return tlsRejection(cert, keyText) === undefined ? undefined : 'Corrupt';
-}
-
-function issueDue(held: Held, { trust, serving }: Seen, now: Date): Issue | undefined {
+function issueDue(held: HeldInSecret, { trust, serving }: Seen, now: Date): Issue | undefined {
   const { authority, authorityFault: fault, bundle, chain, servingFault: lost, names } = held;
-  const key = held.contents['ca.key'] ?? '';
   if (authority === undefined || fault !== undefined) {
     // Where the Secret says nothing any more, replicas still serve, and API servers still trust.
     const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
     const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
-    const canSign = authority !== undefined && isValid(authority, now);
-    return {
-      because: fault ?? 'Absent',
-      authority: undefined,
-      names: lost === undefined ? undefined : names,
-      retained: formatCertificates(newest(known)),
-      intermediates: lost === undefined ? formatCertificates(chain.slice(1)) : '',
-      predecessor: canSign ? { certificate: authority.toString(), key } : undefined,
-    };
+    const retained = formatCertificates(newest(known));
+    const certificate =
+      lost === undefined
+        ? { names: undefined, retained, intermediates: formatCertificates(chain.slice(1)) }
+        : { names, retained, intermediates: '' };
+    return succession(fault ?? 'Absent', held, certificate, now);
   }
+  const issue = (because: IssueReason) => renewal(because, held, authority, now);
   const [leaf] = chain;
-  const others = bundle.filter((each) => each.fingerprint256 !== authority.fingerprint256);
-  const again: Omit<Issue, 'because' | 'names' | 'retained'> = {
-    authority: { certificate: authority.toString(), key },
-    intermediates: formatCertificates(chain.slice(1).filter((each) => isCrossSigned(each, authority, now))),
-    predecessor: undefined,
-  };
-  const retained = formatCertificates(others);
-  if (leaf === undefined || lost !== undefined)
-    return { ...again, because: lost ?? 'Absent', names, retained };
-  const isOurs = isIssuedBy(leaf, authority);
-  const due = isOurs ? (now >= renewalTime(validityOf(leaf)) ? 'Expiring' : undefined) : 'IssuerChanged';
-  if (due !== undefined && isEstablished(authority, trust))
-    return { ...again, because: due, names, retained };
+  if (leaf === undefined || lost !== undefined) return issue(lost ?? 'Absent');
+  if (!isIssuedBy(leaf, authority))
+    return isEstablished(authority, trust) ? issue('IssuerChanged') : undefined;
+  if (isExpiring(leaf, authority, now) && isEstablished(authority, trust)) return issue('Expiring');
   const servedSince = leaf.validFromDate.getTime() + BACKDATE_MS;
-  if (isOurs && others.length > 0 && now.getTime() >= servedSince + RETIRE_MS)
-    return { ...again, because: 'Retired', names: undefined, retained: '' };
+  if (bundle.length > 1 && now.getTime() >= servedSince + RETIRE_MS)
+    return { ...issue('Retired'), names: undefined, retained: '' };
   return undefined;
 }
 
@@ -543,20 +446,14 @@ function isEstablished(authority: X509Certificate, trust: Trust | undefined): bo
 }
 
 /** What the Secret holds, if it is time to serve with that. */
-function replacement(
-  { contents, chain, bundle, authority }: Held,
-  { trust, serving }: Seen,
-  now: Date,
-): ServingMaterial | undefined {
-  const [leaf] = chain;
-  if (leaf === undefined || authority === undefined) return undefined;
-  const cert = formatCertificates(chain);
-  const caBundle = formatCertificates(bundle);
-  const material = { cert, key: contents['tls.key'] ?? '', caBundle, ...milestones(leaf, authority) };
+function replacement(held: Held, { trust, serving }: Seen, now: Date): ServingMaterial | undefined {
+  const [leaf] = held.chain;
+  if (leaf === undefined) return undefined;
+  const material = materialOf(leaf, held);
   if (serving === undefined) return material;
-  if (serving.cert === cert && serving.caBundle === caBundle) return undefined;
+  if (serving.cert === material.cert && serving.caBundle === material.caBundle) return undefined;
   if (trust === undefined || !isTrusted(serving.cert, trust.bundle, now)) return material;
-  return trust.forMs >= TRUSTED_MS && isTrusted(cert, trust.bundle, now) ? material : undefined;
+  return trust.forMs >= TRUSTED_MS && isTrusted(material.cert, trust.bundle, now) ? material : undefined;
 }
 
 function isValid({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {
@@ -567,6 +464,14 @@ function validOf(certificates: readonly X509Certificate[], now: Date): X509Certi
   return certificates.filter((certificate) => isValid(certificate, now));
 }
 
+function unexpired(certificates: readonly X509Certificate[], now: Date): X509Certificate[] {
+  return certificates.filter(({ validToDate }) => validToDate > now);
+}
+
+function union(some: readonly string[], more: readonly string[]): string[] {
+  return [...new Set([...some, ...more])];
+}
+
 function newest(certificates: readonly X509Certificate[]): X509Certificate[] {
   const distinct = new Map(certificates.map((each) => [each.fingerprint256, each]));
   return [...distinct.values()]
@@ -574,8 +479,16 @@ function newest(certificates: readonly X509Certificate[]): X509Certificate[] {
     .slice(0, MOST_RETAINED);
 }
 
-/** Carries an issue out. Takes about 100 ms for each new key, in the thread pool. */
-export async function issued(issue: Issue, contents: Contents, now: Date): Promise<Required<Contents>> {
+/**
+ * Carries an issue out. Takes about 100 ms for each new key, in the thread pool.
+ * @param lifeMs of a new serving certificate
+ */
+export async function issued(
+  issue: Issue,
+  contents: Contents,
+  now: Date,
+  lifeMs = SHARED_LIFE_MS,
+): Promise<Required<Contents>> {
   const { crossSign, issueAuthority, issueServingCertificate } = await import('./issue.ts');
   const { names, predecessor, retained } = issue;
   const authority = issue.authority ?? (await issueAuthority(now));
@@ -584,12 +497,7 @@ export async function issued(issue: Issue, contents: Contents, now: Date): Promi
   const pair =
     names === undefined
       ? { cert: leaf?.toString() ?? '', key: contents['tls.key'] ?? '' }
-      : await issueServingCertificate(
-          authority,
-          names.map(({ value }) => value),
-          now,
-          SHARED_LIFE_MS,
-        );
+      : await issueServingCertificate(authority, names, now, lifeMs);
   return {
     'ca.crt': authority.certificate + retained,
     'ca.key': authority.key,

@@ -1,16 +1,15 @@
 import { generateKeyPair, randomBytes, sign as signWith, X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
 import { promisify } from 'node:util';
 import forge from 'node-forge';
 import {
   AUTHORITY_LIFE_MS,
   type Authority,
+  BACKDATE_MS,
   type KeyPair,
   OWN_ORGANIZATION,
   parseNames,
   SERVING_LIFE_MS,
-  type SubjectName,
-  type Validity,
-  validityFrom,
 } from './x509.ts';
 
 // Loaded only where a certificate is made: node-forge takes 60 ms and 13 MB.
@@ -19,7 +18,7 @@ type Extension = Readonly<Record<string, unknown>>;
 interface Draft {
   readonly subject: forge.pki.CertificateField[];
   readonly publicKey: string;
-  readonly validity: Validity;
+  readonly validity: forge.pki.Certificate['validity'];
   readonly extensions: readonly Extension[];
 }
 interface Issuer {
@@ -76,7 +75,7 @@ export async function issueServingCertificate(
   const subjectNames = parseNames(names);
   const { publicKey, privateKey } = await generateKeys();
   const limit = new X509Certificate(authority.certificate).validToDate;
-  const commonName = subjectNames.find(({ value }) => value.length <= MAX_COMMON_NAME)?.value;
+  const commonName = subjectNames.find((name) => name.length <= MAX_COMMON_NAME);
   const draft: Draft = {
     subject: commonName === undefined ? [] : [attribute('commonName', commonName)],
     publicKey,
@@ -138,6 +137,15 @@ function sign(draft: Draft, issuer: Issuer): string {
   return forge.pki.certificateToPem(certificate).replaceAll('\r\n', '\n');
 }
 
+/** Backdated; @param limit the issuer's own end */
+function validityFrom(now: Date, lifeMs: number, limit?: Date): Draft['validity'] {
+  const end = now.getTime() + lifeMs;
+  return {
+    notBefore: new Date(now.getTime() - BACKDATE_MS),
+    notAfter: new Date(limit === undefined ? end : Math.min(end, limit.getTime())),
+  };
+}
+
 function issuerOf(authority: Authority): Issuer {
   const certificate = forge.pki.certificateFromPem(authority.certificate);
   const extension: { subjectKeyIdentifier?: string } | undefined | null =
@@ -180,10 +188,10 @@ function authorityConstraints(pathLenConstraint: number): Extension {
   return { name: 'basicConstraints', critical: true, cA: true, pathLenConstraint };
 }
 
-function alternativeNamesExtension(names: readonly SubjectName[], critical: boolean): Extension {
-  const altNames = names.map(({ kind, value }) =>
+function alternativeNamesExtension(names: readonly string[], critical: boolean): Extension {
+  const altNames = names.map((name) =>
     // The canonical form matters: node-forge loses a group of "::2:3:4:5:6:7:8".
-    kind === 'dns' ? { type: DNS_NAME, value } : { type: IP_ADDRESS, ip: value },
+    isIP(name) === 0 ? { type: DNS_NAME, value: name } : { type: IP_ADDRESS, ip: name },
   );
   return { name: 'subjectAltName', critical, altNames };
 }

@@ -21,7 +21,7 @@ import {
   type ServingCertificate,
   showCertificate,
 } from './source.ts';
-import { CertificateError, parseCertificates, parseNames, type SubjectName, validityOf } from './x509.ts';
+import { CertificateError, parseCertificates, parseNames } from './x509.ts';
 
 export interface SecretOptions {
   readonly connection: KubeConnection;
@@ -77,7 +77,7 @@ interface Webhooks {
 /** A certificate that replicas share in a Secret, and that the webhook configuration is made to trust: see planRotation. */
 export class SecretSource implements CertificateSource {
   readonly #options: SecretOptions;
-  readonly #names: readonly SubjectName[];
+  readonly #names: readonly string[];
   readonly #once: LogOnce;
   readonly #paces: Readonly<Record<'issue' | 'trust', Pace>>;
   #secret: StoredSecret | undefined;
@@ -358,7 +358,7 @@ export class SecretSource implements CertificateSource {
     metrics.certificateWrites.inc({ object: 'Secret', reason: because });
     const made = { authority: issue.authority === undefined, certificate: issue.names !== undefined };
     const [leaf] = parseCertificates(contents['tls.crt']);
-    const members = { because, made, notAfter: leaf && validityOf(leaf).notAfter };
+    const members = { because, made, notAfter: leaf?.validToDate };
     if (ROUTINE.has(because)) logger.info(members, 'shared certificates written');
     else logger.warn(members, 'shared certificates written');
   }

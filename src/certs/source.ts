@@ -1,16 +1,9 @@
 import { asError } from '../api/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
-import {
-  assess,
-  type Reissue,
-  type RenewalReason,
-  type Rotate,
-  type ServingMaterial,
-  type Usable,
-} from './assess.ts';
-import { type Contents, fingerprint, prepareDirectory, readContents, writeContents } from './directory.ts';
-import { CertificateError, parseCertificates, parseNames } from './x509.ts';
+import { assess, type IssueReason, issued, type ServingMaterial } from './assess.ts';
+import { fingerprint, prepareDirectory, readContents, writeContents } from './directory.ts';
+import { CertificateError, parseCertificates, parseNames, SERVING_LIFE_MS } from './x509.ts';
 
 export interface EnsureOptions {
   /** Made (0700) when it does not exist. */
@@ -28,7 +21,7 @@ export interface ServingCertificate extends ServingMaterial {
   /** `shared`: of a Secret, see SecretSource. */
   readonly origin: 'generated' | 'reused' | 'provided' | 'shared';
   /** With `generated`: why. */
-  readonly because?: RenewalReason;
+  readonly because?: IssueReason;
 }
 
 /** One to issue, one more for a process that wrote at the same time, and one to see that it is over. */
@@ -43,47 +36,30 @@ const MAX_ATTEMPTS = 3;
 export async function ensureCertificates(options: EnsureOptions, now: Date): Promise<ServingCertificate> {
   const { directory, exactly = false } = options;
   const wanted = { names: parseNames(options.names), exactly };
-  let because: RenewalReason | undefined;
+  let because: IssueReason | undefined;
   for (let attempt = 0; attempt <= MAX_ATTEMPTS; attempt++) {
     const contents = await readContents(directory);
     const verdict = assess(contents, wanted, directory, now);
-    if ('material' in verdict) return served(verdict, because);
+    if ('serve' in verdict) {
+      const { serve, origin } = verdict;
+      if (origin === 'provided' || because === undefined) return { ...serve, origin };
+      return { ...serve, origin: 'generated', because };
+    }
     if (attempt === MAX_ATTEMPTS) break;
-    because = verdict.because;
+    const { issue } = verdict;
+    because = issue.because;
     await prepareDirectory(directory);
-    await writeContents(directory, await carryOut(verdict, now), contents['ca.key'] !== undefined);
+    const made = await issued(issue, contents, now, SERVING_LIFE_MS);
+    const pair = { 'tls.crt': made['tls.crt'], 'tls.key': made['tls.key'] };
+    // The files of an authority that stays are left alone: they may be a user's.
+    const files = issue.authority === undefined ? made : pair;
+    await writeContents(directory, files, contents['ca.key'] !== undefined);
   }
   throw new CertificateError(
     'Contended',
     `${directory} still holds no usable certificate after ${MAX_ATTEMPTS} were written (last fault: ${because}); ` +
       'does another process write there?',
   );
-}
-
-function served({ kind, material }: Usable, because: RenewalReason | undefined): ServingCertificate {
-  if (kind === 'provided') return { ...material, origin: 'provided' };
-  return because === undefined
-    ? { ...material, origin: 'reused' }
-    : { ...material, origin: 'generated', because };
-}
-
-async function carryOut(verdict: Reissue | Rotate, now: Date): Promise<Contents> {
-  const { crossSign, issueAuthority, issueServingCertificate } = await import('./issue.ts');
-  const names = verdict.names.map(({ value }) => value);
-  if (verdict.kind === 'reissue') {
-    const pair = await issueServingCertificate(verdict.authority, names, now);
-    return { 'tls.crt': pair.cert + verdict.intermediates, 'tls.key': pair.key };
-  }
-  const { predecessor } = verdict;
-  const authority = await issueAuthority(now);
-  const pair = await issueServingCertificate(authority, names, now);
-  const intermediate = predecessor === undefined ? '' : crossSign(authority, predecessor, now);
-  return {
-    'ca.crt': authority.certificate + verdict.retained,
-    'ca.key': authority.key,
-    'tls.crt': pair.cert + intermediate,
-    'tls.key': pair.key,
-  };
 }
 
 /**

@@ -37,38 +37,28 @@ export class CertificateError extends UserError {
   }
 }
 
-/** A subject alternative name in canonical form: DNS names in lower case, IPv6 addresses as RFC 5952 writes them. */
-export interface SubjectName {
-  readonly kind: 'dns' | 'ip';
-  readonly value: string;
-}
-
 /** RFC 1035, 2.3.4: 255 octets on the wire, which leave 253 characters in text. */
 const MAX_DNS_NAME = 253;
 /** RFC 1123, 2.1: letters, digits and inner hyphens; RFC 1035, 2.3.4: at most 63 of them. */
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
 /**
- * Reads the names that a certificate shall be valid for, without repetitions, in the order given.
+ * The names that a certificate shall be valid for, in canonical form (DNS names in lower case, IPv6 addresses as RFC 5952
+ * writes them), without repetitions, in the order given.
  *
  * @throws CertificateError `BadName`, naming the offender
  */
-export function parseNames(names: readonly string[]): SubjectName[] {
+export function parseNames(names: readonly string[]): string[] {
   if (names.length === 0)
     throw new CertificateError('BadName', 'a certificate needs at least one name, got none');
-  const parsed = new Map<string, SubjectName>();
-  for (const name of names) {
-    const subject = parseName(name);
-    parsed.set(subject.value, subject);
-  }
-  return [...parsed.values()];
+  return [...new Set(names.map(canonicalName))];
 }
 
-function parseName(name: string): SubjectName {
+function canonicalName(name: string): string {
   const address = canonicalAddress(name);
-  if (address !== undefined) return { kind: 'ip', value: address };
+  if (address !== undefined) return address;
   const fault = dnsFault(name.toLowerCase());
-  if (fault === undefined) return { kind: 'dns', value: name.toLowerCase() };
+  if (fault === undefined) return name.toLowerCase();
   throw new CertificateError(
     'BadName',
     `${JSON.stringify(name)} is neither an IP address nor a DNS name that a certificate can hold: ${fault}`,
@@ -100,18 +90,11 @@ function dnsFault(name: string): string | undefined {
 }
 
 /** The DNS names and addresses that a certificate is valid for. */
-export function namesOf(certificate: X509Certificate): SubjectName[] {
-  return (certificate.subjectAltName ?? '').split(', ').flatMap((entry): SubjectName[] => {
-    if (entry.startsWith('DNS:')) return [{ kind: 'dns', value: entry.slice('DNS:'.length).toLowerCase() }];
-    if (!entry.startsWith('IP Address:')) return [];
-    const value = entry.slice('IP Address:'.length);
-    return [{ kind: 'ip', value: canonicalAddress(value) ?? value }];
+export function namesOf(certificate: X509Certificate): string[] {
+  return (certificate.subjectAltName ?? '').split(', ').flatMap((entry) => {
+    const [, name] = /^(?:DNS|IP Address):(.*)$/.exec(entry) ?? [];
+    return name === undefined ? [] : [canonicalAddress(name) ?? name.toLowerCase()];
   });
-}
-
-/** Both, without repetitions. */
-export function joinNames(some: readonly SubjectName[], more: readonly SubjectName[]): SubjectName[] {
-  return [...new Map([...some, ...more].map((name) => [name.value, name])).values()];
 }
 
 const HOUR_MS = 3_600_000;
@@ -139,24 +122,10 @@ export const SHARED_LIFE_MS = 7 * DAY_MS;
  */
 export const BACKDATE_MS = HOUR_MS;
 
-export interface Validity {
-  readonly notBefore: Date;
-  readonly notAfter: Date;
-}
-
-/** A validity that starts (backdated) at `now`, lasts `lifeMs`, and ends no later than `limit` (the issuer's own end). */
-export function validityFrom(now: Date, lifeMs: number, limit?: Date): Validity {
-  const end = now.getTime() + lifeMs;
-  return {
-    notBefore: new Date(now.getTime() - BACKDATE_MS),
-    notAfter: new Date(limit === undefined ? end : Math.min(end, limit.getTime())),
-  };
-}
-
 /** Two thirds of the way through, cert-manager's rule: a third of the life remains to notice a renewal that fails. */
-export function renewalTime({ notBefore, notAfter }: Validity): Date {
-  const life = notAfter.getTime() - notBefore.getTime();
-  return new Date(notBefore.getTime() + (life * 2) / 3);
+export function renewalTime({ validFromDate, validToDate }: X509Certificate): Date {
+  const life = validToDate.getTime() - validFromDate.getTime();
+  return new Date(validFromDate.getTime() + (life * 2) / 3);
 }
 
 /** The organization in the name of every authority that Linger makes: what it may replace without asking. */
@@ -194,10 +163,6 @@ export function parseKey(pem: string): KeyObject | 'corrupt' | 'encrypted' {
   } catch {
     return 'corrupt';
   }
-}
-
-export function validityOf(certificate: X509Certificate): Validity {
-  return { notBefore: certificate.validFromDate, notAfter: certificate.validToDate };
 }
 
 /** True when `authority` signed `certificate`: names and key identifiers agree and the signature verifies. */

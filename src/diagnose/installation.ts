@@ -9,7 +9,7 @@ import {
   NO_LABELS,
   selects,
 } from '../api/index.ts';
-import { isTrusted, parseCertificates, renewalTime, validityOf } from '../certs/index.ts';
+import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -244,7 +244,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
       'A replica that runs makes it: look at their log.',
     );
   const date = new Date(now * 1000);
-  const { notAfter } = validityOf(leaf);
+  const notAfter = leaf.validToDate;
   const expired = notAfter <= date;
   const host = `linger.${namespace}.svc`;
   const wrong = [
@@ -266,7 +266,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
   if (wrong.length > 0) return wrong;
   const left = `valid for ${span((notAfter.getTime() - date.getTime()) / 1000)}, until ${notAfter.toISOString()}`;
   // Replicas renew within a minute; a third of its life remains.
-  if (renewalTime(validityOf(leaf)).getTime() + HOUR_MS < date.getTime())
+  if (renewalTime(leaf).getTime() + HOUR_MS < date.getTime())
     return warning(
       `${what} should have been renewed; ${left}`,
       'The log of the replicas says why it was not.',

@@ -169,7 +169,7 @@ describe('what to do', () => {
     [
       'a name that it lacks: those that it has stay',
       () => [good, good['ca.crt'], now, parseNames(['10.0.0.7'])],
-      { because: 'NamesDiffer', names: [...NAMES, { kind: 'ip', value: '10.0.0.7' }] },
+      { because: 'NamesDiffer', names: [...NAMES, '10.0.0.7'] },
     ],
   ])('issues: %s', (_, given, expected) => {
     const { issue, ...rest } = plan(...given(now));
