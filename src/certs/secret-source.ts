@@ -14,7 +14,7 @@ import {
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import { type Issue, issued, isTrusted, planRotation, type RotationPlan, type Seen } from './assess.ts';
-import { type CertificateFile, type Contents, certificateFiles } from './directory.ts';
+import { type Contents, certificateFiles } from './directory.ts';
 import {
   type CertificateSource,
   type FollowOptions,
@@ -63,16 +63,15 @@ const LIMITS = {
 const ABOUT =
   'Made and renewed by Linger, which replaces whatever it cannot use here. For a certificate of your own: docs/operations.md.';
 
-/** The Secret, and what it holds; its version is what a write replaces. */
 interface StoredSecret {
   readonly contents: Contents;
   readonly common: string | undefined;
-  readonly object: V1Secret;
+  /** What a write replaces. */
+  readonly resourceVersion: string | undefined;
 }
 
-interface Webhooks {
-  readonly webhooks: readonly { readonly name: string; readonly bundle: string }[];
-}
+/** The webhooks of the configuration, by name, and what they trust. */
+type Webhooks = readonly { readonly name: string; readonly bundle: string }[];
 
 /** A certificate that replicas share in a Secret, and that the webhook configuration is made to trust: see planRotation. */
 export class SecretSource implements CertificateSource {
@@ -142,14 +141,14 @@ export class SecretSource implements CertificateSource {
   unready(now: Date): string | undefined {
     if (now >= this.get().notAfter) return 'the serving certificate has expired';
     const late = performance.now() - this.#openedAt > LIMITS.untrustedMs;
-    this.#settled ||= late || this.#trusted(now) !== false;
+    this.#settled ||= late || !this.#distrusted(now);
     return this.#settled ? undefined : 'the webhook configuration does not trust the serving certificate yet';
   }
 
-  /** Undefined: there is no webhook configuration, so no API server calls. */
-  #trusted(now: Date): boolean | undefined {
+  /** Where there is no webhook configuration, no API server calls. */
+  #distrusted(now: Date): boolean {
     const bundle = this.#bundle();
-    return bundle === undefined ? undefined : isTrusted(this.get().cert, bundle, now);
+    return bundle !== undefined && !isTrusted(this.get().cert, bundle, now);
   }
 
   async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
@@ -172,8 +171,7 @@ export class SecretSource implements CertificateSource {
           const { notAfter, origin } = this.get();
           options.logger.info({ notAfter, origin }, 'serving certificate replaced');
         }
-        const trusted = this.#trusted(new Date());
-        metrics.certificateTrusted.set(trusted === false ? 0 : 1);
+        metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
         backoff.reset();
         this.#once.over('certificates', {}, 'the shared certificates can be kept again');
         wait = least ?? LIMITS.lookEveryMs;
@@ -234,7 +232,7 @@ export class SecretSource implements CertificateSource {
     const held = this.#secret?.contents['tls.crt'];
     const [leaf] = parseCertificates(held ?? '');
     const serves = parseCertificates(this.get().cert)[0]?.fingerprint256 === leaf?.fingerprint256;
-    return serves && this.#trusted(now) !== false ? undefined : 1_000;
+    return serves && !this.#distrusted(now) ? undefined : 1_000;
   }
 
   #seen(): Seen {
@@ -250,7 +248,7 @@ export class SecretSource implements CertificateSource {
 
   /** What all webhooks of the configuration trust; where they differ, none: then all of them are written. */
   #bundle(): string | undefined {
-    const [first, ...more] = this.#webhooks?.webhooks ?? [];
+    const [first, ...more] = this.#webhooks ?? [];
     if (first === undefined) return undefined;
     return more.every(({ bundle }) => bundle === first.bundle) ? first.bundle : '';
   }
@@ -326,27 +324,20 @@ export class SecretSource implements CertificateSource {
     const common = this.#common ?? before?.common ?? randomBytes(32).toString('base64');
     const files = certificateFiles.map((file) => [file, encoded(contents[file])] as const);
     const data = { ...Object.fromEntries(files), [COMMON_KEY]: encoded(common) };
-    const metadata = {
-      name,
+    const about = {
       labels: { 'app.kubernetes.io/name': 'linger' },
       annotations: { 'linger.dev/about': ABOUT },
     };
+    const created = { apiVersion: 'v1', kind: 'Secret', type: 'Opaque', metadata: { name, ...about }, data };
+    // RBAC can limit no `create` to a name but that of an apply. Not forced, and by a manager of our own: of two replicas that
+    // make it, the API server refuses the second.
+    const create = { namespace, name, fieldManager: `linger-${identity}`, body: created };
+    const { resourceVersion } = before ?? {};
+    const change = { namespace, name, body: { metadata: { resourceVersion }, data } };
+    const patch = before === undefined ? 'apply-patch' : 'merge-patch';
     try {
-      const written = await callApi(
-        connection,
-        'CoreV1Api',
-        { ...this.#call, patch: 'apply-patch' },
-        (core) =>
-          before === undefined
-            ? // RBAC can limit no `create` to a name but that of an apply. Not forced, and by a manager of our own: of two
-              // replicas that make it, the API server refuses the second.
-              core.patchNamespacedSecret({
-                namespace,
-                name,
-                fieldManager: `linger-${identity}`,
-                body: { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', data },
-              })
-            : core.replaceNamespacedSecret({ namespace, name, body: rewritten(before.object, data) }),
+      const written = await callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
+        core.patchNamespacedSecret(before === undefined ? create : change),
       );
       this.#secret = storedSecret(written);
     } catch (thrown) {
@@ -365,7 +356,7 @@ export class SecretSource implements CertificateSource {
 
   async #trust(bundle: string): Promise<void> {
     const { connection, configuration: name, logger, metrics } = this.#options;
-    const before = this.#webhooks?.webhooks ?? [];
+    const before = this.#webhooks ?? [];
     const body = before.flatMap((webhook, index) =>
       webhook.bundle === bundle
         ? []
@@ -437,51 +428,21 @@ class Pace {
 
 function storedSecret(object: RawObject | V1Secret): StoredSecret {
   const data = 'data' in object && isStringMap(object.data) ? object.data : {};
-  const text = (name: string) => {
-    const base64 = data[name];
-    return base64 === undefined ? undefined : Buffer.from(base64, 'base64').toString();
-  };
-  const texts = certificateFiles.flatMap((file): [CertificateFile, string][] => {
-    const held = text(file);
-    return held === undefined ? [] : [[file, held]];
-  });
-  const contents = Object.fromEntries(texts);
-  return { contents, common: text(COMMON_KEY) || undefined, object: { ...(object as V1Secret), data } };
-}
-
-/** What others have put there besides (labels, owners) stays. */
-function rewritten({ metadata = {}, type, data: present }: V1Secret, data: Record<string, string>): V1Secret {
-  const {
-    name = '',
-    namespace = '',
-    resourceVersion = '',
-    labels,
-    annotations,
-    ownerReferences,
-    finalizers,
-  } = metadata;
-  const kept = {
-    name,
-    namespace,
-    resourceVersion,
-    ...(labels && { labels }),
-    ...(annotations && { annotations }),
-  };
-  const owned = { ...(ownerReferences && { ownerReferences }), ...(finalizers && { finalizers }) };
-  return { ...(type && { type }), metadata: { ...kept, ...owned }, data: { ...present, ...data } };
+  const held = Object.entries(data).map(([name, base64]) => [name, decoded(base64)] as const);
+  const { [COMMON_KEY]: common, ...contents }: Record<string, string> = Object.fromEntries(held);
+  return { contents, common: common || undefined, resourceVersion: object.metadata?.resourceVersion };
 }
 
 function webhooksOf(object: RawObject | V1MutatingWebhookConfiguration): Webhooks {
   const webhooks = 'webhooks' in object && Array.isArray(object.webhooks) ? object.webhooks : [];
-  return {
-    webhooks: webhooks.filter(isRecord).map(({ name, clientConfig }) => {
-      const { caBundle } = isRecord(clientConfig) ? clientConfig : {};
-      return {
-        name: String(name),
-        bundle: isString(caBundle) ? Buffer.from(caBundle, 'base64').toString() : '',
-      };
-    }),
-  };
+  return webhooks.filter(isRecord).map(({ name, clientConfig }) => {
+    const { caBundle } = isRecord(clientConfig) ? clientConfig : {};
+    return { name: String(name), bundle: isString(caBundle) ? decoded(caBundle) : '' };
+  });
+}
+
+function decoded(base64: string): string {
+  return Buffer.from(base64, 'base64').toString();
 }
 
 function encoded(text: string): string {
