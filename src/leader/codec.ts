@@ -1,16 +1,9 @@
 import { createHash } from 'node:crypto';
-import { promisify } from 'node:util';
+import { isDeepStrictEqual, promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { z } from 'zod';
 import { GROUP, isRecord, isStringMap } from '../api/index.ts';
-import {
-  type ConsumerTable,
-  consumersFromJson,
-  consumersToText,
-  type PlannedTable,
-  plannedFromJson,
-  plannedToText,
-} from '../lag/index.ts';
+import { type ConsumerTable, consumersFromJson, type PlannedTable, plannedFromJson } from '../lag/index.ts';
 
 /** The ConfigMaps that replicas share, in Linger's own namespace. */
 export const SHARED_NAMES = {
@@ -28,9 +21,13 @@ export const HISTORY_NAMES: readonly string[] = [
   ...[2, 3, 4, 5, 6, 7, 8].map((number) => `${SHARED_NAMES.history}-${number}`),
 ];
 
-export const PLANNED_KEY = 'planned.json';
-export const CONSUMERS_KEY = 'consumers.json';
-const SHORTFALLS_KEY = 'shortfalls.json';
+/** The keys of the objects that are one text. */
+const TEXT_KEYS = {
+  planned: 'planned.json',
+  consumers: 'consumers.json',
+  shortfalls: 'shortfalls.json',
+} as const;
+export const PLANNED_KEY = TEXT_KEYS.planned;
 /** Every key of a history, one for each part: `namespace.shop.json.gz`. */
 const PART_SUFFIX = '.json.gz';
 export const LAST_GOOD_KEY = `last-good${PART_SUFFIX}`;
@@ -89,9 +86,15 @@ export interface Stamp {
   readonly writtenAt: number;
 }
 
+export interface Refused {
+  readonly outcome: 'refused';
+  readonly refusal: Refusal;
+  readonly problem: string;
+}
+
 export type Shared<T> =
+  | Refused
   | { readonly outcome: 'read'; readonly value: T; readonly stamp: Stamp; readonly bytes: number }
-  | { readonly outcome: 'refused'; readonly refusal: Refusal; readonly problem: string }
   /** There is no ConfigMap, or it has no contents. */
   | { readonly outcome: 'empty' };
 
@@ -104,8 +107,7 @@ export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
     return Number(format) > FORMAT ? 'Newer' : undefined;
   }
   // Without annotations it may have been restored from a backup by hand.
-  const ours = (key: string) =>
-    [PLANNED_KEY, CONSUMERS_KEY, SHORTFALLS_KEY].includes(key) || key.endsWith(PART_SUFFIX);
+  const ours = (key: string) => Object.values<string>(TEXT_KEYS).includes(key) || key.endsWith(PART_SUFFIX);
   if (!Object.keys({ ...data, ...binaryData }).every(ours)) return 'Foreign';
   const planned = parsed(data[PLANNED_KEY] ?? '{}');
   return isRecord(planned) && Number(planned.v) > FORMAT ? 'Newer' : undefined;
@@ -130,33 +132,24 @@ export function stampAnnotations({ writer, term, writtenAt }: Stamp): Record<str
   };
 }
 
-/** Reads the published curves. They stay in force until there are newer ones, however old they are. */
-export function readPlanned(object: unknown): Shared<PlannedTable> {
-  return readText(object, PLANNED_KEY, plannedFromJson);
+export function textContent(object: keyof typeof TEXT_KEYS, text: string): Content {
+  return { data: { [TEXT_KEYS[object]]: text } };
 }
 
-export function plannedContent(table: PlannedTable): Content {
-  return { data: { [PLANNED_KEY]: plannedToText(table) } };
+/** Reads the published curves. They stay in force until there are newer ones, however old they are. */
+export function readPlanned(object: unknown): Shared<PlannedTable> {
+  return readText(object, TEXT_KEYS.planned, plannedFromJson);
 }
 
 export function readConsumers(object: unknown): Shared<ConsumerTable> {
-  return readText(object, CONSUMERS_KEY, consumersFromJson);
-}
-
-export function consumersContent(consumers: ConsumerTable): Content {
-  return { data: { [CONSUMERS_KEY]: consumersToText(consumers) } };
+  return readText(object, TEXT_KEYS.consumers, consumersFromJson);
 }
 
 /** @param parse returns undefined for what Linger does not write */
 export function readShortfalls<T>(object: unknown, parse: (json: unknown) => T | undefined): Shared<T> {
-  return readText(object, SHORTFALLS_KEY, parse);
+  return readText(object, TEXT_KEYS.shortfalls, parse);
 }
 
-export function shortfallsContent(text: string): Content {
-  return { data: { [SHORTFALLS_KEY]: text } };
-}
-
-/** @param parse returns undefined for what Linger does not write */
 function readText<T>(object: unknown, key: string, parse: (json: unknown) => T | undefined): Shared<T> {
   const left = notOurs(object);
   if (left !== undefined) return refused(left);
@@ -237,12 +230,7 @@ export function sameContent(
 ): boolean {
   const present = partsOf(object);
   const noted = Object.entries(annotations).every(([key, text]) => present.annotations[key] === text);
-  return noted && sameTexts(present.data, data) && sameTexts(present.binaryData, binaryData);
-}
-
-function sameTexts(a: Readonly<Record<string, string>>, b: Readonly<Record<string, string>>): boolean {
-  const keys = Object.keys(a);
-  return keys.length === Object.keys(b).length && keys.every((key) => a[key] === b[key]);
+  return noted && isDeepStrictEqual([present.data, present.binaryData], [data, binaryData]);
 }
 
 /** A span to take out of the history of one namespace or consumer, or (neither) of everything. Seconds since the epoch. */
@@ -269,11 +257,11 @@ export function forgottenText(forgotten: readonly Forgotten[]): string {
   return JSON.stringify(forgotten.map((each) => ({ ...each, from: time(each.from), to: time(each.to) })));
 }
 
-export function isSame(a: Forgotten, b: Forgotten): boolean {
-  return a.from === b.from && a.to === b.to && a.namespace === b.namespace && a.consumer === b.consumer;
+export function isKnown(span: Forgotten, known: readonly Forgotten[]): boolean {
+  return known.some((each) => isDeepStrictEqual(each, span));
 }
 
-function refused(refusal: Refusal, where?: string): Shared<never> {
+export function refused(refusal: Refusal, where?: string): Refused {
   const problem = where === undefined ? REFUSALS[refusal] : `${where}: ${REFUSALS[refusal]}`;
   return { outcome: 'refused', refusal, problem };
 }

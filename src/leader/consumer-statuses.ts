@@ -1,15 +1,12 @@
-import type { ConsumerStatus } from '../api/index.ts';
-import { formatDuration } from '../api/index.ts';
-import { type ConsumerView, hasChanged, type LagView } from '../lag/index.ts';
+import { type ConsumerStatus, formatDuration } from '../api/index.ts';
+import { type ConsumerView, consumersToText, hasChanged, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
-import { bytesOf, consumersContent, readConsumers, SHARED_NAMES } from './codec.ts';
-import type { ElectionClock, Leadership } from './election.ts';
-import type { PublishLimits, Reporting } from './publish-status.ts';
+import { readConsumers, SHARED_NAMES, textContent } from './codec.ts';
+import { publish, type Term } from './publish-status.ts';
 import { instant, type Statement, type StatusSource, type StatusTarget } from './status-publisher.ts';
-import type { SharedStore } from './store.ts';
 
 /** What the status of a DiscoveryConsumer should say. */
-export function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {
+function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {
   const { measure, removals, additions, lastSample, instances, limits, condition } = view;
   const content = {
     measure,
@@ -58,81 +55,60 @@ export interface PublishedConsumers {
   targets(): readonly StatusTarget[];
 }
 
-export interface ConsumerPublisherOptions {
-  readonly consumers: PublishedConsumers;
-  readonly store: SharedStore;
-  readonly reporting: Reporting;
-  readonly limits: PublishLimits;
-  readonly time: ElectionClock;
-  readonly epochSeconds: () => number;
-}
-
 /** Publishes the consumers' views in one ConfigMap while this replica leads, whenever they have changed. */
 export class ConsumerPublisher {
-  readonly #leadership: Leadership;
-  readonly #options: ConsumerPublisherOptions;
+  readonly #term: Term;
+  readonly #consumers: PublishedConsumers;
   readonly #schedule: Schedule;
-  #published: readonly ConsumerView[] | undefined;
+  /** By name; undefined: nothing has been published in this term. */
+  #published: ReadonlyMap<string, ConsumerView> | undefined;
   #publishedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(leadership: Leadership, options: ConsumerPublisherOptions) {
-    const { limits, time } = options;
-    const { clock, random } = time;
-    this.#leadership = leadership;
-    this.#options = options;
-    const first = clock() + limits.firstConsumersMs;
-    this.#schedule = new Schedule({ everyMs: limits.consumersEveryMs, ...limits }, first, random);
+  constructor(term: Term, consumers: PublishedConsumers) {
+    const { limits, time } = term;
+    this.#term = term;
+    this.#consumers = consumers;
+    const first = time.clock() + limits.firstConsumersMs;
+    this.#schedule = new Schedule({ everyMs: limits.consumersEveryMs, ...limits }, first, time.random);
   }
 
   /** To be called periodically. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
-    const { consumers, time } = this.#options;
+    const { limits, time } = this.#term;
     const now = time.clock();
-    const views = consumers.views();
-    const soonEnough = now - this.#publishedAt >= this.#options.limits.statusLookMs;
+    const age = now - this.#publishedAt;
+    const views = this.#consumers.views();
+    const published = this.#published;
+    const others = published !== undefined && areOthers(views, published);
     // The author of a new consumer looks at its status a moment later.
-    if (soonEnough && this.#published !== undefined && areOthers(views, this.#published))
-      this.#schedule.hasten();
-    if (this.#schedule.due(now) && this.#isNewer(views)) await this.#publish(signal);
-  }
-
-  #isNewer(views: readonly ConsumerView[]): boolean {
-    const { time, limits } = this.#options;
-    if (views.length === 0 && this.#published === undefined) return false;
-    if (this.#published === undefined || time.clock() - this.#publishedAt >= limits.consumersAgainMs)
-      return true;
-    if (areOthers(views, this.#published)) return true;
-    const published = new Map(this.#published.map((view) => [view.name, view]));
-    return views.some((view) => {
-      const before = published.get(view.name);
-      return before === undefined || hasChanged(view, before);
-    });
+    if (others && age >= limits.statusLookMs) this.#schedule.hasten();
+    if (!this.#schedule.due(now)) return;
+    const news =
+      published === undefined
+        ? views.length > 0
+        : others || views.some((view) => hasChanged(view, published.get(view.name) ?? view));
+    if (news || (published !== undefined && age >= limits.consumersAgainMs)) await this.#publish(signal);
   }
 
   async #publish(signal: AbortSignal): Promise<void> {
-    const { store, reporting, time, consumers } = this.#options;
-    await reporting.attempt('consumers', this.#schedule, signal, async () => {
+    const { store, time, epochSeconds } = this.#term;
+    const consumers = this.#consumers;
+    let views: readonly ConsumerView[] = [];
+    const stored = await publish(this.#term, 'consumers', this.#schedule, signal, async () => {
       if (this.#published === undefined) {
         const before = readConsumers(await store.read(SHARED_NAMES.consumers, signal));
         if (before.outcome === 'read') consumers.since(before.value.consumers);
       }
-      const views = consumers.views();
-      const epochSeconds = this.#options.epochSeconds();
-      const content = consumersContent({ asOf: epochSeconds, consumers: views });
-      const options = { epochSeconds, signal };
-      const outcome = await store.write(SHARED_NAMES.consumers, content, this.#leadership, options);
-      if (outcome === 'written') {
-        reporting.written('consumers', epochSeconds, bytesOf(content));
-        this.#published = views;
-        this.#publishedAt = time.clock();
-      }
-      return outcome;
+      views = consumers.views();
+      return textContent('consumers', consumersToText({ asOf: epochSeconds(), consumers: views }));
     });
+    if (!stored) return;
+    this.#published = new Map(views.map((view) => [view.name, view]));
+    this.#publishedAt = time.clock();
   }
 }
 
 /** Whether consumers have been added or removed. */
-function areOthers(views: readonly ConsumerView[], published: readonly ConsumerView[]): boolean {
-  const names = new Set(published.map(({ name }) => name));
-  return views.length !== names.size || views.some(({ name }) => !names.has(name));
+function areOthers(views: readonly ConsumerView[], published: ReadonlyMap<string, ConsumerView>): boolean {
+  return views.length !== published.size || views.some(({ name }) => !published.has(name));
 }

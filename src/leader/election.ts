@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import { asFailure, type KubeFailure } from '../cluster/index.ts';
 import { Backoff } from '../timing/index.ts';
-import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease, sameRecord } from './lease.ts';
+import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease } from './lease.ts';
 
 /** The time and the randomness of an election. */
 export interface ElectionClock {
@@ -133,7 +134,7 @@ export function observeLease(
   record: LeaseRecord | undefined,
   now: number,
 ): ObservedLease {
-  return before !== undefined && sameRecord(before.record, record) ? before : { record, since: now };
+  return before !== undefined && isDeepStrictEqual(before.record, record) ? before : { record, since: now };
 }
 
 /**
@@ -249,18 +250,14 @@ export interface ElectionOptions {
   readonly signal: AbortSignal;
 }
 
-/** A replica's part in an election. */
-export interface Candidacy {
-  /** To be called with each state of the lease that a watch shows. Saves reads, and shows at once that the leader has gone. */
-  readonly shown: (record: LeaseRecord | undefined) => void;
-  /** Resolves once the signal has aborted and the lease is released, or cannot be; never rejects. */
-  readonly ended: Promise<void>;
-}
-
-/** Takes part in an election until the signal aborts. */
-export function campaign(options: ElectionOptions): Candidacy {
+/**
+ * Takes part in an election until the signal aborts.
+ * @returns `shown`: to be called with each state of the lease that a watch shows. Saves reads, and shows at once that the
+ *   leader has gone. `ended`: resolves once the signal has aborted and the lease is released, or cannot be; never rejects
+ */
+export function campaign(options: ElectionOptions) {
   const own = new Campaign(options);
-  return { shown: (record) => own.shown(record), ended: own.run() };
+  return { shown: (record: LeaseRecord | undefined) => own.shown(record), ended: own.run() };
 }
 
 /** Another replica was faster, which is not a failure of the server's. */

@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { KubeConnection } from '../cluster/index.ts';
+import type { ApiCall, KubeConnection } from '../cluster/index.ts';
 import type { HistoryPart } from '../lag/index.ts';
 import {
   bytesOf,
@@ -7,20 +7,20 @@ import {
   type Forgotten,
   forgottenText,
   HISTORY_NAMES,
-  isSame,
+  isKnown,
   LEFT_ALONE,
   packPart,
   partKey,
-  REFUSALS,
-  type Refusal,
+  type Refused,
   readForgotten,
   readHistory,
+  refused,
   SHARED_ANNOTATIONS,
   type Stamp,
   unpackPart,
 } from './codec.ts';
 import type { Leadership } from './election.ts';
-import { type ReadCall, readConfigMap, type SharedStore, type WriteOutcome } from './store.ts';
+import { readConfigMap, type SharedStore, type WriteOutcome } from './store.ts';
 
 /** The history that a replica has measured, in parts: one for each scope. Calls take some milliseconds. */
 export interface StoredHistory {
@@ -86,7 +86,7 @@ export interface RestoredHistory {
   /** Spans that have been taken out of all of them. */
   readonly forgotten: readonly Forgotten[];
   /** The most serious refusal. */
-  readonly refused: { readonly refusal: Refusal; readonly problem: string } | undefined;
+  readonly refused: Refused | undefined;
 }
 
 /**
@@ -100,7 +100,7 @@ export async function restoreHistory(
 ): Promise<RestoredHistory> {
   let [bytes, objects, text] = [0, 0, 0];
   let stamp: Stamp | undefined;
-  let refused: RestoredHistory['refused'];
+  let worst: Refused | undefined;
   let forgotten: readonly Forgotten[] | undefined;
   for (const [index, name] of HISTORY_NAMES.entries()) {
     const object = await read(name);
@@ -108,12 +108,12 @@ export async function restoreHistory(
     if (present.outcome === 'empty') continue;
     objects = index + 1;
     if (present.outcome === 'refused') {
-      if (refused === undefined || LEFT_ALONE.has(present.refusal)) refused = present;
+      if (worst === undefined || LEFT_ALONE.has(present.refusal)) worst = present;
       continue;
     }
     bytes += present.bytes;
     const known = readForgotten(object);
-    forgotten = forgotten?.filter((each) => known.some((other) => isSame(each, other))) ?? known;
+    forgotten = forgotten?.filter((each) => isKnown(each, known)) ?? known;
     if (!((stamp?.writtenAt ?? Number.NEGATIVE_INFINITY) > present.stamp.writtenAt)) stamp = present.stamp;
     let unreadable = 0;
     for (const packed of present.value) {
@@ -123,10 +123,10 @@ export async function restoreHistory(
       await turn();
       if (part?.json === undefined || !history.restorePart(part.json, epochSeconds)) unreadable += 1;
     }
-    const problem = `${name}: ${unreadable} of ${present.value.length} parts: ${REFUSALS.Corrupt}`;
-    if (unreadable > 0) refused ??= { refusal: 'Corrupt', problem };
+    if (unreadable > 0)
+      worst ??= refused('Corrupt', `${name}: ${unreadable} of ${present.value.length} parts`);
   }
-  return { stamp, bytes, objects, forgotten: forgotten ?? [], refused };
+  return { stamp, bytes, objects, forgotten: forgotten ?? [], refused: worst };
 }
 
 /** The history between its ConfigMaps and a replica's memory. */
@@ -166,15 +166,16 @@ export class HistoryObjects {
    */
   async write(
     leadership: Leadership,
-    options: { readonly epochSeconds: number; readonly signal: AbortSignal },
     forgotten: readonly Forgotten[],
+    epochSeconds: number,
+    signal: AbortSignal,
   ): Promise<{ readonly outcome: WriteOutcome | 'Full'; readonly bytes: number; readonly writes: number }> {
     const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText(forgotten) };
     let [index, bytes, writes] = [0, 0, 0];
-    for await (const content of historyContents(this.#history, options.epochSeconds, this.#share)) {
+    for await (const content of historyContents(this.#history, epochSeconds, this.#share)) {
       const name = HISTORY_NAMES[index];
       if (name === undefined) return { outcome: 'Full', bytes, writes };
-      const outcome = await this.#store.write(name, { ...content, annotations }, leadership, options);
+      const outcome = await this.#store.write(name, { ...content, annotations }, leadership, signal);
       if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };
       bytes += bytesOf(content);
       writes += Number(outcome === 'written');
@@ -182,7 +183,7 @@ export class HistoryObjects {
     }
     // The rest of an earlier, longer history is emptied, or it would be restored again.
     for (const name of HISTORY_NAMES.slice(index, this.#objects)) {
-      const outcome = await this.#store.write(name, {}, leadership, options);
+      const outcome = await this.#store.write(name, {}, leadership, signal);
       if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };
     }
     this.#objects = index;
@@ -201,7 +202,7 @@ export function readStoredHistory(
   namespace: string,
   history: Pick<StoredHistory, 'restorePart'>,
   epochSeconds: number,
-  call: ReadCall,
+  call: ApiCall,
 ): Promise<RestoredHistory> {
   const read = (name: string) => readConfigMap(connection, namespace, name, call);
   return restoreHistory(read, history, epochSeconds);

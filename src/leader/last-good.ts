@@ -8,18 +8,9 @@ import {
   type LastGood,
 } from '../cluster/index.ts';
 import { Backoff, pause, Schedule } from '../timing/index.ts';
-import {
-  bytesOf,
-  type ConfigMap,
-  LAST_GOOD_KEY,
-  notOurs,
-  packPart,
-  SHARED_NAMES,
-  unpackPart,
-} from './codec.ts';
-import type { ElectionClock, Leadership } from './election.ts';
-import type { PublishLimits, Reporting } from './publish-status.ts';
-import { readConfigMap, type SharedStore } from './store.ts';
+import { type ConfigMap, LAST_GOOD_KEY, notOurs, packPart, SHARED_NAMES, unpackPart } from './codec.ts';
+import { publish, type Term } from './publish-status.ts';
+import { readConfigMap } from './store.ts';
 
 /** The last good specs, by kind and then by namespace and name. */
 type Specs = ReadonlyMap<string, ReadonlyMap<string, GoodSpec>>;
@@ -29,10 +20,6 @@ type Entry = readonly [kind: string, key: string, uid: string, spec: string];
 
 /** Characters of JSON, which compress to a tenth: some 1,500 policies of the usual size. */
 const MOST_CHARACTERS = 900_000;
-
-function textOf(entries: readonly Entry[]): string {
-  return JSON.stringify(entries);
-}
 
 async function specsIn(configMap: ConfigMap | undefined): Promise<Specs> {
   const packed = notOurs(configMap) === undefined ? configMap?.binaryData?.[LAST_GOOD_KEY] : undefined;
@@ -81,59 +68,42 @@ export function readLastGood(
   };
 }
 
-/** The policies whose specs are shared. */
-export type SharedPolicies = Readonly<
-  Partial<Record<LingerKind, Pick<CustomObjects<unknown>, 'known' | 'objects'>>>
->;
-
-export interface LastGoodOptions {
-  readonly policies: SharedPolicies;
+/** The policies whose good specs are to be stored. */
+export interface SharedPolicies {
+  readonly policies: Readonly<Partial<Record<LingerKind, Pick<CustomObjects<unknown>, 'known' | 'objects'>>>>;
   /** What was stored when this replica started. */
   readonly stored: LastGood;
-  readonly store: SharedStore;
-  readonly reporting: Reporting;
-  readonly limits: PublishLimits;
-  readonly time: ElectionClock;
-  readonly epochSeconds: () => number;
 }
 
 /** Stores the good spec of every policy for as long as this replica leads: whenever one has changed. */
 export class LastGoodPublisher {
-  readonly #leadership: Leadership;
-  readonly #options: LastGoodOptions;
+  readonly #term: Term;
+  readonly #shared: SharedPolicies;
   readonly #schedule: Schedule;
   #lookAt = Number.NEGATIVE_INFINITY;
   #written: string | undefined;
 
-  constructor(leadership: Leadership, options: LastGoodOptions) {
-    const { limits, time } = options;
-    this.#leadership = leadership;
-    this.#options = options;
+  constructor(term: Term, shared: SharedPolicies) {
+    const { limits, time } = term;
+    this.#term = term;
+    this.#shared = shared;
     this.#schedule = new Schedule({ everyMs: limits.statusLookMs, ...limits }, time.clock(), time.random);
   }
 
   /** To be called again and again. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
-    const { policies, stored, limits, time, store, reporting, epochSeconds } = this.#options;
+    const { limits, time } = this.#term;
+    const { policies, stored } = this.#shared;
     const now = time.clock();
     if (now < this.#lookAt || !this.#schedule.due(now)) return;
     this.#lookAt = now + limits.statusLookMs;
     // Writing before the stored specs have been read would lose them.
     if (stored.of('TerminationPolicy') === undefined) return;
     if (!Object.values(policies).every((each) => each.known())) return;
-    const text = textOf(this.#entries());
+    const text = JSON.stringify(this.#entries());
     if (text === this.#written) return;
-    await reporting.attempt('policies', this.#schedule, signal, async () => {
-      const content = { binaryData: { [LAST_GOOD_KEY]: await packPart(text) } };
-      const write = { epochSeconds: epochSeconds(), signal };
-      const outcome = await store.write(SHARED_NAMES.policies, content, this.#leadership, write);
-      if (outcome === 'written' || outcome === 'unchanged') {
-        this.#written = text;
-        const writes = Number(outcome === 'written');
-        reporting.written('policies', write.epochSeconds, bytesOf(content), writes);
-      }
-      return outcome;
-    });
+    const contentOf = async () => ({ binaryData: { [LAST_GOOD_KEY]: await packPart(text) } });
+    if (await publish(this.#term, 'policies', this.#schedule, signal, contentOf)) this.#written = text;
   }
 
   /**
@@ -142,7 +112,7 @@ export class LastGoodPublisher {
    */
   #entries(): readonly Entry[] {
     const found: { readonly entry: Entry; readonly rank: number }[] = [];
-    for (const [kind, { objects }] of Object.entries(this.#options.policies)) {
+    for (const [kind, { objects }] of Object.entries(this.#shared.policies)) {
       const ranks = new Map<string, number>();
       for (const object of objects()) {
         const spec = object.good ?? this.#storedOf(kind as LingerKind, object);
@@ -164,7 +134,7 @@ export class LastGoodPublisher {
 
   /** The stored spec, kept because a newer version may be able to read it. */
   #storedOf(kind: LingerKind, object: CustomObject<unknown>): string | undefined {
-    const stored = this.#options.stored.of(kind)?.get(customKey(object));
+    const stored = this.#shared.stored.of(kind)?.get(customKey(object));
     return stored?.uid === object.uid ? stored.spec : undefined;
   }
 }

@@ -1,5 +1,6 @@
 import type { V1Lease, V1LeaseSpec, V1MicroTime, V1ObjectMeta } from '@kubernetes/client-node';
 import {
+  type ApiCall,
   callApi,
   type KubeConnection,
   type RawObject,
@@ -104,17 +105,6 @@ function timeOf(member: 'acquireTime' | 'renewTime', microseconds: number | unde
   return { [member]: microTimeText(microseconds) as unknown as V1MicroTime };
 }
 
-export function sameRecord(a: LeaseRecord | undefined, b: LeaseRecord | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return (
-    a.holder === b.holder &&
-    a.renewedAt === b.renewedAt &&
-    a.transitions === b.transitions &&
-    a.acquiredAt === b.acquiredAt &&
-    a.durationSeconds === b.durationSeconds
-  );
-}
-
 /** A Lease as it was read or written. */
 export interface StoredLease {
   readonly record: LeaseRecord;
@@ -139,7 +129,13 @@ export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
   return (a.renewedAt ?? 0) < (b.renewedAt ?? 0);
 }
 
-export interface LeaseHandlers extends Pick<WatchHandlers<LeaseRecord>, 'onFailure' | 'onHandlerError'> {
+export interface LeaseLocation {
+  readonly connection: KubeConnection;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+interface LeaseHandlers extends Pick<WatchHandlers<LeaseRecord>, 'onFailure' | 'onHandlerError'> {
   /** Called with each state of the Lease that the watch shows, in their order; undefined: it has been deleted. */
   onLease(record: LeaseRecord | undefined): void;
   /** The watch is current: for the first time, or again. */
@@ -148,7 +144,7 @@ export interface LeaseHandlers extends Pick<WatchHandlers<LeaseRecord>, 'onFailu
 
 /** Follows a Lease until the signal aborts. */
 export function followLease(
-  { connection, namespace, name }: Omit<LeaseLocation, 'requestMs'>,
+  { connection, namespace, name }: LeaseLocation,
   handlers: LeaseHandlers,
   options: WatchOptions,
 ): ResourceWatch {
@@ -167,53 +163,25 @@ export function followLease(
   return watchResource(resource, connection, own, options);
 }
 
-export interface LeaseLocation {
-  readonly connection: KubeConnection;
-  readonly namespace: string;
-  readonly name: string;
-  /** Milliseconds for each request. */
-  readonly requestMs: number;
-}
-
-/** The Lease of an API server. */
-export class ApiLeaseStore implements LeaseStore {
-  readonly #location: LeaseLocation;
-  readonly #closing = new AbortController();
-
-  constructor(location: LeaseLocation) {
-    this.#location = location;
-  }
-
-  async read(): Promise<StoredLease | undefined> {
-    const { connection, namespace, name } = this.#location;
-    const object = await unlessNotFound(
-      callApi(connection, 'CoordinationV1Api', this.#call, (api) =>
+/** The Lease of an API server. @param call for each request */
+export function leaseStore({ connection, namespace, name }: LeaseLocation, call: ApiCall): LeaseStore {
+  const stored = (object: V1Lease) => ({ record: leaseRecordOf(object), object });
+  return {
+    read: async () => {
+      const found = callApi(connection, 'CoordinationV1Api', call, (api) =>
         api.readNamespacedLease({ namespace, name }),
-      ),
-    );
-    return object && storedLease(object);
-  }
-
-  async write(record: LeaseRecord, over: StoredLease | undefined): Promise<StoredLease> {
-    const { connection, namespace, name } = this.#location;
-    const body = leaseObject(name, record, over?.object);
-    const written = await callApi(connection, 'CoordinationV1Api', this.#call, (api) =>
-      over === undefined
-        ? api.createNamespacedLease({ namespace, body })
-        : api.replaceNamespacedLease({ namespace, name, body }),
-    );
-    return storedLease(written);
-  }
-
-  close(): void {
-    this.#closing.abort();
-  }
-
-  get #call() {
-    return { signal: this.#closing.signal, withinMs: this.#location.requestMs };
-  }
-}
-
-function storedLease(object: V1Lease): StoredLease {
-  return { record: leaseRecordOf(object), object };
+      );
+      const object = await unlessNotFound(found);
+      return object && stored(object);
+    },
+    write: async (record, over) => {
+      const body = leaseObject(name, record, over?.object);
+      const written = await callApi(connection, 'CoordinationV1Api', call, (api) =>
+        over === undefined
+          ? api.createNamespacedLease({ namespace, body })
+          : api.replaceNamespacedLease({ namespace, name, body }),
+      );
+      return stored(written);
+    },
+  };
 }

@@ -1,5 +1,5 @@
 import type { Registry } from '@prometheus-io/client';
-import { asFailure, type FailureReason, type KubeFailure } from '../cluster/index.ts';
+import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
 import {
   counterAtScrape,
   gaugeAtScrape,
@@ -9,9 +9,17 @@ import {
   samplesBy,
 } from '../telemetry/index.ts';
 import type { Schedule } from '../timing/index.ts';
-import { REFUSALS, type Refusal, SHARED_NAMES, type SharedObject } from './codec.ts';
-import { ELECTION_LIMITS } from './election.ts';
-import type { WriteOutcome } from './store.ts';
+import {
+  bytesOf,
+  type Content,
+  type Refusal,
+  type Refused,
+  refused,
+  SHARED_NAMES,
+  type SharedObject,
+} from './codec.ts';
+import { ELECTION_LIMITS, type ElectionClock, type Leadership } from './election.ts';
+import type { SharedStore, WriteOutcome } from './store.ts';
 
 /** Milliseconds unless noted otherwise. */
 export const PUBLISH_LIMITS = {
@@ -110,12 +118,17 @@ export class Reporting {
   readonly #logger: Logger;
   readonly #once: LogOnce;
   readonly #clock: () => number;
+  readonly #epochSeconds: () => number;
   readonly #renewEveryMs: number;
 
-  constructor(logger: Logger, clock: () => number, { election }: PublishLimits) {
+  constructor(
+    { logger, time, epochSeconds }: Pick<Term, 'time' | 'epochSeconds'> & { readonly logger: Logger },
+    { election }: PublishLimits,
+  ) {
     this.#logger = logger;
     this.#once = new LogOnce(logger);
-    this.#clock = clock;
+    this.#clock = time.clock;
+    this.#epochSeconds = epochSeconds;
     this.#renewEveryMs = election.renewEveryMs;
   }
 
@@ -132,7 +145,7 @@ export class Reporting {
       // The next renewal raises our term, or ends it.
       if (outcome === 'outgrown') schedule.failed(this.#clock(), this.#renewEveryMs);
       else schedule.done(this.#clock());
-      if (outcome === 'Newer' || outcome === 'Foreign') this.refused(object, outcome, REFUSALS[outcome]);
+      if (outcome === 'Newer' || outcome === 'Foreign') this.found(object, refused(outcome));
     } catch (thrown) {
       if (!signal.aborted)
         return this.failed(object, thrown, (after) => schedule.failed(this.#clock(), after));
@@ -161,20 +174,21 @@ export class Reporting {
   }
 
   /** @param bytes of all its ConfigMaps; undefined for statuses */
-  written(target: Exclude<PublishTarget, 'lease'>, epochSeconds: number, bytes?: number, writes = 1): void {
+  written(target: Exclude<PublishTarget, 'lease'>, bytes?: number, writes = 1): void {
     const state = this.status.published[target];
     state.refusal = undefined;
-    state.writtenAt = epochSeconds;
+    state.writtenAt = this.#epochSeconds();
     state.bytes = bytes;
     state.writes += writes;
   }
 
-  /** The stored content cannot be used. */
-  refused(object: SharedObject, refusal: Refusal, problem: string): void {
+  /** The stored content has been read, and can be used or not. */
+  found(object: SharedObject, present: Refused | { readonly outcome: 'read' | 'empty' }): void {
     const state = this.status.published[object];
-    if (state.refusal === refusal) return;
-    state.refusal = refusal;
-    const members = { object: nameOf(object), reason: refusal, problem };
+    const before = state.refusal;
+    state.refusal = present.outcome === 'refused' ? present.refusal : undefined;
+    if (present.outcome !== 'refused' || state.refusal === before) return;
+    const members = { object: nameOf(object), reason: present.refusal, problem: present.problem };
     this.#logger.error(members, 'what is published cannot be used');
   }
 
@@ -203,6 +217,41 @@ export class Reporting {
   broke(err: Error): void {
     this.#logger.error({ err }, 'publishing failed: a mistake in Linger');
   }
+}
+
+/** What the publishers of one term share. */
+export interface Term {
+  readonly leadership: Leadership;
+  readonly connection: KubeConnection;
+  readonly store: SharedStore;
+  readonly reporting: Reporting;
+  readonly limits: PublishLimits;
+  readonly time: ElectionClock;
+  readonly epochSeconds: () => number;
+}
+
+/**
+ * Publishes what fits into one ConfigMap. Never rejects.
+ * @param contentOf undefined: there is nothing to store
+ * @returns whether the content is stored now
+ */
+export async function publish(
+  { leadership, store, reporting }: Term,
+  object: SharedObject,
+  schedule: Schedule,
+  signal: AbortSignal,
+  contentOf: () => Promise<Content | undefined>,
+): Promise<boolean> {
+  let stored = false;
+  await reporting.attempt(object, schedule, signal, async () => {
+    const content = await contentOf();
+    const outcome = content && (await store.write(SHARED_NAMES[object], content, leadership, signal));
+    stored = outcome === undefined || outcome === 'written' || outcome === 'unchanged';
+    if (stored && content !== undefined)
+      reporting.written(object, bytesOf(content), Number(outcome === 'written'));
+    return outcome ?? 'unchanged';
+  });
+  return stored;
 }
 
 function nameOf(target: PublishTarget): string {

@@ -1,27 +1,32 @@
 import { randomUUID } from 'node:crypto';
 import { asError } from '../api/index.ts';
-import type { KubeConnection, LastGood } from '../cluster/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, Schedule } from '../timing/index.ts';
 import {
-  bytesOf,
   type Forgotten,
-  isSame,
-  plannedContent,
+  isKnown,
   readForgotten,
   readPlanned,
   readShortfalls,
   SHARED_NAMES,
   type SharedObject,
-  shortfallsContent,
+  textContent,
 } from './codec.ts';
 import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
 import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
 import { LastGoodPublisher, type SharedPolicies } from './last-good.ts';
-import { ApiLeaseStore, type LeaseHandlers } from './lease.ts';
-import { PUBLISH_LIMITS, type PublishLimits, type PublishStatus, Reporting } from './publish-status.ts';
+import { type LeaseRecord, leaseStore } from './lease.ts';
+import {
+  PUBLISH_LIMITS,
+  type PublishLimits,
+  type PublishStatus,
+  publish,
+  Reporting,
+  type Term,
+} from './publish-status.ts';
 import { StatusPublisher, type StatusSource } from './status-publisher.ts';
 import { type PublishedPlanned, SharedStore } from './store.ts';
 
@@ -51,8 +56,8 @@ export interface PublishingOptions {
   readonly epochSeconds: () => number;
   /** What to publish of consumers; absent: nothing. */
   readonly consumers?: PublishedConsumers | undefined;
-  /** The policies whose good specs are to be stored, and those stored already; absent: none. */
-  readonly lastGood?: { readonly policies: SharedPolicies; readonly stored: LastGood } | undefined;
+  /** Absent: no good specs are stored. */
+  readonly lastGood?: SharedPolicies | undefined;
   /** The statuses of other kinds to write. */
   readonly statuses?: readonly StatusSource[] | undefined;
   /** Called whenever this replica leads, at once. */
@@ -81,7 +86,7 @@ export interface Publishing {
   /** To be called with each change of the ConfigMap of the published curves. */
   readonly saw: (published: PublishedPlanned) => void;
   /** To be called with each state of the Lease that a watch shows. Without it the Lease is read more often, and later. */
-  readonly sawLease: LeaseHandlers['onLease'];
+  readonly sawLease: (record: LeaseRecord | undefined) => void;
   /** Resolves once the stored history has been merged, or there is none. May never resolve without an API server. */
   readonly restored: Promise<void>;
   /** Resolves once the signal has aborted and the lease is released, or cannot be: within 15 s. Never rejects. */
@@ -109,18 +114,20 @@ class Replica {
   #term: LeaderTerm | undefined;
   /** The latest published curves: in force while this replica does not lead. */
   #seen: PlannedTable | undefined;
-  #forgotten: readonly Forgotten[] = [];
+  /** Spans that have been taken out of the history. */
+  forgotten: readonly Forgotten[] = [];
   #troubleAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: PublishingOptions) {
-    const { connection, namespace, logger, measurement, limits = PUBLISH_LIMITS } = options;
+    const { connection, namespace, epochSeconds, measurement, limits = PUBLISH_LIMITS } = options;
     this.options = options;
     this.limits = limits;
     // A restarted container has the same pod name, and a write of the earlier process may still be under way.
     this.#identity = `${options.identity}_${randomUUID().slice(0, 8)}`;
     const { requestMs } = limits;
-    this.store = new SharedStore({ connection, namespace, identity: this.#identity, requestMs });
-    this.reporting = new Reporting(logger, options.time.clock, limits);
+    const identity = this.#identity;
+    this.store = new SharedStore({ connection, namespace, identity, requestMs, epochSeconds });
+    this.reporting = new Reporting(options, limits);
     this.history = new HistoryObjects(this.store, measurement);
   }
 
@@ -129,28 +136,23 @@ class Replica {
     return this.options.time.clock() - this.#troubleAt >= this.limits.calmAfterMs;
   }
 
-  /** Spans that have been taken out of the history. */
-  get forgotten(): readonly Forgotten[] {
-    return this.#forgotten;
-  }
-
   start(): Publishing {
     const { connection, namespace, time, signal } = this.options;
     const { limits, reporting } = this;
-    const { requestMs } = limits.election;
-    const leases = new ApiLeaseStore({ connection, namespace, name: LEASE_NAME, requestMs });
+    const closing = new AbortController();
+    const call = { signal: closing.signal, withinMs: limits.election.requestMs };
     // Samples that are measured meanwhile are kept: the stored history is merged into them.
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
     const candidacy = campaign({
       identity: this.#identity,
       address: this.options.address,
-      store: leases,
+      store: leaseStore({ connection, namespace, name: LEASE_NAME }, call),
       limits: limits.election,
       time,
       events: this.#events(),
       signal,
     });
-    const ended = Promise.all([candidacy.ended, restored]).then(() => leases.close());
+    const ended = Promise.all([candidacy.ended, restored]).then(() => closing.abort());
     return {
       status: reporting.status,
       saw: (published) => this.#saw(published),
@@ -203,8 +205,7 @@ class Replica {
 
   #saw({ planned, forgotten }: PublishedPlanned): void {
     const { status } = this.reporting;
-    if (planned.outcome === 'refused') this.reporting.refused('planned', planned.refusal, planned.problem);
-    else status.published.planned.refusal = undefined;
+    this.reporting.found('planned', planned);
     const table = planned.outcome === 'read' ? planned.value : undefined;
     this.#seen = table ?? this.#seen;
     const forgets = this.forget(forgotten);
@@ -218,8 +219,8 @@ class Replica {
 
   /** Takes what has been forgotten out of the history. @returns whether any of it is new */
   forget(forgotten: readonly Forgotten[]): boolean {
-    const added = forgotten.filter((each) => !this.#forgotten.some((known) => isSame(each, known)));
-    this.#forgotten = [...this.#forgotten, ...added];
+    const added = forgotten.filter((each) => !isKnown(each, this.forgotten));
+    this.forgotten = [...this.forgotten, ...added];
     for (const each of added) {
       this.options.measurement.forget(each, each);
       const span = { from: new Date(each.from * 1000), to: new Date(each.to * 1000) };
@@ -234,13 +235,10 @@ class Replica {
     const { history, reporting } = this;
     const { stamp, bytes, refused, forgotten } = await history.restore(epochSeconds(), signal);
     // The leader that wrote it may not have known all of these.
-    for (const each of this.#forgotten)
-      if (!forgotten.some((known) => isSame(each, known))) measurement.forget(each, each);
-    const state = reporting.status.published.history;
-    if (refused === undefined) state.refusal = undefined;
-    else reporting.refused('history', refused.refusal, refused.problem);
+    for (const each of this.forgotten) if (!isKnown(each, forgotten)) measurement.forget(each, each);
+    reporting.found('history', refused ?? { outcome: 'read' });
     if (stamp === undefined) return;
-    Object.assign(state, { writtenAt: stamp.writtenAt, bytes });
+    Object.assign(reporting.status.published.history, { writtenAt: stamp.writtenAt, bytes });
     const ageSeconds = Math.round(epochSeconds() - stamp.writtenAt);
     logger.info({ writer: stamp.writer, ageSeconds }, 'history restored');
   }
@@ -275,11 +273,10 @@ class Replica {
  * that all replicas give one number, and a leader that cannot write leaves the last ones as they are.
  */
 class LeaderTerm {
-  readonly #leadership: Leadership;
+  readonly #term: Term;
   readonly #replica: Replica;
-  readonly #consumers: ConsumerPublisher | undefined;
-  readonly #lastGood: LastGoodPublisher | undefined;
-  readonly #statuses: readonly StatusPublisher[];
+  /** Of everything but the curves, the history and the shortfalls, which are written once more at the end. */
+  readonly #publishers: readonly { tick(signal: AbortSignal): Promise<void> }[];
   readonly #stopping = new AbortController();
   readonly #planned: Schedule;
   readonly #history: Schedule;
@@ -295,30 +292,31 @@ class LeaderTerm {
   #running: Promise<void> = Promise.resolve();
 
   constructor(leadership: Leadership, replica: Replica) {
-    const { limits, options } = replica;
+    const { limits, options, store, reporting } = replica;
     const { time, consumers, lastGood, statuses = [] } = options;
     const now = time.clock();
-    this.#leadership = leadership;
+    const schedule = (everyMs: number, firstAt = now) =>
+      new Schedule({ ...limits, everyMs }, firstAt, time.random);
+    const term = { ...options, limits, store, reporting, leadership };
+    this.#term = term;
     this.#replica = replica;
-    this.#planned = new Schedule({ ...limits, everyMs: 0 }, now, time.random);
-    const firstHistory = now + limits.firstHistoryMs;
-    this.#history = new Schedule({ ...limits, everyMs: limits.historyEveryMs }, firstHistory, time.random);
-    this.#shortfalls = new Schedule({ ...limits, everyMs: limits.shortfallsEveryMs }, now, time.random);
-    const { store, reporting } = replica;
-    const shared = { ...options, limits, store, reporting };
-    this.#consumers = consumers && new ConsumerPublisher(leadership, { ...shared, consumers });
-    this.#lastGood = lastGood && new LastGoodPublisher(leadership, { ...shared, ...lastGood });
-    const publisher = (source: StatusSource, firstAt: number) =>
-      new StatusPublisher(leadership, source, shared, firstAt);
-    const ofConsumers = consumers && publisher(consumerStatuses(consumers), now + limits.firstConsumersMs);
-    this.#statuses = [ofConsumers ?? [], statuses.map((each) => publisher(each, now))].flat();
+    this.#planned = schedule(0);
+    this.#history = schedule(limits.historyEveryMs, now + limits.firstHistoryMs);
+    this.#shortfalls = schedule(limits.shortfallsEveryMs);
+    const consumersAt = now + limits.firstConsumersMs;
+    this.#publishers = [
+      consumers && new ConsumerPublisher(term, consumers),
+      lastGood && new LastGoodPublisher(term, lastGood),
+      consumers && new StatusPublisher(term, consumerStatuses(consumers), consumersAt),
+      ...statuses.map((each) => new StatusPublisher(term, each, now)),
+    ].filter((each) => each !== undefined);
   }
 
   start(): void {
     this.#running = this.#run().catch((error: unknown) => {
       this.#replica.reporting.broke(asError(error));
       // A new term starts with the next renewal.
-      this.#leadership.end();
+      this.#term.leadership.end();
     });
   }
 
@@ -342,7 +340,7 @@ class LeaderTerm {
     await this.#running;
     if (!this.#tookOver) return;
     const within = AbortSignal.timeout(this.#replica.limits.handOverMs);
-    const signal = AbortSignal.any([within, this.#leadership.signal]);
+    const signal = AbortSignal.any([within, this.#term.leadership.signal]);
     await this.#step(this.#replica.options.time.clock());
     if (this.#working !== this.#published) await this.#publishPlanned(signal);
     if (this.#hasHistory) await this.#publishHistory(signal);
@@ -351,10 +349,10 @@ class LeaderTerm {
 
   async #run(): Promise<void> {
     const { limits, options } = this.#replica;
-    const signal = AbortSignal.any([this.#leadership.signal, this.#stopping.signal]);
+    const signal = AbortSignal.any([this.#term.leadership.signal, this.#stopping.signal]);
     if (!(await this.#takeOver(signal))) return;
     this.#tookOver = true;
-    options.onLeading(this.#leadership);
+    options.onLeading(this.#term.leadership);
     do await this.#tick(signal);
     while (await options.time.pause(limits.tickMs, signal));
   }
@@ -373,7 +371,7 @@ class LeaderTerm {
     const present = await store.read(SHARED_NAMES.planned, signal);
     this.#replica.forget(readForgotten(present));
     const planned = readPlanned(present);
-    if (planned.outcome === 'refused') reporting.refused('planned', planned.refusal, planned.problem);
+    reporting.found('planned', planned);
     // Where it is missing or unreadable, the curves in force here are the latest that replicas have seen.
     this.#working = options.measurement.table;
     if (planned.outcome !== 'read') return;
@@ -390,9 +388,7 @@ class LeaderTerm {
     if (now >= this.#nextStep) await this.#step(now);
     if (this.#working !== this.#published && this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
-    await this.#consumers?.tick(signal);
-    await this.#lastGood?.tick(signal);
-    for (const each of this.#statuses) await each.tick(signal);
+    for (const each of this.#publishers) await each.tick(signal);
     if (this.#hasShortfalls && this.#shortfalls.due(now)) await this.#publishShortfalls(signal);
   }
 
@@ -409,28 +405,19 @@ class LeaderTerm {
 
   /** Merges the stored record first: it is the previous leader's. */
   async #publishShortfalls(signal: AbortSignal): Promise<void> {
-    const { store, reporting, options } = this.#replica;
-    const { shortfalls } = options;
+    const { store, reporting } = this.#term;
+    const { shortfalls } = this.#replica.options;
     if (shortfalls === undefined) return;
-    await reporting.attempt('shortfalls', this.#shortfalls, signal, async () => {
+    let text = '';
+    const stored = await publish(this.#term, 'shortfalls', this.#shortfalls, signal, async () => {
       if (this.#shortfallsText === undefined) {
-        const before = readShortfalls(await store.read(SHARED_NAMES.shortfalls, signal), shortfalls.restore);
-        if (before.outcome === 'refused') reporting.refused('shortfalls', before.refusal, before.problem);
+        const present = await store.read(SHARED_NAMES.shortfalls, signal);
+        reporting.found('shortfalls', readShortfalls(present, shortfalls.restore));
       }
-      const { text } = shortfalls;
-      const epochSeconds = options.epochSeconds();
-      if (text === '') {
-        this.#shortfallsText = text;
-        return 'unchanged';
-      }
-      const content = shortfallsContent(text);
-      const write = { epochSeconds, signal };
-      const outcome = await store.write(SHARED_NAMES.shortfalls, content, this.#leadership, write);
-      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
-      reporting.written('shortfalls', epochSeconds, bytesOf(content), Number(outcome === 'written'));
-      this.#shortfallsText = text;
-      return outcome;
+      ({ text } = shortfalls);
+      return text === '' ? undefined : textContent('shortfalls', text);
     });
+    if (stored) this.#shortfallsText = text;
   }
 
   get #hasHistory(): boolean {
@@ -438,22 +425,15 @@ class LeaderTerm {
   }
 
   async #publishPlanned(signal: AbortSignal): Promise<void> {
-    const { store, reporting, limits, options } = this.#replica;
     const working = this.#working;
     if (working === NOTHING_PLANNED) return;
-    const table = shrunkTable(working, limits.plannedCharacters);
-    const epochSeconds = options.epochSeconds();
-    await reporting.attempt('planned', this.#planned, signal, async () => {
-      const content = plannedContent(table);
-      const write = { epochSeconds, signal };
-      const outcome = await store.write(SHARED_NAMES.planned, content, this.#leadership, write);
-      if (outcome !== 'written' && outcome !== 'unchanged') return outcome;
-      reporting.written('planned', epochSeconds, bytesOf(content), Number(outcome === 'written'));
-      this.#published = working;
-      this.#publishedText = plannedToText(table);
-      options.measurement.adopt(table);
-      return outcome;
-    });
+    const table = shrunkTable(working, this.#term.limits.plannedCharacters);
+    const text = plannedToText(table);
+    const contentOf = async () => textContent('planned', text);
+    if (!(await publish(this.#term, 'planned', this.#planned, signal, contentOf))) return;
+    this.#published = working;
+    this.#publishedText = text;
+    this.#replica.options.measurement.adopt(table);
   }
 
   async #publishHistory(signal: AbortSignal): Promise<void> {
@@ -462,12 +442,11 @@ class LeaderTerm {
       // It was refused at takeover; its owner may have removed it since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
-      const epochSeconds = options.epochSeconds();
       const { forgotten } = this.#replica;
-      const written = await history.write(this.#leadership, { epochSeconds, signal }, forgotten);
+      const written = await history.write(this.#term.leadership, forgotten, options.epochSeconds(), signal);
       const { outcome, bytes, writes } = written;
       if (outcome === 'written' || outcome === 'Full') {
-        reporting.written('history', epochSeconds, bytes, writes);
+        reporting.written('history', bytes, writes);
         reporting.historyFull(outcome === 'Full');
       }
       return outcome;

@@ -1,8 +1,7 @@
 import { API_VERSION, GROUP, isRecord, type LingerKind, parseDuration } from '../api/index.ts';
-import { asFailure, callApi, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
+import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { Schedule } from '../timing/index.ts';
-import type { ElectionClock, Leadership } from './election.ts';
-import type { PublishLimits, Reporting, StatusObject } from './publish-status.ts';
+import type { StatusObject, Term } from './publish-status.ts';
 
 /** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
 const FIELD_MANAGER = 'linger';
@@ -47,14 +46,6 @@ export interface StatusSource {
   statements(): readonly Statement[] | Promise<readonly Statement[]>;
 }
 
-export interface StatusOptions {
-  readonly connection: KubeConnection;
-  readonly reporting: Reporting;
-  readonly limits: PublishLimits;
-  readonly time: ElectionClock;
-  readonly epochSeconds: () => number;
-}
-
 /** The pause after a conflict, until the watch has delivered the other writer's change. */
 const CHANGED_MEANWHILE_MS = 5_000;
 
@@ -67,9 +58,8 @@ const OLDER_CRD_MS = 600_000;
  * write what is there already.
  */
 export class StatusPublisher {
-  readonly #leadership: Leadership;
+  readonly #term: Term;
   readonly #source: StatusSource;
-  readonly #options: StatusOptions;
   /** The backoff after failures, which concern all objects of the kind. */
   readonly #schedule: Schedule;
   #waiting: Statement[] = [];
@@ -81,24 +71,23 @@ export class StatusPublisher {
   /** Until when only conditions are written, because the CRD is an older one. */
   #bareUntil = Number.NEGATIVE_INFINITY;
 
-  constructor(leadership: Leadership, source: StatusSource, options: StatusOptions, firstAt: number) {
-    this.#leadership = leadership;
+  constructor(term: Term, source: StatusSource, firstAt: number) {
+    this.#term = term;
     this.#source = source;
-    this.#options = options;
-    this.#schedule = new Schedule({ everyMs: 0, ...options.limits }, firstAt, options.time.random);
-    this.#begunAt = options.time.clock();
+    this.#schedule = new Schedule({ everyMs: 0, ...term.limits }, firstAt, term.time.random);
+    this.#begunAt = term.time.clock();
     this.#lookAt = firstAt;
   }
 
   /** To be called periodically; writes at most a few statuses. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
-    const { limits, time } = this.#options;
+    const { limits, time, leadership } = this.#term;
     const begun = time.clock();
     if (begun >= this.#lookAt) await this.#look(begun);
     for (let left = limits.statusesATick; left > 0; left -= 1) {
       const now = time.clock();
       // A slow API server must not keep the leader from publishing the curves that waits depend on.
-      if (!this.#schedule.due(now) || now - begun > limits.slowMs || !this.#leadership.holds()) return;
+      if (!this.#schedule.due(now) || now - begun > limits.slowMs || !leadership.holds()) return;
       const next = this.#waiting.shift();
       if (next === undefined || signal.aborted) return;
       await this.#write(next, signal);
@@ -107,7 +96,7 @@ export class StatusPublisher {
 
   /** Collects news: first objects without any status yet, then those that have waited longest. */
   async #look(now: number): Promise<void> {
-    const { limits, time } = this.#options;
+    const { limits, time } = this.#term;
     const statements = await this.#source.statements();
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, condition }: Statement) =>
@@ -147,11 +136,11 @@ export class StatusPublisher {
     const difference = differenceOf(said, content);
     if (difference !== 'drift') return difference === 'news';
     const since = this.#writtenAt.get(keyOf(target)) ?? this.#begunAt;
-    return now - since >= this.#options.limits.statusAgainMs;
+    return now - since >= this.#term.limits.statusAgainMs;
   }
 
   async #write(statement: Statement, signal: AbortSignal): Promise<void> {
-    const { time, limits, reporting, epochSeconds } = this.#options;
+    const { time, limits, reporting } = this.#term;
     const key = keyOf(statement.target);
     try {
       await this.#apply(statement, signal);
@@ -160,27 +149,27 @@ export class StatusPublisher {
       this.#notBefore.set(key, now + limits.consumersEveryMs);
       this.#schedule.done(now);
       reporting.succeeded(this.#source.object);
-      reporting.written(this.#source.object, epochSeconds());
+      reporting.written(this.#source.object);
     } catch (thrown) {
       if (!signal.aborted) this.#failed(key, thrown);
     }
   }
 
   async #apply(statement: Statement, signal: AbortSignal): Promise<void> {
-    const now = this.#options.time.clock();
+    const now = this.#term.time.clock();
     if (now < this.#bareUntil) return this.#patch(statement, {}, signal);
     try {
       await this.#patch(statement, statement.content, signal);
     } catch (thrown) {
       if (!isOlderCrd(asFailure(thrown, 'Malformed'))) throw thrown;
       this.#bareUntil = now + OLDER_CRD_MS;
-      this.#options.reporting.olderCrd(this.#source.object);
+      this.#term.reporting.olderCrd(this.#source.object);
       await this.#patch(statement, {}, signal);
     }
   }
 
   async #patch({ target, condition }: Statement, content: object, signal: AbortSignal): Promise<void> {
-    const { connection, limits } = this.#options;
+    const { connection, limits } = this.#term;
     const { kind, plural } = this.#source;
     const { namespace = '', name, resourceVersion, generation } = target;
     const { type, status, reason, message } = condition;
@@ -208,7 +197,7 @@ export class StatusPublisher {
   }
 
   #failed(key: string, thrown: unknown): void {
-    const { time, reporting } = this.#options;
+    const { time, reporting } = this.#term;
     const { reason } = asFailure(thrown, 'Malformed');
     if (reason === 'Conflict' || reason === 'NotFound')
       this.#notBefore.set(key, time.clock() + CHANGED_MEANWHILE_MS);

@@ -1,11 +1,13 @@
 import {
+  type ApiCall,
   callApi,
   type KubeConnection,
   KubeFailure,
   type Resource,
+  type ResourceWatch,
   unlessNotFound,
+  type WatchHandlers,
   type WatchOptions,
-  type WatchStats,
   watchResource,
 } from '../cluster/index.ts';
 import type { PlannedTable } from '../lag/index.ts';
@@ -34,13 +36,14 @@ import type { Leadership } from './election.ts';
  */
 export type WriteOutcome = 'written' | 'unchanged' | 'deposed' | 'outgrown' | 'Newer' | 'Foreign';
 
-export interface StoreOptions {
+interface StoreOptions {
   readonly connection: KubeConnection;
   readonly namespace: string;
   /** The writer. */
   readonly identity: string;
   /** Milliseconds for each request. */
   readonly requestMs: number;
+  readonly epochSeconds: () => number;
 }
 
 /** The ConfigMaps that replicas share. */
@@ -63,19 +66,18 @@ export class SharedStore {
   /**
    * Writes the leader's content. The ConfigMap is read first and written with the resourceVersion that was read: of two
    * writers that both believe that they lead one fails, and a deposed leader fails even before it knows.
-   * @param epochSeconds when this is written
    * @throws KubeFailure; `Conflict` when another writer was quicker
    */
   async write(
     name: string,
     content: Content,
     leadership: Leadership,
-    { epochSeconds, signal }: { readonly epochSeconds: number; readonly signal: AbortSignal },
+    signal: AbortSignal,
   ): Promise<WriteOutcome> {
     const present = await this.read(name, signal);
     const left = notOurs(present);
     if (left !== undefined) return left;
-    const { connection, namespace, identity, requestMs } = this.#options;
+    const { connection, namespace, identity, requestMs, epochSeconds } = this.#options;
     const { term, writer } = stampOf(present);
     if (term > leadership.term || (term === leadership.term && writer !== identity && writer !== '')) {
       leadership.outgrow(term);
@@ -83,7 +85,7 @@ export class SharedStore {
     }
     if (present !== undefined && sameContent(present, content)) return 'unchanged';
     if (!leadership.holds()) return 'deposed';
-    const stamp = stampAnnotations({ writer: identity, term: leadership.term, writtenAt: epochSeconds });
+    const stamp = stampAnnotations({ writer: identity, term: leadership.term, writtenAt: epochSeconds() });
     const body = configMapOf(name, content, stamp, present);
     await callApi(connection, 'CoreV1Api', { signal, withinMs: requestMs }, (api) =>
       present === undefined
@@ -94,9 +96,6 @@ export class SharedStore {
   }
 }
 
-/** `withinMs`: milliseconds for the whole answer. */
-export type ReadCall = Parameters<typeof callApi>[2];
-
 /**
  * @returns undefined when there is none
  * @throws KubeFailure
@@ -105,7 +104,7 @@ export function readConfigMap(
   connection: KubeConnection,
   namespace: string,
   name: string,
-  call: ReadCall,
+  call: ApiCall,
 ): Promise<ConfigMap | undefined> {
   return unlessNotFound(
     callApi(connection, 'CoreV1Api', call, (api) => api.readNamespacedConfigMap({ namespace, name })),
@@ -126,7 +125,7 @@ export async function recordForgotten(
   namespace: string,
   forgotten: Forgotten,
   epochSeconds: number,
-  call: ReadCall,
+  call: ApiCall,
 ): Promise<void> {
   const name = SHARED_NAMES.planned;
   for (let attempt = 1; ; attempt += 1) {
@@ -167,22 +166,16 @@ export interface PublishedPlanned {
   readonly forgotten: readonly Forgotten[];
 }
 
-/** Calls are synchronous. */
-export interface PublishedHandlers {
+interface PublishedHandlers extends Pick<WatchHandlers<PublishedPlanned>, 'onFailure' | 'onHandlerError'> {
   /** Called with the first state, and with each change of the ConfigMap. */
   onPublished(published: PublishedPlanned): void;
-  onFailure(failure: KubeFailure, pauseMs: number): void;
+  /** The watch is current: for the first time, or again. */
   onCurrent(): void;
-  /** Called with what a handler threw. */
-  onHandlerError(error: Error): void;
 }
 
-export interface PublishedSource {
+interface PublishedSource extends ResourceWatch {
   /** Resolves once it has been read for the first time. May never resolve. */
   readonly read: Promise<void>;
-  readonly stats: WatchStats;
-  /** Resolves once the signal has aborted and every connection is closed. */
-  readonly ended: Promise<void>;
 }
 
 const NOTHING: PublishedPlanned = { planned: { outcome: 'empty' }, forgotten: [] };
@@ -205,25 +198,19 @@ export function followPublished(
     project: (object) => ({ planned: readPlanned(object), forgotten: readForgotten(object) }),
   };
   let present = false;
-  const watch = watchResource(
-    resource,
-    connection,
-    {
-      onEvent: (event) => {
-        present = event.type !== 'deleted';
-        handlers.onPublished(event.type === 'deleted' ? NOTHING : event.object);
-      },
-      onStream: ({ type }) => {
-        if (type === 'ListEnds') {
-          if (!present) handlers.onPublished(NOTHING);
-          read.resolve();
-        }
-        if (type === 'StreamCurrent') handlers.onCurrent();
-      },
-      onFailure: handlers.onFailure,
-      onHandlerError: handlers.onHandlerError,
+  const own: WatchHandlers<PublishedPlanned> = {
+    ...handlers,
+    onEvent: (event) => {
+      present = event.type !== 'deleted';
+      handlers.onPublished(event.type === 'deleted' ? NOTHING : event.object);
     },
-    options,
-  );
-  return { read: read.promise, ...watch };
+    onStream: ({ type }) => {
+      if (type === 'ListEnds') {
+        if (!present) handlers.onPublished(NOTHING);
+        read.resolve();
+      }
+      if (type === 'StreamCurrent') handlers.onCurrent();
+    },
+  };
+  return { read: read.promise, ...watchResource(resource, connection, own, options) };
 }

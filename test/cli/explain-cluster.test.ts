@@ -2,7 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Explanation } from '../../src/decision/explanation.ts';
-import { plannedContent } from '../../src/leader/codec.ts';
+import { plannedToText } from '../../src/lag/planned.ts';
+import { textContent } from '../../src/leader/codec.ts';
 import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';
 import { historyOf, tableOf } from '../lag/sample-table.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
@@ -43,7 +44,7 @@ function publish(model: ModelCluster, namespace = 'linger'): void {
     apiVersion: 'v1',
     kind: 'ConfigMap',
     metadata,
-    ...plannedContent(tableOf(measured, now)),
+    ...textContent('planned', plannedToText(tableOf(measured, now))),
   });
   putPolicies(model, namespace, {});
 }

@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { plannedToText } from '../../src/lag/planned.ts';
 import {
   bytesOf,
   type Content,
@@ -9,7 +10,6 @@ import {
   PLANNED_KEY,
   packPart,
   partKey,
-  plannedContent,
   type Refusal,
   readForgotten,
   readHistory,
@@ -17,6 +17,7 @@ import {
   sameContent,
   stampAnnotations,
   stampOf,
+  textContent,
   unpackPart,
 } from '../../src/leader/codec.ts';
 import { historyOf, tableOf } from '../lag/sample-table.ts';
@@ -26,7 +27,7 @@ const DAY = 86_400;
 const stamp = { writer: 'linger-a_1', term: 7, writtenAt: NOW - 60 };
 
 const table = tableOf({ cluster: historyOf([4], 5_000, NOW) }, NOW);
-const PLANNED = plannedContent(table);
+const PLANNED = textContent('planned', plannedToText(table));
 
 /** As the API server gives it. */
 const configMap = (
