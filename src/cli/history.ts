@@ -4,8 +4,8 @@ import {
   type Forgotten,
   readConfigMap,
   readForgotten,
-  readStoredHistory,
   recordForgotten,
+  restoreHistory,
   SHARED_NAMES,
 } from '../leader/index.ts';
 import type { Settings } from './commands.ts';
@@ -47,13 +47,13 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     return true;
   };
   const at = now();
-  const reading = readStoredHistory(connection, lingerNamespace, { restorePart }, at, call);
+  const read = (name: string) => readConfigMap(connection, lingerNamespace, name, call);
+  const reading = restoreHistory(read, { restorePart }, at);
   const { refused, stamp } = await asked(connection, reading);
   if (refused !== undefined) warn(`${refused.problem}\n`);
   if (stamp === undefined)
     throw notPublished(connection, `there is no history in namespace ${lingerNamespace}`);
-  const planned = readConfigMap(connection, lingerNamespace, SHARED_NAMES.planned, call);
-  const forgotten = readForgotten(await asked(connection, planned));
+  const forgotten = readForgotten(await asked(connection, read(SHARED_NAMES.planned)));
   const episodes = [...scopes].flatMap(([scope, lags]) => {
     // The leader may not have written the history since.
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);

@@ -27,38 +27,24 @@ export interface Lead {
 export class Leadership implements Lead {
   readonly #time: Pick<ElectionClock, 'clock' | 'pause'>;
   readonly #ending = new AbortController();
-  #until: number;
-  #term: number;
-  #leastTerm = 0;
+  /** Aborts when the lease is lost, released or not renewed in time. */
+  readonly signal = this.#ending.signal;
+  /** Milliseconds of the monotonic clock. */
+  until: number;
+  /** The lease's number of transitions: higher than that of every leader before. */
+  term: number;
+  /** What the next renewal raises the term to. */
+  leastTerm = 0;
 
-  /** @param until milliseconds of the monotonic clock */
   constructor(until: number, term: number, time: Pick<ElectionClock, 'clock' | 'pause'>) {
     this.#time = time;
-    this.#until = until;
-    this.#term = term;
+    this.until = until;
+    this.term = term;
     void this.#lapse();
   }
 
-  /** Aborts when the lease is lost, released or not renewed in time. */
-  get signal(): AbortSignal {
-    return this.#ending.signal;
-  }
-
   holds(): boolean {
-    return !this.signal.aborted && this.#time.clock() < this.#until;
-  }
-
-  /** The lease's number of transitions: higher than that of every leader before. */
-  get term(): number {
-    return this.#term;
-  }
-
-  get until(): number {
-    return this.#until;
-  }
-
-  get leastTerm(): number {
-    return this.#leastTerm;
+    return !this.signal.aborted && this.#time.clock() < this.until;
   }
 
   /**
@@ -66,14 +52,14 @@ export class Leadership implements Lead {
    * deposed without knowing it yet. The next renewal either raises the term or fails.
    */
   outgrow(term: number): void {
-    this.#leastTerm = Math.max(this.#leastTerm, term + 1);
+    this.leastTerm = Math.max(this.leastTerm, term + 1);
   }
 
   /** @returns false when it is too late */
   extend(until: number, term: number): boolean {
     if (!this.holds()) return false;
-    this.#until = until;
-    this.#term = term;
+    this.until = until;
+    this.term = term;
     return true;
   }
 
@@ -82,7 +68,7 @@ export class Leadership implements Lead {
   }
 
   async #lapse(): Promise<void> {
-    while (this.holds()) await this.#time.pause(this.#until - this.#time.clock(), this.signal);
+    while (this.holds()) await this.#time.pause(this.until - this.#time.clock(), this.signal);
     this.end();
   }
 }
@@ -121,7 +107,7 @@ const LONGEST_DURATION_MS = 60_000;
 /** The duration in a released lease: the least that the API server accepts. */
 const RELEASED_SECONDS = 1;
 
-export interface ObservedLease {
+interface ObservedLease {
   /** undefined: there is none. */
   readonly record: LeaseRecord | undefined;
   /** When this record was first seen. Milliseconds of our monotonic clock: other hosts' clocks are not comparable. */
@@ -147,7 +133,7 @@ export function observeLease(
 export type LeaseStep = { readonly do: WritingStep } | { readonly do: 'follow'; readonly holder: string };
 export type WritingStep = 'prepare' | 'create' | 'take' | 'renew';
 
-export interface Candidate {
+interface Candidate {
   /** Unique to this run of this process, so a lease with it was written by us. */
   readonly identity: string;
   /** Whether our last renewal still counts. */
@@ -168,7 +154,7 @@ export function nextLeaseStep(
   { record, since }: ObservedLease,
   now: number,
   { identity, leading, acquiredAt }: Candidate,
-  { durationMs }: Pick<ElectionLimits, 'durationMs'>,
+  durationMs: number,
 ): LeaseStep {
   if (record === undefined) return { do: leading ? 'create' : 'prepare' };
   const { holder, durationSeconds } = record;
@@ -178,14 +164,13 @@ export function nextLeaseStep(
   return now - since >= Math.max(durationMs, theirs) ? { do: 'take' } : { do: 'follow', holder };
 }
 
-export interface LeaseWriter {
-  readonly identity: string;
-  /** The lowest number of transitions to write; see the fencing of ConfigMaps. */
+interface LeaseWriter
+  extends Pick<ElectionOptions, 'identity' | 'address'>,
+    Pick<ElectionLimits, 'durationMs'> {
+  /** The lowest number of transitions to write; see {@link Leadership.outgrow}. */
   readonly leastTransitions: number;
-  /** Microseconds since the epoch. */
+  /** Since the epoch. */
   readonly wallMicroseconds: number;
-  readonly durationMs: number;
-  readonly address?: string | undefined;
 }
 
 /** The record that a writing step writes. @param last the last known record, even if it has vanished since */
@@ -238,7 +223,7 @@ export interface ElectionEvents {
   onFailure(failure: KubeFailure, pauseMs: number): void;
 }
 
-export interface ElectionOptions {
+interface ElectionOptions {
   readonly identity: string;
   /** For {@link LeaseRecord.address}. */
   readonly address?: string | undefined;
@@ -291,24 +276,22 @@ class Campaign {
    * write directly: where it shows that there is something to do, the lease is read first.
    */
   shown(record: LeaseRecord | undefined): void {
+    const { limits, time } = this.#options;
     const known = this.#observed?.record;
     if (this.#wake === undefined) return;
-    if (record === undefined || known === undefined) this.#wake();
+    if (record === undefined || known === undefined) {
+      this.#wake();
+      return;
+    }
     // A watch that is behind is ignored, and reads continue.
-    else if (!isBefore(record, known)) this.#heed(record);
-  }
-
-  #heed(record: LeaseRecord): void {
-    const { limits, time, events } = this.#options;
+    if (isBefore(record, known)) return;
     const now = time.clock();
-    this.#observed = observeLease(this.#observed, record, now);
-    this.#last = record;
-    events.onSeen(record);
+    this.#saw(record, now);
     const step = this.#nextStep();
     if (step.do === 'follow') {
       this.#follow(step.holder);
       this.#restUntil = Math.min(now + limits.watchedMs, this.#readAt + limits.readEveryMs);
-    } else this.#wake?.();
+    } else this.#wake();
   }
 
   async run(): Promise<void> {
@@ -378,17 +361,16 @@ class Campaign {
   async #read(): Promise<void> {
     const { store, time, events } = this.#options;
     const askedAt = time.clock();
-    const stored = await store.read();
+    this.#stored = await store.read();
     this.#readAt = time.clock();
     events.onRequest(this.#readAt - askedAt);
-    this.#saw(stored, this.#readAt);
+    this.#saw(this.#stored?.record, this.#readAt);
   }
 
-  #saw(stored: StoredLease | undefined, now: number): void {
-    this.#options.events.onSeen(stored?.record);
-    this.#stored = stored;
-    this.#last = stored?.record ?? this.#last;
-    this.#observed = observeLease(this.#observed, stored?.record, now);
+  #saw(record: LeaseRecord | undefined, now: number): void {
+    this.#options.events.onSeen(record);
+    this.#last = record ?? this.#last;
+    this.#observed = observeLease(this.#observed, record, now);
   }
 
   #nextStep(): LeaseStep {
@@ -396,7 +378,7 @@ class Campaign {
     const now = time.clock();
     const observed = this.#observed ?? { record: undefined, since: now };
     const candidate = { identity, leading: this.#leads, acquiredAt: this.#acquiredAt };
-    return nextLeaseStep(observed, now, candidate, limits);
+    return nextLeaseStep(observed, now, candidate, limits.durationMs);
   }
 
   async #write(step: WritingStep): Promise<void> {
@@ -410,15 +392,16 @@ class Campaign {
     });
     const sentAt = time.clock();
     this.#writing = true;
-    const stored = await store.write(record, this.#stored).finally(() => {
+    this.#stored = await store.write(record, this.#stored).finally(() => {
       this.#writing = false;
     });
+    const { record: written } = this.#stored;
     const now = time.clock();
     events.onRequest(now - sentAt);
-    this.#saw(stored, now);
+    this.#saw(written, now);
     if (step === 'prepare') return this.#follow('');
-    this.#acquiredAt = stored.record.acquiredAt;
-    this.#lead(sentAt + limits.leadMs, stored.record.transitions);
+    this.#acquiredAt = written.acquiredAt;
+    this.#lead(sentAt + limits.leadMs, written.transitions);
   }
 
   #lead(until: number, term: number): void {

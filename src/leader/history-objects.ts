@@ -1,5 +1,4 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { ApiCall, KubeConnection } from '../cluster/index.ts';
 import type { HistoryPart } from '../lag/index.ts';
 import {
   bytesOf,
@@ -20,7 +19,7 @@ import {
   unpackPart,
 } from './codec.ts';
 import type { Leadership } from './election.ts';
-import { readConfigMap, type SharedStore, type WriteOutcome } from './store.ts';
+import type { SharedStore, WriteOutcome } from './store.ts';
 
 /** The history that a replica has measured, in parts: one for each scope. Calls take some milliseconds. */
 export interface StoredHistory {
@@ -77,7 +76,7 @@ export async function* historyContents(
   yield { binaryData };
 }
 
-export interface RestoredHistory {
+interface RestoredHistory {
   /** The stamp of the latest ConfigMap; undefined: there is no history. */
   readonly stamp: Stamp | undefined;
   readonly bytes: number;
@@ -133,7 +132,8 @@ export async function restoreHistory(
 export class HistoryObjects {
   readonly #store: SharedStore;
   readonly #history: StoredHistory;
-  #settled = false;
+  /** Whether every ConfigMap has been read and may be overwritten; until then none is. */
+  settled = false;
   /** How many ConfigMaps have contents. */
   #objects = 0;
   /** The share of the usual budget that is used. */
@@ -144,17 +144,12 @@ export class HistoryObjects {
     this.#history = history;
   }
 
-  /** Whether every ConfigMap has been read and may be overwritten; until then none is. */
-  get settled(): boolean {
-    return this.#settled;
-  }
-
   /** Takes in what is stored. @throws KubeFailure */
   async restore(epochSeconds: number, signal: AbortSignal): Promise<RestoredHistory> {
     const read = (name: string) => this.#store.read(name, signal);
     const restored = await restoreHistory(read, this.#history, epochSeconds);
     const { refused, objects } = restored;
-    this.#settled = refused === undefined || !LEFT_ALONE.has(refused.refusal);
+    this.settled = refused === undefined || !LEFT_ALONE.has(refused.refusal);
     this.#objects = objects;
     return restored;
   }
@@ -194,16 +189,4 @@ export class HistoryObjects {
   shrink(): void {
     this.#share = Math.max(1 / 16, this.#share / 2);
   }
-}
-
-/** Reads the history of the replicas in a namespace, for people. @throws KubeFailure */
-export function readStoredHistory(
-  connection: KubeConnection,
-  namespace: string,
-  history: Pick<StoredHistory, 'restorePart'>,
-  epochSeconds: number,
-  call: ApiCall,
-): Promise<RestoredHistory> {
-  const read = (name: string) => readConfigMap(connection, namespace, name, call);
-  return restoreHistory(read, history, epochSeconds);
 }

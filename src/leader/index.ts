@@ -8,7 +8,7 @@ export {
 } from './codec.ts';
 export type { PublishedConsumers } from './consumer-statuses.ts';
 export type { Lead } from './election.ts';
-export { readStoredHistory } from './history-objects.ts';
+export { restoreHistory } from './history-objects.ts';
 export { readLastGood } from './last-good.ts';
 export { labelLeader } from './leader-label.ts';
 export { followLease, type Place } from './lease.ts';

@@ -1,7 +1,7 @@
 import type { KubeFailure, PodLabels } from '../cluster/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
-import type { Lead } from './election.ts';
+import type { ElectionClock, Lead } from './election.ts';
 
 /** On the pod that leads: the Service `linger-reports` selects it. */
 export const LEADER_LABEL = 'linger.dev/leader';
@@ -9,15 +9,11 @@ const LEADS = 'true';
 /** All replicas, as deploy/ labels them. */
 const REPLICAS = 'app.kubernetes.io/name=linger';
 
-export interface LeaderLabelOptions {
-  readonly pods: Pick<PodLabels, 'list' | 'change'>;
+interface LeaderLabelOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
+  readonly pods: PodLabels;
   /** This replica's pod. */
   readonly identity: string;
   readonly logger: Logger;
-  readonly clock: () => number;
-  readonly random: () => number;
-  /** Resolves with false once the signal has aborted. */
-  readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
 /** Users can move the label, so it is checked once a minute; nothing is written while it is right. */

@@ -5,7 +5,7 @@ import {
   type TerminationPolicy,
   unseenNamespace,
 } from '../api/index.ts';
-import type { CustomObject, PodGroup } from '../cluster/index.ts';
+import { type CustomObject, customKey, type PodGroup } from '../cluster/index.ts';
 import { policiesSelecting, policyView, type World } from '../decision/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
@@ -14,7 +14,7 @@ import type { Statement, StatusSource } from './status-publisher.ts';
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
 /** What the leader writes into the statuses of policies. */
-export interface PublishedPolicies {
+interface PublishedPolicies {
   readonly world: () => World;
   readonly clusterPolicies: () => readonly CustomObject<ClusterTerminationPolicy>[];
   readonly policies: () => readonly CustomObject<TerminationPolicy>[];
@@ -46,7 +46,7 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
       const each = function* () {
         const statements: Statement<PolicyStatus>[] = [];
         for (const object of found) {
-          const origin = originOf(names.kind, object);
+          const origin = `${names.kind}/${customKey(object)}`;
           const pods = counts === undefined ? undefined : (counts.get(origin) ?? 0);
           const facts = { pods, shadows: shadowed.has(origin), since: published.epochSeconds() };
           statements.push(statementOf(object, published.world(), facts));
@@ -71,10 +71,6 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
       published.policies,
     ),
   ];
-}
-
-function originOf(kind: string, { namespace, name }: Pick<CustomObject<unknown>, 'namespace' | 'name'>) {
-  return `${kind}/${namespace === '' ? '' : `${namespace}/`}${name}`;
 }
 
 /** @returns how many pods each policy selects, by its origin; undefined until the pods have been listed */

@@ -100,8 +100,8 @@ export class StatusPublisher {
     const statements = await this.#source.statements();
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, condition }: Statement) =>
-      isOf(target, condition.type) ? (this.#writtenAt.get(keyOf(target)) ?? 0) : Number.NEGATIVE_INFINITY;
-    this.#waiting = waiting.toSorted((a, b) => compare(urgency(a), urgency(b)));
+      isOf(target, condition.type) ? (this.#writtenAt.get(keyOf(target)) ?? 0) : -1;
+    this.#waiting = waiting.toSorted((a, b) => urgency(a) - urgency(b));
     this.#forget(statements);
     // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
     const done = time.clock();
@@ -133,7 +133,7 @@ export class StatusPublisher {
     if (CONDITION.some((member) => before[member] !== condition[member])) return true;
     if (now < this.#bareUntil) return false;
     const { observedGeneration: _g, conditions: _c, ...said } = status;
-    const difference = differenceOf(said, content);
+    const difference = differenceOf(said, { ...content });
     if (difference !== 'drift') return difference === 'news';
     const since = this.#writtenAt.get(keyOf(target)) ?? this.#begunAt;
     return now - since >= this.#term.limits.statusAgainMs;
@@ -223,11 +223,6 @@ function isOf({ generation, status }: StatusTarget, type: string): boolean {
   );
 }
 
-function compare(a: number, b: number): number {
-  if (a === b) return 0;
-  return a < b ? -1 : 1;
-}
-
 /** Measured numbers, which count as news only when they have moved by more than noise. */
 const MEASURED = new Set(['p50', 'p99', 'pods']);
 const MOVED = 0.05;
@@ -237,9 +232,9 @@ const GROWING = new Set(['samples', 'lastSample']);
 /** `drift`: only growing numbers differ, or measured ones that have hardly moved. */
 type Difference = 'none' | 'drift' | 'news';
 
-function differenceOf(before: object, now: object): Difference {
-  const was = before as Readonly<Record<string, unknown>>;
-  const is = now as Readonly<Record<string, unknown>>;
+type Members = Readonly<Record<string, unknown>>;
+
+function differenceOf(was: Members, is: Members): Difference {
   let result: Difference = 'none';
   for (const member of new Set([...Object.keys(was), ...Object.keys(is)])) {
     const difference = memberDifference(member, was[member], is[member]);
@@ -264,7 +259,7 @@ function amountOf(value: unknown): number {
 }
 
 /** The condition of this type in a status. @returns undefined where it has none */
-function conditionIn(status: unknown, type: string): Readonly<Record<string, unknown>> | undefined {
+function conditionIn(status: unknown, type: string): Members | undefined {
   const conditions: unknown = isRecord(status) ? status.conditions : undefined;
   const list: readonly unknown[] = Array.isArray(conditions) ? conditions : [];
   return list.filter(isRecord).find((each) => each.type === type);

@@ -78,7 +78,7 @@ describe('nextLeaseStep, for b, with a lease of 15 s', () => {
     const observed = { record: there, since: now - age * 1000 };
     const acquiredAt = acquired ? there?.acquiredAt : undefined;
     const candidate = { identity: 'b', leading, acquiredAt };
-    expect(nextLeaseStep(observed, now, candidate, { durationMs: 15_000 })).toEqual(step);
+    expect(nextLeaseStep(observed, now, candidate, 15_000)).toEqual(step);
   });
 });
 
