@@ -11,7 +11,7 @@ import {
   unlessNotFound,
   watchResource,
 } from '../cluster/index.ts';
-import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import { type Issue, issued, isTrusted, planRotation, type RotationPlan, type Seen } from './assess.ts';
 import { type Contents, certificateFiles } from './directory.ts';
@@ -36,7 +36,7 @@ export interface SecretOptions {
   /** What the certificate is for. */
   readonly names: readonly string[];
   readonly logger: Logger;
-  readonly metrics: FollowOptions['metrics'];
+  readonly metrics: Metrics;
   /** How long to try before there is something to serve with. Milliseconds. */
   readonly openWithinMs: number;
   readonly signal: AbortSignal;

@@ -72,14 +72,7 @@ const LOOK_EVERY_MS = 5_000;
 export interface FollowOptions {
   readonly signal: AbortSignal;
   readonly logger: Logger;
-  readonly metrics: Pick<
-    Metrics,
-    | 'certificateExpiry'
-    | 'certificateIssued'
-    | 'certificateReloads'
-    | 'certificateTrusted'
-    | 'certificateWrites'
-  >;
+  readonly metrics: Metrics;
   readonly clock?: () => Date;
   readonly everyMs?: number;
 }
@@ -99,10 +92,7 @@ export interface CertificateSource {
   follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void>;
 }
 
-export function showCertificate(
-  { cert, notAfter }: ServingCertificate,
-  metrics: FollowOptions['metrics'],
-): void {
+export function showCertificate({ cert, notAfter }: ServingCertificate, metrics: Metrics): void {
   const [leaf] = parseCertificates(cert);
   metrics.certificateExpiry.set(notAfter.getTime() / 1000);
   if (leaf !== undefined) metrics.certificateIssued.set(leaf.validFromDate.getTime() / 1000);

@@ -33,8 +33,6 @@ export function lagText(seconds: number): string {
 export function consumerStatuses({ views, targets }: PublishedConsumers): StatusSource {
   return {
     object: 'status',
-    kind: 'DiscoveryConsumer',
-    plural: 'discoveryconsumers',
     statements: () => {
       const byName = new Map(views().map((view) => [view.name, view]));
       return targets().flatMap((target) => {

@@ -9,6 +9,7 @@ import { type CustomObject, customKey, type PodGroup } from '../cluster/index.ts
 import { policiesSelecting, policyView, type World } from '../decision/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
+import { STATUS_KINDS } from './publish-status.ts';
 import type { Statement, StatusSource } from './status-publisher.ts';
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
@@ -34,10 +35,10 @@ const COUNT_AGAIN_MS = 15_000;
 export function policyStatuses(published: PublishedPolicies): readonly StatusSource[] {
   const count = counting(published);
   const source = <T extends AnyPolicy>(
-    names: Pick<StatusSource, 'object' | 'kind' | 'plural'>,
+    object: 'clusterPolicyStatus' | 'policyStatus',
     objects: () => readonly CustomObject<T>[],
   ): StatusSource => ({
-    ...names,
+    object,
     statements: async () => {
       const found = objects();
       if (found.length === 0) return [];
@@ -45,11 +46,11 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
       const shadowed = new Set(published.shadowed());
       const each = function* () {
         const statements: Statement<PolicyStatus>[] = [];
-        for (const object of found) {
-          const origin = `${names.kind}/${customKey(object)}`;
+        for (const policy of found) {
+          const origin = `${STATUS_KINDS[object].kind}/${customKey(policy)}`;
           const pods = counts === undefined ? undefined : (counts.get(origin) ?? 0);
           const facts = { pods, shadows: shadowed.has(origin), since: published.epochSeconds() };
-          statements.push(statementOf(object, published.world(), facts));
+          statements.push(statementOf(policy, published.world(), facts));
           yield;
         }
         return statements;
@@ -58,18 +59,8 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
     },
   });
   return [
-    source(
-      {
-        object: 'clusterPolicyStatus',
-        kind: 'ClusterTerminationPolicy',
-        plural: 'clusterterminationpolicies',
-      },
-      published.clusterPolicies,
-    ),
-    source(
-      { object: 'policyStatus', kind: 'TerminationPolicy', plural: 'terminationpolicies' },
-      published.policies,
-    ),
+    source('clusterPolicyStatus', published.clusterPolicies),
+    source('policyStatus', published.policies),
   ];
 }
 

@@ -1,5 +1,13 @@
 import type { Registry } from '@prometheus-io/client';
-import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
+import {
+  asFailure,
+  CLUSTER_TERMINATION_POLICIES,
+  DISCOVERY_CONSUMERS,
+  type FailureReason,
+  type KubeConnection,
+  type KubeFailure,
+  TERMINATION_POLICIES,
+} from '../cluster/index.ts';
 import {
   counterAtScrape,
   gaugeAtScrape,
@@ -63,13 +71,13 @@ export const PUBLISH_LIMITS = {
 };
 export type PublishLimits = Readonly<typeof PUBLISH_LIMITS>;
 
-/** Statuses, and the resources that they are written to. A metric's label. */
-export const STATUS_OBJECTS = {
-  status: 'discoveryconsumers/status',
-  clusterPolicyStatus: 'clusterterminationpolicies/status',
-  policyStatus: 'terminationpolicies/status',
+/** The kinds whose statuses are written, by a metric's label. */
+export const STATUS_KINDS = {
+  status: DISCOVERY_CONSUMERS,
+  clusterPolicyStatus: CLUSTER_TERMINATION_POLICIES,
+  policyStatus: TERMINATION_POLICIES,
 } as const;
-export type StatusObject = keyof typeof STATUS_OBJECTS;
+export type StatusObject = keyof typeof STATUS_KINDS;
 
 /** The targets of the leader's requests. A metric's label. */
 export type PublishTarget = 'lease' | SharedObject | StatusObject;
@@ -100,7 +108,7 @@ export interface PublishStatus {
 
 export function newStatus(): PublishStatus {
   const nothing = () => ({ writtenAt: undefined, bytes: undefined, writes: 0, refusal: undefined });
-  const objects = [...Object.keys(SHARED_NAMES), ...Object.keys(STATUS_OBJECTS)];
+  const objects = [...Object.keys(SHARED_NAMES), ...Object.keys(STATUS_KINDS)];
   const each = <T>(make: () => T) => Object.fromEntries(objects.map((object) => [object, make()]));
   return {
     leading: false,
@@ -146,27 +154,21 @@ export class Reporting {
       if (outcome === 'outgrown') schedule.failed(this.#clock(), this.#renewEveryMs);
       else schedule.done(this.#clock());
       if (outcome === 'Newer' || outcome === 'Foreign') this.found(object, refused(outcome));
+      return undefined;
     } catch (thrown) {
-      if (!signal.aborted)
-        return this.failed(object, thrown, (after) => schedule.failed(this.#clock(), after));
+      if (signal.aborted) return undefined;
+      const failure = asFailure(thrown, 'Malformed');
+      this.failed(object, failure, schedule.failed(this.#clock(), failure.retryAfterMs));
+      return failure;
     }
-    return undefined;
   }
 
-  /** @param pauseAfter the pause until the next attempt, in milliseconds, given what the server asked for */
-  failed(
-    target: PublishTarget,
-    thrown: unknown,
-    pauseAfter: (retryAfterMs: number | undefined) => number,
-  ): KubeFailure {
-    const failure = asFailure(thrown, 'Malformed');
-    const { reason, message } = failure;
+  /** @param pauseMs until the next attempt */
+  failed(target: PublishTarget, { reason, message: problem }: KubeFailure, pauseMs: number): void {
     const counts = this.status.failures[target];
     counts[reason] = (counts[reason] ?? 0) + 1;
-    const pauseMs = Math.round(pauseAfter(failure.retryAfterMs));
-    const members = { object: nameOf(target), reason, problem: message, pauseMs };
+    const members = { object: nameOf(target), reason, problem, pauseMs: Math.round(pauseMs) };
     this.#once.warn(target, members, 'publishing fails for now; what is known stays in force');
-    return failure;
   }
 
   succeeded(target: PublishTarget): void {
@@ -255,8 +257,10 @@ export async function publish(
 }
 
 function nameOf(target: PublishTarget): string {
-  const names: Readonly<Record<string, string>> = { ...STATUS_OBJECTS, ...SHARED_NAMES, lease: 'linger' };
-  return names[target] ?? target;
+  if (target === 'lease') return 'linger';
+  return target in STATUS_KINDS
+    ? `${STATUS_KINDS[target as StatusObject].path.split('/').at(-1)}/status`
+    : SHARED_NAMES[target as SharedObject];
 }
 
 /** Registers the metrics of publishing. */

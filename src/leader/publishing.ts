@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { asError } from '../api/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
+import { asFailure, type KubeConnection } from '../cluster/index.ts';
 import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, Schedule } from '../timing/index.ts';
@@ -179,7 +179,7 @@ class Replica {
       },
       onFailure: (failure, pauseMs) => {
         this.#troubleAt = clock();
-        reporting.failed('lease', failure, () => pauseMs);
+        reporting.failed('lease', failure, pauseMs);
       },
     };
   }
@@ -190,7 +190,6 @@ class Replica {
     logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
     this.options.onElected?.(leadership);
     this.#term = new LeaderTerm(leadership, this);
-    this.#term.start();
   }
 
   #follow(holder: string): void {
@@ -254,11 +253,9 @@ class Replica {
         return true;
       } catch (thrown) {
         if (signal.aborted) break;
-        let pauseMs = 0;
-        reporting.failed(object, thrown, (after) => {
-          pauseMs = backoff.next(after);
-          return pauseMs;
-        });
+        const failure = asFailure(thrown, 'Malformed');
+        const pauseMs = backoff.next(failure.retryAfterMs);
+        reporting.failed(object, failure, pauseMs);
         await options.time.pause(pauseMs, signal);
       }
     }
@@ -289,7 +286,7 @@ class LeaderTerm {
   #publishedText = '';
   #tookOver = false;
   #nextStep = Number.NEGATIVE_INFINITY;
-  #running: Promise<void> = Promise.resolve();
+  readonly #running: Promise<void>;
 
   constructor(leadership: Leadership, replica: Replica) {
     const { limits, options, store, reporting } = replica;
@@ -310,13 +307,10 @@ class LeaderTerm {
       consumers && new StatusPublisher(term, consumerStatuses(consumers), consumersAt),
       ...statuses.map((each) => new StatusPublisher(term, each, now)),
     ].filter((each) => each !== undefined);
-  }
-
-  start(): void {
     this.#running = this.#run().catch((error: unknown) => {
-      this.#replica.reporting.broke(asError(error));
+      reporting.broke(asError(error));
       // A new term starts with the next renewal.
-      this.#term.leadership.end();
+      leadership.end();
     });
   }
 
@@ -348,22 +342,17 @@ class LeaderTerm {
   }
 
   async #run(): Promise<void> {
-    const { limits, options } = this.#replica;
-    const signal = AbortSignal.any([this.#term.leadership.signal, this.#stopping.signal]);
-    if (!(await this.#takeOver(signal))) return;
-    this.#tookOver = true;
-    options.onLeading(this.#term.leadership);
-    do await this.#tick(signal);
-    while (await options.time.pause(limits.tickMs, signal));
-  }
-
-  /** Reads what is stored before anything is written, which would overwrite it. */
-  async #takeOver(signal: AbortSignal): Promise<boolean> {
+    const { limits, time, leadership } = this.#term;
     const replica = this.#replica;
-    return (
+    const signal = AbortSignal.any([leadership.signal, this.#stopping.signal]);
+    // What is stored is read before anything is written, which would overwrite it.
+    this.#tookOver =
       (await replica.retry('planned', signal, () => this.#readPlanned(signal))) &&
-      (await replica.retry('history', signal, () => replica.restore(signal)))
-    );
+      (await replica.retry('history', signal, () => replica.restore(signal)));
+    if (!this.#tookOver) return;
+    replica.options.onLeading(leadership);
+    do await this.#tick(signal);
+    while (await time.pause(limits.tickMs, signal));
   }
 
   async #readPlanned(signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
-import { API_VERSION, GROUP, isRecord, type LingerKind, parseDuration } from '../api/index.ts';
+import { API_VERSION, isRecord, parseDuration } from '../api/index.ts';
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { Schedule } from '../timing/index.ts';
-import type { StatusObject, Term } from './publish-status.ts';
+import { STATUS_KINDS, type StatusObject, type Term } from './publish-status.ts';
 
 /** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
 const FIELD_MANAGER = 'linger';
@@ -38,10 +38,7 @@ export interface Statement<Status extends object = object> {
 
 /** The statuses of one kind. */
 export interface StatusSource {
-  /** The label in metrics. */
   readonly object: StatusObject;
-  readonly kind: LingerKind;
-  readonly plural: string;
   /** The desired statuses of all objects that anything is known of. */
   statements(): readonly Statement[] | Promise<readonly Statement[]>;
 }
@@ -66,8 +63,7 @@ export class StatusPublisher {
   #lookAt: number;
   readonly #begunAt: number;
   /** Milliseconds of the monotonic clock, by object. */
-  readonly #writtenAt = new Map<string, number>();
-  readonly #notBefore = new Map<string, number>();
+  readonly #known = new Map<string, { readonly writtenAt?: number; readonly notBefore: number }>();
   /** Until when only conditions are written, because the CRD is an older one. */
   #bareUntil = Number.NEGATIVE_INFINITY;
 
@@ -100,7 +96,7 @@ export class StatusPublisher {
     const statements = await this.#source.statements();
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, condition }: Statement) =>
-      isOf(target, condition.type) ? (this.#writtenAt.get(keyOf(target)) ?? 0) : -1;
+      isOf(target, condition.type) ? (this.#known.get(keyOf(target))?.writtenAt ?? 0) : -1;
     this.#waiting = waiting.toSorted((a, b) => urgency(a) - urgency(b));
     this.#forget(statements);
     // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
@@ -110,19 +106,16 @@ export class StatusPublisher {
 
   /** A changed spec is due at once: its author looks at the status a moment later. */
   #isDue({ target, condition }: Statement, now: number): boolean {
-    const key = keyOf(target);
-    if (now >= (this.#notBefore.get(key) ?? 0)) return true;
-    const written = this.#writtenAt.get(key);
+    const { writtenAt = Number.POSITIVE_INFINITY, notBefore = 0 } = this.#known.get(keyOf(target)) ?? {};
     const hasNewSpec = !isOf(target, condition.type);
-    return hasNewSpec && written !== undefined && now >= written + CHANGED_MEANWHILE_MS;
+    return now >= notBefore || (hasNewSpec && now >= writtenAt + CHANGED_MEANWHILE_MS);
   }
 
   /** Forgets objects that are gone. */
   #forget(statements: readonly Statement[]): void {
-    if (this.#writtenAt.size + this.#notBefore.size <= 2 * statements.length) return;
+    if (this.#known.size <= 2 * statements.length) return;
     const present = new Set(statements.map(({ target }) => keyOf(target)));
-    for (const known of [this.#writtenAt, this.#notBefore])
-      for (const key of known.keys()) if (!present.has(key)) known.delete(key);
+    for (const key of this.#known.keys()) if (!present.has(key)) this.#known.delete(key);
   }
 
   /** Whether the desired status differs from the object's by more than drift. */
@@ -135,7 +128,7 @@ export class StatusPublisher {
     const { observedGeneration: _g, conditions: _c, ...said } = status;
     const difference = differenceOf(said, { ...content });
     if (difference !== 'drift') return difference === 'news';
-    const since = this.#writtenAt.get(keyOf(target)) ?? this.#begunAt;
+    const since = this.#known.get(keyOf(target))?.writtenAt ?? this.#begunAt;
     return now - since >= this.#term.limits.statusAgainMs;
   }
 
@@ -145,8 +138,7 @@ export class StatusPublisher {
     try {
       await this.#apply(statement, signal);
       const now = time.clock();
-      this.#writtenAt.set(key, now);
-      this.#notBefore.set(key, now + limits.consumersEveryMs);
+      this.#known.set(key, { writtenAt: now, notBefore: now + limits.consumersEveryMs });
       this.#schedule.done(now);
       reporting.succeeded(this.#source.object);
       reporting.written(this.#source.object);
@@ -170,7 +162,7 @@ export class StatusPublisher {
 
   async #patch({ target, condition }: Statement, content: object, signal: AbortSignal): Promise<void> {
     const { connection, limits } = this.#term;
-    const { kind, plural } = this.#source;
+    const { kind, path } = STATUS_KINDS[this.#source.object];
     const { namespace = '', name, resourceVersion, generation } = target;
     const { type, status, reason, message } = condition;
     // The status may have been the same since before this replica led.
@@ -187,8 +179,8 @@ export class StatusPublisher {
       status: { ...observed, ...content, conditions: [said] },
     };
     const call = { signal, withinMs: limits.requestMs, patch: 'apply-patch' } as const;
-    const [version = ''] = API_VERSION.split('/').slice(1);
-    const resource = { group: GROUP, version, plural, name, body, fieldManager: FIELD_MANAGER, force: true };
+    const [group = '', version = '', plural = ''] = path.split('/').slice(2);
+    const resource = { group, version, plural, name, body, fieldManager: FIELD_MANAGER, force: true };
     await callApi(connection, 'CustomObjectsApi', call, (api) =>
       namespace === ''
         ? api.patchClusterCustomObjectStatus(resource)
@@ -198,10 +190,11 @@ export class StatusPublisher {
 
   #failed(key: string, thrown: unknown): void {
     const { time, reporting } = this.#term;
-    const { reason } = asFailure(thrown, 'Malformed');
-    if (reason === 'Conflict' || reason === 'NotFound')
-      this.#notBefore.set(key, time.clock() + CHANGED_MEANWHILE_MS);
-    else reporting.failed(this.#source.object, thrown, (after) => this.#schedule.failed(time.clock(), after));
+    const failure = asFailure(thrown, 'Malformed');
+    const now = time.clock();
+    if (failure.reason === 'Conflict' || failure.reason === 'NotFound')
+      this.#known.set(key, { ...this.#known.get(key), notBefore: now + CHANGED_MEANWHILE_MS });
+    else reporting.failed(this.#source.object, failure, this.#schedule.failed(now, failure.retryAfterMs));
   }
 }
 
