@@ -155,6 +155,8 @@ export class SecretSource implements CertificateSource {
     const { signal, metrics } = options;
     showCertificate(this.get(), metrics);
     const current = this.#watch(signal);
+    // Not AbortSignal.any, which would leave something behind on this signal with each look.
+    signal.addEventListener('abort', () => this.#woken.abort(), { once: true });
     const backoff = new Backoff(LIMITS.failure, Math.random);
     let wait = 0;
     do {
@@ -181,8 +183,7 @@ export class SecretSource implements CertificateSource {
         wait = backoff.next();
       }
       // Changes that happened meanwhile are handled at once, but not during a pause after a failure.
-      const woken = wait < LIMITS.lookEveryMs ? [] : [this.#woken.signal];
-      await pause(wait, AbortSignal.any([signal, ...woken]));
+      await pause(wait, wait < LIMITS.lookEveryMs ? signal : this.#woken.signal);
     } while (!signal.aborted);
   }
 

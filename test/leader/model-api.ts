@@ -113,11 +113,12 @@ export class ModelApi {
   }
 }
 
-/** A server-side apply of a status by its only owner, or a merge patch of annotations. */
+/** A server-side apply of a status by its only owner, or a merge patch of annotations and data. */
 function patched(present: ApiObject, patch: ApiObject): ApiObject {
   if (patch.status === undefined) {
     const annotations = { ...present.metadata.annotations, ...patch.metadata.annotations };
-    return { ...present, metadata: { ...present.metadata, annotations } };
+    const data = patch.data === undefined ? {} : { data: { ...Object(present.data), ...Object(patch.data) } };
+    return { ...present, ...data, metadata: { ...present.metadata, annotations } };
   }
   const ours = conditionsIn(patch.status);
   const types = new Set(ours.map(({ type }) => type));
