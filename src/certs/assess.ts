@@ -67,19 +67,23 @@ interface Held {
   readonly bundle: readonly X509Certificate[];
   /** The one that ca.key belongs to. */
   readonly authority: X509Certificate | undefined;
+  /** Why there must be a new one. */
+  readonly authorityFault: IssueReason | undefined;
   /** tls.crt: the serving certificate, and what follows it. */
   readonly chain: readonly X509Certificate[];
   /** What a new serving certificate would be valid for. */
   readonly names: readonly string[];
 }
 
-/** Why there must be a new authority. @param readable whether there is a key, and any authority */
-function authorityFault(
+/** Why there must be a new authority. @param authority the one of these that the key belongs to */
+function faultOf(
   authority: X509Certificate | undefined,
-  readable: boolean,
+  key: KeyObject | undefined,
+  authorities: readonly X509Certificate[],
   now: Date,
 ): IssueReason | undefined {
-  if (authority === undefined) return readable ? 'AuthorityMismatched' : 'AuthorityCorrupt';
+  if (key === undefined || authorities.length === 0) return 'AuthorityCorrupt';
+  if (authority === undefined) return 'AuthorityMismatched';
   if (now < authority.validFromDate) return 'AuthorityNotYetValid';
   return now >= renewalTime(authority) ? 'AuthorityExpiring' : undefined;
 }
@@ -108,14 +112,13 @@ function isExpiring(leaf: X509Certificate, authority: X509Certificate, now: Date
 
 /** Issues with a new authority. */
 function succession(
-  because: IssueReason,
-  { contents, authority }: Pick<Held, 'contents' | 'authority'>,
+  { contents, authority, authorityFault }: Omit<Held, 'bundle' | 'chain' | 'names'>,
   certificate: Pick<Issue, 'names' | 'retained' | 'intermediates'>,
   now: Date,
 ): Issue {
   const canSign = authority !== undefined && isValid(authority, now);
   const predecessor = canSign ? withKey(authority, contents) : undefined;
-  return { because, authority: undefined, predecessor, ...certificate };
+  return { because: authorityFault ?? 'Absent', authority: undefined, predecessor, ...certificate };
 }
 
 /** Issues with the authority that is there. */
@@ -143,7 +146,7 @@ function withKey(authority: X509Certificate, contents: Contents): Authority {
 
 function materialOf(
   leaf: X509Certificate,
-  { contents, chain, bundle, authority }: Omit<Held, 'names'>,
+  { contents, chain, bundle, authority }: Omit<Held, 'authorityFault' | 'names'>,
 ): ServingMaterial {
   const renewed = authority !== undefined && isIssuedByLinger(authority) ? [leaf, authority] : [leaf];
   return {
@@ -205,8 +208,9 @@ export function assess(contents: Contents, wanted: Wanted, directory: string, no
   if (keyText === undefined) {
     if (Object.values(contents).some((text) => text !== undefined))
       return { serve: acceptProvided(contents, directory, now), origin: 'provided' };
+    const nothing = { contents, authority: undefined, authorityFault: undefined };
     const first = { names: wanted.names, retained: '', intermediates: '' };
-    return { issue: succession('Absent', { contents, authority: undefined }, first, now) };
+    return { issue: succession(nothing, first, now) };
   }
   const refuse = refusing(
     directory,
@@ -225,12 +229,11 @@ export function assess(contents: Contents, wanted: Wanted, directory: string, no
   const [leaf] = chain;
   guardForeign(leaf, bundle, directory);
   const names = leaf === undefined || wanted.exactly ? wanted.names : union(namesOf(leaf), wanted.names);
-  const held: Held = { contents, bundle, authority, chain, names };
-  const readable = key !== undefined && authorities.length > 0;
-  const fault = foreign ? undefined : authorityFault(authority, readable, now);
-  if (authority === undefined || fault !== undefined) {
+  const authorityFault = foreign ? undefined : faultOf(authority, key, authorities, now);
+  const held: Held = { contents, bundle, authority, authorityFault, chain, names };
+  if (authority === undefined || authorityFault !== undefined) {
     const retained = formatCertificates(bundle);
-    return { issue: succession(fault ?? 'Absent', held, { names, retained, intermediates: '' }, now) };
+    return { issue: succession(held, { names, retained, intermediates: '' }, now) };
   }
   const because = servingFault(held, [authority], now);
   if (leaf === undefined || because !== undefined)
@@ -391,31 +394,23 @@ export function isTrusted(chain: string, bundle: string, now: Date): boolean {
   return issuedByOneOf(leaf, [...roots, ...passed]);
 }
 
-interface HeldInSecret extends Held {
-  readonly authorityFault: IssueReason | undefined;
-  readonly servingFault: IssueReason | undefined;
-}
-
-function readSecret(contents: Contents, wanted: readonly string[], now: Date): HeldInSecret {
+function readSecret(contents: Contents, wanted: readonly string[], now: Date): Held {
   const authorities = parseCertificates(contents['ca.crt'] ?? '').filter(({ ca }) => ca);
-  const key = parseKey(contents['ca.key'] ?? '');
-  const signs = typeof key !== 'string' && key.asymmetricKeyType === 'rsa';
-  const authority = signs ? authorities.find((each) => each.checkPrivateKey(key)) : undefined;
+  const parsed = parseKey(contents['ca.key'] ?? '');
+  const key = typeof parsed !== 'string' && parsed.asymmetricKeyType === 'rsa' ? parsed : undefined;
+  const authority = key && authorities.find((each) => each.checkPrivateKey(key));
   const chain = parseCertificates(contents['tls.crt'] ?? '');
   const bundle = unexpired(authorities, now);
   const names = union(chain[0] === undefined ? [] : namesOf(chain[0]), wanted);
-  const held: Held = { contents, bundle, authority, chain, names };
   const empty = contents['ca.crt'] === undefined && contents['ca.key'] === undefined;
-  return {
-    ...held,
-    authorityFault: empty ? 'Absent' : authorityFault(authority, signs && authorities.length > 0, now),
-    servingFault: servingFault(held, bundle, now),
-  };
+  const authorityFault = empty ? 'Absent' : faultOf(authority, key, authorities, now);
+  return { contents, bundle, authority, authorityFault, chain, names };
 }
 
-function issueDue(held: HeldInSecret, { trust, serving }: Seen, now: Date): Issue | undefined {
-  const { authority, authorityFault: fault, bundle, chain, servingFault: lost, names } = held;
-  if (authority === undefined || fault !== undefined) {
+function issueDue(held: Held, { trust, serving }: Seen, now: Date): Issue | undefined {
+  const { authority, authorityFault, bundle, chain, names } = held;
+  const lost = servingFault(held, bundle, now);
+  if (authority === undefined || authorityFault !== undefined) {
     // Where the Secret says nothing any more, replicas still serve, and API servers still trust.
     const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
     const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
@@ -424,7 +419,7 @@ function issueDue(held: HeldInSecret, { trust, serving }: Seen, now: Date): Issu
       lost === undefined
         ? { names: undefined, retained, intermediates: formatCertificates(chain.slice(1)) }
         : { names, retained, intermediates: '' };
-    return succession(fault ?? 'Absent', held, certificate, now);
+    return succession(held, certificate, now);
   }
   const issue = (because: IssueReason) => renewal(because, held, authority, now);
   const [leaf] = chain;
