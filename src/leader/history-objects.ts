@@ -175,6 +175,7 @@ export class HistoryObjects {
       bytes += bytesOf(content);
       writes += Number(outcome === 'written');
       index += 1;
+      this.#objects = Math.max(this.#objects, index);
     }
     // The rest of an earlier, longer history is emptied, or it would be restored again.
     for (const name of HISTORY_NAMES.slice(index, this.#objects)) {

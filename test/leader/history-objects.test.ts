@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, vi } from 'vitest';
 import { ConsumerEstimator } from '../../src/lag/consumer.ts';
@@ -10,7 +11,12 @@ import {
   HISTORY_NAMES,
   stampAnnotations,
 } from '../../src/leader/codec.ts';
-import { historyContents, restoreHistory, type StoredHistory } from '../../src/leader/history-objects.ts';
+import {
+  HistoryObjects,
+  historyContents,
+  restoreHistory,
+  type StoredHistory,
+} from '../../src/leader/history-objects.ts';
 import { randomNumbers } from '../lag/shapes.ts';
 import { longestTurn } from '../webhook/longest-turn.ts';
 
@@ -140,6 +146,27 @@ it('a busy cluster keeps its namespaces beside 15 reporting consumers', async ()
   const contents = await contentsOf(historyContents(histories, NOW));
   const keys = contents.flatMap(({ binaryData = {} }) => Object.keys(binaryData));
   for (let each = 0; each < 20; each += 1) expect(keys).toContain(`namespace.team-${each}.json.gz`);
+});
+
+it('of a history that has become shorter nothing is left, not even if it did not fit before', async () => {
+  const held = new Map<string, Content>();
+  const store = {
+    write: async (name: string, content: Content) => {
+      held.set(name, content);
+      return 'written';
+    },
+  };
+  const noise = randomBytes(600_000).toString('base64');
+  let scopes = HISTORY_NAMES.length + 1;
+  const parts = () =>
+    Array.from({ length: scopes }, (_, each) => ({ key: `namespace/${each}`, text: () => noise }));
+  const objects = new HistoryObjects(store as never, { parts, restorePart: () => true });
+  const write = () => objects.write({} as never, [], NOW, new AbortController().signal);
+  expect((await write()).outcome).toBe('Full');
+  scopes = 2;
+  expect((await write()).outcome).toBe('written');
+  const full = [...held].filter(([, { binaryData = {} }]) => Object.keys(binaryData).length > 0);
+  expect(full.map(([name]) => name)).toEqual(HISTORY_NAMES.slice(0, 2));
 });
 
 async function contentsOf(contents: AsyncIterable<Content>): Promise<readonly Content[]> {
