@@ -258,10 +258,10 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
     signal: AbortSignal.any([signal, leaving.signal]),
   });
   registerPublishMetrics(metrics.registry, publishing.status);
-  const handlers = { onPublished: publishing.saw, ...reportingOf('configmaps', logger) };
+  const handlers = { onObject: publishing.saw, ...reportingOf('configmaps', logger) };
   const options = { signal, clock, random: Math.random };
   const published = followPublished(connection, namespace, handlers, options);
-  const onLease = { onLease: publishing.sawLease, ...reportingOf('leases', logger) };
+  const onLease = { onObject: publishing.sawLease, ...reportingOf('leases', logger) };
   const lease = followLease({ connection, namespace, name: LEASE_NAME }, onLease, options);
   let warm = false;
   const read = Promise.all([published.read, publishing.restored]);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual, promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
+import type { V1ConfigMap } from '@kubernetes/client-node';
 import { z } from 'zod';
 import { GROUP, isRecord, isStringMap } from '../api/index.ts';
 import { type ConsumerTable, consumersFromJson, type PlannedTable, plannedFromJson } from '../lag/index.ts';
@@ -61,17 +62,7 @@ export type Refusal = keyof typeof REFUSALS;
 export const LEFT_ALONE: ReadonlySet<Refusal> = new Set(['Newer', 'Foreign', 'Future']);
 
 /** The members of a ConfigMap that are read and written here. */
-export interface ConfigMap {
-  readonly metadata?: {
-    readonly name?: string;
-    readonly resourceVersion?: string;
-    readonly labels?: Record<string, string>;
-    readonly annotations?: Record<string, string>;
-  };
-  readonly data?: Record<string, string>;
-  /** Base64. */
-  readonly binaryData?: Record<string, string>;
-}
+export type ConfigMap = Pick<V1ConfigMap, 'metadata' | 'data' | 'binaryData'>;
 
 export interface Content extends Pick<ConfigMap, 'data' | 'binaryData'> {
   /** Besides the stamp. */

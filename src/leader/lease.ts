@@ -129,38 +129,57 @@ export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
   return (a.renewedAt ?? 0) < (b.renewedAt ?? 0);
 }
 
-export interface LeaseLocation {
+export interface ObjectHandlers<T> extends Pick<WatchHandlers<T>, 'onFailure' | 'onHandlerError'> {
+  /** Called with each state of the object that the watch shows, in their order; undefined: there is none. */
+  onObject(object: T | undefined): void;
+  /** The watch is current: for the first time, or again. */
+  onCurrent(): void;
+}
+
+/**
+ * Follows the object of one name until the signal aborts. Such a watch needs no right to read others.
+ * @returns `read`: resolves once it has been read for the first time; may never resolve
+ */
+export function followObject<T>(
+  connection: KubeConnection,
+  { path, name, project }: Pick<Resource<T>, 'path' | 'project'> & { readonly name: string },
+  handlers: ObjectHandlers<T>,
+  options: WatchOptions,
+): ResourceWatch & { readonly read: Promise<void> } {
+  const read = Promise.withResolvers<void>();
+  let present = false;
+  const own: WatchHandlers<T> = {
+    ...handlers,
+    onEvent: (event) => {
+      present = event.type !== 'deleted';
+      handlers.onObject(event.type === 'deleted' ? undefined : event.object);
+    },
+    onStream: ({ type }) => {
+      if (type === 'ListEnds') {
+        if (!present) handlers.onObject(undefined);
+        read.resolve();
+      }
+      if (type === 'StreamCurrent') handlers.onCurrent();
+    },
+  };
+  const resource = { path, query: { fieldSelector: `metadata.name=${name}` }, project };
+  return { read: read.promise, ...watchResource(resource, connection, own, options) };
+}
+
+interface LeaseLocation {
   readonly connection: KubeConnection;
   readonly namespace: string;
   readonly name: string;
 }
 
-interface LeaseHandlers extends Pick<WatchHandlers<LeaseRecord>, 'onFailure' | 'onHandlerError'> {
-  /** Called with each state of the Lease that the watch shows, in their order; undefined: it has been deleted. */
-  onLease(record: LeaseRecord | undefined): void;
-  /** The watch is current: for the first time, or again. */
-  onCurrent(): void;
-}
-
-/** Follows a Lease until the signal aborts. */
 export function followLease(
   { connection, namespace, name }: LeaseLocation,
-  handlers: LeaseHandlers,
+  handlers: ObjectHandlers<LeaseRecord>,
   options: WatchOptions,
 ): ResourceWatch {
-  const resource: Resource<LeaseRecord> = {
-    path: `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`,
-    query: { fieldSelector: `metadata.name=${name}` },
-    project: ({ metadata, spec }) => leaseRecordOf({ metadata, spec: spec as V1LeaseSpec | undefined }),
-  };
-  const own: WatchHandlers<LeaseRecord> = {
-    ...handlers,
-    onEvent: (event) => handlers.onLease(event.type === 'deleted' ? undefined : event.object),
-    onStream: ({ type }) => {
-      if (type === 'StreamCurrent') handlers.onCurrent();
-    },
-  };
-  return watchResource(resource, connection, own, options);
+  const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`;
+  const project = ({ metadata, spec }: RawObject) => leaseRecordOf({ metadata, spec: spec as V1LeaseSpec });
+  return followObject(connection, { path, name, project }, handlers, options);
 }
 
 /** The Lease of an API server. @param call for each request */

@@ -49,8 +49,8 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
         for (const policy of found) {
           const origin = `${STATUS_KINDS[object].kind}/${customKey(policy)}`;
           const pods = counts === undefined ? undefined : (counts.get(origin) ?? 0);
-          const facts = { pods, shadows: shadowed.has(origin), since: published.epochSeconds() };
-          statements.push(statementOf(policy, published.world(), facts));
+          const shadows = shadowed.has(origin);
+          statements.push(statementOf(policy, published.world(), pods, shadows, published.epochSeconds()));
           yield;
         }
         return statements;
@@ -101,17 +101,13 @@ function counting({ world, pods, clock }: PublishedPolicies) {
   };
 }
 
-interface Facts {
-  readonly pods: number | undefined;
-  /** Whether a file declares a policy of the same name. */
-  readonly shadows: boolean;
-  readonly since: number;
-}
-
+/** @param shadows whether a file declares a policy of the same name */
 function statementOf(
   { problem, value, good, ...target }: CustomObject<AnyPolicy>,
   world: World,
-  { pods, shadows, since }: Facts,
+  pods: number | undefined,
+  shadows: boolean,
+  since: number,
 ): Statement<PolicyStatus> {
   const view = value && policyView(value, world);
   const duration = (seconds: number | undefined) => (seconds === undefined ? undefined : lagText(seconds));

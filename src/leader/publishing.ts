@@ -83,8 +83,8 @@ export interface SharedShortfalls {
 export interface Publishing {
   /** Updated in place. */
   readonly status: PublishStatus;
-  /** To be called with each change of the ConfigMap of the published curves. */
-  readonly saw: (published: PublishedPlanned) => void;
+  /** To be called with each state of the ConfigMap of the published curves that a watch shows. */
+  readonly saw: (published: PublishedPlanned | undefined) => void;
   /** To be called with each state of the Lease that a watch shows. Without it the Lease is read more often, and later. */
   readonly sawLease: (record: LeaseRecord | undefined) => void;
   /** Resolves once the stored history has been merged, or there is none. May never resolve without an API server. */
@@ -202,7 +202,7 @@ class Replica {
     if (led && this.#seen !== undefined) measurement.adopt(this.#seen);
   }
 
-  #saw({ planned, forgotten }: PublishedPlanned): void {
+  #saw({ planned, forgotten }: PublishedPlanned = { planned: { outcome: 'empty' }, forgotten: [] }): void {
     const { status } = this.reporting;
     this.reporting.found('planned', planned);
     const table = planned.outcome === 'read' ? planned.value : undefined;

@@ -3,12 +3,9 @@ import {
   callApi,
   type KubeConnection,
   KubeFailure,
-  type Resource,
-  type ResourceWatch,
+  type RawObject,
   unlessNotFound,
-  type WatchHandlers,
   type WatchOptions,
-  watchResource,
 } from '../cluster/index.ts';
 import type { PlannedTable } from '../lag/index.ts';
 import {
@@ -27,6 +24,7 @@ import {
   stampOf,
 } from './codec.ts';
 import type { Leadership } from './election.ts';
+import { followObject, type ObjectHandlers } from './lease.ts';
 
 /**
  * - `written`, `unchanged`: the content is stored.
@@ -39,9 +37,7 @@ export type WriteOutcome = 'written' | 'unchanged' | 'deposed' | 'outgrown' | 'N
 interface StoreOptions {
   readonly connection: KubeConnection;
   readonly namespace: string;
-  /** The writer. */
   readonly identity: string;
-  /** Milliseconds for each request. */
   readonly requestMs: number;
   readonly epochSeconds: () => number;
 }
@@ -54,10 +50,7 @@ export class SharedStore {
     this.#options = options;
   }
 
-  /**
-   * @returns undefined when there is none
-   * @throws KubeFailure
-   */
+  /** @throws KubeFailure */
   read(name: string, signal: AbortSignal): Promise<ConfigMap | undefined> {
     const { connection, namespace, requestMs } = this.#options;
     return readConfigMap(connection, namespace, name, { signal, withinMs: requestMs });
@@ -96,10 +89,7 @@ export class SharedStore {
   }
 }
 
-/**
- * @returns undefined when there is none
- * @throws KubeFailure
- */
+/** @returns undefined when there is none @throws KubeFailure */
 export function readConfigMap(
   connection: KubeConnection,
   namespace: string,
@@ -166,51 +156,17 @@ export interface PublishedPlanned {
   readonly forgotten: readonly Forgotten[];
 }
 
-interface PublishedHandlers extends Pick<WatchHandlers<PublishedPlanned>, 'onFailure' | 'onHandlerError'> {
-  /** Called with the first state, and with each change of the ConfigMap. */
-  onPublished(published: PublishedPlanned): void;
-  /** The watch is current: for the first time, or again. */
-  onCurrent(): void;
-}
-
-interface PublishedSource extends ResourceWatch {
-  /** Resolves once it has been read for the first time. May never resolve. */
-  readonly read: Promise<void>;
-}
-
-const NOTHING: PublishedPlanned = { planned: { outcome: 'empty' }, forgotten: [] };
-
 /**
  * Follows what the leader publishes. Watched and not polled, so that replicas differ only for milliseconds after a
- * change: the pods of one ReplicaSet reach all of them, seconds apart, and should get the same wait. A watch of one name
- * needs no right to read other ConfigMaps.
+ * change: the pods of one ReplicaSet reach all of them, seconds apart, and should get the same wait.
  */
 export function followPublished(
   connection: KubeConnection,
   namespace: string,
-  handlers: PublishedHandlers,
+  handlers: ObjectHandlers<PublishedPlanned>,
   options: WatchOptions,
-): PublishedSource {
-  const read = Promise.withResolvers<void>();
-  const resource: Resource<PublishedPlanned> = {
-    path: `/api/v1/namespaces/${namespace}/configmaps`,
-    query: { fieldSelector: `metadata.name=${SHARED_NAMES.planned}` },
-    project: (object) => ({ planned: readPlanned(object), forgotten: readForgotten(object) }),
-  };
-  let present = false;
-  const own: WatchHandlers<PublishedPlanned> = {
-    ...handlers,
-    onEvent: (event) => {
-      present = event.type !== 'deleted';
-      handlers.onPublished(event.type === 'deleted' ? NOTHING : event.object);
-    },
-    onStream: ({ type }) => {
-      if (type === 'ListEnds') {
-        if (!present) handlers.onPublished(NOTHING);
-        read.resolve();
-      }
-      if (type === 'StreamCurrent') handlers.onCurrent();
-    },
-  };
-  return { read: read.promise, ...watchResource(resource, connection, own, options) };
+): ReturnType<typeof followObject> {
+  const path = `/api/v1/namespaces/${namespace}/configmaps`;
+  const project = (object: RawObject) => ({ planned: readPlanned(object), forgotten: readForgotten(object) });
+  return followObject(connection, { path, name: SHARED_NAMES.planned, project }, handlers, options);
 }

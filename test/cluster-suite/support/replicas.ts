@@ -87,11 +87,11 @@ export async function startClusterReplica(
     limits: { ...PUBLISH_LIMITS, stepMs: 1_000 },
     signal: stopping.signal,
   });
-  const handlers = { onPublished: publishing.saw, ...SILENT };
+  const handlers = { onObject: publishing.saw, ...SILENT };
   const { signal } = ending;
   const options = { signal, clock, random: Math.random };
   const watch = followPublished(connection, namespace, handlers, options);
-  const onLease = { onLease: publishing.sawLease, ...SILENT };
+  const onLease = { onObject: publishing.sawLease, ...SILENT };
   const lease = followLease({ connection, namespace, name: LEASE_NAME }, onLease, options);
   const stop = () => {
     stopping.abort();
