@@ -354,9 +354,9 @@ export interface RotationPlan {
   /** Comes first: the rest is decided again once it has been written. */
   readonly issue?: Issue;
   /** What the caBundle must become, PEM. */
-  readonly caBundle?: string;
+  readonly caBundle?: string | undefined;
   /** What to serve with from now on. */
-  readonly serve?: ServingMaterial;
+  readonly serve?: ServingMaterial | undefined;
 }
 
 /**
@@ -375,12 +375,9 @@ export function planRotation(seen: Seen, now: Date): RotationPlan {
   const held = readSecret(seen.secret ?? {}, seen.names, now);
   const issue = issueDue(held, seen, now);
   if (issue !== undefined) return { issue };
-  const caBundle = formatCertificates(held.bundle);
-  const serve = replacement(held, seen, now);
-  return {
-    ...(seen.trust !== undefined && seen.trust.bundle !== caBundle ? { caBundle } : {}),
-    ...(serve === undefined ? {} : { serve }),
-  };
+  const bundle = formatCertificates(held.bundle);
+  const caBundle = seen.trust === undefined || seen.trust.bundle === bundle ? undefined : bundle;
+  return { caBundle, serve: replacement(held, seen, now) };
 }
 
 /** Whether a client that trusts the bundle accepts what is served: a certificate, then its intermediates. */

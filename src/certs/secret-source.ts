@@ -9,6 +9,7 @@ import {
   type RawObject,
   type Resource,
   unlessNotFound,
+  type WatchStats,
   watchResource,
 } from '../cluster/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
@@ -154,7 +155,7 @@ export class SecretSource implements CertificateSource {
   async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
     const { signal, metrics } = options;
     showCertificate(this.get(), metrics);
-    const current = this.#watch(signal);
+    const watches = this.#watch(signal);
     // Not AbortSignal.any, which would leave something behind on this signal with each look.
     signal.addEventListener('abort', () => this.#woken.abort(), { once: true });
     const backoff = new Backoff(LIMITS.failure, Math.random);
@@ -162,7 +163,7 @@ export class SecretSource implements CertificateSource {
     do {
       this.#woken = new AbortController();
       try {
-        if (!current()) await this.#read();
+        if (!watches.every(({ current }) => current)) await this.#read();
         const before = this.#serving;
         const least = await this.#step((certificate) => {
           use(certificate);
@@ -260,8 +261,7 @@ export class SecretSource implements CertificateSource {
     if (before !== this.#bundle()) this.#trustSince = performance.now();
   }
 
-  /** @returns whether what others do is seen at once */
-  #watch(signal: AbortSignal): () => boolean {
+  #watch(signal: AbortSignal): readonly WatchStats[] {
     const { connection, namespace, secret, configuration } = this.#options;
     const follow = <T>(
       path: string,
@@ -291,13 +291,12 @@ export class SecretSource implements CertificateSource {
       );
       return stats;
     };
-    const ofSecret = follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) => {
-      this.#secret = stored;
-    });
-    const ofConfiguration = follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) =>
-      this.#tookWebhooks(webhooks),
-    );
-    return () => ofSecret.current && ofConfiguration.current;
+    return [
+      follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) => {
+        this.#secret = stored;
+      }),
+      follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => this.#tookWebhooks(webhooks)),
+    ];
   }
 
   async #read(): Promise<void> {
