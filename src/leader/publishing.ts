@@ -105,10 +105,7 @@ export function startPublishing(options: PublishingOptions): Publishing {
 }
 
 class Replica {
-  readonly options: PublishingOptions;
-  readonly limits: PublishLimits;
-  readonly reporting: Reporting;
-  readonly store: SharedStore;
+  readonly options: PublishingOptions & Omit<Term, 'leadership'>;
   readonly history: HistoryObjects;
   readonly #identity: string;
   #term: LeaderTerm | undefined;
@@ -120,32 +117,30 @@ class Replica {
 
   constructor(options: PublishingOptions) {
     const { connection, namespace, epochSeconds, measurement, limits = PUBLISH_LIMITS } = options;
-    this.options = options;
-    this.limits = limits;
     // A restarted container has the same pod name, and a write of the earlier process may still be under way.
     this.#identity = `${options.identity}_${randomUUID().slice(0, 8)}`;
     const { requestMs } = limits;
     const identity = this.#identity;
-    this.store = new SharedStore({ connection, namespace, identity, requestMs, epochSeconds });
-    this.reporting = new Reporting(options, limits);
-    this.history = new HistoryObjects(this.store, measurement);
+    const store = new SharedStore({ connection, namespace, identity, requestMs, epochSeconds });
+    this.options = { ...options, limits, store, reporting: new Reporting(options, limits) };
+    this.history = new HistoryObjects(store, measurement);
   }
 
   /** Whether the API server answers as usual. */
   get calm(): boolean {
-    return this.options.time.clock() - this.#troubleAt >= this.limits.calmAfterMs;
+    const { time, limits } = this.options;
+    return time.clock() - this.#troubleAt >= limits.calmAfterMs;
   }
 
   start(): Publishing {
-    const { connection, namespace, time, signal } = this.options;
-    const { limits, reporting } = this;
+    const { connection, namespace, address, time, limits, reporting, signal } = this.options;
     const closing = new AbortController();
     const call = { signal: closing.signal, withinMs: limits.election.requestMs };
     // Samples that are measured meanwhile are kept: the stored history is merged into them.
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
     const candidacy = campaign({
       identity: this.#identity,
-      address: this.options.address,
+      address,
       store: leaseStore({ connection, namespace, name: LEASE_NAME }, call),
       limits: limits.election,
       time,
@@ -163,8 +158,7 @@ class Replica {
   }
 
   #events(): ElectionEvents {
-    const { reporting, limits } = this;
-    const { clock } = this.options.time;
+    const { reporting, limits, time } = this.options;
     return {
       onLeading: (leadership) => this.#lead(leadership),
       onFollowing: (holder) => this.#follow(holder),
@@ -175,44 +169,44 @@ class Replica {
       },
       onRequest: (tookMs) => {
         reporting.succeeded('lease');
-        if (tookMs > limits.slowMs) this.#troubleAt = clock();
+        if (tookMs > limits.slowMs) this.#troubleAt = time.clock();
       },
       onFailure: (failure, pauseMs) => {
-        this.#troubleAt = clock();
+        this.#troubleAt = time.clock();
         reporting.failed('lease', failure, pauseMs);
       },
     };
   }
 
   #lead(leadership: Leadership): void {
-    Object.assign(this.reporting.status, { leading: true, holder: this.#identity });
-    const { logger } = this.options;
+    const { logger, reporting, onElected } = this.options;
+    Object.assign(reporting.status, { leading: true, holder: this.#identity });
     logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
-    this.options.onElected?.(leadership);
+    onElected?.(leadership);
     this.#term = new LeaderTerm(leadership, this);
   }
 
   #follow(holder: string): void {
-    const { measurement, logger } = this.options;
+    const { measurement, logger, reporting } = this.options;
     const led = this.#term !== undefined;
     this.#term = undefined;
-    Object.assign(this.reporting.status, { leading: false, holder });
+    Object.assign(reporting.status, { leading: false, holder });
     if (led) logger.info({ identity: this.#identity }, 'this replica leads no more');
     if (holder !== '') logger.info({ holder }, 'another replica leads');
     if (led && this.#seen !== undefined) measurement.adopt(this.#seen);
   }
 
   #saw({ planned, forgotten }: PublishedPlanned = { planned: { outcome: 'empty' }, forgotten: [] }): void {
-    const { status } = this.reporting;
-    this.reporting.found('planned', planned);
+    const { reporting, measurement } = this.options;
+    reporting.found('planned', planned);
     const table = planned.outcome === 'read' ? planned.value : undefined;
     this.#seen = table ?? this.#seen;
     const forgets = this.forget(forgotten);
     if (this.#term !== undefined) this.#term.saw(table, forgets);
     else if (planned.outcome === 'read') {
       const { bytes, stamp } = planned;
-      Object.assign(status.published.planned, { bytes, writtenAt: stamp.writtenAt });
-      this.options.measurement.adopt(planned.value);
+      Object.assign(reporting.status.published.planned, { bytes, writtenAt: stamp.writtenAt });
+      measurement.adopt(planned.value);
     }
   }
 
@@ -220,19 +214,19 @@ class Replica {
   forget(forgotten: readonly Forgotten[]): boolean {
     const added = forgotten.filter((each) => !isKnown(each, this.forgotten));
     this.forgotten = [...this.forgotten, ...added];
+    const { measurement, logger } = this.options;
     for (const each of added) {
-      this.options.measurement.forget(each, each);
+      measurement.forget(each, each);
       const span = { from: new Date(each.from * 1000), to: new Date(each.to * 1000) };
-      this.options.logger.info({ ...each, ...span }, 'a span has been taken out of the history');
+      logger.info({ ...each, ...span }, 'a span has been taken out of the history');
     }
     return added.length > 0;
   }
 
   /** Merges the stored history. @throws KubeFailure */
   async restore(signal: AbortSignal): Promise<void> {
-    const { measurement, epochSeconds, logger } = this.options;
-    const { history, reporting } = this;
-    const { stamp, bytes, refused, forgotten } = await history.restore(epochSeconds(), signal);
+    const { measurement, epochSeconds, logger, reporting } = this.options;
+    const { stamp, bytes, refused, forgotten } = await this.history.restore(epochSeconds(), signal);
     // The leader that wrote it may not have known all of these.
     for (const each of this.forgotten) if (!isKnown(each, forgotten)) measurement.forget(each, each);
     reporting.found('history', refused ?? { outcome: 'read' });
@@ -244,8 +238,8 @@ class Replica {
 
   /** @returns whether it succeeded before the signal aborted */
   async retry(object: SharedObject, signal: AbortSignal, work: () => Promise<void>): Promise<boolean> {
-    const { limits, reporting, options } = this;
-    const backoff = new Backoff(limits, options.time.random);
+    const { limits, reporting, time } = this.options;
+    const backoff = new Backoff(limits, time.random);
     while (!signal.aborted) {
       try {
         await work();
@@ -256,7 +250,7 @@ class Replica {
         const failure = asFailure(thrown, 'Malformed');
         const pauseMs = backoff.next(failure.retryAfterMs);
         reporting.failed(object, failure, pauseMs);
-        await options.time.pause(pauseMs, signal);
+        await time.pause(pauseMs, signal);
       }
     }
     return false;
@@ -270,7 +264,7 @@ class Replica {
  * that all replicas give one number, and a leader that cannot write leaves the last ones as they are.
  */
 class LeaderTerm {
-  readonly #term: Term;
+  readonly #term: PublishingOptions & Term;
   readonly #replica: Replica;
   /** Of everything but the curves, the history and the shortfalls, which are written once more at the end. */
   readonly #publishers: readonly { tick(signal: AbortSignal): Promise<void> }[];
@@ -289,12 +283,11 @@ class LeaderTerm {
   readonly #running: Promise<void>;
 
   constructor(leadership: Leadership, replica: Replica) {
-    const { limits, options, store, reporting } = replica;
-    const { time, consumers, lastGood, statuses = [] } = options;
+    const term = { ...replica.options, leadership };
+    const { limits, time, reporting, consumers, lastGood, statuses = [] } = term;
     const now = time.clock();
     const schedule = (everyMs: number, firstAt = now) =>
       new Schedule({ ...limits, everyMs }, firstAt, time.random);
-    const term = { ...options, limits, store, reporting, leadership };
     this.#term = term;
     this.#replica = replica;
     this.#planned = schedule(0);
@@ -333,16 +326,16 @@ class LeaderTerm {
     this.#stopping.abort();
     await this.#running;
     if (!this.#tookOver) return;
-    const within = AbortSignal.timeout(this.#replica.limits.handOverMs);
-    const signal = AbortSignal.any([within, this.#term.leadership.signal]);
-    await this.#step(this.#replica.options.time.clock());
+    const { limits, leadership, time } = this.#term;
+    const signal = AbortSignal.any([AbortSignal.timeout(limits.handOverMs), leadership.signal]);
+    await this.#step(time.clock());
     if (this.#working !== this.#published) await this.#publishPlanned(signal);
     if (this.#hasHistory) await this.#publishHistory(signal);
     if (this.#hasShortfalls) await this.#publishShortfalls(signal);
   }
 
   async #run(): Promise<void> {
-    const { limits, time, leadership } = this.#term;
+    const { limits, time, leadership, onLeading } = this.#term;
     const replica = this.#replica;
     const signal = AbortSignal.any([leadership.signal, this.#stopping.signal]);
     // What is stored is read before anything is written, which would overwrite it.
@@ -350,30 +343,29 @@ class LeaderTerm {
       (await replica.retry('planned', signal, () => this.#readPlanned(signal))) &&
       (await replica.retry('history', signal, () => replica.restore(signal)));
     if (!this.#tookOver) return;
-    replica.options.onLeading(leadership);
+    onLeading(leadership);
     do await this.#tick(signal);
     while (await time.pause(limits.tickMs, signal));
   }
 
   async #readPlanned(signal: AbortSignal): Promise<void> {
-    const { store, reporting, options } = this.#replica;
+    const { store, reporting, measurement } = this.#term;
     const present = await store.read(SHARED_NAMES.planned, signal);
     this.#replica.forget(readForgotten(present));
     const planned = readPlanned(present);
     reporting.found('planned', planned);
     // Where it is missing or unreadable, the curves in force here are the latest that replicas have seen.
-    this.#working = options.measurement.table;
+    this.#working = measurement.table;
     if (planned.outcome !== 'read') return;
     this.#working = planned.value;
     this.#published = planned.value;
     this.#publishedText = plannedToText(planned.value);
     // The watch may lag behind the lease, and a leader does not adopt what it delivers.
-    options.measurement.adopt(planned.value);
+    measurement.adopt(planned.value);
   }
 
   async #tick(signal: AbortSignal): Promise<void> {
-    const { options } = this.#replica;
-    const now = options.time.clock();
+    const now = this.#term.time.clock();
     if (now >= this.#nextStep) await this.#step(now);
     if (this.#working !== this.#published && this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
@@ -382,20 +374,19 @@ class LeaderTerm {
   }
 
   async #step(now: number): Promise<void> {
-    const { options, limits } = this.#replica;
-    this.#working = await options.measurement.next(this.#working, options.epochSeconds());
+    const { measurement, epochSeconds, limits } = this.#term;
+    this.#working = await measurement.next(this.#working, epochSeconds());
     this.#nextStep = now + limits.stepMs;
   }
 
   get #hasShortfalls(): boolean {
-    const { shortfalls } = this.#replica.options;
+    const { shortfalls } = this.#term;
     return shortfalls !== undefined && shortfalls.text !== this.#shortfallsText;
   }
 
   /** Merges the stored record first: it is the previous leader's. */
   async #publishShortfalls(signal: AbortSignal): Promise<void> {
-    const { store, reporting } = this.#term;
-    const { shortfalls } = this.#replica.options;
+    const { store, reporting, shortfalls } = this.#term;
     if (shortfalls === undefined) return;
     let text = '';
     const stored = await publish(this.#term, 'shortfalls', this.#shortfalls, signal, async () => {
@@ -422,17 +413,18 @@ class LeaderTerm {
     if (!(await publish(this.#term, 'planned', this.#planned, signal, contentOf))) return;
     this.#published = working;
     this.#publishedText = text;
-    this.#replica.options.measurement.adopt(table);
+    this.#term.measurement.adopt(table);
   }
 
   async #publishHistory(signal: AbortSignal): Promise<void> {
-    const { history, reporting, options } = this.#replica;
+    const { reporting, leadership, epochSeconds } = this.#term;
+    const { history } = this.#replica;
     const failure = await reporting.attempt('history', this.#history, signal, async () => {
       // It was refused at takeover; its owner may have removed it since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
       const { forgotten } = this.#replica;
-      const written = await history.write(this.#term.leadership, forgotten, options.epochSeconds(), signal);
+      const written = await history.write(leadership, forgotten, epochSeconds(), signal);
       const { outcome, bytes, writes } = written;
       if (outcome === 'written' || outcome === 'Full') {
         reporting.written('history', bytes, writes);
