@@ -149,7 +149,8 @@ export class Afterwards {
   /** To be called with each pod whose Hold hooks have been released. Never throws. */
   async released({ pod, open = 0, undeclared }: Release): Promise<void> {
     if (pod.deletion === undefined) return;
-    const told = this.#about(pod, this.#options.epochSeconds());
+    const { owner } = this.#stopping.get(pod.uid) ?? {};
+    const told = aboutEnd({ ...pod, owner }, this.#options.epochSeconds());
     if (open > 0) this.#tell({ ...told, reason: 'OpenAtStop', seconds: 0, connections: open });
     if (undeclared === undefined) return;
     const { connections, seconds, remotes } = undeclared;
@@ -171,7 +172,7 @@ export class Afterwards {
       const since = leadsSince() ?? Number.POSITIVE_INFINITY;
       const seconds = (at - stopping.at) / 1000;
       if (held !== undefined && since < stopping.at)
-        this.#tell({ ...this.#about(pod, epochAt(stopping.at)), reason: 'HoldUnreachable', seconds });
+        this.#tell({ ...aboutEnd(pod, epochAt(stopping.at)), reason: 'HoldUnreachable', seconds });
       return;
     }
     const waited = Math.min(plan.wait, stopping.grace ?? plan.wait);
@@ -182,7 +183,7 @@ export class Afterwards {
       ...{ grace: stopping.grace, planned: plan },
     });
     if (seconds !== undefined)
-      this.#tell({ ...this.#about(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
+      this.#tell({ ...aboutEnd(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
   }
 
   /** One of the two awaited events has happened. */
@@ -195,11 +196,6 @@ export class Afterwards {
 
   get #leads(): boolean {
     return this.#options.leadsSince() !== undefined;
-  }
-
-  #about({ uid, namespace, name }: Pick<PodMetadata, 'uid' | 'namespace' | 'name'>, at: number) {
-    const owner = this.#stopping.get(uid)?.owner ?? '';
-    return { at, namespace, pod: name, uid, owner };
   }
 
   #count(outcome: Outcome): void {
@@ -280,6 +276,13 @@ export class Afterwards {
     const template = memberAt(object, ['spec', 'template', 'spec']) ?? memberAt(object, ['spec']);
     return shortestHookIn(template);
   }
+}
+
+function aboutEnd(
+  { uid, namespace, name, owner = '' }: Pick<PodMetadata, 'uid' | 'namespace' | 'name' | 'owner'>,
+  at: number,
+) {
+  return { at, namespace, pod: name, uid, owner };
 }
 
 /** The pods with this address, in words. */

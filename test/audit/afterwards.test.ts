@@ -79,6 +79,23 @@ test.each<[string, string | undefined, Partial<HeldPod> | undefined, number, Tol
     expect(metric).toContain(`linger_termination_findings_total{reason="${reason}"} 1`);
 });
 
+test('what ends long after its removal is still reported of its workload', async () => {
+  const { afterwards, begins, ends, events } = await watching();
+  begins(SLEEP);
+  await afterwards.removed({
+    namespace: 'shop',
+    pod: 'web-1',
+    uid: 'u1',
+    lag: 1,
+    at: 1_000,
+    withdrawals: [],
+  });
+  ends(SLEEP, 75, 60);
+  expect(events.map(({ reason, object }) => [reason, object.kind, object.name])).toEqual([
+    ['SlowStop', 'Deployment', 'web'],
+  ]);
+});
+
 test.each([
   ['that does not lead', 'never'],
   ['that began to lead meanwhile: the one before knows who called', 5],
