@@ -18,6 +18,7 @@ import type { RemovalSample } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
+import { pathOf, WORKLOAD_KINDS } from './kinds.ts';
 import {
   sentenceOf,
   shortfallOf,
@@ -52,12 +53,8 @@ interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
   half: boolean;
 }
 
-const OUTCOMES = {
-  InTime: 'Its process was stopped after the last list had withdrawn it.',
-  TooEarly: 'Its process was stopped before: see the shortfall.',
-  Unknown: 'Whether it has a hook, or how long that waits, is not known.',
-} as const;
-type Outcome = keyof typeof OUTCOMES;
+/** Of `Unknown` pods it is not known whether they have a hook, or how long that waits. */
+const OUTCOMES = ['InTime', 'TooEarly', 'Unknown'] as const;
 
 /** As many terminating pods as the recorder follows removals. */
 const MOST_STOPPING = 50_000;
@@ -106,15 +103,8 @@ export class Afterwards {
       if (!event.relist) this.#gone(event.object, event.at);
       return;
     }
-    const {
-      uid,
-      deletionTimestamp,
-      deletionGracePeriodSeconds: grace,
-      plan,
-      controller,
-      owner,
-    } = event.object;
-    if (deletionTimestamp === undefined) return;
+    const { uid, plan, controller, owner, deletionGracePeriodSeconds: grace } = event.object;
+    if (event.object.deletionTimestamp === undefined) return;
     const known = this.#stopping.get(uid);
     if (known !== undefined) {
       // A second deletion can only shorten the grace.
@@ -129,17 +119,14 @@ export class Afterwards {
   async removed(sample: RemovalSample): Promise<void> {
     const { clock, epochSeconds, signal } = this.#options;
     const endedAt = epochSeconds() - Math.max(0, clock() - sample.at) / 1000;
-    const pod = this.#stopping.get(sample.uid);
-    this.#pass(sample.uid);
+    const pod = this.#pass(sample.uid);
     if (pod === undefined) return this.#count('Unknown');
-    const { plan: text, owner, controller } = pod;
-    const plan = parsePlan(text ?? '');
-    if (plan !== undefined && plan.hook !== 'Sleep' && plan.hook !== 'Exec') return;
-    const asks = plan === undefined && this.#leads;
-    const own = asks ? this.#ownHookOf(sample.namespace, controller, sample.pod) : undefined;
-    const wait = plan === undefined ? await own?.catch(() => undefined) : plan.wait;
+    const { owner = '', controller, grace } = pod;
+    const plan = parsePlan(pod.plan ?? '');
+    if (plan?.hook === 'Hold') return;
+    const wait = plan?.wait ?? (await this.#ownHookOf(sample.namespace, controller, sample.pod));
     if (signal.aborted) return;
-    const shortfall = shortfallOf(sample, { owner: owner ?? '', wait, grace: pod.grace }, endedAt);
+    const shortfall = shortfallOf(sample, { owner, wait, grace }, endedAt);
     if (shortfall === undefined) return this.#count(wait === undefined ? 'Unknown' : 'InTime');
     this.#count('TooEarly');
     this.#metrics.seconds.observe(shortfall.seconds);
@@ -161,9 +148,8 @@ export class Afterwards {
 
   #gone(pod: PodMetadata, at: number): void {
     const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
-    const stopping = this.#stopping.get(pod.uid);
+    const stopping = this.#pass(pod.uid);
     const plan = parsePlan(stopping?.plan ?? '');
-    this.#pass(pod.uid);
     if (stopping === undefined || plan === undefined || plan.wait === 0) return;
     const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
     const held = heldPod(pod.uid);
@@ -187,18 +173,18 @@ export class Afterwards {
   }
 
   /** One of the two awaited events has happened. */
-  #pass(uid: string): void {
+  #pass(uid: string): Stopping | undefined {
     const stopping = this.#stopping.get(uid);
-    if (stopping === undefined) return;
-    if (stopping.half) this.#stopping.delete(uid);
-    else stopping.half = true;
+    if (stopping?.half) this.#stopping.delete(uid);
+    else if (stopping !== undefined) stopping.half = true;
+    return stopping;
   }
 
   get #leads(): boolean {
     return this.#options.leadsSince() !== undefined;
   }
 
-  #count(outcome: Outcome): void {
+  #count(outcome: (typeof OUTCOMES)[number]): void {
     this.#metrics.terminations.inc({ outcome });
   }
 
@@ -230,12 +216,9 @@ export class Afterwards {
     if (node !== undefined) return `${address} (node ${node.name})`;
     if (!this.#leads || !this.#questions.take(this.#options.clock())) return address;
     const { connection, signal } = this.#options;
+    const call = { signal, answerMs: ANSWER_MS, most: 2 };
     try {
-      const [pod, ...others] = await listSome(podsAt(address), connection, {
-        signal,
-        answerMs: ANSWER_MS,
-        most: 2,
-      });
+      const [pod, ...others] = await listSome(podsAt(address), connection, call);
       this.#once.over('peers', {}, 'it can be asked again whose an address is');
       // Pods in the node's network share its address.
       return pod === undefined || others.length > 0 ? address : `${address} (${pod})`;
@@ -247,34 +230,36 @@ export class Afterwards {
   }
 
   /** A pod without a plan may have its author's hook. The template is requested once per workload. */
-  #ownHookOf(namespace: string, controller: string | undefined, pod: string): Promise<number | undefined> {
-    const path = templatePath(namespace, controller, pod);
-    if (path === undefined) return Promise.resolve(undefined);
+  async #ownHookOf(
+    namespace: string,
+    controller: string | undefined,
+    pod: string,
+  ): Promise<number | undefined> {
+    const path = templatePath(namespace, controller ?? `Pod/${pod}`);
+    if (path === undefined || !this.#leads) return undefined;
     const known = this.#ownHooks.get(path);
     if (known !== undefined) return known;
-    if (!this.#questions.take(this.#options.clock())) return Promise.resolve(undefined);
+    if (!this.#questions.take(this.#options.clock())) return undefined;
     const asked = this.#askForHook(path);
     this.#ownHooks.set(path, asked);
-    // A failed request is repeated the next time.
-    asked.catch((error: unknown) => {
-      this.#ownHooks.delete(path);
-      this.#once.warn(
-        'templates',
-        { path, problem: String(error) },
-        'the hooks of a workload cannot be read',
-      );
-    });
     if (this.#ownHooks.size > MOST_KNOWN) this.#ownHooks.delete(this.#ownHooks.keys().next().value ?? '');
     return asked;
   }
 
   async #askForHook(path: string): Promise<number | undefined> {
     const { connection, signal } = this.#options;
-    const response = await ask(connection, { path, agent: this.#agent, signal, answerMs: ANSWER_MS });
-    const object: unknown = JSON.parse(await readText(response, LONGEST_TEMPLATE, ANSWER_MS));
-    this.#once.over('templates', {}, 'the hooks of workloads can be read');
-    const template = memberAt(object, ['spec', 'template', 'spec']) ?? memberAt(object, ['spec']);
-    return shortestHookIn(template);
+    try {
+      const response = await ask(connection, { path, agent: this.#agent, signal, answerMs: ANSWER_MS });
+      const object: unknown = JSON.parse(await readText(response, LONGEST_TEMPLATE, ANSWER_MS));
+      this.#once.over('templates', {}, 'the hooks of workloads can be read');
+      return shortestHookIn(memberAt(object, ['spec', 'template', 'spec']) ?? memberAt(object, ['spec']));
+    } catch (error) {
+      // A failed request is repeated the next time.
+      this.#ownHooks.delete(path);
+      const members = { path, problem: String(error) };
+      this.#once.warn('templates', members, 'the hooks of a workload cannot be read');
+      return undefined;
+    }
   }
 }
 
@@ -298,14 +283,16 @@ function podsAt(address: string): Resource<string> {
   };
 }
 
-/** Where the pod's template is read: at its controller, or at the pod itself. undefined: a kind that Linger may not read. */
-function templatePath(namespace: string, controller: string | undefined, pod: string): string | undefined {
-  const of = (plural: string, name: string) => `/apis/apps/v1/namespaces/${namespace}/${plural}/${name}`;
-  if (controller === undefined) return `/api/v1/namespaces/${namespace}/pods/${pod}`;
-  const [kind, name = ''] = controller.split('/');
-  if (kind === 'ReplicaSet') return of('replicasets', name);
-  if (kind === 'StatefulSet') return of('statefulsets', name);
-  return kind === 'DaemonSet' ? of('daemonsets', name) : undefined;
+/** What a pod's template is read from: its controller, or, where it has none, the pod itself. */
+const TEMPLATE_KINDS = WORKLOAD_KINDS.filter(({ kind }) =>
+  ['Pod', 'ReplicaSet', 'StatefulSet', 'DaemonSet'].includes(kind),
+);
+
+/** @returns undefined for a kind that Linger may not read */
+function templatePath(namespace: string, owner: string): string | undefined {
+  const [kind, name] = owner.split('/');
+  const of = TEMPLATE_KINDS.find((each) => each.kind === kind);
+  return of && `${pathOf(of, namespace)}/${name}`;
 }
 
 /** Containers are stopped in parallel, so the first to stop loses requests. */
@@ -314,8 +301,7 @@ function shortestHookIn(spec: unknown): number | undefined {
   if (!Array.isArray(containers)) return undefined;
   const waits = containers.map((container: unknown) => {
     const handler = memberAt(container, ['lifecycle', 'preStop']);
-    if (!isRecord(handler)) return 0;
-    return plainSleep(handler)?.seconds;
+    return isRecord(handler) ? plainSleep(handler)?.seconds : 0;
   });
   const shortest = Math.min(...waits.map((wait) => wait ?? Number.POSITIVE_INFINITY));
   // A container without a hook stops at once, whatever the others do.
@@ -329,7 +315,7 @@ export function registerTerminationMetrics(registry: Registry) {
     labelNames: ['outcome'] as const,
     registers: [registry],
   });
-  for (const outcome of Object.keys(OUTCOMES)) terminations.inc({ outcome }, 0);
+  for (const outcome of OUTCOMES) terminations.inc({ outcome }, 0);
   const seconds = new Histogram({
     name: 'linger_shortfall_seconds',
     help: 'For how long pods that were stopped too early were still listed.',
