@@ -228,12 +228,19 @@ function unasked(standing: Standing): Standing {
   return { verdict: 'skipped', reason: 'NotAsked', wait: null, grace: null, text };
 }
 
+/**
+ * Whether the lag asks for a longer wait today, and new pods would get one: not beyond wait.max. A fixed wait is the
+ * operator's decision: a measurement does not make it wrong.
+ */
+function isTooShort(plan: Plan, exposure: Exposure): boolean {
+  const longer = Math.min(neededOf(exposure), exposure.choice.seconds);
+  return plan.why !== 'fixed' && longestWait(plan) < longer;
+}
+
 function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
-  const { wait, grace, why } = plan;
-  const needed = exposure === undefined ? 0 : exposure.choice.seconds;
-  // A fixed wait is the operator's decision: a measurement does not make it wrong.
-  if (why !== 'fixed' && exposure !== undefined && wait < neededOf(exposure)) {
-    const text = `the pods carry a wait of ${wait}s, and the lag asks for ${needed}s today: roll them, or inject --refresh`;
+  const { wait, grace } = plan;
+  if (exposure !== undefined && isTooShort(plan, exposure)) {
+    const text = `the pods carry a wait of ${wait}s, and the lag asks for ${exposure.choice.seconds}s today: roll them, or inject --refresh`;
     return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
   }
   return {
@@ -377,23 +384,22 @@ function strategyOf({ object }: AuditSubject): unknown {
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
 function runningFindings({ running, decision, workload }: Decided, exposure: Exposure): readonly Said[] {
   if (running === undefined) return [];
-  const plans = running.map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''));
-  const without = plans.filter((plan) => plan === undefined).length;
+  const plans = running
+    .map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''))
+    .filter((plan) => plan !== undefined);
+  const without = running.length - plans.length;
   const expected = decision.outcome === 'inject' && !isAudit(decision);
-  const needed = Math.ceil(neededOf(exposure));
-  const waits = plans.flatMap((plan) =>
-    plan === undefined || plan.why === 'fixed' ? [] : [longestWait(plan)],
-  );
-  const short = waits.filter((wait) => wait < needed).length;
+  const short = plans.filter((plan) => isTooShort(plan, exposure));
   const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
   if (expected && without > 0) {
     const text = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait: created before the policy, or while the webhook was away; ${cure}`;
     said.push({ reason: 'NotInjected', text, wait: 0 });
   }
-  if (short > 0) {
-    const text = `${ofPods(short, running.length)} ${short === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${needed}s; ${cure}`;
-    said.push({ reason: 'StampedTooShort', text, wait: Math.min(...waits) });
+  if (short.length > 0) {
+    const lag = Math.ceil(neededOf(exposure));
+    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${lag}s; ${cure}`;
+    said.push({ reason: 'StampedTooShort', text, wait: Math.min(...short.map(longestWait)) });
   }
   return said;
 }

@@ -170,7 +170,28 @@ describe('what is held against the lag that has been measured', () => {
       12,
       'unprotected NotInjected,StampedTooShort, waits 20, open for 13',
     ],
+    [
+      'pods with as much as wait.max allows',
+      { running: [60, 60] },
+      90,
+      'protected Injected,StormNotCovered, waits 60, open for 0',
+    ],
+    [
+      'pods with less than wait.max allows',
+      { running: [60, 20] },
+      90,
+      'unprotected StampedTooShort,StormNotCovered, waits 60, open for 71',
+    ],
   ])('%s', (_title, given, lag, expected) => expect(inWords(auditOf(given, slow(lag)))).toBe(expected));
+
+  test.each<[string, number, number, string]>([
+    ['less than the lag', 20, 35, 'unprotected StampedTooShort, waits 20, open for 16'],
+    ['as much as wait.max allows', 60, 90, 'protected AlreadyInjected, waits 60, open for 0'],
+  ])('a pod that carries %s', (_title, wait, lag, expected) => {
+    const annotations = { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) };
+    const given = { annotations, sleeps: wait, grace: wait + 30 };
+    expect(inWords(auditOf(given, slow(lag)))).toBe(expected);
+  });
 
   test('the lag of a declared consumer counts', () => {
     const world = slow(1, [...SHOP, consumer({}, 'edge', { declared: { lag: '20s' } })]);
