@@ -22,11 +22,10 @@ import {
 } from '../cluster/index.ts';
 import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import {
-  type Delivery,
+  Delivery,
   type DeliverySettings,
   type HoldSettings,
   type RunningHold,
-  startDelivery,
   startHold,
 } from '../hold/index.ts';
 import {
@@ -458,7 +457,7 @@ function deliveryOf(context: ClusterContext): Delivery | undefined {
   if (place === undefined || hold === undefined) return undefined;
   const reporting = { ...reportingOf('holdconfigmaps', logger), registry: metrics.registry };
   const time = { clock, random: Math.random, pause: tick };
-  return startDelivery({ ...context, ...reporting, ...time, place, settings: hold });
+  return new Delivery({ ...context, ...reporting, ...time, place, settings: hold });
 }
 
 /** Whether the cluster has been read; `late`: it takes too long to wait for, and reviews are answered with what is known. */

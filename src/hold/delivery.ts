@@ -1,4 +1,5 @@
-import type { V1Pod } from '@kubernetes/client-node';
+import { isDeepStrictEqual } from 'node:util';
+import type { CoreV1Api, V1Pod } from '@kubernetes/client-node';
 import type { Registry } from '@prometheus-io/client';
 import {
   GROUP,
@@ -19,12 +20,13 @@ import {
   type KubeFailure,
   type Resource,
   unlessNotFound,
+  type WatchHandlers,
   type WatchStats,
   watchResource,
 } from '../cluster/index.ts';
 import { type HoldSupply, type NodeFacts, nodeKind, type WorldHolder, wantsHold } from '../decision/index.ts';
 import type { Lead, Place } from '../leader/index.ts';
-import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape } from '../telemetry/index.ts';
+import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { atMostEvery, Schedule } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
 
@@ -40,7 +42,7 @@ export interface DeliverySettings {
   readonly image: string | undefined;
 }
 
-export interface DeliveryOptions {
+interface DeliveryOptions extends Required<Pick<WatchHandlers<unknown>, 'onFailure' | 'onHandlerError'>> {
   readonly connection: KubeConnection;
   readonly place: Place;
   readonly settings: DeliverySettings;
@@ -53,18 +55,7 @@ export interface DeliveryOptions {
   readonly random: () => number;
   /** Resolves with false once the signal has aborted. */
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
-  readonly onFailure: (failure: KubeFailure, pauseMs: number) => void;
   readonly onCurrent: () => void;
-  readonly onHandlerError: (error: Error) => void;
-}
-
-/** Brings the helper into the pods' namespaces, and tests whether it works there. */
-export interface Delivery {
-  /** Resolves once it is known where the helper is, or that this may not be known. It may never. */
-  readonly read: Promise<void>;
-  readonly stats: WatchStats;
-  /** Delivers the helper and tests it on each kind of node, while this replica leads. */
-  lead(lead: Lead): void;
 }
 
 /** On the ConfigMap in Linger's own namespace, whose watch all replicas have: what the trials on nodes have shown. */
@@ -90,10 +81,9 @@ export function trialsText(trials: Trials): string {
   return JSON.stringify(Object.fromEntries([...trials].slice(-MOST_KINDS)));
 }
 
-/** Registers the metrics of the delivery. */
 export function registerDeliveryMetrics(
   registry: Registry,
-  read: { readonly namespaces: () => number; readonly kinds: () => ReadonlyMap<string, number> },
+  read: { readonly namespaces: () => number; readonly kinds: () => Readonly<Record<string, number>> },
 ): void {
   numberAtScrape(registry, {
     name: 'linger_hold_namespaces',
@@ -104,7 +94,7 @@ export function registerDeliveryMetrics(
     name: 'linger_hold_node_kinds',
     help: 'Kinds of node that there are, by what trying the helper on one has shown: passed, failed or untried.',
     labelNames: ['result'],
-    read: () => [...read.kinds()].map(([result, count]) => [{ result }, count] as const),
+    read: () => samplesBy('result', read.kinds(), (count) => count),
   });
 }
 
@@ -132,22 +122,17 @@ const NOT_TAKEN = 'no kubelet has taken its pod on';
 /** One at a time, so that the rights to create and delete can be limited to this name. */
 const TEST_POD = 'linger-hold-test';
 
-export function startDelivery(options: DeliveryOptions): Delivery {
-  const running = new RunningDelivery(options);
-  void running.follow();
-  return running;
-}
-
-class RunningDelivery implements Delivery {
+/** Brings the helper into the pods' namespaces, and tests whether it works there. */
+export class Delivery {
   readonly #options: DeliveryOptions;
   readonly #helper = readHelperObject();
   readonly #once: LogOnce;
   readonly #read = Promise.withResolvers<void>();
   /** The namespaces whose ConfigMap has been seen, with its uid. */
   readonly #seen = new Map<string, string>();
+  #namespaces: ReadonlySet<string> | undefined;
   #trials: Trials = new Map();
-  #supply: HoldSupply | undefined;
-  #namespaces: ReadonlySet<string> = new Set();
+  /** Resolves once it is known where the helper is, or that this may not be known. It may never. */
   readonly read = this.#read.promise;
   readonly stats: WatchStats;
 
@@ -159,54 +144,46 @@ class RunningDelivery implements Delivery {
       namespaces: () => this.#seen.size,
       kinds: () => this.#kindsByResult(),
     });
+    void this.#follow();
   }
 
   #watch(): WatchStats {
-    const { connection, place, signal } = this.#options;
-    const show = () => this.#show();
-    const showSoon = atMostEvery(SHOWN_EVERY_MS, show, this.#options);
+    const { connection, place, onFailure, onHandlerError, onCurrent } = this.#options;
+    const showSoon = atMostEvery(SHOWN_EVERY_MS, () => this.#show(), this.#options);
     const resource: Resource<Trials> = {
       path: '/api/v1/configmaps',
       query: { fieldSelector: `metadata.name=${this.#helper.name}` },
       metadataOnly: true,
       project: ({ metadata }) => readTrials(metadata.annotations?.[TRIED_ANNOTATION]),
     };
-    let listed = false;
-    const { stats } = watchResource(
-      resource,
-      connection,
-      {
-        onEvent: (event) => {
-          const { namespace, uid } = event.identity;
-          if (event.type !== 'deleted') {
-            this.#seen.set(namespace, uid);
-            if (namespace === place.namespace) this.#trials = event.object;
-          } else if (this.#seen.get(namespace) === uid) this.#seen.delete(namespace);
-          this.#namespaces = new Set(this.#seen.keys());
-          if (listed) showSoon();
-        },
-        onStream: ({ type }) => {
-          if (type === 'ListEnds' && !listed) {
-            listed = true;
-            show();
-            this.#read.resolve();
-          }
-          if (type === 'StreamCurrent') this.#options.onCurrent();
-        },
-        onFailure: (failure, pauseMs) => {
-          this.#options.onFailure(failure, pauseMs);
-          // Without the right to watch, Hold is not available, and nothing should wait for it.
-          if (failure.reason === 'Forbidden') this.#read.resolve();
-        },
-        onHandlerError: this.#options.onHandlerError,
+    const handlers: WatchHandlers<Trials> = {
+      onEvent: (event) => {
+        const { namespace, uid } = event.identity;
+        if (event.type !== 'deleted') {
+          this.#seen.set(namespace, uid);
+          if (namespace === place.namespace) this.#trials = event.object;
+        } else if (this.#seen.get(namespace) === uid) this.#seen.delete(namespace);
+        this.#namespaces = undefined;
+        showSoon();
       },
-      { ...this.#options, signal },
-    );
-    return stats;
+      onStream: ({ type }) => {
+        if (type === 'ListEnds') {
+          this.#show();
+          this.#read.resolve();
+        }
+        if (type === 'StreamCurrent') onCurrent();
+      },
+      onFailure: (failure, pauseMs) => {
+        onFailure(failure, pauseMs);
+        // Without the right to watch, Hold is not available, and nothing should wait for it.
+        if (failure.reason === 'Forbidden') this.#read.resolve();
+      },
+      onHandlerError,
+    };
+    return watchResource(resource, connection, handlers, this.#options).stats;
   }
 
-  /** Until the signal aborts. */
-  async follow(): Promise<void> {
+  async #follow(): Promise<void> {
     const { pause, signal } = this.#options;
     do this.#show();
     while (await pause(TICK_MS, signal));
@@ -214,17 +191,15 @@ class RunningDelivery implements Delivery {
 
   /** Puts what decisions need into the World, if it has changed. */
   #show(): void {
-    const { settings, world } = this.#options;
-    const address = settings.address ?? this.#serviceAddress();
-    const before = this.#supply;
-    const supply = address === undefined ? undefined : this.#supplyAt(address);
-    if (supply?.address === before?.address && (supply === undefined || isSame(supply, before))) return;
-    this.#supply = supply;
-    world.apply({ kind: 'hold', hold: supply });
+    const { world } = this.#options;
+    const hold = this.#supply();
+    if (!isDeepStrictEqual(hold, world.current().hold)) world.apply({ kind: 'hold', hold });
   }
 
-  #supplyAt(address: string): HoldSupply {
-    const { image } = this.#options.settings;
+  #supply(): HoldSupply | undefined {
+    const { image, address = this.#serviceAddress() } = this.#options.settings;
+    if (address === undefined) return undefined;
+    this.#namespaces ??= new Set(this.#seen.keys());
     const passed = [...this.#trials].filter(([, problem]) => problem === '').map(([kind]) => kind);
     return {
       address,
@@ -244,6 +219,7 @@ class RunningDelivery implements Delivery {
     return `${ip.includes(':') ? `[${ip}]` : ip}:${settings.port}`;
   }
 
+  /** Delivers the helper and tests it on each kind of node, while this replica leads. */
   lead(lead: Lead): void {
     void this.#deliver(lead);
     void this.#try(lead);
@@ -265,28 +241,15 @@ class RunningDelivery implements Delivery {
         schedule.done(clock());
         notBefore.set(namespace, clock() + (failure === undefined ? SEEN_WITHIN_MS : REFUSED_PAUSE_MS));
       } else schedule.failed(clock(), failure.retryAfterMs);
-      this.#say(namespace, failure);
     } while (await pause(APPLY_EVERY_MS, lead.signal));
-  }
-
-  #say(namespace: string, failure: KubeFailure | undefined): void {
-    const of = { namespace, configmap: this.#helper.name };
-    if (failure === undefined) {
-      this.#once.over(namespace, of, 'the helper of Hold can be delivered again');
-      this.#options.logger.info(of, 'the helper of Hold has been delivered');
-      return;
-    }
-    const { reason, message: problem } = failure;
-    const members = { ...of, reason, problem };
-    this.#once.warn(namespace, members, 'the helper of Hold cannot be delivered: pods there get Sleep');
   }
 
   /** The namespaces that want Hold and lack the ConfigMap. Linger's own comes first: tests run there. */
   #lacking(): readonly string[] {
     const { world, place } = this.#options;
-    const wanted = this.#wanting().filter((name) => !this.#seen.has(name));
-    const needed = this.#needed() && !this.#seen.has(place.namespace) && world.current().namespaces.size > 0;
-    return needed ? [place.namespace, ...wanted] : wanted;
+    const needed = this.#needed() && world.current().namespaces.size > 0;
+    const wanted = needed ? [place.namespace, ...this.#wanting()] : [];
+    return wanted.filter((name) => !this.#seen.has(name));
   }
 
   #wantingOf: readonly unknown[] = [];
@@ -312,19 +275,31 @@ class RunningDelivery implements Delivery {
 
   /** @returns why it failed */
   async #apply(namespace: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
-    const { connection, place } = this.#options;
+    const { place, logger } = this.#options;
     // Server-side apply removes what is not applied again.
     const own = namespace === place.namespace ? { [TRIED_ANNOTATION]: trialsText(this.#trials) } : undefined;
-    const { name } = this.#helper;
-    const target = { name, namespace, fieldManager: 'linger', force: true };
+    const { name, manifest } = this.#helper;
+    const of = { namespace, configmap: name };
     try {
-      await callApi(connection, 'CoreV1Api', { signal, withinMs: REQUEST_MS, patch: 'apply-patch' }, (core) =>
-        core.patchNamespacedConfigMap({ ...target, body: this.#helper.manifest(namespace, own) }),
+      const target = { name, namespace, fieldManager: 'linger', force: true };
+      await this.#ask(signal, (core) =>
+        core.patchNamespacedConfigMap({ ...target, body: manifest(namespace, own) }),
       );
+      this.#once.over(namespace, of, 'the helper of Hold can be delivered again');
+      logger.info(of, 'the helper of Hold has been delivered');
       return undefined;
     } catch (thrown) {
-      return asFailure(thrown);
+      const failure = asFailure(thrown);
+      const members = { ...of, reason: failure.reason, problem: failure.message };
+      if (!signal.aborted)
+        this.#once.warn(namespace, members, 'the helper of Hold cannot be delivered: pods there get Sleep');
+      return failure;
     }
+  }
+
+  #ask<T>(signal: AbortSignal, use: (core: CoreV1Api) => Promise<T>): Promise<T> {
+    const call = { signal, withinMs: REQUEST_MS, patch: 'apply-patch' } as const;
+    return callApi(this.#options.connection, 'CoreV1Api', call, use);
   }
 
   /** Tests the helper on nodes of each kind, one after the other, until it has worked once. */
@@ -357,33 +332,25 @@ class RunningDelivery implements Delivery {
       const others = [...this.#trials].filter(([each]) => each !== kind);
       this.#trials = new Map([...others, [kind, problem.slice(0, LONGEST_REASON)]]);
       this.#show();
-      const failure = await this.#apply(place.namespace, lead.signal);
-      this.#say(place.namespace, failure);
+      await this.#apply(place.namespace, lead.signal);
     }
   }
 
   /** The nodes with an architecture that there is a helper for, by kind. */
   #kinds(): ReadonlyMap<string, readonly NodeFacts[]> {
     const nodes = this.#options.world.current().fleet?.nodes ?? [];
-    return Map.groupBy(
-      nodes.filter(
-        ({ operatingSystem, architecture }) =>
-          operatingSystem !== 'windows' && HELPER_ARCHITECTURES.has(architecture),
-      ),
-      nodeKind,
+    const served = nodes.filter(
+      ({ operatingSystem, architecture }) =>
+        operatingSystem !== 'windows' && HELPER_ARCHITECTURES.has(architecture),
     );
+    return Map.groupBy(served, nodeKind);
   }
 
-  #kindsByResult(): ReadonlyMap<string, number> {
-    const results = new Map([
-      ['passed', 0],
-      ['failed', 0],
-      ['untried', 0],
-    ]);
+  #kindsByResult() {
+    const results = { passed: 0, failed: 0, untried: 0 };
     for (const kind of this.#kinds().keys()) {
       const problem = this.#trials.get(kind);
-      const result = problem === undefined ? 'untried' : problem === '' ? 'passed' : 'failed';
-      results.set(result, (results.get(result) ?? 0) + 1);
+      results[problem === undefined ? 'untried' : problem === '' ? 'passed' : 'failed'] += 1;
     }
     return results;
   }
@@ -418,11 +385,9 @@ class RunningDelivery implements Delivery {
   }
 
   async #pod(name: string, signal: AbortSignal): Promise<V1Pod | undefined> {
-    const { connection, place } = this.#options;
-    const query = { namespace: place.namespace, fieldSelector: `metadata.name=${name}` };
-    const { items } = await callApi(connection, 'CoreV1Api', { signal, withinMs: REQUEST_MS }, (core) =>
-      core.listNamespacedPod(query),
-    );
+    const { namespace } = this.#options.place;
+    const query = { namespace, fieldSelector: `metadata.name=${name}` };
+    const { items } = await this.#ask(signal, (core) => core.listNamespacedPod(query));
     return items[0];
   }
 
@@ -434,13 +399,11 @@ class RunningDelivery implements Delivery {
   }
 
   async #removeTestPod(signal: AbortSignal): Promise<void> {
-    const { connection, place, pause } = this.#options;
+    const { place, pause } = this.#options;
     // Without grace, so that it goes even if its node no longer answers.
     const target = { name: TEST_POD, namespace: place.namespace, gracePeriodSeconds: 0 };
-    const call = { signal, withinMs: REQUEST_MS };
-    const gone = () =>
-      unlessNotFound(callApi(connection, 'CoreV1Api', call, (core) => core.deleteNamespacedPod(target)));
-    while ((await gone()) !== undefined && (await this.#pod(TEST_POD, signal)) !== undefined)
+    const remove = () => unlessNotFound(this.#ask(signal, (core) => core.deleteNamespacedPod(target)));
+    while ((await remove()) !== undefined && (await this.#pod(TEST_POD, signal)) !== undefined)
       if (!(await pause(1_000, signal))) return;
   }
 
@@ -450,36 +413,17 @@ class RunningDelivery implements Delivery {
     { image, secrets }: { readonly image: string; readonly secrets: readonly object[] },
     signal: AbortSignal,
   ): Promise<void> {
-    const { connection, place } = this.#options;
-    const { namespace } = place;
-    const body = testPod({
-      namespace,
-      nodeName,
-      image,
-      secrets,
-      key: holdKey(architecture),
-      configMap: this.#helper.name,
-    });
+    const { namespace } = this.#options.place;
+    const helper = { key: holdKey(architecture), configMap: this.#helper.name };
+    const body = testPod({ namespace, nodeName, image, secrets, ...helper });
     const target = { name: TEST_POD, namespace, fieldManager: 'linger', force: true };
-    await callApi(connection, 'CoreV1Api', { signal, withinMs: REQUEST_MS, patch: 'apply-patch' }, (core) =>
-      core.patchNamespacedPod({ ...target, body }),
-    );
+    await this.#ask(signal, (core) => core.patchNamespacedPod({ ...target, body }));
   }
 }
 
-function isSame(a: HoldSupply, b: HoldSupply | undefined): boolean {
-  if (b === undefined || a.namespaces !== b.namespaces || a.tested.size !== b.tested.size) return false;
-  return [...a.tested].every((kind) => b.tested.has(kind));
-}
-
-interface TestPod {
-  readonly namespace: string;
-  readonly nodeName: string;
-  readonly image: string;
+type TestPod = Readonly<Record<'namespace' | 'nodeName' | 'image' | 'key' | 'configMap', string>> & {
   readonly secrets: readonly object[];
-  readonly key: string;
-  readonly configMap: string;
-}
+};
 
 /**
  * Runs the helper from the ConfigMap as an application's pod would mount it, on a certain node whatever its taints, and

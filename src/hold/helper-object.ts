@@ -1,23 +1,14 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { holdConfigMap, holdKey } from '../api/index.ts';
+import { holdConfigMap, holdKey, type Labels } from '../api/index.ts';
 
 /** The architectures with a helper, as Nodes name them. */
 export const HELPER_ARCHITECTURES: ReadonlySet<string> = new Set(['amd64', 'arm64']);
 
-/** The helpers as the ConfigMap that carries them into a namespace. */
-export interface HelperObject {
-  /** The digest of its contents; its name ends with it. */
-  readonly digest: string;
-  readonly name: string;
-  /** @param namespace undefined: left to `kubectl apply --namespace` */
-  readonly manifest: (namespace?: string, annotations?: Readonly<Record<string, string>>) => object;
-}
-
 const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/component': 'hold' };
 
-/** Reads the helpers of this version of Linger, which lie beside the program. */
-export function readHelperObject(): HelperObject {
+/** Reads the helpers, which lie beside the program, as the ConfigMap that carries them into a namespace. */
+export function readHelperObject() {
   const files = [...HELPER_ARCHITECTURES].map((architecture) => {
     const key = holdKey(architecture);
     return { key, bytes: readFileSync(new URL(`./helper/${key}`, import.meta.url)) };
@@ -28,9 +19,11 @@ export function readHelperObject(): HelperObject {
   const name = holdConfigMap(digest);
   const binaryData = Object.fromEntries(files.map(({ key, bytes }) => [key, bytes.toString('base64')]));
   return {
+    /** The digest of its contents; its name ends with it. */
     digest,
     name,
-    manifest: (namespace, annotations) => ({
+    /** @param namespace undefined: left to `kubectl apply --namespace` */
+    manifest: (namespace?: string, annotations?: Labels): object => ({
       apiVersion: 'v1',
       kind: 'ConfigMap',
       metadata: {

@@ -1,6 +1,5 @@
-export { type Delivery, type DeliverySettings, registerDeliveryMetrics, startDelivery } from './delivery.ts';
+export { Delivery, type DeliverySettings } from './delivery.ts';
 export type { HeldPod } from './held-pods.ts';
 export { readHelperObject } from './helper-object.ts';
 export type { HeldView, Release } from './holds.ts';
-export { RELEASE_REASONS } from './release-rules.ts';
 export { type HoldSettings, type RunningHold, startHold } from './start.ts';

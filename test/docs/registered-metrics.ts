@@ -32,7 +32,7 @@ registerReportMetrics(registry, () => []);
 registerInspectionMetrics(registry, () => []);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 registerTerminationMetrics(registry);
-registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => new Map() });
+registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => ({}) });
 registerHoldMetrics(registry, () => 0);
 registerAuditMetrics(registry, () => undefined);
 

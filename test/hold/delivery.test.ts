@@ -6,9 +6,9 @@ import type { KubeConnection } from '../../src/cluster/connection.ts';
 import { fleetOf, nodeKind } from '../../src/decision/fleet.ts';
 import { holdWorld } from '../../src/decision/world.ts';
 import {
+  Delivery,
   type DeliverySettings,
   readTrials,
-  startDelivery,
   TRIED_ANNOTATION,
   testPod,
   trialsText,
@@ -59,7 +59,7 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse,
   world.apply({ kind: 'services', services: serviceIndex(services, true) });
   world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, UNKNOWN]) });
   const registry = new Registry();
-  const delivery = startDelivery({
+  const delivery = new Delivery({
     connection: {
       server: api.url,
       credentials: async () => ({ headers: {} }),
