@@ -90,12 +90,13 @@ export class ClusterAudit {
   #last: (Latest & { readonly lead: Lead }) | undefined;
 
   constructor(options: ClusterAuditOptions) {
-    const { connection, logger, settings, registry } = options;
+    const { policyReports: api } = options.settings;
     this.#options = options;
-    this.#once = new LogOnce(logger);
-    const { policyReports: api } = settings;
-    this.#reports = api === 'off' ? undefined : new PolicyReports({ ...options, connection, api });
-    registerAuditMetrics(registry, () => (this.#last?.lead.holds() === true ? this.#last : undefined));
+    this.#once = new LogOnce(options.logger);
+    this.#reports = api === 'off' ? undefined : new PolicyReports({ ...options, api });
+    registerAuditMetrics(options.registry, () =>
+      this.#last?.lead.holds() === true ? this.#last : undefined,
+    );
   }
 
   /** To be called whenever this replica leads. */
@@ -128,20 +129,25 @@ export class ClusterAudit {
   }
 
   async #audit(signal: AbortSignal): Promise<Tally> {
-    const { world: current, settings } = this.#options;
-    const world = current();
-    const running = this.#running();
+    const { settings, pods } = this.#options;
+    const world = this.#options.world();
+    const running = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
+      const [kind = '', name = ''] = owner.split('/');
+      return workloadKey(kind, namespace, name);
+    });
     const surrounding = await this.#objects(NEIGHBOUR_KINDS, signal, (object) => object);
     const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
     const configurations = await this.#list(named, signal, NOT_FOR_US);
     const neighbours = withWebhookOf(neighboursIn(surrounding, 'default'), configurations);
     const tally = new Tally();
-    await this.#objects(WORKLOAD_KINDS.filter(isAudited), signal, (object) => {
+    const audited = WORKLOAD_KINDS.filter((each) => each.audited);
+    await this.#objects(audited, signal, (object) => {
       const workload = workloadOf(object);
       const namespace = object.metadata.namespace ?? '';
       if (workload === undefined) return;
-      const pods = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
-      tally.add(auditWorkload({ workload, namespace, object, running: pods }, world, neighbours));
+      const groups = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
+      const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
+      tally.add(auditWorkload(subject, world, neighbours));
     });
     return tally;
   }
@@ -175,21 +181,6 @@ export class ClusterAudit {
     }
   }
 
-  /** The pods of each workload, by {@link workloadKey}. */
-  #running(): ReadonlyMap<string, readonly RunningPod[]> {
-    const running = new Map<string, RunningPod[]>();
-    for (const { namespace, owner, plan, count } of this.#options.pods() ?? []) {
-      const [kind, name] = owner?.split('/') ?? [];
-      if (kind === undefined || name === undefined) continue;
-      const key = workloadKey(kind, namespace, name);
-      const pod = { name: '', annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } };
-      const pods = running.get(key) ?? [];
-      if (pods.length === 0) running.set(key, pods);
-      for (let each = 0; each < count; each += 1) pods.push(pod);
-    }
-    return running;
-  }
-
   async #tell(findings: ClusterFindings, lead: Lead): Promise<void> {
     await this.#reports?.write(findings, lead);
     const { events, clock } = this.#options;
@@ -217,33 +208,29 @@ interface Latest {
   readonly at: number;
 }
 
+function podsOf({ plan, count }: PodGroup): readonly RunningPod[] {
+  return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
+}
+
 /** @param latest undefined where this replica does not lead, or has not audited yet */
 export function registerAuditMetrics(registry: Registry, latest: () => Latest | undefined): void {
-  const readEach = <T>(samples: (latest: Latest) => readonly T[]) => {
-    const present = latest();
-    return present === undefined ? [] : samples(present);
-  };
   gaugeAtScrape(registry, {
     name: 'linger_findings',
     help: 'Workloads of a namespace with a finding, by the last audit of the leader; other replicas have none.',
     labelNames: ['namespace', 'reason'],
-    read: () => readEach(({ tally }) => tally.series),
+    read: () => latest()?.tally.series ?? [],
   });
   gaugeAtScrape(registry, {
     name: 'linger_audited_workloads',
     help: 'Workloads that the last audit of the leader has judged, by verdict.',
     labelNames: ['verdict'],
-    read: () => readEach(({ tally }) => samplesBy('verdict', tally.verdicts, (count) => count)),
+    read: () => samplesBy('verdict', latest()?.tally.verdicts ?? {}, (count) => count),
   });
   numberAtScrape(registry, {
     name: 'linger_audit_timestamp_seconds',
     help: 'When the leader has last audited the cluster; 0 on other replicas.',
     read: () => latest()?.at ?? 0,
   });
-}
-
-function isAudited({ audited }: (typeof WORKLOAD_KINDS)[number]): boolean {
-  return audited === true;
 }
 
 /** What is kept of an audit: bounded, however large the cluster. */

@@ -1,4 +1,13 @@
-import { ANNOTATION, ANNOTATION_PREFIX, fewOf, GROUP, isRecord, memberAt, plainSleep } from '../api/index.ts';
+import {
+  ANNOTATION,
+  ANNOTATION_PREFIX,
+  fewOf,
+  GROUP,
+  isRecord,
+  type Labels,
+  memberAt,
+  plainSleep,
+} from '../api/index.ts';
 import {
   type Container,
   type Decision,
@@ -8,7 +17,6 @@ import {
   graceOf,
   isAudit,
   longestWait,
-  type NoteCode,
   type Plan,
   type Pod,
   type PodRequest,
@@ -72,18 +80,13 @@ export interface AuditFinding {
 }
 
 /** `Deployment shop/web` */
-export function subjectOf({
-  kind,
-  namespace,
-  name,
-}: Pick<AuditFinding, 'kind' | 'namespace' | 'name'>): string {
-  return `${kind} ${namespace}/${name}`;
+export function subjectOf(of: Pick<AuditFinding, 'kind' | 'namespace' | 'name'>): string {
+  return `${of.kind} ${of.namespace}/${of.name}`;
 }
 
-/** A pod of a workload as it runs: its metadata. */
+/** A pod of a workload as it runs. */
 export interface RunningPod {
-  readonly name: string;
-  readonly annotations: Readonly<Record<string, string>>;
+  readonly annotations: Labels;
 }
 
 /** A workload to be audited. */
@@ -106,15 +109,8 @@ type Decided = AuditSubject & { readonly request: PodRequest; readonly decision:
 export interface Audited {
   /** The workload's main finding, then one for each further finding. Never empty. */
   readonly findings: readonly AuditFinding[];
-  readonly cost: Cost;
-}
-
-/** The cost of waiting. Seconds. */
-export interface Cost {
-  /** How much longer a rollout takes: where pods are replaced one after the other, so are their waits. */
-  readonly rollout: number;
-  /** How much longer draining a node takes at most: its pods wait in parallel. */
-  readonly drain: number;
+  /** How many seconds longer a rollout takes, and at most the drain of a node, whose pods wait in parallel. */
+  readonly cost: { readonly rollout: number; readonly drain: number };
 }
 
 /** A problem of a workload, or something good to know. */
@@ -150,7 +146,7 @@ const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
 
 /** The verdict on one workload, and all of its findings. */
 export function auditWorkload(audited: AuditSubject, world: World, neighbours: Neighbours): Audited {
-  const { workload, namespace } = audited;
+  const { workload, namespace, file, line } = audited;
   const request = requestOf(audited);
   const subject: Decided = { ...audited, request, decision: decide(request, world) };
   const exposure = exposureOf(request, world);
@@ -164,18 +160,10 @@ export function auditWorkload(audited: AuditSubject, world: World, neighbours: N
   const common = {
     ...{ kind: workload.kind, namespace, name: workload.name, verdict },
     ...{ waitSeconds: standing.wait, graceSeconds: standing.grace },
-    exposureSeconds:
-      verdict === 'skipped'
-        ? null
-        : openFor(exposure, verdict === 'protected', decisive?.wait ?? standing.wait),
+    exposureSeconds: openFor(exposure, verdict, decisive?.wait ?? standing.wait),
   };
-  const where = {
-    ...(subject.file === undefined ? {} : { file: subject.file }),
-    ...(subject.line === undefined ? {} : { line: subject.line }),
-  };
-  const first = decisive ?? standing;
-  const rest = said.filter((each) => each !== decisive);
-  const all = [first, ...rest].filter(
+  const where = { ...(file !== undefined && { file }), ...(line !== undefined && { line }) };
+  const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)].filter(
     (each, index, these) => these.findIndex(({ reason }) => reason === each.reason) === index,
   );
   return {
@@ -189,9 +177,9 @@ function verdictOf({ reason, verdict }: Said): Verdict | undefined {
 }
 
 /** How long requests may still come after the pod has stopped, as far as the lag is known. */
-function openFor(exposure: Exposure | undefined, isProtected: boolean, wait: number | null): number | null {
-  if (isProtected) return 0;
-  if (exposure === undefined) return null;
+function openFor(exposure: Exposure | undefined, verdict: Verdict, wait: number | null): number | null {
+  if (verdict === 'protected') return 0;
+  if (verdict === 'skipped' || exposure === undefined) return null;
   return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
 }
 
@@ -205,13 +193,12 @@ function standingOf(subject: Decided, exposure: Exposure | undefined): Standing 
   const { decision } = subject;
   if (decision.outcome === 'inject') {
     const { wait, grace, hook, why } = decision.plan;
-    const base = { wait, grace };
     if (isAudit(decision)) {
       const text = `pods would wait ${wait}s (${hook}), but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
-      return { ...base, wait: 0, verdict: 'unprotected', reason: 'AuditOnly', text };
+      return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
     const text = `pods get a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s when they are created`;
-    return { ...base, verdict: 'protected', reason: 'Injected', text };
+    return { verdict: 'protected', reason: 'Injected', wait, grace, text };
   }
   const { reason, standing: plan } = decision;
   if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure);
@@ -243,22 +230,20 @@ function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
     const text = `the pods carry a wait of ${wait}s, and the lag asks for ${exposure.choice.seconds}s today: roll them, or inject --refresh`;
     return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
   }
-  return {
-    ...{ verdict: 'protected', reason: 'AlreadyInjected', wait, grace },
-    text: `the pods carry a wait of ${wait}s already`,
-  };
+  const text = `the pods carry a wait of ${wait}s already`;
+  return { verdict: 'protected', reason: 'AlreadyInjected', wait, grace, text };
 }
 
 /** Every container has a hook of its author's. */
 function standingHook(subject: Decided, exposure: Exposure): Standing {
   const pod = subject.request.object as Pod;
   const grace = graceOf(pod);
-  const sleeps = pod.spec.containers.map(ownSleep);
-  const own = sleeps.some((seconds) => seconds === undefined) ? undefined : Math.min(...(sleeps as number[]));
-  if (own === undefined) {
+  const sleeps = pod.spec.containers.map(ownSleep).filter((seconds) => seconds !== undefined);
+  if (sleeps.length < pod.spec.containers.length) {
     const text = 'every container has a preStop hook of its own; how long that waits is not known';
     return { verdict: 'unknown', reason: 'ExistingHook', wait: null, grace, text };
   }
+  const own = Math.min(...sleeps);
   const base = { wait: own, grace };
   const { choice, lag } = exposure;
   const needed = Math.ceil(neededOf(exposure));
@@ -279,13 +264,8 @@ function ownSleep(container: Container): number | undefined {
   return handler && plainSleep(handler)?.seconds;
 }
 
-/** Findings that repeat notes of the decision. */
-const OF_NOTES: ReadonlySet<NoteCode> = new Set([
-  'PartialWait',
-  'DaemonSetServing',
-  'StormNotCovered',
-  'Episode',
-]);
+/** Notes of the decision that are findings, too. */
+const OF_NOTES = ['PartialWait', 'DaemonSetServing', 'StormNotCovered', 'Episode'] as const;
 
 /** What the kubelet grants after the hook. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
 const LEAST_GRACE = 2;
@@ -296,10 +276,9 @@ function furtherFindings(
   neighbours: Neighbours,
   standing: Standing,
 ): readonly Said[] {
-  const { decision } = subject;
-  const ofNotes = decision.notes
-    .filter(({ code }) => OF_NOTES.has(code))
-    .map(({ code, text }) => ({ reason: code as FindingCode, text }));
+  const ofNotes = subject.decision.notes.flatMap(({ code, text }) =>
+    OF_NOTES.filter((reason) => reason === code).map((reason) => ({ reason, text })),
+  );
   const misplaced = misplacedAnnotations(subject);
   if (standing.verdict === 'skipped')
     return [...ofNotes.filter(({ reason }) => reason === 'DaemonSetServing'), ...misplaced];
@@ -353,8 +332,7 @@ function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: 
     const text = `strategy Recreate ends every pod before it begins another: ${gap}; use RollingUpdate`;
     return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
   }
-  if (replicas === undefined || replicas > 1) return [];
-  if (replicas === 0) return [];
+  if (replicas !== 1) return [];
   if (workload.kind === 'StatefulSet') {
     const text = `a StatefulSet of one ends its pod before it begins the next: ${gap}; use two replicas`;
     return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
@@ -365,6 +343,7 @@ function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: 
   return [{ reason: 'NoOtherEndpoint', text }];
 }
 
+/** @returns undefined for a kind without a number of replicas */
 function replicasOf(
   { workload, namespace, object }: AuditSubject,
   { scaled }: Neighbours,
@@ -439,7 +418,7 @@ function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said
 }
 
 /** StatefulSets replace one pod after the other, and Recreate starts when all pods have ended; other rollouts overlap. */
-function costOf(subject: Decided, neighbours: Neighbours): Cost {
+function costOf(subject: Decided, neighbours: Neighbours): Audited['cost'] {
   const { decision, workload } = subject;
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
   const { wait } = decision.plan;

@@ -3,9 +3,7 @@ export { type AuditReport, github, junit, levelOf, markdown, sarif } from './aud
 export { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
 export {
   AUDIT_FINDINGS,
-  type Audited,
   type AuditFinding,
-  type AuditReason,
   type AuditSubject,
   type AuditSummary,
   auditWorkload,
@@ -34,6 +32,5 @@ export {
   sentenceOf,
   TERMINATION_FINDINGS,
   type TerminationFinding,
-  type TerminationReason,
   terminationsIn,
 } from './terminations.ts';

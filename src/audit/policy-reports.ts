@@ -5,7 +5,6 @@ import {
   CONCERNS_ONE_NAMESPACE,
   callApi,
   type KubeConnection,
-  type KubeFailure,
   listSome,
 } from '../cluster/index.ts';
 import type { Lead } from '../leader/index.ts';
@@ -73,14 +72,11 @@ export class PolicyReports {
     const { api } = this.#options;
     try {
       const present = await this.#digests(lead.signal);
-      const changed = [...wanted].filter(
-        ([namespace, report]) => present.get(namespace) !== digestOf(report),
-      );
-      const surplus = [...present.keys()].filter((namespace) => !wanted.has(namespace));
-      for (const [namespace, report] of changed)
-        await this.#change(namespace, lead, () => this.#apply(namespace, report, lead.signal));
-      for (const namespace of surplus)
-        await this.#change(namespace, lead, () => this.#delete(namespace, lead.signal));
+      for (const namespace of new Set([...wanted.keys(), ...present.keys()])) {
+        const report = wanted.get(namespace);
+        const isWritten = report !== undefined && present.get(namespace) === digestOf(report);
+        if (!isWritten) await this.#change(namespace, report, lead);
+      }
       this.#once.over('reports', { api }, 'policy reports can be written again');
     } catch (thrown) {
       if (lead.signal.aborted) return;
@@ -90,12 +86,13 @@ export class PolicyReports {
   }
 
   /** A namespace that refuses its report (it terminates, or its quota is used up) must not affect the others. */
-  async #change(namespace: string, lead: Lead, write: () => Promise<unknown>): Promise<void> {
+  async #change(namespace: string, report: Report | undefined, lead: Lead): Promise<void> {
     if (!lead.holds() || !(await pause(WRITE_EVERY_MS, lead.signal))) return;
     try {
-      await write();
+      if (report === undefined) await this.#delete(namespace, lead.signal);
+      else await this.#apply(namespace, report, lead.signal);
     } catch (thrown) {
-      const { reason, message: problem }: KubeFailure = asFailure(thrown);
+      const { reason, message: problem } = asFailure(thrown);
       if (lead.signal.aborted || !CONCERNS_ONE_NAMESPACE.has(reason)) throw thrown;
       const members = { namespace, reason, problem };
       this.#once.warn(namespace, members, 'the policy report of a namespace cannot be written');

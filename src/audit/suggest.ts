@@ -57,9 +57,10 @@ export function suggest(
   const before = judge(subjects, []);
   const inNamespace = Map.groupBy(subjects, ({ namespace }) => namespace);
   const kept = new Map<string, Fields>();
-  for (const [namespace, wanted] of wantedBy(subjects, before)) {
+  for (const [namespace, wanted] of wantedBy(before)) {
     const own = inNamespace.get(namespace) ?? [];
-    const greenWith = (fields: Fields) => greenIn(judge(own, policiesFor(new Map([[namespace, fields]]))));
+    const greenWith = (fields: Fields) =>
+      summaryOfAudit(judge(own, policiesFor(new Map([[namespace, fields]])))).verdicts.protected;
     let fields = wanted;
     let green = greenWith(fields);
     for (const name of Object.keys(wanted)) {
@@ -73,23 +74,12 @@ export function suggest(
   return { policies, before: summaryOfAudit(before), after: summaryOfAudit(judge(subjects, policies)) };
 }
 
-function greenIn(audited: readonly Audited[]): number {
-  return summaryOfAudit(audited).verdicts.protected;
-}
-
 /** By namespace: the fields that its findings ask for. */
-function wantedBy(
-  subjects: readonly AuditSubject[],
-  audited: readonly Audited[],
-): ReadonlyMap<string, Fields> {
+function wantedBy(audited: readonly Audited[]): ReadonlyMap<string, Fields> {
   const wanted = new Map<string, Fields>();
-  for (const [index, { findings }] of audited.entries()) {
-    const { namespace } = subjects[index] ?? {};
-    if (namespace === undefined || findings[0]?.verdict === 'protected') continue;
-    for (const { reason } of findings) {
-      const cure = CURES[reason];
-      if (cure !== undefined) wanted.set(namespace, { ...wanted.get(namespace), ...cure });
-    }
+  for (const { namespace, verdict, reason } of audited.flatMap(({ findings }) => findings)) {
+    const cure = verdict === 'protected' ? undefined : CURES[reason];
+    if (cure !== undefined) wanted.set(namespace, { ...wanted.get(namespace), ...cure });
   }
   return wanted;
 }

@@ -202,7 +202,7 @@ function liveWorkload(object: RawObject & Kind, pods: PodsByOwner): LiveWorkload
   const { namespace = '', name, annotations = NO_LABELS } = object.metadata;
   const workload = workloadOf(object);
   if (workload === undefined) return undefined;
-  const running = kind === 'Pod' ? [{ name, annotations }] : pods.get(`${kind}/${namespace}/${name}`);
+  const running = kind === 'Pod' ? [{ annotations }] : pods.get(`${kind}/${namespace}/${name}`);
   return { workload, namespace, object, running: running ?? [] };
 }
 
