@@ -43,7 +43,7 @@ export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
 /** Which replica holds pods: this one, another, or (undefined) none that is known. */
 export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
 
-export interface HoldServiceOptions {
+interface HoldServiceOptions {
   readonly holds: Holds;
   readonly pods: HeldPods;
   readonly route: () => Route;
@@ -166,7 +166,9 @@ export class HoldService {
   }
 
   #tick(): void {
-    for (const caller of this.#pending) if (caller.advance()) this.#pending.delete(caller);
+    for (const caller of this.#pending)
+      if (caller.isPending) caller.advance();
+      else this.#pending.delete(caller);
     const now = this.options.clock();
     if (now >= this.#nextAgain) {
       this.#nextAgain = now + this.limits.again;
@@ -234,7 +236,8 @@ class Caller implements Waiter {
   #linesSince: number;
   #lines = 0;
   #heardAt: number;
-  #waits: boolean | undefined;
+  /** Whether its token may wait for a pod to appear; undefined: that has not been asked yet. */
+  #mayWait: boolean | undefined;
 
   constructor(service: HoldService, socket: Socket, source: string) {
     this.#service = service;
@@ -275,40 +278,32 @@ class Caller implements Waiter {
     else this.#say('holding');
   }
 
-  /** Checks whether what it waits for is there. @returns whether it no longer waits */
-  advance(): boolean {
-    if (this.#state !== 'pending') return true;
+  get isPending(): boolean {
+    return this.#state === 'pending';
+  }
+
+  /** Checks whether what it waits for is there. */
+  advance(): void {
     const { options, limits } = this.#service;
-    const waited = options.clock() - this.#since;
+    const now = options.clock();
+    const waited = now - this.#since;
     const route = options.route();
     if (route !== 'here') {
+      const canDial = route !== undefined && this.#upstream === undefined && now >= this.#dialAt;
       // Relaying a relayed call could loop, so the relaying replica has to look again.
       if (this.#isRelayed && waited > limits.pending) this.end();
-      else if (this.#isRelayed) return false;
-      else if (route !== undefined && this.#upstream === undefined && options.clock() >= this.#dialAt)
-        this.#dial(route);
+      else if (canDial && !this.#isRelayed) this.#dial(route);
       else if (waited > limits.leaderless) this.answer('unsure');
-      return this.#hasSettled();
-    }
-    if (options.holds.blindSince !== undefined) {
+    } else if (options.holds.blindSince !== undefined) {
       // `unsure`: the helper may have been held by another leader before, and then goes by what that one said.
       if (waited > limits.leaderless) this.answer('unsure');
-      return this.#hasSettled();
+    } else {
+      const pod = options.pods.withToken(this.#token);
+      // Counted once.
+      if (pod === undefined) this.#mayWait ??= this.#service.mayWait(this.source);
+      if (pod?.terms !== undefined) this.#hold(pod as TermedPod);
+      else if (waited > limits.pending || (pod === undefined && !this.#mayWait)) this.answer('unsure');
     }
-    const pod = options.pods.withToken(this.#token);
-    if (pod?.terms !== undefined) this.#hold(pod as TermedPod);
-    else if (waited > limits.pending || (pod === undefined && !this.#mayWait())) this.answer('unsure');
-    return this.#hasSettled();
-  }
-
-  /** Whether its token may wait for a pod to appear; counted once. */
-  #mayWait(): boolean {
-    this.#waits ??= this.#service.mayWait(this.source);
-    return this.#waits;
-  }
-
-  #hasSettled(): boolean {
-    return this.#state !== 'pending';
   }
 
   #hold(pod: TermedPod): void {
@@ -350,12 +345,10 @@ class Caller implements Waiter {
   }
 
   #take(line: string, now: number): void {
-    if (this.#state === 'greeting') {
-      this.#greet(line, now);
-      return;
-    }
     const seen = this.#pod && witnessLine(line, now);
-    if (seen !== undefined && this.#pod !== undefined) this.#service.options.holds.saw(this.#pod, this, seen);
+    if (this.#state === 'greeting') this.#greet(line, now);
+    else if (seen !== undefined && this.#pod !== undefined)
+      this.#service.options.holds.saw(this.#pod, this, seen);
   }
 
   #greet(line: string, now: number): void {
@@ -373,7 +366,8 @@ class Caller implements Waiter {
     this.#state = 'pending';
     this.#since = now;
     this.#socket.setTimeout(this.#service.limits.idle, () => this.end());
-    if (!this.advance()) this.#service.pend(this);
+    this.#service.pend(this);
+    this.advance();
   }
 
   /** Takes on the source of the caller that the relaying replica names. */
@@ -396,15 +390,14 @@ class Caller implements Waiter {
     upstream.on('error', () => undefined);
     upstream.once('connect', () => {
       clearTimeout(timer);
-      if (this.#state !== 'pending') {
+      if (!this.isPending) {
         upstream.destroy();
         return;
       }
       isThrough = true;
       this.#state = 'relayed';
-      upstream.write(
-        `${this.#service.relayLine(this.source, this.#greeting)}\n${this.#greeting}\n${this.#text}`,
-      );
+      const relayLine = this.#service.relayLine(this.source, this.#greeting);
+      upstream.write(`${relayLine}\n${this.#greeting}\n${this.#text}`);
       this.#text = '';
       this.#socket.pipe(upstream);
       upstream.pipe(this.#socket);
