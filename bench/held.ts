@@ -42,19 +42,17 @@ async function hold(count: number): Promise<void> {
   };
   const listed = new Set<string>();
   const world = worldOf(NO_SOURCES);
-  const pods = new HeldPods({ clock, wall: Date.now, onChange: (pod) => holds.touch(pod) });
+  const pods = new HeldPods({ clock, wall: Date.now, onChange: ({ uid }) => holds.touch(uid) });
   const holds: Holds = new Holds({
     clock,
     leads: () => true,
     world: () => world,
-    listing: (uid) => (listed.has(uid) ? [group] : []),
-    withdraws: () => true,
+    measurement: { listing: (uid) => (listed.has(uid) ? [group] : []), withdraws: () => true },
+    pods: { followedSince: Number.NEGATIVE_INFINITY, sawDeletion: () => undefined },
     current: () => true,
-    followedSince: () => Number.NEGATIVE_INFINITY,
     reports: () => undefined,
     inspecting: { usersOf: () => undefined, want: () => undefined, done: () => undefined },
-    inquire: () => Promise.reject(new Error('nobody to ask')),
-    sawDeletion: () => undefined,
+    inquire: () => Promise.resolve(undefined),
     onRelease: () => undefined,
     onStranger: () => undefined,
   });

@@ -43,7 +43,7 @@ export interface HeldPod {
   releasedAt: number | undefined;
 }
 
-export interface HeldPodsOptions {
+interface HeldPodsOptions {
   /** Milliseconds of the clock of the events' instants. */
   readonly clock: () => number;
   /** Milliseconds since the epoch, by the machine's clock as it is now: what the API server's stamps are compared with. */
@@ -52,9 +52,6 @@ export interface HeldPodsOptions {
   readonly onChange: (pod: HeldPod) => void;
 }
 
-const NONE: readonly Withdrawal[] = [];
-const NO_ADDRESSES: readonly string[] = [];
-const UNTOUCHED = { calledAt: undefined, releasedAt: undefined };
 /** Addresses of one pod: one of each family, and a few more with additional networks. */
 const MOST_ADDRESSES = 8;
 /** Only this controller's slices are trusted: anybody's slice may claim any address for a pod. */
@@ -77,10 +74,6 @@ export class HeldPods {
     this.#options = options;
   }
 
-  get size(): number {
-    return this.#byUid.size;
-  }
-
   withToken(hash: string): HeldPod | undefined {
     return this.#byToken.get(hash);
   }
@@ -91,8 +84,7 @@ export class HeldPods {
 
   /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */
   get followedSince(): number {
-    const read = STAMPED_STREAMS.map((stream) => this.#read.get(stream));
-    return Math.max(...read.map((at = Number.POSITIVE_INFINITY) => at));
+    return Math.max(...STAMPED_STREAMS.map((stream) => this.#read.get(stream) ?? Number.POSITIVE_INFINITY));
   }
 
   /** An event of the watches: slices carry the addresses of pods. */
@@ -123,36 +115,23 @@ export class HeldPods {
     this.#options.onChange(pod);
   }
 
-  /** A request has shown a deletion that the watch has not delivered yet. */
-  sawDeletion(pod: HeldPod, deletionTimestamp: string | undefined, graceSeconds: number): void {
-    const now = this.#options.clock();
-    this.#noteDeletion(pod, deletionTimestamp, graceSeconds, now);
+  /** A request has shown a deletion that the watch has not delivered yet. @param timestamp empty: not known */
+  sawDeletion(pod: HeldPod, timestamp: string, graceSeconds: number): void {
+    this.#noteDeletion(pod, timestamp, graceSeconds, this.#options.clock());
     this.#options.onChange(pod);
   }
 
   #put(object: PodMetadata, at: number): void {
     const { uid, namespace, name, labels = NO_LABELS, hold } = object;
-    if (hold === undefined) {
-      this.#forget(uid);
-      return;
-    }
-    let pod = this.#byUid.get(uid);
     // The annotation can be changed later; the pod's hooks, with the token, cannot.
-    if (pod !== undefined && pod.token !== hold.token) {
-      this.#forget(uid);
-      pod = undefined;
-    }
+    if (this.#byUid.get(uid)?.token !== hold?.token) this.#forget(uid);
+    if (hold === undefined) return;
+    let pod = this.#byUid.get(uid);
     if (pod === undefined) {
       const { token, created } = hold;
       pod = {
-        ...{ uid, namespace, name, token, created, labels },
-        ...{
-          terms: termsOf(hold.plan),
-          deletion: undefined,
-          withdrawals: NONE,
-          addresses: NO_ADDRESSES,
-          ...UNTOUCHED,
-        },
+        ...{ uid, namespace, name, token, created, labels, terms: termsOf(hold.plan), deletion: undefined },
+        ...{ withdrawals: [], addresses: [], calledAt: undefined, releasedAt: undefined },
       };
       this.#byUid.set(uid, pod);
       this.#claim(pod);
@@ -171,9 +150,9 @@ export class HeldPods {
   #claim(pod: HeldPod): void {
     const holder = this.#byToken.get(pod.token);
     const isCopy = holder !== undefined && holder.created <= pod.created;
-    if (isCopy) this.#copies.add(pod);
-    else this.#byToken.set(pod.token, pod);
-    if (holder !== undefined && !isCopy) this.#copies.add(holder);
+    const [owner, copy] = isCopy ? [holder, pod] : [pod, holder];
+    this.#byToken.set(pod.token, owner);
+    if (copy !== undefined) this.#copies.add(copy);
   }
 
   #delete(uid: string, object: PodMetadata | undefined, at: number): void {
@@ -181,8 +160,7 @@ export class HeldPods {
     if (pod === undefined) return;
     this.#forget(uid);
     // Deleted without grace, or while the watch was interrupted.
-    if (pod.deletion === undefined)
-      this.#noteDeletion(pod, undefined, object?.deletionGracePeriodSeconds ?? 0, at);
+    if (pod.deletion === undefined) this.#noteDeletion(pod, '', object?.deletionGracePeriodSeconds ?? 0, at);
     this.#options.onChange(pod);
   }
 
@@ -203,14 +181,13 @@ export class HeldPods {
    * The deletion came `graceSeconds` before its timestamp, which has whole seconds, and not after it was seen. A later
    * one with a shorter grace moves the timestamp by as much (apiserver BeforeDelete), so it leaves the instant alone.
    */
-  #noteDeletion(pod: HeldPod, timestamp: string | undefined, graceSeconds: number, seenAt: number): void {
+  #noteDeletion(pod: HeldPod, timestamp: string, graceSeconds: number, seenAt: number): void {
     if (pod.deletion !== undefined) {
       pod.deletion = { at: pod.deletion.at, graceSeconds };
       return;
     }
     const { clock, wall } = this.#options;
-    const deadline = Date.parse(timestamp ?? '');
-    const latest = deadline - graceSeconds * 1000 + 999;
+    const latest = Date.parse(timestamp) - graceSeconds * 1000 + 999;
     const at = clock() - (wall() - latest);
     pod.deletion = { at: Number.isNaN(at) ? seenAt : Math.min(seenAt, at), graceSeconds };
   }

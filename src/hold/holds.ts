@@ -9,8 +9,8 @@ import {
   type PlannedLag,
   type StageVersions,
 } from '../lag/index.ts';
-import type { ConsumerReports, Inspecting } from '../measurement/index.ts';
-import { type HeldPod, isStranger, type Withdrawal } from './held-pods.ts';
+import type { ConsumerReports, Inspecting, Measurement } from '../measurement/index.ts';
+import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
 import { type QuietVerdict, Witness, type WitnessLine } from './quiet.ts';
 import {
   type ConsumerFacts,
@@ -33,9 +33,9 @@ export interface Waiter {
   answer(word: 'release' | 'unsure'): void;
 }
 
-/** What the API server answers about a pod whose watch shows no deletion. */
+/** What the API server answers about a pod whose watch shows no deletion. `timestamp`: empty for a pod that is gone. */
 export type Inquiry =
-  | { readonly found: 'Restart' | 'NodeShutdown' | 'Gone' }
+  | { readonly found: 'Restart' | 'NodeShutdown' }
   | { readonly found: 'Deleted'; readonly timestamp: string; readonly graceSeconds: number };
 
 /** A pod's hooks have been released. */
@@ -69,24 +69,19 @@ export interface HoldSources {
   /** Whether this replica's Lease is still valid: after a standstill it may have run out unnoticed. */
   readonly leads: () => boolean;
   readonly world: () => World;
-  /** The groups that list the pod as ready now, without those that never withdraw terminating pods. */
-  readonly listing: (uid: string) => readonly EndpointGroup[];
-  readonly withdraws: (group: EndpointGroup) => boolean;
+  readonly measurement: Pick<Measurement, 'listing' | 'withdraws'>;
+  readonly pods: Pick<HeldPods, 'followedSince' | 'sawDeletion'>;
   /** Whether everything that listings follow from has been read, and its watches are current. */
   readonly current: () => boolean;
-  /** Before this instant a withdrawal may have passed unseen, because endpoints were still being read. */
-  readonly followedSince: () => number;
   /** What consumers' instances report; undefined: this replica takes no reports. */
   readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Asks the instances of inspected consumers about a held pod. */
   readonly inspecting: Pick<Inspecting, 'usersOf' | 'want' | 'done'>;
-  /** Asks the API server itself. Rejects where it cannot be asked. */
-  readonly inquire: (pod: HeldPod) => Promise<Inquiry>;
+  /** Asks the API server itself; undefined: it cannot be asked. Never rejects. */
+  readonly inquire: (pod: HeldPod) => Promise<Inquiry | undefined>;
   readonly onRelease: (release: Release) => void;
   /** A caller with the pod's token, but not from the pod's address, tries to testify. */
   readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
-  /** Called with a deletion that an inquiry found before the watch showed it. */
-  readonly sawDeletion: (pod: HeldPod, timestamp: string | undefined, graceSeconds: number) => void;
 }
 
 /** Milliseconds. */
@@ -142,12 +137,13 @@ interface Hold {
   senders: Senders | undefined;
 }
 
-/** The consumers of a pod; recomputed only when one of these parts of the World changes. */
-interface Senders {
-  readonly world: Pick<World, 'services' | 'namespaces' | 'consumers' | 'policies' | 'lags'>;
+/** The parts of the World that a pod's traffic follows from. */
+const TRAFFIC_PARTS = ['services', 'namespaces', 'consumers', 'policies', 'lags'] as const;
+
+/** The consumers of a pod; recomputed only when its labels or one of these parts change. */
+interface Senders extends Pick<ReturnType<typeof trafficOf>, 'consumers' | 'lag'> {
+  readonly world: World;
   readonly labels: HeldPod['labels'];
-  readonly consumers: readonly Consumer[];
-  readonly lag: PlannedLag;
 }
 
 const NOT_LOOKED: Hold['verdict'] = { holding: true, waitingFor: [], nextLookAt: 0 };
@@ -240,8 +236,7 @@ export class Holds {
   /** Takes a witness line: what the helper sees in the pod's network namespace. */
   saw(pod: HeldPod, waiter: Waiter, line: WitnessLine): void {
     const hold = this.#holds.get(pod.uid);
-    if (hold === undefined) return;
-    if (hold.pod.terms.hostNetwork) return;
+    if (hold === undefined || hold.pod.terms.hostNetwork) return;
     if (isStranger(pod, waiter.source)) {
       if (hold.witness?.waiter === waiter) hold.witness = undefined;
       this.#sources.onStranger(pod, waiter);
@@ -255,7 +250,7 @@ export class Holds {
   }
 
   /** Something about the pod has changed. */
-  touch({ uid }: Pick<HeldPod, 'uid'>): void {
+  touch(uid: string): void {
     const hold = this.#holds.get(uid);
     if (hold !== undefined) hold.lookAt = 0;
   }
@@ -350,11 +345,11 @@ export class Holds {
     const { heardAt, countsSince = now } = witness?.said ?? {};
     if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
       return undefined;
-    const { listing, withdraws } = this.#sources;
+    const { measurement } = this.#sources;
     const of = withdrawals.filter(
-      ({ group, at }) => at >= deletion.at - STREAMS_APART_MS && withdraws(group),
+      ({ group, at }) => at >= deletion.at - STREAMS_APART_MS && measurement.withdraws(group),
     );
-    if (of.length === 0 || listing(uid).length > 0) return undefined;
+    if (of.length === 0 || measurement.listing(uid).length > 0) return undefined;
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
     const lastAt = lastConnectionOf(hold);
     const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
@@ -365,32 +360,27 @@ export class Holds {
 
   async #ask(hold: Hold): Promise<void> {
     const { pod } = hold;
+    const { clock, inquire, pods } = this.#sources;
     hold.askAt = Number.POSITIVE_INFINITY;
-    let found: Inquiry | undefined;
-    try {
-      found = await this.#sources.inquire(pod);
-    } catch {
-      // The failure is logged where the request is made.
-    }
+    const answer = await inquire(pod);
     if (this.#holds.get(pod.uid) !== hold) return;
     hold.lookAt = 0;
-    if (found === undefined) hold.askAt = this.#sources.clock() + LIMITS.askAgain;
-    else if (found.found === 'Deleted') this.#sources.sawDeletion(pod, found.timestamp, found.graceSeconds);
-    else if (found.found === 'Gone') this.#sources.sawDeletion(pod, undefined, 0);
-    else hold.inquiry = found.found;
+    if (answer === undefined) hold.askAt = clock() + LIMITS.askAgain;
+    else if (answer.found === 'Deleted') pods.sawDeletion(pod, answer.timestamp, answer.graceSeconds);
+    else hold.inquiry = answer.found;
   }
 
   #factsOf(hold: Hold, now: number, blindSince: number | undefined, quiet: QuietVerdict): HoldFacts {
     const { pod, calledAt, inquiry } = hold;
     const { deletion, terms } = pod;
-    const { listing, withdraws } = this.#sources;
+    const { measurement, pods } = this.#sources;
     const senders = this.#sendersOf(hold);
-    const withdrawn = pod.withdrawals.filter(({ group }) => withdraws(group));
+    const withdrawn = pod.withdrawals.filter(({ group }) => measurement.withdraws(group));
     const listings: ListingFacts[] = [
-      ...listing(pod.uid).map((group) => listingFacts(group, undefined)),
+      ...measurement.listing(pod.uid).map((group) => listingFacts(group, undefined)),
       ...withdrawn.map(({ group, at }) => listingFacts(group, at)),
       // An earlier withdrawal is invisible, and its consumers may not have followed yet.
-      { name: 'endpoints that have not been seen', withdrawnAt: this.#sources.followedSince() },
+      { name: 'endpoints that have not been seen', withdrawnAt: pods.followedSince },
     ];
     // A consumer that finds pods without a Service learns of the deletion itself.
     if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))
@@ -398,20 +388,18 @@ export class Holds {
     const consumers = senders.consumers.map(
       (consumer): ConsumerFacts => ({
         name: consumer.name,
-        lettingGo: this.#lettingGo(consumer, pod, terms, senders.lag, withdrawn),
+        lettingGo: this.#lettingGo(consumer, pod, senders.lag, withdrawn),
       }),
     );
     return { now, terms, calledAt, deletion, inquiry, blindSince, listings, consumers, quiet };
   }
 
   #lettingGo(
-    consumer: Consumer,
-    pod: HeldPod,
-    terms: HoldTerms,
+    { name, measure }: Consumer,
+    { uid, terms }: TermedPod,
     lag: PlannedLag,
     withdrawn: readonly Withdrawal[],
   ): LettingGo {
-    const { name, measure } = consumer;
     if (measure.kind === 'reports') {
       const versions = versionsOf(withdrawn);
       const reports = this.#sources.reports();
@@ -424,7 +412,7 @@ export class Holds {
     }
     if (measure.kind === 'inspect') {
       const since = Math.max(...withdrawn.map(({ at }) => at));
-      const users = this.#sources.inspecting.usersOf(name, pod.uid, since) ?? 'unknown';
+      const users = this.#sources.inspecting.usersOf(name, uid, since) ?? 'unknown';
       return users === 'unknown' ? { by: 'unknown' } : { by: 'word', still: users, completeAt: 0 };
     }
     const part = lag.parts.find((each) => each.name === name);
@@ -435,23 +423,13 @@ export class Holds {
   }
 
   #sendersOf(hold: Hold): Senders {
-    const { services, namespaces, consumers, policies, lags, ...rest } = this.#sources.world();
+    const world = this.#sources.world();
     const { labels, namespace } = hold.pod;
     const known = hold.senders;
-    if (
-      known !== undefined &&
-      known.labels === labels &&
-      known.world.services === services &&
-      known.world.namespaces === namespaces &&
-      known.world.consumers === consumers &&
-      known.world.policies === policies &&
-      known.world.lags === lags
-    )
+    if (known?.labels === labels && TRAFFIC_PARTS.every((part) => known.world[part] === world[part]))
       return known;
-    const world = { services, namespaces, consumers, policies, lags };
-    const pod = { namespace, labels, annotations: NO_LABELS };
-    const { consumers: sending, lag } = trafficOf(pod, { ...world, ...rest });
-    hold.senders = { world, labels, consumers: sending, lag };
+    const { consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, world);
+    hold.senders = { world, labels, consumers, lag };
     return hold.senders;
   }
 }
@@ -468,19 +446,15 @@ function undeclaredIn(hold: Hold, now: number): Undeclared | undefined {
   const lastAt = lastConnectionOf(hold);
   if (letGo === undefined || lastAt === undefined || lastAt <= letGo.at + SETTLING_MS) return undefined;
   const { probes } = pod.terms;
-  const byProbes = probes === 0 ? 0 : Math.ceil((probes * (now - letGo.at)) / 1000);
-  const connections = letGo.opened - byProbes;
+  const connections = letGo.opened - Math.ceil((probes * (now - letGo.at)) / 1000);
   if (connections <= 0) return undefined;
   const later = [...remotes].filter((each) => !letGo.before.has(each));
   const seconds = (lastAt - letGo.at) / 1000;
   return { connections, seconds, remotes: later.length === 0 ? [...remotes] : later };
 }
 
-function listingFacts(
-  { stage, namespace, service, overCapacity }: EndpointGroup,
-  withdrawnAt: number | undefined,
-): ListingFacts {
-  return { name: `${stage} ${namespace}/${service}`, withdrawnAt, truncated: overCapacity };
+function listingFacts(of: EndpointGroup, withdrawnAt: number | undefined): ListingFacts {
+  return { name: `${of.stage} ${of.namespace}/${of.service}`, withdrawnAt, truncated: of.overCapacity };
 }
 
 /** The newest resourceVersions that withdrew the pod. @returns undefined where one of them is not known */
@@ -489,12 +463,9 @@ function versionsOf(withdrawals: readonly Withdrawal[]): StageVersions | undefin
   for (const { group, version } of withdrawals) {
     if (version === undefined) return undefined;
     const other = newest[group.stage];
-    if (other === undefined) newest[group.stage] = version;
-    else {
-      const order = compareVersions(version, other);
-      if (order === undefined) return undefined;
-      if (order > 0) newest[group.stage] = version;
-    }
+    const order = other === undefined ? 1 : compareVersions(version, other);
+    if (order === undefined) return undefined;
+    if (order > 0) newest[group.stage] = version;
   }
   return withdrawals.length === 0 ? undefined : newest;
 }

@@ -1,11 +1,14 @@
 import type { V1Node, V1Pod } from '@kubernetes/client-node';
+import { asError } from '../api/index.ts';
 import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../cluster/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import type { HeldPod } from './held-pods.ts';
 import type { Inquiry } from './holds.ts';
 
 interface InquiriesOptions {
   readonly connection: KubeConnection;
+  readonly logger: Logger;
   readonly clock: () => number;
   readonly signal: AbortSignal;
 }
@@ -26,6 +29,7 @@ const NODE_SHARED_MS = 300;
  */
 export class Inquiries {
   readonly #options: InquiriesOptions;
+  readonly #once: LogOnce;
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #nodes = new Map<string, { readonly since: number; readonly ready: Promise<boolean> }>();
   /** When the next request may be sent. */
@@ -33,12 +37,26 @@ export class Inquiries {
 
   constructor(options: InquiriesOptions) {
     this.#options = options;
+    this.#once = new LogOnce(options.logger);
     this.#agent = newAgent(options.connection, CONNECTIONS);
     options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
   }
 
-  /** @throws KubeFailure where the API server cannot be asked */
-  async ask(pod: HeldPod): Promise<Inquiry> {
+  /** @returns undefined where the API server cannot be asked */
+  async ask(pod: HeldPod): Promise<Inquiry | undefined> {
+    try {
+      const found = await this.#ask(pod);
+      this.#once.over('inquiries', {}, 'the API server answers about held pods again');
+      return found;
+    } catch (thrown) {
+      const { message: problem } = asError(thrown);
+      if (!this.#options.signal.aborted)
+        this.#once.warn('inquiries', { problem }, 'the API server cannot be asked about a held pod');
+      return undefined;
+    }
+  }
+
+  async #ask(pod: HeldPod): Promise<Inquiry> {
     await this.#turn();
     // The watch may have caught up meanwhile.
     const { deletion } = pod;
@@ -51,7 +69,7 @@ export class Inquiries {
         core.readNamespacedPod({ name, namespace }),
       ),
     );
-    if (found?.metadata?.uid !== uid) return { found: 'Gone' };
+    if (found?.metadata?.uid !== uid) return { found: 'Deleted', timestamp: '', graceSeconds: 0 };
     const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = found.metadata;
     if (deletionTimestamp !== undefined) {
       const timestamp = new Date(deletionTimestamp).toISOString();

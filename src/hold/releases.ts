@@ -4,14 +4,6 @@ import { type Logger, numberAtScrape } from '../telemetry/index.ts';
 import type { Release } from './holds.ts';
 import { RELEASE_REASONS, type WaitingFor } from './release-rules.ts';
 
-interface ReleasesOptions {
-  readonly registry: Registry;
-  readonly logger: Logger;
-  readonly events: ObjectEvents;
-  /** How many pods are held. */
-  readonly held: () => number;
-}
-
 const BUCKETS = [0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600];
 
 const SHOWN = 5;
@@ -45,44 +37,32 @@ export function registerHoldMetrics(registry: Registry, held: () => number) {
   return { released, seconds, strangers };
 }
 
-/** Reports each release: a metric, a log line, an Event on the pod. */
-export class Releases {
-  readonly #options: ReleasesOptions;
-  readonly #metrics: ReturnType<typeof registerHoldMetrics>;
-
-  constructor(options: ReleasesOptions) {
-    this.#options = options;
-    this.#metrics = registerHoldMetrics(options.registry, options.held);
-  }
-
-  countStranger(): void {
-    this.#metrics.strangers.inc();
-  }
-
-  tell(release: Release): void {
-    const { pod, reason, heldMs, waitingFor, open, undeclared, lag } = release;
-    const { logger, events } = this.#options;
-    const { namespace, name } = pod;
-    const seconds = heldMs / 1000;
-    this.#metrics.released.inc({ reason });
-    this.#metrics.seconds.observe({ reason }, seconds);
-    const members = {
-      ...{ namespace, pod: name, reason, seconds: Math.round(heldMs) / 1000 },
-      ...(waitingFor.length > 0 && { [reason === 'Max' ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
-      ...(lag !== undefined && { lag: Math.round(lag * 1000) / 1000 }),
-      ...(open !== undefined && open > 0 && { open }),
-      ...(undeclared && { undeclared: undeclared.connections, from: undeclared.remotes.slice(0, SHOWN) }),
-    };
-    if (reason === 'Max') logger.warn(members, 'a pod is let go before everything had let go of it');
-    else logger.info(members, 'a pod is let go');
-    events.tell({
-      object: { kind: 'Pod', namespace, name, uid: pod.uid },
-      type: reason === 'Max' || reason === 'Unsure' ? 'Warning' : 'Normal',
-      reason: `Hold${reason}`,
-      action: 'Release',
-      note: noteOf(release),
-    });
-  }
+/** Reports a release: metrics, a log line, an Event on the pod. */
+export function reportRelease(
+  release: Release,
+  metrics: ReturnType<typeof registerHoldMetrics>,
+  { logger, events }: { readonly logger: Logger; readonly events: ObjectEvents },
+): void {
+  const { pod, reason, heldMs, waitingFor, open, undeclared, lag } = release;
+  const { namespace, name } = pod;
+  metrics.released.inc({ reason });
+  metrics.seconds.observe({ reason }, heldMs / 1000);
+  const members = {
+    ...{ namespace, pod: name, reason, seconds: Math.round(heldMs) / 1000 },
+    ...(waitingFor.length > 0 && { [reason === 'Max' ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
+    ...(lag !== undefined && { lag: Math.round(lag * 1000) / 1000 }),
+    ...(open !== undefined && open > 0 && { open }),
+    ...(undeclared && { undeclared: undeclared.connections, from: undeclared.remotes.slice(0, SHOWN) }),
+  };
+  if (reason === 'Max') logger.warn(members, 'a pod is let go before everything had let go of it');
+  else logger.info(members, 'a pod is let go');
+  events.tell({
+    object: { kind: 'Pod', namespace, name, uid: pod.uid },
+    type: reason === 'Max' || reason === 'Unsure' ? 'Warning' : 'Normal',
+    reason: `Hold${reason}`,
+    action: 'Release',
+    note: noteOf(release),
+  });
 }
 
 function noteOf({ reason, heldMs, waitingFor, open, undeclared }: Release): string {

@@ -1,16 +1,13 @@
-import type { Server } from 'node:net';
 import type { Registry } from '@prometheus-io/client';
-import { asError } from '../api/index.ts';
-import type { KubeConnection, ObjectEvents, PodMetadata, ResourceEvent } from '../cluster/index.ts';
-import type { World } from '../decision/index.ts';
-import { type ClusterEvent, witnessName } from '../lag/index.ts';
+import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
+import { witnessName } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import type { Inspecting, Measurement } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { type HeldPod, HeldPods } from './held-pods.ts';
-import { type HeldView, type HoldSources, Holds, type Release } from './holds.ts';
+import { HeldPods } from './held-pods.ts';
+import { type HoldSources, Holds } from './holds.ts';
 import { Inquiries } from './inquiries.ts';
-import { Releases } from './releases.ts';
+import { registerHoldMetrics, reportRelease } from './releases.ts';
 import { HoldService, type Route } from './service.ts';
 
 /** The operator's settings of the Hold Service. */
@@ -23,84 +20,49 @@ export interface HoldSettings {
   };
 }
 
-export interface HoldContext extends HoldSettings, Pick<HoldSources, 'reports'> {
-  readonly inspecting: Pick<Inspecting, 'usersOf' | 'want' | 'done' | 'onChange'>;
+interface HoldContext
+  extends HoldSettings,
+    Pick<HoldSources, 'world' | 'current' | 'reports' | 'onRelease' | 'clock'> {
   readonly connection: KubeConnection;
+  readonly inspecting: HoldSources['inspecting'] & Pick<Inspecting, 'onChange'>;
+  readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;
   readonly events: ObjectEvents;
-  readonly world: () => World;
-  readonly measurement: Pick<Measurement, 'listing' | 'withdraws' | 'onChange' | 'consumers'>;
-  /** A pod's hooks have been let go. */
-  readonly onRelease: (release: Release) => void;
-  /** Whether the cluster has been read, and the watches of pods and endpoints are current. */
-  readonly current: () => boolean;
   /** The leader's address for relayed connections, from the Lease. */
   readonly leader: () => string | undefined;
   readonly registry: Registry;
   readonly logger: Logger;
-  readonly clock: () => number;
   readonly signal: AbortSignal;
 }
 
 /** A replica's part in holding pods. */
-export interface RunningHold {
-  /** Not listening yet. */
-  readonly server: Server;
-  /** To be called with each event of the pods' watch. */
-  readonly onPod: (event: ResourceEvent<PodMetadata>) => void;
-  /** To be called with each event of the watches. */
-  readonly observe: (event: ClusterEvent) => void;
-  /** A pod with hook Hold, until the watch has shown it to be gone. */
-  readonly pod: (uid: string) => HeldPod | undefined;
-  /** To be called whenever this replica leads. */
-  readonly lead: (lead: Lead) => void;
-  /** An instance of the consumer has said what it has applied. */
-  readonly heard: (consumer: string) => void;
-  /** undefined: this replica does not lead. */
-  readonly list: () => readonly HeldView[] | undefined;
-  readonly close: () => void;
-}
+export type RunningHold = ReturnType<typeof startHold>;
 
-export function startHold(context: HoldContext): RunningHold {
-  const { connection, measurement, clock, signal, logger, leader } = context;
+export function startHold(context: HoldContext) {
+  const { registry, measurement, clock, logger, leader } = context;
   const { address, key } = context.relay;
   const wall = Date.now;
   const once = new LogOnce(logger);
-  const inquiries = new Inquiries({ connection, clock, signal });
-  const releases = new Releases({ ...context, held: () => holds.size });
-  const pods = new HeldPods({ clock, wall, onChange: (pod) => holds.touch(pod) });
+  const inquiries = new Inquiries(context);
+  const metrics = registerHoldMetrics(registry, () => holds.size);
+  const pods = new HeldPods({ clock, wall, onChange: ({ uid }) => holds.touch(uid) });
   let leads: Lead | undefined;
   const isLeading = () => leads?.holds() === true;
   const holds: Holds = new Holds({
     ...context,
+    pods,
     leads: isLeading,
-    listing: (uid) => measurement.listing(uid),
-    withdraws: (group) => measurement.withdraws(group),
-    followedSince: () => pods.followedSince,
-    inquire: async (pod) => {
-      try {
-        const found = await inquiries.ask(pod);
-        once.over('inquiries', {}, 'the API server answers about held pods again');
-        return found;
-      } catch (thrown) {
-        const { message: problem } = asError(thrown);
-        if (!signal.aborted)
-          once.warn('inquiries', { problem }, 'the API server cannot be asked about a held pod');
-        throw thrown;
-      }
-    },
-    sawDeletion: pods.sawDeletion.bind(pods),
+    inquire: (pod) => inquiries.ask(pod),
     onRelease: (release) => {
-      releases.tell(release);
+      reportRelease(release, metrics, context);
       context.onRelease(release);
       const { pod, lag } = release;
-      const services = new Set(
-        pod.withdrawals.map(({ group }) => witnessName(group.namespace, group.service)),
-      );
       if (lag === undefined) return;
-      for (const consumer of services) measurement.consumers.record({ consumer, direction: 'removal', lag });
+      const services = pod.withdrawals.map(({ group }) => witnessName(group.namespace, group.service));
+      for (const consumer of new Set(services))
+        measurement.consumers.record({ consumer, direction: 'removal', lag });
     },
     onStranger: ({ namespace, name: pod }, { source }) => {
-      releases.countStranger();
+      metrics.strangers.inc();
       once.warn(
         'strangers',
         { namespace, pod, source },
@@ -109,7 +71,7 @@ export function startHold(context: HoldContext): RunningHold {
     },
   });
   measurement.onChange(pods.changed.bind(pods));
-  context.inspecting.onChange((uid) => holds.touch({ uid }));
+  context.inspecting.onChange((uid) => holds.touch(uid));
 
   const route = (): Route => {
     if (isLeading()) return 'here';
@@ -119,11 +81,16 @@ export function startHold(context: HoldContext): RunningHold {
   };
   const service = new HoldService({ holds, pods, route, key, clock, wall, logger });
   return {
+    /** Not listening yet. */
     server: service.server,
+    /** To be called with each event of the pods' watch. */
     onPod: pods.apply.bind(pods),
+    /** To be called with each event of the watches. */
     observe: pods.observe.bind(pods),
+    /** A pod with hook Hold, until the watch has shown it to be gone. */
     pod: pods.withUid.bind(pods),
-    lead: (lead) => {
+    /** To be called whenever this replica leads. */
+    lead: (lead: Lead) => {
       leads = lead;
       const over = () => {
         if (leads === lead) leads = undefined;
@@ -135,7 +102,9 @@ export function startHold(context: HoldContext): RunningHold {
       // Connections that were relayed so far are held here from now on.
       service.hangUp();
     },
+    /** An instance of the consumer has said what it has applied. */
     heard: holds.heard.bind(holds),
+    /** undefined: this replica does not lead. */
     list: () => (isLeading() ? holds.list() : undefined),
     close: () => service.close(),
   };

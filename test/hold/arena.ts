@@ -121,17 +121,16 @@ export class Arena {
   constructor(options: ArenaOptions = {}) {
     const world = options.world ?? worldWith();
     this.current = options.current ?? true;
-    this.pods = new HeldPods({ clock, wall: Date.now, onChange: (pod) => this.holds.touch(pod) });
+    this.pods = new HeldPods({ clock, wall: Date.now, onChange: ({ uid }) => this.holds.touch(uid) });
     const { readAt: at = Number.NEGATIVE_INFINITY } = options;
     for (const stream of STAMPED_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
     this.holds = new Holds({
       clock,
       leads: () => this.leads,
       world: () => world,
-      listing: (uid) => this.#listing.get(uid) ?? [],
-      withdraws: () => true,
+      measurement: { listing: (uid) => this.#listing.get(uid) ?? [], withdraws: () => true },
+      pods: this.pods,
       current: () => this.current,
-      followedSince: () => this.pods.followedSince,
       reports: options.reports ?? (() => undefined),
       inspecting: {
         usersOf: options.usersOf ?? (() => undefined),
@@ -144,7 +143,6 @@ export class Arena {
       },
       onRelease: (release) => this.released.push(release),
       onStranger: (_, { source }) => void this.strangers.push(source),
-      sawDeletion: (pod, timestamp, grace) => this.pods.sawDeletion(pod, timestamp, grace),
     });
     this.service = new HoldService({
       ...{
