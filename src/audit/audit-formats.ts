@@ -14,17 +14,20 @@ export function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' |
   return verdict === 'unknown' || reason in AUDIT_FINDINGS ? 'note' : undefined;
 }
 
-const REPOSITORY = 'https://linger.dev';
+/** What there is something to do about. */
+function reportedIn({ findings }: AuditReport) {
+  return findings.flatMap((finding) => {
+    const level = levelOf(finding);
+    return level === undefined ? [] : [{ finding, level }];
+  });
+}
 
 /**
  * SARIF 2.1.0, as code scanning takes it. A finding in a cluster has no file: its place is the object's name.
  * @param version of Linger
  */
-export function sarif({ findings }: AuditReport, version: string): object {
-  const reported = findings.flatMap((finding) => {
-    const level = levelOf(finding);
-    return level === undefined ? [] : [{ finding, level }];
-  });
+export function sarif(report: AuditReport, version: string): object {
+  const reported = reportedIn(report);
   const rules = [...new Set(reported.map(({ finding }) => finding.reason))];
   const results = reported.map(({ finding, level }) => ({
     ruleId: finding.reason,
@@ -45,7 +48,7 @@ export function sarif({ findings }: AuditReport, version: string): object {
   const driver = {
     name: 'linger',
     version,
-    informationUri: REPOSITORY,
+    informationUri: 'https://linger.dev',
     rules: rules.map((id) => ({ id, shortDescription: { text: id } })),
   };
   return {
@@ -56,19 +59,16 @@ export function sarif({ findings }: AuditReport, version: string): object {
 }
 
 /** Workflow commands, by which GitHub Actions shows findings at their lines. Source: actions/toolkit core/command.ts. */
-export function github({ findings }: AuditReport): string {
+export function github(report: AuditReport): string {
   const data = (text: string) => printable(text).replaceAll('%', '%25');
   const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
-  return findings
-    .flatMap((finding) => {
-      const level = levelOf(finding);
-      if (level === undefined) return [];
-      const { file, line, reason } = finding;
-      const place = file === undefined ? '' : `file=${property(file)},line=${line ?? 1},`;
-      const text = data(`${subjectOf(finding)}: ${finding.text}`);
-      return [`::${level === 'warning' ? 'warning' : 'notice'} ${place}title=${property(reason)}::${text}\n`];
-    })
-    .join('');
+  const lines = reportedIn(report).map(({ finding, level }) => {
+    const { file, line, reason } = finding;
+    const place = file === undefined ? '' : `file=${property(file)},line=${line ?? 1},`;
+    const text = data(`${subjectOf(finding)}: ${finding.text}`);
+    return `::${level === 'warning' ? 'warning' : 'notice'} ${place}title=${property(reason)}::${text}\n`;
+  });
+  return lines.join('');
 }
 
 /** A test case for each workload: unprotected ones fail, skipped ones are skipped. */

@@ -23,7 +23,7 @@ import {
   type Verdict,
 } from './findings.ts';
 import { type Kind, objectsIn, WORKLOAD_KINDS } from './kinds.ts';
-import { NEIGHBOUR_KINDS, neighboursIn, WEBHOOK_KIND, withWebhookOf, workloadKey } from './neighbours.ts';
+import { NEIGHBOUR_KINDS, neighboursIn, WEBHOOK_KIND, workloadKey } from './neighbours.ts';
 import {
   type ClusterFindings,
   type NamespaceCounts,
@@ -138,7 +138,7 @@ export class ClusterAudit {
     const surrounding = await this.#objects(NEIGHBOUR_KINDS, signal, (object) => object);
     const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
     const configurations = await this.#list(named, signal, NOT_FOR_US);
-    const neighbours = withWebhookOf(neighboursIn(surrounding, 'default'), configurations);
+    const neighbours = neighboursIn(surrounding, 'default', configurations);
     const tally = new Tally();
     const audited = WORKLOAD_KINDS.filter((each) => each.audited);
     await this.#objects(audited, signal, (object) => {

@@ -16,14 +16,7 @@ export {
   type Verdict,
 } from './findings.ts';
 export { type Kind, objectsIn, POD, pathOf, pluralOf, WORKLOAD_KINDS, type WorkloadKind } from './kinds.ts';
-export {
-  isAsked,
-  NEIGHBOUR_KINDS,
-  type Neighbours,
-  neighboursIn,
-  WEBHOOK_KIND,
-  withWebhookOf,
-} from './neighbours.ts';
+export { isAsked, NEIGHBOUR_KINDS, type Neighbours, neighboursIn, WEBHOOK_KIND } from './neighbours.ts';
 export { type Suggestion, suggest } from './suggest.ts';
 export {
   isShortfall,

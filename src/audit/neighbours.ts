@@ -10,12 +10,10 @@ import {
 } from '../api/index.ts';
 import { neverWithdraws } from '../cluster/index.ts';
 
-/** An object that routes traffic from outside to a Service: `Ingress shop/web`. */
-type Route = string;
-
 /** What an audit knows beside the World: the routes to Services, and the autoscalers of workloads. */
 export interface Neighbours {
-  readonly routes: ReadonlyMap<string, readonly Route[]>;
+  /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
+  readonly routes: ReadonlyMap<string, readonly string[]>;
   /** Services that list a terminating pod as ready until it is gone (publishNotReadyAddresses). */
   readonly neverWithdrawing: ReadonlySet<string>;
   /** An autoscaler's minimum of replicas, by {@link workloadKey}. */
@@ -32,13 +30,6 @@ const INSTALLED: WebhookSelectors = {
       { key: 'app.kubernetes.io/name', operator: 'NotIn', values: ['linger'] },
     ],
   },
-};
-
-export const NO_NEIGHBOURS: Neighbours = {
-  routes: new Map(),
-  neverWithdrawing: new Set(),
-  scaled: new Map(),
-  webhook: INSTALLED,
 };
 
 export function serviceKey(namespace: string, name: string): string {
@@ -61,12 +52,17 @@ export const NEIGHBOUR_KINDS = [
 /**
  * Sorts the neighbours of workloads by what they say about them. Ignores other kinds, and objects that the API server would
  * not accept.
+ * @param configurations {@link WEBHOOK_KIND}; where none has Linger's webhook, the installed default is assumed
  */
-export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: string): Neighbours {
-  const routes = new Map<string, Route[]>();
+export function neighboursIn(
+  objects: Iterable<unknown>,
+  defaultNamespace: string,
+  configurations: readonly { readonly webhooks?: unknown }[] = [],
+): Neighbours {
+  const routes = new Map<string, string[]>();
   const neverWithdrawing = new Set<string>();
   const scaled = new Map<string, number>();
-  const leads = (route: Route, namespace: string, service: unknown) => {
+  const leads = (route: string, namespace: string, service: unknown) => {
     if (!isString(service)) return;
     const key = serviceKey(namespace, service);
     const known = routes.get(key);
@@ -96,7 +92,9 @@ export function neighboursIn(objects: Iterable<unknown>, defaultNamespace: strin
       scaled.set(workloadKey(String(target.kind), namespace, String(target.name)), least);
     }
   }
-  return { routes, neverWithdrawing, scaled, webhook: INSTALLED };
+  const webhooks = configurations.flatMap((each) => listOf(each.webhooks));
+  const webhook = webhooks.find(({ name }) => name === WEBHOOK) ?? INSTALLED;
+  return { routes, neverWithdrawing, scaled, webhook };
 }
 
 /** The kind that configures which pods a webhook is called for. */
@@ -106,17 +104,6 @@ export const WEBHOOK_KIND = {
 } as const;
 /** The name of Linger's webhook in a configuration of any name. */
 const WEBHOOK = 'pods.linger.dev';
-
-/** @param configurations {@link WEBHOOK_KIND}; where none has Linger's webhook, the installed default is assumed */
-export function withWebhookOf(
-  neighbours: Neighbours,
-  configurations: readonly { readonly webhooks?: unknown }[],
-): Neighbours {
-  const webhook = configurations
-    .flatMap(({ webhooks }) => listOf(webhooks))
-    .find(({ name }) => name === WEBHOOK);
-  return webhook === undefined ? neighbours : { ...neighbours, webhook };
-}
 
 /** Whether Linger's webhook is called for the pods of a namespace. @param labels its labels, as far as they are known */
 export function isAsked({ webhook }: Neighbours, namespace: string, labels: Labels = NO_LABELS): boolean {

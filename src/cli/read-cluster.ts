@@ -15,7 +15,6 @@ import {
   WEBHOOK_KIND,
   WORKLOAD_KINDS,
   type WorkloadKind,
-  withWebhookOf,
 } from '../audit/index.ts';
 import {
   asFailure,
@@ -146,7 +145,7 @@ export async function readWorkloads(
     workloads: objects
       .filter(({ metadata: { labels = NO_LABELS } }) => selects(selector, labels))
       .flatMap((object) => liveWorkload(object, pods) ?? []),
-    neighbours: withWebhookOf(neighboursIn(surrounding, 'default'), configurations),
+    neighbours: neighboursIn(surrounding, 'default', configurations),
   };
 }
 
@@ -181,7 +180,10 @@ export async function readNamed(
 }
 
 /** By the workload that they belong to, such as `Deployment/shop/web`; undefined: none. Mirror pods belong to their Node. */
-type PodsByOwner = ReadonlyMap<string | undefined, readonly (RunningPod & { readonly namespace: string })[]>;
+type PodsByOwner = ReadonlyMap<
+  string | undefined,
+  readonly (RunningPod & { readonly namespace: string; readonly name: string })[]
+>;
 
 async function readPods(
   connection: KubeConnection,

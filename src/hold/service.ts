@@ -2,6 +2,7 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { connect, createServer, isIP, type Server, type Socket } from 'node:net';
 import { isHoldToken } from '../api/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { RateLimit } from '../timing/index.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
 import type { Holds, TermedPod, Waiter } from './holds.ts';
 import { witnessLine } from './quiet.ts';
@@ -16,8 +17,8 @@ export const HOLD_LIMITS = {
   perPodAndSource: 24,
   /** Bytes of a line, without its end. */
   line: 512,
-  /** A helper sends two a second. */
-  linesPerSecond: 10,
+  /** A helper sends two lines a second. */
+  lines: { perSecond: 10, atOnce: 10 },
   /** Until the first line must have arrived. */
   greeting: 5_000,
   /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */
@@ -233,8 +234,7 @@ class Caller implements Waiter {
   #since: number;
   #upstream: Socket | undefined;
   #dialAt = 0;
-  #linesSince: number;
-  #lines = 0;
+  readonly #lines: RateLimit;
   #heardAt: number;
   /** Whether its token may wait for a pod to appear; undefined: that has not been asked yet. */
   #mayWait: boolean | undefined;
@@ -244,7 +244,7 @@ class Caller implements Waiter {
     this.#socket = socket;
     this.source = source;
     this.#since = service.options.clock();
-    this.#linesSince = this.#since;
+    this.#lines = new RateLimit(service.limits.lines, this.#since);
     this.#heardAt = this.#since;
     socket.setTimeout(service.limits.greeting, () => this.end());
     socket.on('data', (chunk) => this.#hear(chunk));
@@ -321,20 +321,15 @@ class Caller implements Waiter {
     // Lines are ASCII; other bytes cannot form a known line.
     const parts = (this.#text + chunk.toString('latin1')).split('\n');
     this.#text = parts.pop() ?? '';
-    const { line: longest, linesPerSecond } = this.#service.limits;
+    const { line: longest } = this.#service.limits;
     if (this.#text.length > longest) {
       this.end();
       return;
     }
     const now = this.#service.options.clock();
     this.#heardAt = now;
-    if (now - this.#linesSince > 1_000) {
-      this.#linesSince = now;
-      this.#lines = 0;
-    }
     for (const part of parts) {
-      this.#lines += 1;
-      if (part.length > longest || this.#lines > linesPerSecond) this.end();
+      if (part.length > longest || !this.#lines.take(now)) this.end();
       else this.#take(part, now);
       if (this.#hasEnded()) return;
     }

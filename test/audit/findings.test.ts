@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload, summaryOfAudit } from '../../src/audit/findings.ts';
-import { NO_NEIGHBOURS, neighboursIn } from '../../src/audit/neighbours.ts';
+import { neighboursIn } from '../../src/audit/neighbours.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';
 import { plannedLags } from '../../src/lag/planned.ts';
@@ -73,6 +73,8 @@ const SHOP = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' })];
 function slow(lag: number, documents: Parameters<typeof worldOf>[0] = SHOP): World {
   return worldOf(documents, { lags: plannedLags(measuredTable(lag, BUILT_IN)), servicesComplete: true });
 }
+
+const NO_NEIGHBOURS = neighboursIn([], 'default');
 
 interface Given {
   /** Seconds of the container's own sleep. */
