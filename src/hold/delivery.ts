@@ -316,7 +316,9 @@ export class Delivery {
       const [kind, nodes] = due;
       const schedule = schedules.get(kind) ?? new Schedule(TRIAL_PACE, clock(), random);
       schedules.set(kind, schedule);
-      const left = nodes.filter(({ name }) => !idle.has(name));
+      const untried = nodes.filter(({ name }) => !idle.has(name));
+      // None, where the others have been taken away since.
+      const left = untried.length > 0 ? untried : nodes;
       const node = left[Math.floor(random() * left.length)] as NodeFacts;
       const problem = await this.#tryOn(node, lead.signal);
       if (lead.signal.aborted || !lead.holds()) return;

@@ -235,6 +235,25 @@ describe.concurrent('the leader', () => {
     await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
   });
 
+  it('goes on where the only node that had not been tried is taken away meanwhile', async () => {
+    const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
+    const nodes = ['x', 'y'].map((name) => sampleNode({ name }));
+    world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', nodes) });
+    api.run = () => ({});
+    lead();
+    const tried = await soon(() => api.applied.find(({ path }) => path.endsWith('/linger-hold-test')));
+    const { nodeName } = tried.body.spec as { nodeName: string };
+    world.apply({
+      kind: 'fleet',
+      fleet: fleetOf(
+        'v1.36.3',
+        nodes.filter(({ name }) => name === nodeName),
+      ),
+    });
+    api.run = () => ({ phase: 'Succeeded' });
+    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
+  });
+
   it('records why a trial failed, and goes on delivering', async () => {
     const { api, world, lead } = await start({ holding: ['pay'] });
     const terminated = { exitCode: 128, reason: 'StartError', message: 'permission denied' };
