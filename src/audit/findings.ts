@@ -58,8 +58,7 @@ export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
 /** The reasons of workloads without findings. */
 export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked'] as const;
-type GoodReason = (typeof GOOD_REASONS)[number];
-export type AuditReason = FindingCode | SkipReason | GoodReason;
+export type AuditReason = FindingCode | SkipReason | (typeof GOOD_REASONS)[number];
 
 /** A line of an audit. Times in whole seconds; null: not known. */
 export interface AuditFinding {
@@ -390,13 +389,11 @@ function ofPods(some: number, all: number): string {
 /** A route leads from outside to one of the pods' Services, and no consumer declares its lag. */
 function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Neighbours): readonly Said[] {
   if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return [];
-  const leading = services.flatMap(({ namespace, name, labels }) =>
-    (routes.get(serviceKey(namespace, name)) ?? []).map((route) => ({ route, name, labels })),
-  );
+  const leading = services.flatMap(({ namespace, name }) => routes.get(serviceKey(namespace, name)) ?? []);
   const [first] = leading;
   if (first === undefined) return [];
-  const named = fewOf([...new Set(leading.map(({ route }) => route))]);
-  const text = `${named} leads here, and no DiscoveryConsumer says how late what is behind it follows: its lag is in no wait. Declare it, for example: ${declarationOf(first.route)}`;
+  const named = fewOf([...new Set(leading)]);
+  const text = `${named} leads here, and no DiscoveryConsumer says how late what is behind it follows: its lag is in no wait. Declare it, for example: ${declarationOf(first)}`;
   return [{ reason: 'UndeclaredConsumer', text }];
 }
 

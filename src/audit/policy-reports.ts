@@ -88,9 +88,17 @@ export class PolicyReports {
   /** A namespace that refuses its report (it terminates, or its quota is used up) must not affect the others. */
   async #change(namespace: string, report: Report | undefined, lead: Lead): Promise<void> {
     if (!lead.holds() || !(await pause(WRITE_EVERY_MS, lead.signal))) return;
+    const { connection, api } = this.#options;
+    const { version, plural } = REPORT_APIS[api];
+    const target = { group: api, version, plural, namespace, name: NAME };
+    const applied = report && { body: this.#bodyOf(namespace, report), fieldManager: 'linger', force: true };
+    const call = { signal: lead.signal, withinMs: REQUEST_MS, patch: 'apply-patch' } as const;
     try {
-      if (report === undefined) await this.#delete(namespace, lead.signal);
-      else await this.#apply(namespace, report, lead.signal);
+      await callApi(connection, 'CustomObjectsApi', call, (objects) =>
+        applied === undefined
+          ? objects.deleteNamespacedCustomObject(target)
+          : objects.patchNamespacedCustomObject({ ...target, ...applied }),
+      );
     } catch (thrown) {
       const { reason, message: problem } = asFailure(thrown);
       if (lead.signal.aborted || !CONCERNS_ONE_NAMESPACE.has(reason)) throw thrown;
@@ -117,18 +125,12 @@ export class PolicyReports {
     return new Map(found);
   }
 
-  #target(namespace: string) {
-    const { api } = this.#options;
-    const { version, plural } = REPORT_APIS[api];
-    return { group: api, version, plural, namespace, name: NAME };
-  }
-
-  #apply(namespace: string, report: Report, signal: AbortSignal): Promise<unknown> {
-    const { connection, api, epochSeconds } = this.#options;
+  #bodyOf(namespace: string, report: Report): object {
+    const { api, epochSeconds } = this.#options;
     const { version, kind } = REPORT_APIS[api];
     const timestamp = { seconds: Math.floor(epochSeconds()), nanos: 0 };
     const { leftOut, summary, results } = report;
-    const body = {
+    return {
       apiVersion: `${api}/${version}`,
       kind,
       metadata: {
@@ -141,18 +143,6 @@ export class PolicyReports {
       summary,
       results: results.map((result) => ({ ...result, timestamp })),
     };
-    const resource = { ...this.#target(namespace), body, fieldManager: 'linger', force: true };
-    const call = { signal, withinMs: REQUEST_MS, patch: 'apply-patch' } as const;
-    return callApi(connection, 'CustomObjectsApi', call, (objects) =>
-      objects.patchNamespacedCustomObject(resource),
-    );
-  }
-
-  #delete(namespace: string, signal: AbortSignal): Promise<unknown> {
-    const call = { signal, withinMs: REQUEST_MS };
-    return callApi(this.#options.connection, 'CustomObjectsApi', call, (objects) =>
-      objects.deleteNamespacedCustomObject(this.#target(namespace)),
-    );
   }
 }
 

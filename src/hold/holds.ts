@@ -49,17 +49,9 @@ export interface Release {
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
   /** Connections that still came after every known consumer had let go. */
-  readonly undeclared: Undeclared | undefined;
+  readonly undeclared: ReturnType<typeof undeclaredIn>;
   /** Seconds from the withdrawal to the last connection; undefined: not seen, or never withdrawn. */
   readonly lag: number | undefined;
-}
-
-export interface Undeclared {
-  readonly connections: number;
-  /** Since every known consumer had let go. Seconds. */
-  readonly seconds: number;
-  /** Addresses first seen after that; if there are none, all that the pod has seen. */
-  readonly remotes: readonly string[];
 }
 
 /** What is known of the cluster, and of consumers. */
@@ -149,17 +141,7 @@ interface Senders extends Pick<ReturnType<typeof trafficOf>, 'consumers' | 'lag'
 const NOT_LOOKED: Hold['verdict'] = { holding: true, waitingFor: [], nextLookAt: 0 };
 
 /** A held pod, for people. */
-export interface HeldView {
-  readonly namespace: string;
-  readonly pod: string;
-  readonly uid: string;
-  /** Milliseconds since its deletion (or since its hook called). */
-  readonly heldMs: number;
-  readonly deleted: boolean;
-  readonly hooks: number;
-  readonly maxSeconds: number;
-  readonly waitingFor: readonly WaitingFor[];
-}
+export type HeldView = ReturnType<Holds['list']>[number];
 
 /** The pods that this replica holds while it leads. */
 export class Holds {
@@ -182,7 +164,7 @@ export class Holds {
 
   /** This replica no longer leads. */
   end(): void {
-    for (const { pod } of [...this.#holds.values()]) this.#forget(pod);
+    for (const { pod } of this.#holds.values()) this.#forget(pod);
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
@@ -261,12 +243,13 @@ export class Holds {
       if (hold.verdict.waitingFor.some((each) => each.consumer === consumer)) hold.lookAt = 0;
   }
 
-  list(): readonly HeldView[] {
+  list() {
     const now = this.#sources.clock();
     return [...this.#holds.values()].map(({ pod, calledAt, waiters, verdict }) => ({
       namespace: pod.namespace,
       pod: pod.name,
       uid: pod.uid,
+      /** Milliseconds since its deletion (or since its hook called). */
       heldMs: now - (pod.deletion?.at ?? calledAt),
       deleted: pod.deletion !== undefined,
       hooks: waiters.size,
@@ -441,7 +424,7 @@ function lastConnectionOf({ last, witness, pod }: Hold): number | undefined {
 }
 
 /** @returns undefined where only probes connected, or where the hold was too short to tell */
-function undeclaredIn(hold: Hold, now: number): Undeclared | undefined {
+function undeclaredIn(hold: Hold, now: number) {
   const { pod, letGo, remotes } = hold;
   const lastAt = lastConnectionOf(hold);
   if (letGo === undefined || lastAt === undefined || lastAt <= letGo.at + SETTLING_MS) return undefined;
@@ -449,8 +432,13 @@ function undeclaredIn(hold: Hold, now: number): Undeclared | undefined {
   const connections = letGo.opened - Math.ceil((probes * (now - letGo.at)) / 1000);
   if (connections <= 0) return undefined;
   const later = [...remotes].filter((each) => !letGo.before.has(each));
-  const seconds = (lastAt - letGo.at) / 1000;
-  return { connections, seconds, remotes: later.length === 0 ? [...remotes] : later };
+  return {
+    connections,
+    /** From when every known consumer had let go to the last connection. */
+    seconds: (lastAt - letGo.at) / 1000,
+    /** Addresses first seen after that; if there are none, all that the pod has seen. */
+    remotes: later.length === 0 ? [...remotes] : later,
+  };
 }
 
 function listingFacts(of: EndpointGroup, withdrawnAt: number | undefined): ListingFacts {

@@ -100,8 +100,10 @@ export class Witness {
   readonly #times: number[] = [];
   readonly #opened: number[] = [];
   #opens: bigint | undefined;
-  #open: number | undefined;
-  #countsSince = Number.POSITIVE_INFINITY;
+  /** Connections that are open on the pod's listening ports. */
+  open: number | undefined;
+  /** Since when every connection has been counted. */
+  countsSince = Number.POSITIVE_INFINITY;
   #begunAt: number | undefined;
   #hasCounted = false;
 
@@ -112,11 +114,11 @@ export class Witness {
     const before = this.#times.at(-1);
     const opened = before === undefined ? undefined : openedBetween(this.#opens, line);
     this.#opens = line.opens;
-    this.#open = line.established;
+    this.open = line.established;
     if (before === undefined || opened === undefined || at - before > GAP_MS) {
       this.#times.splice(0, this.#times.length, at);
       this.#opened.length = 0;
-      this.#countsSince = at;
+      this.countsSince = at;
       return opened;
     }
     this.#times.push(at);
@@ -135,16 +137,6 @@ export class Witness {
     return this.#times.at(-1);
   }
 
-  /** Since when every connection has been counted. */
-  get countsSince(): number {
-    return this.#countsSince;
-  }
-
-  /** Connections that are open on the pod's listening ports. */
-  get open(): number | undefined {
-    return this.#open;
-  }
-
   /**
    * Whether new connections have been absent for long enough at the rate at which they came.
    * @param probes connections a second that are the kubelet's
@@ -157,7 +149,7 @@ export class Witness {
     if (min === 0) return { verdict: 'Off', busyUntil };
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', busyUntil };
     // The hook starts with the deletion, so there are no lines from before; nor of the time while it could not count.
-    const since = this.#hasCounted ? this.#countsSince : (this.#begunAt ?? 0);
+    const since = this.#hasCounted ? this.countsSince : (this.#begunAt ?? 0);
     if (busyUntil === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', busyUntil };
     if (end === undefined) return { verdict: 'Unknown', busyUntil };
     return { verdict: quietVerdict(busy, end - quietFrom, probes), busyUntil };
