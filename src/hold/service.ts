@@ -299,10 +299,11 @@ class Caller implements Waiter {
       if (waited > limits.leaderless) this.answer('unsure');
     } else {
       const pod = options.pods.withToken(this.#token);
+      const isLate = waited > limits.pending;
       // Counted once.
-      if (pod === undefined) this.#mayWait ??= this.#service.mayWait(this.source);
+      if (pod === undefined && !isLate) this.#mayWait ??= this.#service.mayWait(this.source);
       if (pod?.terms !== undefined) this.#hold(pod as TermedPod);
-      else if (waited > limits.pending || (pod === undefined && !this.#mayWait)) this.answer('unsure');
+      else if (isLate || (pod === undefined && !this.#mayWait)) this.answer('unsure');
     }
   }
 
