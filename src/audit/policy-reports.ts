@@ -99,6 +99,7 @@ export class PolicyReports {
           ? objects.deleteNamespacedCustomObject(target)
           : objects.patchNamespacedCustomObject({ ...target, ...applied }),
       );
+      this.#once.over(namespace, { namespace }, 'the policy report of a namespace can be written again');
     } catch (thrown) {
       const { reason, message: problem } = asFailure(thrown);
       if (lead.signal.aborted || !CONCERNS_ONE_NAMESPACE.has(reason)) throw thrown;

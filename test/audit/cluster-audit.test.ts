@@ -245,6 +245,9 @@ describe('the leader', () => {
           msg: expect.stringMatching(/of a namespace cannot/) as string,
         }),
       ]);
+      api.refused.clear();
+      await expect.poll(() => lines.length, WITHIN).toBe(2);
+      expect(lines[1]).toMatchObject({ namespace: 'ending', msg: expect.stringMatching(/again/) as string });
     },
   );
 
