@@ -321,16 +321,18 @@ export class Delivery {
       const left = untried.length > 0 ? untried : nodes;
       const node = left[Math.floor(random() * left.length)] as NodeFacts;
       const problem = await this.#tryOn(node, lead.signal);
-      if (lead.signal.aborted || !lead.holds()) return;
+      if (!lead.holds()) return;
       if (problem === NOT_TAKEN) idle.add(node.name);
       if (problem === NOT_TAKEN && left.length > 1) continue;
       for (const { name } of nodes) idle.delete(name);
-      if (problem === '') schedule.done(clock());
-      else schedule.failed(clock());
       const members = { node: node.name, kind };
-      if (problem === '') logger.info(members, 'the helper of Hold works on this kind of node');
-      else
+      if (problem === '') {
+        schedule.done(clock());
+        logger.info(members, 'the helper of Hold works on this kind of node');
+      } else {
+        schedule.failed(clock());
         logger.warn({ ...members, problem }, 'the helper of Hold does not work on this node: pods get Sleep');
+      }
       const others = [...this.#trials].filter(([each]) => each !== kind);
       this.#trials = new Map([...others, [kind, problem.slice(0, LONGEST_REASON)]]);
       this.#show();

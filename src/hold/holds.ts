@@ -15,8 +15,8 @@ import { type QuietVerdict, Witness, type WitnessLine } from './quiet.ts';
 import {
   type ConsumerFacts,
   type HoldFacts,
+  type Holding,
   type HoldTerms,
-  type HoldVerdict,
   haveAllLetGo,
   type LettingGo,
   type ListingFacts,
@@ -112,7 +112,7 @@ interface Hold {
   calledAt: number;
   readonly waiters: Set<Waiter>;
   lookAt: number;
-  verdict: Extract<HoldVerdict, { holding: true }>;
+  verdict: Holding;
   inquiry: 'Restart' | 'NodeShutdown' | undefined;
   askAt: number;
   /** When its last connection closed. */
@@ -137,8 +137,6 @@ interface Senders extends Pick<ReturnType<typeof trafficOf>, 'consumers' | 'lag'
   readonly world: World;
   readonly labels: HeldPod['labels'];
 }
-
-const NOT_LOOKED: Hold['verdict'] = { holding: true, waitingFor: [], nextLookAt: 0 };
 
 /** A held pod, for people. */
 export type HeldView = ReturnType<Holds['list']>[number];
@@ -188,8 +186,8 @@ export class Holds {
     let hold = this.#holds.get(pod.uid);
     if (hold === undefined) {
       hold = {
-        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, verdict: NOT_LOOKED, inquiry: undefined },
-        ...{ askAt: now + LIMITS.askAfter, leftAt: undefined, witness: undefined },
+        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, inquiry: undefined, witness: undefined },
+        ...{ verdict: { waitingFor: [], nextLookAt: now }, askAt: now + LIMITS.askAfter, leftAt: undefined },
         ...{ remotes: new Set(), letGo: undefined, last: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);

@@ -67,14 +67,14 @@ export interface WaitingFor {
   readonly instances?: readonly string[];
 }
 
-export type HoldVerdict =
-  | { readonly release: ReleaseReason }
-  | {
-      readonly holding: true;
-      readonly waitingFor: readonly WaitingFor[];
-      /** Until then the same facts give the same verdict. */
-      readonly nextLookAt: number;
-    };
+/** The pod's hooks must go on waiting. */
+export interface Holding {
+  readonly waitingFor: readonly WaitingFor[];
+  /** Until then the same facts give the same verdict. */
+  readonly nextLookAt: number;
+}
+
+export type HoldVerdict = { readonly release: ReleaseReason } | Holding;
 
 /** The same as the helper's own wait after it has lost Linger. Milliseconds. */
 export const BLIND_MS = 30_000;
@@ -99,7 +99,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
 
   const hold = (waitingFor: readonly WaitingFor[], ...instants: readonly number[]): HoldVerdict => {
     const nextLookAt = Math.min(maxAt, ...instants.filter((instant) => instant > now));
-    return { holding: true, waitingFor, nextLookAt };
+    return { waitingFor, nextLookAt };
   };
   if (terms.observe) {
     if (now >= staticAt) return { release: 'Observed' };

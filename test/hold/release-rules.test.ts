@@ -123,7 +123,7 @@ describe('released', () => {
     if (reason === 'NotTerminating') return;
     const earliest = firstRelease(facts);
     expect(verdictOf({ ...facts, now: earliest })).toEqual({ release: reason });
-    expect(verdictOf({ ...facts, now: earliest - 1 })).toHaveProperty('holding');
+    expect(verdictOf({ ...facts, now: earliest - 1 })).toHaveProperty('waitingFor');
   });
 });
 
@@ -174,7 +174,7 @@ describe('held', () => {
   it.each(rows)('%s', (_, change, waitingFor) => {
     const facts = { ...CALM, ...change };
     const verdict = verdictOf(facts);
-    expect(verdict).toMatchObject({ holding: true, waitingFor });
+    expect(verdict).toMatchObject({ waitingFor });
   });
 });
 
@@ -285,7 +285,7 @@ describe('always', () => {
         const { now } = facts;
         expect(verdict.nextLookAt).toBeGreaterThan(now);
         const later = now + Math.floor(share * Math.min(verdict.nextLookAt - now, 1e7));
-        expect(verdictOf({ ...facts, now: later })).toHaveProperty('holding');
+        expect(verdictOf({ ...facts, now: later })).toHaveProperty('waitingFor');
       }),
       runs(2_000),
     );
