@@ -308,15 +308,7 @@ describe('addresses', () => {
 });
 
 describe('chunks', () => {
-  const wanted = [
-    '10.0.0.1',
-    '10.0.0.2',
-    '10.0.0.10',
-    '10.202.0.7',
-    '127.0.0.9',
-    'fd00:0:0:0:0:0:0:1',
-    'fd00:0:0:0:0:0:a:2',
-  ];
+  const wanted = ['10.0.0.1', '10.0.0.2', '10.0.0.10', '10.202.0.7', '127.0.0.9', 'fd00::1', 'fd00::a:2'];
   const pages: readonly (readonly [PageFormat, string])[] = [
     ['Envoy', page('envoy-clusters.txt').toString()],
     ['HAProxy', page('haproxy-stats.csv').toString()],
