@@ -290,13 +290,13 @@ export function startCluster(context: ClusterContext) {
   );
   measurement.onLags((lags) => world.apply({ kind: 'lags', lags }));
   const canary = canaryOf(context, measurement);
-  const inspecting = startInspecting({
+  const { inspection, lead: inspect } = startInspecting({
     ...context,
     ...context.inspect,
     measurement: measurement.consumers,
     clock,
   });
-  measurement.onRemoval(inspecting.removed);
+  measurement.onRemoval((sample) => inspection.removed(sample));
   let lead: Lead | undefined;
   let ledSince = clock();
   const leads = () => lead?.holds() ?? false;
@@ -315,7 +315,7 @@ export function startCluster(context: ClusterContext) {
     onWorld: (event) => world.apply(event),
     onEvent: (event) => {
       // First, so that a pod is asked about before its removal has ended.
-      inspecting.observe(event);
+      inspection.observe(event);
       hold?.observe(event);
       measurement.apply(event);
       canary?.observe(event);
@@ -362,7 +362,16 @@ export function startCluster(context: ClusterContext) {
   // Only where there is a Lease can replicas tell which of them holds.
   if (place !== undefined && context.hold !== undefined)
     hold = startHold({
-      ...{ connection, measurement, inspecting, events, registry: metrics.registry, logger, clock, signal },
+      ...{
+        connection,
+        measurement,
+        inspecting: inspection,
+        events,
+        registry: metrics.registry,
+        logger,
+        clock,
+        signal,
+      },
       relay: context.hold.relay,
       world: world.current,
       current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
@@ -392,7 +401,7 @@ export function startCluster(context: ClusterContext) {
       measuring.lead(begun);
       reports.lead(begun);
       delivery?.lead(begun);
-      inspecting.lead(begun);
+      void inspect(begun);
       clusterAudit.lead(begun);
       lead = begun;
       ledSince = clock();

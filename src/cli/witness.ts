@@ -13,7 +13,7 @@ import {
   problem,
   readerOf,
   readPage,
-  usualPath,
+  USUAL_PATHS,
 } from '../measurement/index.ts';
 import { close, listen } from '../webhook/index.ts';
 import type { Settings } from './commands.ts';
@@ -128,7 +128,7 @@ function readFrom(page: Page, format: PageFormat, reader: PageReader): Promise<P
     return readPage({ url: page.url, to: { address }, reader, timeoutMs: PAGE_MS });
   }
   if (format === 'HAProxy') return readCommand(page.socketPath, 'show servers state', reader);
-  const url = new URL(`http://localhost${usualPath(format)}`);
+  const url = new URL(`http://localhost${USUAL_PATHS[format]}`);
   return readPage({ url, to: page, reader, timeoutMs: PAGE_MS });
 }
 

@@ -9,7 +9,7 @@ import {
   type PlannedLag,
   type StageVersions,
 } from '../lag/index.ts';
-import type { ConsumerReports, Inspecting, Measurement } from '../measurement/index.ts';
+import type { ConsumerReports, Inspection, Measurement } from '../measurement/index.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
 import { type QuietVerdict, Witness, type WitnessLine } from './quiet.ts';
 import {
@@ -68,7 +68,7 @@ export interface HoldSources {
   /** What consumers' instances report; undefined: this replica takes no reports. */
   readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Asks the instances of inspected consumers about a held pod. */
-  readonly inspecting: Pick<Inspecting, 'usersOf' | 'want' | 'done'>;
+  readonly inspecting: Pick<Inspection, 'usersOf' | 'want' | 'done'>;
   /** Asks the API server itself; undefined: it cannot be asked. Never rejects. */
   readonly inquire: (pod: HeldPod) => Promise<Inquiry | undefined>;
   readonly onRelease: (release: Release) => void;

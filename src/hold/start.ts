@@ -2,7 +2,7 @@ import type { Registry } from '@prometheus-io/client';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
 import { witnessName } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
-import type { Inspecting, Measurement } from '../measurement/index.ts';
+import type { Inspection, Measurement } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { HeldPods } from './held-pods.ts';
 import { type HoldSources, Holds } from './holds.ts';
@@ -24,7 +24,7 @@ interface HoldContext
   extends HoldSettings,
     Pick<HoldSources, 'world' | 'current' | 'reports' | 'onRelease' | 'clock'> {
   readonly connection: KubeConnection;
-  readonly inspecting: HoldSources['inspecting'] & Pick<Inspecting, 'onChange'>;
+  readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange'>;
   readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;
   readonly events: ObjectEvents;
   /** The leader's address for relayed connections, from the Lease. */

@@ -6,8 +6,8 @@ export {
   startCanary,
 } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
-export { MOST_WITNESSED, usualPath } from './inspect.ts';
-export { type Inspecting, startInspecting } from './inspect-run.ts';
+export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
+export { startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export {
   ConsumerMeasurement,

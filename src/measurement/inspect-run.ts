@@ -11,30 +11,22 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import {
-  type AddressedPod,
   addressedPodsResource,
   endpointSlicesResource,
   type KubeConnection,
   listSome,
 } from '../cluster/index.ts';
 import type { World } from '../decision/index.ts';
-import {
-  type ClusterEvent,
-  type Consumer,
-  PodAddresses,
-  type RemovalSample,
-  type ServiceName,
-  sendsTo,
-} from '../lag/index.ts';
+import { type Consumer, PodAddresses, type ServiceName, sendsTo } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
-import { tick } from '../timing/index.ts';
+import { oneByOne, tick } from '../timing/index.ts';
 import {
   type Inspected,
   Inspection,
   type InspectionOptions,
   type PageInstance,
-  usualPath,
+  USUAL_PATHS,
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, canonicalAddress } from './page-formats.ts';
@@ -55,21 +47,6 @@ export interface InspectingContext {
   readonly signal: AbortSignal;
 }
 
-/** Asks the instances of inspected consumers while this replica leads. */
-export interface Inspecting {
-  /** To be called with each event of the watches, before it is measured. */
-  readonly observe: (event: ClusterEvent) => void;
-  readonly removed: (sample: RemovalSample) => void;
-  /** To be called whenever this replica leads. */
-  readonly lead: (lead: Lead) => void;
-  /** Starts asking whether the pod is in use, until it is `done`. */
-  readonly want: (uid: string) => void;
-  readonly done: (uid: string) => void;
-  /** Calls the listener when an answer of {@link usersOf} may have changed. @returns a function that removes the listener */
-  readonly onChange: (listener: (uid: string) => void) => () => void;
-  readonly usersOf: Inspection['usersOf'];
-}
-
 /** How soon an added or removed consumer or Service counts, and how often states are published. */
 const LOOK_EVERY_MS = 1_000;
 const PAGE_MS = 5_000;
@@ -81,7 +58,12 @@ const MOST_NAMESPACES = 4;
 const MOST_SERVICES = 50;
 const MOST_SLICES = 200_000;
 
-export function startInspecting(context: InspectingContext): Inspecting {
+/**
+ * Asks the instances of inspected consumers while this replica leads.
+ * @returns the inspection, which is to be told of each event of the watches and of each removal, and what to call whenever
+ *   this replica leads
+ */
+export function startInspecting(context: InspectingContext) {
   const { world, measurement, clock, logger, signal } = context;
   const present = inspectedIn(context);
   const sendersTo: InspectionOptions['sendersTo'] = (services) => {
@@ -92,61 +74,31 @@ export function startInspecting(context: InspectingContext): Inspecting {
     return consumers.filter(({ consumer }) => known.some((each) => mightSend(consumer, each, now)));
   };
   const addresses = new PodAddresses((service) => sendersTo([service]).length > 0);
-  const wanted = new Set<string>();
-  const listeners = new Set<(uid: string) => void>();
-  let current: Inspection | undefined;
-  const count = registerInspectionMetrics(context.metrics.registry, () => [...(current?.instances() ?? [])]);
+  const inspection: Inspection = new Inspection({
+    clock,
+    addresses,
+    sendersTo,
+    instancesOf: (consumer, until) => instancesOf(consumer, context, until),
+    ask: (consumer, instance, page, until) => ask(consumer, instance, page, context, until),
+    onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
+    count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
+  });
   void keepAddresses({ ...context, addresses, present });
-
-  const lead = async ({ signal: term }: Lead) => {
-    const inspection = new Inspection({
-      clock,
-      addresses,
-      sendersTo,
-      instancesOf: (consumer, until) => instancesOf(consumer, context, until),
-      ask: (consumer, instance, page, until) => ask(consumer, instance, page, context, until),
-      onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
-      count,
-    });
-    current = inspection;
-    inspection.onChange((uid) => {
-      for (const listener of listeners) listener(uid);
-    });
-    const asking = inspection.run(term);
-    do {
-      inspection.keep(present());
-      for (const uid of wanted) inspection.want(uid);
-      for (const [name, state] of inspection.states()) measurement.report(name, state);
-    } while (await tick(LOOK_EVERY_MS, term));
-    await asking;
-    if (current === inspection) current = undefined;
-  };
-  return {
-    observe: (event) => {
-      if (addresses.observe(event)) current?.changed();
-      if (event.type === 'PodTerminating') current?.terminates(event.pod.uid);
-      if (event.type === 'PodDeleted') current?.terminates(event.pod.uid, event.at);
-    },
-    removed: (sample) => current?.removed(sample),
-    lead: (each) => {
-      lead(each).catch((err: unknown) => {
-        if (!signal.aborted) logger.error({ err }, 'consumers are no longer inspected: a mistake in Linger');
-      });
-    },
-    want: (uid) => {
-      wanted.add(uid);
-      current?.want(uid);
-    },
-    done: (uid) => {
-      wanted.delete(uid);
-      current?.done(uid);
-    },
-    onChange: (listener) => {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-    usersOf: (...of) => current?.usersOf(...of),
-  };
+  const lead = oneByOne(async ({ signal: term }: Lead) => {
+    try {
+      const asking = inspection.run(term);
+      do {
+        inspection.keep(present());
+        for (const [name, state] of inspection.states()) measurement.report(name, state);
+      } while (await tick(LOOK_EVERY_MS, term));
+      await asking;
+    } catch (err) {
+      if (!signal.aborted) logger.error({ err }, 'consumers are no longer inspected: a mistake in Linger');
+    } finally {
+      inspection.keep([]);
+    }
+  });
+  return { inspection, lead };
 }
 
 interface InspectedConsumer extends Inspected {
@@ -252,7 +204,7 @@ async function instancesOf(
     return found.addresses.slice(0, MOST_INSTANCES).map((address) => ({ name: address, address, url: page }));
   }
   if (instances === undefined) return [];
-  const { namespaceSelector, podSelector = EVERYTHING, port, path = usualPath(format) } = instances;
+  const { namespaceSelector, podSelector = EVERYTHING, port, path = USUAL_PATHS[format] } = instances;
   const selected = [...world.current().namespaces.values()].filter(
     (namespace) => selectsNamespace(namespaceSelector, namespace) === true,
   );
@@ -266,30 +218,15 @@ async function instancesOf(
     const options = { signal, answerMs: LIST_MS, most: MOST_INSTANCES };
     const lists = paths.map((each) => listSome(addressedPodsResource(each, query), connection, options));
     const pods = (await Promise.all(lists)).flat().filter(({ namespace }) => names.has(namespace));
-    return pods.flatMap((pod) => instanceOf(pod, { port, path, tls: tls !== undefined, allowLinkLocal }));
+    const scheme = tls === undefined ? 'http' : 'https';
+    return pods.flatMap(({ namespace, name, address = '' }) => {
+      if (canonicalAddress(address) === undefined || (!allowLinkLocal && isForbidden(address))) return [];
+      const url = new URL(`${scheme}://${authorityOf(address, port)}${path}`);
+      return [{ name: `${namespace}/${name}`, address, url }];
+    });
   } catch (error) {
     return problem('Unreachable', `is not answered by the API server (${asError(error).message})`);
   }
-}
-
-function instanceOf(
-  { namespace, name, address }: AddressedPod,
-  {
-    port,
-    path,
-    tls,
-    allowLinkLocal,
-  }: {
-    readonly port: number;
-    readonly path: string;
-    readonly tls: boolean;
-    readonly allowLinkLocal: boolean;
-  },
-): readonly PageInstance[] {
-  if (address === undefined || canonicalAddress(address) === undefined) return [];
-  if (!allowLinkLocal && isForbidden(address)) return [];
-  const url = new URL(`${tls ? 'https' : 'http'}://${authorityOf(address, port)}${path}`);
-  return [{ name: `${namespace}/${name}`, address, url }];
 }
 
 async function ask(

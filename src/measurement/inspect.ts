@@ -1,5 +1,12 @@
 import { fewOf, type InspectSpec, type PageFormat } from '../api/index.ts';
-import type { MeasurementState, PodAddress, PodAddresses, RemovalSample, ServiceName } from '../lag/index.ts';
+import type {
+  ClusterEvent,
+  MeasurementState,
+  PodAddress,
+  PodAddresses,
+  RemovalSample,
+  ServiceName,
+} from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
 import {
   authorityOf,
@@ -46,18 +53,16 @@ export interface InspectionOptions {
   ) => Promise<PageAnswer>;
   /** Called with how long it took, in seconds since the withdrawal, until no instance used a removed pod any more. */
   readonly onLag: (consumer: string, seconds: number) => void;
-  readonly count: InspectionCounts;
+  readonly count: {
+    page(consumer: string, result: 'read' | Problem['reason'], bytes: number): void;
+    /** A removal gave no sample, because some instance could not answer. */
+    lost(consumer: string): void;
+  };
   readonly limits?: Partial<typeof INSPECTION_LIMITS>;
 }
 
-export interface InspectionCounts {
-  page(consumer: string, result: 'read' | Problem['reason'], bytes: number): void;
-  /** A removal gave no sample, because some instance could not answer. */
-  lost(consumer: string): void;
-}
-
 /** Times in milliseconds, and request rates per second. */
-export const INSPECTION_LIMITS = {
+const INSPECTION_LIMITS = {
   pages: 20,
   bytes: 10_000_000,
   atOnce: 8,
@@ -89,57 +94,75 @@ const LONGEST_FILTER = 2_000;
 
 /** One instance's answer about one pod. */
 interface Verdict {
-  state: 'unknown' | 'using' | 'notUsing';
+  readonly state: 'unknown' | 'using' | 'notUsing';
   /** Whether its page has ever shown the pod: only then its absence counts. */
-  shown: boolean;
+  readonly shown: boolean;
   /** Whether an unfiltered page has been read for it. */
-  whole: boolean;
+  readonly whole: boolean;
   /** When the first of the latest pages without the pod was read. */
-  since: number;
-  /** When the latest conclusive page was requested. */
-  askedAt: number;
+  readonly since: number;
+  /** When the latest page was requested. */
+  readonly askedAt: number;
 }
 
 /** A terminating or held pod that a consumer sends traffic to. */
-interface Question {
+class Question {
   readonly uid: string;
   readonly endpoints: readonly PageEndpoint[];
   readonly services: readonly ServiceName[];
   readonly openedAt: number;
-  readonly verdicts: Map<string, Verdict>;
+  readonly verdicts = new Map<string, Verdict>();
   /** Since when no slice lists it as ready. */
   hotSince: number | undefined;
   /** When all groups had withdrawn it. */
   withdrawnAt: number | undefined;
   goneAt: number | undefined;
   /** Whether it has given its sample, or will not give one. */
-  closed: boolean;
+  closed = false;
+
+  constructor(uid: string, addresses: readonly PodAddress[], services: readonly ServiceName[], now: number) {
+    this.uid = uid;
+    this.endpoints = endpointsOf(addresses);
+    this.services = services;
+    this.openedAt = now;
+  }
 }
 
-interface Instance {
+class Instance {
   readonly page: PageInstance;
-  asking: boolean;
+  asking = false;
   askedAt: number | undefined;
-  failures: number;
-  failingSince: number | undefined;
-  trouble: Problem | undefined;
+  /** undefined: the last page could be used. */
+  failing: { readonly trouble: Problem; readonly since: number; readonly times: number } | undefined;
   /** The names of the Envoy clusters that list the addresses in question. */
-  readonly clusters: Set<string>;
+  readonly clusters = new Set<string>();
+
+  constructor(page: PageInstance) {
+    this.page = page;
+  }
 }
 
-interface Asked {
+class Asked {
   readonly consumer: Inspected;
-  readonly instances: Map<string, Instance>;
-  readonly questions: Map<string, Question>;
+  readonly instances = new Map<string, Instance>();
+  readonly questions = new Map<string, Question>();
   listedAt: number | undefined;
-  listing: boolean;
+  listing = false;
   trouble: Problem | undefined;
+
+  constructor(consumer: Inspected) {
+    this.consumer = consumer;
+  }
+
+  /** How long the clients of a discovery service may keep an address. */
+  get syncMs(): number {
+    return (this.consumer.inspect.syncInterval ?? 0) * 1000;
+  }
 }
 
 /**
- * Asks the instances of consumers whether they still use terminating pods, while this replica leads. Questions about a
- * pod start when its termination shows, and are repeated once its slices no longer list it as ready, until every instance
- * has let go of it.
+ * Asks the instances of consumers whether they still use terminating pods. Questions about a pod start when its
+ * termination shows, and are repeated once its slices no longer list it as ready, until every instance has let go of it.
  */
 export class Inspection {
   readonly #options: InspectionOptions;
@@ -160,7 +183,7 @@ export class Inspection {
     this.#limits = { ...INSPECTION_LIMITS, ...options.limits };
   }
 
-  /** Sets the inspected consumers. */
+  /** Sets the inspected consumers: none while this replica does not lead. */
   keep(consumers: readonly Inspected[]): void {
     const names = new Set(consumers.map(({ name }) => name));
     for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
@@ -168,20 +191,21 @@ export class Inspection {
       const known = this.#consumers.get(consumer.name);
       // A changed spec may mean another page: answers from the old one no longer count.
       if (JSON.stringify(known?.consumer.inspect) === JSON.stringify(consumer.inspect)) continue;
-      this.#consumers.set(consumer.name, newAsked(consumer));
+      this.#consumers.set(consumer.name, new Asked(consumer));
       this.#wake();
     }
+    for (const uid of this.#wanted) this.#open(uid);
   }
 
-  /** A pod is terminating, or is gone. */
-  terminates(uid: string, goneAt?: number): void {
-    this.#open(uid);
-    if (goneAt !== undefined) for (const [, question] of this.#all(uid)) question.goneAt ??= goneAt;
-  }
-
-  /** Addresses have changed: a pod may have been withdrawn, after which pages start to change. */
-  changed(): void {
-    if ([...this.#consumers.values()].some(({ questions }) => questions.size > 0)) this.#wake();
+  /** Processes an event of the watches, before it is measured. */
+  observe(event: ClusterEvent): void {
+    const isAsking = () => [...this.#consumers.values()].some(({ questions }) => questions.size > 0);
+    // A pod may have been withdrawn, after which pages start to change.
+    if (this.#options.addresses.observe(event) && isAsking()) this.#wake();
+    if (event.type !== 'PodTerminating' && event.type !== 'PodDeleted') return;
+    this.#open(event.pod.uid);
+    if (event.type === 'PodDeleted')
+      for (const [, question] of this.#all(event.pod.uid)) question.goneAt ??= event.at;
   }
 
   /** All groups have withdrawn the pod. */
@@ -250,7 +274,7 @@ export class Inspection {
   /** For gauges. */
   *instances(): Generator<readonly [consumer: string, answering: number, silent: number]> {
     for (const [name, { instances }] of this.#consumers) {
-      const silent = [...instances.values()].filter(({ trouble }) => trouble !== undefined).length;
+      const silent = [...instances.values()].filter(({ failing }) => failing !== undefined).length;
       yield [name, instances.size - silent, silent];
     }
   }
@@ -258,23 +282,13 @@ export class Inspection {
   #open(uid: string): void {
     const { addresses, sendersTo, clock } = this.#options;
     const known = addresses.of(uid);
-    if (known.length === 0) return;
+    if (known.length === 0 || this.#consumers.size === 0) return;
     const services = [...new Set(known.map(({ service }) => service))];
     for (const { name } of sendersTo(services)) {
       const asked = this.#consumers.get(name);
       if (asked === undefined || asked.questions.has(uid)) continue;
       if (asked.questions.size >= MOST_QUESTIONS) continue;
-      asked.questions.set(uid, {
-        uid,
-        endpoints: endpointsOf(known),
-        services,
-        openedAt: clock(),
-        verdicts: new Map(),
-        hotSince: undefined,
-        withdrawnAt: undefined,
-        goneAt: undefined,
-        closed: false,
-      });
+      asked.questions.set(uid, new Question(uid, known, services, clock()));
       this.#wake();
     }
   }
@@ -347,47 +361,44 @@ export class Inspection {
     const found = await this.#options.instancesOf(asked.consumer, signal);
     asked.listing = false;
     asked.listedAt = this.#options.clock();
-    asked.trouble = isProblem(found) ? found : undefined;
+    asked.trouble = 'reason' in found ? found : undefined;
     // Instances that could not be listed may still exist.
-    if (!isProblem(found)) {
-      const byName = new Map(found.map((page) => [page.name, page]));
-      const gone = [...asked.instances.values()].filter(
-        ({ page }) => byName.get(page.name)?.address !== page.address,
-      );
-      for (const { page } of gone) this.#forget(asked, page.name);
-      const added = found.filter(({ name }) => !asked.instances.has(name));
-      for (const page of added) asked.instances.set(page.name, newInstance(page));
-      if (gone.length + added.length > 0) this.#reconsider(asked);
-    }
+    if (!('reason' in found)) this.#setInstances(asked, found);
     this.#wake();
   }
 
-  #forget(asked: Asked, instance: string): void {
-    asked.instances.delete(instance);
-    for (const { verdicts } of asked.questions.values()) verdicts.delete(instance);
-  }
-
-  /** Adjusts open questions to added and removed instances. */
-  #reconsider(asked: Asked): void {
-    for (const question of asked.questions.values()) {
+  /** Adjusts instances and open questions to the pages that are there now. */
+  #setInstances(asked: Asked, found: readonly PageInstance[]): void {
+    const { instances, questions } = asked;
+    const byName = new Map(found.map((page) => [page.name, page]));
+    let hasChanged = false;
+    for (const { page } of instances.values()) {
+      if (byName.get(page.name)?.address === page.address) continue;
+      instances.delete(page.name);
+      for (const { verdicts } of questions.values()) verdicts.delete(page.name);
+      hasChanged = true;
+    }
+    for (const page of found) {
+      if (instances.has(page.name)) continue;
+      instances.set(page.name, new Instance(page));
+      hasChanged = true;
+    }
+    if (!hasChanged) return;
+    for (const question of questions.values()) {
       this.#conclude(asked, question);
       this.#tell(question.uid);
     }
   }
 
-  #everyMs({ consumer }: Asked): number {
-    const { every } = consumer.inspect;
-    return every === undefined ? this.#limits.every : every * 1000;
-  }
-
   /** When to ask the instance next. */
   #dueAt(asked: Asked, instance: Instance): number {
-    const { askedAt, failures, trouble } = instance;
+    const { askedAt, failing } = instance;
     // Asked once when it is first seen, so that a problem with its page shows before the page is needed.
     if (askedAt === undefined) return 0;
     const { calm, idleListing } = this.#limits;
-    const every = this.#everyMs(asked) * Math.min(5, 1 + failures);
-    let due = trouble === undefined ? Number.POSITIVE_INFINITY : askedAt + idleListing;
+    const { every: seconds = this.#limits.every / 1000 } = asked.consumer.inspect;
+    const every = seconds * 1000 * Math.min(5, 1 + (failing?.times ?? 0));
+    let due = failing === undefined ? Number.POSITIVE_INFINITY : askedAt + idleListing;
     for (const question of asked.questions.values()) {
       const hurry = this.#isPressing(question, question.verdicts.get(instance.page.name));
       due = Math.min(due, askedAt + (hurry ? every : Math.max(calm, every)));
@@ -419,17 +430,14 @@ export class Inspection {
     if (signal.aborted || asked.instances.get(instance.page.name) !== instance) return;
     if (outcome instanceof PageFindings) {
       count.page(asked.consumer.name, 'read', bytes);
-      instance.trouble = undefined;
-      instance.failures = 0;
-      instance.failingSince = undefined;
+      instance.failing = undefined;
       if (whole && questions.length > 0) for (const name of outcome.clusters) instance.clusters.add(name);
       for (const question of questions)
         this.#judge(asked, instance, question, outcome, { askedAt, readAt, whole });
     } else {
       count.page(asked.consumer.name, outcome.reason, bytes);
-      instance.trouble = outcome;
-      instance.failures += 1;
-      instance.failingSince ??= readAt;
+      const { since = readAt, times = 0 } = instance.failing ?? {};
+      instance.failing = { trouble: outcome, since, times: times + 1 };
     }
     this.#wake();
   }
@@ -437,9 +445,10 @@ export class Inspection {
   /** The page to request from an instance, and the questions that it answers. */
   #pageFor(asked: Asked, instance: Instance) {
     const { format } = asked.consumer.inspect;
+    const askedAt = ({ verdicts }: Question) => verdicts.get(instance.page.name)?.askedAt ?? 0;
     const open = [...asked.questions.values()];
-    const questions =
-      format === 'Witness' ? oldestFirst(open, instance.page.name).slice(0, MOST_ASKED) : open;
+    const oldest = () => open.toSorted((a, b) => askedAt(a) - askedAt(b)).slice(0, MOST_ASKED);
+    const questions = format === 'Witness' ? oldest() : open;
     if (questions.length === 0) instance.clusters.clear();
     const own = questions.flatMap(({ endpoints }) => endpoints);
     const services = new Map(
@@ -448,10 +457,8 @@ export class Inspection {
     const fellows = [...services.values()].flatMap((service) => this.#fellows(service));
     const wanted = new Set([...own, ...fellows].map(({ address }) => address));
     const whole = !questions.every((each) => each.verdicts.get(instance.page.name)?.whole === true);
-    const url = pageUrl(instance.page.url, format, {
-      endpoints: [...own, ...fellows],
-      clusters: whole ? undefined : instance.clusters,
-    });
+    const clusters = whole ? new Set<string>() : instance.clusters;
+    const url = pageUrl(instance.page.url, format, [...own, ...fellows], clusters);
     return { url, reader: readerOf(format, wanted), questions, whole };
   }
 
@@ -467,28 +474,22 @@ export class Inspection {
     instance: Instance,
     question: Question,
     findings: PageFindings,
-    {
-      askedAt,
-      readAt,
-      whole,
-    }: { readonly askedAt: number; readonly readAt: number; readonly whole: boolean },
+    read: { readonly askedAt: number; readonly readAt: number; readonly whole: boolean },
   ): void {
     const { name } = instance.page;
-    const verdict = question.verdicts.get(name) ?? newVerdict();
-    question.verdicts.set(name, verdict);
+    const before = question.verdicts.get(name);
     const found = question.endpoints.map((endpoint) => findings.of(endpoint));
-    const before = verdict.state;
-    verdict.whole ||= whole;
-    verdict.askedAt = askedAt;
-    if (found.some((each) => each !== 'absent')) verdict.shown = true;
-    if (found.includes('using')) verdict.state = 'using';
-    else if (verdict.shown || before === 'notUsing' || this.#knows(question, findings)) {
-      if (before !== 'notUsing') verdict.since = readAt;
-      verdict.state = 'notUsing';
-    }
+    const shown = before?.shown === true || found.some((each) => each !== 'absent');
+    const wasUnused = before?.state === 'notUsing';
+    let state = before?.state ?? 'unknown';
+    if (found.includes('using')) state = 'using';
+    else if (shown || wasUnused || this.#knows(question, findings)) state = 'notUsing';
+    const since = wasUnused ? before.since : read.readAt;
+    const whole = before?.whole === true || read.whole;
+    question.verdicts.set(name, { state, shown, whole, since, askedAt: read.askedAt });
     this.#conclude(asked, question);
     // A repeated `notUsing` may be the first since the withdrawal.
-    if (verdict.state !== before || verdict.state === 'notUsing') this.#tell(question.uid);
+    if (state !== before?.state || state === 'notUsing') this.#tell(question.uid);
   }
 
   /** Whether another endpoint of the pod's Services is on the page. */
@@ -507,7 +508,7 @@ export class Inspection {
     for (const name of asked.instances.keys()) {
       const verdict = verdicts.get(name);
       if (verdict === undefined || !isSettled(question, verdict)) return;
-      last = Math.max(last, verdict.since + syncMs(asked));
+      last = Math.max(last, verdict.since + asked.syncMs);
     }
     question.closed = true;
     this.#options.onLag(asked.consumer.name, (last - withdrawnAt) / 1000);
@@ -546,15 +547,15 @@ export class Inspection {
     const now = this.#options.clock();
     if (verdict.state === 'notUsing') {
       if (verdict.askedAt < since) return 'unknown';
-      return verdict.since + syncMs(asked) > now ? 'using' : 'notUsing';
+      return verdict.since + asked.syncMs > now ? 'using' : 'notUsing';
     }
-    const { failingSince = now } = instance;
+    const { since: failingSince = now } = instance.failing ?? {};
     return now - failingSince > this.#limits.unheard ? 'unknown' : verdict.state;
   }
 
   /** Clients of a discovery service may keep an address for an interval. @returns when the next interval ends */
   #tellWaits(asked: Asked, now: number): number {
-    const sync = syncMs(asked);
+    const sync = asked.syncMs;
     let next = Number.POSITIVE_INFINITY;
     if (sync === 0) return next;
     for (const { uid, verdicts } of asked.questions.values()) {
@@ -573,44 +574,9 @@ export class Inspection {
   }
 }
 
-function isProblem(found: readonly PageInstance[] | Problem): found is Problem {
-  return !Array.isArray(found);
-}
-
 /** Whether a page that was requested after the withdrawal shows the pod as not used. */
 function isSettled({ withdrawnAt }: Question, { state, askedAt }: Verdict): boolean {
   return state === 'notUsing' && withdrawnAt !== undefined && askedAt >= withdrawnAt;
-}
-
-function syncMs({ consumer }: Asked): number {
-  return (consumer.inspect.syncInterval ?? 0) * 1000;
-}
-
-function newAsked(consumer: Inspected): Asked {
-  return {
-    consumer,
-    instances: new Map(),
-    questions: new Map(),
-    listedAt: undefined,
-    listing: false,
-    trouble: undefined,
-  };
-}
-
-function newInstance(page: PageInstance): Instance {
-  return {
-    page,
-    asking: false,
-    askedAt: undefined,
-    failures: 0,
-    failingSince: undefined,
-    trouble: undefined,
-    clusters: new Set(),
-  };
-}
-
-function newVerdict(): Verdict {
-  return { state: 'unknown', shown: false, whole: false, since: 0, askedAt: Number.NEGATIVE_INFINITY };
 }
 
 function keyOf({ namespace, name }: ServiceName): string {
@@ -625,13 +591,8 @@ function endpointsOf(pods: readonly PodAddress[]): readonly PageEndpoint[] {
   }));
 }
 
-function oldestFirst(questions: readonly Question[], instance: string): readonly Question[] {
-  const askedAt = ({ verdicts }: Question) => verdicts.get(instance)?.askedAt ?? Number.NEGATIVE_INFINITY;
-  return questions.toSorted((a, b) => (askedAt(a) === askedAt(b) ? 0 : askedAt(a) - askedAt(b)));
-}
-
 /** The usual path of each format's page. */
-const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
+export const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
   Envoy: '/clusters',
   HAProxy: '/stats;csv',
   Traefik: '/api/http/services?per_page=10000',
@@ -639,25 +600,19 @@ const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
   Witness: '/v1/uses',
 };
 
-export function usualPath(format: PageFormat): string {
-  return USUAL_PATHS[format];
-}
-
 /** The URL of the page, filtered to what is needed where possible. */
-export function pageUrl(
+function pageUrl(
   page: URL,
   format: PageFormat,
-  {
-    endpoints,
-    clusters,
-  }: { readonly endpoints: readonly PageEndpoint[]; readonly clusters: ReadonlySet<string> | undefined },
+  endpoints: readonly PageEndpoint[],
+  clusters: ReadonlySet<string>,
 ): URL {
   const url = new URL(page);
   if (format === 'Witness') {
     const names = endpoints.flatMap(({ address, ports }) => ports.map((port) => authorityOf(address, port)));
     url.pathname += `/${[...new Set(names)].slice(0, MOST_WITNESSED).join(',')}`;
   }
-  if (format === 'Envoy' && clusters !== undefined && clusters.size > 0 && !url.searchParams.has('filter')) {
+  if (format === 'Envoy' && clusters.size > 0 && !url.searchParams.has('filter')) {
     // A regular expression for the names of clusters, which older Envoys ignore.
     const names = [...clusters].map((name) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
     const filter = `^(${names.join('|')})$`;
@@ -673,30 +628,20 @@ const LIMITS = [
 ];
 
 /** The state of inspection, in the condition's words. */
-function stateOf({ instances, trouble }: Asked): MeasurementState {
-  const all = [...instances.values()];
-  const silent = all.filter((each) => each.trouble !== undefined);
-  const [first] = silent;
-  const state = { instances: all.length, limits: LIMITS };
-  if (all.length === 0 && trouble !== undefined)
-    return {
-      ...state,
-      trouble: {
-        reason: trouble.reason,
-        message: `Its instances are not known: that question ${trouble.message}.`,
-      },
-    };
-  if (all.length === 0)
-    return {
-      ...state,
-      trouble: {
-        reason: 'NoInstances',
-        message: 'No running pod is selected, or none has been looked for yet.',
-      },
-    };
-  if (first?.trouble === undefined) return { ...state, trouble: undefined };
-  const alike = silent.filter((each) => each.trouble?.message === first.trouble?.message);
-  const names = fewOf(alike.map(({ page }) => page.name));
-  const { reason, message } = first.trouble;
-  return { ...state, trouble: { reason, message: `The page of ${names} ${message}.` } };
+function stateOf({ instances, trouble: listing }: Asked): MeasurementState {
+  const state = { instances: instances.size, limits: LIMITS };
+  const failing = [...instances.values()].flatMap(({ page: { name }, failing: { trouble } = {} }) =>
+    trouble === undefined ? [] : [{ name, ...trouble }],
+  );
+  const [first] = failing;
+  if (first !== undefined) {
+    const { reason, message } = first;
+    const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
+    return { ...state, trouble: { reason, message: `The page of ${names} ${message}.` } };
+  }
+  if (instances.size > 0) return { ...state, trouble: undefined };
+  const message = 'No running pod is selected, or none has been looked for yet.';
+  if (listing === undefined) return { ...state, trouble: { reason: 'NoInstances', message } };
+  const unlisted = `Its instances are not known: that question ${listing.message}.`;
+  return { ...state, trouble: { reason: listing.reason, message: unlisted } };
 }

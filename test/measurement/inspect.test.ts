@@ -87,12 +87,18 @@ class Gateways {
       ports: [8080],
       endpoints,
     };
-    if (this.addresses.observe({ type: 'Slice', at: clock(), slice })) this.inspection.changed();
+    this.inspection.observe({ type: 'Slice', at: clock(), slice });
+  }
+
+  /** The pod `a` starts terminating. */
+  terminate(): void {
+    const pod = { uid: 'a', namespace: 'shop', name: 'a' };
+    this.inspection.observe({ type: 'PodTerminating', at: clock(), pod });
   }
 
   /** The pod `a` terminates and is withdrawn, and `b` stays. @returns when */
   withdraw(): number {
-    this.inspection.terminates('a');
+    this.terminate();
     this.lists(['a', '10.0.0.1', false], ['b', '10.0.0.2', true]);
     const at = clock();
     this.inspection.removed({ uid: 'a', at });
@@ -135,7 +141,7 @@ describe('an inspected consumer', () => {
   });
 
   it('counts from 0 where the pod was let go before it was withdrawn', async () => {
-    gateways.inspection.terminates('a');
+    gateways.terminate();
     await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(1));
     gateways.pages.set('g1', OTHER);
     gateways.lists(['b', '10.0.0.2', true]);
@@ -183,7 +189,7 @@ describe('an inspected consumer', () => {
   it('takes absence for what it is on a page that showed the pod before', async () => {
     gateways.pages.set('g1', ['10.0.0.1:8080']);
     gateways.lists(['a', '10.0.0.1', true]);
-    gateways.inspection.terminates('a');
+    gateways.terminate();
     await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(1));
     await sleep(40);
     gateways.pages.set('g1', ['10.5.5.5:80']);
@@ -230,7 +236,7 @@ describe('an inspected consumer', () => {
     // It has not heard of the pod yet.
     pages.set('g1', OTHER);
     inspection.want('a');
-    inspection.terminates('a');
+    gateways.terminate();
     await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual([]));
     pages.set('g1', BOTH);
     const at = gateways.withdraw();
