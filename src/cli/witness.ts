@@ -124,8 +124,8 @@ function addressOf(listening: string) {
 
 function readFrom(page: Page, format: PageFormat, reader: PageReader): Promise<PageAnswer> {
   if ('url' in page) {
-    const address = page.url.hostname.replace(/^\[|\]$/g, '');
-    return readPage({ url: page.url, to: { address }, reader, timeoutMs: PAGE_MS });
+    const host = page.url.hostname.replace(/^\[|\]$/g, '');
+    return readPage({ url: page.url, to: { host }, reader, timeoutMs: PAGE_MS });
   }
   if (format === 'HAProxy') return readCommand(page.socketPath, 'show servers state', reader);
   const url = new URL(`http://localhost${USUAL_PATHS[format]}`);

@@ -30,7 +30,7 @@ import {
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, canonicalAddress } from './page-formats.ts';
-import { type PageTrust, readPage } from './pages.ts';
+import { readPage } from './pages.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 
 export interface InspectingContext {
@@ -242,8 +242,8 @@ async function ask(
     const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
     return await readPage({
       url,
-      to: { address },
-      trust: { ...trust, ca } satisfies PageTrust,
+      to: { host: address },
+      trust: { ...trust, ca },
       token: token?.toString('latin1').trim(),
       reader,
       timeoutMs: PAGE_MS,

@@ -1,22 +1,12 @@
-import type { IncomingMessage, RequestOptions } from 'node:http';
-import https from 'node:https';
-import { isIP } from 'node:net';
-import { http } from '../cluster/index.ts';
+import type { IncomingMessage } from 'node:http';
 import { LONGEST_PAGE, type PageFindings, type PageReader } from './page-formats.ts';
-import { hostOf, type Problem, problem, problemOf, refusal } from './probe.ts';
-
-/** How a page's certificate is verified. */
-export interface PageTrust {
-  readonly ca?: Buffer | undefined;
-  readonly serverName?: string | undefined;
-  readonly insecureSkipVerify?: boolean | undefined;
-}
+import { askOnce, type Problem, problem, refusal, type Trust } from './probe.ts';
 
 export interface PageRequest {
   readonly url: URL;
   /** Where to connect: the address that the URL's host stands for, or a Unix socket. */
-  readonly to: { readonly address: string } | { readonly socketPath: string };
-  readonly trust?: PageTrust | undefined;
+  readonly to: { readonly host: string } | { readonly socketPath: string };
+  readonly trust?: Trust | undefined;
   readonly token?: string | undefined;
   readonly reader: PageReader;
   /** The timeout of the whole request. Milliseconds. */
@@ -31,69 +21,31 @@ export interface PageAnswer {
 }
 
 /**
- * Reads a page over its own connection to exactly this address: no name is resolved, no redirect followed, no proxy used.
- * Only a complete answer with status 200 counts: in a truncated one, addresses would seem to be gone. Never throws, and
- * resolves within the timeout.
+ * Reads a page over its own connection to exactly this address. Only a complete answer with status 200 counts: in a
+ * truncated one, addresses would seem to be gone. Never throws, and resolves within the timeout.
  */
-export function readPage(asked: PageRequest): Promise<PageAnswer> {
-  const { timeoutMs, reader, signal } = asked;
+export async function readPage({ reader, token, ...asked }: PageRequest): Promise<PageAnswer> {
   let bytes = 0;
-  return new Promise((resolve) => {
-    const request = newRequest(asked);
-    const settle = (outcome: PageAnswer['outcome']) => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', abort);
-      resolve({ outcome, bytes });
-      request.destroy();
-    };
-    const late = problem('Unreachable', `gets no whole answer within ${timeoutMs / 1000} s`);
-    const timer = setTimeout(() => settle(late), timeoutMs).unref();
-    const abort = () => settle(problem('Unreachable', 'is no longer asked'));
-    signal?.addEventListener('abort', abort, { once: true });
-    request.on('error', (error) => settle(problemOf(error)));
-    request.on('response', (response) => {
-      const refused = whyUnusable(response);
-      if (refused !== undefined) return settle(refused);
-      response.on('data', (chunk: Buffer) => {
-        bytes += chunk.length;
-        if (bytes > LONGEST_PAGE) settle(problem('BadAnswer', `is longer than ${LONGEST_PAGE >> 20} MiB`));
-        else reader.write(chunk);
-      });
-      response.on('error', (error) => settle(problemOf(error)));
-      response.on('end', () => {
-        if (!response.complete) return settle(problem('BadAnswer', 'breaks off'));
-        const found = reader.end();
-        settle(typeof found === 'string' ? problem('BadAnswer', found) : found);
-      });
-    });
-    request.end();
-    if (signal?.aborted) abort();
-  });
-}
-
-function newRequest({ url, to, trust = {}, token }: PageRequest) {
-  const options: RequestOptions = {
-    ...('address' in to ? { host: to.address } : { socketPath: to.socketPath }),
-    port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
-    path: url.pathname + url.search,
-    // A new connection, without an agent, which might use a proxy from the environment.
-    agent: false,
-    headers: {
-      host: url.host,
-      'user-agent': 'linger-inspect',
-      'accept-encoding': 'identity',
-      connection: 'close',
-      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-    },
+  const headers = {
+    'user-agent': 'linger-inspect',
+    'accept-encoding': 'identity',
+    ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
   };
-  if (url.protocol !== 'https:') return http.request(options);
-  const host = trust.serverName ?? hostOf(url);
-  return https.request({
-    ...options,
-    ca: trust.ca,
-    rejectUnauthorized: trust.insecureSkipVerify !== true,
-    ...(isIP(host) === 0 ? { servername: host } : {}),
+  const outcome = await askOnce<PageFindings>({ ...asked, headers }, 'whole answer', (response, settle) => {
+    const refused = whyUnusable(response);
+    if (refused !== undefined) return settle(refused);
+    response.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > LONGEST_PAGE) settle(problem('BadAnswer', `is longer than ${LONGEST_PAGE >> 20} MiB`));
+      else reader.write(chunk);
+    });
+    response.on('end', () => {
+      if (!response.complete) return settle(problem('BadAnswer', 'breaks off'));
+      const found = reader.end();
+      settle(typeof found === 'string' ? problem('BadAnswer', found) : found);
+    });
   });
+  return { outcome, bytes };
 }
 
 /** Why the body of an answer is not read, if it is not. */

@@ -1,5 +1,5 @@
 import { lookup } from 'node:dns/promises';
-import type { ClientRequest, IncomingMessage } from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import { BlockList, isIP } from 'node:net';
 import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
@@ -45,61 +45,92 @@ export interface Problem {
   readonly turnedAway: boolean;
 }
 
-interface AttemptOptions {
+/** How the certificate of what is asked is verified. */
+export interface Trust {
+  readonly ca?: Buffer | undefined;
+  readonly serverName?: string | undefined;
+  readonly insecureSkipVerify?: boolean | undefined;
+}
+
+interface Question {
   readonly url: URL;
-  /** The address that the URL's host was resolved to. */
-  readonly address: string;
+  /** Where to connect: an address that the URL's host was resolved to, or a Unix socket. */
+  readonly to: { readonly host: string } | { readonly socketPath: string };
+  readonly headers: OutgoingHttpHeaders;
+  readonly trust?: Trust | undefined;
   /** For everything together. Milliseconds. */
   readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
  * Asks once, over a connection of its own, to the address as it is: no name is resolved, no redirect followed, no proxy
- * used, no credential sent. Never throws. Resolves within the timeout.
+ * used. Never throws. Resolves within the timeout.
+ * @param wanted what is waited for
+ * @param read settles with what the response says
  */
-export function attempt(options: AttemptOptions): Promise<Answer> {
-  const { timeoutMs } = options;
-  return new Promise((resolve) => {
-    const request = newRequest(options);
-    const settle = (answer: Answer) => {
-      clearTimeout(timer);
-      resolve(answer);
-      request.destroy();
-    };
-    const late = problem('Unreachable', `gets no answer within ${timeoutMs / 1000} s`);
-    const timer = setTimeout(() => settle(late), timeoutMs).unref();
-    request.on('error', (error) => settle(problemOf(error)));
-    request.on('response', (response) => read(response, settle));
-    request.end();
-  });
-}
-
-function newRequest({ url, address, timeoutMs }: AttemptOptions): ClientRequest {
-  const hostname = hostOf(url);
-  const tls = url.protocol === 'https:';
+export function askOnce<T>(
+  { url, to, headers, trust = {}, timeoutMs, signal }: Question,
+  wanted: string,
+  read: (response: IncomingMessage, settle: (outcome: T | Problem) => void) => void,
+): Promise<T | Problem> {
+  const name = trust.serverName ?? hostOf(url);
   const options = {
-    host: address,
-    port: url.port === '' ? (tls ? 443 : 80) : Number(url.port),
+    ...to,
+    port: url.port,
     path: url.pathname + url.search,
     // A new connection, and none of an agent that reads proxies from the environment.
     agent: false as const,
-    timeout: timeoutMs,
-    headers: {
-      host: url.host,
-      'user-agent': 'linger-canary',
-      accept: 'text/plain, */*;q=0.1',
-      'cache-control': 'no-cache',
-      connection: 'close',
-    },
+    headers: { ...headers, host: url.host, connection: 'close' },
   };
-  if (!tls) return http.request(options);
-  return https.request({ ...options, ...(isIP(hostname) === 0 ? { servername: hostname } : {}) });
+  const tls = {
+    ca: trust.ca,
+    rejectUnauthorized: trust.insecureSkipVerify !== true,
+    ...(isIP(name) === 0 ? { servername: name } : {}),
+  };
+  return new Promise((resolve) => {
+    const request = url.protocol === 'https:' ? https.request({ ...options, ...tls }) : http.request(options);
+    const settle = (outcome: T | Problem) => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+      resolve(outcome);
+      request.destroy();
+    };
+    const late = problem('Unreachable', `gets no ${wanted} within ${timeoutMs / 1000} s`);
+    const timer = setTimeout(() => settle(late), timeoutMs).unref();
+    const abort = () => settle(problem('Unreachable', 'is no longer asked'));
+    signal?.addEventListener('abort', abort, { once: true });
+    request.on('error', (error) => settle(problemOf(error)));
+    request.on('response', (response) => {
+      response.on('error', (error) => settle(problemOf(error)));
+      read(response, settle);
+    });
+    request.end();
+    if (signal?.aborted) abort();
+  });
+}
+
+/** Which replica answers at a URL. @param address the one that the URL's host was resolved to */
+export function attempt({
+  url,
+  address,
+  timeoutMs,
+}: {
+  readonly url: URL;
+  readonly address: string;
+  readonly timeoutMs: number;
+}): Promise<Answer> {
+  const headers = {
+    'user-agent': 'linger-canary',
+    accept: 'text/plain, */*;q=0.1',
+    'cache-control': 'no-cache',
+  };
+  return askOnce({ url, to: { host: address }, headers, timeoutMs }, 'answer', read);
 }
 
 function read(response: IncomingMessage, settle: (answer: Answer) => void): void {
   const { statusCode = 0, headers } = response;
   const named = headers[CANARY_IDENTITY_HEADER];
-  response.on('error', (error) => settle(problemOf(error)));
   if (statusCode < 200 || statusCode > 299) settle(refusal(statusCode));
   else if (typeof named === 'string' && IDENTITY.test(named)) settle({ identity: named });
   else {
@@ -145,7 +176,7 @@ const TURNED_AWAY: Readonly<Record<string, string>> = {
 const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
 
 /** @returns what it is, in words to follow `the probe` or `the page` */
-export function problemOf(error: Error & { readonly code?: unknown }): Problem {
+function problemOf(error: Error & { readonly code?: unknown }): Problem {
   const code = typeof error.code === 'string' ? error.code : error.name;
   const turnedAway = TURNED_AWAY[code];
   if (turnedAway !== undefined) return problem('Unreachable', turnedAway, true);
@@ -162,7 +193,7 @@ export function problemOf(error: Error & { readonly code?: unknown }): Problem {
 }
 
 /** A name or an address, an IPv6 one without its brackets. */
-export function hostOf(url: URL): string {
+function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 

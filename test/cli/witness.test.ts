@@ -27,7 +27,7 @@ async function serving(answer: http.RequestListener): Promise<URL> {
 /** A witness of a page that is served with this. */
 async function witnessOf(answer: http.RequestListener): Promise<URL> {
   const url = await serving(answer);
-  const to = { address: '127.0.0.1' };
+  const to = { host: '127.0.0.1' };
   return serving(witnessApp('Envoy', (reader) => readPage({ url, to, reader, timeoutMs: 300 })));
 }
 
@@ -53,7 +53,7 @@ describe('a witness', () => {
     const url = await witnessOf(envoy);
     url.pathname = '/v1/uses/10.0.0.1:8080,10.0.0.3:8080';
     const reader = readerOf('Witness', new Set(['10.0.0.1', '10.0.0.3']));
-    const { outcome } = await readPage({ url, to: { address: '127.0.0.1' }, reader, timeoutMs: 1_000 });
+    const { outcome } = await readPage({ url, to: { host: '127.0.0.1' }, reader, timeoutMs: 1_000 });
     expect(outcome).toBeInstanceOf(PageFindings);
     const found = outcome as PageFindings;
     const says = (address: string) => found.of({ address, ports: [8080] });
