@@ -1,6 +1,7 @@
 import { asError } from '../api/index.ts';
 import {
   Arrival,
+  type Attempt,
   type ClusterEvent,
   Departure,
   ENOUGH_SIGHTINGS,
@@ -9,7 +10,7 @@ import {
 } from '../lag/index.ts';
 import type { pause } from '../timing/index.ts';
 import type { Measurement } from './measurement.ts';
-import { type Answer, Attempts, type FlipResult, problem, type Replicas } from './probe.ts';
+import { type Answer, type FlipResult, type Problem, problem } from './probe.ts';
 
 /** The pace and the limits of a flip. Milliseconds. */
 export const FLIP_LIMITS = {
@@ -30,8 +31,8 @@ export const FLIP_LIMITS = {
 };
 export type FlipLimits = Readonly<typeof FLIP_LIMITS>;
 
-/** Why an instant is unknown: the watch was `interrupted`, or the signal aborted (`ended`). */
-type NoInstant = 'interrupted' | 'ended';
+/** Why an instant is unknown: the watch was interrupted, or the signal aborted. */
+type NoInstant = Extract<FlipResult, 'Interrupted' | 'Ended'>;
 
 interface Waiter {
   readonly uid: string;
@@ -61,7 +62,7 @@ export class CanaryEndpoints {
   /** Processes every event of the watches: even a watch that is resumed at once may have missed an instant. */
   observe(event: ClusterEvent): void {
     if (!('stream' in event) || event.stream !== 'EndpointSlice' || event.type === 'StreamCurrent') return;
-    for (const { settle } of this.#waiters) settle('interrupted');
+    for (const { settle } of this.#waiters) settle('Interrupted');
   }
 
   isReady(uid: string, service: string): boolean {
@@ -75,7 +76,7 @@ export class CanaryEndpoints {
   becomes(waitedFor: Omit<Waiter, 'settle'>, signal: AbortSignal): Promise<number | NoInstant> {
     const { promise, resolve: settle } = Promise.withResolvers<number | NoInstant>();
     const waiter = { ...waitedFor, settle };
-    const end = () => settle('ended');
+    const end = () => settle('Ended');
     signal.addEventListener('abort', end, { once: true });
     this.#waiters.add(waiter);
     if (signal.aborted) end();
@@ -115,14 +116,28 @@ const LEAST_SIGHTINGS = 3;
 const WITHIN_MS = 500;
 const WITHIN_SHARE = 0.1;
 
+/** Attempts through one consumer that go on at the same time; beyond that, some are left out. */
+const MOST_AT_ONCE = 32;
+
+const STRANGE = problem(
+  'SomebodyElse',
+  'is answered by a Linger that is not one of these replicas: another installation, or a cache',
+);
+
 /** One consumer during one flip. */
 class FollowedConsumer {
   readonly name: string;
   readonly service: string;
-  readonly #subject: string;
+  readonly #consumer: TimedConsumer;
+  readonly #replicas: Replicas;
   readonly #clock: () => number;
   readonly #limits: FlipLimits;
-  readonly #attempts: Attempts;
+  /** How many attempts were made. */
+  attempts = 0;
+  #underWay = 0;
+  /** What has kept attempts from meeting a replica. */
+  #problems: Problem[] = [];
+  #onAttempt: ((attempt: Attempt) => void) | undefined;
   readonly #departure: Departure;
   readonly #arrival = new Arrival();
   outcome: ConsumerOutcome = {};
@@ -137,17 +152,13 @@ class FollowedConsumer {
   constructor(consumer: TimedConsumer, { replicas, time: { clock } }: FlipContext, limits: FlipLimits) {
     this.name = consumer.name;
     this.service = consumer.service;
-    this.#subject = consumer.subject;
+    this.#consumer = consumer;
+    this.#replicas = replicas;
     this.#clock = clock;
     this.#limits = limits;
-    this.#attempts = new Attempts({ replicas, ask: consumer.ask, clock });
     const alone = replicas.fellows.size === 0;
     this.#departure = new Departure({ alone, leastMisses: consumer.leastMisses });
     this.#heardAt = clock();
-  }
-
-  get attempts(): number {
-    return this.#attempts.made;
   }
 
   /** Whether it is still followed. */
@@ -164,8 +175,9 @@ class FollowedConsumer {
     return this.#arrival.seen >= ENOUGH_SIGHTINGS;
   }
 
+  /** Starts one more attempt, unless too many are under way. */
   beat(): void {
-    if (this.#asking && !this.#left) void this.#attempts.begin();
+    if (this.#asking && !this.#left && this.#underWay < MOST_AT_ONCE) void this.#attempt();
   }
 
   stop(): void {
@@ -174,7 +186,7 @@ class FollowedConsumer {
 
   followDeparture(): void {
     this.#asking = true;
-    this.#attempts.onAttempt = (attempt) => {
+    this.#onAttempt = (attempt) => {
       if (this.#departure.add(attempt)) this.#heardAt = attempt.ended;
       if (attempt.met === 'canary') this.#seenAt = attempt.ended;
     };
@@ -182,7 +194,7 @@ class FollowedConsumer {
 
   followArrival(): void {
     this.#asking = true;
-    this.#attempts.onAttempt = (attempt) => {
+    this.#onAttempt = (attempt) => {
       this.#arrival.add(attempt);
       if (this.arrivedSurely) this.#asking = false;
     };
@@ -190,7 +202,7 @@ class FollowedConsumer {
 
   /** Gives up a consumer that has hardly ever met the replica, since it cannot be seen to stop. */
   leaveIfUnseen(): void {
-    if (this.#departure.seen >= LEAST_SIGHTINGS) void this.#attempts.takeProblem();
+    if (this.#departure.seen >= LEAST_SIGHTINGS) this.#problems = [];
     else this.#leave(this.#trouble('is answered by other replicas only, never by the one that is removed'));
   }
 
@@ -199,7 +211,7 @@ class FollowedConsumer {
     if (this.#gone || this.#left) return true;
     if (this.#departure.gone) {
       this.#asking = false;
-      this.#gone = this.#attempts.underWay === 0;
+      this.#gone = this.#underWay === 0;
       return this.#gone;
     }
     this.#asking = true;
@@ -218,7 +230,7 @@ class FollowedConsumer {
     const lag = Math.max(0, end.at - zero);
     if (isPrecise(end, lag)) this.#removal = lag / 1000;
     else {
-      const message = `${this.#subject} meets the removed replica too seldom to time it: within ${Math.round(end.within)} ms.`;
+      const message = `${this.#consumer.subject} meets the removed replica too seldom to time it: within ${Math.round(end.within)} ms.`;
       this.#leave({ reason: 'BadAnswer', message });
     }
   }
@@ -238,11 +250,46 @@ class FollowedConsumer {
     };
   }
 
+  async #attempt(): Promise<void> {
+    this.attempts += 1;
+    this.#underWay += 1;
+    const began = this.#clock();
+    const answer = await this.#consumer.ask();
+    const ended = this.#clock();
+    this.#underWay -= 1;
+    const heldMs = answer.identity === undefined ? undefined : answer.heldMs;
+    this.#onAttempt?.({
+      began,
+      ended,
+      met: this.#metBy(answer),
+      ...(heldMs === undefined ? {} : { heldMs }),
+    });
+  }
+
+  #metBy(answer: Answer): Attempt['met'] {
+    if (answer.identity === undefined) {
+      this.#problems.push(answer);
+      return answer.turnedAway ? 'none' : 'unclear';
+    }
+    const { canary, fellows } = this.#replicas;
+    if (answer.identity === canary) return 'canary';
+    if (fellows.has(answer.identity)) return 'fellow';
+    this.#problems.push(STRANGE);
+    return 'unclear';
+  }
+
+  /** What has gone wrong most often since it was asked last. */
+  #takeProblem(): Problem | undefined {
+    const problems = [...Map.groupBy(this.#problems, ({ message }) => message).values()];
+    this.#problems = [];
+    return problems.toSorted((a, b) => b.length - a.length)[0]?.[0];
+  }
+
   #neverGone(): Trouble {
     if (this.#clock() - this.#seenAt > this.#limits.silentMs)
       return this.#trouble('gives too few useful answers while the replica is removed');
     const minutes = this.#limits.longestMs / 60_000;
-    const message = `${this.#subject} is still answered by the removed replica after ${minutes} min: it keeps endpoints for longer than that, or answers from a cache.`;
+    const message = `${this.#consumer.subject} is still answered by the removed replica after ${minutes} min: it keeps endpoints for longer than that, or answers from a cache.`;
     return { reason: 'Implausible', message };
   }
 
@@ -253,13 +300,20 @@ class FollowedConsumer {
 
   /** What went wrong with its attempts, or else this text. */
   #trouble(otherwise: string): Trouble {
-    const { reason, message } = this.#attempts.takeProblem() ?? problem('BadAnswer', otherwise);
-    return { reason, message: `${this.#subject} ${message}.` };
+    const { reason, message } = this.#takeProblem() ?? problem('BadAnswer', otherwise);
+    return { reason, message: `${this.#consumer.subject} ${message}.` };
   }
 }
 
 function isPrecise({ within }: Instant, lagMs: number): boolean {
   return within <= Math.max(WITHIN_MS, WITHIN_SHARE * lagMs);
+}
+
+interface Replicas {
+  /** The identity of the one that is removed and added. */
+  readonly canary: string;
+  /** Those of all others. */
+  readonly fellows: ReadonlySet<string>;
 }
 
 export interface FlipContext {
@@ -291,12 +345,6 @@ export interface FlipOutcome {
   /** What went wrong with the API. */
   readonly problem?: string;
 }
-
-const RESULT_OF: Readonly<Record<NoInstant | 'late', FlipResult>> = {
-  interrupted: 'Interrupted',
-  late: 'Late',
-  ended: 'Ended',
-};
 
 /** Thrown when a flip ends early. */
 class Over extends Error {
@@ -433,11 +481,11 @@ class Flip {
     }
     const late = time
       .pause(this.#limits.followWithinMs, signal)
-      .then((passed) => (passed ? ('late' as const) : ('ended' as const)));
+      .then((passed): FlipResult => (passed ? 'Late' : 'Ended'));
     const instants = await Promise.all(became.map((each) => Promise.race([each, late])));
     const found = services.map((service, index) => {
-      const instant = instants[index] ?? 'late';
-      if (typeof instant !== 'number') throw new Over(RESULT_OF[instant]);
+      const instant = instants[index] ?? 'Late';
+      if (typeof instant !== 'number') throw new Over(instant);
       return [service, instant] as const;
     });
     const at = new Map(found);

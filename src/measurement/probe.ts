@@ -4,7 +4,7 @@ import https from 'node:https';
 import { BlockList, isIP } from 'node:net';
 import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
 import { http } from '../cluster/index.ts';
-import type { Attempt, ConditionReason } from '../lag/index.ts';
+import type { ConditionReason } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
 
 /** How a flip of the canary ends: the label `result` of linger_canary_flips_total. */
@@ -263,77 +263,4 @@ async function lookUp(host: string, signal: AbortSignal): Promise<readonly strin
   );
   const late = pause(WITHIN_MS, signal).then(() => 'no answer in time');
   return Promise.race([found, late]);
-}
-
-/** Attempts through one consumer that go on at the same time; beyond that, some are left out. */
-const MOST_AT_ONCE = 32;
-
-export interface Replicas {
-  /** The identity of the one that is removed and added. */
-  readonly canary: string;
-  /** Those of all others. */
-  readonly fellows: ReadonlySet<string>;
-}
-
-interface AttemptsOptions {
-  readonly replicas: Replicas;
-  readonly ask: () => Promise<Answer>;
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-}
-
-const STRANGE = problem(
-  'SomebodyElse',
-  'is answered by a Linger that is not one of these replicas: another installation, or a cache',
-);
-
-/** Attempts through one consumer, and what kept them from meeting a replica. */
-export class Attempts {
-  readonly #options: AttemptsOptions;
-  #problems: Problem[] = [];
-  made = 0;
-  underWay = 0;
-  onAttempt: ((attempt: Attempt) => void) | undefined;
-
-  constructor(options: AttemptsOptions) {
-    this.#options = options;
-  }
-
-  /** One more, unless too many are under way. */
-  async begin(): Promise<void> {
-    if (this.underWay >= MOST_AT_ONCE) return;
-    this.made += 1;
-    this.underWay += 1;
-    await this.#attempt().finally(() => {
-      this.underWay -= 1;
-    });
-  }
-
-  /** What has gone wrong most often since it was asked last. */
-  takeProblem(): Problem | undefined {
-    const problems = [...Map.groupBy(this.#problems, ({ message }) => message).values()];
-    this.#problems = [];
-    return problems.toSorted((a, b) => b.length - a.length)[0]?.[0];
-  }
-
-  async #attempt(): Promise<void> {
-    const { ask, clock } = this.#options;
-    const began = clock();
-    const answer = await ask();
-    const ended = clock();
-    const heldMs = answer.identity === undefined ? undefined : answer.heldMs;
-    this.onAttempt?.({ began, ended, met: this.#metBy(answer), ...(heldMs === undefined ? {} : { heldMs }) });
-  }
-
-  #metBy(answer: Answer): Attempt['met'] {
-    if (answer.identity === undefined) {
-      this.#problems.push(answer);
-      return answer.turnedAway ? 'none' : 'unclear';
-    }
-    const { canary, fellows } = this.#options.replicas;
-    if (answer.identity === canary) return 'canary';
-    if (fellows.has(answer.identity)) return 'fellow';
-    this.#problems.push(STRANGE);
-    return 'unclear';
-  }
 }
