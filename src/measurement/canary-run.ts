@@ -174,7 +174,7 @@ export function measureConsumers(context: MeasuredConsumersContext) {
       if (current === undefined) continue;
       const unreadable = declared.objects().filter(({ problem }) => problem !== undefined);
       const problems = new Map(unreadable.map(({ name, problem = '' }) => [name, problem]));
-      const { witnesses } = measurement.consumers;
+      const { witnesses } = measurement.consumers.estimator;
       for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
       views.look([...world.current().consumers, ...witnesses], problems, epochSeconds());
     } while (await tick(LOOK_EVERY_MS, signal));
@@ -208,7 +208,7 @@ function keeping({ world, measurement, declared, metrics, logger }: MeasuredCons
     const known = declared.known();
     if (present === kept && known === all) return;
     measurement.consumers.keep(present, known);
-    if (known) metrics.present([...present, ...measurement.consumers.witnesses]);
+    if (known) metrics.present([...present, ...measurement.consumers.estimator.witnesses]);
     kept = present;
     all = known;
     const hidden = world.shadowed().join(', ');

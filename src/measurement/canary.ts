@@ -23,11 +23,6 @@ import {
 } from './flip.ts';
 import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
 
-/** Random numbers in [0, 2) with mean 1, rarely near either end: sums of two. @param random in [0, 1) */
-export function throwOf(random: () => number): () => number {
-  return () => random() + random();
-}
-
 /** How many of the latest flips count for how long consumers take. */
 const REMEMBERED = 8;
 
@@ -41,12 +36,12 @@ const SHORTEST_REST_MS = 500;
  * consumers take to follow.
  */
 export class FlipSchedule {
-  readonly #throw: () => number;
+  readonly #random: () => number;
   #lags: readonly number[] = [];
 
-  /** @param thrown see {@link throwOf} */
-  constructor(thrown: () => number) {
-    this.#throw = thrown;
+  /** @param random in [0, 1) */
+  constructor(random: () => number) {
+    this.#random = random;
   }
 
   /** Records how long the slowest consumer of a flip took, or was waited for. */
@@ -61,7 +56,9 @@ export class FlipSchedule {
    */
   next({ began, ended, everyMs }: { began: number; ended: number; everyMs: number }): number {
     const rest = Math.max(SHORTEST_REST_MS, ...this.#lags);
-    return Math.max(began + (everyMs * (1 + this.#throw())) / 2, ended + rest * this.#throw());
+    // In [0, 2) with mean 1, and rarely near either end.
+    const factor = () => this.#random() + this.#random();
+    return Math.max(began + (everyMs * (1 + factor())) / 2, ended + rest * factor());
   }
 }
 
@@ -312,7 +309,7 @@ class Canary {
     this.#lead = lead;
     this.#limits = { ...FLIP_LIMITS, ...context.limits };
     this.#labels = new PodLabels({ connection, namespace, requestMs: REQUEST_MS });
-    this.#schedule = new FlipSchedule(throwOf(random));
+    this.#schedule = new FlipSchedule(random);
   }
 
   async run(): Promise<void> {
@@ -351,12 +348,8 @@ class Canary {
 
   /** The consumers whose lag depends on when they last followed a change. */
   #paced(): readonly Timed[] {
-    const isSeen = ({ name }: Timed) => !this.#troubled.has(name);
-    return this.#context
-      .consumers()
-      .filter(isTimed)
-      .filter(({ measure }) => measure.kind === 'clusterIp')
-      .filter(isSeen);
+    const timed = this.#context.consumers().filter(isTimed);
+    return timed.filter(({ name, measure }) => measure.kind === 'clusterIp' && !this.#troubled.has(name));
   }
 
   async #flipNow(consumers: readonly Timed[]): Promise<void> {

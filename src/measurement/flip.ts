@@ -144,7 +144,6 @@ class FollowedConsumer {
   #removal: number | undefined;
   #asking = false;
   #gone = false;
-  #left = false;
   /** When an attempt was last conclusive, and when one last met the replica. */
   #heardAt: number;
   #seenAt = Number.NEGATIVE_INFINITY;
@@ -163,7 +162,7 @@ class FollowedConsumer {
 
   /** Whether it is still followed. */
   get present(): boolean {
-    return !this.#left;
+    return this.outcome.trouble === undefined;
   }
 
   /** Whether the rate at which it meets the replica is known. */
@@ -177,7 +176,7 @@ class FollowedConsumer {
 
   /** Starts one more attempt, unless too many are under way. */
   beat(): void {
-    if (this.#asking && !this.#left && this.#underWay < MOST_AT_ONCE) void this.#attempt();
+    if (this.#asking && this.present && this.#underWay < MOST_AT_ONCE) void this.#attempt();
   }
 
   stop(): void {
@@ -208,7 +207,7 @@ class FollowedConsumer {
 
   /** Whether it has certainly followed, or been given up. Attempts that are still under way are awaited. */
   hasGone(): boolean {
-    if (this.#gone || this.#left) return true;
+    if (this.#gone || !this.present) return true;
     if (this.#departure.gone) {
       this.#asking = false;
       this.#gone = this.#underWay === 0;
@@ -217,7 +216,7 @@ class FollowedConsumer {
     this.#asking = true;
     if (this.#clock() - this.#heardAt > this.#limits.silentMs)
       this.#leave(this.#trouble('gives no useful answer while the replica is removed'));
-    return this.#left;
+    return !this.present;
   }
 
   /** @param zero when the EndpointSlice stopped listing the replica */
@@ -294,7 +293,6 @@ class FollowedConsumer {
   }
 
   #leave(trouble: Trouble): void {
-    this.#left = true;
     this.outcome = { trouble };
   }
 

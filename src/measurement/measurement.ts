@@ -13,7 +13,6 @@ import {
   type HistoryPart,
   LAG_STAGES,
   LagEstimator,
-  type LagHistory,
   LagRecorder,
   type LagSource,
   type LagStage,
@@ -41,7 +40,7 @@ export interface Waiting {
 
 export type WaitingByStage = Readonly<Record<LagStage, Waiting>>;
 
-export interface WaitingService extends Waiting {
+interface WaitingService extends Waiting {
   readonly stage: LagStage;
   readonly namespace: string;
   readonly name: string;
@@ -55,7 +54,7 @@ export function waitingByStage(removals: Iterable<UnresolvedRemoval>, now: numbe
 }
 
 /** The Services with the oldest waiting removals first. */
-export function waitingByService(
+function waitingByService(
   removals: Iterable<UnresolvedRemoval>,
   now: number,
   most: number,
@@ -99,7 +98,7 @@ function versionOf(event: ClusterEvent): string | undefined {
   return 'version' in event ? event.version : undefined;
 }
 
-export interface ConsumerSample {
+interface ConsumerSample {
   readonly consumer: string;
   readonly direction: Direction;
   /** Seconds from the control plane's change until the consumer had followed. */
@@ -112,7 +111,8 @@ export interface ConsumerSample {
  */
 export class ConsumerMeasurement {
   readonly #epochSeconds: () => number;
-  readonly #estimator = new ConsumerEstimator();
+  /** What is known of consumers' lags. New samples come by {@link record}. */
+  readonly estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
   readonly #samples = new Listeners<[ConsumerSample]>();
   readonly onSample = this.#samples.add;
@@ -130,14 +130,14 @@ export class ConsumerMeasurement {
     const measured = new Set(
       consumers.filter(({ declared }) => declared === undefined).map(({ name }) => name),
     );
-    this.#estimator.keep(measured, all);
+    this.estimator.keep(measured, all);
     if (all) for (const name of this.#states.keys()) if (!measured.has(name)) this.#states.delete(name);
   }
 
   /** @throws RangeError for a negative lag or NaN */
   record(sample: ConsumerSample): void {
     const { consumer, direction, lag } = sample;
-    this.#estimator.record(consumer, direction, lag, this.#epochSeconds());
+    this.estimator.record(consumer, direction, lag, this.#epochSeconds());
     this.#samples.call(sample);
   }
 
@@ -156,37 +156,13 @@ export class ConsumerMeasurement {
     return this.#states.get(consumer);
   }
 
-  /** The witnesses of Services whose held pods have been connected to; they are not declared. */
-  get witnesses(): readonly Consumer[] {
-    return this.#estimator.witnesses;
-  }
-
   /** The week's lag before smoothing. @returns undefined when there is no sample */
   measured(consumer: string, direction: Direction): ConsumerLag | undefined {
-    return this.#estimator.measured(consumer, direction, this.#epochSeconds());
-  }
-
-  /** What published waits follow. @returns undefined until it is known which consumers there are */
-  get removals(): ReadonlyMap<string, LagHistory> | undefined {
-    return this.#estimator.removals;
-  }
-
-  parts(now: number): Iterable<HistoryPart> {
-    return this.#estimator.parts(now);
-  }
-
-  /** @returns false for what is no part of consumers */
-  restorePart(json: unknown, now: number): boolean {
-    return this.#estimator.restorePart(json, now);
-  }
-
-  /** @returns how many samples there were */
-  forget(consumer: string, span: Span): number {
-    return this.#estimator.forget(consumer, span);
+    return this.estimator.measured(consumer, direction, this.#epochSeconds());
   }
 }
 
-export interface MeasurementClocks {
+interface MeasurementClocks {
   /** Monotonic milliseconds: the clock of the events' instants. */
   readonly clock: () => number;
   /** Seconds since the Unix epoch: slices of several replicas and lives must be the same. */
@@ -319,7 +295,7 @@ export class Measurement {
   /** The next table to publish, or the same one. Does not put it in force. */
   async next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
     const { cluster, namespaces } = this.#estimator;
-    const measured = { cluster, namespaces, consumers: this.consumers.removals };
+    const measured = { cluster, namespaces, consumers: this.consumers.estimator.removals };
     return inPieces(nextPlanned(table, measured, epochSeconds, this.#asked()), this.#clocks.clock);
   }
 
@@ -339,7 +315,7 @@ export class Measurement {
 
   /** The histories to store, most important first. */
   *parts(now: number): Generator<HistoryPart> {
-    let consumers: Iterable<HistoryPart> = this.consumers.parts(now);
+    let consumers: Iterable<HistoryPart> = this.consumers.estimator.parts(now);
     for (const part of this.#estimator.parts(now)) {
       if (part.key.startsWith('namespace/')) {
         yield* consumers;
@@ -352,7 +328,7 @@ export class Measurement {
 
   /** Merges a stored part; idempotent. @returns false for anything else */
   restorePart(json: unknown, now: number): boolean {
-    return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json, now);
+    return this.#estimator.restorePart(json, now) || this.consumers.estimator.restorePart(json, now);
   }
 
   /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
@@ -362,7 +338,7 @@ export class Measurement {
   ): number {
     return consumer === undefined
       ? this.#estimator.forget(namespace, span)
-      : this.consumers.forget(consumer, span);
+      : this.consumers.estimator.forget(consumer, span);
   }
 
   /** How many removals gave no sample, by reason. */

@@ -23,8 +23,8 @@ async function takingOver() {
   for (let each = 0; each < 300; each += 1)
     before.consumers.record({ consumer: 'edge', direction: 'removal', lag: 4 });
   const measurement = new Measurement(clocks);
-  for (const part of before.consumers.parts(NOW))
-    measurement.consumers.restorePart(JSON.parse(part.text(1e6)), NOW);
+  for (const part of before.consumers.estimator.parts(NOW))
+    measurement.consumers.estimator.restorePart(JSON.parse(part.text(1e6)), NOW);
   measurement.adopt(await before.next(before.table, NOW));
 
   const world = holdWorld('Enforce');

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { FlipSchedule, takingPart, throwOf, troubledEveryMs } from '../../src/measurement/canary.ts';
+import { FlipSchedule, takingPart, troubledEveryMs } from '../../src/measurement/canary.ts';
 import { randomOf } from './simulated-consumer.ts';
 
 /** A gateway that polls steadily, timed by flips: the phases of its interval at which removals fell, 0 to 1. */
 function phases({ intervalMs, everyMs, flips }: { intervalMs: number; everyMs: number; flips: number }) {
-  const schedule = new FlipSchedule(throwOf(randomOf(3)));
+  const schedule = new FlipSchedule(randomOf(3));
   const found: number[] = [];
   let next = 0;
   while (found.length < flips) {
@@ -38,7 +38,7 @@ describe.each([
 });
 
 test('flips never overlap, and are as far apart as asked for on average where they are short', () => {
-  const schedule = new FlipSchedule(throwOf(randomOf(4)));
+  const schedule = new FlipSchedule(randomOf(4));
   let [began, total] = [0, 0];
   for (let flip = 0; flip < 2_000; flip++) {
     const next = schedule.next({ began, ended: began + 4_000, everyMs: 30_000 });
