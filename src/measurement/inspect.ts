@@ -146,8 +146,8 @@ class Asked {
   readonly consumer: Inspected;
   readonly instances = new Map<string, Instance>();
   readonly questions = new Map<string, Question>();
-  listedAt: number | undefined;
-  listing = false;
+  /** When its instances were listed; infinity while they are being listed. */
+  listedAt = Number.NEGATIVE_INFINITY;
   trouble: Problem | undefined;
 
   constructor(consumer: Inspected) {
@@ -169,7 +169,7 @@ export class Inspection {
   readonly #limits: typeof INSPECTION_LIMITS;
   readonly #consumers = new Map<string, Asked>();
   readonly #wanted = new Set<string>();
-  readonly #listeners = new Set<(uid: string) => void>();
+  readonly #listeners: ((uid: string) => void)[] = [];
   /** When the latest requests were started. */
   #begun: number[] = [];
   /** Bytes read beyond the budget so far. */
@@ -227,10 +227,9 @@ export class Inspection {
     this.#wanted.delete(uid);
   }
 
-  /** @param listener called when an answer of {@link usersOf} may have changed @returns a function that removes it */
-  onChange(listener: (uid: string) => void): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+  /** @param listener called when an answer of {@link usersOf} may have changed */
+  onChange(listener: (uid: string) => void): void {
+    this.#listeners.push(listener);
   }
 
   /**
@@ -349,17 +348,13 @@ export class Inspection {
   #list(asked: Asked, now: number, signal: AbortSignal): number {
     const { listing, idleListing } = this.#limits;
     const every = asked.questions.size > 0 ? listing : idleListing;
-    const at = asked.listedAt === undefined ? now : asked.listedAt + every;
-    if (asked.listing) return Number.POSITIVE_INFINITY;
-    if (at > now) return at;
-    void this.#listInstances(asked, signal);
-    return Number.POSITIVE_INFINITY;
+    if (asked.listedAt + every <= now) void this.#listInstances(asked, signal);
+    return asked.listedAt + every;
   }
 
   async #listInstances(asked: Asked, signal: AbortSignal): Promise<void> {
-    asked.listing = true;
+    asked.listedAt = Number.POSITIVE_INFINITY;
     const found = await this.#options.instancesOf(asked.consumer, signal);
-    asked.listing = false;
     asked.listedAt = this.#options.clock();
     asked.trouble = 'reason' in found ? found : undefined;
     // Instances that could not be listed may still exist.

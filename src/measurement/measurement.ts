@@ -78,12 +78,10 @@ function waitingOf(removals: readonly UnresolvedRemoval[], now: number): Waiting
 
 /** Called in the order in which they were added. */
 class Listeners<Heard extends readonly unknown[]> {
-  readonly #all = new Set<(...heard: Heard) => void>();
+  readonly #all: ((...heard: Heard) => void)[] = [];
 
-  /** @returns a function that removes the listener */
-  readonly add = (listener: (...heard: Heard) => void): (() => void) => {
-    this.#all.add(listener);
-    return () => void this.#all.delete(listener);
+  readonly add = (listener: (...heard: Heard) => void): void => {
+    this.#all.push(listener);
   };
 
   call(...heard: Heard): void {
