@@ -104,8 +104,8 @@ type Trouble = NonNullable<MeasurementState['trouble']>;
 
 /** The result for one consumer. Seconds. */
 export interface ConsumerOutcome {
-  readonly removal?: number;
-  readonly addition?: number;
+  readonly removal?: number | undefined;
+  readonly addition?: number | undefined;
   readonly trouble?: Trouble;
 }
 
@@ -243,10 +243,7 @@ class FollowedConsumer {
     }
     const lag = zero === undefined || beginning === undefined ? undefined : Math.max(0, beginning.at - zero);
     const precise = beginning !== undefined && lag !== undefined && isPrecise(beginning, lag);
-    this.outcome = {
-      ...(this.#removal === undefined ? {} : { removal: this.#removal }),
-      ...(precise ? { addition: lag / 1000 } : {}),
-    };
+    this.outcome = { removal: this.#removal, addition: precise ? lag / 1000 : undefined };
   }
 
   async #attempt(): Promise<void> {
@@ -341,7 +338,7 @@ export interface FlipOutcome {
   /** How many new connections were made. */
   readonly attempts: number;
   /** What went wrong with the API. */
-  readonly problem?: string;
+  readonly problem?: string | undefined;
 }
 
 /** Thrown when a flip ends early. */
@@ -514,7 +511,7 @@ class Flip {
       result,
       consumers: new Map(this.#consumers.map(({ name, outcome }) => [name, outcome])),
       attempts: this.#consumers.reduce((sum, { attempts }) => sum + attempts, 0),
-      ...(this.#problem === undefined ? {} : { problem: this.#problem }),
+      problem: this.#problem,
     };
   }
 }

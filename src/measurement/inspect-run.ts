@@ -26,11 +26,12 @@ import {
   Inspection,
   type InspectionOptions,
   type PageInstance,
+  type PageToRead,
   USUAL_PATHS,
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, canonicalAddress } from './page-formats.ts';
-import { readPage } from './pages.ts';
+import { type PageAnswer, readPage } from './pages.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 
 export interface InspectingContext {
@@ -232,20 +233,19 @@ async function instancesOf(
 async function ask(
   { inspect: { tls = {}, tokenFile } }: Inspected,
   { address }: PageInstance,
-  { url, reader }: Parameters<InspectionOptions['ask']>[2],
+  page: PageToRead,
   { files }: InspectingContext,
   signal: AbortSignal,
-): ReturnType<InspectionOptions['ask']> {
+): Promise<PageAnswer> {
   try {
     const { caFile, ...trust } = tls;
     const ca = caFile === undefined ? undefined : await readNamed(files, caFile);
     const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
     return await readPage({
-      url,
+      ...page,
       to: { host: address },
       trust: { ...trust, ca },
       token: token?.toString('latin1').trim(),
-      reader,
       timeoutMs: PAGE_MS,
       signal,
     });

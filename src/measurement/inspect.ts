@@ -8,15 +8,8 @@ import type {
   ServiceName,
 } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
-import {
-  authorityOf,
-  canonicalAddress,
-  type PageEndpoint,
-  PageFindings,
-  type PageReader,
-  readerOf,
-} from './page-formats.ts';
-import type { PageAnswer } from './pages.ts';
+import { authorityOf, canonicalAddress, type PageEndpoint, PageFindings, readerOf } from './page-formats.ts';
+import type { PageAnswer, PageRequest } from './pages.ts';
 import type { Problem } from './probe.ts';
 
 /** An inspected consumer. */
@@ -33,6 +26,8 @@ export interface PageInstance {
   readonly url: URL;
 }
 
+export type PageToRead = Pick<PageRequest, 'url' | 'reader'>;
+
 export interface InspectionOptions {
   /** Monotonic milliseconds, for events and everything here. */
   readonly clock: () => number;
@@ -48,7 +43,7 @@ export interface InspectionOptions {
   readonly ask: (
     consumer: Inspected,
     instance: PageInstance,
-    page: { readonly url: URL; readonly reader: PageReader },
+    page: PageToRead,
     signal: AbortSignal,
   ) => Promise<PageAnswer>;
   /** Called with how long it took, in seconds since the withdrawal, until no instance used a removed pod any more. */

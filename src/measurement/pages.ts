@@ -1,17 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { LONGEST_PAGE, type PageFindings, type PageReader } from './page-formats.ts';
-import { askOnce, type Problem, problem, refusal, type Trust } from './probe.ts';
+import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
 
-export interface PageRequest {
-  readonly url: URL;
-  /** Where to connect: the address that the URL's host stands for, or a Unix socket. */
-  readonly to: { readonly host: string } | { readonly socketPath: string };
-  readonly trust?: Trust | undefined;
+export interface PageRequest extends Omit<Question, 'headers'> {
   readonly token?: string | undefined;
   readonly reader: PageReader;
-  /** The timeout of the whole request. Milliseconds. */
-  readonly timeoutMs: number;
-  readonly signal?: AbortSignal;
 }
 
 export interface PageAnswer {

@@ -45,19 +45,17 @@ export interface Problem {
   readonly turnedAway: boolean;
 }
 
-/** How the certificate of what is asked is verified. */
-export interface Trust {
-  readonly ca?: Buffer | undefined;
-  readonly serverName?: string | undefined;
-  readonly insecureSkipVerify?: boolean | undefined;
-}
-
-interface Question {
+export interface Question {
   readonly url: URL;
   /** Where to connect: an address that the URL's host was resolved to, or a Unix socket. */
   readonly to: { readonly host: string } | { readonly socketPath: string };
   readonly headers: OutgoingHttpHeaders;
-  readonly trust?: Trust | undefined;
+  /** How its certificate is verified. */
+  readonly trust?: {
+    readonly ca?: Buffer | undefined;
+    readonly serverName?: string | undefined;
+    readonly insecureSkipVerify?: boolean | undefined;
+  };
   /** For everything together. Milliseconds. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
@@ -111,21 +109,15 @@ export function askOnce<T>(
 }
 
 /** Which replica answers at a URL. @param address the one that the URL's host was resolved to */
-export function attempt({
-  url,
-  address,
-  timeoutMs,
-}: {
-  readonly url: URL;
-  readonly address: string;
-  readonly timeoutMs: number;
-}): Promise<Answer> {
+export function attempt(
+  asked: Pick<Question, 'url' | 'timeoutMs'> & { readonly address: string },
+): Promise<Answer> {
   const headers = {
     'user-agent': 'linger-canary',
     accept: 'text/plain, */*;q=0.1',
     'cache-control': 'no-cache',
   };
-  return askOnce({ url, to: { host: address }, headers, timeoutMs }, 'answer', read);
+  return askOnce({ ...asked, to: { host: asked.address }, headers }, 'answer', read);
 }
 
 function read(response: IncomingMessage, settle: (answer: Answer) => void): void {

@@ -27,18 +27,12 @@ const MOST_UNREAD = 4 * 2 ** 20;
 /** How long the end of the process waits for the reader. */
 const END_WITHIN_MS = 250;
 
-/** A log on standard output. */
-export interface OutputLog {
-  readonly logger: Logger;
-  /** Writes what is left, within a quarter of a second; to be called before the process ends. */
-  readonly end: () => Promise<void>;
-}
-
 /**
  * A log that never blocks the process, even if nothing reads it: lines are written in the background, up to
  * 4 MB wait for a slow reader, and how many lines were dropped is logged once it has caught up.
+ * @returns the log, and what to call before the process ends: it writes what is left, within a quarter of a second
  */
-export function logToStandardOutput(level: LogLevel): OutputLog {
+export function logToStandardOutput(level: LogLevel) {
   // Registered before pino's own handler, which would write what is left and, where the reader is gone or does not
   // read, try for ever.
   process.once('exit', () => output.destroy());
