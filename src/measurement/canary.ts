@@ -290,17 +290,22 @@ export function runCanary(context: CanaryContext, lead: CanaryLead): Promise<voi
   return new Canary(context, lead).run();
 }
 
+/** The flips that a consumer has taken part in. */
+interface Tries {
+  readonly latestAt: number;
+  /** How many have timed it. */
+  readonly timed: number;
+  /** How many in a row could not time it. */
+  readonly troubled: number;
+}
+
 class Canary {
   readonly #context: CanaryContext;
   readonly #lead: CanaryLead;
   readonly #limits: FlipLimits;
   readonly #labels: PodLabels;
   readonly #schedule: FlipSchedule;
-  readonly #triedAt = new Map<string, number>();
-  /** How many flips in a row could not time a consumer. */
-  readonly #troubled = new Map<string, number>();
-  /** How many flips have timed a consumer. */
-  readonly #timings = new Map<string, number>();
+  readonly #tries = new Map<string, Tries>();
   #turn = 0;
 
   constructor(context: CanaryContext, lead: CanaryLead) {
@@ -323,8 +328,7 @@ class Canary {
       if (why === undefined) return;
       const began = clock();
       const consumers = why === 'due' ? this.#takingPart(began) : this.#paced();
-      for (const { name } of consumers) this.#triedAt.set(name, began);
-      if (consumers.length > 0) await this.#flipNow(consumers);
+      if (consumers.length > 0) await this.#flipNow(consumers, began);
       if (why === 'due') next = this.#next(began, clock());
       rested = clock() + AMID_REMOVALS.apartMs;
     }
@@ -349,16 +353,19 @@ class Canary {
   /** The consumers whose lag depends on when they last followed a change. */
   #paced(): readonly Timed[] {
     const timed = this.#context.consumers().filter(isTimed);
-    return timed.filter(({ name, measure }) => measure.kind === 'clusterIp' && !this.#troubled.has(name));
+    return timed.filter(
+      ({ name, measure }) => measure.kind === 'clusterIp' && !this.#tries.get(name)?.troubled,
+    );
   }
 
-  async #flipNow(consumers: readonly Timed[]): Promise<void> {
+  async #flipNow(consumers: readonly Timed[], latestAt: number): Promise<void> {
     const flipped = await this.#flipFor(consumers);
     for (const { name } of consumers) {
       const { trouble, removal } = flipped.consumers.get(name) ?? {};
-      if (removal !== undefined) this.#timings.set(name, (this.#timings.get(name) ?? 0) + 1);
-      if (trouble === undefined) this.#troubled.delete(name);
-      else this.#troubled.set(name, flipped.attempts === 0 ? 1 : (this.#troubled.get(name) ?? 0) + 1);
+      const before = this.#tries.get(name) ?? { timed: 0, troubled: 0 };
+      const timed = before.timed + (removal === undefined ? 0 : 1);
+      const again = flipped.attempts === 0 ? 1 : before.troubled + 1;
+      this.#tries.set(name, { latestAt, timed, troubled: trouble === undefined ? 0 : again });
     }
     this.#context.onFlip(flipped);
   }
@@ -371,20 +378,17 @@ class Canary {
   #takingPart(now: number): readonly Timed[] {
     const turns = this.#turns();
     const names = new Set(turns.map(({ consumer }) => consumer.name));
-    for (const name of this.#triedAt.keys()) if (!names.has(name)) this.#triedAt.delete(name);
+    for (const name of this.#tries.keys()) if (!names.has(name)) this.#tries.delete(name);
     return takingPart(turns, now, MOST_CONSUMERS).map(({ consumer }) => consumer);
   }
 
   #turns() {
-    const timed = this.#context.consumers().filter(isTimed);
-    return timed.map((consumer) => ({
-      consumer,
-      everyMs: Math.max(
-        everyMsOf(consumer, this.#context.everyMs, this.#timings.get(consumer.name) ?? 0),
-        troubledEveryMs(this.#troubled.get(consumer.name) ?? 0),
-      ),
-      triedAt: this.#triedAt.get(consumer.name),
-    }));
+    const consumers = this.#context.consumers().filter(isTimed);
+    return consumers.map((consumer) => {
+      const { latestAt: triedAt, timed = 0, troubled = 0 } = this.#tries.get(consumer.name) ?? {};
+      const everyMs = Math.max(everyMsOf(consumer, this.#context.everyMs, timed), troubledEveryMs(troubled));
+      return { consumer, everyMs, triedAt };
+    });
   }
 
   async #flipFor(consumers: readonly Timed[]): Promise<Flipped> {

@@ -84,7 +84,7 @@ export function startInspecting(context: InspectingContext) {
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
   });
-  void keepAddresses({ ...context, addresses, present });
+  void keepAddresses(addresses, present, context);
   const lead = oneByOne(async ({ signal: term }: Lead) => {
     try {
       const asking = inspection.run(term);
@@ -135,14 +135,13 @@ function mightSend(
   return sendsTo(consumer, within, NO_LABELS, record === undefined ? 'unknown' : [record]) !== false;
 }
 
-interface KeepingContext extends InspectingContext {
-  readonly addresses: PodAddresses;
-  readonly present: () => readonly InspectedConsumer[];
-}
-
 /** Lists the slices of Services that start to count: their watch events passed while no consumer needed them. */
-async function keepAddresses(context: KeepingContext): Promise<void> {
-  const { world, addresses, present, logger, clock, signal } = context;
+async function keepAddresses(
+  addresses: PodAddresses,
+  present: () => readonly InspectedConsumer[],
+  context: InspectingContext,
+): Promise<void> {
+  const { world, logger, clock, signal } = context;
   const once = new LogOnce(logger);
   let seen: Pick<World, 'consumers' | 'services' | 'namespaces'> | undefined;
   let kept: ReadonlySet<string> = new Set();
@@ -161,7 +160,7 @@ async function keepAddresses(context: KeepingContext): Promise<void> {
     const added = names.filter(({ namespace, name }) => !kept.has(`${namespace}/${name}`));
     if ([...kept].some((each) => !next.has(each))) addresses.prune(clock());
     try {
-      if (added.length > 0) await listSlices(context, [...new Set(added.map(({ name }) => name))]);
+      if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
       seen = { consumers, services, namespaces };
       once.over('slices', {}, 'the addresses of pods are known');
@@ -173,7 +172,8 @@ async function keepAddresses(context: KeepingContext): Promise<void> {
 }
 
 async function listSlices(
-  { connection, addresses, clock, signal }: KeepingContext,
+  addresses: PodAddresses,
+  { connection, clock, signal }: InspectingContext,
   names: readonly string[],
 ): Promise<void> {
   const slices = endpointSlicesResource();
