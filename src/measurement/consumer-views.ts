@@ -45,18 +45,19 @@ export class ConsumerViews {
       this.#refreshAt = now + REFRESH_SECONDS;
     }
     this.#measure(consumers);
-    const views = consumers.map((consumer) => {
+    const before = this.#views;
+    this.#views = new Map();
+    for (const consumer of consumers) {
       const { name } = consumer;
       const known = this.#known.get(name) ?? NOTHING;
       const state = this.#measurement.state(name);
       const facts = { consumer, ...known, state, problem: problems.get(name) };
-      return [name, consumerView(facts, now, this.#views.get(name))] as const;
-    });
-    const present = new Set(consumers.map(({ name }) => name));
-    const unreadable = [...problems].flatMap(([name, problem]) =>
-      present.has(name) ? [] : [[name, unreadableView(name, problem, now, this.#views.get(name))] as const],
-    );
-    this.#views = new Map([...views, ...unreadable]);
+      this.#views.set(name, consumerView(facts, now, before.get(name)));
+    }
+    for (const [name, problem] of problems) {
+      if (this.#views.has(name)) continue;
+      this.#views.set(name, unreadableView(name, problem, now, before.get(name)));
+    }
     for (const name of this.#known.keys()) if (!this.#views.has(name)) this.#known.delete(name);
   }
 

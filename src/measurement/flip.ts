@@ -467,7 +467,9 @@ class Flip {
     const { signal } = this.#ending;
     const asked = time.clock();
     const services = [...new Set(this.#consumers.map(({ service }) => service))];
-    const became = services.map((service) => endpoints.becomes({ uid, service, ready }, signal));
+    const changes = services.map(
+      (service) => [service, endpoints.becomes({ uid, service, ready }, signal)] as const,
+    );
     try {
       await change();
     } catch (error) {
@@ -477,13 +479,12 @@ class Flip {
     const late = time
       .pause(this.#limits.followWithinMs, signal)
       .then((passed): FlipResult => (passed ? 'Late' : 'Ended'));
-    const instants = await Promise.all(became.map((each) => Promise.race([each, late])));
-    const found = services.map((service, index) => {
-      const instant = instants[index] ?? 'Late';
+    const at = new Map<string, number>();
+    for (const [service, became] of changes) {
+      const instant = await Promise.race([became, late]);
       if (typeof instant !== 'number') throw new Over(instant);
-      return [service, instant] as const;
-    });
-    const at = new Map(found);
+      at.set(service, instant);
+    }
     return { at: (service: string) => at.get(service) as number, asked };
   }
 
