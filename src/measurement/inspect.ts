@@ -83,7 +83,7 @@ const MOST_QUESTIONS = 10_000;
 const MOST_FELLOWS = 50;
 /** How many addresses a witness is asked for at a time. */
 export const MOST_WITNESSED = 64;
-/** How many of these are the pods in question; the others show whether an instance knows the Service. */
+/** How many of these are of pods in question; the others show whether an instance knows the Service. */
 const MOST_ASKED = 48;
 const LONGEST_FILTER = 2_000;
 
@@ -435,10 +435,8 @@ export class Inspection {
   /** The page to request from an instance, and the questions that it answers. */
   #pageFor(asked: Asked, instance: Instance) {
     const { format } = asked.consumer.inspect;
-    const askedAt = ({ verdicts }: Question) => verdicts.get(instance.page.name)?.askedAt ?? 0;
     const open = [...asked.questions.values()];
-    const oldest = () => open.toSorted((a, b) => askedAt(a) - askedAt(b)).slice(0, MOST_ASKED);
-    const questions = format === 'Witness' ? oldest() : open;
+    const questions = format === 'Witness' ? whatFits(open, instance.page.name) : open;
     if (questions.length === 0) instance.clusters.clear();
     const own = questions.flatMap(({ endpoints }) => endpoints);
     const services = new Map(
@@ -579,6 +577,20 @@ function endpointsOf(pods: readonly PodAddress[]): readonly PageEndpoint[] {
     address,
     ports: [...new Set(of.flatMap(({ ports }) => ports))],
   }));
+}
+
+/** Of a witness: those that have waited longest, as many as it can be asked about at a time. */
+function whatFits(questions: readonly Question[], instance: string): readonly Question[] {
+  const askedAt = ({ verdicts }: Question) => verdicts.get(instance)?.askedAt ?? 0;
+  const fitting: Question[] = [];
+  let left = MOST_ASKED;
+  for (const question of questions.toSorted((a, b) => askedAt(a) - askedAt(b))) {
+    const names = question.endpoints.flatMap(({ ports }) => ports).length;
+    if (names > left) continue;
+    fitting.push(question);
+    left -= names;
+  }
+  return fitting;
 }
 
 /** The usual path of each format's page. */

@@ -19,6 +19,8 @@ class Gateways {
   readonly asked: { readonly at: number; readonly gateway: string; readonly url: URL }[] = [];
   readonly lags: number[] = [];
   readonly counted: string[] = [];
+  /** Of the Service. */
+  ports: readonly number[] = [8080];
   answerMs = 0;
   bytes = 100;
   render = (addresses: readonly string[]): string => addresses.join('\n');
@@ -84,7 +86,7 @@ class Gateways {
       serviceName: 'web',
       addressType: 'IPv4',
       version: String(this.#version),
-      ports: [8080],
+      ports: this.ports,
       endpoints,
     };
     this.inspection.observe({ type: 'Slice', at: clock(), slice });
@@ -332,6 +334,26 @@ describe('an inspected consumer', () => {
     expect(filters.at(-1)).toBe('^(web\\.v1)$');
     gateways.pages.set('g1', OTHER);
     await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+  });
+
+  it('concludes nothing about pods that did not fit into what a witness was asked', async () => {
+    gateways.stop();
+    begin({ format: 'Witness' });
+    gateways.ports = [80, 81, 82];
+    const pods = Array.from({ length: 40 }, (_, n) => [`p${n}`, `10.0.1.${n}`, false] as const);
+    gateways.lists(...pods);
+    // All of them are in use all the time.
+    gateways.render = () => {
+      const names = gateways.asked.at(-1)?.url.pathname.split('/').at(-1)?.split(',') ?? [];
+      return JSON.stringify(Object.fromEntries(names.map((name) => [name, 'using'])));
+    };
+    const said = () => pods.map(([uid]) => gateways.inspection.usersOf('edge', uid, 0));
+    for (const [uid] of pods) gateways.inspection.want(uid);
+    while (said().some((users) => users === 'unknown')) {
+      expect(said()).not.toContainEqual([]);
+      await sleep(20);
+    }
+    expect(said()).toEqual(pods.map(() => ['g1']));
   });
 
   it('asks a witness for the pod and others of its Service', async () => {
