@@ -9,10 +9,12 @@ import { tick } from '../timing/index.ts';
 import {
   type CanaryContext,
   type CanarySettings,
+  everyMsOf,
   type Flipped,
   isTimed,
   limitsOf,
   runCanary,
+  type Timed,
 } from './canary.ts';
 import type { ConsumerViews } from './consumer-views.ts';
 import { clusterDns } from './dns.ts';
@@ -61,12 +63,16 @@ export function startCanary(context: CanaryRunContext) {
   measurement.onRemoval(() => removals.emit('removal'));
   /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
   const lead = async (lead: Lead): Promise<void> => {
-    const onFlip = flipReporter({ ...context, consumers: measurement.consumers }, lead);
+    const timed = (consumer: string) => measurement.consumers.measured(consumer, 'removal')?.samples ?? 0;
+    const everyMs = every * 1000;
+    const intervalOf = (consumer: Timed) => everyMsOf(consumer, everyMs, timed(consumer.name)) / 1000;
+    const onFlip = flipReporter({ ...context, consumers: measurement.consumers, intervalOf }, lead);
     try {
       const flipping = {
         endpoints,
         dns: await clusterDns(),
-        everyMs: every * 1000,
+        everyMs,
+        timed,
         consumers: present,
         removals,
         onFlip,
@@ -81,6 +87,8 @@ export function startCanary(context: CanaryRunContext) {
 
 interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger' | 'count'> {
   readonly consumers: ConsumerMeasurement;
+  /** Seconds between two flips for a consumer, on average. */
+  readonly intervalOf: (consumer: Timed) => number;
 }
 
 /**
@@ -88,7 +96,7 @@ interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger
  * @returns a function to call with each flip of this lead
  */
 export function flipReporter(
-  { consumers, present, logger, count }: FlipReporterContext,
+  { consumers, present, intervalOf, logger, count }: FlipReporterContext,
   { signal }: Pick<Lead, 'signal'>,
 ): (flipped: Flipped) => void {
   const once = new LogOnce(logger);
@@ -96,7 +104,8 @@ export function flipReporter(
   const introduce = () => {
     for (const each of present().filter(isTimed)) {
       if (consumers.state(each.name) !== undefined) continue;
-      consumers.report(each.name, { trouble: undefined, limits: limitsOf(each, false) });
+      const limits = limitsOf(each, false);
+      consumers.report(each.name, { trouble: undefined, every: intervalOf(each), limits });
     }
   };
   introduce();
@@ -107,15 +116,16 @@ export function flipReporter(
     logger.debug({ result, pod, attempts, problem, consumers: outcomes }, 'canary flip');
     if (signal.aborted) return;
     introduce();
-    const names = new Set(present().map(({ name }) => name));
-    for (const [consumer, limits] of flipped.asked) {
-      // The consumer may have been deleted during the flip.
-      if (!names.has(consumer)) continue;
+    for (const each of present().filter(isTimed)) {
+      const { name: consumer } = each;
+      // Consumers may have been added or deleted during the flip.
+      const limits = flipped.asked.get(consumer);
+      if (limits === undefined) continue;
       const { removal, addition, trouble } = flipped.consumers.get(consumer) ?? {};
       if (removal !== undefined) consumers.record({ consumer, direction: 'removal', lag: removal });
       if (addition !== undefined) consumers.record({ consumer, direction: 'addition', lag: addition });
       const now = removal === undefined ? (trouble ?? stateAfter(flipped, consumers, consumer)) : undefined;
-      consumers.report(consumer, { trouble: now, limits });
+      consumers.report(consumer, { trouble: now, every: intervalOf(each), limits });
       if (now === undefined) once.over(consumer, { consumer }, 'the canary sees this consumer again');
       else {
         const members = { consumer, reason: now.reason, problem: now.message };

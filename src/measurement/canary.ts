@@ -153,7 +153,7 @@ const TIMED = ['probe', 'clusterIp', 'clusterDns'] as const;
 type TimedKind = (typeof TIMED)[number];
 
 /** Consumers that the canary measures. */
-type Timed = Consumer & { readonly measure: Extract<Measure, { readonly kind: TimedKind }> };
+export type Timed = Consumer & { readonly measure: Extract<Measure, { readonly kind: TimedKind }> };
 
 export function isTimed(consumer: Consumer): consumer is Timed {
   return (TIMED as readonly string[]).includes(consumer.measure.kind);
@@ -198,7 +198,7 @@ const KNOWN = { after: 100, timesAsRare: 5 };
 
 /**
  * @param clusterEveryMs how often a built-in consumer is flipped for at first
- * @param timed how many flips have timed this one
+ * @param timed how many flips have timed this one in the last 7 days, whoever led
  */
 export function everyMsOf({ measure }: Timed, clusterEveryMs: number, timed: number): number {
   if (measure.kind !== 'probe') return clusterEveryMs * (timed < KNOWN.after ? 1 : KNOWN.timesAsRare);
@@ -249,6 +249,8 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly consumers: () => readonly Consumer[];
   /** How often a built-in consumer is flipped for. Milliseconds. */
   readonly everyMs: number;
+  /** How many flips have timed a consumer in the last 7 days. */
+  readonly timed: (consumer: string) => number;
   readonly onFlip: (flipped: Flipped) => void;
   /** Emits each removal of a pod in the whole cluster. */
   readonly removals: EventEmitter<{ removal: [] }>;
@@ -293,8 +295,6 @@ export function runCanary(context: CanaryContext, lead: CanaryLead): Promise<voi
 /** The flips that a consumer has taken part in. */
 interface Tries {
   readonly latestAt: number;
-  /** How many have timed it. */
-  readonly timed: number;
   /** How many in a row could not time it. */
   readonly troubled: number;
 }
@@ -361,11 +361,9 @@ class Canary {
   async #flipNow(consumers: readonly Timed[], latestAt: number): Promise<void> {
     const flipped = await this.#flipFor(consumers);
     for (const { name } of consumers) {
-      const { trouble, removal } = flipped.consumers.get(name) ?? {};
-      const before = this.#tries.get(name) ?? { timed: 0, troubled: 0 };
-      const timed = before.timed + (removal === undefined ? 0 : 1);
-      const again = flipped.attempts === 0 ? 1 : before.troubled + 1;
-      this.#tries.set(name, { latestAt, timed, troubled: trouble === undefined ? 0 : again });
+      const { trouble } = flipped.consumers.get(name) ?? {};
+      const again = flipped.attempts === 0 ? 1 : (this.#tries.get(name)?.troubled ?? 0) + 1;
+      this.#tries.set(name, { latestAt, troubled: trouble === undefined ? 0 : again });
     }
     this.#context.onFlip(flipped);
   }
@@ -383,12 +381,15 @@ class Canary {
   }
 
   #turns() {
-    const consumers = this.#context.consumers().filter(isTimed);
-    return consumers.map((consumer) => {
-      const { latestAt: triedAt, timed = 0, troubled = 0 } = this.#tries.get(consumer.name) ?? {};
-      const everyMs = Math.max(everyMsOf(consumer, this.#context.everyMs, timed), troubledEveryMs(troubled));
-      return { consumer, everyMs, triedAt };
-    });
+    const { consumers, everyMs: clusterEveryMs, timed } = this.#context;
+    return consumers()
+      .filter(isTimed)
+      .map((consumer) => {
+        const { latestAt: triedAt, troubled = 0 } = this.#tries.get(consumer.name) ?? {};
+        const wantedMs = everyMsOf(consumer, clusterEveryMs, timed(consumer.name));
+        const everyMs = Math.max(wantedMs, troubledEveryMs(troubled));
+        return { consumer, everyMs, triedAt };
+      });
   }
 
   async #flipFor(consumers: readonly Timed[]): Promise<Flipped> {

@@ -88,10 +88,12 @@ export function startInspecting(context: InspectingContext) {
   const lead = oneByOne(async ({ signal: term }: Lead) => {
     try {
       const asking = inspection.run(term);
-      do {
+      // It may have ended while it was queued.
+      while (!term.aborted) {
         inspection.keep(present());
         for (const [name, state] of inspection.states()) measurement.report(name, state);
-      } while (await tick(LOOK_EVERY_MS, term));
+        await tick(LOOK_EVERY_MS, term);
+      }
       await asking;
     } catch (err) {
       if (!signal.aborted) logger.error({ err }, 'consumers are no longer inspected: a mistake in Linger');

@@ -20,6 +20,7 @@ function open() {
     {
       consumers: measurement,
       present: () => present,
+      intervalOf: ({ name }) => (name === CLUSTER_IP.name ? 300 : 30),
       logger: createLogger('info', { write: (line) => void lines.push(JSON.parse(line)) }),
       count: ({ result }) => counted.push(result),
     },
@@ -51,6 +52,14 @@ function flipped(change: Partial<Flipped> = {}): Flipped {
   };
 }
 
+it('says how often each is timed, so that its numbers are not stale between two flips', () => {
+  const { measurement, tell } = open();
+  const intervals = () => [CLUSTER_IP, EDGE].map(({ name }) => measurement.state(name)?.every);
+  expect(intervals()).toEqual([300, 30]);
+  tell(flipped());
+  expect(intervals()).toEqual([300, 30]);
+});
+
 it('before its first flip a consumer is measured, and its limits are known', () => {
   const { measurement } = open();
   for (const { name } of [CLUSTER_IP, EDGE]) {
@@ -67,10 +76,10 @@ it('samples are recorded, troubles shown; each is logged once, and its end', () 
     [2, 2],
     [0, 0],
   ]);
-  expect(measurement.state('cluster-ip')).toEqual({ trouble: undefined, limits: LIMITS });
-  expect(measurement.state('edge')).toEqual({ trouble: TROUBLE, limits: LIMITS });
+  expect(measurement.state('cluster-ip')).toEqual({ trouble: undefined, every: 300, limits: LIMITS });
+  expect(measurement.state('edge')).toEqual({ trouble: TROUBLE, every: 30, limits: LIMITS });
   tell(flipped({ consumers: new Map([['edge', { removal: 1 }]]) }));
-  expect(measurement.state('edge')).toEqual({ trouble: undefined, limits: LIMITS });
+  expect(measurement.state('edge')).toEqual({ trouble: undefined, every: 30, limits: LIMITS });
   expect(said()).toEqual([
     'warn: the canary cannot measure this consumer',
     'info: the canary sees this consumer again',

@@ -168,30 +168,34 @@ describe.concurrent('a server that follows a cluster', () => {
   it('shows the backlog in the next scrape, and what was measured', async () => {
     const model = await cluster();
     model.put('services', serviceObject('shop', 'web'));
-    model.put('pods', podObject('shop', 'a'));
-    model.put('endpointslices', sliceObject('shop', 'web', 'a'));
+    const left = ['a', 'b', 'c', 'd', 'e', 'f'];
+    for (const pod of left) model.put('pods', podObject('shop', pod));
+    model.put('endpointslices', sliceObject('shop', 'web', ...left));
     const server = await following(model);
-    const current = async (resource: string) =>
-      (await server.count(`linger_watch_current{resource="${resource}"}`)) === 1;
-    for (const resource of ['pods', 'services', 'endpointslices']) await until(() => current(resource));
-    model.put('pods', podObject('shop', 'a', true));
-    await until(async () => (await server.count('linger_removals_unresolved{stage="EndpointSlice"}')) === 1);
-    const { status, text } = await server.get('/estimates');
-    expect(status).toBe(200);
-    expect(JSON.parse(text)).toMatchObject({
-      synced: true,
-      defaultWait: { seconds: 30, why: 'initial' },
-      planned: { cluster: null },
-      unresolved: {
-        byStage: { EndpointSlice: { count: 1 } },
-        oldest: [{ namespace: 'shop', name: 'web', count: 1 }],
-      },
-      watches: { pods: { current: true, objects: 1 } },
-    });
-    model.put('endpointslices', sliceObject('shop', 'web'));
-    await until(
-      async () => (await server.count('linger_removal_lag_seconds_count{stage="EndpointSlice"}')) === 1,
-    );
+    await until(async () => (await server.count('linger_cluster_synced')) === 1);
+    const open = () => server.count('linger_removals_unresolved{stage="EndpointSlice"}');
+    const measured = () => server.count('linger_removal_lag_seconds_count{stage="EndpointSlice"}');
+    // On a busy machine a server stands still while it starts, and what ends soon after that is not measured.
+    while ((await measured()) === 0 && left.length > 0) {
+      const pod = left.shift() as string;
+      model.put('pods', podObject('shop', pod, true));
+      await until(async () => (await open()) === 1);
+      const { status, text } = await server.get('/estimates');
+      expect(status).toBe(200);
+      expect(JSON.parse(text)).toMatchObject({
+        synced: true,
+        defaultWait: { seconds: 30, why: 'initial' },
+        planned: { cluster: null },
+        unresolved: {
+          byStage: { EndpointSlice: { count: 1 } },
+          oldest: [{ namespace: 'shop', name: 'web', count: 1 }],
+        },
+        watches: { pods: { current: true, objects: 6 } },
+      });
+      model.put('endpointslices', sliceObject('shop', 'web', ...left));
+      await until(async () => (await open()) === 0);
+    }
+    expect(await measured()).toBe(1);
     await until(async () => (await server.count('linger_lag_planned_samples')) === 1);
     expect(JSON.parse((await server.get('/estimates')).text)).toMatchObject({
       planned: { cluster: { samples: 1 } },

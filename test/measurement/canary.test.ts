@@ -112,6 +112,7 @@ async function flips(
       consumers: () => consumers,
       everyMs,
       removals,
+      timed: () => 0,
       onFlip: (each) => {
         flipped.push(each);
         at.push(clock());
@@ -184,6 +185,7 @@ describe('with two replicas', { timeout: 60_000 }, () => {
         ...FIXED,
         identity: identities.get('web-1')!,
         consumers: () => [consumer],
+        timed: () => 0,
         onFlip: () => undefined,
         clock,
         random: Math.random,
@@ -208,6 +210,7 @@ describe('with two replicas', { timeout: 60_000 }, () => {
         identity: '1'.repeat(32),
         consumers: () => [CLUSTER_IP],
         everyMs: 3_600_000,
+        timed: () => 0,
         onFlip: () => undefined,
         random: Math.random,
       },
@@ -330,6 +333,7 @@ describe('where nothing can be flipped', () => {
         ...FIXED,
         consumers: () => [consumerOf('gateways', { measure: { reports: {} } })],
         everyMs: 1,
+        timed: () => 0,
         onFlip: (each) => told.push(each),
         clock,
         random: Math.random,
