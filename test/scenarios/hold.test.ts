@@ -406,8 +406,10 @@ describe.runIf(!LONG && OWN)('hook Hold, in short', () => {
     console.log(rows.map((each) => JSON.stringify(each)).join('\n'));
     expect(rolled.reports.map(({ total, lost }) => [total > 0, lost])).toEqual([[true, 0]]);
     expect(rows.map(({ release }) => release?.reason)).toEqual(Array.from({ length: 4 }, () => 'Gone'));
-    // By the gateway's own log.
-    for (const { last, sigterm } of rows) expect(sigterm).toBeGreaterThan(last ?? Number.NaN);
+    // By the gateway's own log. A pod of the first rollout may be gone before the gateway has resolved it at all.
+    const used = rows.filter(({ last = Number.NaN }) => !Number.isNaN(last));
+    expect(used.length).toBeGreaterThanOrEqual(2);
+    for (const { last, sigterm } of used) expect(sigterm).toBeGreaterThan(last ?? Number.NaN);
   });
 });
 
