@@ -15,9 +15,9 @@ import { table } from './table.ts';
  */
 const TIMED = 100;
 /** The start of both replicas, and what follows it, is over. */
-const SETTLED_MS = 300_000;
-/** With three flips of the canary. */
-const WINDOWS = 15;
+const SETTLED_MS = 180_000;
+/** With two flips of the canary. */
+const WINDOWS = 10;
 const WINDOW_MS = 60_000;
 /** The goal. Thousandths of a core. */
 const AT_REST = 5;
