@@ -1,5 +1,19 @@
 import express, { type Express, type Response } from 'express';
 import type { Metrics } from '../telemetry/index.ts';
+import { RateLimit } from '../timing/index.ts';
+
+/** How often each page is made anew: one takes some milliseconds, in which no review is answered. */
+const MADE = { perSecond: 4, atOnce: 20 };
+
+/** @returns what makes a page, or brings the latest again where that is asked for more often than {@link MADE} */
+function sharing<T>(make: () => T): () => T {
+  const limit = new RateLimit(MADE, performance.now());
+  let latest: { readonly page: T } | undefined;
+  return () => {
+    if (latest === undefined || limit.take(performance.now())) latest = { page: make() };
+    return latest.page;
+  };
+}
 
 interface AdminOptions {
   /** Why the webhook should get no connections; undefined when it is ready. */
@@ -28,19 +42,21 @@ export function adminApp({ unready, dead, metrics, estimates, holds }: AdminOpti
   };
   app.get(['/healthz', '/livez'], judge(dead));
   app.get('/readyz', judge(unready));
+  const samples = sharing(() => metrics.registry.metrics());
   app.get('/metrics', async (_request, response) => {
-    const text = await metrics.registry.metrics();
-    response.setHeader('Content-Type', metrics.registry.contentType).send(text);
+    response.setHeader('Content-Type', metrics.registry.contentType).send(await samples());
   });
+  const estimated = sharing(() => JSON.stringify(estimates?.(), undefined, 2));
   app.get('/estimates', (_request, response) => {
     if (estimates === undefined) say(response, 404, 'nothing is measured: no cluster is followed');
-    else response.type('application/json').send(`${JSON.stringify(estimates(), undefined, 2)}\n`);
+    else response.type('application/json').send(`${estimated()}\n`);
   });
+  const held = sharing(() => JSON.stringify(holds?.()) as string | undefined);
   app.get('/holds', (_request, response) => {
-    const held = holds?.();
+    const text = held();
     if (holds === undefined) say(response, 404, 'nothing is held: there is no Hold Service');
-    else if (held === undefined) say(response, 503, 'another replica leads, and holds');
-    else response.type('application/json').send(`${JSON.stringify(held)}\n`);
+    else if (text === undefined) say(response, 503, 'another replica leads, and holds');
+    else response.type('application/json').send(`${text}\n`);
   });
   const here = 'not found; here are /healthz, /readyz, /metrics, /estimates and /holds';
   return app.use((_request, response) => void say(response, 404, here));

@@ -37,6 +37,8 @@ const CLOSE_TIMEOUT_MS = 4_000;
  */
 const MAX_CONNECTIONS = 1_000;
 const MAX_HANDSHAKES = 250;
+/** On the port of metrics and health, which a kubelet, scrapers and people use. */
+const MAX_ADMIN_CONNECTIONS = 100;
 
 export interface KeyPair {
   /** PEM, leaf first. */
@@ -107,7 +109,7 @@ export function adminServer(listener: RequestListener): Server {
   const own = new Connections();
   const server = http.createServer({ ...LIMITS, ...RARELY_CHECKED }, own.following(listener));
   connections.set(server, own);
-  return server.on('connection', (socket) => own.add(socket, MAX_CONNECTIONS));
+  return server.on('connection', (socket) => own.add(socket, MAX_ADMIN_CONNECTIONS));
 }
 
 /**

@@ -1,7 +1,12 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import supertest from 'supertest';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { createMetrics } from '../../src/telemetry/registry.ts';
 import { adminApp } from '../../src/webhook/admin.ts';
+import { adminServer } from '../../src/webhook/server.ts';
+import { listening } from './listening.ts';
 
 function admin(unready: () => string | undefined = () => undefined) {
   return supertest(adminApp({ unready, metrics: createMetrics('1.2.3') }));
@@ -50,5 +55,68 @@ describe('the admin port', () => {
   it.each(['/', '/mutate', '/healthz/x'])('%s is not there, and what is there is said', async (path) => {
     const response = await admin().get(path);
     expect([response.status, response.text]).toEqual([404, expect.stringContaining('/readyz')]);
+  });
+});
+
+describe('the admin port, asked by too many', () => {
+  it.each([
+    ['/estimates', 'estimates'],
+    ['/holds', 'holds'],
+  ])(
+    '%s is made a few times a second, however often it is asked for, and is then new again',
+    async (path, page) => {
+      let made = 0;
+      const count = () => ({ made: ++made });
+      const app = supertest(
+        adminApp({ unready: () => undefined, metrics: createMetrics('1.2.3'), [page]: count }),
+      );
+      const began = performance.now();
+      for (let times = 0; times < 200; times += 1) expect((await app.get(path)).body).toEqual({ made });
+      const seconds = (performance.now() - began) / 1000;
+      expect(made).toBeLessThanOrEqual(20 + Math.ceil(4 * seconds));
+
+      await sleep(300);
+      const before = made;
+      expect((await app.get(path)).body).toEqual({ made: before + 1 });
+    },
+  );
+
+  it('/metrics is made a few times a second, however often it is asked for', async () => {
+    const metrics = createMetrics('1.2.3');
+    let made = 0;
+    const make = metrics.registry.metrics.bind(metrics.registry);
+    metrics.registry.metrics = () => {
+      made += 1;
+      return make();
+    };
+    const app = supertest(adminApp({ unready: () => undefined, metrics }));
+    const began = performance.now();
+    for (let times = 0; times < 100; times += 1)
+      expect((await app.get('/metrics')).text).toContain('linger_build_info');
+    const seconds = (performance.now() - began) / 1000;
+    expect(made).toBeLessThanOrEqual(20 + Math.ceil(4 * seconds));
+  });
+
+  it('by 400 connections that ask for much and read nothing: health is still answered, and 100 are kept', async () => {
+    const server = adminServer(adminApp({ unready: () => undefined, metrics: createMetrics('1.2.3') }));
+    const port = await listening(server);
+    const greedy: Socket[] = [];
+    onTestFinished(() => {
+      for (const socket of greedy) socket.destroy();
+    });
+    let cut = 0;
+    for (let index = 0; index < 400; index += 1) {
+      const socket = connect(port, '127.0.0.1').pause();
+      socket.on('error', () => undefined).on('close', () => (cut += 1));
+      greedy.push(socket);
+      await once(socket, 'connect');
+      socket.write('GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(50));
+    }
+    const healthy = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(5_000) });
+    expect(await healthy.text()).toBe('ok\n');
+    const kept = await new Promise<number>((resolve) => server.getConnections((_, count) => resolve(count)));
+    expect(kept).toBeLessThanOrEqual(100);
+    for (const socket of greedy) socket.resume();
+    while (cut < 300) await sleep(20);
   });
 });
