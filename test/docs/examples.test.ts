@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
+import { containerRuntime } from '../../bench/containerfile.ts';
 import { isLingerObject, parseDocument } from '../../src/api/documents.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { greeting } from '../../src/cli/serve.ts';
@@ -45,6 +46,32 @@ describe('YAML on the pages', () => {
     const page = blocks.flatMap(({ language, text }) => (language === 'yaml' ? objectsOf(text) : []));
     for (const path of policyFiles)
       for (const object of objectsOf(read(path))) expect(page).toContainEqual(object);
+  });
+});
+
+interface ShownContainer {
+  readonly image: string;
+  readonly command?: readonly string[];
+  readonly args?: readonly string[];
+}
+
+describe('containers of Linger’s image on the pages', () => {
+  const shown = inLanguage('yaml').flatMap(({ at, text }) =>
+    objectsOf(text)
+      .flatMap(({ containers }) => (containers ?? []) as readonly ShownContainer[])
+      .filter(({ image }) => /\/linger[:@]/.test(image))
+      .map((container) => ({ at, ...container })),
+  );
+
+  test('are shown', () => expect(shown).not.toEqual([]));
+
+  test.each(shown)('$at runs', async ({ command = [], args = [] }) => {
+    const { nodeFlags, program } = containerRuntime(ROOT);
+    // Without a command the image serves, whatever the arguments say.
+    expect(command).toEqual(['node', ...nodeFlags, program]);
+    const words = [...nodeFlags, 'src/main.ts', ...args, '--listen=127.0.0.1:0'];
+    const stopped = await run(process.execPath, words, { cwd: ROOT, timeout: 2_000 }).catch((error) => error);
+    expect(stopped.stderr).toMatch(/^listening on 127\.0\.0\.1:\d+; [^\n]+\n$/);
   });
 });
 
