@@ -453,8 +453,8 @@ function canaryOf(
   { connection, place, canary, world, metrics, logger }: ClusterContext,
   measurement: Measurement,
 ): RunningCanary | undefined {
-  const count = registerCanaryMetrics(metrics.registry);
   if (place === undefined || canary === undefined) return undefined;
+  const count = registerCanaryMetrics(metrics.registry);
   const present = () => world.current().consumers;
   const { namespace } = place;
   return startCanary({ ...canary, connection, namespace, present, measurement, logger, count, clock });

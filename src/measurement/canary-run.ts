@@ -27,17 +27,16 @@ type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
 /** Registers the metrics of the canary. @returns a function to call with each flip */
 export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) => void {
-  const registers = [registry];
   const flips = new Counter({
     name: 'linger_canary_flips_total',
     help: 'Flips of the canary that this replica has led, by how they ended.',
     labelNames: ['result'] as const,
-    registers,
+    registers: [registry],
   });
   const connections = new Counter({
     name: 'linger_canary_connections_total',
     help: 'Connections that they took, through ClusterIPs and probe URLs.',
-    registers,
+    registers: [registry],
   });
   for (const result of Object.keys(FLIP_RESULTS) as FlipResult[]) flips.inc({ result }, 0);
   return ({ result, attempts }) => {
@@ -48,7 +47,7 @@ export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) =
 
 interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connection' | 'namespace' | 'clock'> {
   readonly present: () => readonly Consumer[];
-  readonly measurement: Pick<Measurement, 'isReady' | 'onChange' | 'onRemoval' | 'consumers'>;
+  readonly measurement: Pick<Measurement, 'isReady' | 'listing' | 'onChange' | 'onRemoval' | 'consumers'>;
   readonly logger: Logger;
   readonly count: (flip: FlipReading) => void;
 }
@@ -68,15 +67,8 @@ export function startCanary(context: CanaryRunContext) {
     const intervalOf = (consumer: Timed) => everyMsOf(consumer, everyMs, timed(consumer.name)) / 1000;
     const onFlip = flipReporter({ ...context, consumers: measurement.consumers, intervalOf }, lead);
     try {
-      const flipping = {
-        endpoints,
-        dns: await clusterDns(),
-        everyMs,
-        timed,
-        consumers: present,
-        removals,
-        onFlip,
-      };
+      const dns = await clusterDns();
+      const flipping = { endpoints, dns, everyMs, timed, consumers: present, removals, onFlip };
       await runCanary({ ...context, ...flipping, random: Math.random }, lead);
     } catch (err) {
       logger.error({ err }, 'the canary has ended: a mistake in Linger');

@@ -13,6 +13,7 @@ import type { Lead } from '../leader/index.ts';
 import { pause } from '../timing/index.ts';
 import { askDns, type ClusterDns } from './dns.ts';
 import {
+  CANARY_SERVICE,
   type CanaryEndpoints,
   type ConsumerOutcome,
   FLIP_LIMITS,
@@ -82,7 +83,6 @@ export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number,
     .slice(0, most);
 }
 
-const CANARY_SERVICE = 'linger-canary';
 /** A headless Service for the same pods: DNS answers with their addresses. */
 const CANARY_DNS_SERVICE = 'linger-canary-dns';
 
@@ -452,9 +452,9 @@ class Canary {
   }
 
   async #flip(met: Met, consumers: readonly Timed[]): Promise<FlipOutcome> {
-    const { endpoints, clock } = this.#context;
+    const { endpoints, clock, port } = this.#context;
     const { signal } = this.#lead;
-    const { pod, identity } = met.canary;
+    const { pod, identity, address } = met.canary;
     const timed = await Promise.all(consumers.map((each) => this.#timed(each, met)));
     const listed = timed.filter(({ service }) => endpoints.isReady(pod.uid, service));
     const remove = { pod, label: CANARY_LABEL, from: IN_SERVICE, to: OUT_OF_SERVICE };
@@ -463,6 +463,7 @@ class Canary {
       replicas: { canary: identity, fellows: new Set(met.fellows.map((each) => each.identity)) },
       consumers: listed,
       endpoints,
+      askCanary: () => attempt({ url: canaryUrl(address, port), address, timeoutMs: this.#limits.attemptMs }),
       label: {
         remove: () => this.#labels.change(remove, signal),
         restore: () => restore(this.#labels, pod),
@@ -474,6 +475,7 @@ class Canary {
     });
     const lags = [...outcome.consumers.values()].map(({ removal = 0 }) => removal * 1000);
     this.#schedule.followed(Math.max(0, ...lags));
+    if (outcome.result === 'ReplicaLost') return outcome;
     const unlisted = timed.filter((each) => !listed.includes(each)).map(({ name }) => name);
     return { ...outcome, consumers: new Map([...outcome.consumers, ...troubleOf(unlisted, NO_DNS_SERVICE)]) };
   }

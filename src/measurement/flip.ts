@@ -1,4 +1,5 @@
 import { asError } from '../api/index.ts';
+import { KubeFailure } from '../cluster/index.ts';
 import {
   Arrival,
   type Attempt,
@@ -12,12 +13,16 @@ import type { pause } from '../timing/index.ts';
 import type { Measurement } from './measurement.ts';
 import { type Answer, type FlipResult, type Problem, problem } from './probe.ts';
 
+export const CANARY_SERVICE = 'linger-canary';
+
 /** The pace and the limits of a flip. Milliseconds. */
 export const FLIP_LIMITS = {
   /** Between two attempts through a consumer: with two replicas, instants are known to 50 ms. */
   everyMs: 25,
   /** The timeout of an attempt: longer ones say too little about when a replica was chosen. */
   attemptMs: 2_000,
+  /** Between two questions to the replica itself. */
+  askMs: 500,
   /** Attempts that start later than this show that the process stood still. */
   standstillMs: 500,
   /** How long the replica must be seen before it is removed. */
@@ -31,14 +36,11 @@ export const FLIP_LIMITS = {
 };
 export type FlipLimits = Readonly<typeof FLIP_LIMITS>;
 
-/** Why an instant is unknown: the watch was interrupted, or the signal aborted. */
-type NoInstant = Extract<FlipResult, 'Interrupted' | 'Ended'>;
-
 interface Waiter {
   readonly uid: string;
   readonly service: string;
   readonly ready: boolean;
-  readonly settle: (outcome: number | NoInstant) => void;
+  readonly settle: (outcome: number | 'Interrupted') => void;
 }
 
 /**
@@ -46,11 +48,11 @@ interface Waiter {
  * same that the control plane's lag is measured with.
  */
 export class CanaryEndpoints {
-  readonly #index: Pick<Measurement, 'isReady'>;
+  readonly #index: Pick<Measurement, 'isReady' | 'listing'>;
   readonly #namespace: string;
   readonly #waiters = new Set<Waiter>();
 
-  constructor(index: Pick<Measurement, 'isReady' | 'onChange'>, namespace: string) {
+  constructor(index: Pick<Measurement, 'isReady' | 'listing' | 'onChange'>, namespace: string) {
     this.#index = index;
     this.#namespace = namespace;
     index.onChange(({ uid }, at) => {
@@ -69,21 +71,22 @@ export class CanaryEndpoints {
     return this.#index.isReady(uid, { stage: 'EndpointSlice', namespace: this.#namespace, service });
   }
 
+  /** Whether a Service lists the pod as ready whatever its label says. */
+  isServing(uid: string): boolean {
+    return this.#index.listing(uid).some(({ service }) => !service.startsWith(CANARY_SERVICE));
+  }
+
   /**
    * Resolves with the instant, in milliseconds of the watch's clock, at which the Service starts or stops listing the pod
    * as ready; to be called before the change is made.
+   * @param signal aborts with the flip; then nothing is waited for
    */
-  becomes(waitedFor: Omit<Waiter, 'settle'>, signal: AbortSignal): Promise<number | NoInstant> {
-    const { promise, resolve: settle } = Promise.withResolvers<number | NoInstant>();
+  becomes(waitedFor: Omit<Waiter, 'settle'>, signal: AbortSignal): Promise<number | 'Interrupted'> {
+    const { promise, resolve: settle } = Promise.withResolvers<number | 'Interrupted'>();
     const waiter = { ...waitedFor, settle };
-    const end = () => settle('Ended');
-    signal.addEventListener('abort', end, { once: true });
     this.#waiters.add(waiter);
-    if (signal.aborted) end();
-    return promise.finally(() => {
-      this.#waiters.delete(waiter);
-      signal.removeEventListener('abort', end);
-    });
+    signal.addEventListener('abort', () => this.#waiters.delete(waiter), { once: true });
+    return promise;
   }
 }
 
@@ -179,10 +182,6 @@ class FollowedConsumer {
     if (this.#asking && this.present && this.#underWay < MOST_AT_ONCE) void this.#attempt();
   }
 
-  stop(): void {
-    this.#asking = false;
-  }
-
   followDeparture(): void {
     this.#asking = true;
     this.#onAttempt = (attempt) => {
@@ -222,28 +221,22 @@ class FollowedConsumer {
   /** @param zero when the EndpointSlice stopped listing the replica */
   departed(zero: number): void {
     const { end } = this.#departure;
-    if (!this.#gone || end === undefined) {
-      this.#leave(this.#neverGone());
-      return;
-    }
-    const lag = Math.max(0, end.at - zero);
-    if (isPrecise(end, lag)) this.#removal = lag / 1000;
+    const lag = Math.max(0, (end?.at ?? 0) - zero);
+    if (!this.#gone || end === undefined) this.#leave(this.#neverGone());
+    else if (isPrecise(end, lag)) this.#removal = lag / 1000;
     else {
       const message = `${this.#consumer.subject} meets the removed replica too seldom to time it: within ${Math.round(end.within)} ms.`;
       this.#leave({ reason: 'BadAnswer', message });
     }
   }
 
-  /** @param zero when the EndpointSlice listed the replica again; undefined: not reliably known */
-  arrived(zero: number | undefined): void {
+  /** @param zero when the EndpointSlice listed the replica again */
+  arrived(zero: number): void {
     const { seen, beginning } = this.#arrival;
-    if (seen === 0) {
-      this.#leave(this.#trouble('does not meet the replica again after it was added'));
-      return;
-    }
-    const lag = zero === undefined || beginning === undefined ? undefined : Math.max(0, beginning.at - zero);
-    const precise = beginning !== undefined && lag !== undefined && isPrecise(beginning, lag);
-    this.outcome = { removal: this.#removal, addition: precise ? lag / 1000 : undefined };
+    const lag = Math.max(0, (beginning?.at ?? 0) - zero);
+    const addition = beginning && isPrecise(beginning, lag) ? lag / 1000 : undefined;
+    if (seen > 0) this.outcome = { removal: this.#removal, addition };
+    else this.#leave(this.#trouble('does not meet the replica again after it was added'));
   }
 
   async #attempt(): Promise<void> {
@@ -269,9 +262,9 @@ class FollowedConsumer {
     }
     const { canary, fellows } = this.#replicas;
     if (answer.identity === canary) return 'canary';
-    if (fellows.has(answer.identity)) return 'fellow';
-    this.#problems.push(STRANGE);
-    return 'unclear';
+    // One that has come meanwhile is no canary, either.
+    if (!fellows.has(answer.identity)) this.#problems.push(STRANGE);
+    return 'fellow';
   }
 
   /** What has gone wrong most often since it was asked last. */
@@ -317,6 +310,8 @@ export interface FlipContext {
   readonly replicas: Replicas;
   readonly consumers: readonly TimedConsumer[];
   readonly endpoints: CanaryEndpoints;
+  /** Asks the replica itself, past all consumers; never throws, and ends in time. */
+  readonly askCanary: () => Promise<Answer>;
   /** Both throw KubeFailure. */
   readonly label: {
     /** Takes the replica out of the Service. May take effect even if it fails. */
@@ -341,20 +336,12 @@ export interface FlipOutcome {
   readonly problem?: string | undefined;
 }
 
-/** Thrown when a flip ends early. */
-class Over extends Error {
-  readonly result: FlipResult;
-  constructor(result: FlipResult, message = '') {
-    super(message);
-    this.result = result;
-  }
-}
-
 /**
  * Takes one replica out of the Service `linger-canary` and puts it back. Each consumer is observed by new connections
  * from before the label is changed until it has certainly followed; lags count from when our own watch shows the changed
- * slice. A removal counts only where the replica was seen before and is seen again after, so that a consumer that broke
- * down does not look like one that followed. Never throws. When it resolves, the label is back or has been given up.
+ * slice. A removal counts only where the replica was seen before and is seen again after, and was there all the time:
+ * neither a consumer that broke down nor a replica that died is to look like a consumer that followed.
+ * Never throws. When it resolves, the label is back or has been given up.
  */
 export function flip(context: FlipContext): Promise<FlipOutcome> {
   return new Flip(context).run();
@@ -364,35 +351,40 @@ class Flip {
   readonly #context: FlipContext;
   readonly #limits: FlipLimits;
   readonly #consumers: readonly FollowedConsumer[];
+  readonly #services: readonly string[];
   readonly #ending = new AbortController();
+  /** Whether a Service that always lists the replica, such as Linger's own, did so at the beginning. */
+  readonly #serving: boolean;
+  /** Whether the slices should list the replica; undefined: they are about to change. */
+  #listed: boolean | undefined = true;
   #touched = false;
+  #result: FlipResult | undefined;
   #problem: string | undefined;
-  #lookedAt: number;
-  /** When this process, and with it all attempts, was last found to have stood still. */
-  #stalledAt = Number.NEGATIVE_INFINITY;
+  #lookedAt = Number.POSITIVE_INFINITY;
 
   constructor(context: FlipContext) {
     this.#context = context;
     this.#limits = { ...FLIP_LIMITS, ...context.limits };
     this.#consumers = context.consumers.map((each) => new FollowedConsumer(each, context, this.#limits));
-    this.#lookedAt = context.time.clock();
+    this.#services = [...new Set([CANARY_SERVICE, ...this.#consumers.map(({ service }) => service)])];
+    this.#serving = context.endpoints.isServing(context.uid);
   }
 
   async run(): Promise<FlipOutcome> {
     const { signal } = this.#context;
-    const end = () => this.#ending.abort();
+    const end = () => this.#end('Ended');
     signal.addEventListener('abort', end, { once: true });
     if (signal.aborted) end();
-    const paced = this.#pace();
-    const result = await this.#measure().catch((error: unknown): FlipResult => {
-      this.#problem = error instanceof Over && error.message === '' ? undefined : asError(error).message;
-      return error instanceof Over ? error.result : 'Interrupted';
-    });
-    for (const consumer of this.#consumers) consumer.stop();
+    const besides = [this.#pace(), this.#guard()];
+    try {
+      this.#end(await this.#measure());
+    } catch (error) {
+      if (this.#result === undefined) this.#problem = asError(error).message;
+      this.#end('Interrupted');
+    }
     signal.removeEventListener('abort', end);
-    end();
-    await Promise.all([paced, this.#putBack()]);
-    return this.#outcome(result);
+    await Promise.all([...besides, this.#putBack()]);
+    return this.#outcome(this.#result ?? 'Interrupted');
   }
 
   async #measure(): Promise<FlipResult> {
@@ -404,17 +396,20 @@ class Flip {
 
     const withdrawn = await this.#withdraw();
     const gone = () => this.#present.every((consumer) => consumer.hasGone());
-    await this.#until(gone, longestMs, () => {
-      if (this.#stalledSince(withdrawn.asked) || this.#isListed()) throw new Over('Interrupted');
-    });
-    for (const consumer of this.#present) consumer.departed(withdrawn.at(consumer.service));
+    await this.#until(gone, longestMs);
+    for (const consumer of this.#present) consumer.departed(withdrawn(consumer.service));
 
     const added = await this.#add();
     const seen = () => this.#present.every(({ arrivedSurely }) => arrivedSurely);
     await this.#until(seen, longestMs);
-    const trusted = !this.#stalledSince(added.asked);
-    for (const consumer of this.#present) consumer.arrived(trusted ? added.at(consumer.service) : undefined);
+    for (const consumer of this.#present) consumer.arrived(added(consumer.service));
     return this.#consumers.some(({ outcome }) => outcome.removal !== undefined) ? 'Measured' : 'NotSeen';
+  }
+
+  /** Ends the flip, unless it has been already. */
+  #end(result: FlipResult): void {
+    this.#result ??= result;
+    this.#ending.abort();
   }
 
   /** Starts attempts at a steady pace until the flip ends. */
@@ -425,28 +420,35 @@ class Flip {
     } while (await this.#context.time.pause(this.#limits.everyMs, this.#ending.signal));
   }
 
-  #stalledSince(instant: number): boolean {
-    this.#look();
-    return this.#stalledAt >= instant;
+  /** Asks the replica itself until the flip ends: its process may be gone, or another, long before any slice says so. */
+  async #guard(): Promise<void> {
+    const { askCanary, replicas, time } = this.#context;
+    while (await time.pause(this.#limits.askMs, this.#ending.signal)) {
+      const { identity } = await askCanary();
+      if (identity !== replicas.canary) this.#end('ReplicaLost');
+    }
   }
 
+  /** Ends the flip where what it sees can no longer be relied on. */
   #look(): void {
-    const now = this.#context.time.clock();
-    if (now - this.#lookedAt > this.#limits.standstillMs) this.#stalledAt = now;
+    const { endpoints, uid, time } = this.#context;
+    const now = time.clock();
+    // This process, and with it all attempts, stood still.
+    if (now - this.#lookedAt > this.#limits.standstillMs) this.#end('Interrupted');
     this.#lookedAt = now;
+    if (this.#serving && !endpoints.isServing(uid)) this.#end('ReplicaLost');
+    const isOther = (service: string) => endpoints.isReady(uid, service) !== this.#listed;
+    if (this.#listed !== undefined && this.#services.some(isOther))
+      this.#end(this.#listed ? 'ReplicaLost' : 'Interrupted');
   }
 
   get #present(): readonly FollowedConsumer[] {
     return this.#consumers.filter(({ present }) => present);
   }
 
-  #isListed(): boolean {
-    const { endpoints, uid } = this.#context;
-    return this.#consumers.some(({ service }) => endpoints.isReady(uid, service));
-  }
-
   #withdraw() {
-    if (!this.#context.holds()) throw new Over('Ended');
+    if (!this.#context.holds()) this.#end('Ended');
+    this.#ending.signal.throwIfAborted();
     this.#touched = true;
     return this.#change(false, () => this.#context.label.remove());
   }
@@ -460,57 +462,60 @@ class Flip {
 
   /**
    * Starts to wait before the change is requested: the watch may be faster than the response.
-   * @returns when the change was requested, and when the slices of each Service followed
+   * @returns when the slices of a Service followed
    */
   async #change(ready: boolean, change: () => Promise<void>) {
     const { endpoints, uid, time } = this.#context;
     const { signal } = this.#ending;
-    const asked = time.clock();
-    const services = [...new Set(this.#consumers.map(({ service }) => service))];
-    const changes = services.map(
+    this.#listed = undefined;
+    const changes = this.#services.map(
       (service) => [service, endpoints.becomes({ uid, service, ready }, signal)] as const,
     );
     try {
       await change();
     } catch (error) {
-      if (signal.aborted) throw new Over('Ended');
-      throw new Over('Refused', asError(error).message);
+      const isGone = error instanceof KubeFailure && error.reason === 'NotFound';
+      if (!isGone && !signal.aborted) this.#problem = asError(error).message;
+      this.#end(isGone ? 'ReplicaLost' : 'Refused');
     }
-    const late = time
-      .pause(this.#limits.followWithinMs, signal)
-      .then((passed): FlipResult => (passed ? 'Late' : 'Ended'));
+    const late = time.pause(this.#limits.followWithinMs, signal).then(() => 'Late' as const);
     const at = new Map<string, number>();
     for (const [service, became] of changes) {
       const instant = await Promise.race([became, late]);
-      if (typeof instant !== 'number') throw new Over(instant);
-      at.set(service, instant);
+      if (typeof instant === 'number') at.set(service, instant);
+      else this.#end(instant);
+      signal.throwIfAborted();
     }
-    return { at: (service: string) => at.get(service) as number, asked };
+    this.#listed = ready;
+    return (service: string) => at.get(service) as number;
   }
 
-  /** @throws Over where the lead or the process ends */
-  async #until(done: () => boolean, withinMs: number, check: () => void = () => undefined): Promise<void> {
+  /** @throws Error once the flip is to end */
+  async #until(done: () => boolean, withinMs: number): Promise<void> {
     const { clock, pause } = this.#context.time;
+    const { signal } = this.#ending;
     const until = clock() + withinMs;
-    while (!done() && clock() < until) {
-      check();
-      if (!(await pause(this.#limits.everyMs, this.#ending.signal))) throw new Over('Ended');
+    let over = false;
+    while (!over) {
+      over = done() || clock() >= until || !(await pause(this.#limits.everyMs, signal));
+      this.#look();
+      signal.throwIfAborted();
     }
-    check();
   }
 
   async #putBack(): Promise<void> {
     if (!this.#touched) return;
-    this.#touched = false;
     await this.#context.label.restore().catch((error: unknown) => {
       this.#problem ??= asError(error).message;
     });
   }
 
   #outcome(result: FlipResult): FlipOutcome {
+    // What was found without the replica says nothing about a consumer.
+    const told = result === 'ReplicaLost' ? [] : this.#consumers;
     return {
       result,
-      consumers: new Map(this.#consumers.map(({ name, outcome }) => [name, outcome])),
+      consumers: new Map(told.map(({ name, outcome }) => [name, outcome])),
       attempts: this.#consumers.reduce((sum, { attempts }) => sum + attempts, 0),
       problem: this.#problem,
     };

@@ -87,12 +87,14 @@ it('samples are recorded, troubles shown; each is logged once, and its end', () 
   expect(counted).toEqual(['Measured', 'Measured', 'Measured']);
 });
 
-it('a flip that came to nothing by chance leaves states as they are', () => {
-  const { measurement, tell } = open();
+it.each(['Interrupted', 'ReplicaLost'] as const)('a flip that was %s leaves states as they are', (result) => {
+  const { measurement, tell, samples } = open();
   tell(flipped());
-  tell(flipped({ result: 'Interrupted', consumers: new Map() }));
+  const before = samples();
+  tell(flipped({ result, consumers: new Map() }));
   expect(measurement.state('edge')).toMatchObject({ trouble: TROUBLE });
   expect(measurement.state('cluster-ip')).toMatchObject({ trouble: undefined });
+  expect(samples()).toEqual(before);
 });
 
 it('one that the API server refused is a trouble of all, in its words', () => {

@@ -12,11 +12,12 @@ test('the table has exactly the results of flips, in the catalogue’s order', (
 });
 
 test('the limits that it names are those of the program', () => {
-  const { everyMs, attemptMs, baselineMs, followWithinMs, longestMs } = FLIP_LIMITS;
+  const { everyMs, attemptMs, askMs, baselineMs, followWithinMs, longestMs } = FLIP_LIMITS;
   const text = read(PAGE);
   for (const said of [
     `every ${everyMs} ms`,
     `${attemptMs / 1000} s for an answer`,
+    `Every ${askMs} ms`,
     `for up to ${baselineMs / 1000} s`,
     `within ${followWithinMs / 1000} s`,
     `${longestMs / 60_000} minutes`,

@@ -58,14 +58,17 @@ async function open(names: readonly string[]) {
   own.onPatched = tell;
   let port = 0;
   const identities = new Map<string, string>();
+  const servers = new Map<string, Server>();
   for (const [index, name] of names.entries()) {
     const identity = String(index + 1).repeat(32);
-    port = await started(canaryServer(identity), `127.0.0.${index + 1}`, port);
+    const server = canaryServer(identity);
+    servers.set(name, server);
+    port = await started(server, `127.0.0.${index + 1}`, port);
     own.add(name, { [CANARY_LABEL]: 'in' }, `127.0.0.${index + 1}`);
     identities.set(name, identity);
   }
   tell();
-  return { own, endpoints, services, tell, port, identities };
+  return { own, endpoints, services, tell, port, identities, servers };
 }
 
 /** kube-proxy, or a gateway: to one replica of those in the Service after the other. */
@@ -95,7 +98,12 @@ async function flips(
   most: number,
   dns: ClusterDns = FIXED.dns,
   limits: Partial<FlipLimits> = {},
-  { everyMs = 50, removals = new EventEmitter<{ removal: [] }>(), at = [] as number[] } = {},
+  {
+    everyMs = 50,
+    removals = new EventEmitter<{ removal: [] }>(),
+    at = [] as number[],
+    onFlip = (): void => undefined,
+  } = {},
 ): Promise<Flipped[]> {
   const { own, endpoints, port, identities } = opened;
   const ending = new AbortController();
@@ -116,6 +124,7 @@ async function flips(
       onFlip: (each) => {
         flipped.push(each);
         at.push(clock());
+        onFlip();
         if (flipped.length === most) ending.abort();
       },
       clock,
@@ -193,6 +202,43 @@ describe('with two replicas', { timeout: 60_000 }, () => {
       { signal: ending.signal, holds: () => true },
     );
     expect(own.patches).toEqual(['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in']);
+  });
+
+  it('a replica that dies while it is out ends the flip at once, and the next flip takes another', async () => {
+    const opened = await open(['web-1', 'web-2', 'web-3']);
+    const { own, servers } = opened;
+    own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    const { onPatched } = own;
+    let diedAt = Number.NaN;
+    own.onPatched = (pod) => {
+      onPatched(pod);
+      if (!Number.isNaN(diedAt)) return;
+      servers.get('web-2')!.close();
+      servers.get('web-2')!.closeAllConnections();
+      diedAt = clock();
+    };
+    const at: number[] = [];
+    const [lost, next] = await flips(opened, [CLUSTER_IP], 2, FIXED.dns, {}, { at });
+    expect(lost).toMatchObject({ result: 'ReplicaLost', pod: 'web-2', consumers: new Map() });
+    expect(next).toMatchObject({ result: 'Measured', pod: 'web-3' });
+    expect(at[0]! - diedAt).toBeLessThan(2_000);
+    expect(own.patches.slice(0, 2)).toEqual(['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in']);
+  });
+
+  it('a leader that cannot reach the API server at first puts back whatever was left out as soon as it can', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    const { own } = opened;
+    for (const name of ['web-1', 'web-2']) own.labels(name)![CANARY_LABEL] = 'out';
+    opened.tell();
+    own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    own.failing = 503;
+    const onFlip = () => {
+      own.failing = undefined;
+    };
+    const flipped = await flips(opened, [CLUSTER_IP], 2, FIXED.dns, {}, { onFlip });
+    expect(flipped[0]).toMatchObject({ result: 'Refused' });
+    expect(flipped[1]).toMatchObject({ result: 'Measured', pod: 'web-2' });
+    for (const name of ['web-1', 'web-2']) expect(own.labels(name)).toEqual({ [CANARY_LABEL]: 'in' });
   });
 
   it('the next leader puts back what a vanished leader has left out', async () => {

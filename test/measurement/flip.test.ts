@@ -158,11 +158,87 @@ describe('a consumer that cannot be timed', () => {
   });
 });
 
+describe('a replica that is lost', () => {
+  const LOST: readonly (readonly [string, happen: (model: FlipModel) => void, withinMs: number])[] = [
+    ['is deleted, as in a rollout', (model) => model.deletePod(), 100],
+    ['is deleted by force', (model) => model.deletePod(0), 100],
+    ['is killed, and its container started again', (model) => model.kill(), 550],
+    ['becomes unready', (model) => model.readiness(false), 100],
+    [
+      'becomes unready for 3 s',
+      (model) => {
+        model.readiness(false);
+        model.at(3_000, () => model.readiness(true));
+      },
+      100,
+    ],
+    ['is gone with its node', (model) => model.loseNode(), 2_550],
+    ['stands still for 5 s', (model) => model.freeze(5_000), 2_550],
+  ];
+  const WHEN: readonly (readonly [string, number])[] = [
+    ['before it is taken out', 200],
+    ['just before', 440],
+    ['while it is out and met', 2_000],
+    ['while it is out and not met any more', 6_000],
+    ['while it is back and not met yet', 9_000],
+    ['while it is met again', 11_750],
+  ];
+  const cases = LOST.flatMap(([what, happen, withinMs]) =>
+    WHEN.map(([when, at]) => ({ what, when, happen, withinMs, at })),
+  );
+
+  it.each(cases)('$what $when: the flip ends, and nothing of it counts', async (each) => {
+    const { happen, withinMs, at } = each;
+    const { outcome, model } = await run({
+      consumers: [consumer({ lagMs: 5_000 }), consumer({ name: 'dns', lagMs: 500, heldMs: 5_000 })],
+      faults: (faulty) => faulty.at(at, () => happen(faulty)),
+    });
+    expect(outcome).toMatchObject({ result: 'ReplicaLost', consumers: new Map(), problem: undefined });
+    expect(model.endedAt - at).toBeLessThan(withinMs);
+    // What is gone cannot be put back.
+    if (each.what !== 'is deleted by force') expect(model.on).toBe(true);
+  });
+
+  it.each(
+    [0.5, 1, 1.5, 2, 2.2, 2.4, 2.6, 3].flatMap((forS) => WHEN.map(([when, at]) => ({ forS, when, at }))),
+  )('stands still for $forS s $when: no sample, or a true one', async ({ forS, at }) => {
+    const { of } = await run({
+      consumers: [consumer({ lagMs: 5_000 })],
+      faults: (model) => model.at(at, () => model.freeze(forS * 1000)),
+    });
+    expect(Math.abs((of('edge').removal ?? 5) - 5)).toBeLessThan(0.3);
+  });
+
+  it('is lost while its label is changed: no trouble of the API server’s', async () => {
+    const { outcome } = await run({
+      controlPlaneMs: 5_000,
+      consumers: [consumer()],
+      faults: (model) => model.at(300, () => model.deletePod(0)),
+    });
+    expect(outcome).toMatchObject({ result: 'ReplicaLost', consumers: new Map(), problem: undefined });
+  });
+});
+
+it('a replica that comes while the leader is alone tells no less than one that was there', async () => {
+  const { outcome, of } = await run({
+    fellows: 0,
+    consumers: [consumer()],
+    faults: (model) => model.at(1_000, () => model.newcomers.push('e'.repeat(32))),
+  });
+  expect(outcome.result).toBe('Measured');
+  expect(Math.abs(of('edge').removal! - 3)).toBeLessThan(0.15);
+});
+
 describe('whatever happens, the label is put back', () => {
   it.each([
     {
-      what: 'the lead ends',
+      what: 'the lead ends while it is out',
       faults: (model: FlipModel) => model.at(3_000, () => model.ending.abort()),
+      result: 'Ended',
+    },
+    {
+      what: 'the lead ends while it is back',
+      faults: (model: FlipModel) => model.at(8_000, () => model.ending.abort()),
       result: 'Ended',
     },
     {

@@ -1,3 +1,4 @@
+import { KubeFailure } from '../../src/cluster/index.ts';
 import {
   CanaryEndpoints,
   type FlipContext,
@@ -57,16 +58,25 @@ export class FlipModel {
   /** Of the label, as the API server has it. */
   on = true;
   holds = true;
+  /** Of the pod that is removed: whether the control plane takes it for ready, and whether the API server has it. */
+  #ready = true;
+  #there = true;
+  /** What it answers, once it no longer stands still. */
+  #canary: Answer = { identity: CANARY };
+  #frozenUntil = 0;
+  /** Replicas that come into the Service during the flip. */
+  readonly newcomers: string[] = [];
+  endedAt = 0;
   readonly patches: ('off' | 'on')[] = [];
   /** What the API server does to the next changes instead. */
   refuses: Error | undefined;
-  /** Since when each side is as it is. */
-  #zero = { out: Number.POSITIVE_INFINITY, in: Number.NEGATIVE_INFINITY };
+  /** Whether linger-canary lists it as ready, and since when: the latest last. */
+  readonly #listings = [{ listed: true, at: Number.NEGATIVE_INFINITY }];
 
   constructor(options: ModelOptions) {
     this.#options = options;
     this.process = new SimulatedProcess(this.time, { rate: 1, skew: 0 }, this.#random);
-    for (const service of ['linger-canary', 'linger-canary-dns']) this.#show(service, true);
+    for (const service of ['linger', 'linger-canary', 'linger-canary-dns']) this.#show(service, true);
     options.faults?.(this);
   }
 
@@ -79,13 +89,18 @@ export class FlipModel {
       replicas: { canary: CANARY, fellows: new Set(names) },
       consumers: this.#options.consumers.map((consumer) => this.#timed(consumer, names)),
       endpoints: this.endpoints,
-      label: { remove: () => this.#label(false), restore: () => this.#label(true) },
+      askCanary: () => this.#answersItself(),
+      label: {
+        remove: () => this.#label(false),
+        restore: () => (this.#there ? this.#label(true) : Promise.resolve()),
+      },
       holds: () => this.holds,
       time: { clock: this.process.clock, pause: this.#pause },
       signal: this.ending.signal,
       limits,
     }).then((ended) => {
       outcome = ended;
+      this.endedAt = this.time.now;
     });
     for (let until = 1_000; outcome === undefined && until < 3_600_000; until += 1_000) {
       await this.time.run(until, () => undefined);
@@ -116,12 +131,57 @@ export class FlipModel {
   async #label(on: boolean): Promise<void> {
     await this.#pause(5, new AbortController().signal);
     if (this.refuses !== undefined) throw this.refuses;
+    if (!this.#there) throw new KubeFailure('NotFound', '404: not found');
     this.on = on;
     this.patches.push(on ? 'on' : 'off');
+    this.at(this.#options.controlPlaneMs ?? 40, () => this.#follow());
+  }
+
+  /** What the control plane makes of the label and the pod. */
+  #follow(): void {
+    const listed = this.on && this.#ready;
+    if (listed === this.#listings.at(-1)?.listed) return;
+    this.#listings.push({ listed, at: this.time.now });
+    this.process.after(0, () => this.#slice(listed));
+  }
+
+  /** The pod becomes ready or unready. */
+  readiness(ready: boolean): void {
+    this.#ready = ready;
     this.at(this.#options.controlPlaneMs ?? 40, () => {
-      this.#zero = { ...this.#zero, [on ? 'in' : 'out']: this.time.now };
-      this.process.after(0, () => this.#slice(on));
+      this.process.after(0, () => this.#show('linger', ready));
+      this.#follow();
     });
+  }
+
+  /** The pod is deleted: it answers as long as it drains. */
+  deletePod(drainMs = 15_000): void {
+    this.readiness(false);
+    this.at(drainMs, () => {
+      this.#canary = REFUSED;
+      this.#there = false;
+    });
+  }
+
+  /** Its process dies, and the container is started again in the same pod; the new process has a name of its own. */
+  kill(): void {
+    this.#canary = REFUSED;
+    this.at(1_000, () => this.readiness(false));
+    this.at(3_000, () => {
+      this.#canary = { identity: 'b'.repeat(32) };
+    });
+    this.at(8_000, () => this.readiness(true));
+  }
+
+  /** Its node is gone, which shows after a grace period. */
+  loseNode(): void {
+    this.freeze(Number.POSITIVE_INFINITY);
+    this.at(40_000, () => this.readiness(false));
+  }
+
+  /** Its process stands still, which no probe sees. */
+  freeze(forMs: number): void {
+    this.#frozenUntil = this.time.now + forMs;
   }
 
   #slice(ready: boolean): void {
@@ -150,20 +210,33 @@ export class FlipModel {
 
   #ask(consumer: ModelConsumer, fellows: readonly string[], answerMs: number): Promise<Answer> {
     const fault = consumer.fault?.(this);
-    const took = fault === 'hang' ? 2_000 : answerMs;
-    const answer = fault === undefined ? this.#chosen(consumer, fellows) : fault;
+    if (fault !== undefined) return this.#after(fault === 'hang' ? 2_000 : answerMs, fault);
+    const identity = this.#chosen(consumer, fellows);
+    const { heldMs } = consumer;
+    if (identity === undefined) return this.#after(answerMs, REFUSED);
+    // Of DNS, which does not ask the replica.
+    if (identity === CANARY && heldMs !== undefined) return this.#after(answerMs, { identity, heldMs });
+    return identity === CANARY ? this.#answersItself(answerMs) : this.#after(answerMs, { identity });
+  }
+
+  #answersItself(answerMs = 2): Promise<Answer> {
+    const frozenMs = this.#frozenUntil - this.time.now;
+    if (frozenMs >= 2_000) return this.#after(2_000, 'hang');
+    return this.#after(Math.max(0, frozenMs) + answerMs, this.#canary);
+  }
+
+  #after(milliseconds: number, answer: Answer | 'hang'): Promise<Answer> {
     return new Promise((resolve) => {
-      this.process.after(took, () => resolve(answer === 'hang' ? HUNG : answer));
+      this.process.after(milliseconds, () => resolve(answer === 'hang' ? HUNG : answer));
     });
   }
 
-  #chosen({ lagMs, addsMs = lagMs, heldMs }: ModelConsumer, fellows: readonly string[]): Answer {
-    const { out, in: back } = this.#zero;
-    const gone = this.time.now >= out + lagMs && !(back > out && this.time.now >= back + addsMs);
-    const candidates = gone ? fellows : [CANARY, ...fellows];
-    const identity = candidates[Math.floor(this.#random() * candidates.length)];
-    if (identity === undefined) return REFUSED;
-    return identity === CANARY && heldMs !== undefined ? { identity, heldMs } : { identity };
+  #chosen({ lagMs, addsMs = lagMs }: ModelConsumer, fellows: readonly string[]): string | undefined {
+    const followed = ({ listed, at }: { listed: boolean; at: number }) =>
+      this.time.now >= at + (listed ? addsMs : lagMs);
+    const others = [...fellows, ...this.newcomers];
+    const candidates = this.#listings.findLast(followed)?.listed ? [CANARY, ...others] : others;
+    return candidates[Math.floor(this.#random() * candidates.length)];
   }
 }
 
