@@ -25,4 +25,11 @@ export interface AlertCase {
 export const { groups: alertGroups } = parse(read('deploy/alerts.yaml')) as RuleFile;
 export const alertRules = alertGroups.flatMap((group) => group.rules);
 
-export const alertCases = parse(read('test/testdata/alerts.yaml')) as Readonly<Record<string, AlertCase>>;
+const cases = parse(read('test/testdata/alerts.yaml')) as Readonly<
+  Record<string, AlertCase | readonly AlertCase[]>
+>;
+
+/** One or several for each alert. */
+export const alertCases: Readonly<Record<string, readonly AlertCase[]>> = Object.fromEntries(
+  Object.entries(cases).map(([alert, each]) => [alert, [each].flat()]),
+);

@@ -20,8 +20,9 @@ test('each has courses of things for Prometheus to judge it by', () => {
   expect(Object.keys(alertCases)).toEqual(rules.map(({ alert }) => alert));
 });
 
-test.each(Object.entries(alertCases))('%s is judged by series that there are', (_, { fires, silent }) => {
-  for (const { name, labels } of selectorsIn([...Object.keys(fires), ...Object.keys(silent)].join(' + '))) {
+test.each(Object.entries(alertCases))('%s is judged by series that there are', (_, courses) => {
+  const series = courses.flatMap(({ fires, silent }) => [...Object.keys(fires), ...Object.keys(silent)]);
+  for (const { name, labels } of selectorsIn(series.join(' + '))) {
     expect([name, labelsOf(name)]).not.toEqual([name, undefined]);
     expect(labelsOf(name)).toEqual(expect.arrayContaining([...labels]));
   }
@@ -31,6 +32,7 @@ test('counters that alerts wait for are there before the first time, or it would
   const exposed = await atStart;
   const counters = new Set(registered.filter(({ type }) => type === 'counter').map(({ name }) => name));
   const waitedFor = Object.values(alertCases)
+    .flat()
     .flatMap(({ fires }) => Object.entries(fires))
     // Those of watches come with the watches.
     .filter(([series, values]) => values.startsWith('0+0x') && !series.includes('resource='))
