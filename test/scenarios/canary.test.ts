@@ -1,9 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { Installation } from '../cluster-suite/support/installation.ts';
+import { processesOf } from '../cluster-suite/support/installed-replicas.ts';
 import { type ProgrammedChange, ProgrammedRules } from '../cluster-suite/support/programmed-rules.ts';
 import { auditPosition } from '../testbed/audit.ts';
-import { type Cluster, openCluster, readAudit, waitUntil } from '../testbed/cluster.ts';
+import {
+  type Cluster,
+  type KubernetesObject,
+  openCluster,
+  readAudit,
+  waitUntil,
+} from '../testbed/cluster.ts';
 import { byForm, LONG } from './form.ts';
 
 const POLICY = JSON.stringify({
@@ -12,6 +19,8 @@ const POLICY = JSON.stringify({
   metadata: { name: 'base' },
   spec: { mode: 'Enforce' },
 });
+const POD = { apiVersion: 'v1', kind: 'Pod' };
+const IN_LINGER = { namespace: 'linger' };
 const ACCOUNT = 'system:serviceaccount:linger:linger';
 const SERVICE = 'linger-canary';
 
@@ -23,7 +32,13 @@ interface Flip {
   readonly result: string;
   readonly pod: string;
   readonly attempts: number;
-  readonly consumers: { readonly 'cluster-ip'?: { readonly removal?: number; readonly addition?: number } };
+  readonly consumers: {
+    readonly 'cluster-ip'?: {
+      readonly removal?: number;
+      readonly addition?: number;
+      readonly trouble?: object;
+    };
+  };
 }
 
 let cluster: Cluster;
@@ -178,6 +193,60 @@ describe.runIf(await isOwn())('the canary', () => {
     );
   });
 
+  const outside = () => cluster.list({ ...POD, ...IN_LINGER }, 'linger.dev/canary=out');
+  /** undefined: there is no such pod. */
+  const labelOf = async (name: string) =>
+    (await cluster.get({ ...POD, metadata: { ...IN_LINGER, name } }))?.metadata.labels?.['linger.dev/canary'];
+  /** A replica that does not lead, as soon as it is out. */
+  const midFlip = (leader: string) =>
+    waitUntil(
+      'another than the leader to be out',
+      async () => (await outside()).find(({ metadata }) => metadata.name !== leader),
+      { timeoutMs: 60_000, intervalMs: 10 },
+    );
+  const signalled = (uid: string, signal: NodeJS.Signals) => {
+    for (const pid of processesOf(uid)) process.kill(pid, signal);
+  };
+
+  it.each<[string, (lost: KubernetesObject) => unknown]>([
+    ['is killed', ({ metadata: { uid = '-' } }) => signalled(uid, 'SIGKILL')],
+    [
+      'stands still for 6 s',
+      ({ metadata: { uid = '-' } }) => {
+        signalled(uid, 'SIGSTOP');
+        setTimeout(() => signalled(uid, 'SIGCONT'), 6_000);
+      },
+    ],
+    ['is deleted', ({ metadata: { name } }) => cluster.delete({ ...POD, metadata: { ...IN_LINGER, name } })],
+  ])(
+    'goes on within half a minute where the replica that is out %s, and nothing of that flip counts',
+    {
+      timeout: 180_000,
+    },
+    async (what, lose) => {
+      const lost = await midFlip(await leading());
+      await lose(lost);
+      const at = performance.now();
+      const { name } = lost.metadata;
+      const since = () => flips.filter(({ readAt }) => readAt > at);
+      await waitUntil('the flip to end', () => since().length > 0, { timeoutMs: 5_000, intervalMs: 20 });
+      const [ended] = since();
+      expect(ended).toMatchObject({ result: 'ReplicaLost', pod: name, consumers: {} });
+      expect([undefined, 'in']).toContain(await labelOf(name));
+      const again = await measured(3, at, 30_000);
+      const troubles = since().flatMap(({ consumers }) => consumers['cluster-ip']?.trouble ?? []);
+      expect(troubles).toEqual([]);
+      for (const pair of await pairs(again, 'removal'))
+        expect(Math.abs(pair.measured - pair.truth)).toBeLessThan(0.5);
+      const took = (instant = Number.NaN) => seconds((instant - at) / 1000);
+      console.log(
+        `a replica ${what} while it is out: the flip ends after ${took(ended?.readAt)}, the first that measures after ${took(again[0]?.readAt)} (${again[0]?.pod === name ? 'the same replica' : 'another replica'}); ${since()
+          .map(({ result }) => result)
+          .join(', ')}`,
+      );
+    },
+  );
+
   it.runIf(LONG)('costs so much processor time', async () => {
     const leader = await leading();
     const cpu = await linger.replicas.sums('process_cpu_seconds_total');
@@ -215,8 +284,6 @@ describe.runIf(await isOwn())('the canary', () => {
     await cluster.restart('kube-proxy');
     const leader = await leading();
     await cluster.delete({ apiVersion: 'v1', kind: 'Pod', metadata: { namespace: 'linger', name: leader } });
-    const outside = async () =>
-      cluster.list({ apiVersion: 'v1', kind: 'Pod', namespace: 'linger' }, 'linger.dev/canary=out');
     const count = async () =>
       [...(await linger.replicas.sums('linger_canary_flips_total{result="Measured"}'))].filter(
         ([name, flipped]) => name !== leader && flipped > 0,
@@ -226,4 +293,40 @@ describe.runIf(await isOwn())('the canary', () => {
       timeoutMs: 30_000,
     });
   });
+
+  it.each([
+    ['the leader is', false],
+    ['the leader and the replica that is out are', true],
+  ])(
+    '%s killed in the middle of a flip: the replica is put back, and flips go on',
+    {
+      timeout: 240_000,
+    },
+    async (_, both) => {
+      const leader = await leading();
+      const lost = await midFlip(leader);
+      const { name } = lost.metadata;
+      const measuredBy = () => linger.replicas.sums('linger_canary_flips_total{result="Measured"}');
+      const before = await measuredBy();
+      const { uid = '-' } = (await linger.replicas.list()).find((each) => each.name === leader) ?? {};
+      signalled(uid, 'SIGKILL');
+      if (both) signalled(lost.metadata.uid ?? '-', 'SIGKILL');
+      const at = performance.now();
+      // Or it has been too late to leave anything behind.
+      expect(await labelOf(name)).toBe('out');
+      await waitUntil('its label to be back', async () => (await labelOf(name)) === 'in', {
+        timeoutMs: 60_000,
+      });
+      const backAfter = performance.now() - at;
+      // Whoever was killed counts from zero.
+      const since = (each: string) =>
+        each === leader || (both && each === name) ? 0 : (before.get(each) ?? 0);
+      const again = async () => [...(await measuredBy())].some(([each, count]) => count > since(each));
+      await waitUntil('flips to go on', again, { timeoutMs: 120_000 });
+      const goneOn = performance.now() - at;
+      console.log(
+        `its label is back after ${seconds(backAfter / 1000)}, flips after ${seconds(goneOn / 1000)}`,
+      );
+    },
+  );
 });
