@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { fewOf } from '../api/index.ts';
 import { Afterwards, ClusterAudit, type ClusterAuditSettings } from '../audit/index.ts';
 import {
   asFailure,
@@ -157,10 +158,12 @@ function followDeclared(context: ClusterContext) {
     },
     /** What of policies and consumers cannot be read, and what holds instead. */
     problems: () =>
-      Object.values(kinds)
-        .flatMap(({ objects }) => objects())
-        .filter(({ problem }) => problem !== undefined)
-        .map((object) => `${customKey(object)}: ${object.problem}; ${effectOf(object)}`),
+      Object.entries(kinds).flatMap(([plural, { objects, leftOut }]) => [
+        ...objects()
+          .filter(({ problem }) => problem !== undefined)
+          .map((object) => `${customKey(object)}: ${object.problem}; ${effectOf(object)}`),
+        ...(leftOut().length === 0 ? [] : [`no room for these ${plural}: ${fewOf(leftOut())}`]),
+      ]),
     /** Resolves once the API server has answered for each kind: with its objects, or that it has none for us. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
     /** Of the kinds that are served: a kind that is not is not followed, and no watch that should be current. */
@@ -180,8 +183,7 @@ function followKind<T>(
     onValues,
     onProblem: (name: string, problem: string | undefined) => {
       if (problem === undefined) logger.info({ ...of, name }, 'an object can be used again, or is gone');
-      else
-        logger.warn({ ...of, name, problem }, 'an object cannot be used; its last good spec stays in force');
+      else logger.warn({ ...of, name, problem }, 'an object cannot be used');
     },
     onServed: (served: boolean) => {
       if (!served)

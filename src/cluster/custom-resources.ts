@@ -173,7 +173,7 @@ export interface CustomHandlers<T> {
    * @returns a promise that resolves once they are in force; until then they do not count as read
    */
   onValues(values: readonly T[]): Promise<void> | void;
-  /** An object's spec is invalid, or (undefined) valid again. Its last good spec stays in force. */
+  /** An object's spec is invalid, or there is no room for it; or (undefined) not any more. */
   onProblem(name: string, problem: string | undefined): void;
   /** Called when the kind starts or stops being served: without its CRD, only files declare such objects. */
   onServed(served: boolean): void;
@@ -191,6 +191,8 @@ export interface CustomObjects<T> extends ResourceWatch {
   served(): boolean;
   /** By namespace and name, in their order. */
   objects(): readonly CustomObject<T>[];
+  /** The keys of those for which there is no room; they are taken in within minutes once there is. */
+  leftOut(): readonly string[];
 }
 
 /**
@@ -218,6 +220,8 @@ export function followCustomResources<T>(
 ): CustomObjects<T> {
   const objects = new Map<string, CustomObject<T>>();
   const shares = new Shares();
+  /** The uids, by key, of those for which there is no room. No more is kept, as there may be any number. */
+  const leftOut = new Map<string, string>();
   const read = Promise.withResolvers<void>();
   let served: boolean | undefined;
   let listed = false;
@@ -234,8 +238,11 @@ export function followCustomResources<T>(
     if (listed) changeSoon();
   };
 
-  const leaveOut = (key: string) =>
+  const leaveOut = (key: string, uid: string) => {
+    if (leftOut.get(key) === uid) return;
+    leftOut.set(key, uid);
     handlers.onProblem(key, `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`);
+  };
 
   /** @returns whether there is room for it, perhaps after making some */
   const makeRoom = (object: CustomObject<T>): boolean => {
@@ -249,7 +256,7 @@ export function followCustomResources<T>(
       const [newest] = own.toSorted((a, b) => (ageOf(a) < ageOf(b) ? 1 : -1));
       if (newest === undefined) return false;
       forget(...newest);
-      leaveOut(newest[0]);
+      leaveOut(newest[0], newest[1].uid);
     }
     return true;
   };
@@ -268,9 +275,10 @@ export function followCustomResources<T>(
         objects.delete(key);
         changed();
       }
-      leaveOut(key);
+      leaveOut(key, object.uid);
       return;
     }
+    const isBack = leftOut.delete(key);
     shares.add(object.namespace, weightOf(object));
     // A different object of the same name has no last good spec.
     const mine = before?.uid === object.uid ? before : undefined;
@@ -278,7 +286,7 @@ export function followCustomResources<T>(
     const inForce = mine?.spec === object.spec ? mine : inForceOf(object, mine);
     const { value, good } = inForce;
     objects.set(key, { ...object, value, good });
-    if (before?.problem !== object.problem) handlers.onProblem(key, object.problem);
+    if (isBack || before?.problem !== object.problem) handlers.onProblem(key, object.problem);
     if (value !== before?.value) changed();
   };
 
@@ -302,6 +310,10 @@ export function followCustomResources<T>(
   void lastGood.read.then(standInForAll);
 
   const remove = (key: string, uid: string) => {
+    if (leftOut.get(key) === uid) {
+      leftOut.delete(key);
+      handlers.onProblem(key, undefined);
+    }
     const before = objects.get(key);
     // A list that finds another object of the name reports the end of the one before after its beginning.
     if (before?.uid !== uid) return;
@@ -336,6 +348,7 @@ export function followCustomResources<T>(
     known = true;
     if (objects.size === 0) return;
     objects.clear();
+    leftOut.clear();
     shares.clear();
     changed();
   };
@@ -361,13 +374,18 @@ export function followCustomResources<T>(
       },
       onHandlerError: handlers.onHandlerError,
     },
-    { ...options, limits: { longestPauseMs: LONGEST_PAUSE_MS, ...options.limits } },
+    {
+      ...options,
+      limits: { longestPauseMs: LONGEST_PAUSE_MS, ...options.limits },
+      relist: () => leftOut.size > 0 && shares.total < kind.most,
+    },
   );
   return {
     read: read.promise,
     known: () => known,
     served: () => served === true,
     objects: sorted,
+    leftOut: () => [...leftOut.keys()],
     ...watch,
   };
 }

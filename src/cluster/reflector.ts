@@ -358,6 +358,8 @@ export interface WatchOptions {
   readonly random: () => number;
   /** Default: {@link WATCH_LIMITS}. */
   readonly limits?: Partial<WatchLimits>;
+  /** Asked when a watch was closed in good order, every few minutes: whether to list everything before the next one. */
+  readonly relist?: () => boolean;
 }
 
 export interface ResourceWatch {
@@ -527,6 +529,7 @@ export function watchResource<T>(
     if (ended === 'Silent') reception.silent(heardAt, clock());
     else reception.rotated(clock());
     stats.restarts[ended] += 1;
+    if (options.relist?.()) resourceVersion = undefined;
     const pauseMs = livedMs >= limits.healthyMs ? limits.rewatchMs * random() : backoff.next();
     stats.state = 'pausing';
     await pause(pauseMs, signal);

@@ -103,8 +103,7 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(async () => (await waitNow(server, atEnd)) === 22);
 
     model.put('terminationpolicies', { ...own, spec: { wait: { from: 'Fixed', fixed: 'soon' } } });
-    const refused = () =>
-      server.logs().find(({ msg }) => msg === 'an object cannot be used; its last good spec stays in force');
+    const refused = () => server.logs().find(({ msg }) => msg === 'an object cannot be used');
     await until(async () => refused());
     expect(refused()).toMatchObject({
       kind: 'TerminationPolicy',
@@ -117,6 +116,20 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(async () => (await waitNow(server, atEnd)) === 21);
     model.remove('clusterterminationpolicies', { metadata: { name: 'base' } });
     await until(async () => (await waitNow(server, atEnd)) === 11);
+  });
+
+  it('names those of its objects for which there is no room', async () => {
+    const model = await cluster();
+    for (let index = 100; index <= 300; index += 1)
+      model.put('discoveryconsumers', {
+        metadata: { name: `c${index}` },
+        spec: { measure: { declared: { lag: '1s' } } },
+      });
+    const server = await following(model);
+    await until(() => ready(server));
+    expect(JSON.parse((await server.get('/estimates')).text).policyProblems).toContain(
+      'no room for these discoveryconsumers: c300',
+    );
   });
 
   it('is not ready before the policies of the cluster have been read: one of them may say Audit', async () => {

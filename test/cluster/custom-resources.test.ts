@@ -206,14 +206,53 @@ it('a namespaced kind is followed the same way, each object by namespace and nam
 
 const MOST_CONSUMERS = DISCOVERY_CONSUMERS.most;
 
-it('more than there may be are left out, and reported', async () => {
-  const { source, worlds, said } = await follow((model) => {
+describe('more than there may be', () => {
+  /** One more than there may be. */
+  const crowd = (model: ModelCluster) => {
     for (let index = 0; index <= MOST_CONSUMERS; index += 1)
       model.put('discoveryconsumers', declared(`c${index}`, '1s'));
+  };
+  const last = `c${MOST_CONSUMERS}`;
+
+  it('are left out, and reported once', async () => {
+    const followed = await follow(crowd);
+    const { source, worlds, said, model } = followed;
+    await source.read;
+    expect(worlds[0]).toHaveLength(MOST_CONSUMERS);
+    expect(source.leftOut()).toEqual([last]);
+    await current(followed);
+    const before = source.stats.events;
+    model.put('discoveryconsumers', declared(last, '2s'));
+    await waitUntil('its change', () => source.stats.events > before, soon);
+    model.rotate();
+    await waitUntil('the next watch', () => source.stats.restarts.Ended > 0, soon);
+    await current(followed);
+    expect(source.stats.lists).toBe(1);
+    expect(said.filter((text) => text.includes(`only ${MOST_CONSUMERS}`))).toHaveLength(1);
   });
-  await source.read;
-  expect(worlds[0]).toHaveLength(MOST_CONSUMERS);
-  expect(said.filter((text) => text.includes(`only ${MOST_CONSUMERS}`))).toHaveLength(1);
+
+  it('are taken in with the next watch once there is room', async () => {
+    const followed = await follow(crowd);
+    const { source, worlds, said, model } = followed;
+    await current(followed);
+    model.remove('discoveryconsumers', declared('c0', '1s'));
+    await waitUntil('the room', () => worlds.at(-1)?.length === MOST_CONSUMERS - 1, soon);
+    model.rotate();
+    await waitUntil('it', () => worlds.at(-1)?.length === MOST_CONSUMERS, soon);
+    expect(source.objects().map(({ name }) => name)).toContain(last);
+    expect(source.leftOut()).toEqual([]);
+    expect(said.at(-1)).toBe(`${last}: well`);
+  });
+
+  it('and are deleted: nothing is left out any more', async () => {
+    const followed = await follow(crowd);
+    const { source, said, model } = followed;
+    await current(followed);
+    model.remove('discoveryconsumers', declared(last, '1s'));
+    await waitUntil('it to go', () => source.leftOut().length === 0, soon);
+    expect(said.at(-1)).toBe(`${last}: well`);
+    expect(source.objects()).toHaveLength(MOST_CONSUMERS);
+  });
 });
 
 describe('without the CRD', () => {

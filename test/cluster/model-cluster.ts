@@ -96,6 +96,11 @@ export class ModelCluster {
     this.#server.closeAllConnections();
   }
 
+  /** Ends every watch in good order, as an API server does every few minutes. */
+  rotate(): void {
+    for (const watch of this.#watches.keys()) watch.end();
+  }
+
   stop(): Promise<void> {
     return closed(this.#server);
   }
