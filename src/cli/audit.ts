@@ -1,4 +1,3 @@
-import { stringify } from 'yaml';
 import { type ClusterTerminationPolicy, formatDuration, LingerError } from '../api/index.ts';
 import {
   AUDIT_FINDINGS,
@@ -39,11 +38,13 @@ import {
   checkFailOn,
   columns,
   exitCodeFor,
+  jsonText,
   paragraphs,
   rendered,
   type Surroundings,
   showInstant,
   showSeconds,
+  yamlText,
 } from './terminal.ts';
 
 const ANY = 'any';
@@ -80,7 +81,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const { subjects, incomplete } = settings.serverDryRun
     ? await tried(input.subjects, world, neighbours, connection, warn)
     : { ...input, incomplete: false };
-  if (subjects.length === 0) warn('no Pod and no workload among the objects given\n');
+  if (subjects.length === 0) warn('no Pod and no workload among the objects given');
   if (settings.suggest) {
     print(
       renderSuggestion(suggest(subjects, neighbours, (policies) => worldOf(withPolicies(sources, policies)))),
@@ -165,7 +166,7 @@ function renderSuggestion({ policies, before, after }: Suggestion): string {
     `the drain of a node: ${minutes(before.drainSeconds)} → ${minutes(after.drainSeconds)} of waits, at most`,
   ];
   const head = [`${counts(before)}; with these policies ${after.verdicts.protected}`, ...cost];
-  return `${head.map((line) => `# ${line}\n`).join('')}${policies.map((each) => stringify(each)).join('---\n')}`;
+  return `${head.map((line) => `# ${line}\n`).join('')}${policies.map(yamlText).join('---\n')}`;
 }
 
 /** `linger audit --since 2h`: were requests lost, and whose? */
@@ -183,8 +184,7 @@ async function afterwards(
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   const all = await readTerminations(connection, lingerNamespace, signal);
   const from = surroundings.now() - since;
-  if (since > KEPT_SECONDS)
-    surroundings.warn(`only the last ${formatDuration(KEPT_SECONDS)} are remembered\n`);
+  if (since > KEPT_SECONDS) surroundings.warn(`only the last ${formatDuration(KEPT_SECONDS)} are remembered`);
   const told = all.filter((each) => each.at >= from && (namespace ?? each.namespace) === each.namespace);
   const shortfalls = told.filter(isShortfall);
   const findings = told.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
@@ -241,7 +241,7 @@ function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide:
 }
 
 function printed({ output }: Settings<'audit'>, report: AuditReport, version: string): string {
-  if (output === 'sarif') return `${JSON.stringify(sarif(report, version), undefined, 2)}\n`;
+  if (output === 'sarif') return jsonText(sarif(report, version));
   if (output === 'github') return github(report);
   if (output === 'junit') return junit(report);
   if (output === 'markdown') return markdown(report);

@@ -14,7 +14,7 @@ export async function certs({ dns, out }: Settings<'certs'>, { print, warn }: Te
   );
   const done = origin === 'generated' ? 'written' : 'still good';
   warn(
-    `${join(out, 'tls.crt')} for ${dns.join(', ')}: ${done}; expires ${day(notAfter)}, run this again after ${day(renewAt)}\n`,
+    `${join(out, 'tls.crt')} for ${dns.join(', ')}: ${done}; expires ${day(notAfter)}, run this again after ${day(renewAt)}`,
   );
   print(`${Buffer.from(caBundle).toString('base64')}\n`);
   return 0;

@@ -32,13 +32,13 @@ async function checkPolicies(
   const usable = found.reduce((sum, each) => sum + each.usable, 0);
   const policies = found.flatMap(({ documents }) => [...documents.clusterPolicies, ...documents.policies]);
   const shadowed = shadowedPolicies(policies);
-  const table = () =>
-    [
-      ...problems.map(({ code, message }) => `${message} [${code}]\n`),
-      ...shadowed.map(({ policy, by }) => `${policy} has no effect: ${by.join(', ')} wins in every field\n`),
-    ].join('');
+  const lines = [
+    ...problems.map(({ code, message }) => `${message} [${code}]`),
+    ...shadowed.map(({ policy, by }) => `${policy} has no effect: ${by.join(', ')} wins in every field`),
+  ];
+  const table = () => (lines.length === 0 ? '' : paragraphs(lines));
   print(rendered(output, { problems, usable, shadowed }, table));
-  warn(`${usable} documents can be used, ${problems.length} cannot\n`);
+  warn(`${usable} documents can be used, ${problems.length} cannot`);
   return problems.length === 0 ? 0 : FAILURE_EXIT_CODE;
 }
 
@@ -71,7 +71,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     times('failure'),
     times('unknown'),
   ];
-  warn(`${ok} ok, ${warnings} warnings, ${failures} failures, ${unknown} not looked at\n`);
+  warn(`${ok} ok, ${warnings} warnings, ${failures} failures, ${unknown} not looked at`);
   return failures > 0 ? FAILURE_EXIT_CODE : exitCodeFor(failOn, states);
 }
 

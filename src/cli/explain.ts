@@ -48,7 +48,7 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const live = cluster === undefined ? [] : await explainLive(named, settings, cluster);
   const plans = [...located, ...live];
   print(rendered(output, { plans }, (wide) => renderTable(plans, wide)));
-  if (plans.length === 0) warn('no Pod and no workload among the objects given\n');
+  if (plans.length === 0) warn('no Pod and no workload among the objects given');
   if (failed) return 1;
   const codes = plans.flatMap(({ outcome, reason, notes }) => [
     outcome,

@@ -50,7 +50,7 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   const read = (name: string) => readConfigMap(connection, lingerNamespace, name, call);
   const reading = restoreHistory(read, { restorePart }, at);
   const { refused, stamp } = await asked(connection, reading);
-  if (refused !== undefined) warn(`${refused.problem}\n`);
+  if (refused !== undefined) warn(refused.problem);
   if (stamp === undefined)
     throw notPublished(connection, `there is no history in namespace ${lingerNamespace}`);
   const forgotten = readForgotten(await asked(connection, read(SHARED_NAMES.planned)));

@@ -14,7 +14,7 @@ import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
-import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
+import { columns, jsonText, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
 /** `linger hold ACTION`: the commands around hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
@@ -95,7 +95,7 @@ function manifest({ namespace, output }: Settings<'hold'>, { print }: Surroundin
   if (output === 'json') {
     const [only] = objects;
     const list = { apiVersion: 'v1', kind: 'List', items: objects };
-    print(`${JSON.stringify(objects.length === 1 ? only : list, undefined, 2)}\n`);
+    print(jsonText(objects.length === 1 ? only : list));
     return 0;
   }
   // Base64 is one long word: folding would only make it harder to compare.

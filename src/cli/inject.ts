@@ -1,6 +1,6 @@
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import fastJsonPatch from 'fast-json-patch';
-import { asError, LingerError, printable } from '../api/index.ts';
+import { asError, LingerError } from '../api/index.ts';
 import {
   isAudit,
   type Operation,
@@ -101,12 +101,12 @@ async function rewrite(
       const edits = function* (): Generator<ManifestEdit> {
         for (const found of workloadsIn(document, input, settings, reading)) {
           const { operations, said } = editOf(found);
-          for (const line of said) warn(`${printable(line)}\n`);
+          said.forEach(warn);
           if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
         }
       };
       const { text, notes } = editDocument(document, edits());
-      for (const note of notes) warn(`${printable(note)}\n`);
+      notes.forEach(warn);
       parts.push(text);
     }
     outputs.push({ input, text: parts.join(''), json });

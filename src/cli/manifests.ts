@@ -10,7 +10,6 @@ import {
   type LabelSelector,
   LingerError,
   NO_LABELS,
-  printable,
   selects,
 } from '../api/index.ts';
 import {
@@ -170,7 +169,7 @@ export function* workloadsIn(
   { namespace, selector }: ManifestSettings,
   reading: Reading,
 ): Generator<FoundWorkload> {
-  const passOver = (message: string) => reading.warn(`linger: ${printable(message)}\n`);
+  const passOver = (message: string) => reading.warn(`linger: ${message}`);
   const unreadable = ({ message }: ManifestError) => {
     reading.failed = true;
     passOver(message + (reading.remark ?? ''));

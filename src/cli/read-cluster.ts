@@ -1,4 +1,4 @@
-import { EVERYTHING, LingerError, NO_LABELS, printable, selects, serviceIndex } from '../api/index.ts';
+import { EVERYTHING, LingerError, NO_LABELS, selects, serviceIndex } from '../api/index.ts';
 import {
   type AuditSubject,
   type Kind,
@@ -85,12 +85,11 @@ export async function readCluster(
     objectsOf(CLUSTER_TERMINATION_POLICIES, connection, signal),
     objectsOf(TERMINATION_POLICIES, connection, signal),
   ]);
-  for (const problem of declared.flatMap(({ problems }) => problems))
-    warn(`${printable(problem)}; it is left out\n`);
+  for (const problem of declared.flatMap(({ problems }) => problems)) warn(`${problem}; it is left out`);
   const place = [lingerNamespace, SHARED_NAMES.planned] as const;
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned)
-    warn(`no planned lags: ${planned.none}; waits are those of before anything is measured\n`);
+    warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: serviceIndex(services, true),
@@ -131,7 +130,7 @@ export async function readWorkloads(
   const made = await all(WORKLOAD_KINDS.filter(({ audited }) => audited));
   const bare = pods.get(undefined) ?? [];
   if (bare.length > MOST_BARE_PODS)
-    warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out\n`);
+    warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out`);
   const single = bare
     .slice(0, MOST_BARE_PODS)
     .map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
@@ -349,13 +348,12 @@ async function readPolicyMap(
       readManifests(text, `ConfigMap ${namespace}/${POLICY_MAP} ${file}`),
     );
     const value = sortDocuments(read.flatMap(({ objects }) => objects));
-    for (const { message } of read.flatMap(({ problems }) => problems))
-      warn(`${printable(message)}; it is left out\n`);
+    for (const { message } of read.flatMap(({ problems }) => problems)) warn(`${message}; it is left out`);
     return { outcome: 'read', value };
   };
   const place = [namespace, POLICY_MAP] as const;
   const policies = await readPublished(connection, place, signal, documentsOf).catch(refused(...place));
   if ('value' in policies) return policies.value;
-  warn(`no policies in force: ${policies.none}; the built-in one is taken, unless --policies names some\n`);
+  warn(`no policies in force: ${policies.none}; the built-in one is taken, unless --policies names some`);
   return NO_DOCUMENTS;
 }

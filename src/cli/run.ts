@@ -72,7 +72,8 @@ async function start<C extends CommandName>(
     return await runCommand(settings, {
       print: (text) => write(Buffer.from(text)),
       write,
-      warn: (text) => void stderr.write(text),
+      warn: (line) => void stderr.write(`${printable(line)}\n`),
+      overwrite: (text) => void stderr.write(text),
       kube,
       version,
       stdin,
@@ -122,12 +123,16 @@ const LONGEST_MESSAGE = 4_000;
 /** What the user can mend is one line; anything else is a bug, and its stack helps to find it. */
 function explainFailure(error: unknown, stderr: NodeJS.WritableStream): number {
   if (!(error instanceof UserError)) {
-    stderr.write(`${inspect(error)}\n`);
+    stderr.write(printableLines(inspect(error)));
     return FAILURE_EXIT_CODE;
   }
   const { message } = error;
   // A value that is quoted may be a megabyte long.
   const shown = message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message;
-  stderr.write(`linger: ${shown.split('\n').map(printable).join('\n')} [${error.code}]\n`);
+  stderr.write(printableLines(`linger: ${shown} [${error.code}]`));
   return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
+}
+
+function printableLines(text: string): string {
+  return `${text.split('\n').map(printable).join('\n')}\n`;
 }

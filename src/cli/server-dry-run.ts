@@ -110,7 +110,7 @@ export async function tryPods(
           if (HOPELESS.has(reason)) hopeless.set('', message);
           else if (mayNot || reason === 'NotServed') hopeless.set(namespace, message);
         }
-      } else leaveOut(printable(known));
+      } else leaveOut(known);
       tried += 1;
     }
   } catch (thrown) {
@@ -121,12 +121,12 @@ export async function tryPods(
   }
   if (tried < waiting.length) {
     const why = incomplete && signal.aborted ? `${limits.withinMs / 1000}s were not enough` : 'too many';
-    warn(`${waiting.length - tried} of ${waiting.length} workloads have not been tried: ${why}\n`);
+    warn(`${waiting.length - tried} of ${waiting.length} workloads have not been tried: ${why}`);
   }
   const [example] = untried;
   if (example !== undefined)
     warn(
-      `${untried.length} of ${waiting.length} workloads could not be tried (refused without a wait, too, or no answer): ${printable(example)}\n`,
+      `${untried.length} of ${waiting.length} workloads could not be tried (refused without a wait, too, or no answer): ${example}`,
     );
   return { subjects: subjects.map((each) => refused.get(each) ?? each), incomplete };
 }

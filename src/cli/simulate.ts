@@ -11,7 +11,7 @@ import {
 } from '../decision/index.ts';
 import { readPolicies } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { columns, type Surroundings, showInstant } from './terminal.ts';
+import { columns, jsonText, type Surroundings, showInstant } from './terminal.ts';
 
 /** `linger simulate`: the waits that Linger would have planned while the removals of a file happened. */
 export async function simulate(
@@ -24,7 +24,7 @@ export async function simulate(
   );
   const events = await readEvents(file, file === '-' ? stdin : createReadStream(file));
   const changes = waitsOf(events, world, namespace);
-  print(output === 'json' ? `${JSON.stringify({ changes }, undefined, 2)}\n` : table(changes));
+  print(output === 'json' ? jsonText({ changes }) : table(changes));
   return 0;
 }
 

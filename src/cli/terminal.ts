@@ -6,7 +6,8 @@ import { type KubeEnvironment, usageError } from './flags.ts';
 /** Results go to standard output, everything else to standard error. */
 export interface Terminal {
   readonly print: (text: string) => void;
-  readonly warn: (text: string) => void;
+  /** One line. Whatever it quotes can neither end it nor command the terminal. */
+  readonly warn: (line: string) => void;
 }
 
 /** The streams of a command: the process's own, which may be terminals, or others. */
@@ -25,6 +26,8 @@ export interface Surroundings extends Terminal {
   readonly stdin: NodeJS.ReadableStream;
   /** Whether a user could answer a question, such as a credential plugin's. */
   readonly interactive: boolean;
+  /** To standard error, as it is: for a line that is overwritten. */
+  readonly overwrite: (text: string) => void;
   /** Whether standard output may be coloured. */
   readonly colour: boolean;
   /** The width of standard error; undefined if it is not a terminal. */
@@ -54,8 +57,18 @@ export function exitCodeFor(failOn: readonly string[] = [], found: readonly (str
 
 /** A result in the format of --output. @param table the text form; `wide`: with all columns */
 export function rendered(output: OutputFormat, value: object, table: (wide: boolean) => string): string {
-  if (output === 'json') return `${JSON.stringify(value, undefined, 2)}\n`;
-  return output === 'yaml' ? stringify(value) : table(output === 'wide');
+  if (output === 'json') return jsonText(value);
+  return output === 'yaml' ? yamlText(value) : table(output === 'wide');
+}
+
+/** Where a terminal would obey a character, JSON's own escape stands for it: the value stays the same. */
+export function jsonText(value: unknown): string {
+  return paragraphs(JSON.stringify(value, undefined, 2).split('\n'));
+}
+
+/** The same for YAML, which quotes strings with control characters, but escapes only those that JSON must. */
+export function yamlText(value: unknown): string {
+  return stringify(value).replaceAll(/[\u007f-\u009f]/g, printable);
 }
 
 /** Blocks of lines, separated by empty lines; empty blocks are left out. Quoted text cannot break a line. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { LingerError } from '../api/index.ts';
+import { LingerError, printable } from '../api/index.ts';
 import {
   type EndpointScope,
   EndpointWatch,
@@ -28,14 +28,16 @@ import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings, showSeconds
 
 const BACK_AND_CLEAR = '\r\u001b[K';
 
+type LiveSurroundings = Pick<Surroundings, 'print' | 'warn' | 'overwrite' | 'errorColumns'>;
+
 /** Results and notes and, on a terminal, a status line below them that is overwritten. */
 export class LiveTerminal {
-  readonly #terminal: Pick<Surroundings, 'print' | 'warn' | 'errorColumns'>;
+  readonly #terminal: LiveSurroundings;
   readonly #quiet: boolean;
   #status = '';
 
   /** @param quiet whether to leave out notes and the status line */
-  constructor(terminal: Pick<Surroundings, 'print' | 'warn' | 'errorColumns'>, quiet: boolean) {
+  constructor(terminal: LiveSurroundings, quiet: boolean) {
     this.#terminal = terminal;
     this.#quiet = quiet;
   }
@@ -45,9 +47,9 @@ export class LiveTerminal {
     this.#withoutStatus(() => this.#terminal.print(text));
   }
 
-  note(text: string): void {
+  note(...lines: readonly string[]): void {
     if (this.#quiet) return;
-    this.#withoutStatus(() => this.#terminal.warn(`${text}\n`));
+    this.#withoutStatus(() => lines.forEach(this.#terminal.warn));
   }
 
   /** @param text one line; empty: none */
@@ -55,17 +57,17 @@ export class LiveTerminal {
     const columns = this.#terminal.errorColumns();
     if (columns === undefined || this.#quiet) return;
     // A wrapped line could not be erased.
-    const line = text.slice(0, Math.max(0, columns - 1));
+    const line = printable(text).slice(0, Math.max(0, columns - 1));
     if (line === this.#status) return;
-    this.#terminal.warn(`${BACK_AND_CLEAR}${line}`);
+    this.#terminal.overwrite(`${BACK_AND_CLEAR}${line}`);
     this.#status = line;
   }
 
   /** Both streams may be the same terminal. */
   #withoutStatus(write: () => void): void {
-    if (this.#status !== '') this.#terminal.warn(BACK_AND_CLEAR);
+    if (this.#status !== '') this.#terminal.overwrite(BACK_AND_CLEAR);
     write();
-    if (this.#status !== '') this.#terminal.warn(this.#status);
+    if (this.#status !== '') this.#terminal.overwrite(this.#status);
   }
 }
 
@@ -87,7 +89,7 @@ export function changeLine(change: ObservedChange, time: Date) {
 
 /** JSON's values are YAML's. */
 function yamlDocument(line: object): string {
-  const members = Object.entries(line).map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`);
+  const members = Object.entries(line).map(([key, value]) => `${key}: ${printable(JSON.stringify(value))}\n`);
   return `---\n${members.join('')}`;
 }
 
@@ -155,7 +157,7 @@ export class ChangeTable {
   }
 
   #row(cells: readonly string[], colour?: number): string {
-    const padded = cells.map((cell, column) => {
+    const padded = cells.map(printable).map((cell, column) => {
       const width = Math.max(this.#widths[column] ?? 0, cell.length);
       this.#widths[column] = column === cells.length - 1 ? 0 : width;
       const text = RIGHT_ALIGNED.has(column) ? cell.padStart(width) : cell.padEnd(width);
@@ -331,7 +333,7 @@ class WatchSession {
         })),
       });
       // Programs read one JSON object per line, and nothing else.
-      if (this.#table === undefined) terminal.note(`\n${text.trimEnd()}`);
+      if (this.#table === undefined) terminal.note('', ...text.trimEnd().split('\n'));
       else terminal.print(`\n${text}`);
     }
     const worst = Math.max(slowest[0]?.lag ?? 0, unresolved[0]?.ageSeconds ?? 0);
@@ -348,7 +350,7 @@ class WatchSession {
       const time = dateOf(each.at);
       if (this.#table !== undefined) return this.#table.row(each, time);
       const line = changeLine(each, time);
-      return output === 'json' ? `${JSON.stringify(line)}\n` : yamlDocument(line);
+      return output === 'json' ? `${printable(JSON.stringify(line))}\n` : yamlDocument(line);
     });
     terminal.print(lines.join(''));
   }
@@ -491,7 +493,7 @@ function starting(connection: KubeConnection, terminal: LiveTerminal) {
       if (!noted.has(text)) terminal.note(text);
       noted.add(text);
     },
-    onHandlerError: (error) => terminal.note(`a mistake in Linger itself: ${error.stack}`),
+    onHandlerError: (error) => terminal.note(...`a mistake in Linger itself: ${error.stack}`.split('\n')),
   };
   return { handlers, denied: denied.promise };
 }

@@ -43,10 +43,10 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   const limits = { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS };
   const server: Server = http.createServer(limits, answer);
   server.maxConnections = MOST_CONNECTIONS;
-  const onError = (error: Error) => warn(`linger: ${error.message}\n`);
+  const onError = (error: Error) => warn(`linger: ${error.message}`);
   const bound = await listen(server, address, port, '--listen', onError);
   warn(
-    `listening on ${address === '' ? '*' : address}:${bound}; whether ${page} lists an address as in use is at ${USES}ADDRESS:PORT\n`,
+    `listening on ${address === '' ? '*' : address}:${bound}; whether ${page} lists an address as in use is at ${USES}ADDRESS:PORT`,
   );
   await Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
   await close(server);

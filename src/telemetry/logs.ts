@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { printable } from '../api/index.ts';
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -17,6 +18,8 @@ export function createLogger(level: LogLevel, destination: DestinationStream): L
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
     base: {},
+    // Logs are read on terminals, too: what would command one is escaped, as JSON escapes the rest.
+    hooks: { streamWrite: (line: string) => line.replaceAll(/[\u007f-\u009f]/g, printable) },
   };
   return pino(options, destination);
 }

@@ -88,6 +88,7 @@ async function printed(command: 'inject' | 'explain', golden: GoldenCase, flags:
     write: (bytes: Uint8Array) => void printed.push(Buffer.from(bytes).toString()),
     stdin: Readable.from([]),
     warn: () => undefined,
+    overwrite: () => undefined,
     kube: invocation.kube,
     interactive: false,
     version: '0.0.0',

@@ -11,7 +11,8 @@ function screen(
   const write = (text: string) => {
     written += text;
   };
-  use(new LiveTerminal({ print: write, warn: write, errorColumns: () => columns }, quiet));
+  const warn = (line: string) => write(`${line}\n`);
+  use(new LiveTerminal({ print: write, warn, overwrite: write, errorColumns: () => columns }, quiet));
   // As a terminal does it: back to the beginning of the line, and the rest of it cleared.
   return written
     .split('\n')
@@ -50,7 +51,8 @@ describe('the status', () => {
     const count = () => {
       writes += 1;
     };
-    const terminal = new LiveTerminal({ print: count, warn: count, errorColumns: () => 80 }, false);
+    const streams = { print: count, warn: count, overwrite: count };
+    const terminal = new LiveTerminal({ ...streams, errorColumns: () => 80 }, false);
     terminal.status('1 waits');
     terminal.status('1 waits');
     terminal.print('');
@@ -59,6 +61,10 @@ describe('the status', () => {
 
   it('is cut to the width of the terminal: a second line could not be taken back', () => {
     expect(screen((terminal) => terminal.status('123456'), { columns: 5 })).toBe('1234');
+  });
+
+  it('says what it quotes, and does not obey it', () => {
+    expect(screen((terminal) => terminal.status('a\u009b2Jb'))).toBe('a\\u009b2Jb');
   });
 
   it.each([

@@ -1,9 +1,14 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { variableName } from '../../src/cli/flags.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
 import { COMMANDS, rows } from './flag-table.ts';
-import { linger } from './linger.ts';
+import { emptyDirectory, linger } from './linger.ts';
 import { DEPLOYMENT } from './manifests.ts';
+
+const atEnd = atEndOfFile();
 
 interface Manifest {
   readonly metadata: { name: string };
@@ -76,6 +81,32 @@ describe.concurrent('what is printed', () => {
       expect(`${stdout}${stderr}`).not.toContain('\u001b');
     },
   );
+
+  it.each([
+    ['explain', 'json'],
+    ['explain', 'yaml'],
+    ['audit', 'json'],
+  ])('%s --output %s neither, and the value stays the same', async (command, output) => {
+    const manifest = parse(DEPLOYMENT) as Manifest;
+    const name = 'web\u001b[31m\u009b1A';
+    manifest.metadata.name = name;
+    const { stdout } = await linger([command, '-', '--output', output], { stdin: JSON.stringify(manifest) });
+    expect(stdout).not.toMatch(/[^\P{Cc}\n]/u);
+    expect(JSON.stringify(parse(stdout))).toContain(JSON.stringify(name).slice(1, -1));
+  });
+
+  it('check neither, of the policies that it reads', async () => {
+    const file = join(await emptyDirectory(atEnd), 'policy.yaml');
+    const policy = {
+      apiVersion: 'linger.dev/v1alpha1',
+      kind: 'TerminationPolicy',
+      spec: { mode: 'a\u009b1A' },
+    };
+    await writeFile(file, JSON.stringify({ ...policy, metadata: { name: 'a', namespace: 'shop' } }));
+    const { code, stdout } = await linger(['check', file]);
+    expect([code, stdout]).toEqual([1, expect.stringContaining('a\\u009b1A')]);
+    expect(stdout).not.toContain('\u009b');
+  });
 
   it('a variable that cannot be used: exit 2, by its name', async () => {
     const { code, stderr } = await linger(['serve'], { env: { LINGER_DRAIN: 'soon' } });

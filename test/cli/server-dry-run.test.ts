@@ -66,7 +66,7 @@ async function tried(
     EMPTY_WORLD,
     ({ namespace }) => namespace !== 'kube-system',
     connection as never,
-    (line) => void warnings.push(line),
+    (line) => void warnings.push(`${line}\n`),
     { most: 1_000, everyMs: 0, withinMs: 60_000, ...limits },
   );
   const refusals = Object.fromEntries(
@@ -141,7 +141,7 @@ describe('waits tried as dry runs', () => {
       EMPTY_WORLD,
       () => true,
       dead as never,
-      (line) => void warnings.push(line),
+      (line) => void warnings.push(`${line}\n`),
       limits,
     );
     expect(result.incomplete).toBe(true);

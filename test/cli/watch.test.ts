@@ -173,7 +173,7 @@ describe.concurrent('linger watch', RETRY, () => {
     const [first, second] = await linesOf(watch, 2);
     expect(first).toMatchObject({ source: 'EndpointSlice', lagSeconds: expect.any(Number) });
     expect(second).toMatchObject({ source: 'Endpoints', change: 'removed', pod: 'a', lagSeconds: null });
-    expect(watch.stderr()).toContain('Endpoints: interrupted: this process stood still');
+    await until(async () => watch.stderr().includes('Endpoints: interrupted: this process stood still'));
     await until(async () => watch.stderr().includes('Endpoints: current again after'));
     cluster.put('pods', pod('c'));
     cluster.put('endpoints', endpoints('web', ['c']));
@@ -250,6 +250,24 @@ describe.concurrent('linger watch', RETRY, () => {
     expect(watch.stderr()).toBe('');
     expect(watch.lines()).toHaveLength(8);
   });
+
+  it.each(['table', 'json', 'yaml'])(
+    'as %s, lets nothing that is said by others move the cursor of a terminal',
+    async (output) => {
+      const cluster = await shop();
+      cluster.refusal = { code: 500, message: 'etcd\u001b[2J is\u009b1A away', lists: false };
+      const file = await kubeconfigOf(cluster.url);
+      const watch = await watching(file, ['--initial', '--output', output], { ready: false });
+      await until(async () => watch.stderr().includes('ServerError: 500: etcd\\u001b[2J is\\u009b1A away\n'));
+      cluster.refusal = undefined;
+      await until(async () => watch.stderr().includes('Watching all namespaces'));
+      cluster.put('endpoints', endpoints('web', ['a', 'b', 'c\u001b[2J\u009b1A']));
+      await until(async () => watch.stdout().includes('c\\u001b[2J\\u009b1A'));
+      watch.kill('SIGINT');
+      await watch.exited;
+      expect(watch.stdout() + watch.stderr()).not.toMatch(/[^\P{Cc}\n]/u);
+    },
+  );
 
   it('stops without a word when its reader has seen enough', async () => {
     const cluster = await shop();

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { text as readAll } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { createLogger } from '../../src/telemetry/logs.ts';
 import { ROOT } from '../cli/built.ts';
 
 /** Each line is a kilobyte. */
@@ -90,4 +91,13 @@ it('beyond 4 MB that nobody reads, lines are dropped, and counted once they are 
   expect(kept.length + told).toBe(written);
   expect(kept.map(({ i }) => i)).toEqual(kept.map((_, i) => i));
   expect(lines.at(-1)?.msg).toBe('last');
+});
+
+it('lets nothing that it quotes command a terminal that shows it', () => {
+  const lines: string[] = [];
+  const logger = createLogger('info', { write: (line) => void lines.push(line) });
+  logger.child({ name: 'a\u009b2J' }).warn({ problem: 'b\u001b[2J\u007f' }, 'c\u0085d');
+  const [line = ''] = lines;
+  expect(line).not.toMatch(/[^\P{Cc}\n]/u);
+  expect(JSON.parse(line)).toMatchObject({ name: 'a\u009b2J', problem: 'b\u001b[2J\u007f', msg: 'c\u0085d' });
 });
