@@ -199,9 +199,10 @@ export class HeldPods {
  */
 export function isStranger({ addresses, terms }: HeldPod, source: string): boolean {
   if (terms?.hostNetwork) return false;
-  const address = canonicalAddress(source);
-  const sameFamily = addresses.filter((each) => each.includes(':') === source.includes(':'));
-  return sameFamily.length > 0 && !sameFamily.some((each) => each === address);
+  // The family is that of the address: one of IPv4 may come mapped into IPv6.
+  const address = canonicalAddress(source) ?? source;
+  const sameFamily = addresses.filter((each) => each.includes(':') === address.includes(':'));
+  return sameFamily.length > 0 && !sameFamily.includes(address);
 }
 
 /** The terms of the hold in a plan annotation. @returns undefined where it has none, or does not parse */

@@ -9,7 +9,12 @@ import {
   type PlannedLag,
   type StageVersions,
 } from '../lag/index.ts';
-import type { ConsumerReports, Inspection, Measurement } from '../measurement/index.ts';
+import {
+  type ConsumerReports,
+  canonicalAddress,
+  type Inspection,
+  type Measurement,
+} from '../measurement/index.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
 import { type QuietVerdict, Witness, type WitnessLine } from './quiet.ts';
 import {
@@ -225,7 +230,8 @@ export class Holds {
     hold.witness ??= { waiter, said: new Witness() };
     if (hold.witness.waiter !== waiter) return;
     const opened = hold.witness.said.hear(line);
-    for (const remote of line.remotes) if (hold.remotes.size < MOST_REMOTES) hold.remotes.add(remote);
+    for (const remote of line.remotes)
+      if (hold.remotes.size < MOST_REMOTES) hold.remotes.add(canonicalAddress(remote) ?? remote);
     if (hold.letGo !== undefined) hold.letGo.opened += opened ?? 0;
   }
 

@@ -1,6 +1,7 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
-import { connect, createServer, isIP, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { isHoldToken } from '../api/index.ts';
+import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
@@ -107,7 +108,7 @@ export class HoldService {
   }
 
   #accept(socket: Socket): void {
-    const source = plainAddress(socket.remoteAddress);
+    const source = canonicalAddress(socket.remoteAddress ?? '');
     socket.on('error', () => undefined);
     if (source === undefined || this.#callers.size >= this.limits.connections || !this.count(source, 1)) {
       socket.destroy();
@@ -189,13 +190,13 @@ export class HoldService {
   /** @returns who called, where a replica has relayed the greeting */
   relayedSource(line: string, greeting: string): string | undefined {
     const [, source = '', at = '', proof = ''] = RELAYED.exec(line) ?? [];
+    const address = canonicalAddress(source);
     const [given, expected] = [Buffer.from(proof), Buffer.from(this.#proof(source, at, greeting))];
     const isGood =
-      isIP(source) !== 0 &&
       given.length === expected.length &&
       timingSafeEqual(given, expected) &&
       Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
-    if (isGood) return source;
+    if (isGood && address !== undefined) return address;
     this.#once.warn(
       'relay',
       {},
@@ -208,12 +209,6 @@ export class HoldService {
     const hmac = createHmac('sha256', this.options.key).update(`${source}\n${at}\n${greeting}`);
     return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
   }
-}
-
-/** An IPv4 address as such, even from a dual-stack socket. */
-function plainAddress(address: string | undefined): string | undefined {
-  const plain = address?.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
-  return plain !== undefined && isIP(plain) !== 0 ? plain : undefined;
 }
 
 type CallerState = 'greeting' | 'pending' | 'held' | 'relayed' | 'ended';

@@ -340,6 +340,13 @@ describe('a replica that does not lead', () => {
     expect(two.words).toEqual(['holding']);
   });
 
+  it('takes an IPv4 address for one, however the follower has spelled it', async () => {
+    const { service } = new Arena();
+    const relayed = (source: string) => service.relayedSource(service.relayLine(source, 'hello'), 'hello');
+    expect(relayed('::ffff:10.0.0.9')).toBe('10.0.0.9');
+    expect(relayed('10.0.0.999')).toBeUndefined();
+  });
+
   it('passes on what the pod sees', async () => {
     const leader = await new Arena().start();
     const follower = await new Arena({ route: () => ({ host: '127.0.0.1', port: leader.port }) }).start();

@@ -91,6 +91,9 @@ class Story {
   }
 }
 
+/** The gateway's, and another's that the helper writes out in full. */
+const SPELLINGS = [GATEWAY_IP, `::ffff:${GATEWAY_IP}`, 'fd00:0:0:0:0:0:0:7'];
+
 /** Connections of half a second. */
 const perHalf = (rate: number) => rate / 2;
 
@@ -108,7 +111,7 @@ describe('an undeclared sender goes on until 9.5 s after the withdrawal', () => 
       const probe = now % 1_000 === 0 ? 1 : 0;
       const sends = now <= LAST ? perHalf(20) : 0;
       story.testify(thief, 0);
-      story.testify(helper, sends + probe, now === 6_000 ? [GATEWAY_IP] : [], now <= LAST ? 4 : 0);
+      story.testify(helper, sends + probe, now === 6_000 ? SPELLINGS : [], now <= LAST ? 4 : 0);
     });
     // Silence at 20 a second shows within a second or two.
     expect(story.releasedAt).toBeGreaterThanOrEqual(LAST);
@@ -117,7 +120,7 @@ describe('an undeclared sender goes on until 9.5 s after the withdrawal', () => 
     expect([reason, open]).toEqual(['Gone', 0]);
     // Lines come twice a second, and do not say when in between.
     expect(Math.abs((lag ?? Number.NaN) - 9.5)).toBeLessThanOrEqual(0.5);
-    expect(undeclared?.remotes).toEqual([GATEWAY_IP]);
+    expect(undeclared?.remotes).toEqual([GATEWAY_IP, 'fd00::7']);
     expect(undeclared?.connections).toBeGreaterThan(150);
     expect(undeclared?.connections).toBeLessThanOrEqual(190);
     expect(story.arena.strangers.every((each) => each === '10.0.66.6')).toBe(true);
@@ -239,5 +242,8 @@ describe('a thief of a token', () => {
     const other = story.call('fd00::66');
     story.testify(other, 1);
     expect(story.arena.strangers).toEqual([]);
+    for (const stranger of ['::ffff:10.0.66.6', '::FFFF:a00:4206', '10.0.66.6'])
+      story.testify(story.call(stranger), 1);
+    expect(story.arena.strangers).toEqual(['::ffff:10.0.66.6', '::FFFF:a00:4206', '10.0.66.6']);
   });
 });
