@@ -116,9 +116,8 @@ export abstract class PageReader {
 abstract class TokenReader extends PageReader {
   /** What a token is. The last one of a chunk may go on in the next. */
   protected abstract readonly tokens: RegExp;
-  /** Tokens that are longer than this are left out. */
+  /** Tokens that are longer than this are {@link abridged}. */
   protected abstract readonly longest: number;
-  protected hasLeftOut = false;
   #rest = '';
 
   write(chunk: Buffer): void {
@@ -126,11 +125,15 @@ abstract class TokenReader extends PageReader {
     const text = this.#rest + chunk.toString('latin1');
     this.#rest = '';
     for (const { 0: token, index } of text.matchAll(this.tokens)) {
-      // Enough of it to show that it is too long.
-      if (index + token.length === text.length) this.#rest = token.slice(0, this.longest + 1);
-      else if (token.length > this.longest) this.hasLeftOut = true;
-      else this.token(token);
+      const kept = token.length > this.longest ? this.abridged(token) : token;
+      if (index + token.length === text.length) this.#rest = kept;
+      else if (kept.length <= this.longest) this.token(kept);
     }
+  }
+
+  /** What is kept of a long token, or of its beginning: here enough to show that it is too long, so that it is left out. */
+  protected abridged(token: string): string {
+    return token.slice(0, this.longest + 1);
   }
 
   end(): PageFindings | string {
@@ -303,6 +306,8 @@ interface JsonFrame {
 
 const URL_MEMBERS = new Set(['"url"', '"address"']);
 const DEEPEST = 64;
+/** Enough for the address in it. */
+const LONGEST_URL = 512;
 
 /**
  * Traefik's `/api/http/services` (or tcp, or udp) as JSON: objects with a member `url` or `address`. A server is out of
@@ -331,8 +336,14 @@ class TraefikReader extends TokenReader {
     else this.#latest = text;
   }
 
+  /** A rule or a certificate may be long. Without its escapes, its last character says whether the string has ended. */
+  protected override abridged(text: string): string {
+    const plain = text.replaceAll(/\\./gs, '');
+    return plain.slice(0, -1).slice(0, LONGEST_URL) + plain.slice(-1);
+  }
+
   protected override problem(): string | undefined {
-    const isWhole = this.#begun && this.#stack.length === 0 && !this.#broken && !this.hasLeftOut;
+    const isWhole = this.#begun && this.#stack.length === 0 && !this.#broken;
     return isWhole ? undefined : 'is not what Traefik answers at /api/http/services';
   }
 

@@ -169,6 +169,21 @@ describe('Traefik', () => {
     expect(said('Traefik', text, '10.0.0.1:80')).toEqual({ '10.0.0.1:80': 'using' });
   });
 
+  it('reads past strings of any length, however they are cut: rules, certificates', () => {
+    const parts = fc.array(fc.constantFrom('\\', '"', '{', 'x', '\n'), { minLength: 1, maxLength: 12 });
+    fc.assert(
+      fc.property(parts, fc.integer({ min: 500, max: 9_000 }), (some, size) => {
+        const rule = some.join('').repeat(5_000 / some.length);
+        const servers = [{ url: `http://10.0.0.1:80/${rule}`, fenced: true }, { url: 'http://10.0.0.2:80' }];
+        const text = JSON.stringify([{ rule, [rule]: rule, loadBalancer: { servers } }]);
+        const found = read('Traefik', text, ['10.0.0.1', '10.0.0.2', '10.0.0.3'], [size, 700, 4_096]);
+        expect(typeof found).not.toBe('string');
+        const of = (address: string) => (found as PageFindings).of({ address, ports: [80] });
+        expect(['10.0.0.1', '10.0.0.2', '10.0.0.3'].map(of)).toEqual(['listed', 'using', 'absent']);
+      }),
+    );
+  });
+
   it.each(['', 'x', '[{"url":"http://10.0.0.1:80"}', '<html>', '[]]', '[][]', '["'])('refuses %j', (text) => {
     expect(said('Traefik', text, '10.0.0.1:80')).toMatch(/is not what Traefik answers/);
   });
