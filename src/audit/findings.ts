@@ -48,6 +48,7 @@ export const AUDIT_FINDINGS = {
   NoOtherEndpoint: undefined,
   NotInjected: 'unprotected',
   StampedTooShort: 'unprotected',
+  LagNotCovered: 'unprotected',
   UndeclaredConsumer: undefined,
   DaemonSetServing: undefined,
   AnnotationMisplaced: undefined,
@@ -275,7 +276,9 @@ function furtherFindings(
   neighbours: Neighbours,
   standing: Standing,
 ): readonly Said[] {
-  const ofNotes = subject.decision.notes.flatMap(({ code, text }) =>
+  // A plan that is there already leaves no notes: they are those of the wait that new pods would get.
+  const noted = standing.reason === 'AlreadyInjected' ? exposure.choice.notes : [];
+  const ofNotes = [...subject.decision.notes, ...noted].flatMap(({ code, text }) =>
     OF_NOTES.filter((reason) => reason === code).map((reason) => ({ reason, text })),
   );
   const misplaced = misplacedAnnotations(subject);
@@ -288,6 +291,7 @@ function furtherFindings(
     ...neverWithdrawn(exposure, neighbours),
     ...noOtherEndpoint(subject, exposure, neighbours),
     ...runningFindings(subject, exposure),
+    ...lagNotCovered(subject, exposure, standing),
     ...undeclaredConsumer(exposure, neighbours),
     ...misplaced,
   ];
@@ -382,6 +386,23 @@ function runningFindings({ running, decision, workload }: Decided, exposure: Exp
   return said;
 }
 
+/**
+ * The wait is as long as its bounds let it be, and most removals take longer. A rare storm is another matter: it is left
+ * uncovered on purpose.
+ */
+function lagNotCovered({ decision }: Decided, exposure: Exposure, standing: Standing): readonly Said[] {
+  const plan = decision.outcome === 'inject' ? decision.plan : decision.standing;
+  const isFixed = plan?.why === 'fixed' || exposure.choice.why === 'fixed';
+  if (plan === undefined || isFixed || standing.reason === 'StampedTooShort') return [];
+  const wait = longestWait(plan);
+  if ((exposure.lag.coverage?.(wait) ?? 1) >= MOST_REMOVALS) return [];
+  const lag = Math.ceil(neededOf(exposure));
+  const text = `most removals take longer than its wait of ${wait}s (the lag is ${lag}s), and wait.max, ceiling.wait or grace.max allows no longer one: make the controllers faster, or raise it`;
+  return [{ reason: 'LagNotCovered', text, wait }];
+}
+
+const MOST_REMOVALS = 0.5;
+
 function ofPods(some: number, all: number): string {
   return `${some} of ${all} ${all === 1 ? 'pod' : 'pods'}`;
 }
@@ -448,8 +469,8 @@ export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
     const [own] = findings;
     if (own === undefined) continue;
     verdicts[own.verdict] += 1;
-    const refused = findings.some(({ reason }) => reason === 'PatchRefused');
-    if (own.reason === 'AuditOnly' && !refused) wouldBe += 1;
+    const remains = findings.some(({ reason }) => reason === 'PatchRefused' || reason === 'LagNotCovered');
+    if (own.reason === 'AuditOnly' && !remains) wouldBe += 1;
     if (own.verdict === 'skipped') skipped[own.reason] = (skipped[own.reason] ?? 0) + 1;
     for (const { reason } of findings) reasons[reason] = (reasons[reason] ?? 0) + 1;
   }

@@ -12,8 +12,8 @@ import type { World } from '../../src/decision/world.ts';
 import { plannedLags } from '../../src/lag/planned.ts';
 import { linger } from '../cli/linger.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
-import { consumer, service, worldOf } from '../decision/sample-world.ts';
-import { measuredTable } from '../lag/sample-table.ts';
+import { clusterPolicy, consumer, service, worldOf } from '../decision/sample-world.ts';
+import { historyOf, measuredTable, tableOf } from '../lag/sample-table.ts';
 
 const DATA = join(import.meta.dirname, '..', 'testdata', 'audit');
 
@@ -176,23 +176,65 @@ describe('what is held against the lag that has been measured', () => {
       'pods with as much as wait.max allows',
       { running: [60, 60] },
       90,
-      'protected Injected,StormNotCovered, waits 60, open for 0',
+      'unprotected LagNotCovered,StormNotCovered, waits 60, open for 31',
     ],
     [
       'pods with less than wait.max allows',
       { running: [60, 20] },
       90,
-      'unprotected StampedTooShort,StormNotCovered, waits 60, open for 71',
+      'unprotected StampedTooShort,StormNotCovered,LagNotCovered, waits 60, open for 71',
     ],
   ])('%s', (_title, given, lag, expected) => expect(inWords(auditOf(given, slow(lag)))).toBe(expected));
 
   test.each<[string, number, number, string]>([
     ['less than the lag', 20, 35, 'unprotected StampedTooShort, waits 20, open for 16'],
-    ['as much as wait.max allows', 60, 90, 'protected AlreadyInjected, waits 60, open for 0'],
+    [
+      'as much as wait.max allows, and the lag is longer',
+      60,
+      90,
+      'unprotected LagNotCovered,StormNotCovered, waits 60, open for 31',
+    ],
+    [
+      'as much as wait.max allows, without the whole safety factor',
+      60,
+      50,
+      'protected AlreadyInjected,StormNotCovered, waits 60, open for 0',
+    ],
   ])('a pod that carries %s', (_title, wait, lag, expected) => {
     const annotations = { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) };
     const given = { annotations, sleeps: wait, grace: wait + 30 };
     expect(inWords(auditOf(given, slow(lag)))).toBe(expected);
+  });
+
+  test.each<[string, number, string]>([
+    ['most removals outlast', 35, 'unprotected LagNotCovered, waits 30, open for 6'],
+    ['covers most removals', 25, 'protected Injected, waits 30, open for 0'],
+  ])('a wait that a ceiling bounds and that %s', (_title, lag, expected) => {
+    const world = slow(lag, [...SHOP, clusterPolicy({ ceiling: { wait: '30s' } })]);
+    expect(inWords(auditOf({}, world))).toBe(expected);
+    const fixed = slow(lag, [...SHOP, clusterPolicy({ wait: { from: 'Fixed', fixed: '30s' } })]);
+    expect(inWords(auditOf({}, fixed))).toBe('protected Injected, waits 30, open for 0');
+  });
+
+  test('a rare storm is said, also of a pod that has its wait, and costs no verdict', () => {
+    const lags = Array.from({ length: 50 }, (_, index) => (index === 0 ? 90 : 1));
+    const consumers = new Map(Object.entries(BUILT_IN).map(([name, lag]) => [name, historyOf([lag])]));
+    const table = tableOf({ cluster: historyOf(lags), consumers });
+    const world = worldOf(SHOP, { lags: plannedLags(table), servicesComplete: true });
+    expect(inWords(auditOf({}, world))).toBe('protected Injected,StormNotCovered, waits 5, open for 0');
+    const annotations = { 'linger.dev/plan': samplePlan({ wait: 5, grace: 35, why: 'storm' }) };
+    expect(inWords(auditOf({ annotations, sleeps: 5, grace: 35 }, world))).toBe(
+      'protected AlreadyInjected,StormNotCovered, waits 5, open for 0',
+    );
+  });
+
+  test('mode Enforce would not protect where the lag outlasts what it would give', () => {
+    const audited = (lag: number) =>
+      summaryOfAudit([
+        { findings: auditOf({ annotations: { 'linger.dev/mode': 'Audit' } }, slow(lag)), cost },
+      ]);
+    const cost = { rollout: 0, drain: 0 };
+    expect([audited(12).wouldBe, audited(90).wouldBe]).toEqual([1, 0]);
   });
 
   test('the lag of a declared consumer counts', () => {
