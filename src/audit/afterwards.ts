@@ -14,7 +14,7 @@ import {
 } from '../cluster/index.ts';
 import { type NodeFacts, parsePlan } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
-import type { RemovalSample } from '../lag/index.ts';
+import { type RemovalSample, setNewest } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
@@ -111,8 +111,8 @@ export class Afterwards {
       if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
-    this.#stopping.set(uid, { plan, controller, owner, grace, at: event.at, half: false });
-    if (this.#stopping.size > MOST_STOPPING) this.#stopping.delete(this.#stopping.keys().next().value ?? '');
+    const stopping = { plan, controller, owner, grace, at: event.at, half: false };
+    setNewest(this.#stopping, uid, stopping, MOST_STOPPING);
   }
 
   /** To be called with each removal that is over. Never throws. */
@@ -241,8 +241,7 @@ export class Afterwards {
     if (known !== undefined) return known;
     if (!this.#questions.take(this.#options.clock())) return undefined;
     const asked = this.#askForHook(path);
-    this.#ownHooks.set(path, asked);
-    if (this.#ownHooks.size > MOST_KNOWN) this.#ownHooks.delete(this.#ownHooks.keys().next().value ?? '');
+    setNewest(this.#ownHooks, path, asked, MOST_KNOWN);
     return asked;
   }
 

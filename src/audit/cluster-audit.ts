@@ -10,6 +10,7 @@ import {
   type Resource,
 } from '../cluster/index.ts';
 import { type World, workloadOf } from '../decision/index.ts';
+import { setNewest } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { pause, Schedule, tick } from '../timing/index.ts';
@@ -189,10 +190,8 @@ export class ClusterAudit {
       const key = `${subjectOf(finding)} ${reason}`;
       if (clock() - (this.#toldAt.get(key) ?? Number.NEGATIVE_INFINITY) < EVENT_AGAIN_MS) continue;
       if (!lead.holds()) return;
-      this.#toldAt.delete(key);
-      this.#toldAt.set(key, clock());
       // Twice the bound, as findings come and go between audits.
-      if (this.#toldAt.size > 2 * MOST_FINDINGS) this.#toldAt.delete(this.#toldAt.keys().next().value ?? '');
+      setNewest(this.#toldAt, key, clock(), 2 * MOST_FINDINGS);
       // AuditOnly is the operator's choice, not a fault of the workload's.
       const type = levelOf(finding) === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
       events.tell({ object: { kind, namespace, name }, type, reason, action: 'Audit', note: text });

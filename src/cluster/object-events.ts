@@ -1,3 +1,4 @@
+import { setNewest } from '../lag/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import { callApi } from './client.ts';
@@ -68,9 +69,7 @@ export class ObjectEvents {
     const key = `${object.kind}/${object.namespace}/${object.name}/${reason}`;
     const now = this.#options.clock();
     if (now - (this.#toldAt.get(key) ?? Number.NEGATIVE_INFINITY) < SAME_AGAIN_MS) return;
-    this.#toldAt.delete(key);
-    this.#toldAt.set(key, now);
-    if (this.#toldAt.size > MOST_REMEMBERED) this.#toldAt.delete(this.#toldAt.keys().next().value ?? '');
+    setNewest(this.#toldAt, key, now, MOST_REMEMBERED);
     if (this.#waiting.length < MOST_WAITING) this.#waiting.push(event);
     void this.#send();
   }

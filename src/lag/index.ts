@@ -1,3 +1,4 @@
+export { setNewest } from './busiest.ts';
 export {
   type Consumer,
   ConsumerEstimator,

@@ -1,3 +1,4 @@
+import { setNewest } from './busiest.ts';
 import { type Acknowledged, STAMPED_STREAMS, type Stamp, type StampedStream } from './events.ts';
 
 /** The annotation on stamped objects. */
@@ -67,10 +68,7 @@ export class Punctuality {
 
   #writer(life: string): Writer {
     const writer = this.#writers.get(life) ?? new Writer();
-    this.#writers.delete(life);
-    this.#writers.set(life, writer);
-    const [oldest = ''] = this.#writers.keys();
-    if (this.#writers.size > WRITERS) this.#writers.delete(oldest);
+    setNewest(this.#writers, life, writer, WRITERS);
     return writer;
   }
 

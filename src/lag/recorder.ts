@@ -1,3 +1,4 @@
+import { setNewest } from './busiest.ts';
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
 import {
   type Acknowledged,
@@ -394,10 +395,7 @@ export class LagRecorder {
 
   #rememberEarly(uid: string, early: EarlyEnd): void {
     const others = this.#early.get(uid) ?? [];
-    this.#early.delete(uid);
-    this.#early.set(uid, [...others, early]);
-    const [oldest = ''] = this.#early.keys();
-    if (this.#early.size > MOST_REMEMBERED) this.#early.delete(oldest);
+    setNewest(this.#early, uid, [...others, early], MOST_REMEMBERED);
   }
 
   #forgetEarly(uid: string, isForgotten: (early: EarlyEnd) => boolean): void {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { GROUP } from '../api/index.ts';
 import type { AccessReviews, TokenUser } from '../cluster/index.ts';
-import type { InstanceName } from '../lag/index.ts';
+import { type InstanceName, setNewest } from '../lag/index.ts';
 
 /** Whether a token may report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked now. */
 export type Verdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';
@@ -120,10 +120,7 @@ class Expiring<V> {
   }
 
   set(key: string, value: V, until: number): void {
-    this.#entries.delete(key);
-    const [oldest] = this.#entries.size >= MOST_VERDICTS ? this.#entries.keys() : [];
-    if (oldest !== undefined) this.#entries.delete(oldest);
-    this.#entries.set(key, { value, until });
+    setNewest(this.#entries, key, { value, until }, MOST_VERDICTS);
   }
 
   delete(key: string): void {

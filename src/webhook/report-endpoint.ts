@@ -10,7 +10,7 @@ import {
   reportRequest,
   reportsOpenApi,
 } from '../api/index.ts';
-import type { InstanceName } from '../lag/index.ts';
+import { type InstanceName, setNewest } from '../lag/index.ts';
 import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
@@ -59,11 +59,7 @@ class Rates {
   /** @param now milliseconds of a monotonic clock @returns false: too often; that costs nothing further */
   allows(instance: string, now: number): boolean {
     const limit = this.#limits.get(instance) ?? new RateLimit(RATE, now);
-    // Put last: a Map's order is that of insertion.
-    this.#limits.delete(instance);
-    const [first] = this.#limits.size >= MOST_INSTANCES ? this.#limits.keys() : [];
-    if (first !== undefined) this.#limits.delete(first);
-    this.#limits.set(instance, limit);
+    setNewest(this.#limits, instance, limit, MOST_INSTANCES);
     return limit.take(now);
   }
 }
