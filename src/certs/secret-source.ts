@@ -4,13 +4,13 @@ import { asError, isRecord, isString, isStringMap } from '../api/index.ts';
 import {
   asFailure,
   callApi,
+  followObject,
   type KubeConnection,
   type KubeFailure,
   type RawObject,
   type Resource,
   unlessNotFound,
   type WatchStats,
-  watchResource,
 } from '../cluster/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
@@ -269,18 +269,15 @@ export class SecretSource implements CertificateSource {
       project: Resource<T>['project'],
       take: (value: T | undefined) => void,
     ) => {
-      const { stats } = watchResource(
-        { path, query: { fieldSelector: `metadata.name=${name}` }, project },
+      const { stats } = followObject(
         connection,
+        { path, name, project },
         {
-          onEvent: (event) => {
-            take(event.type === 'deleted' ? undefined : event.object);
+          onObject: (object) => {
+            take(object);
             this.#woken.abort();
           },
-          onStream: ({ type }) => {
-            if (type === 'StreamCurrent')
-              this.#once.over(path, { what: path }, 'an object is followed again');
-          },
+          onCurrent: () => this.#once.over(path, { what: path }, 'an object is followed again'),
           onFailure: ({ reason, message: problem }) => {
             const members = { what: path, reason, problem };
             this.#once.warn(path, members, 'an object cannot be followed, and is read now and then instead');

@@ -363,10 +363,8 @@ export function followCustomResources<T>(
         if (event.type === 'deleted') remove(key, uid);
         else put(key, event.object);
       },
-      onStream: ({ type }) => {
-        if (type === 'ListEnds') listEnds();
-        if (type === 'StreamCurrent') handlers.onCurrent();
-      },
+      onListed: listEnds,
+      onCurrent: handlers.onCurrent,
       onFailure: (failure, pauseMs) => {
         if (failure.reason === 'NotServed') notServed();
         else handlers.onFailure(failure, pauseMs);

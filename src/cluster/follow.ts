@@ -120,10 +120,8 @@ export function followCluster(
   ): ResourceWatch => {
     const own: WatchHandlers<T> = {
       onEvent: onChange,
-      onStream: ({ type }) => {
-        if (type === 'ListEnds') listEnded(name);
-        if (type === 'StreamCurrent') onCurrent(name);
-      },
+      onListed: () => listEnded(name),
+      onCurrent: () => onCurrent(name),
       onFailure: (failure, pauseMs) => onFailure(name, failure, pauseMs),
       onHandlerError: (error) => onHandlerError(name, error),
     };

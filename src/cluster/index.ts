@@ -36,7 +36,13 @@ export {
   type PodGroup,
   type PodMetadata,
 } from './pods.ts';
-export { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
+export {
+  followObject,
+  type ObjectHandlers,
+  type ResourceWatch,
+  type WatchOptions,
+  watchResource,
+} from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {
   type RawObject,

@@ -316,7 +316,11 @@ class Reception<T> {
 
   #pass(type: StreamChange['type'], at: number): void {
     if (type !== 'ListEnds') this.#stats.current = type === 'StreamCurrent';
-    this.#guarded(() => this.#handlers.onStream({ type, at }));
+    this.#guarded(() => {
+      this.#handlers.onStream?.({ type, at });
+      if (type === 'ListEnds') this.#handlers.onListed?.();
+      if (type === 'StreamCurrent') this.#handlers.onCurrent?.();
+    });
   }
 
   #guarded(call: () => void): void {
@@ -554,4 +558,36 @@ export function watchResource<T>(
   }
 
   return { stats, ended: run() };
+}
+
+export interface ObjectHandlers<T> extends Omit<WatchHandlers<T>, 'onEvent' | 'onStream' | 'onListed'> {
+  /** Called with each state of the object that the watch shows, in their order; undefined: there is none. */
+  onObject(object: T | undefined): void;
+}
+
+/**
+ * Follows the object of one name until the signal aborts. Such a watch needs no right to read others.
+ * @returns `read`: resolves once it has been read for the first time; may never resolve
+ */
+export function followObject<T>(
+  connection: KubeConnection,
+  { path, name, project }: Pick<Resource<T>, 'path' | 'project'> & { readonly name: string },
+  handlers: ObjectHandlers<T>,
+  options: WatchOptions,
+): ResourceWatch & { readonly read: Promise<void> } {
+  const read = Promise.withResolvers<void>();
+  let present = false;
+  const own: WatchHandlers<T> = {
+    ...handlers,
+    onEvent: (event) => {
+      present = event.type !== 'deleted';
+      handlers.onObject(event.type === 'deleted' ? undefined : event.object);
+    },
+    onListed: () => {
+      if (!present) handlers.onObject(undefined);
+      read.resolve();
+    },
+  };
+  const resource = { path, query: { fieldSelector: `metadata.name=${name}` }, project };
+  return { read: read.promise, ...watchResource(resource, connection, own, options) };
 }

@@ -112,7 +112,11 @@ export interface StreamChange {
  */
 export interface WatchHandlers<T> {
   onEvent(event: ResourceEvent<T>): void;
-  onStream(change: StreamChange): void;
+  onStream?(change: StreamChange): void;
+  /** `ListEnds`: everything there is has been told. Called after {@link onStream}, like the next. */
+  onListed?(): void;
+  /** `StreamCurrent`. */
+  onCurrent?(): void;
   /** Called with each failure and the pause before the next attempt. Not called for watches that ended in good order. */
   onFailure?(failure: KubeFailure, pauseMs: number): void;
   /** Called with an error thrown by a projection or another handler. */

@@ -46,12 +46,11 @@ export class StandstillGuard {
 
   /**
    * Follows a stream.
-   * @param handlers `onStream`, if given, receives only this stream's own changes, after `onChange`
    * @param start begins the list-watch with the wrapped handlers that it receives
    */
   follow<T>(
     stream: Stream,
-    handlers: Omit<WatchHandlers<T>, 'onStream'> & Partial<WatchHandlers<T>>,
+    handlers: Omit<WatchHandlers<T>, 'onStream'>,
     start: (handlers: WatchHandlers<T>) => ResourceWatch,
   ): ResourceWatch {
     const watch = start({
@@ -63,7 +62,6 @@ export class StandstillGuard {
       onStream: (change) => {
         const withheld = this.#recoversAt !== undefined && change.type === 'StreamCurrent';
         if (!withheld) this.#onChange({ ...change, stream, stoodStill: false });
-        handlers.onStream?.(change);
       },
     });
     this.#watches.set(stream, watch);

@@ -166,13 +166,11 @@ export class Delivery {
         this.#namespaces = undefined;
         showSoon();
       },
-      onStream: ({ type }) => {
-        if (type === 'ListEnds') {
-          this.#show();
-          this.#read.resolve();
-        }
-        if (type === 'StreamCurrent') onCurrent();
+      onListed: () => {
+        this.#show();
+        this.#read.resolve();
       },
+      onCurrent,
       onFailure: (failure, pauseMs) => {
         onFailure(failure, pauseMs);
         // Without the right to watch, Hold is not available, and nothing should wait for it.

@@ -2,14 +2,13 @@ import type { V1Lease, V1LeaseSpec, V1MicroTime, V1ObjectMeta } from '@kubernete
 import {
   type ApiCall,
   callApi,
+  followObject,
   type KubeConnection,
+  type ObjectHandlers,
   type RawObject,
-  type Resource,
   type ResourceWatch,
   unlessNotFound,
-  type WatchHandlers,
   type WatchOptions,
-  watchResource,
 } from '../cluster/index.ts';
 
 /** The namespace in which replicas share what they measure, and the name of this one. */
@@ -127,43 +126,6 @@ export interface LeaseStore {
 export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
   if (a.transitions !== b.transitions) return a.transitions < b.transitions;
   return (a.renewedAt ?? 0) < (b.renewedAt ?? 0);
-}
-
-export interface ObjectHandlers<T> extends Pick<WatchHandlers<T>, 'onFailure' | 'onHandlerError'> {
-  /** Called with each state of the object that the watch shows, in their order; undefined: there is none. */
-  onObject(object: T | undefined): void;
-  /** The watch is current: for the first time, or again. */
-  onCurrent(): void;
-}
-
-/**
- * Follows the object of one name until the signal aborts. Such a watch needs no right to read others.
- * @returns `read`: resolves once it has been read for the first time; may never resolve
- */
-export function followObject<T>(
-  connection: KubeConnection,
-  { path, name, project }: Pick<Resource<T>, 'path' | 'project'> & { readonly name: string },
-  handlers: ObjectHandlers<T>,
-  options: WatchOptions,
-): ResourceWatch & { readonly read: Promise<void> } {
-  const read = Promise.withResolvers<void>();
-  let present = false;
-  const own: WatchHandlers<T> = {
-    ...handlers,
-    onEvent: (event) => {
-      present = event.type !== 'deleted';
-      handlers.onObject(event.type === 'deleted' ? undefined : event.object);
-    },
-    onStream: ({ type }) => {
-      if (type === 'ListEnds') {
-        if (!present) handlers.onObject(undefined);
-        read.resolve();
-      }
-      if (type === 'StreamCurrent') handlers.onCurrent();
-    },
-  };
-  const resource = { path, query: { fieldSelector: `metadata.name=${name}` }, project };
-  return { read: read.promise, ...watchResource(resource, connection, own, options) };
 }
 
 interface LeaseLocation {

@@ -1,8 +1,10 @@
 import {
   type ApiCall,
   callApi,
+  followObject,
   type KubeConnection,
   KubeFailure,
+  type ObjectHandlers,
   type RawObject,
   unlessNotFound,
   type WatchOptions,
@@ -24,7 +26,6 @@ import {
   stampOf,
 } from './codec.ts';
 import type { Leadership } from './election.ts';
-import { followObject, type ObjectHandlers } from './lease.ts';
 
 /**
  * - `written`, `unchanged`: the content is stored.

@@ -72,7 +72,6 @@ function follow<T>(resource: Resource<T>, limits: Partial<WatchLimits> = {}) {
   const stopping = new AbortController();
   const handlers = {
     onEvent: (event: ResourceEvent<T>) => void events.push(event),
-    onStream: () => undefined,
     onFailure: (failure: KubeFailure) => void failures.push(failure),
     onHandlerError: (error: Error) => {
       throw error;

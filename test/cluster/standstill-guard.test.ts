@@ -78,7 +78,7 @@ class Guarded {
   change(stream: Stream, type: StreamChange['type']): void {
     const stats = this.#stats.get(stream)!;
     if (type !== 'ListEnds') stats.current = type === 'StreamCurrent';
-    this.#handlers.get(stream)?.onStream({ type, at: this.now });
+    this.#handlers.get(stream)?.onStream?.({ type, at: this.now });
   }
 
   isCurrent(stream: Stream): boolean {
@@ -212,25 +212,31 @@ describe('a standstill', () => {
   });
 });
 
-it('a stream’s own changes reach its handler even where they are withheld, and after they were reported', () => {
+it('a stream’s own handlers are called even where a change is withheld', () => {
   const order: string[] = [];
   const guard = new StandstillGuard(({ type }) => order.push(`told ${type}`), {
     clock: () => 0,
     signal: AbortSignal.abort(),
   });
   let handlers: WatchHandlers<unknown> | undefined;
-  const own = { onEvent: () => undefined, onStream: ({ type }: StreamChange) => void order.push(type) };
+  const own = {
+    onEvent: () => undefined,
+    onListed: () => void order.push('listed'),
+    onCurrent: () => void order.push('current'),
+  };
   const stats = newStats();
   guard.follow('pods', own, (given) => {
     handlers = given;
     return { ended: Promise.resolve(), stats };
   });
   guard.look(0);
-  handlers?.onStream({ type: 'ListEnds', at: 10 });
+  handlers?.onStream?.({ type: 'ListEnds', at: 10 });
+  handlers?.onListed?.();
   guard.look(5_000);
   stats.current = true;
-  handlers?.onStream({ type: 'StreamCurrent', at: 5_010 });
-  expect(order).toEqual(['told ListEnds', 'ListEnds', 'told StreamBroken', 'StreamCurrent']);
+  handlers?.onStream?.({ type: 'StreamCurrent', at: 5_010 });
+  handlers?.onCurrent?.();
+  expect(order).toEqual(['told ListEnds', 'listed', 'told StreamBroken', 'current']);
 });
 
 it('has ended once the signal has aborted and its watches have', async () => {
