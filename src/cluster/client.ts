@@ -1,7 +1,7 @@
 import type { Agent } from 'node:http';
 import type { RequestContext } from '@kubernetes/client-node';
 import { isString } from '../api/index.ts';
-import { withDeadline } from '../timing/index.ts';
+import { withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
 import { ask, newAgent, readText } from './request.ts';
@@ -44,7 +44,7 @@ export async function callApi<Name extends ApiName, T>(
   use: (api: InstanceType<ClientNode[Name]>) => Promise<T>,
 ): Promise<T> {
   const library = await import('./client-node.ts');
-  return withDeadline(call.withinMs, call.signal, async (signal) => {
+  return withSignal(call, async (signal) => {
     try {
       call.signal.throwIfAborted();
       const send = async (request: RequestContext) => {

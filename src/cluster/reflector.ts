@@ -1,6 +1,6 @@
 import type { Agent, IncomingMessage } from 'node:http';
 import { asError, isRecord, isString } from '../api/index.ts';
-import { Backoff, pause } from '../timing/index.ts';
+import { Backoff, pause, withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
 import { listAll, NOT_RESUMABLE, pagesOf, sparingParser } from './list.ts';
@@ -432,32 +432,26 @@ export function watchResource<T>(
   }
 
   /** One watch, on a connection of its own. Returns when it has ended, or was silent, and can be resumed. */
-  async function watch(from: string): Promise<void> {
+  function watch(from: string): Promise<void> {
     const agent = newAgent(connection);
-    const leaving = new AbortController();
-    const leave = () => leaving.abort(signal.reason);
-    signal.addEventListener('abort', leave, { once: true });
-    try {
-      signal.throwIfAborted();
-      const response = await open(from, agent, leaving.signal);
+    return withSignal({ signal }, async (until, leave) => {
+      until.throwIfAborted();
+      const response = await open(from, agent, until);
       const openedAt = clock();
       heardAt = openedAt;
-      const becoming = becomeCurrent(leaving.signal).catch((error: unknown) => {
+      const becoming = becomeCurrent(until).catch((error: unknown) => {
         response.destroy(asFailure(error));
       });
       let ended: 'Ended' | 'Silent';
       try {
         ended = await read(response);
       } finally {
-        leaving.abort();
+        leave();
         await becoming;
         if (clock() - openedAt >= limits.healthyMs) backoff.reset();
       }
       await rewatch(ended, clock() - openedAt);
-    } finally {
-      signal.removeEventListener('abort', leave);
-      agent.destroy();
-    }
+    }).finally(() => agent.destroy());
   }
 
   async function open(from: string, agent: Agent, until: AbortSignal): Promise<IncomingMessage> {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { asFailure, type KubeFailure } from '../cluster/index.ts';
-import { Backoff } from '../timing/index.ts';
+import { Backoff, withSignal } from '../timing/index.ts';
 import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease } from './lease.ts';
 
 /** The time and the randomness of an election. */
@@ -310,15 +310,13 @@ class Campaign {
   /** Pauses until it is time to read again, or until the watch shows that there is something to do. */
   async #restAsFollower(pauseMs: number): Promise<void> {
     const { time, signal } = this.#options;
-    const waking = new AbortController();
-    const wake = () => waking.abort();
-    signal.addEventListener('abort', wake, { once: true });
-    this.#wake = wake;
     this.#restUntil = time.clock() + pauseMs;
-    for (let left = pauseMs; left > 0; left = this.#restUntil - time.clock())
-      if (!(await time.pause(left, waking.signal))) break;
+    await withSignal({ signal }, async (waking, wake) => {
+      this.#wake = wake;
+      for (let left = pauseMs; left > 0; left = this.#restUntil - time.clock())
+        if (!(await time.pause(left, waking))) break;
+    });
     this.#wake = undefined;
-    signal.removeEventListener('abort', wake);
   }
 
   /** Not Promise.race: against a promise that lives for months it would leak memory in every round. */

@@ -10,7 +10,7 @@ import {
 } from '../cluster/index.ts';
 import type { Consumer, Measure } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
-import { pause } from '../timing/index.ts';
+import { pause, withSignal } from '../timing/index.ts';
 import { askDns, type ClusterDns } from './dns.ts';
 import {
   CANARY_SERVICE,
@@ -339,14 +339,11 @@ class Canary {
     const { clock, random, removals } = this.#context;
     const { signal } = this.#lead;
     if (!(await pause(Math.min(next, rested) - clock(), signal))) return undefined;
-    const waking = new AbortController();
-    const wake = () => waking.abort();
-    signal.addEventListener('abort', wake, { once: true });
-    removals.once('removal', wake);
-    const isDue = next <= rested || (await pause(next - clock(), waking.signal));
-    removals.off('removal', wake);
-    signal.removeEventListener('abort', wake);
-    if (isDue) return 'due';
+    const untilRemoval = (waking: AbortSignal, wake: () => void) => {
+      removals.once('removal', wake);
+      return pause(next - clock(), waking).finally(() => removals.off('removal', wake));
+    };
+    if (next <= rested || (await withSignal({ signal }, untilRemoval))) return 'due';
     return (await pause(AMID_REMOVALS.soonMs * random(), signal)) ? 'removals' : undefined;
   }
 

@@ -97,23 +97,23 @@ export function oneByOne<I, O>(work: (input: I) => Promise<O>): (input: I) => Pr
 }
 
 /**
- * Does work that is given up after so many milliseconds, or when a signal aborts: by the signal that it gets.
+ * Does work with a signal of its own: it aborts with the given one, when it is told to, or after so many milliseconds.
  * Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.
  */
-export async function withDeadline<T>(
-  withinMs: number,
-  outer: AbortSignal,
-  work: (signal: AbortSignal) => Promise<T>,
+export async function withSignal<T>(
+  { signal: outer, withinMs }: { readonly signal: AbortSignal; readonly withinMs?: number },
+  work: (signal: AbortSignal, abort: () => void) => Promise<T>,
 ): Promise<T> {
-  const giving = new AbortController();
-  const giveUp = () => giving.abort();
-  const timer = setTimeout(giveUp, withinMs).unref();
-  outer.addEventListener('abort', giveUp, { once: true });
+  const inner = new AbortController();
+  const abort = () => inner.abort(outer.reason);
+  if (outer.aborted) abort();
+  outer.addEventListener('abort', abort, { once: true });
+  const timer = withinMs === undefined ? undefined : setTimeout(abort, withinMs).unref();
   try {
-    return await work(giving.signal);
+    return await work(inner.signal, abort);
   } finally {
     clearTimeout(timer);
-    outer.removeEventListener('abort', giveUp);
+    outer.removeEventListener('abort', abort);
   }
 }
 
