@@ -79,7 +79,8 @@ async function hold(count: number): Promise<void> {
       ...{ ...identity, labels: { app: 'web' }, stamp: undefined },
       deletionTimestamp: deleted ? new Date(Date.now() + 300_000).toISOString() : undefined,
       deletionGracePeriodSeconds: deleted ? 300 : undefined,
-      hold: { token: hash, plan, created: '2026-11-22T10:00:00Z' },
+      hold: { token: hash, created: '2026-11-22T10:00:00Z' },
+      plan,
     };
     pods.apply({ type: 'modified', listed: false, at: clock(), identity, object });
   };

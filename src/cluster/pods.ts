@@ -22,8 +22,6 @@ export interface PodMetadata extends TerminatingPod {
 interface PodHold {
   /** Annotation linger.dev/hold-token. */
   readonly token: string;
-  /** Annotation linger.dev/plan. */
-  readonly plan: string | undefined;
   readonly created: string;
 }
 
@@ -40,7 +38,7 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const pod = { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp, plan };
   const token = annotations?.[ANNOTATION.holdToken];
   const { creationTimestamp: created = '' } = metadata;
-  return { ...pod, ...ownersOf(metadata), ...(token !== undefined && { hold: { token, plan, created } }) };
+  return { ...pod, ...ownersOf(metadata), ...(token !== undefined && { hold: { token, created } }) };
 }
 
 /** Kinds that create ReplicaSets, by the label that holds the ReplicaSet's own part of its name. */

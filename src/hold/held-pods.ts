@@ -122,7 +122,7 @@ export class HeldPods {
   }
 
   #put(object: PodMetadata, at: number): void {
-    const { uid, namespace, name, labels = NO_LABELS, hold } = object;
+    const { uid, namespace, name, labels = NO_LABELS, hold, plan } = object;
     // The annotation can be changed later; the pod's hooks, with the token, cannot.
     if (this.#byUid.get(uid)?.token !== hold?.token) this.#forget(uid);
     if (hold === undefined) return;
@@ -130,7 +130,7 @@ export class HeldPods {
     if (pod === undefined) {
       const { token, created } = hold;
       pod = {
-        ...{ uid, namespace, name, token, created, labels, terms: termsOf(hold.plan), deletion: undefined },
+        ...{ uid, namespace, name, token, created, labels, terms: termsOf(plan), deletion: undefined },
         ...{ withdrawals: [], addresses: [], calledAt: undefined, releasedAt: undefined },
       };
       this.#byUid.set(uid, pod);
@@ -138,7 +138,7 @@ export class HeldPods {
     } else {
       pod.labels = labels;
       // Where the plan no longer parses, the last good one counts.
-      pod.terms = termsOf(hold.plan) ?? pod.terms;
+      pod.terms = termsOf(plan) ?? pod.terms;
     }
     const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = object;
     if (deletionTimestamp !== undefined)

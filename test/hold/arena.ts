@@ -94,13 +94,13 @@ export const SLICES: EndpointGroup = {
 const TERMS: HoldPlan = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
 
 /** The annotations of a pod that was admitted with this token. */
-export function holdOf(token: string, wait = 1, hold = TERMS): NonNullable<PodMetadata['hold']> {
+export function holdOf(token: string, wait = 1, hold = TERMS): Pick<PodMetadata, 'hold' | 'plan'> {
   const plan = renderPlan({
     ...{ wait, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
     ...{ policy: 'built-in', why: 'initial', hold },
   });
   const hash = createHash('sha256').update(token).digest('hex');
-  return { token: hash, plan, created: '2026-11-22T10:00:00Z' };
+  return { hold: { token: hash, created: '2026-11-22T10:00:00Z' }, plan };
 }
 
 /** A Hold Service on loopback, with a simulated cluster. */
@@ -185,10 +185,10 @@ export class Arena {
     return token;
   }
 
-  put(name: string, hold: PodMetadata['hold'], deleted?: { readonly grace: number }): void {
+  put(name: string, held: ReturnType<typeof holdOf>, deleted?: { readonly grace: number }): void {
     const deadline = deleted && new Date(Date.now() + deleted.grace * 1000).toISOString();
     const object: PodMetadata = {
-      ...{ uid: name, namespace: 'shop', name, labels: { app: 'web' }, stamp: undefined, hold },
+      ...{ uid: name, namespace: 'shop', name, labels: { app: 'web' }, stamp: undefined, ...held },
       ...{ deletionTimestamp: deadline, deletionGracePeriodSeconds: deleted?.grace },
     };
     this.#objects.set(name, object);
@@ -198,8 +198,8 @@ export class Arena {
 
   /** @returns when */
   delete(name: string, grace = 90): number {
-    const { hold } = this.#objects.get(name) as PodMetadata;
-    this.put(name, hold, { grace });
+    const { hold, plan } = this.#objects.get(name) as PodMetadata;
+    this.put(name, { hold, plan }, { grace });
     return clock();
   }
 
