@@ -54,7 +54,7 @@ export {
   plainSleep,
   runsHelper,
 } from './hooks.ts';
-export { isAbsentOr, isRecord, isString, isStringMap, jsonIn, memberAt } from './json.ts';
+export { isAbsentOr, isRecord, isString, isStringMap, jsonIn, listOf, memberAt, recordsAt } from './json.ts';
 export {
   type NamespaceRecord,
   namespaceRecord,

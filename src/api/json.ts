@@ -20,6 +20,16 @@ export function memberAt(object: unknown, path: readonly string[]): unknown {
   return value;
 }
 
+/** A list; what is none, as Go writes an empty one (null), counts as empty. */
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The objects of a list, which may be a member of a member, and so on. */
+export function recordsAt(value: unknown, ...path: readonly string[]): readonly Record<string, unknown>[] {
+  return listOf(memberAt(value, path)).filter(isRecord);
+}
+
 export function isString(value: unknown): value is string {
   return typeof value === 'string';
 }

@@ -6,6 +6,7 @@ import {
   memberAt,
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
+  recordsAt,
   type WebhookSelectors,
 } from '../api/index.ts';
 import { neverWithdraws } from '../cluster/index.ts';
@@ -92,7 +93,7 @@ export function neighboursIn(
       scaled.set(workloadKey(String(target.kind), namespace, String(target.name)), least);
     }
   }
-  const webhooks = configurations.flatMap((each) => listOf(each.webhooks));
+  const webhooks = configurations.flatMap((each) => recordsAt(each, 'webhooks'));
   const webhook = webhooks.find(({ name }) => name === WEBHOOK) ?? INSTALLED;
   return { routes, neverWithdrawing, scaled, webhook };
 }
@@ -111,15 +112,11 @@ export function isAsked({ webhook }: Neighbours, namespace: string, labels: Labe
   return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);
 }
 
-function listOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
-  return Array.isArray(value) ? value.filter(isRecord) : [];
-}
-
 function servicesOfIngress(spec: Readonly<Record<string, unknown>>): readonly unknown[] {
   const backends = [
     spec.defaultBackend,
-    ...listOf(spec.rules).flatMap((rule) =>
-      listOf(memberAt(rule, ['http', 'paths'])).map((path) => path.backend),
+    ...recordsAt(spec, 'rules').flatMap((rule) =>
+      recordsAt(rule, 'http', 'paths').map((path) => path.backend),
     ),
   ];
   return backends.map((backend) => memberAt(backend, ['service', 'name']));
@@ -127,6 +124,6 @@ function servicesOfIngress(spec: Readonly<Record<string, unknown>>): readonly un
 
 /** A route's backends; those of other kinds than Service lead elsewhere. */
 function backendsOf(spec: Readonly<Record<string, unknown>>): readonly Readonly<Record<string, unknown>>[] {
-  const backends = listOf(spec.rules).flatMap((rule) => listOf(rule.backendRefs));
+  const backends = recordsAt(spec, 'rules').flatMap((rule) => recordsAt(rule, 'backendRefs'));
   return backends.filter(({ kind }) => (kind ?? 'Service') === 'Service');
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { V1MutatingWebhookConfiguration, V1Secret } from '@kubernetes/client-node';
-import { asError, isRecord, isString, isStringMap } from '../api/index.ts';
+import { asError, isRecord, isString, isStringMap, recordsAt } from '../api/index.ts';
 import {
   asFailure,
   callApi,
@@ -431,8 +431,7 @@ function storedSecret(object: RawObject | V1Secret): StoredSecret {
 }
 
 function webhooksOf(object: RawObject | V1MutatingWebhookConfiguration): Webhooks {
-  const webhooks = 'webhooks' in object && Array.isArray(object.webhooks) ? object.webhooks : [];
-  return webhooks.filter(isRecord).map(({ name, clientConfig }) => {
+  return recordsAt(object, 'webhooks').map(({ name, clientConfig }) => {
     const { caBundle } = isRecord(clientConfig) ? clientConfig : {};
     return { name: String(name), bundle: isString(caBundle) ? decoded(caBundle) : '' };
   });

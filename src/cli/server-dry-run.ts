@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANNOTATION, memberAt, printable } from '../api/index.ts';
+import { ANNOTATION, listOf, memberAt, printable } from '../api/index.ts';
 import { type AuditSubject, POD, pathOf, subjectOf } from '../audit/index.ts';
 import {
   asFailure,
@@ -139,12 +139,11 @@ function sentenceOf({ message }: KubeFailure): string {
 /** The pod as its controller would create it, but without an owner. */
 function podOf({ workload, object }: AuditSubject): Pod {
   const { metadata, spec } = workload.pod as Pod & { readonly spec: { readonly volumes?: unknown } };
-  const claims: unknown = memberAt(object, ['spec', 'volumeClaimTemplates']);
-  const claimed = (Array.isArray(claims) ? claims : []).map((claim: unknown) => {
+  const claimed = listOf(memberAt(object, ['spec', 'volumeClaimTemplates'])).map((claim) => {
     const name = String(memberAt(claim, ['metadata', 'name']));
     return { name, persistentVolumeClaim: { claimName: `${name}-${workload.name}-0` } };
   });
-  const volumes = [...(Array.isArray(spec.volumes) ? spec.volumes : []), ...claimed];
+  const volumes = [...listOf(spec.volumes), ...claimed];
   return {
     apiVersion: 'v1',
     kind: 'Pod',

@@ -5,7 +5,7 @@ import { isIPv6 } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
-import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
+import { asError, isAbsentOr, isRecord, isString, recordsAt } from '../api/index.ts';
 import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 
@@ -136,7 +136,7 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
   const cluster = clusterOf(chosen);
   const user = known === undefined ? { name: '' } : userOf(known);
 
-  const extensions = Array.isArray(chosen.raw.extensions) ? chosen.raw.extensions.filter(isRecord) : [];
+  const extensions = recordsAt(chosen.raw, 'extensions');
   const execConfig = extensions.find(({ name }) => name === EXEC_EXTENSION)?.extension;
   const plugin =
     known?.value.exec && !known.value.token

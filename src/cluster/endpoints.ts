@@ -1,4 +1,4 @@
-import { isRecord, isString } from '../api/index.ts';
+import { isRecord, isString, listOf, recordsAt } from '../api/index.ts';
 import { type EndpointsState, type SliceState, STAMP_ANNOTATION } from '../lag/index.ts';
 import type { RawObject, Resource } from './resource.ts';
 
@@ -21,15 +21,15 @@ export function endpointsResource(path = '/api/v1/endpoints'): Resource<Endpoint
 /** All subsets merged: each holds the addresses that share a set of ports, and ports do not matter here. */
 export function projectEndpoints(raw: RawObject): EndpointsProjection {
   const { namespace = '', name, resourceVersion: version, annotations } = raw.metadata;
-  const subsets = recordsIn((raw as { subsets?: unknown }).subsets);
+  const subsets = recordsAt(raw, 'subsets');
   return {
     namespace,
     name,
     version,
     stamp: annotations?.[STAMP_ANNOTATION],
     overCapacity: annotations?.[OVER_CAPACITY] === 'truncated',
-    ready: subsets.flatMap(({ addresses }) => recordsIn(addresses).map(addressOf)),
-    notReady: subsets.flatMap(({ notReadyAddresses }) => recordsIn(notReadyAddresses).map(addressOf)),
+    ready: subsets.flatMap(({ addresses }) => recordsAt(addresses).map(addressOf)),
+    notReady: subsets.flatMap(({ notReadyAddresses }) => recordsAt(notReadyAddresses).map(addressOf)),
   };
 }
 
@@ -58,8 +58,8 @@ export function projectSlice(raw: RawObject): SliceProjection {
     serviceName: labels?.[SERVICE_NAME],
     managedBy: labels?.[MANAGED_BY],
     addressType: isString(addressType) ? addressType : '',
-    endpoints: recordsIn(endpoints).map(endpointOf),
-    ports: recordsIn(ports).flatMap(({ port }) => (typeof port === 'number' ? [port] : [])),
+    endpoints: recordsAt(endpoints).map(endpointOf),
+    ports: recordsAt(ports).flatMap(({ port }) => (typeof port === 'number' ? [port] : [])),
   };
 }
 
@@ -68,7 +68,7 @@ function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown
   const { ready, serving, terminating } = isRecord(conditions) ? conditions : {};
   return {
     ...targetOf(targetRef),
-    addresses: Array.isArray(addresses) ? (addresses as readonly string[]) : [],
+    addresses: listOf(addresses) as readonly string[],
     ready: ready !== false,
     serving: (serving ?? ready !== false) === true,
     terminating: terminating === true,
@@ -79,9 +79,4 @@ function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown
 function targetOf(targetRef: unknown) {
   const { uid, name } = isRecord(targetRef) && targetRef.kind === 'Pod' ? targetRef : {};
   return { targetUid: isString(uid) ? uid : undefined, targetName: isString(name) ? name : undefined };
-}
-
-/** Go writes an empty list without omitempty as null. */
-function recordsIn(list: unknown): readonly Record<string, unknown>[] {
-  return Array.isArray(list) ? list.filter(isRecord) : [];
 }

@@ -1,6 +1,6 @@
 import { isIP, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
-import { isString, memberAt } from '../api/index.ts';
+import { isString, listOf, memberAt, recordsAt } from '../api/index.ts';
 import {
   type Fleet,
   fleetOf,
@@ -40,7 +40,7 @@ export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
   const virtual =
     VIRTUAL_TYPES.has(labels.type ?? '') ||
     labels[LIQO_TYPE] === 'virtual-node' ||
-    listAt(spec, 'taints').some((taint) => memberAt(taint, ['key']) === VIRTUAL_TAINT);
+    recordsAt(spec, 'taints').some(({ key }) => key === VIRTUAL_TAINT);
   return {
     ...{ name, labels, virtual, addresses: addressesOf(spec, status) },
     kubeletVersion: reported('kubeletVersion'),
@@ -53,8 +53,10 @@ export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
 
 /** Its own, and the first of each range of its pods: a bridge's, where there is one (the bridge plugin's `isGateway`). */
 function addressesOf(spec: unknown, status: unknown): string[] {
-  const own = listAt(status, 'addresses').map((each) => memberAt(each, ['address']));
-  const ranges = listAt(spec, 'podCIDRs').map((range) => (isString(range) ? firstIn(range) : undefined));
+  const own = recordsAt(status, 'addresses').map(({ address }) => address);
+  const ranges = listOf(memberAt(spec, ['podCIDRs']))
+    .filter(isString)
+    .map(firstIn);
   return [...own, ...ranges].filter((each) => isString(each) && isIP(each) !== 0) as string[];
 }
 
@@ -62,11 +64,6 @@ function addressesOf(spec: unknown, status: unknown): string[] {
 function firstIn(range: string): string | undefined {
   const [network = ''] = range.split('/');
   return isIPv6(network) ? `${network}1` : network.replace(/\d+$/, (last) => String(Number(last) + 1));
-}
-
-function listAt(value: unknown, member: string): readonly unknown[] {
-  const list = memberAt(value, [member]);
-  return Array.isArray(list) ? list : [];
 }
 
 export class FleetVersions {

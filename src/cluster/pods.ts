@@ -1,4 +1,4 @@
-import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS } from '../api/index.ts';
+import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import type { RawObject, Resource, ResourceEvent } from './resource.ts';
 
@@ -52,8 +52,7 @@ export function ownersOf({
   labels = NO_LABELS,
   ownerReferences,
 }: Pick<RawObject['metadata'], 'labels' | 'ownerReferences'>) {
-  const references: readonly unknown[] = Array.isArray(ownerReferences) ? ownerReferences : [];
-  const found = references.filter(isRecord).find((owner) => owner.controller === true);
+  const found = recordsAt(ownerReferences).find((owner) => owner.controller === true);
   if (found === undefined) return { controller: undefined, owner: undefined };
   const [kind, name] = [String(found.kind), String(found.name)];
   return { controller: `${kind}/${name}`, owner: makerOf(kind, name, labels) };

@@ -4,9 +4,11 @@ import {
   isString,
   isStringMap,
   type Labels,
+  listOf,
   memberAt,
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
+  recordsAt,
   UserError,
 } from '../api/index.ts';
 import {
@@ -19,7 +21,7 @@ import {
 } from '../cluster/index.ts';
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
 import { count } from './amounts.ts';
-import { ApiReader, type Json, listOf, messageOf, oneLine, recordsAt } from './controller-observation.ts';
+import { ApiReader, type Json, messageOf, oneLine } from './controller-observation.ts';
 
 /** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {

@@ -1,6 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
-import { isRecord, isString, jsonIn, LingerError, memberAt, UserError } from '../api/index.ts';
+import {
+  isRecord,
+  isString,
+  jsonIn,
+  LingerError,
+  listOf,
+  memberAt,
+  recordsAt,
+  UserError,
+} from '../api/index.ts';
 import {
   asFailure,
   ask,
@@ -184,16 +193,6 @@ function projectPod({ metadata: { name }, spec }: RawObject) {
     .filter(isString);
   const port = Number(givenFlags(words).get('--secure-port') ?? DEFAULT_PORT);
   return { name, node: memberAt(spec, ['nodeName']), flags: controllerFlags(words), port };
-}
-
-/** A JSON list; empty if absent. */
-export function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-/** The objects of a list that is a member of a member, and so on. */
-export function recordsAt(value: unknown, ...path: readonly string[]): readonly Json[] {
-  return listOf(memberAt(value, path)).filter(isRecord);
 }
 
 /** Metrics that are named on the command line: an address, or a saved scrape. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { memberAt } from '../api/index.ts';
+import { listOf, memberAt } from '../api/index.ts';
 import { type KubeConnection, servicesResource } from '../cluster/index.ts';
 import { count } from './amounts.ts';
 import { type ControllerActivity, controllerFlags, DEFAULT_FLAGS } from './controller-metrics.ts';
@@ -9,7 +9,6 @@ import {
   controllerLeader,
   controllerPods,
   leaderFirst,
-  listOf,
   type MetricsInput,
   messageOf,
   type Observation,

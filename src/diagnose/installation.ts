@@ -5,8 +5,10 @@ import {
   isSelected,
   isString,
   type LabelSelector,
+  listOf,
   memberAt,
   NO_LABELS,
+  recordsAt,
   selects,
 } from '../api/index.ts';
 import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
@@ -47,7 +49,7 @@ import {
   warning,
 } from './checks.ts';
 import { type Exposition, MalformedExposition, parseExposition } from './controller-metrics.ts';
-import { type Json, listOf, oneLine, recordsAt } from './controller-observation.ts';
+import { type Json, oneLine } from './controller-observation.ts';
 
 export interface InstallationOptions extends CheckOptions {
   /** The namespaces whose pods may get hook Hold. */

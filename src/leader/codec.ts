@@ -3,7 +3,7 @@ import { isDeepStrictEqual, promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { V1ConfigMap } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { GROUP, isRecord, isStringMap } from '../api/index.ts';
+import { GROUP, isRecord, isStringMap, listOf } from '../api/index.ts';
 import { type ConsumerTable, consumersFromJson, type PlannedTable, plannedFromJson } from '../lag/index.ts';
 
 /** The ConfigMaps that replicas share, in Linger's own namespace. */
@@ -240,7 +240,7 @@ const FORGOTTEN = z
 /** Entries that do not parse are left out: one for a single scope must not become one for everything. */
 export function readForgotten(object: unknown): readonly Forgotten[] {
   const list = parsed(partsOf(object).annotations[SHARED_ANNOTATIONS.forgotten] ?? '[]');
-  return Array.isArray(list) ? list.flatMap((each) => FORGOTTEN.safeParse(each).data ?? []) : [];
+  return listOf(list).flatMap((each) => FORGOTTEN.safeParse(each).data ?? []);
 }
 
 export function forgottenText(forgotten: readonly Forgotten[]): string {

@@ -1,4 +1,4 @@
-import { isString, type LingerKind } from '../api/index.ts';
+import { isString, type LingerKind, listOf } from '../api/index.ts';
 import {
   type CustomObject,
   type CustomObjects,
@@ -25,7 +25,7 @@ async function specsIn(configMap: ConfigMap | undefined): Promise<Specs> {
   const packed = notOurs(configMap) === undefined ? configMap?.binaryData?.[LAST_GOOD_KEY] : undefined;
   const json = packed === undefined ? undefined : (await unpackPart(packed)).json;
   const specs = new Map<string, Map<string, GoodSpec>>();
-  for (const entry of Array.isArray(json) ? json : []) {
+  for (const entry of listOf(json)) {
     if (!Array.isArray(entry) || !entry.every(isString)) continue;
     const [kind = '', key = '', uid = '', spec = ''] = entry;
     const ofKind = specs.get(kind) ?? new Map<string, GoodSpec>();

@@ -1,4 +1,4 @@
-import { API_VERSION, isRecord, parseDuration } from '../api/index.ts';
+import { API_VERSION, isRecord, parseDuration, recordsAt } from '../api/index.ts';
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { STATUS_KINDS, type StatusObject, type Term } from './publish-status.ts';
@@ -253,7 +253,5 @@ function amountOf(value: unknown): number {
 
 /** The condition of this type in a status. @returns undefined where it has none */
 function conditionIn(status: unknown, type: string): Members | undefined {
-  const conditions: unknown = isRecord(status) ? status.conditions : undefined;
-  const list: readonly unknown[] = Array.isArray(conditions) ? conditions : [];
-  return list.filter(isRecord).find((each) => each.type === type);
+  return recordsAt(status, 'conditions').find((each) => each.type === type);
 }
