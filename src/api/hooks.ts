@@ -84,9 +84,6 @@ export function isHookName(value: unknown): value is HookName {
 /** What a policy may ask for. */
 export type HookChoice = 'Auto' | HookName;
 export const HOOK_CHOICES: readonly HookChoice[] = ['Auto', ...HOOK_NAMES];
-export function isHookChoice(value: string): value is HookChoice {
-  return value === 'Auto' || isHookName(value);
-}
 
 /** Whether the handler runs the helper of Hold, whatever its arguments. Only Linger writes such handlers. */
 export function runsHelper({ exec }: LifecycleHandler): boolean {

@@ -10,11 +10,7 @@ export {
   type PodScope,
   type WaitSource,
 } from './choices.ts';
-export type {
-  ConsumerStatus,
-  DiscoveryConsumerSpec,
-  InspectSpec,
-} from './discovery-consumer.ts';
+export type { ConsumerStatus, DiscoveryConsumerSpec, InspectSpec } from './discovery-consumer.ts';
 export {
   type ClusterTerminationPolicy,
   cautiousPolicy,
@@ -47,7 +43,6 @@ export {
   HOOK_NAMES,
   HOOKS,
   type HookChoice,
-  type HookContents,
   type HookName,
   isHookName,
   type LifecycleHandler,

@@ -89,11 +89,10 @@ export class Afterwards {
   constructor(options: AfterwardsOptions) {
     const { connection, registry, logger, clock, signal } = options;
     this.#options = options;
-    this.#agent = newAgent(connection, 1);
+    this.#agent = newAgent(connection, 1, signal);
     this.#once = new LogOnce(logger);
     this.#metrics = registerTerminationMetrics(registry);
     this.#questions = new RateLimit(QUESTIONS, clock());
-    signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
   }
 
   /** To be called with each event of the pods' watch. */

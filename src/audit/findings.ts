@@ -395,13 +395,11 @@ function lagNotCovered({ decision }: Decided, exposure: Exposure, standing: Stan
   const isFixed = plan?.why === 'fixed' || exposure.choice.why === 'fixed';
   if (plan === undefined || isFixed || standing.reason === 'StampedTooShort') return [];
   const wait = longestWait(plan);
-  if ((exposure.lag.coverage?.(wait) ?? 1) >= MOST_REMOVALS) return [];
+  if ((exposure.lag.coverage?.(wait) ?? 1) >= 0.5) return [];
   const lag = Math.ceil(neededOf(exposure));
   const text = `most removals take longer than its wait of ${wait}s (the lag is ${lag}s), and wait.max, ceiling.wait or grace.max allows no longer one: make the controllers faster, or raise it`;
   return [{ reason: 'LagNotCovered', text, wait }];
 }
-
-const MOST_REMOVALS = 0.5;
 
 function ofPods(some: number, all: number): string {
   return `${some} of ${all} ${all === 1 ? 'pod' : 'pods'}`;

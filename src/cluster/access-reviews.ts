@@ -37,8 +37,7 @@ export class AccessReviews {
 
   constructor(options: AccessReviewsOptions) {
     this.#options = options;
-    this.#agent = newAgent(options.connection, options.connections);
-    options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
+    this.#agent = newAgent(options.connection, options.connections, options.signal);
   }
 
   /**

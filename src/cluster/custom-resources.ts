@@ -14,9 +14,9 @@ import {
 import { type Consumer, consumerOf } from '../lag/index.ts';
 import { atMostEvery } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
-import type { FailureReason, KubeFailure } from './failure.ts';
+import type { FailureReason } from './failure.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
-import type { RawObject, Resource } from './resource.ts';
+import type { RawObject, Resource, WatchHandlers } from './resource.ts';
 
 /** One of Linger's own kinds, and what is kept of each object. */
 export interface CustomKind<T> {
@@ -166,8 +166,9 @@ function weightOf({ spec }: Pick<CustomObject<unknown>, 'spec'>): number {
 /** Ten times the usual length of a policy. The longest that the API server accepts have 100 kB. */
 const SPEC_OF_ONE = 4_096;
 
-/** Calls are synchronous. */
-export interface CustomHandlers<T> {
+/** Calls are synchronous. That a kind is not served is no failure. */
+export interface CustomHandlers<T>
+  extends Required<Pick<WatchHandlers<T>, 'onFailure' | 'onCurrent' | 'onHandlerError'>> {
   /**
    * Called, in order of names, once all have been read and after changes of valid specs; many changes come as one.
    * @returns a promise that resolves once they are in force; until then they do not count as read
@@ -177,10 +178,6 @@ export interface CustomHandlers<T> {
   onProblem(name: string, problem: string | undefined): void;
   /** Called when the kind starts or stops being served: without its CRD, only files declare such objects. */
   onServed(served: boolean): void;
-  /** Not called for a kind that is not served: that is not a failure. */
-  onFailure(failure: KubeFailure, pauseMs: number): void;
-  onCurrent(): void;
-  onHandlerError(error: Error): void;
 }
 
 export interface CustomObjects<T> extends ResourceWatch {

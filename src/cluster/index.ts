@@ -27,15 +27,9 @@ export { type ClusterHandlers, type ClusterSource, followCluster } from './follo
 export { listAll, listSome } from './list.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
-export { type ObjectEvent, ObjectEvents } from './object-events.ts';
+export { ObjectEvents } from './object-events.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
-export {
-  type AddressedPod,
-  addressedPodsResource,
-  ownersOf,
-  type PodGroup,
-  type PodMetadata,
-} from './pods.ts';
+export { addressedPodsResource, ownersOf, type PodGroup, type PodMetadata } from './pods.ts';
 export {
   followObject,
   type ObjectHandlers,
@@ -52,5 +46,5 @@ export {
   type WatchHandlers,
   type WatchStats,
 } from './resource.ts';
-export { neverWithdraws, projectService, servicesResource } from './services.ts';
+export { neverWithdraws, servicesResource } from './services.ts';
 export { DeadWatches, registerWatchMetrics } from './watch-metrics.ts';

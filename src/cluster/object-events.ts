@@ -57,10 +57,9 @@ export class ObjectEvents {
 
   constructor(options: ObjectEventsOptions) {
     this.#options = options;
-    this.#agent = newAgent(options.connection, 1);
+    this.#agent = newAgent(options.connection, 1, options.signal);
     this.#once = new LogOnce(options.logger);
     this.#rate = new RateLimit(ALLOWANCE, options.clock());
-    options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
   }
 
   /** Never throws or waits. Events beyond the rate, and repetitions within a minute, are dropped. */

@@ -29,12 +29,14 @@ const LONGEST_REFUSAL = 64 * 1024;
 const KEEP_ALIVE_MS = 30_000;
 
 /**
- * A connection pool for one purpose, with at most `most` connections, closed by `destroy()`. It speaks HTTP/1.1, as node:https does: there,
+ * A connection pool for one purpose, with at most `most` connections, closed by `destroy()` or the signal. It speaks HTTP/1.1, as node:https does: there,
  * a new connection is the only way to reach another API server, since GOAWAY exists in HTTP/2 only.
  */
-export function newAgent({ server }: KubeConnection, most = 1): Agent {
+export function newAgent({ server }: KubeConnection, most = 1, signal?: AbortSignal): Agent {
   const options = { keepAlive: true, maxSockets: most };
-  return server.protocol === 'http:' ? new http.Agent(options) : new https.Agent(options);
+  const agent = server.protocol === 'http:' ? new http.Agent(options) : new https.Agent(options);
+  signal?.addEventListener('abort', () => agent.destroy(), { once: true });
+  return agent;
 }
 
 /**

@@ -33,17 +33,9 @@ export {
   type Skip,
 } from './plan.ts';
 export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
-export { BUILT_IN, type ShadowedPolicy, shadowedPolicies, wantsHold } from './policy.ts';
-export { type PolicyView, policiesSelecting, policyView } from './policy-view.ts';
-export {
-  NOTES,
-  type Note,
-  type NoteCode,
-  SKIP_REASONS,
-  type SkipReason,
-  warning,
-  warningsOf,
-} from './reasons.ts';
+export { BUILT_IN, shadowedPolicies, wantsHold } from './policy.ts';
+export { policiesSelecting, policyView } from './policy-view.ts';
+export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
 export { type DefaultWait, defaultWait, shareInWords } from './wait.ts';
 export { type Workload, workloadOf } from './workload.ts';

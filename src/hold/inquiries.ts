@@ -38,8 +38,7 @@ export class Inquiries {
   constructor(options: InquiriesOptions) {
     this.#options = options;
     this.#once = new LogOnce(options.logger);
-    this.#agent = newAgent(options.connection, CONNECTIONS);
-    options.signal.addEventListener('abort', () => this.#agent.destroy(), { once: true });
+    this.#agent = newAgent(options.connection, CONNECTIONS, options.signal);
   }
 
   /** @returns undefined where the API server cannot be asked */

@@ -25,12 +25,7 @@ export {
   type MeasurementState,
   unreadableView,
 } from './consumer-view.ts';
-export {
-  type Density,
-  type Lags,
-  type MeasuredLag,
-  quantileOf,
-} from './distribution.ts';
+export { type Density, type Lags, type MeasuredLag, quantileOf } from './distribution.ts';
 export {
   CHANGES,
   type ChangeKind,
@@ -62,13 +57,7 @@ export {
   type Stream,
   type TerminatingPod,
 } from './events.ts';
-export {
-  type Enough,
-  type Episode,
-  type HistoryPart,
-  LagHistory,
-  type Span,
-} from './lag-history.ts';
+export { type Enough, type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 export {
   BUILT_IN_ENOUGH,
   CONTROL_PLANE,

@@ -6,7 +6,6 @@ export {
   readShortfalls,
   SHARED_NAMES,
 } from './codec.ts';
-export type { PublishedConsumers } from './consumer-statuses.ts';
 export type { Lead } from './election.ts';
 export { restoreHistory } from './history-objects.ts';
 export { readLastGood } from './last-good.ts';
@@ -14,11 +13,5 @@ export { labelLeader } from './leader-label.ts';
 export { followLease, type Place } from './lease.ts';
 export { effectOf, policyStatuses } from './policy-statuses.ts';
 export { registerPublishMetrics } from './publish-status.ts';
-export {
-  LEASE_NAME,
-  type PublishingOptions,
-  type SharedShortfalls,
-  startPublishing,
-} from './publishing.ts';
-export type { StatusSource } from './status-publisher.ts';
+export { LEASE_NAME, type PublishingOptions, startPublishing } from './publishing.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

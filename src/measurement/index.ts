@@ -1,10 +1,5 @@
 export type { CanarySettings } from './canary.ts';
-export {
-  measureConsumers,
-  type RunningCanary,
-  registerCanaryMetrics,
-  startCanary,
-} from './canary-run.ts';
+export { measureConsumers, type RunningCanary, registerCanaryMetrics, startCanary } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
 export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
 export { startInspecting } from './inspect-run.ts';
