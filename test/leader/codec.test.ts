@@ -133,9 +133,10 @@ describe('the parts of a history', () => {
     ['larger than a part may be', zipped(' '.repeat(2 * 1024 * 1024))],
     ['a number that takes a second to parse', zipped('9'.repeat(1_000_000))],
   ])('that are %s are unreadable', async (_name, packed) => {
-    const began = performance.now();
+    const before = process.threadCpuUsage();
     expect((await unpackPart(packed)).json).toBeUndefined();
-    expect(performance.now() - began).toBeLessThan(500);
+    // Not by the clock, which runs on while other processes have the processor.
+    expect(process.threadCpuUsage(before).user / 1000).toBeLessThan(500);
   });
 
   it('have keys that a ConfigMap may hold', () => {

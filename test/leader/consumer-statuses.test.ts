@@ -1,11 +1,9 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/consumer.ts';
 import { type ConsumerFacts, type ConsumerView, consumerView } from '../../src/lag/consumer-view.ts';
 import { readConsumers } from '../../src/leader/codec.ts';
 import type { ModelApi } from './model-api.ts';
 import { annotationsOf, leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const COLLECTION = '/apis/linger.dev/v1alpha1/discoveryconsumers';
 const CONSUMERS = '/api/v1/namespaces/linger/configmaps/linger-consumers';

@@ -1,12 +1,10 @@
 import fc from 'fast-check';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { KubeFailure } from '../../src/cluster/failure.ts';
 import { ELECTION_LIMITS } from '../../src/leader/election.ts';
 import type { LeaseRecord } from '../../src/leader/lease.ts';
 import { runs } from '../property/runs.ts';
 import { anyHost, misfortune, SimulatedElection } from './simulated-election.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const { durationMs, leadMs, lookEveryMs } = ELECTION_LIMITS;
 

@@ -1,9 +1,7 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { readLastGood } from '../../src/leader/last-good.ts';
 import type { ModelApi } from './model-api.ts';
 import { leads, Measured, openApi, soon, startReplica } from './replica.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const POLICIES = '/api/v1/namespaces/linger/configmaps/linger-last-good';
 

@@ -1,4 +1,4 @@
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { PLANNED_KEY } from '../../src/leader/codec.ts';
 import {
   HISTORY,
@@ -12,8 +12,6 @@ import {
   startReplica,
   withLeader,
 } from './replica.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 /** A ConfigMap as another writer has left it. */
 const foreign = (name: string, data: Record<string, string>, annotations = {}) => ({

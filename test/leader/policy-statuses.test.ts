@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   CLUSTER_TERMINATION_POLICIES,
   customResource,
@@ -10,8 +10,6 @@ import { EMPTY_WORLD, taken, type World } from '../../src/decision/world.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
 import type { ModelApi } from './model-api.ts';
 import { leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const GROUP = '/apis/linger.dev/v1alpha1';
 const instant = () => new Date(wall.now * 1000).toISOString().replace('.000', '');

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { quantileOf } from '../../src/lag/distribution.ts';
 import { PLANNED_KEY } from '../../src/leader/codec.ts';
 import type { ApiObject, ModelApi } from './model-api.ts';
@@ -18,8 +18,6 @@ import {
   wall,
   withLeader,
 } from './replica.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 /** Curves are published at most this often. */
 const PUBLISH_SECONDS = 600;

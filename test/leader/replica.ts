@@ -29,8 +29,9 @@ export const LEASE = `/apis/coordination.k8s.io/v1/namespaces/${NAMESPACE}/lease
 export const PLANNED = `/api/v1/namespaces/${NAMESPACE}/configmaps/linger-planned`;
 export const HISTORY = `/api/v1/namespaces/${NAMESPACE}/configmaps/linger-history`;
 
-/** Seconds since the epoch, for all replicas; tests move it on. */
-export const wall = { now: Date.UTC(2026, 10, 21, 12) / 1000 };
+const NOON = Date.UTC(2026, 10, 21, 12) / 1000;
+/** Seconds since the epoch, for all replicas; tests move it on, and each begins at noon: files share their modules. */
+export const wall = { now: NOON };
 
 /** Quick where the real ones are patient. No lease expires, so that a slow machine changes no leader. */
 export const QUICK: PublishLimits = {
@@ -115,7 +116,10 @@ export interface TestReplica extends Publishing {
 /** An API server in which a lease is free to be taken. */
 export async function openApi(): Promise<ModelApi> {
   const api = await ModelApi.start();
-  onTestFinished(() => api.close());
+  onTestFinished(() => {
+    wall.now = NOON;
+    return api.close();
+  });
   const spec = { holderIdentity: '', leaseDurationSeconds: 1, leaseTransitions: 4 };
   api.put(LEASE, { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name: 'linger' }, spec });
   return api;
