@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { ConsumerReports } from '../../src/measurement/reports.ts';
 import { logToStandardOutput } from '../../src/telemetry/logs.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
@@ -10,6 +9,7 @@ import { admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { reportsApp } from '../../src/webhook/report-endpoint.ts';
 import { webhookServer } from '../../src/webhook/server.ts';
+import { EMPTY_WORLD } from '../../test/decision/sample-world.ts';
 
 // The webhook's HTTPS server with the reports desk, as `serve` has it while it leads. What is left out is the API server:
 // every token is good at once, as a token is for a minute after it has been asked about, and stands for one instance.

@@ -161,9 +161,6 @@ export function taken<T>(steps: Generator<unknown, T>): T {
   return step.value;
 }
 
-/** What is known before anything has been read. */
-export const EMPTY_WORLD: World = worldOf(NO_SOURCES);
-
 function* policiesOf(sources: Sources, before?: Before): Generator<undefined, PolicySet> {
   if (before && isUnchanged(sources, before, ['clusterPolicies', 'policies'])) return before.world.policies;
   const { files, cluster } = sources;

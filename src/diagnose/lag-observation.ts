@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type EndpointScope,
   EndpointWatch,
@@ -8,6 +7,7 @@ import {
 } from '../cluster/index.ts';
 import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
+import { pause, withSignal } from '../timing/index.ts';
 import { count, span } from './amounts.ts';
 import {
   bucketsOf,
@@ -126,10 +126,9 @@ export async function observeRemovals(
 ): Promise<Observation<LagFacts>> {
   const clock = () => performance.now();
   const watch = new LagWatch(connection, { signal, clock, random: Math.random });
-  const waiting = new AbortController();
-  const late = sleep(CURRENT_MS, false, { signal: waiting.signal }).catch(() => false);
-  const isCurrent = await Promise.race([watch.current, late]);
-  waiting.abort();
+  const isCurrent = await withSignal({ signal }, (until, over) =>
+    Promise.race([watch.current, pause(CURRENT_MS, until).then(() => false)]).finally(over),
+  );
   if (!isCurrent) return { facts: undefined, looks: [lateLook(watch)] };
   // From here on it counts.
   watch.takeSamples();

@@ -6,9 +6,9 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ClusterAudit, type ClusterAuditSettings } from '../../src/audit/cluster-audit.ts';
 import { reportsOf } from '../../src/audit/policy-reports.ts';
 import { PodCounts, projectPod } from '../../src/cluster/pods.ts';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
+import { EMPTY_WORLD } from '../decision/sample-world.ts';
 
 /** On a busy machine. */
 const WITHIN = { timeout: 30_000 };

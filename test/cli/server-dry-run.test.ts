@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { AuditSubject } from '../../src/audit/index.ts';
 import { type Tried, type TryLimits, tryPods } from '../../src/cli/server-dry-run.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
+import { EMPTY_WORLD } from '../decision/sample-world.ts';
 import { listening } from '../webhook/listening.ts';
 
 interface PodSent {

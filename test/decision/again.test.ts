@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { explain } from '../../src/decision/explanation.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
-import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
+import type { World } from '../../src/decision/world.ts';
 import { altered, cutTo, pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
@@ -15,7 +15,7 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, EMPTY_WORLD, worldOf } from './sample-world.ts';
 
 const fixed45 = worldOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '45s' } })]);
 const extend = worldOf([clusterPolicy({ existingHook: 'Extend' })]);

@@ -2,9 +2,10 @@ import { decide, type PodRequest } from '../../src/decision/decide.ts';
 import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
 import type { Pod } from '../../src/decision/pod.ts';
-import { EMPTY_WORLD, type World } from '../../src/decision/world.ts';
+import type { World } from '../../src/decision/world.ts';
 import { holdToken } from './sample-hold.ts';
 import { creationOf, type PodObject, patched } from './sample-pod.ts';
+import { EMPTY_WORLD } from './sample-world.ts';
 
 /** What the API server asks when this object is created, with a token of its own where pods are held. */
 export function reviewOf(object: unknown, world: World, token = holdToken()): PodRequest {

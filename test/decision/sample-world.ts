@@ -8,7 +8,7 @@ import {
 import { namespaceRecord, type ServiceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
 import { type Fleet, fleetOf, type NodeFacts } from '../../src/decision/fleet.ts';
 import { policySet } from '../../src/decision/policy.ts';
-import { EMPTY_WORLD, taken, type World } from '../../src/decision/world.ts';
+import { NO_SOURCES, taken, type World, worldOf as worldFrom } from '../../src/decision/world.ts';
 import { CLUSTER_DNS, CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
 import { type LagSource, NONE_YET } from '../../src/lag/planned.ts';
 import type { EmpiricalLag } from './empirical-distribution.ts';
@@ -44,6 +44,9 @@ export function namespace(
 export function service(spec: JsonObject, name = 'web', ofNamespace = NAMESPACE): JsonObject {
   return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: ofNamespace }, spec };
 }
+
+/** What is known before anything has been read. */
+export const EMPTY_WORLD: World = worldFrom(NO_SOURCES);
 
 /** What {@link worldOf} needs beside the documents. */
 export interface Circumstances {

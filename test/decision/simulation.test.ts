@@ -1,8 +1,7 @@
 import { beforeAll, describe, expect, it, test } from 'vitest';
 import { type SimulatedEvent, type SimulatedWait, simulate } from '../../src/decision/simulation.ts';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { tableUnder } from '../docs/markdown.ts';
-import { clusterPolicy, consumer, worldOf } from './sample-world.ts';
+import { clusterPolicy, consumer, EMPTY_WORLD, worldOf } from './sample-world.ts';
 import { BEGIN, DAY, HOUR, STORIES, type Story } from './stories.ts';
 
 /** The removals that an estimate rests on at an instant, counted from scratch: those of 7 days, or of as many as hold 200. */

@@ -9,10 +9,10 @@ import { VERBS } from '../../src/cli/commands.ts';
 import { greeting } from '../../src/cli/serve.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { readPolicies } from '../../src/manifest/policy-documents.ts';
 import { answer } from '../../src/webhook/answer.ts';
 import { type Review, readReview } from '../../src/webhook/review.ts';
+import { EMPTY_WORLD } from '../decision/sample-world.ts';
 import { type Block, blocksOf, filesUnder, PAGES, ROOT, read, tableUnder } from './markdown.ts';
 
 const run = promisify(execFile);

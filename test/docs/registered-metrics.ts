@@ -2,7 +2,6 @@ import { registerTerminationMetrics } from '../../src/audit/afterwards.ts';
 import { registerAuditMetrics } from '../../src/audit/cluster-audit.ts';
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
 import { registerHoldMetrics } from '../../src/hold/releases.ts';
 import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
@@ -13,6 +12,7 @@ import { Measurement } from '../../src/measurement/measurement.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { registerReportMetrics } from '../../src/webhook/report-taking.ts';
+import { EMPTY_WORLD } from '../decision/sample-world.ts';
 
 /** What the registry's metrics carry beside their declared type. */
 export interface Described {

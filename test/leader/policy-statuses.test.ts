@@ -6,8 +6,9 @@ import {
 } from '../../src/cluster/custom-resources.ts';
 import { PodCounts } from '../../src/cluster/pods.ts';
 import { policySet } from '../../src/decision/policy.ts';
-import { EMPTY_WORLD, taken, type World } from '../../src/decision/world.ts';
+import { taken, type World } from '../../src/decision/world.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
+import { EMPTY_WORLD } from '../decision/sample-world.ts';
 import type { ModelApi } from './model-api.ts';
 import { leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';
 

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { BUILT_IN_ENOUGH, NONE_YET } from '../../src/lag/planned.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import { annotated, container, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
 import { bodyOf, UID } from './reviews.ts';
 import {
   applied,

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { EMPTY_WORLD } from '../../src/decision/world.ts';
 import { annotated, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
 import { connect, requestBytes } from './connection.ts';
 import { bodyOf, reviewOf } from './reviews.ts';
 import { startWebhook, type WebhookOptions } from './webhook.ts';
