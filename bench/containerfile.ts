@@ -43,9 +43,9 @@ export function containerRuntime(root: string): ContainerRuntime {
     program: command[at] ?? '',
     environment: Object.fromEntries(pairs),
     user,
-    warmUps: [...text.matchAll(/^RUN node .*?\.js (.+) & sleep \d+; kill -TERM \$!; wait$/gm)].map(
-      ([, words = '']) => words.split(' '),
-    ),
+    warmUps: [
+      ...text.matchAll(/^RUN --network=none node .*?\.js (.+) & sleep \d+; kill -TERM \$!; wait \$!$/gm),
+    ].map(([, words = '']) => words.split(' ')),
     files: Object.fromEntries(
       [...text.matchAll(/^RUN echo '(.+)' > (\S+)$/gm)].map(([, content = '', path = '']) => [path, content]),
     ),
