@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,6 +13,7 @@ import { buildProgram } from './build.ts';
  * anybody may run it:
  *   npm run release -- files OUT     the npm package, the chart, the bill of materials and the notes
  *   npm run release -- archive OUT   the command line with the Node that runs this, for machines without one
+ *   npm run release -- bill OUT      the bill of materials alone, as the image has it
  */
 
 const ROOT = join(import.meta.dirname, '..');
@@ -28,6 +30,8 @@ export interface FilesOptions extends ReleaseOptions {
   readonly tag?: string | undefined;
   /** The package's name on npm, where `linger` is taken. Default: that of package.json. */
   readonly packageName?: string | undefined;
+  /** Where its source is, a URL: npm takes a provenance only of the repository that the package names. */
+  readonly repository?: string | undefined;
   /** The program `helm`; undefined: there will be no chart. */
   readonly helm: string | undefined;
 }
@@ -39,13 +43,16 @@ interface Manifest {
 }
 
 /** @throws Error where the versions of the checkout disagree, with each other or with the tag */
-export async function releaseFiles({ tag, packageName, helm, ...options }: FilesOptions): Promise<void> {
+export async function releaseFiles(files: FilesOptions): Promise<void> {
+  const { tag, packageName, repository, helm, ...options } = files;
   const manifest = await readManifest();
   const { version } = manifest;
   await expectOneVersion(version, tag);
   const notes = await notesOf(version);
   const out = resolve(options.out);
-  await staged({ ...manifest, name: packageName ?? manifest.name }, options, async (program) => {
+  const source =
+    repository === undefined ? {} : { repository: { type: 'git', url: `git+${repository}.git` } };
+  await staged({ ...manifest, ...source, name: packageName ?? manifest.name }, options, async (program) => {
     execute('npm', ['pack', program, '--pack-destination', out]);
   });
   if (helm !== undefined)
@@ -141,10 +148,27 @@ async function billOfMaterials(): Promise<string> {
   try {
     await writeFile(join(scratch, 'package.json'), JSON.stringify(manifest));
     await writeFile(join(scratch, 'package-lock.json'), JSON.stringify({ ...lock, packages }));
-    return execute('npm', ['sbom', '--sbom-format=spdx', '--package-lock-only'], scratch);
+    const told = execute('npm', ['sbom', '--sbom-format=spdx', '--package-lock-only'], scratch);
+    return reproducible(JSON.parse(told) as BillOfMaterials);
   } finally {
     await rm(scratch, { recursive: true });
   }
+}
+
+interface BillOfMaterials {
+  readonly name: string;
+  readonly creationInfo: object;
+  readonly packages: readonly unknown[];
+}
+
+/** npm puts a random number and the time of day into it. */
+function reproducible(bill: BillOfMaterials): string {
+  const digest = createHash('sha256').update(JSON.stringify(bill.packages)).digest('hex');
+  const epoch = process.env.SOURCE_DATE_EPOCH;
+  const created = epoch ? { created: `${new Date(1000 * Number(epoch)).toISOString().slice(0, 19)}Z` } : {};
+  const documentNamespace = `http://spdx.org/spdxdocs/${bill.name}-${digest}`;
+  const creationInfo = { ...bill.creationInfo, ...created };
+  return `${JSON.stringify({ ...bill, documentNamespace, creationInfo }, undefined, 2)}\n`;
 }
 
 /** The section of the changelog. @throws Error where it has none */
@@ -165,12 +189,15 @@ if (import.meta.main) {
     options: {
       tag: { type: 'string' },
       package: { type: 'string' },
+      repository: { type: 'string' },
       helm: { type: 'string', default: 'helm' },
     },
   });
   const [what, out] = positionals;
   if (out !== undefined && what === 'archive') await releaseArchive({ out });
   else if (out !== undefined && what === 'files')
-    await releaseFiles({ out, tag: values.tag, packageName: values.package, helm: values.helm });
-  else throw new Error('expected files or archive, and where to');
+    await releaseFiles({ ...values, out, packageName: values.package });
+  else if (out !== undefined && what === 'bill')
+    await writeFile(join(out, 'linger.spdx.json'), await billOfMaterials());
+  else throw new Error('expected files, archive or bill, and where to');
 }

@@ -26,7 +26,8 @@ async function unpacked(tarball: string): Promise<string> {
 beforeAll(async () => {
   out = await emptyDirectory(atEnd);
   // Helm is built for the suite on a cluster, which packs the chart.
-  await releaseFiles({ out, dist: BUILT, tag: `v${version}`, packageName: '@owner/linger', helm: undefined });
+  const named = { packageName: '@owner/linger', repository: 'https://example.com/owner/linger' };
+  await releaseFiles({ out, dist: BUILT, tag: `v${version}`, ...named, helm: undefined });
 }, 60_000);
 
 describe('the npm package', () => {
@@ -37,6 +38,8 @@ describe('the npm package', () => {
       unknown
     >;
     expect(manifest).toMatchObject({ name: '@owner/linger', version, bin: { linger: './dist/main.js' } });
+    // Compared by npm with the repository that the provenance names.
+    expect(manifest.repository).toEqual({ type: 'git', url: 'git+https://example.com/owner/linger.git' });
     for (const member of ['private', 'dependencies', 'devDependencies', 'scripts'])
       expect(manifest).not.toHaveProperty(member);
     const files = readdirSync(directory, { recursive: true }) as string[];
@@ -72,9 +75,11 @@ it('the archive runs where there is no Node, also by the name of a plugin of kub
 }, 60_000);
 
 it('the bill of materials has what the bundle is made of, and nothing that only builds it', () => {
-  const { packages } = JSON.parse(readFileSync(join(out, `linger-${version}.spdx.json`), 'utf8')) as {
-    packages: { name: string; versionInfo: string }[];
-  };
+  const { packages, documentNamespace } = JSON.parse(
+    readFileSync(join(out, `linger-${version}.spdx.json`), 'utf8'),
+  ) as { packages: { name: string; versionInfo: string }[]; documentNamespace: string };
+  // Of what it lists, and no random number: the image that has it is to come out the same again.
+  expect(documentNamespace).toMatch(/-[0-9a-f]{64}$/);
   const versions = new Map(packages.map(({ name, versionInfo }) => [name, versionInfo]));
   for (const [name, wanted] of Object.entries(dependencies))
     expect([name, versions.get(name)]).toEqual([name, wanted]);

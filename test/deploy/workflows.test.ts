@@ -80,6 +80,13 @@ test('nothing is published before everything has been tried', () => {
   for (const [, { needs = [] }] of publishing) expect([needs].flat()).toContain('test');
 });
 
+test('what is published to npm is a file, and says where its source is, as its provenance does', () => {
+  const text = read('.github/workflows/release.yml');
+  const published = [...text.matchAll(/npm publish (\S+)/g)].map(([, path]) => path);
+  expect(published).toEqual(['./out/*.tgz']);
+  expect(text).toContain('--repository "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY"');
+});
+
 test('images are built for both architectures, with their bill of materials and provenance', () => {
   const inputs = (file: string) =>
     Object.values(workflowOf(file).jobs)
