@@ -122,6 +122,35 @@ function promtool(): Source {
   };
 }
 
+/** Of the version that its go.mod names: the builder, and the client that has `docker build`'s part. */
+function buildkit(): Source {
+  return {
+    name: 'buildkit',
+    directory: join(here, 'buildkit'),
+    files: ['go.mod', 'go.sum'],
+    outputs: ['buildctl', 'buildkitd'].map((program) => ({
+      program,
+      target: `github.com/moby/buildkit/cmd/${program}`,
+    })),
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 2,
+  };
+}
+
+/** Of the version that its go.mod names: what lists the packages in an image. */
+function syft(): Source {
+  return {
+    name: 'syft',
+    directory: join(here, 'syft'),
+    files: ['go.mod', 'go.sum'],
+    outputs: [{ program: 'syft', target: 'github.com/anchore/syft/cmd/syft' }],
+    linkerFlags: [],
+    cgo: '0',
+    coldMinutes: 4,
+  };
+}
+
 const CONTOUR = 'github.com/projectcontour/contour';
 const CONTOUR_COMMAND = `${CONTOUR}/cmd/contour`;
 
@@ -177,6 +206,18 @@ export async function ensureHelm(cacheDir: string, say: (line: string) => void):
 export async function ensurePromtool(cacheDir: string, say: (line: string) => void): Promise<string> {
   const [directory] = await buildMissing([promtool()], cacheDir, say);
   return join(directory ?? '', 'promtool');
+}
+
+/** Only BuildKit, which builds images; see builder.ts. @returns the folder of its programs */
+export async function ensureBuildkit(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const [directory] = await buildMissing([buildkit()], cacheDir, say);
+  return directory ?? '';
+}
+
+/** Only Syft, which BuildKit's own scanner of images is made of. */
+export async function ensureSyft(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const [directory] = await buildMissing([syft()], cacheDir, say);
+  return join(directory ?? '', 'syft');
 }
 
 /** Only Contour: a gateway, and no part of the cluster; see gateways.ts. */

@@ -1,15 +1,7 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ensureContour } from './binaries.ts';
+import { cached } from './cached.ts';
 import { must } from './command.ts';
 import { logFile, waitHealthy } from './health.ts';
 import { network } from './network.ts';
@@ -101,25 +93,6 @@ export async function ensureHaproxy(cacheDir: string, say: Say): Promise<Haproxy
   });
   const triplet = readdirSync(join(directory, 'usr/lib')).find((each) => each.includes('linux-gnu')) ?? '';
   return { program: join(directory, 'usr/sbin/haproxy'), libraries: join(directory, 'usr/lib', triplet) };
-}
-
-/** A folder that is whole or not there. */
-async function cached(
-  cacheDir: string,
-  name: string,
-  fill: (into: string) => Promise<void>,
-): Promise<string> {
-  const directory = join(cacheDir, name);
-  if (existsSync(directory)) return directory;
-  mkdirSync(cacheDir, { recursive: true });
-  const unfinished = mkdtempSync(join(cacheDir, `unfinished-${process.pid}-`));
-  try {
-    await fill(unfinished);
-    renameSync(unfinished, directory);
-  } finally {
-    rmSync(unfinished, { recursive: true, force: true });
-  }
-  return directory;
 }
 
 /** Where they take requests, and where their page is. */

@@ -44,9 +44,9 @@ async function killAll(processes: readonly ProcessIdentity[]): Promise<void> {
   });
 }
 
-/** Components by their command line: our binary, a component's name, our state directory. */
+/** Components, and a builder, by their command line: our binary, its name, our state directory. */
 function componentProcesses({ cacheDir, stateDir }: ClusterSettings): ProcessIdentity[] {
-  const names = new Set<string>(componentNames);
+  const names = new Set<string>([...componentNames, 'buildkitd']);
   return listProcesses()
     .filter(({ argv: [program = '', first = '', ...rest] }) => {
       const component = basename(program) === 'kube' ? first : basename(program);

@@ -5,6 +5,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
 import { ensureContour, ensureCoreDns, ensureHelm, ensurePromtool, ensureReportCrd } from './binaries.ts';
 import { bootedAt } from './boot.ts';
+import { ensureBuilder } from './builder.ts';
 import { ALONE, EVERYTHING } from './files.ts';
 import { ensureEnvoy, ensureHaproxy } from './gateways.ts';
 import { down, up } from './lifecycle.ts';
@@ -62,8 +63,10 @@ async function withCluster(settings: ClusterSettings, work: () => Promise<number
   }
 }
 
-const inside = (settings: ClusterSettings, words: readonly string[], whole = false) =>
-  execute([...enter(settings.name), ...suite, ...words], environmentOf(settings), whole);
+const inside = (settings: ClusterSettings, words: readonly string[], whole = false) => {
+  const env = { ...environmentOf(settings), LINGER_OUTSIDE: `/proc/${process.pid}/ns/net` };
+  return execute([...enter(settings.name), ...suite, ...words], env, whole);
+};
 
 /** Each file on its own, in the cluster that is free; then, in one cluster, those that nothing may disturb. */
 async function runEverything(first: ClusterSettings): Promise<number> {
@@ -106,7 +109,9 @@ async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
   const always = [ensureHaproxy, ensureCoreDns];
-  const wanted = LONG ? [...always, ensureEnvoy, ensureContour, ensureHelm, ensurePromtool] : always;
+  const wanted = LONG
+    ? [...always, ensureEnvoy, ensureContour, ensureHelm, ensurePromtool, ensureBuilder]
+    : always;
   for (const ensure of wanted) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);

@@ -23,9 +23,15 @@ export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
 
 /**
  * The image of deploy/Containerfile, assembled without a container engine: Node with its shared libraries and the bundle,
- * started as the Containerfile says, with the compile cache that its commands fill.
+ * started as the Containerfile says, with the compile cache that its commands fill. Or what LINGER_IMAGE_ARCHIVE names: an
+ * archive that somebody has built.
  */
 export async function lingerImageArchive(): Promise<Buffer> {
+  const built = process.env.LINGER_IMAGE_ARCHIVE;
+  return built === undefined || built === '' ? assembledImageArchive() : readFileSync(built);
+}
+
+export async function assembledImageArchive(): Promise<Buffer> {
   const program = [
     ...nodeFiles(),
     fileOf(join(ROOT, 'package.json'), '/app/package.json'),
