@@ -10,7 +10,7 @@ import { writeConfiguration } from './configuration.ts';
 import { logFile, problemOf, waitHealthy } from './health.ts';
 import { sha256 } from './image.ts';
 import { buildImageArchive, images } from './images.ts';
-import { configureNode, network } from './network.ts';
+import { configureNode, firstNode, type NodeNetwork, network } from './network.ts';
 import { isAlive, readRecord, startProcess, stopProcess } from './process.ts';
 import { findCniDirectory, MissingRequirement, systemPath } from './requirements.ts';
 import {
@@ -40,7 +40,10 @@ export async function boot({ settings, binaries, extraFlags, say }: BootInput): 
   const begun = performance.now();
   const since = () => `${((performance.now() - begun) / 1000).toFixed(1)} s`;
   const paths = statePaths(settings.stateDir);
-  await prepare(settings, paths);
+  prepareNode(settings, firstNode);
+  // etcd refuses a directory that others may read.
+  mkdirSync(paths.etcd, { recursive: true, mode: 0o700 });
+  await Promise.all([writeCertificates(paths.pki), configureNode()]);
   const start = startWith(paths, binaries, extraFlags);
   const archive = buildImageArchive(binaries.app);
   await Promise.all([
@@ -51,34 +54,47 @@ export async function boot({ settings, binaries, extraFlags, say }: BootInput): 
   await Promise.all(
     (['kube-controller-manager', 'kube-scheduler', 'kubelet', 'kube-proxy'] as const).map(start),
   );
-  await waitForNode(paths);
+  await waitForNode(paths, network.nodeName);
   say(`${since()}: node ${network.nodeName} is Ready`);
   writeBootRecord(paths, archive);
 }
 
-async function prepare(settings: ClusterSettings, paths: StatePaths): Promise<void> {
+/** Makes a node's directories, its cgroup and its configuration. */
+export function prepareNode(settings: ClusterSettings, node: NodeNetwork): void {
+  const paths = statePaths(settings.stateDir);
   const cniDirectory = findCniDirectory();
   if (cniDirectory === undefined) throw new MissingRequirement('no CNI plugins found');
   rmSync(paths.logs, { recursive: true, force: true });
   for (const directory of [paths.logs, paths.run, paths.containerd, paths.kubelet]) {
     mkdirSync(directory, { recursive: true });
   }
-  // etcd refuses a directory that others may read.
-  mkdirSync(paths.etcd, { recursive: true, mode: 0o700 });
   createCgroup(settings.name);
-  writeConfiguration({ name: settings.name, paths, cniDirectory, pauseImage: images.pause });
-  await Promise.all([writeCertificates(paths.pki), configureNode()]);
+  writeConfiguration({ name: settings.name, node, paths, cniDirectory, pauseImage: images.pause });
 }
 
+/** A node, and the words before a command that make it run in that node's network. */
+export interface NodePlace {
+  readonly node: NodeNetwork;
+  readonly enter: readonly string[];
+}
+
+/** That of the first node, for whoever is there. */
+const HERE: NodePlace = { node: firstNode, enter: [] };
+
 /** Returns a function that starts one component and waits until it works. */
-function startWith(paths: StatePaths, binaries: Binaries, extraFlags: ExtraFlags) {
-  const all = new Map(components(paths, binaries).map((component) => [component.name, component]));
+export function startWith(
+  paths: StatePaths,
+  binaries: Binaries,
+  extraFlags: ExtraFlags,
+  { node, enter }: NodePlace = HERE,
+) {
+  const all = new Map(components(paths, binaries, node).map((component) => [component.name, component]));
   return async (name: ComponentName): Promise<void> => {
     const component = all.get(name);
     if (component === undefined) throw new Error(`no component ${name}`);
     await startProcess({
       name,
-      argv: [...component.argv, ...(extraFlags[name] ?? [])],
+      argv: [...enter, ...component.argv, ...(extraFlags[name] ?? [])],
       runDir: paths.run,
       logFile: logFile(paths, name),
       env: componentEnvironment(binaries),
@@ -116,12 +132,12 @@ interface NodeObject {
   readonly status?: { readonly conditions?: readonly { type: string; status: string; message?: string }[] };
 }
 
-/** Waits for the node to be Ready and for the ServiceAccount without which no pod is admitted. */
-async function waitForNode(paths: StatePaths): Promise<void> {
+/** Waits for a node to be Ready and for the ServiceAccount without which no pod is admitted. */
+export async function waitForNode(paths: StatePaths, name: string): Promise<void> {
   const api = new ApiClient(ownConnection(paths.kubeconfig));
   try {
-    await waitUntil(`node ${network.nodeName} to be Ready`, async () => {
-      const node = await api.call<NodeObject>('GET', `/api/v1/nodes/${network.nodeName}`);
+    await waitUntil(`node ${name} to be Ready`, async () => {
+      const node = await api.call<NodeObject>('GET', `/api/v1/nodes/${name}`);
       const ready = node.status?.conditions?.find(({ type }) => type === 'Ready');
       if (ready?.status !== 'True') throw new Error(ready?.message ?? 'no Ready condition');
       return true;
@@ -217,11 +233,12 @@ export async function restartComponent(
   binaries: Binaries,
   name: ComponentName,
   flags: readonly string[] = [],
+  place: NodePlace = HERE,
 ): Promise<void> {
   const paths = statePaths(settings.stateDir);
   const record = readRecord(paths.run, name);
   if (record !== undefined) await stopProcess(record, paths.run);
-  await startWith(paths, binaries, { [name]: flags })(name);
+  await startWith(paths, binaries, { [name]: flags }, place)(name);
 }
 
 /** The extra flags that a running component was started with. */

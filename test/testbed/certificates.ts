@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import forge from 'node-forge';
-import { network } from './network.ts';
+import { firstNode, network, secondNode } from './network.ts';
 
 /*
  * node-forge builds and signs, node:crypto makes the keys: the same pair that
@@ -47,14 +47,10 @@ const leaves: readonly Leaf[] = [
   { name: 'controller-manager', commonName: 'system:kube-controller-manager', client: true },
   { name: 'scheduler', commonName: 'system:kube-scheduler', client: true },
   { name: 'proxy', commonName: 'system:kube-proxy', client: true },
-  {
-    name: 'node',
-    commonName: `system:node:${network.nodeName}`,
-    organization: 'system:nodes',
-    dns: [network.nodeName],
-    ips: [network.nodeAddress],
-    client: true,
-  },
+  ...[firstNode, secondNode].map(({ name, address }) => ({
+    ...{ name, commonName: `system:node:${name}`, organization: 'system:nodes' },
+    ...{ dns: [name], ips: [address], client: true },
+  })),
 ];
 
 /**

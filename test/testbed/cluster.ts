@@ -5,6 +5,7 @@ import { untilCalm } from './calm.ts';
 import { type CommandOptions, type CommandResult, run } from './command.ts';
 import { type Addresses, accessCluster, type ClusterAccess } from './connection.ts';
 import { type ObjectReference, ResourcePaths, unlessMissing } from './objects.ts';
+import type { SecondNode } from './second-node.ts';
 import type { ComponentName } from './settings.ts';
 import { type WaitOptions, waitUntil } from './waiting.ts';
 
@@ -16,6 +17,7 @@ export { FakeNode, type FakePod } from './fake-node.ts';
 export { images } from './images.ts';
 export type { ObjectReference } from './objects.ts';
 export { inParallel } from './parallel.ts';
+export type { SecondNode } from './second-node.ts';
 export { type WaitOptions, WaitTimeout, waitUntil } from './waiting.ts';
 
 /** Any object as the API server answers it, with the parts that every object has. */
@@ -84,6 +86,7 @@ export class Cluster {
   readonly #paths: ResourcePaths;
   readonly #namespaces = new Set<string>();
   readonly #apiServers: ApiServer[] = [];
+  #secondNode: SecondNode | undefined;
   /** The cluster's own is the first. */
   #lastApiServer = 1;
 
@@ -119,11 +122,11 @@ export class Cluster {
     return this.#access.auditLog;
   }
 
-  /** Makes the images of a docker-archive known to the node. Only in our own cluster. */
+  /** Makes the images of a docker-archive known to all nodes that there are. Only in our own cluster. */
   async importImages(archive: Buffer): Promise<void> {
     if (this.#access.importImages === undefined)
       throw new Error('images can be imported into our own cluster only');
-    await this.#access.importImages(archive);
+    await Promise.all([this.#access.importImages(archive), this.#secondNode?.importImages(archive)]);
   }
 
   /** Runs kubectl. A non-zero exit is a result, not an exception. */
@@ -257,6 +260,16 @@ export class Cluster {
   }
 
   /**
+   * Starts a second node, which has the images of {@link images} and those that are imported later; {@link close} removes
+   * it. Throws in a cluster that is not ours.
+   */
+  async startNode(): Promise<SecondNode> {
+    if (this.#access.startNode === undefined) throw new Error('a foreign cluster cannot be given nodes');
+    this.#secondNode = await this.#access.startNode();
+    return this.#secondNode;
+  }
+
+  /**
    * Deletes the namespaces that this object made, and its connections. Their end is not waited for, but whoever opens the
    * cluster next does, so their pods have a second.
    */
@@ -268,6 +281,8 @@ export class Cluster {
       await unlessMissing(this.api.call('DELETE', `${path}/pods`, { body: { gracePeriodSeconds: 1 } }));
     }
     this.#namespaces.clear();
+    await this.#secondNode?.remove();
+    this.#secondNode = undefined;
     this.api.close();
     this.#access.close();
   }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Binaries } from './binaries.ts';
-import { network } from './network.ts';
+import { firstNode, type NodeNetwork, network } from './network.ts';
 import type { ComponentName, StatePaths } from './settings.ts';
 
 /** How one component is started and how it is known to work. */
@@ -19,8 +19,12 @@ export interface HealthCheck {
   readonly says?: string;
 }
 
-/** Every component's command line. Written for one node whose network and disks nobody else uses. */
-export function components(paths: StatePaths, binaries: Binaries): Component[] {
+/** Every component's command line. Written for nodes whose network and disks nobody else uses. */
+export function components(
+  paths: StatePaths,
+  binaries: Binaries,
+  node: NodeNetwork = firstNode,
+): Component[] {
   const pki = (file: string) => join(paths.pki, file);
   const kube = (name: ComponentName, url: string, flags: readonly string[], says?: string): Component => ({
     name,
@@ -55,8 +59,8 @@ export function components(paths: StatePaths, binaries: Binaries): Component[] {
       `--authorization-kubeconfig=${pki('scheduler.kubeconfig')}`,
       '--leader-elect=false',
     ]),
-    kube('kubelet', 'http://127.0.0.1:10248/healthz', kubeletFlags(paths, pki)),
-    kube('kube-proxy', 'http://127.0.0.1:10256/healthz', proxyFlags(pki)),
+    kube('kubelet', `http://${node.address}:10248/healthz`, kubeletFlags(paths, pki, node)),
+    kube('kube-proxy', `http://${node.address}:10256/healthz`, proxyFlags(pki, node)),
   ];
 }
 
@@ -112,12 +116,12 @@ function controllerManagerFlags(pki: (file: string) => string): string[] {
   ];
 }
 
-function kubeletFlags(paths: StatePaths, pki: (file: string) => string): string[] {
+function kubeletFlags(paths: StatePaths, pki: (file: string) => string, node: NodeNetwork): string[] {
   return [
     `--config=${join(paths.config, 'kubelet.json')}`,
-    `--kubeconfig=${pki('node.kubeconfig')}`,
-    `--hostname-override=${network.nodeName}`,
-    `--node-ip=${network.nodeAddress}`,
+    `--kubeconfig=${pki(`${node.name}.kubeconfig`)}`,
+    `--hostname-override=${node.name}`,
+    `--node-ip=${node.address}`,
     `--root-dir=${paths.kubelet}`,
     // Its log then says when it runs hooks and kills containers.
     '--v=2',
@@ -125,11 +129,11 @@ function kubeletFlags(paths: StatePaths, pki: (file: string) => string): string[
 }
 
 /** By flags and not by a file: with --config kube-proxy ignores every other flag, extra ones too. */
-function proxyFlags(pki: (file: string) => string): string[] {
+function proxyFlags(pki: (file: string) => string, node: NodeNetwork): string[] {
   return [
     `--kubeconfig=${pki('proxy.kubeconfig')}`,
-    `--hostname-override=${network.nodeName}`,
-    `--cluster-cidr=${network.podRange}`,
+    `--hostname-override=${node.name}`,
+    `--cluster-cidr=${network.podRanges}`,
     // nftables mode asks for IPv6 parts that small kernels lack.
     '--proxy-mode=iptables',
     // 0 leaves nf_conntrack_max alone: it belongs to the machine, not to this network namespace.

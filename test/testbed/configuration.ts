@@ -1,10 +1,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { network } from './network.ts';
+import type { NodeNetwork } from './network.ts';
 import type { StatePaths } from './settings.ts';
 
 export interface ConfigurationInput {
   readonly name: string;
+  readonly node: NodeNetwork;
   readonly paths: StatePaths;
   readonly cniDirectory: string;
   readonly pauseImage: string;
@@ -50,7 +51,7 @@ state = "${paths.containerd}/state"
 `;
 }
 
-function kubeletConfiguration({ name, paths }: ConfigurationInput): object {
+function kubeletConfiguration({ name, node, paths }: ConfigurationInput): object {
   return {
     apiVersion: 'kubelet.config.k8s.io/v1beta1',
     kind: 'KubeletConfiguration',
@@ -60,8 +61,10 @@ function kubeletConfiguration({ name, paths }: ConfigurationInput): object {
       anonymous: { enabled: false },
     },
     authorization: { mode: 'AlwaysAllow' },
-    tlsCertFile: join(paths.pki, 'node.crt'),
-    tlsPrivateKeyFile: join(paths.pki, 'node.key'),
+    tlsCertFile: join(paths.pki, `${node.name}.crt`),
+    tlsPrivateKeyFile: join(paths.pki, `${node.name}.key`),
+    // Asked from the first node's network.
+    healthzBindAddress: node.address,
     containerRuntimeEndpoint: `unix://${paths.containerdSocket}`,
     staticPodPath: paths.staticPods,
     podLogsDir: paths.podLogs,
@@ -95,7 +98,7 @@ function nodeResources(name: string): object {
  * ptp and not bridge: pods are reached by routes, so that a Service reaches a pod on
  * its own node without the br_netfilter module.
  */
-function cniConfiguration({ name, paths }: ConfigurationInput): object {
+function cniConfiguration({ name, node, paths }: ConfigurationInput): object {
   return {
     cniVersion: '1.0.0',
     name,
@@ -105,7 +108,7 @@ function cniConfiguration({ name, paths }: ConfigurationInput): object {
         ipMasq: false,
         ipam: {
           type: 'host-local',
-          ranges: [[{ subnet: network.podRange, rangeEnd: network.lastPodAddress }]],
+          ranges: [[{ subnet: node.podRange, rangeEnd: node.lastPodAddress }]],
           routes: [{ dst: '0.0.0.0/0' }],
           dataDir: paths.cniLeases,
         },

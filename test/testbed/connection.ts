@@ -7,6 +7,7 @@ import { ensureBinaries } from './binaries.ts';
 import { importImages, restartComponent, whyNotBooted } from './boot.ts';
 import { eachLine } from './command.ts';
 import { insideNamespace, network } from './network.ts';
+import { type SecondNode, startSecondNode } from './second-node.ts';
 import { type ClusterSettings, type ComponentName, clusterSettings, statePaths } from './settings.ts';
 
 export interface Addresses {
@@ -32,6 +33,8 @@ export interface ClusterAccess {
   readonly restart: ((name: ComponentName, flags: readonly string[]) => Promise<void>) | undefined;
   /** Starts one more API server on the same etcd; undefined where that is out of reach. */
   readonly startApiServer: ((number: number, flags: readonly string[]) => Promise<ApiServer>) | undefined;
+  /** Starts a second node; undefined where that is out of reach. */
+  readonly startNode: (() => Promise<SecondNode>) | undefined;
   /** Makes the images of a docker-archive known to the node; undefined where that is out of reach. */
   readonly importImages: ((archive: Buffer) => Promise<void>) | undefined;
   readonly close: () => void;
@@ -66,6 +69,7 @@ async function accessOwn(settings: ClusterSettings): Promise<ClusterAccess> {
     auditLog: paths.auditLog,
     restart: (name, flags) => restartComponent(settings, binaries, name, flags),
     startApiServer: (number, flags) => startApiServer({ settings, binaries, number, flags }),
+    startNode: () => startSecondNode(settings, binaries),
     importImages: (archive) => importImages(archive, paths, binaries),
     close: () => {},
   };
@@ -104,6 +108,7 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
     auditLog: undefined,
     restart: undefined,
     startApiServer: undefined,
+    startNode: undefined,
     importImages: undefined,
     close: () => proxy.kill(),
   };

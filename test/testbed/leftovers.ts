@@ -5,7 +5,7 @@ import { cgroupProcesses, ourDirectories, removeCgroup } from './cgroups.ts';
 import { run } from './command.ts';
 import { deleteNamespace, namespaceExists, namespacePath } from './network.ts';
 import { identify, isAlive, listProcesses, type ProcessIdentity, signalIfAlive } from './process.ts';
-import { type ClusterSettings, componentNames, statePaths } from './settings.ts';
+import { type ClusterSettings, componentNames, secondNodeOf, statePaths } from './settings.ts';
 import { waitUntil } from './waiting.ts';
 
 /** libcni keeps its results here, whatever the configuration says. */
@@ -21,6 +21,12 @@ const LOG_LINKS = '/var/log/containers';
  * Nothing is stopped gently, because nothing that is stopped here is ever started again.
  */
 export async function removeCluster(settings: ClusterSettings): Promise<void> {
+  await removeNode(secondNodeOf(settings));
+  await removeNode(settings);
+}
+
+/** What {@link removeCluster} does, for what carries one of its names: the first node's is the cluster's own. */
+export async function removeNode(settings: ClusterSettings): Promise<void> {
   // kubelet and containerd first: they restart what is killed under them.
   await killAll(componentProcesses(settings));
   await killAll(cgroupProcesses(settings.name).flatMap(identified));
@@ -148,6 +154,11 @@ function removableState(stateDir: string): string[] {
 
 /** What is still there of a cluster, one line each; empty after a complete {@link removeCluster}. */
 export function findLeftovers(settings: ClusterSettings): string[] {
+  return [settings, secondNodeOf(settings)].flatMap(leftoversOf);
+}
+
+/** The same, for one of its nodes. */
+export function leftoversOf(settings: ClusterSettings): string[] {
   const { name, stateDir } = settings;
   return [
     ...componentProcesses(settings).map(({ pid }) => `component process ${pid}`),

@@ -10,15 +10,17 @@ import {
   restartComponent,
   whyNotBooted,
 } from './boot.ts';
-import { findLeftovers, removeCluster, visitors } from './leftovers.ts';
+import { findLeftovers, leftoversOf, removeCluster, visitors } from './leftovers.ts';
 import { exclusively } from './lock.ts';
 import { createNamespace, enter, insideNamespace, namespaceExists, network } from './network.ts';
 import { ensureRoot, ensureSystem } from './requirements.ts';
+import { removeSecondNode } from './second-node.ts';
 import {
   type ClusterSettings,
   componentNames,
   type ExtraFlags,
   environmentOf,
+  secondNodeOf,
   statePaths,
 } from './settings.ts';
 import { claimStateDirectory } from './state-directory.ts';
@@ -86,6 +88,10 @@ export async function verifyInside(
   say: Say,
 ): Promise<number> {
   const binaries = await ensureBinaries(settings.cacheDir, say);
+  if (leftoversOf(secondNodeOf(settings)).length > 0) {
+    say('removing the second node, which a test has left');
+    await removeSecondNode(settings);
+  }
   const ill = (await componentStatus(settings, binaries)).filter(({ problem }) => problem !== undefined);
   for (const { name, problem } of ill) say(`${name} ${problem}`);
   if (ill.length > 0) return UNHEALTHY;

@@ -1,5 +1,5 @@
 import { existsSync, statSync, writeFileSync } from 'node:fs';
-import { must } from './command.ts';
+import { must, run } from './command.ts';
 
 /**
  * The cluster's addresses. They repeat in every cluster: each has a network namespace
@@ -12,6 +12,8 @@ export const network = {
   serviceRange: '10.201.0.0/16',
   /** The API server takes the first address of the service range for `kubernetes.default`. */
   serviceApiAddress: '10.201.0.1',
+  /** Of both nodes. */
+  podRanges: '10.202.0.0/15',
   /** A whole /16 for one node: an address comes back only after 65,000 pods, never within a test. */
   podRange: '10.202.0.0/16',
   /** The last address that a pod may get; what lies behind it is for load clients. */
@@ -27,6 +29,28 @@ export const network = {
   /** The ends of a link to a network of their own for hooks that no kubelet runs. */
   hooks: { ofNode: '10.200.1.1', own: '10.200.1.2' },
 } as const;
+
+/** In what one node differs from the other. */
+export interface NodeNetwork {
+  readonly name: string;
+  readonly address: string;
+  readonly podRange: string;
+  readonly lastPodAddress: string;
+}
+
+export const firstNode: NodeNetwork = {
+  name: network.nodeName,
+  address: network.nodeAddress,
+  podRange: network.podRange,
+  lastPodAddress: network.lastPodAddress,
+};
+
+export const secondNode: NodeNetwork = {
+  name: 'node-2',
+  address: '10.200.0.2',
+  podRange: '10.203.0.0/16',
+  lastPodAddress: '10.203.255.254',
+};
 
 export function namespacePath(name: string): string {
   return `/run/netns/${name}`;
@@ -76,4 +100,27 @@ export async function configureNode(): Promise<void> {
   await must(['ip', 'route', 'add', 'default', 'dev', 'node0', 'src', network.nodeAddress]);
   // /proc/sys/net shows the reader's own network namespace.
   writeFileSync('/proc/sys/net/ipv4/ip_forward', '1');
+}
+
+/**
+ * Makes the second node's network namespace, with a link to the first node's bridge and routes between the pods of both.
+ * Runs inside the first node's.
+ */
+export async function connectSecondNode(namespace: string): Promise<void> {
+  const { name: link, address } = secondNode;
+  // Of one that was removed just now: the kernel takes its network namespace down a moment later.
+  await run(['ip', 'link', 'delete', link]);
+  await createNamespace(namespace);
+  await must(['ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', 'node0', 'netns', namespace]);
+  await must(['ip', 'link', 'set', link, 'master', 'node0', 'up']);
+  const commands = [
+    'ip link set lo up',
+    `ip address add ${address}/24 dev node0`,
+    'ip link set node0 up',
+    `ip route add default dev node0 src ${address}`,
+    `ip route add ${firstNode.podRange} via ${firstNode.address}`,
+    'echo 1 > /proc/sys/net/ipv4/ip_forward',
+  ];
+  await must([...enter(namespace), 'sh', '-ec', commands.join('\n')]);
+  await must(['ip', 'route', 'replace', secondNode.podRange, 'via', address]);
 }

@@ -14,6 +14,10 @@ export const componentNames = [
 
 export type ComponentName = (typeof componentNames)[number];
 
+/** What every node runs, in the order in which it is started. */
+export const nodeComponents = ['containerd', 'kubelet', 'kube-proxy'] as const satisfies ComponentName[];
+export type NodeComponent = (typeof nodeComponents)[number];
+
 /** Flags appended to a component's own, so they win: the last of two equal flags counts. */
 export type ExtraFlags = Partial<Record<ComponentName, readonly string[]>>;
 
@@ -28,9 +32,9 @@ export interface ClusterSettings {
 
 /**
  * A Unix socket's path has at most 107 bytes (sun_path of unix(7)); the longest below
- * the state directory is kubelet's `/kubelet/pod-resources/kubelet.sock` and a suffix.
+ * the second node's is kubelet's `/kubelet/pod-resources/kubelet.sock` and a suffix.
  */
-const LONGEST_STATE_DIR = 107 - '/kubelet/pod-resources/kubelet.sock.0123456789'.length;
+const LONGEST_STATE_DIR = 107 - '.node-2/kubelet/pod-resources/kubelet.sock.0123456789'.length;
 
 /** The only reader of the environment for the cluster itself. Throws when a value cannot work. */
 export function clusterSettings(env: NodeJS.ProcessEnv = process.env): ClusterSettings {
@@ -58,6 +62,14 @@ export function environmentOf({ name, stateDir }: ClusterSettings): NodeJS.Proce
 /** A cluster beside this one. */
 export function besides({ name, cacheDir, stateDir }: ClusterSettings): ClusterSettings {
   return { name: `${name}-2`, cacheDir, stateDir: `${stateDir}-2` };
+}
+
+/**
+ * The second node of this cluster: with a name and a state directory of its own it leaves the same traces, and these are
+ * removed in the same way. No cluster's name has a dot.
+ */
+export function secondNodeOf({ name, cacheDir, stateDir }: ClusterSettings): ClusterSettings {
+  return { name: `${name}.node-2`, cacheDir, stateDir: `${stateDir}.node-2` };
 }
 
 /** The places below a cluster's state directory. */
