@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import jsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
+import { VERBS } from '../../src/cli/commands.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 
 interface Expression {
@@ -111,7 +112,10 @@ describe('the NetworkPolicy', () => {
         readonly ports: readonly { port: number }[];
         readonly from?: readonly object[];
       }[];
-      readonly egress: readonly { readonly ports: readonly { port: number; protocol?: string }[] }[];
+      readonly egress: readonly {
+        readonly to?: readonly object[];
+        readonly ports: readonly { port: number; protocol?: string }[];
+      }[];
     };
   }
   const policyOf = (text: string) => (parse(text) as Policy).spec;
@@ -146,7 +150,21 @@ describe('the NetworkPolicy', () => {
       ['8081', 'all'],
       ['8445', 'all'],
     ]);
-    expect(policyOf(uncommented).egress.at(-1)?.ports).toContainEqual({ port: 53, protocol: 'UDP' });
+    expect(policyOf(uncommented).egress.at(-1)?.ports).toEqual([{ port: 80 }]);
+  });
+
+  it('opens, as it is, what Linger calls wherever it runs', async () => {
+    const { egress } = policyOf(await readFile(file, 'utf8'));
+    const { canaryPort, holdPort } = VERBS.serve.flags;
+    const open = (to: boolean) =>
+      egress
+        .filter((rule) => (rule.to !== undefined) === to)
+        .flatMap(({ ports }) => ports.map(({ port, protocol = 'TCP' }) => `${port}/${protocol}`));
+    // The resolver of src/measurement/dns.ts asks the servers of resolv.conf, whose port is always this one: over UDP, and
+    // over TCP where an answer is too long.
+    expect(open(false).toSorted()).toEqual(['443/TCP', '53/TCP', '53/UDP', '6443/TCP']);
+    // Of other replicas: the canary's, and the Hold Service's, to which calls are relayed.
+    expect(open(true)).toEqual([canaryPort, holdPort].map(({ fallback }) => `${fallback}/TCP`));
   });
 });
 
