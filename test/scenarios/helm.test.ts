@@ -1,26 +1,20 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseAllDocuments } from 'yaml';
-import { emptyDirectory, pathWithLinger } from '../cli/linger.ts';
+import { ROOT } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
+import { CHART, helmOf, OPERATIONS } from '../cluster-suite/support/helm.ts';
 import { InstalledReplicas, processesOf } from '../cluster-suite/support/installed-replicas.ts';
 import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
 import { hookOf } from '../cluster-suite/support/outcome.ts';
-import { ensureHelm } from '../testbed/binaries.ts';
-import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
-import { run } from '../testbed/command.ts';
-import { clusterSettings } from '../testbed/settings.ts';
+import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 
 import { LONG } from './form.ts';
 
-const ROOT = join(import.meta.dirname, '..', '..');
-const CHART = join(ROOT, 'deploy', 'chart');
-const OPERATIONS = join(ROOT, 'docs', 'operations.md');
 /** Neither is called linger. */
 const RELEASE = 'quiet';
 const NAMESPACE = 'tools';
@@ -33,44 +27,23 @@ const EVERY_MS = 13;
 const READY_MS = 20_000;
 const IDLE_SECONDS = 30;
 
-type Manifest = KubernetesObject & {
-  readonly webhooks?: readonly {
-    readonly namespaceSelector: { readonly matchExpressions: { values: string[] }[] };
-  }[];
-};
-
-// Every run checks that the chart matches deploy/ (test/deploy/chart.test.ts), and that deploy/ installs.
+// What takes minutes; every run of the cluster suite has test/cluster-suite/chart.test.ts.
 describe.runIf(LONG)('the chart', async () => {
   if (!LONG) return;
   const cluster: Cluster = await openCluster();
   const replicas = new InstalledReplicas(cluster, NAMESPACE);
   const scratch = mkdtempSync(join(tmpdir(), 'linger-helm-'));
-  let helmProgram = '';
   let namespace = '';
   let before: ReadonlySet<string> = new Set();
 
-  const helm = async (args: readonly string[], more: Readonly<Record<string, string>> = {}) => {
-    const env = { ...process.env, KUBECONFIG: cluster.kubeconfig, ...more };
-    const { code, stdout, stderr } = await run([helmProgram, ...args], { env });
-    return { code, stdout, stderr };
-  };
-  const must = async (...args: string[]) => {
-    const { code, stdout, stderr } = await helm(args);
-    if (code !== 0) throw new Error(`helm ${args.join(' ')}: ${stderr}`);
-    return stdout;
-  };
+  const { helm, must } = helmOf(cluster);
   const kubectl = async (...args: string[]) => {
     const { code, stdout, stderr } = await cluster.kubectl(args, { timeoutMs: 120_000 });
     if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
     return stdout;
   };
-  const objectsIn = (text: string) =>
-    parseAllDocuments(text)
-      .map((document) => document.toJS() as Manifest | null)
-      .filter((object) => object !== null);
 
   beforeAll(async () => {
-    helmProgram = await ensureHelm(clusterSettings().cacheDir, (line) => console.log(line));
     if (!cluster.own) return;
     await cluster.importImages(await lingerImageArchive());
     namespace = await cluster.namespace('helm');
@@ -96,97 +69,6 @@ describe.runIf(LONG)('the chart', async () => {
   }, 180_000);
 
   const onOurOwn = it.runIf(cluster.own);
-
-  it('has nothing that helm lint finds', { timeout: 60_000 }, async () => {
-    expect(await must('lint', '--strict', CHART)).toContain('0 chart(s) failed');
-  });
-
-  it.each([
-    ['kubectl apply --kustomize applies', [], 'resources: [DEPLOY]'],
-    [
-      'it applies with fail-closed',
-      ['--set', 'failurePolicy=Fail'],
-      'resources: [DEPLOY]\ncomponents: [DEPLOY/fail-closed]',
-    ],
-  ])('renders what %s', { timeout: 60_000 }, async (_, values, kustomization) => {
-    const directory = mkdtempSync(join(tmpdir(), 'linger-kustomize-'));
-    const deploy = relative(directory, join(ROOT, 'deploy'));
-    writeFileSync(join(directory, 'kustomization.yaml'), kustomization.replaceAll('DEPLOY', deploy));
-    const rendered = objectsIn(await must('template', 'linger', CHART, '--namespace', 'linger', ...values));
-    const plain = objectsIn(await kubectl('kustomize', directory));
-    rmSync(directory, { recursive: true });
-    const named = (objects: readonly Manifest[]) =>
-      new Map(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object]));
-    const [ours, theirs] = [named(rendered), named(plain)];
-    theirs.delete('Namespace linger');
-    expect([...ours.keys()].toSorted()).toEqual([...theirs.keys()].toSorted());
-    for (const [name, object] of theirs)
-      expect([name, comparable(ours.get(name))]).toEqual([name, comparable(object)]);
-  });
-
-  it.each([
-    [['mode=Enfroce'], /mode/],
-    [['replicas=two'], /replicas/],
-    [['imagge.tag=1'], /imagge/],
-    [['flags={drain}'], /flags/],
-    [['failurePolicy=Maybe'], /failurePolicy/],
-  ])('names a value that is wrong: %s', { timeout: 60_000 }, async (values, named) => {
-    const { code, stderr } = await helm([
-      'template',
-      RELEASE,
-      CHART,
-      ...values.flatMap((each) => ['--set', each]),
-    ]);
-    expect(code).not.toBe(0);
-    expect(stderr).toMatch(named);
-  });
-
-  it('takes a certificate of one’s own, and monitoring', { timeout: 60_000 }, async () => {
-    const values = [
-      'certificates.existingSecret=mine',
-      'serviceMonitor.enabled=true',
-      'dashboard.enabled=true',
-      'hold.enabled=false',
-      'prometheusRule.enabled=true',
-      'prometheusRule.labels.release=prometheus',
-      'networkPolicy.enabled=false',
-    ];
-    const text = await must('template', RELEASE, CHART, ...values.flatMap((each) => ['--set', each]));
-    const kinds = new Set(objectsIn(text).map(({ kind }) => kind));
-    expect(kinds).toContain('ServiceMonitor');
-    const dashboard = objectsIn(text).find(({ metadata }) => metadata.name === 'linger-dashboard');
-    expect(dashboard).toMatchObject({ metadata: { labels: { grafana_dashboard: '1' } } });
-    const { data } = dashboard as unknown as { data: Record<string, string> };
-    expect(data['linger.json']).toBe(readFileSync(join(ROOT, 'deploy/dashboard.json'), 'utf8'));
-    expect(text).toContain('--hold-port=0');
-    expect(text).not.toContain('name: linger-hold');
-    expect(kinds).toContain('PrometheusRule');
-    expect(kinds).not.toContain('NetworkPolicy');
-    expect(text).toContain('secretName: mine');
-    expect(text).not.toMatch(/certs-secret|linger-certificates/);
-  });
-
-  it('post-renders with the plugin of the examples', { timeout: 60_000 }, async () => {
-    const home = await emptyDirectory();
-    const env = { HELM_DATA_HOME: join(home, 'data'), PATH: await pathWithLinger() };
-    const withPlugin = (...args: string[]) => helm(args, env);
-    expect(await withPlugin('plugin', 'install', join(ROOT, 'examples', 'helm-post-renderer'))).toMatchObject(
-      { code: 0 },
-    );
-    expect(await withPlugin('create', join(home, 'web'))).toMatchObject({ code: 0 });
-    const template = ['template', RELEASE, join(home, 'web'), '--post-renderer', 'linger'];
-    const { stdout } = await withPlugin(...template, '--post-renderer-args=--namespace=shop');
-    const plain = objectsIn((await withPlugin('template', RELEASE, join(home, 'web'))).stdout);
-    const rendered = objectsIn(stdout);
-    expect(rendered.map(({ kind }) => kind)).toEqual(plain.map(({ kind }) => kind));
-    expect(
-      rendered
-        .filter((object) => JSON.stringify(object).includes('"preStop":{"sleep"'))
-        .map(({ kind }) => kind),
-    ).toEqual(['Deployment']);
-    const failed = await withPlugin(...template, '--post-renderer-args=--policies=nowhere');
-    expect(failed).toMatchObject({ code: 1, stdout: '' });
-  });
 
   const installed = async (chart: string) => {
     const begun = performance.now();
@@ -428,20 +310,3 @@ function chartBefore(scratch: string): string {
 }
 
 const BUNDLE = 'jsonpath={.webhooks[0].clientConfig.caBundle}';
-
-/** Without what a release adds by itself. */
-function comparable(object: Manifest | undefined): unknown {
-  const copy = structuredClone(object) as unknown as {
-    metadata: { annotations?: Record<string, string> };
-    spec?: { template?: { spec?: { containers: { imagePullPolicy?: string }[] } } };
-    webhooks?: { namespaceSelector: { matchExpressions: { values: string[] }[] } }[];
-  };
-  if (copy.metadata.annotations?.['helm.sh/resource-policy'] !== undefined) delete copy.metadata.annotations;
-  for (const container of copy.spec?.template?.spec?.containers ?? []) delete container.imagePullPolicy;
-  for (const { namespaceSelector } of copy.webhooks ?? [])
-    for (const expression of namespaceSelector.matchExpressions)
-      expression.values = expression.values.filter(
-        (value) => value !== 'linger' || expression.values.length === 1,
-      );
-  return copy;
-}

@@ -108,10 +108,8 @@ async function runEverything(first: ClusterSettings): Promise<number> {
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
-  const always = [ensureHaproxy, ensureCoreDns];
-  const wanted = LONG
-    ? [...always, ensureEnvoy, ensureContour, ensureHelm, ensurePromtool, ensureBuilder]
-    : always;
+  const always = [ensureHaproxy, ensureCoreDns, ensureHelm];
+  const wanted = LONG ? [...always, ensureEnvoy, ensureContour, ensurePromtool, ensureBuilder] : always;
   for (const ensure of wanted) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);

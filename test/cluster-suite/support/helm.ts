@@ -1,0 +1,34 @@
+import { join } from 'node:path';
+import { parseAllDocuments } from 'yaml';
+import { ROOT } from '../../cli/linger.ts';
+import { ensureHelm } from '../../testbed/binaries.ts';
+import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
+import { run } from '../../testbed/command.ts';
+import { clusterSettings } from '../../testbed/settings.ts';
+
+export const CHART = join(ROOT, 'deploy', 'chart');
+export const OPERATIONS = join(ROOT, 'docs', 'operations.md');
+
+/** Helm, built where it is not cached, and what it does in a cluster. */
+export function helmOf(cluster: Cluster) {
+  /** @param more variables of its environment */
+  const helm = async (args: readonly string[], more: Readonly<Record<string, string>> = {}) => {
+    const program = await ensureHelm(clusterSettings().cacheDir, (line) => console.log(line));
+    const env = { ...process.env, KUBECONFIG: cluster.kubeconfig, ...more };
+    const { code, stdout, stderr } = await run([program, ...args], { env });
+    return { code, stdout, stderr };
+  };
+  /** @returns what it says on standard output */
+  const must = async (...args: string[]) => {
+    const { code, stdout, stderr } = await helm(args);
+    if (code !== 0) throw new Error(`helm ${args.join(' ')}: ${stderr}`);
+    return stdout;
+  };
+  return { helm, must };
+}
+
+export function objectsIn<T extends KubernetesObject>(text: string): readonly T[] {
+  return parseAllDocuments(text)
+    .map((document) => document.toJS() as T | null)
+    .filter((object) => object !== null);
+}
