@@ -21,7 +21,8 @@ interface Template {
 type Change = readonly [from: string, to: string];
 
 const OWN_CERTIFICATE = '.Values.certificates.existingSecret';
-const WITH_REPORTS = 'ne .Values.policyReports "off"';
+/** Not there, where the values are those of a chart before it had this one; false, where `off` is not quoted. */
+const WITH_REPORTS = 'and .Values.policyReports (ne .Values.policyReports "off")';
 
 /** What the webhook leaves out only where it fails closed. */
 function failClosedConditions(): string {
@@ -101,7 +102,7 @@ const TEMPLATES: readonly Template[] = [
   { source: 'role-certificates.yaml', unless: OWN_CERTIFICATE },
   {
     source: 'policies.yaml',
-    changes: [['      mode: Audit\n', '      mode: {{ .Values.mode }}\n']],
+    changes: [['      mode: Audit\n', '      mode: {{ .Values.mode | default "Off" }}\n']],
   },
   { source: 'priorityclass.yaml' },
   { source: 'deployment.yaml', changes: DEPLOYMENT },

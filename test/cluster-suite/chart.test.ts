@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { emptyDirectory, pathWithLinger, ROOT } from '../cli/linger.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { CHART, helmOf, objectsIn } from './support/helm.ts';
@@ -97,6 +98,28 @@ describe('the chart', async () => {
     expect(code).not.toBe(0);
     expect(stderr).toMatch(named);
   });
+
+  it.each([
+    ['mode', 'mode: Off'],
+    ['policyReports', '--policy-reports='],
+  ])('takes off without quotes, which is false in YAML: %s', { timeout: 60_000 }, async (value, text) => {
+    const { code, stdout } = await template(`${value}=false`);
+    expect(code).toBe(0);
+    expect(stdout.includes(text)).toBe(value === 'mode');
+    expect(stdout).not.toContain('mode: false');
+    expect(stdout).not.toContain('linger-policy-reports');
+  });
+
+  it.each(Object.keys(parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as object))(
+    'without %s, as with the values of an older chart, renders or names it',
+    { timeout: 60_000 },
+    async (value) => {
+      const { code, stdout, stderr } = await template(`${value}=null`);
+      if (code !== 0) expect(stderr).toContain(`missing property '${value}'`);
+      const text = JSON.stringify(objectsIn(stdout));
+      expect(text).not.toMatch(/:null\b|"--[\w-]+="|no value/);
+    },
+  );
 
   it('takes a certificate of one’s own, and monitoring', { timeout: 60_000 }, async () => {
     const { code, stdout: text } = await template(

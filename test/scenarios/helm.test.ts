@@ -208,8 +208,7 @@ describe.runIf(LONG)('the chart', async () => {
       const unasked = await passedUnasked();
       const admissions = new Admissions(cluster, namespace, EVERY_MS);
       await sleep(2_000);
-      const values = ['--set', 'mode=Enforce', '--set', 'flags={--log-level=warn}'];
-      await must('upgrade', RELEASE, CHART, ...IN_NAMESPACE, ...values);
+      await must(...documented('upgrade', RELEASE, NAMESPACE), '--set', 'flags={--log-level=warn}');
       await rolledOut();
       // The last old replicas are still draining.
       await sleep(20_000);
@@ -307,6 +306,14 @@ function chartBefore(scratch: string): string {
   git('archive', `--output=${archive}`, `${last}~1`, 'deploy/chart');
   execFileSync('tar', ['-xf', archive, '-C', scratch]);
   return join(scratch, 'deploy', 'chart');
+}
+
+/** A command of docs/operations.md, for this release. */
+function documented(verb: string, release: string, namespace: string): readonly string[] {
+  const [line = ''] =
+    new RegExp(`^helm ${verb} linger deploy/chart .*$`, 'm').exec(readFileSync(OPERATIONS, 'utf8')) ?? [];
+  const words = line.split(' ').slice(4);
+  return [verb, release, CHART, ...words.map((word) => (word === 'linger' ? namespace : word))];
 }
 
 const BUNDLE = 'jsonpath={.webhooks[0].clientConfig.caBundle}';
