@@ -121,9 +121,30 @@ describe('the chart', async () => {
     },
   );
 
+  it.each([
+    [['existingSecret=mine'], /existingSecret: nobody would trust it/],
+    [['existingSecret=mine', 'webhookAnnotations.team=shop'], /existingSecret: nobody would trust it/],
+    [['caBundle=bWluZQ=='], /caBundle: only with certificates\.existingSecret/],
+  ])('refuses certificates that nobody would trust: %s', { timeout: 60_000 }, async (values, named) => {
+    const closed = 'failurePolicy=Fail';
+    const { code, stderr } = await template(closed, ...values.map((each) => `certificates.${each}`));
+    expect([code, stderr]).toEqual([1, expect.stringMatching(named)]);
+  });
+
+  it('leaves the authority to cert-manager', { timeout: 60_000 }, async () => {
+    const annotation = 'certificates.webhookAnnotations.cert-manager\\.io/inject-ca-from=linger/linger';
+    const { code, stdout } = await template('certificates.existingSecret=mine', annotation);
+    const configuration = objectsIn(stdout).find(({ kind }) => kind === 'MutatingWebhookConfiguration');
+    expect([code, configuration?.metadata.annotations]).toEqual([
+      0,
+      { 'cert-manager.io/inject-ca-from': 'linger/linger' },
+    ]);
+  });
+
   it('takes a certificate of one’s own, and monitoring', { timeout: 60_000 }, async () => {
     const { code, stdout: text } = await template(
       'certificates.existingSecret=mine',
+      'certificates.caBundle=bWluZQ==',
       'serviceMonitor.enabled=true',
       'dashboard.enabled=true',
       'hold.enabled=false',

@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ensureCertificates } from '../../src/certs/source.ts';
 import { ROOT } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
 import { CHART, helmOf, OPERATIONS } from '../cluster-suite/support/helm.ts';
@@ -11,7 +12,11 @@ import { InstalledReplicas, processesOf } from '../cluster-suite/support/install
 import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
 import { hookOf } from '../cluster-suite/support/outcome.ts';
-import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { blocksOf } from '../docs/markdown.ts';
+import { ensureBinaries, ensureHelm } from '../testbed/binaries.ts';
+import { type Cluster, type NewObject, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { run } from '../testbed/command.ts';
+import { clusterSettings } from '../testbed/settings.ts';
 
 import { LONG } from './form.ts';
 
@@ -249,6 +254,72 @@ describe.runIf(LONG)('the chart', async () => {
   );
 
   onOurOwn(
+    'to a certificate of one’s own and back, as docs/operations.md says: no pod misses its hook on the way there',
+    { timeout: 400_000 },
+    async () => {
+      const folder = join(scratch, 'own');
+      const names = ['linger', 'linger-reports'].map((name) => `${name}.${NAMESPACE}.svc`);
+      const { cert, key, caBundle } = await ensureCertificates({ directory: folder, names }, new Date());
+      const base64 = (text: string) => Buffer.from(text).toString('base64');
+      await cluster.create({
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: { name: 'my-tls', namespace: NAMESPACE },
+        type: 'kubernetes.io/tls',
+        data: { 'tls.crt': base64(cert), 'tls.key': base64(key) },
+      } as NewObject);
+      const upgrade = ['upgrade', RELEASE, CHART, ...IN_NAMESPACE, '--reset-then-reuse-values'];
+      const own = ['--set', 'certificates.existingSecret=my-tls'];
+      const generation = () =>
+        kubectl(...IN_NAMESPACE, 'get', 'deployment', 'linger', '--output=jsonpath={.metadata.generation}');
+      const before = await generation();
+      const refused = await helm([...upgrade, ...own, '--set', `certificates.caBundle=${base64(caBundle)}`]);
+      expect([refused.code, refused.stderr]).toEqual([
+        1,
+        expect.stringContaining('must stay in it during the change'),
+      ]);
+      expect(await generation()).toBe(before);
+
+      const unasked = await passedUnasked();
+      const admissions = new Admissions(cluster, namespace, EVERY_MS);
+      await sleep(2_000);
+      writeFileSync(join(folder, 'ca.crt'), caBundle);
+      await shell('helm upgrade linger deploy/chart .*existingSecret=my-tls', folder);
+      // The last old replicas are still draining.
+      await sleep(20_000);
+      const { total, perSecond, missed, problems } = await admissions.end();
+      const passed = (await passedUnasked()) - unasked;
+      console.log(
+        `${total} pods, ${perSecond} a second, around a change of certificates: ${missed} without a hook, ` +
+          `${problems.length} refused, ${passed} let pass without an answer`,
+      );
+      expect([missed, problems, passed]).toEqual([0, [], 0]);
+      const bundle = () => kubectl('get', 'mutatingwebhookconfiguration', 'linger', '--output', BUNDLE);
+      expect(await bundle()).toBe(base64(caBundle));
+
+      await must(...documented('upgrade', RELEASE, NAMESPACE, 'existingSecret= '));
+      await rolledOut();
+      await waitUntil('a pod to be protected', () => protectedPod('back'), { timeoutMs: 60_000 });
+      expect(await bundle()).not.toBe(base64(caBundle));
+    },
+  );
+
+  /** Runs a block of docs/operations.md that has this text, as it stands there, for this release. */
+  async function shell(text: string, folder: string): Promise<void> {
+    const block = blocksOf('docs/operations.md').find((each) => new RegExp(text).test(each.text));
+    const { kube } = await ensureBinaries(clusterSettings().cacheDir, () => {});
+    const helmProgram = await ensureHelm(clusterSettings().cacheDir, () => {});
+    writeFileSync(join(folder, 'kubectl'), `#!/bin/sh\nexec ${kube} kubectl "$@"\n`, { mode: 0o755 });
+    const PATH = [folder, dirname(helmProgram), process.env.PATH].join(delimiter);
+    const commands = (block?.text ?? 'exit 1')
+      .replaceAll('linger deploy/chart', `${RELEASE} ${CHART}`)
+      .replaceAll('--namespace linger', `--namespace ${NAMESPACE}`);
+    const options = { cwd: folder, env: { ...process.env, KUBECONFIG: cluster.kubeconfig, PATH } };
+    const { code, stdout, stderr } = await run(['bash', '-eo', 'pipefail', '-c', commands], options);
+    if (code !== 0) throw new Error(`${commands}: ${stdout}${stderr}`);
+  }
+
+  onOurOwn(
     'a release of another name and namespace takes over the CRDs that were kept, as docs/operations.md says',
     { timeout: 240_000 },
     async () => {
@@ -309,9 +380,10 @@ function chartBefore(scratch: string): string {
 }
 
 /** A command of docs/operations.md, for this release. */
-function documented(verb: string, release: string, namespace: string): readonly string[] {
-  const [line = ''] =
-    new RegExp(`^helm ${verb} linger deploy/chart .*$`, 'm').exec(readFileSync(OPERATIONS, 'utf8')) ?? [];
+function documented(verb: string, release: string, namespace: string, text = ''): readonly string[] {
+  const commands = readFileSync(OPERATIONS, 'utf8').match(/^helm .*$/gm) ?? [];
+  const begin = `helm ${verb} linger deploy/chart `;
+  const line = commands.find((each) => each.startsWith(begin) && each.includes(text)) ?? '';
   const words = line.split(' ').slice(4);
   return [verb, release, CHART, ...words.map((word) => (word === 'linger' ? namespace : word))];
 }
