@@ -205,6 +205,18 @@ describe('the chart', async () => {
     await must(...upgrade, ...set(['mode=Enforce', 'flags={--log-level=warn}']));
     await ready();
     await waitUntil('a pod to be protected', () => isProtected('enforced'), { timeoutMs: 30_000 });
+    // The drain of a node takes the only replica, too.
+    await must(...upgrade, ...set(['replicas=1']));
+    const allowed = [
+      'get',
+      'pdb',
+      'linger',
+      '--output=jsonpath={.status.expectedPods} {.status.disruptionsAllowed}',
+    ];
+    await waitUntil('one replica', async () => (await kubectl(...IN_NAMESPACE, ...allowed)) === '1 1');
+    const [node = ''] = (await kubectl('get', 'nodes', '--output=name')).trim().split('\n');
+    const drain = ['drain', node, '--pod-selector=app.kubernetes.io/name=linger', '--dry-run=server'];
+    expect(await kubectl(...drain)).toMatch(/ drained \(server dry run\)/);
     await must('uninstall', RELEASE, ...IN_NAMESPACE);
     expect(await isProtected('afterwards')).toBe(false);
   });
