@@ -49,7 +49,7 @@ const POLICY_REPORTS = ['off', 'wgpolicyk8s.io', 'openreports.io'] as const;
 const SERVE_FLAGS = {
   port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
-  host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, :: or 0.0.0.0'),
+  host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which is IPv4, too'),
   policies,
   strict: toggle('do not start while a policy document cannot be used'),
   certs: flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),

@@ -113,7 +113,7 @@ export function adminServer(listener: RequestListener): Server {
 }
 
 /**
- * Starts to listen.
+ * Starts to listen. On `::`, left to Node's default, it takes IPv4, too, and IPv4 alone where the kernel has no IPv6.
  * @param onError what goes wrong while it listens, such as no file descriptor left for a connection
  * @returns the port, which the system has chosen where `port` is 0
  * @throws LingerError `port-unavailable`, naming the flag
@@ -132,7 +132,7 @@ export function listen(
       reject(new LingerError('port-unavailable', message, { cause }));
     };
     server.once('error', refuse);
-    server.listen({ host, port }, () => {
+    server.listen(host === '::' ? { port } : { host, port }, () => {
       server.off('error', refuse).on('error', onError);
       resolve((server.address() as AddressInfo).port);
     });

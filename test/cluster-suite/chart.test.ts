@@ -204,6 +204,11 @@ describe('the chart', async () => {
     // With a new flag, so that replicas do not wait for the kubelet to bring the policy.
     await must(...upgrade, ...set(['mode=Enforce', 'flags={--log-level=warn}']));
     await ready();
+    // IPv4 is what everything else goes by.
+    for (const port of [8443, 8080, 8081, 8445]) {
+      const call = `net.connect(${port}, "::1").on("connect", () => process.exit()).on("error", (e) => { throw e })`;
+      await kubectl(...IN_NAMESPACE, 'exec', 'deployment/linger', '--', '/bin/node', '--eval', call);
+    }
     await waitUntil('a pod to be protected', () => isProtected('enforced'), { timeoutMs: 30_000 });
     // The drain of a node takes the only replica, too.
     await must(...upgrade, ...set(['replicas=1']));
