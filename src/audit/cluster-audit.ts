@@ -1,8 +1,8 @@
 import type { Registry } from '@prometheus-io/client';
 import { ANNOTATION } from '../api/index.ts';
+import { tellConfigured } from '../certs/index.ts';
 import {
   asFailure,
-  type FailureReason,
   type KubeConnection,
   listSome,
   type ObjectEvents,
@@ -36,6 +36,8 @@ import {
 export interface ClusterAuditSettings {
   /** Name of the MutatingWebhookConfiguration, whose selectors decide for which pods the webhook is called. */
   readonly configuration: string;
+  /** Whether there is that configuration, where this replica follows it; undefined: audits look. */
+  readonly configured: () => boolean | undefined;
   /** Seconds between two audits; 0: there are none. */
   readonly every: number;
   /** The API group of the reports to write; `off`: none. */
@@ -71,9 +73,6 @@ const FIRST_AFTER_MS = 30_000;
 const ANSWER_MS = 30_000;
 /** Two a second: half of the rate for all Events, so that those of terminations have room. */
 const EVENT_EVERY_MS = 500;
-const NOT_SERVED: ReadonlySet<FailureReason> = new Set(['NotServed']);
-/** With these failures, the configuration is assumed to be as installed. */
-const NOT_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 /** The API server keeps Events for an hour only, so a finding that lasts is repeated daily. */
 const EVENT_AGAIN_MS = 24 * 3_600_000;
 
@@ -91,13 +90,12 @@ export class ClusterAudit {
   #last: (Latest & { readonly lead: Lead }) | undefined;
 
   constructor(options: ClusterAuditOptions) {
-    const { policyReports: api } = options.settings;
+    const { policyReports: api, configured } = options.settings;
     this.#options = options;
     this.#once = new LogOnce(options.logger);
     this.#reports = api === 'off' ? undefined : new PolicyReports({ ...options, api });
-    registerAuditMetrics(options.registry, () =>
-      this.#last?.lead.holds() === true ? this.#last : undefined,
-    );
+    const latest = () => (this.#last?.lead.holds() === true ? this.#last : undefined);
+    registerAuditMetrics(options.registry, latest, configured);
   }
 
   /** To be called whenever this replica leads. */
@@ -114,9 +112,13 @@ export class ClusterAudit {
       const begun = clock();
       if (!schedule.due(begun) || !synced() || pods() === undefined || !lead.holds()) continue;
       try {
-        const tally = await this.#audit(lead.signal);
+        const { tally, configured } = await this.#audit(lead.signal);
         schedule.done(begun);
-        this.#last = { lead, tally, at: this.#options.epochSeconds() };
+        this.#last = { lead, tally, configured, at: this.#options.epochSeconds() };
+        const { settings } = this.#options;
+        // A source of certificates that follows it has said so at once.
+        if (settings.configured() === undefined && configured !== undefined)
+          tellConfigured(this.#once, settings.configuration, configured);
         this.#once.over('audit', {}, 'the workloads can be audited again');
         await this.#tell(tally.findings, lead);
       } catch (thrown) {
@@ -129,7 +131,7 @@ export class ClusterAudit {
     }
   }
 
-  async #audit(signal: AbortSignal): Promise<Tally> {
+  async #audit(signal: AbortSignal): Promise<Pick<Latest, 'tally' | 'configured'>> {
     const { settings, pods } = this.#options;
     const world = this.#options.world();
     const running = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
@@ -138,7 +140,7 @@ export class ClusterAudit {
     });
     const surrounding = await this.#objects(NEIGHBOUR_KINDS, signal, (object) => object);
     const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
-    const configurations = await this.#list(named, signal, NOT_FOR_US);
+    const configurations = await this.#list(named, signal).catch(unlessNotForUs);
     const neighbours = neighboursIn(surrounding, 'default', configurations);
     const tally = new Tally();
     const audited = WORKLOAD_KINDS.filter((each) => each.audited);
@@ -150,7 +152,7 @@ export class ClusterAudit {
       const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
       tally.add(auditWorkload(subject, world, neighbours));
     });
-    return tally;
+    return { tally, configured: configurations && neighbours.configured };
   }
 
   /** Each object is reduced as it arrives, so that thousands of templates are never in memory together. */
@@ -168,16 +170,12 @@ export class ClusterAudit {
   }
 
   /** A kind that is not served has no objects. */
-  async #list<T>(
-    resource: Resource<T>,
-    signal: AbortSignal,
-    none: ReadonlySet<FailureReason> = NOT_SERVED,
-  ): Promise<readonly T[]> {
+  async #list<T>(resource: Resource<T>, signal: AbortSignal): Promise<readonly T[]> {
     try {
       const { connection } = this.#options;
       return await listSome(resource, connection, { signal, answerMs: ANSWER_MS, most: MOST_WORKLOADS });
     } catch (thrown) {
-      if (none.has(asFailure(thrown).reason)) return [];
+      if (asFailure(thrown).reason === 'NotServed') return [];
       throw thrown;
     }
   }
@@ -203,6 +201,8 @@ export class ClusterAudit {
 /** The result of an audit, and its time. */
 interface Latest {
   readonly tally: Tally;
+  /** Whether there is the webhook configuration; undefined: it may not be read. */
+  readonly configured: boolean | undefined;
   /** Seconds since the epoch. */
   readonly at: number;
 }
@@ -211,8 +211,26 @@ function podsOf({ plan, count }: PodGroup): readonly RunningPod[] {
   return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
 }
 
+/** Without the right to list them, the configuration is assumed to be as installed. */
+function unlessNotForUs(thrown: unknown): undefined {
+  if (asFailure(thrown).reason !== 'Forbidden') throw thrown;
+}
+
 /** @param latest undefined where this replica does not lead, or has not audited yet */
-export function registerAuditMetrics(registry: Registry, latest: () => Latest | undefined): void {
+export function registerAuditMetrics(
+  registry: Registry,
+  latest: () => Latest | undefined,
+  configured: ClusterAuditSettings['configured'],
+): void {
+  gaugeAtScrape<string>(registry, {
+    name: 'linger_webhook_configured',
+    help: '1 while there is the webhook configuration, without which no pod reaches Linger.',
+    labelNames: [],
+    read: () => {
+      const there = configured() ?? latest()?.configured;
+      return there === undefined ? [] : [[{}, Number(there)]];
+    },
+  });
   gaugeAtScrape(registry, {
     name: 'linger_findings',
     help: 'Workloads of a namespace with a finding, by the last audit of the leader; other replicas have none.',

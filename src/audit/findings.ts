@@ -290,7 +290,7 @@ function furtherFindings(
     ...ofNotes,
     ...neverWithdrawn(exposure, neighbours),
     ...noOtherEndpoint(subject, exposure, neighbours),
-    ...runningFindings(subject, exposure),
+    ...runningFindings(subject, exposure, neighbours),
     ...lagNotCovered(subject, exposure, standing),
     ...undeclaredConsumer(exposure, neighbours),
     ...misplaced,
@@ -364,7 +364,11 @@ function strategyOf({ object }: AuditSubject): unknown {
 }
 
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
-function runningFindings({ running, decision, workload }: Decided, exposure: Exposure): readonly Said[] {
+function runningFindings(
+  { running, decision, workload }: Decided,
+  exposure: Exposure,
+  { configured }: Neighbours,
+): readonly Said[] {
   if (running === undefined) return [];
   const plans = running
     .map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''))
@@ -374,8 +378,12 @@ function runningFindings({ running, decision, workload }: Decided, exposure: Exp
   const short = plans.filter((plan) => isTooShort(plan, exposure));
   const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
-  if (expected && without > 0) {
-    const text = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait: created before the policy, or while the webhook was away; ${cure}`;
+  const lacking = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait`;
+  if (expected && !configured) {
+    const text = `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; bring it back, or install Linger; until then a restart changes nothing`;
+    said.push({ reason: 'NotInjected', text, wait: 0 });
+  } else if (expected && without > 0) {
+    const text = `${lacking}: created before the policy, or while the webhook was away; ${cure}`;
     said.push({ reason: 'NotInjected', text, wait: 0 });
   }
   if (short.length > 0) {

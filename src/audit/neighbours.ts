@@ -21,6 +21,8 @@ export interface Neighbours {
   readonly scaled: ReadonlyMap<string, number>;
   /** The selectors of Linger's webhook, as the cluster has it. */
   readonly webhook: WebhookSelectors;
+  /** false: the cluster has no configuration with that webhook, so no pod reaches Linger. */
+  readonly configured: boolean;
 }
 
 /** As installed by deploy/webhook.yaml, but without the opt-outs, which decisions report themselves. */
@@ -53,12 +55,12 @@ export const NEIGHBOUR_KINDS = [
 /**
  * Sorts the neighbours of workloads by what they say about them. Ignores other kinds, and objects that the API server would
  * not accept.
- * @param configurations {@link WEBHOOK_KIND}; where none has Linger's webhook, the installed default is assumed
+ * @param configurations {@link WEBHOOK_KIND}; undefined: not known. Without Linger's webhook, its installed selectors are assumed
  */
 export function neighboursIn(
   objects: Iterable<unknown>,
   defaultNamespace: string,
-  configurations: readonly { readonly webhooks?: unknown }[] = [],
+  configurations?: readonly { readonly webhooks?: unknown }[],
 ): Neighbours {
   const routes = new Map<string, string[]>();
   const neverWithdrawing = new Set<string>();
@@ -93,9 +95,10 @@ export function neighboursIn(
       scaled.set(workloadKey(String(target.kind), namespace, String(target.name)), least);
     }
   }
-  const webhooks = configurations.flatMap((each) => recordsAt(each, 'webhooks'));
-  const webhook = webhooks.find(({ name }) => name === WEBHOOK) ?? INSTALLED;
-  return { routes, neverWithdrawing, scaled, webhook };
+  const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
+  const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
+  const configured = webhooks === undefined || webhook !== undefined;
+  return { routes, neverWithdrawing, scaled, webhook: webhook ?? INSTALLED, configured };
 }
 
 /** The kind that configures which pods a webhook is called for. */

@@ -21,6 +21,7 @@ import {
   type FollowOptions,
   type ServingCertificate,
   showCertificate,
+  tellConfigured,
 } from './source.ts';
 import { CertificateError, parseCertificates, parseNames } from './x509.ts';
 
@@ -146,7 +147,11 @@ export class SecretSource implements CertificateSource {
     return this.#settled ? undefined : 'the webhook configuration does not trust the serving certificate yet';
   }
 
-  /** Where there is no webhook configuration, no API server calls. */
+  configured(): boolean {
+    return (this.#webhooks ?? []).length > 0;
+  }
+
+  /** Where there is no webhook configuration, no API server calls: {@link configured} says so. */
   #distrusted(now: Date): boolean {
     const bundle = this.#bundle();
     return bundle !== undefined && !isTrusted(this.get().cert, bundle, now);
@@ -175,6 +180,7 @@ export class SecretSource implements CertificateSource {
           options.logger.info({ notAfter, origin }, 'serving certificate replaced');
         }
         metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
+        tellConfigured(this.#once, this.#options.configuration, this.configured());
         backoff.reset();
         this.#once.over('certificates', {}, 'the shared certificates can be kept again');
         wait = least ?? LIMITS.lookEveryMs;

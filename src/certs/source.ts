@@ -85,11 +85,20 @@ export interface CertificateSource {
   commonKey(): string;
   /** Why clients refuse the certificate in force; undefined: they do not. */
   unready(now: Date): string | undefined;
+  /** Whether there is a webhook configuration, as far as the source follows it; undefined: it does not. */
+  configured(): boolean | undefined;
   /**
    * Keeps the certificate up until the signal aborts; the wait keeps no process alive.
    * @param use gets each new certificate; one that it refuses, by throwing, does not come into force
    */
   follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void>;
+}
+
+/** @param configuration the name of the MutatingWebhookConfiguration @param there whether there is one */
+export function tellConfigured(once: LogOnce, configuration: string, there: boolean): void {
+  const members = { configuration };
+  if (there) once.over('configuration', members, 'the webhook configuration is there again');
+  else once.warn('configuration', members, 'there is no webhook configuration: no pod reaches Linger');
 }
 
 export function showCertificate({ cert, notAfter }: ServingCertificate, metrics: Metrics): void {
@@ -126,6 +135,10 @@ export class FileSource implements CertificateSource {
 
   unready(now: Date): string | undefined {
     return now < this.#current.notAfter ? undefined : 'the serving certificate has expired';
+  }
+
+  configured(): undefined {
+    return undefined;
   }
 
   /**

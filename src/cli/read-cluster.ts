@@ -138,7 +138,7 @@ export async function readWorkloads(
   const surrounding = await all(NEIGHBOUR_KINDS);
   // Namespaces' owners may seldom list these; then they are taken to be as installed.
   const configurations = await everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(
-    () => [],
+    () => undefined,
   );
   return {
     workloads: objects

@@ -273,6 +273,8 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
       `${what} should have been renewed; ${left}`,
       'The log of the replicas says why it was not.',
     );
+  if (own === undefined)
+    return unknown(`${what} is ${left}; without a webhook configuration nothing says who trusts it`);
   return ok(`${what} is trusted and ${left}`);
 }
 

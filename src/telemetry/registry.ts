@@ -79,7 +79,7 @@ export function createMetrics(version: string) {
     { version, node: process.version },
     1,
   );
-  return {
+  const metrics = {
     registry,
     draining: gauge('linger_draining', '1 while shutting down: not ready, still answering.'),
     policyReloads: reloads(
@@ -122,4 +122,7 @@ export function createMetrics(version: string) {
       'Changes of the serving certificate, by result: success, or failure (the last good one keeps serving).',
     ),
   };
+  // A gauge begins with 0, which would be an alarm where nobody looks.
+  metrics.certificateTrusted.remove();
+  return metrics;
 }

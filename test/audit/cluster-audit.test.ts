@@ -18,6 +18,9 @@ type Body = Readonly<Record<string, unknown>> & { readonly metadata: Readonly<Re
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
 const NAME_LABEL = 'kubernetes.io/metadata.name';
+const AS_INSTALLED = {
+  matchExpressions: [{ key: NAME_LABEL, operator: 'NotIn', values: ['kube-system'] }],
+};
 const REPORTS = '/apis/wgpolicyk8s.io/v1alpha2/policyreports';
 const reportOf = (namespace: string) =>
   `/apis/wgpolicyk8s.io/v1alpha2/namespaces/${namespace}/policyreports/linger`;
@@ -108,6 +111,9 @@ async function leading(
 ) {
   for (const path of ['/api/v1/services', '/apis/apps/v1/deployments'])
     api.lists.set(path, api.lists.get(path) ?? []);
+  const webhook = { name: 'pods.linger.dev', namespaceSelector: AS_INSTALLED };
+  const installed = [{ ...named('linger', ''), webhooks: [webhook] }];
+  api.lists.set(CONFIGURATIONS, api.lists.get(CONFIGURATIONS) ?? installed);
   const ending = new AbortController();
   onTestFinished(() => ending.abort());
   const registry = new Registry();
@@ -117,7 +123,10 @@ async function leading(
   for (const object of pods) counts.apply({ type: 'added', listed: true, at: 0, identity: object, object });
   const audit = new ClusterAudit({
     connection: (await api.start()) as never,
-    settings: { every: 0.05, policyReports: 'off', configuration: 'linger', ...settings },
+    settings: {
+      ...{ every: 0.05, policyReports: 'off', configuration: 'linger', configured: () => undefined },
+      ...settings,
+    },
     registry,
     logger: createLogger('info', { write: (line: string) => void lines.push(JSON.parse(line) as never) }),
     events: { tell: (event: never) => void events.push(event) } as never,
@@ -200,6 +209,38 @@ describe('the leader', () => {
     // Without the right to read it: as it is installed.
     api.refused.set(CONFIGURATIONS, 403);
     await expect.poll(() => samples('linger_findings'), WITHIN).toHaveLength(2);
+  });
+
+  test('says that there is no webhook configuration, and that there is one again', async () => {
+    const api = new Lists();
+    api.lists.set(CONFIGURATIONS, []);
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web'), deployment('coredns', 'kube-system')]);
+    const plan = samplePlan({ wait: 30, grace: 60 });
+    const { samples, lines } = await leading(api, { pods: podsOf('web', 'shop', [plan]) });
+    expect(await samples('linger_webhook_configured')).toEqual(['linger_webhook_configured 0']);
+    expect(await samples('linger_findings')).toEqual([
+      'linger_findings{namespace="shop",reason="NotInjected"} 1',
+    ]);
+    api.lists.set(CONFIGURATIONS, [{ ...named('linger', ''), webhooks: [{ name: 'pods.linger.dev' }] }]);
+    await expect
+      .poll(() => samples('linger_webhook_configured'), WITHIN)
+      .toEqual(['linger_webhook_configured 1']);
+    expect(lines.map(({ msg }) => msg)).toEqual([
+      'there is no webhook configuration: no pod reaches Linger',
+      'the webhook configuration is there again',
+    ]);
+    // Without the right to read it, nothing is known of it.
+    api.refused.set(CONFIGURATIONS, 403);
+    await expect.poll(() => samples('linger_webhook_configured'), WITHIN).toEqual([]);
+  });
+
+  test('leaves that to a source of certificates that follows it', async () => {
+    const api = new Lists();
+    api.lists.set(CONFIGURATIONS, []);
+    const { samples, lines, resign } = await leading(api, { settings: { configured: () => false } });
+    resign();
+    expect(await samples('linger_webhook_configured')).toEqual(['linger_webhook_configured 0']);
+    expect(lines).toEqual([]);
   });
 
   test('of many more findings than it tells counts all, in metrics and in the reports of each namespace', async () => {

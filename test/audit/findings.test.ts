@@ -245,6 +245,19 @@ describe('what is held against the lag that has been measured', () => {
   });
 });
 
+test('without a webhook configuration, a restart is not the cure', () => {
+  const none = neighboursIn([], 'default', []);
+  const [old] = auditOf({ running: [undefined, 20] }, slow(12), none);
+  expect(old?.text).toMatch(/^1 of 2 pods has no wait, and new ones get none: the cluster has no Mutating/);
+  expect(old?.text).toMatch(/until then a restart changes nothing$/);
+  const fresh = auditOf({ running: [20, 20] }, slow(12), none);
+  expect(inWords(fresh)).toBe('unprotected NotInjected, waits 20, open for 13');
+  expect(fresh[0]?.text).toMatch(/^new pods get no wait: /);
+  expect(inWords(auditOf({ running: [], sleeps: 20, grace: 60 }, slow(12), none))).toMatch(/^protected Own/);
+  // Of manifests it is not known.
+  expect(inWords(auditOf({ running: [20] }, slow(12)))).toMatch(/^protected/);
+});
+
 describe('an audit of very much', () => {
   const web = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' }, 'web')];
 

@@ -7,6 +7,7 @@ import { type ApiObject, ModelApi } from '../leader/model-api.ts';
 vi.setConfig({ testTimeout: 60_000 });
 
 const SECRET = '/api/v1/namespaces/linger/secrets/linger-certificates';
+const CONFIGURATION = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
 const encoded = (text: string) => Buffer.from(text).toString('base64');
 const textIn = (api: ModelApi, key: string) => {
   const data = api.objects.get(SECRET)?.data as Record<string, string>;
@@ -23,11 +24,11 @@ async function withUselessSecret(): Promise<ModelApi> {
   return api;
 }
 
-async function openSource(api: ModelApi) {
+async function openSource(api: ModelApi, lines: string[] = []) {
   const stopping = new AbortController();
   onTestFinished(() => stopping.abort());
   const surroundings = {
-    logger: createLogger('info', { write: () => undefined }),
+    logger: createLogger('info', { write: (line: string) => void lines.push(line) }),
     metrics: createMetrics('test'),
     signal: stopping.signal,
   };
@@ -76,4 +77,24 @@ it('leaves nothing behind on the signal of the process with each look', async ()
   stopping.abort();
   await ended;
   expect(joined).not.toHaveBeenCalled();
+});
+
+it('says that there is no webhook configuration, and knows one', async () => {
+  const api = await withUselessSecret();
+  const lines: string[] = [];
+  const { source, surroundings } = await openSource(api, lines);
+  expect(source.configured()).toBe(false);
+  void source.follow(() => undefined, surroundings);
+  await vi.waitFor(() => expect(lines.join('')).toMatch(/there is no webhook configuration: no pod reaches/));
+  const clientConfig = { caBundle: encoded(source.get().caBundle) };
+  const webhooks = [{ name: 'pods.linger.dev', clientConfig }];
+  api.put(CONFIGURATION, { metadata: { name: 'linger' }, webhooks });
+  expect((await openSource(api)).source.configured()).toBe(true);
+});
+
+it('shows whether it is trusted only where somebody looks', async () => {
+  const { registry, certificateTrusted } = createMetrics('test');
+  expect(await registry.metrics()).not.toMatch(/^linger_certificate_trusted/m);
+  certificateTrusted.set(0);
+  expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m);
 });

@@ -252,6 +252,26 @@ describe('the certificate that replicas share', async () => {
     },
   );
 
+  onOurOwn('all replicas see that there is no webhook configuration', { timeout: 90_000 }, async () => {
+    const shown = (value: number) => async () =>
+      (await linger!.replicas.each('linger_webhook_configured')).join() === `${value},${value}`;
+    await waitUntil('both to know it', shown(1), { intervalMs: 250 });
+    const { apiVersion, kind, metadata, webhooks } = (await cluster.get<Configuration>(CONFIGURATION))!;
+    await cluster.delete(CONFIGURATION);
+    await waitUntil('both to miss it', shown(0), { timeoutMs: 10_000, intervalMs: 250 });
+    for (const logs of (await linger!.replicas.logs()).values())
+      expect(logs).toContain('there is no webhook configuration');
+    const unbundled = webhooks.map((each) => ({
+      ...each,
+      clientConfig: { ...each.clientConfig, caBundle: undefined },
+    }));
+    const again = { apiVersion, kind, metadata: { name: metadata.name }, webhooks: unbundled };
+    await cluster.create(again);
+    await waitUntil('both to see it again', shown(1), { timeoutMs: 10_000, intervalMs: 250 });
+    const trusted = async () => (await bundle()) === (await secret())['ca.crt'];
+    await waitUntil('the caBundle', trusted, { timeoutMs: 20_000, intervalMs: 250 });
+  });
+
   onOurOwn('no right is missing, and nothing is fought about', { timeout: 30_000 }, async () => {
     const logs = [...(await linger!.replicas.logs()).values()].join('\n').split('\n');
     expect(

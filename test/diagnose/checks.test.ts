@@ -636,6 +636,14 @@ describe('afterwards', () => {
     for (const line of unknown) expect(line.cure).toMatch(cure);
   });
 
+  it('no webhook configuration: the certificate is not said to be trusted', async () => {
+    const gone = { [OWN_HOOK]: refused(404, 'not found') };
+    expect(worthSaying(await check(gone))).toEqual([
+      'failure Webhook: there is no MutatingWebhookConfiguration linger: pods are created without Linger',
+      expect.stringMatching(/^unknown Certificate: .* is valid for .* nothing says who trusts it$/),
+    ]);
+  });
+
   it('no installation at all', async () => {
     const gone = refused(404, 'not found');
     const said = worthSaying(

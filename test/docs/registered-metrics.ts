@@ -34,7 +34,11 @@ registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochS
 registerTerminationMetrics(registry);
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => ({}) });
 registerHoldMetrics(registry, () => 0);
-registerAuditMetrics(registry, () => undefined);
+registerAuditMetrics(
+  registry,
+  () => undefined,
+  () => undefined,
+);
 
 /** What a scrape finds before anything has happened. */
 export const atStart = registry.metrics();
