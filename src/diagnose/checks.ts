@@ -223,9 +223,9 @@ async function rights(inquiry: Inquiry): Promise<Seen> {
     ['get', 'create', 'patch'].map((verb) => ({ ...what, verb, ...(namespaced && { namespace }) })),
   );
   const missing = await missingOf(inquiry, asked);
-  if (missing !== '')
+  if (missing.length > 0)
     return failure(
-      `an installation needs what you may not do: ${missing}`,
+      `an installation needs what you may not do: ${missing.join(', ')}`,
       'Install with cluster-admin, or have these rights given to you.',
     );
   const granted = ok(`you may do all ${asked.length} things that an installation takes`);
@@ -244,31 +244,33 @@ async function rights(inquiry: Inquiry): Promise<Seen> {
 
 export interface Access {
   readonly group: string;
+  /** With its subresource, if any: `pods/status`. */
   readonly resource: string;
   readonly name?: string;
   readonly verb: string;
   readonly namespace?: string;
 }
 
-/** @returns the names of the rights that are missing; empty where none is */
+/** @returns the names of the rights that are missing */
 export async function missingOf(
   inquiry: Inquiry,
   asked: readonly Access[],
   account?: Account,
-): Promise<string> {
-  const missing: string[] = [];
-  for (const access of asked) {
-    if (await mayDo(inquiry, access, account)) continue;
-    const { verb, group, resource } = access;
-    missing.push(`${verb} ${resource}${group === '' ? '' : `.${group}`}`);
-  }
-  return missing.join(', ');
+): Promise<readonly string[]> {
+  const may = await Promise.all(asked.map((access) => mayDo(inquiry, access, account)));
+  return asked
+    .filter((_, index) => !may[index])
+    .map(({ verb, group, resource, name }) =>
+      [verb, `${resource}${group === '' ? '' : `.${group}`}`, name ?? []].flat().join(' '),
+    );
 }
 
 /** The ServiceAccount in question; absent: the current user. */
 type Account = { readonly namespace: string; readonly name: string } | undefined;
 
-async function mayDo(inquiry: Inquiry, resourceAttributes: Access, account?: Account): Promise<boolean> {
+async function mayDo(inquiry: Inquiry, access: Access, account?: Account): Promise<boolean> {
+  const [resource, subresource] = access.resource.split('/');
+  const resourceAttributes = { ...access, resource, subresource };
   const kind = account === undefined ? 'SelfSubjectAccessReview' : 'SubjectAccessReview';
   const everyone = ['system:authenticated', 'system:serviceaccounts'];
   const { answer } = await inquiry.pose(`/apis/authorization.k8s.io/v1/${kind.toLowerCase()}s`, {

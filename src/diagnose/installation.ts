@@ -1,6 +1,7 @@
 import { basename } from 'node:path/posix';
 import {
   API_VERSION,
+  fewOf,
   isRecord,
   isSelected,
   isString,
@@ -21,7 +22,7 @@ import {
   TERMINATION_POLICIES,
 } from '../cluster/index.ts';
 import { readHelperObject } from '../hold/index.ts';
-import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
+import { HISTORY_NAMES, LEASE_NAME, readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import {
   type Access,
@@ -185,28 +186,164 @@ async function leavesOutAll({ namespaceSelector }: Json, inquiry: Inquiry): Prom
   return all.length > 0 && all.every(isLeftOut);
 }
 
-/** What replicas cannot do without. */
-const NEEDED: readonly Access[] = [
-  ...['pods', 'services', 'endpoints', 'namespaces', 'nodes'].map((resource) => ({ group: '', resource })),
-  { group: 'discovery.k8s.io', resource: 'endpointslices' },
-  ...LINGER_KINDS.map((resource) => ({ group: 'linger.dev', resource })),
-].flatMap((what) => ['list', 'watch'].map((verb) => ({ ...what, verb })));
+/** A part of Linger, with its rights. */
+interface Part {
+  /** That gives them, in deploy/. */
+  readonly manifest: string;
+  readonly judge: typeof failure;
+  /** What is to be seen where one is missing. */
+  readonly without: string;
+  /** Lines of `VERBS RESOURCES.GROUP [NAMES or *] [here]`; here: only in Linger's own namespace. */
+  readonly grants: string;
+}
 
-/** The API server checks rights only when a watch is opened: minutes after a right was removed. */
+/** What replicas do with these flags, and with which rights. A test compares it with deploy/. */
+export function partsOf(flag: Flags, configuration: string): readonly Part[] {
+  const secret = flag('certs-secret');
+  const reports = flag('policy-reports') ?? 'off';
+  const helper = readHelperObject().name;
+  const shared = [...new Set([...Object.values(SHARED_NAMES), ...HISTORY_NAMES])];
+  const configured = `mutatingwebhookconfigurations.admissionregistration.k8s.io ${configuration}`;
+  const part = (file: string, judge: typeof failure, without: string, grants: string): Part => ({
+    manifest: `deploy/${file}`,
+    ...{ judge, without, grants },
+  });
+  const parts = [
+    part(
+      'rbac.yaml',
+      failure,
+      'watches that are opened again fail, and so does a replica that starts',
+      `list,watch pods,services,endpoints,namespaces,nodes
+      list,watch endpointslices.discovery.k8s.io
+      list,watch ${LINGER_KINDS}.linger.dev`,
+    ),
+    part(
+      'rbac.yaml',
+      warning,
+      'reports of gateways are refused, or statuses, Events and what pods did as they ended are missing',
+      `get pods,nodes
+      create events
+      patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
+      create tokenreviews.authentication.k8s.io
+      create subjectaccessreviews.authorization.k8s.io
+      get replicasets,statefulsets,daemonsets.apps`,
+    ),
+    part(
+      'role-publish.yaml',
+      failure,
+      'no replica leads, or what is measured is not kept',
+      `get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
+      create leases.coordination.k8s.io * here
+      get,update configmaps ${shared} here
+      create configmaps * here
+      list,watch configmaps ${SHARED_NAMES.planned} here
+      create,patch endpointslices.discovery.k8s.io linger-stamp here
+      create,patch endpoints linger-stamp here`,
+    ),
+    part(
+      'role-pods.yaml',
+      warning,
+      'the canary measures nothing, and the Service linger-reports leads to no leader',
+      `list,patch pods * here
+      get services linger-canary here`,
+    ),
+    secret !== undefined &&
+      part(
+        'role-certificates.yaml',
+        failure,
+        'the certificate is not renewed and ends within a week, and nothing puts the caBundle back',
+        `get,list,watch,create,patch secrets ${secret} here
+        get,list,watch,patch ${configured}`,
+      ),
+    !isZero(flag('audit-every')) &&
+      part(
+        'rbac-audit.yaml',
+        warning,
+        'the leader audits nothing, or sees less',
+        `list deployments,statefulsets,daemonsets.apps
+        list rollouts.argoproj.io
+        list ingresses.networking.k8s.io
+        list httproutes,grpcroutes.gateway.networking.k8s.io
+        list ${configured}
+        list horizontalpodautoscalers.autoscaling`,
+      ),
+    !isZero(flag('hold-port')) &&
+      part(
+        'rbac-hold.yaml',
+        warning,
+        'pods get Sleep where policies ask for hook Hold',
+        `list,watch configmaps ${helper}
+        create,patch configmaps ${helper} here
+        create,patch,delete pods linger-hold-test here`,
+      ),
+    reports !== 'off' &&
+      part(
+        'rbac-policy-reports.yaml',
+        warning,
+        'reports of findings are not written',
+        `list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`,
+      ),
+  ];
+  return parts.filter((each) => each !== false);
+}
+
+/** Each right of such lines by itself. */
+export function accessesOf({ grants }: Part, namespace: string): readonly Access[] {
+  return grants.split('\n').flatMap((line) => {
+    const [verbs = '', what = '', names = '*', here] = line.trim().split(' ');
+    const [, resources = '', group = ''] = /^([^.]*)\.?(.*)$/.exec(what) ?? [];
+    const place = here === undefined ? {} : { namespace };
+    return resources.split(',').flatMap((resource) =>
+      names.split(',').flatMap((name) => {
+        const named = name === '*' ? {} : { name };
+        return verbs.split(',').map((verb) => ({ group, resource, verb, ...named, ...place }));
+      }),
+    );
+  });
+}
+
+/** The API server checks rights only when a watch is opened, and others not until they are needed. */
 async function replicaRights(inquiry: Inquiry): Promise<Seen> {
-  const { namespace } = inquiry.options;
+  const { namespace, configuration } = inquiry.options;
   const declared = await deployment(inquiry);
   if (declared === undefined) return [];
   const account = memberAt(declared, ['spec', 'template', 'spec', 'serviceAccountName']);
   const name = isString(account) ? account : 'default';
-  const lease = { group: 'coordination.k8s.io', resource: 'leases', name: 'linger', namespace };
-  const asked = [...NEEDED, { ...lease, verb: 'update' }];
-  const missing = await missingOf(inquiry, asked, { namespace, name });
-  if (missing === '') return ok(`ServiceAccount ${name} may follow the cluster, and lead`);
-  return failure(
-    `ServiceAccount ${namespace}/${name} may not ${missing}: watches that are opened again fail, and so does a replica that starts`,
-    APPLY,
-  );
+  const judged: Judgement[] = [];
+  let asked = 0;
+  for (const part of partsOf(flagsOf(declared), configuration)) {
+    const accesses = accessesOf(part, namespace);
+    asked += accesses.length;
+    const missing = await missingOf(inquiry, accesses, { namespace, name });
+    if (missing.length === 0) continue;
+    const text = `ServiceAccount ${namespace}/${name} may not ${fewOf(missing)}: ${part.without}`;
+    judged.push(part.judge(text, `It and its binding are in ${part.manifest}: ${APPLY}`));
+  }
+  return judged.length > 0
+    ? judged
+    : ok(`ServiceAccount ${name} may do all ${asked} things that its flags take`);
+}
+
+/** The value of a flag of `serve`; undefined: its default. */
+export type Flags = (name: string) => string | undefined;
+
+/** What the Deployment says: flags over the environment, and the last of one flag. */
+function flagsOf(declared: Json | undefined): Flags {
+  const containers = recordsAt(declared, 'spec', 'template', 'spec', 'containers');
+  const args = containers.flatMap((each) => listOf(each.args)).filter(isString);
+  const env = containers.flatMap((each) => recordsAt(each, 'env'));
+  return (name) => {
+    const at = args.findLastIndex((each) => each === `--${name}` || each.startsWith(`--${name}=`));
+    if (at >= 0) return args[at]?.includes('=') ? args[at].slice(name.length + 3) : args[at + 1];
+    const variable = `LINGER_${name.replaceAll('-', '_').toUpperCase()}`;
+    const value = env.find((each) => each.name === variable)?.value;
+    return isString(value) ? value : undefined;
+  };
+}
+
+/** Of a number or a duration. */
+function isZero(value: string | undefined): boolean {
+  return value !== undefined && /^0+[a-z]*$/.test(value);
 }
 
 /** The Deployment of deploy/. */
@@ -216,12 +353,10 @@ async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
 
 /** The Secret that the replicas serve from: their own, or the one that is mounted. */
 async function certificateSecret(inquiry: Inquiry): Promise<string> {
-  const spec = memberAt(await deployment(inquiry), ['spec', 'template', 'spec']);
-  const flag = '--certs-secret=';
-  const args = recordsAt(spec, 'containers').flatMap((each) => listOf(each.args));
-  const named = args.filter(isString).find((each) => each.startsWith(flag));
-  const mounted = recordsAt(spec, 'volumes').map((each) => memberAt(each, ['secret', 'secretName']));
-  return named?.slice(flag.length) ?? mounted.find(isString) ?? 'linger-certificates';
+  const declared = await deployment(inquiry);
+  const volumes = recordsAt(declared, 'spec', 'template', 'spec', 'volumes');
+  const mounted = volumes.map((each) => memberAt(each, ['secret', 'secretName']));
+  return flagsOf(declared)('certs-secret') ?? mounted.find(isString) ?? 'linger-certificates';
 }
 
 const BUNDLE_CURE =

@@ -1,5 +1,6 @@
 export {
   type Forgotten,
+  HISTORY_NAMES,
   readConsumers,
   readForgotten,
   readPlanned,

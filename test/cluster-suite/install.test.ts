@@ -478,6 +478,26 @@ describe('an installation by hand', async () => {
     );
   });
 
+  onOurOwn('or which rights are missing', { timeout: 60_000 }, async () => {
+    for (const [kind, name] of [
+      ['clusterrolebinding', 'linger-certificates'],
+      ['clusterrolebinding', 'linger-audit'],
+      ['rolebinding', 'linger-pods'],
+    ] as const)
+      await kubectl('--namespace', 'linger', 'delete', kind, name);
+    const rights = async () => (await check()).said.filter((line) => line.includes(' Rights: '));
+    expect(await rights()).toEqual([
+      expect.stringMatching(/^warning .* may not list pods, patch pods, get services linger-canary: /),
+      expect.stringMatching(
+        /^failure .* may not get mutatingwebhookconfigurations\.\S+ linger, .*: the cert/,
+      ),
+      expect.stringMatching(/^warning .* may not list deployments\.apps, .* and \d+ more: the leader audits/),
+    ]);
+    for (const file of ['role-certificates.yaml', 'rbac-audit.yaml', 'role-pods.yaml'])
+      await kubectl('apply', '--filename', join(ROOT, 'deploy', file));
+    expect(await rights()).toEqual([]);
+  });
+
   onOurOwn('or what keeps it from working', { timeout: 90_000 }, async () => {
     const { cert: expired, caBundle: foreign } = await ensureCertificates(
       { directory: join(scratch, 'expired'), names: ['linger.linger.svc'] },

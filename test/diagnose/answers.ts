@@ -1,5 +1,6 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import type { AtEnd } from '../webhook/connection.ts';
 import { listening } from '../webhook/listening.ts';
 
@@ -9,13 +10,13 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What is answered to a path: always the same, or one after the other and then the last for ever. */
-export type Answers = Readonly<Record<string, Answer | readonly Answer[]>>;
+/** What is answered to a path: always the same, one after the other and then the last for ever, or by the request's body. */
+export type Answers = Readonly<Record<string, Answer | readonly Answer[] | ((asked: string) => Answer)>>;
 
 /** An API server as far as a diagnosis asks one, over a real socket; what it has no answer to is 404. */
 export class AnsweringServer {
   readonly #answers: Answers;
-  readonly #server = http.createServer((request, response) => this.#answer(request, response));
+  readonly #server = http.createServer((request, response) => void this.#answer(request, response));
   /** Paths that were asked for, and with which Authorization. */
   readonly asked: { readonly path: string; readonly authorization: string | undefined }[] = [];
 
@@ -33,12 +34,20 @@ export class AnsweringServer {
     return new URL(`http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`);
   }
 
-  #answer(request: http.IncomingMessage, response: http.ServerResponse): void {
+  async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const path = request.url ?? '/';
     const before = this.asked.filter((each) => each.path === path).length;
     this.asked.push({ path, authorization: request.headers.authorization });
     const known = this.#answers[path] ?? { status: 404, body: '404 page not found\n' };
-    const { status, body, headers = {} } = Array.isArray(known) ? (known[before] ?? known.at(-1)) : known;
+    const {
+      status,
+      body,
+      headers = {},
+    } = Array.isArray(known)
+      ? (known[before] ?? known.at(-1))
+      : typeof known === 'function'
+        ? known(await text(request))
+        : known;
     response.writeHead(status, { 'content-type': 'text/plain', ...headers }).end(body);
   }
 }

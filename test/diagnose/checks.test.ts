@@ -1,11 +1,11 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { LingerError } from '../../src/api/errors.ts';
 import { ensureCertificates } from '../../src/certs/source.ts';
-import { type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
-import { checkInstallation } from '../../src/diagnose/installation.ts';
+import { type Access, type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
+import { accessesOf, checkInstallation, partsOf } from '../../src/diagnose/installation.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 import { type AtEnd, atEndOfFile } from '../webhook/connection.ts';
@@ -418,11 +418,6 @@ describe('afterwards', () => {
       /^failure Webhook: the namespaceSelector of linger leaves out every namespace/,
     ],
     [
-      'a ServiceAccount whose ClusterRoleBinding has gone',
-      () => ({ [REVIEW_OF_OTHERS]: well({ status: { allowed: false } }) }),
-      /^failure Rights: ServiceAccount linger\/default may not list pods, watch pods, .*update leases\.coordination\.k8s\.io/,
-    ],
-    [
       'no right to ask for the rights of others',
       () => ({ [REVIEW_OF_OTHERS]: refused(403, 'forbidden') }),
       /^unknown Rights: could not be looked at: 403/,
@@ -599,6 +594,68 @@ describe('afterwards', () => {
     await expectOnly(changes(), expected, asked);
   });
 
+  it.each([
+    ['rbac.yaml', /^may list pods$/, /^failure Rights: .* may not list pods: watches that are opened/],
+    ['rbac.yaml', /^may create events$/, /^warning Rights: .* may not create events: reports of gateways/],
+    ['role-publish.yaml', / leases\./, /^failure Rights: .* may not get leases.coordination.k8s.io linger, /],
+    ['role-pods.yaml', /^may (list|patch) pods in linger$/, /^warning Rights: .* patch pods: the canary/],
+    ['role-certificates.yaml', /^may \w+ secrets /, /^failure Rights: .* get secrets linger-certificates, /],
+    ['rbac-audit.yaml', / ingresses\./, /^warning Rights: .* may not list ingresses.networking.k8s.io: the/],
+    ['rbac-hold.yaml', / linger-hold-test /, /^warning Rights: .* may not create pods linger-hold-test, /],
+  ])('a ServiceAccount without what %s gives it: %s', async (manifest, missing, expected) => {
+    const said = (await check({ [REVIEW_OF_OTHERS]: allowingAllBut(missing) })).filter(
+      ({ state }) => state !== 'ok',
+    );
+    expect(said.map(({ code, state, text }) => `${state} ${code}: ${text}`)).toEqual([
+      expect.stringMatching(expected),
+    ]);
+    expect(said[0]?.cure).toContain(`deploy/${manifest}`);
+  });
+
+  it('asks for no right that the flags of the Deployment make superfluous', async () => {
+    const args = ['--certs=/x', '--audit-every', '0', '--hold-port=0'];
+    const changes = (flags: readonly string[], env: readonly object[] = []) => ({
+      [DEPLOYMENT]: well({
+        spec: { replicas: 2, template: { spec: { containers: [{ args: flags, env }] } } },
+      }),
+      [REVIEW_OF_OTHERS]: allowingAllBut(/ secrets |linger-hold|ingresses|policyreports/),
+    });
+    expect(worthSaying(await check(changes(args)))).toEqual([]);
+    expect(
+      worthSaying(await check(changes(args, [{ name: 'LINGER_POLICY_REPORTS', value: 'wgpolicyk8s.io' }]))),
+    ).toEqual([
+      expect.stringMatching(/^warning Rights: .* may not list policyreports.wgpolicyk8s.io linger, /),
+    ]);
+    expect(worthSaying(await check(changes([])))).toHaveLength(2);
+  });
+
+  it('asks for exactly the rights that deploy/ gives', () => {
+    const flags = (group: string) => (name: string) =>
+      ({ 'certs-secret': 'linger-certificates', 'policy-reports': group })[name];
+    const parts = ['wgpolicyk8s.io', 'openreports.io'].flatMap((group) => partsOf(flags(group), 'linger'));
+    const asked = parts.flatMap((part) =>
+      accessesOf(part, 'linger').map((access) => inWords(part.manifest, access)),
+    );
+    const files = readdirSync(join(ROOT, 'deploy')).filter((file) => /^(rbac|role)[\w-]*\.yaml$/.test(file));
+    const given = files.flatMap((file) => {
+      const roles = parseAllDocuments(read(file)).map((each) => each.toJS() as RoleObject);
+      // Not of users, nor what the leader does only for those who do not apply the helper themselves.
+      const ours = roles.filter(({ metadata: { name } }) => !/-policies-|-delivery$/.test(name));
+      return ours.flatMap(({ kind, rules = [] }) =>
+        rules.flatMap(({ apiGroups: [group = ''], resources, resourceNames = [undefined], verbs }) =>
+          resources.flatMap((resource) =>
+            resourceNames.flatMap((name) => {
+              const place = kind === 'Role' ? { namespace: 'linger' } : {};
+              const what = { group, resource, ...(name !== undefined && { name }), ...place };
+              return verbs.map((verb) => inWords(`deploy/${file}`, { ...what, verb }));
+            }),
+          ),
+        ),
+      );
+    });
+    expect([...new Set(asked)].toSorted()).toEqual(given.toSorted());
+  });
+
   it('says how to let pods in again, by the name of the configuration', async () => {
     const changes = {
       [`${HOOKS}/mutatingwebhookconfigurations/mine`]: own(),
@@ -656,5 +713,31 @@ describe('afterwards', () => {
     ]);
   });
 });
+
+interface RoleObject {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly rules?: readonly Readonly<
+    Record<'apiGroups' | 'resources' | 'resourceNames' | 'verbs', string[]>
+  >[];
+}
+
+const inWords = (file: string, { verb, resource, group, name, namespace }: Access) =>
+  `${file}: ${verb} ${resource}.${group} ${name ?? '*'} in ${namespace ?? '*'}`;
+
+/** @param missing of `may VERB RESOURCE.GROUP NAME in NAMESPACE`, each part where there is one */
+const allowingAllBut = (missing: RegExp) => (asked: string) => {
+  const { spec } = JSON.parse(asked) as {
+    spec: {
+      resourceAttributes: Partial<
+        Record<'verb' | 'resource' | 'subresource' | 'group' | 'name' | 'namespace', string>
+      >;
+    };
+  };
+  const { verb, resource, subresource, group, name, namespace } = spec.resourceAttributes;
+  const what = `${resource}${subresource ? `/${subresource}` : ''}${group ? `.${group}` : ''}`;
+  const words = ['may', verb, what, name ?? [], namespace === undefined ? [] : ['in', namespace]].flat(2);
+  return well({ status: { allowed: !missing.test(words.join(' ')) } });
+};
 
 const HELPERS = `/api/v1/configmaps?${query('fieldSelector', `metadata.name=${readHelperObject().name}`)}`;
