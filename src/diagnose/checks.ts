@@ -167,6 +167,7 @@ export function checkBefore(options: CheckOptions): Promise<readonly Check[]> {
     Rights: rights,
     Kubelets: kubelets,
     Admission: admission,
+    Webhook: otherInstallation,
     OtherWebhooks: otherWebhooks,
   });
 }
@@ -307,6 +308,26 @@ export async function kubelets(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
+/** Linger's own webhook, if there is a configuration with one. */
+export async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
+  const { configuration } = inquiry.options;
+  const object = await inquiry.find(`${CONFIGURATIONS}/mutatingwebhookconfigurations/${configuration}`);
+  return recordsAt(object, 'webhooks')[0];
+}
+
+/** The names of what the whole cluster has do not follow the namespace: a second Linger takes them from the first. */
+async function otherInstallation(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, configuration } = inquiry.options;
+  const own = await ownWebhook(inquiry);
+  const place = memberAt(own, ['clientConfig', 'service', 'namespace']);
+  if (own === undefined) return ok(`there is no MutatingWebhookConfiguration ${configuration} yet`);
+  if (place === namespace) return ok(`${configuration} leads to namespace ${namespace} already`);
+  return failure(
+    `${configuration} leads to ${isString(place) ? `namespace ${place}` : 'no Service'}: an installation in namespace ${namespace} takes its webhook and its rights away`,
+    'Upgrade that one (--linger-namespace), or remove it first.',
+  );
+}
+
 const TRIED_GRACE = 90;
 
 /** Conforms to Pod Security's level restricted, with a hook and a grace as Linger sets them. */
@@ -391,7 +412,7 @@ export function refusalOf(thrown: unknown): { readonly refused: string } {
 
 const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
 
-export const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';
+const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';
 
 /** A webhook that is called when a pod is created. */
 interface PodWebhook {

@@ -29,7 +29,6 @@ import {
   apiServer,
   type Check,
   type CheckOptions,
-  CONFIGURATIONS,
   checked,
   failure,
   hasReadyEndpoint,
@@ -42,6 +41,7 @@ import {
   OWN_LABELS,
   ok,
   otherWebhooks,
+  ownWebhook,
   refusalOf,
   type Seen,
   triedPod,
@@ -90,13 +90,6 @@ async function customResources(inquiry: Inquiry): Promise<Seen> {
   if (missing.length === 0) return ok(LINGER_KINDS.join(', '));
   const text = `not served: ${missing.join(', ')}; only what files say of them is in force`;
   return warning(text, APPLY);
-}
-
-/** Linger's own webhook, if there is a configuration with one. */
-async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
-  const { configuration } = inquiry.options;
-  const object = await inquiry.find(`${CONFIGURATIONS}/mutatingwebhookconfigurations/${configuration}`);
-  return recordsAt(object, 'webhooks')[0];
 }
 
 async function webhook(inquiry: Inquiry): Promise<Seen> {

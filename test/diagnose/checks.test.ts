@@ -291,6 +291,16 @@ describe('before an installation', () => {
       /^warning Admission: .*its hook is gone/,
     ],
     [
+      'a Linger in another namespace, from which an installation would take the webhook',
+      () => ({ [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'tools' } } }) }),
+      /^failure Webhook: linger leads to namespace tools: an installation in namespace linger takes its webhook/,
+    ],
+    [
+      'a webhook configuration of that name that is not led by a Service',
+      () => ({ [OWN_HOOK]: own({ clientConfig: { url: 'https://x' } }) }),
+      /^failure Webhook: linger leads to no Service: /,
+    ],
+    [
       'a webhook that can keep replicas out',
       () => ({ [VALIDATING]: items(foreign('strict')), [slicesOf('strict')]: items({ endpoints: [{}] }) }),
       /^warning OtherWebhooks: pods\.strict of ValidatingWebhookConfiguration strict fails closed and is asked about pods of namespace linger: while it is away/,
@@ -335,6 +345,15 @@ describe('before an installation', () => {
     expect(texts.map(({ state, text }) => `${state} ${text}`)).toEqual([
       expect.stringMatching(/^ok asked about pods after Linger: mesh\./),
     ]);
+  });
+
+  it('has nothing against a cluster without Linger', async () => {
+    const none = { [OWN_HOOK]: refused(404, 'not found') };
+    const checks = await check(none, { pre: true });
+    expect(worthSaying(checks)).toEqual([]);
+    expect(checks.find(({ code }) => code === 'Webhook')?.text).toMatch(
+      /^there is no Mutating.* linger yet$/,
+    );
   });
 
   it('tries its pod elsewhere while there is no namespace, and says so', async () => {
