@@ -16,6 +16,8 @@ export function gaugeAtScrape<L extends string>(registry: Registry, metric: Read
     registers: [registry],
     collect() {
       this.reset();
+      // Without labels, a reset leaves a sample of 0.
+      this.remove({} as LabelValues<L>);
       for (const [labels, value] of read()) this.set(labels, value);
     },
   });
