@@ -357,6 +357,9 @@ export function triedPod(annotations: Labels, labels: Labels) {
   };
 }
 
+/** Of deploy/deployment.yaml. */
+const OWN_RESOURCES = { requests: { cpu: '50m', memory: '128Mi' }, limits: { memory: '512Mi' } };
+
 /** The labels that exclude Linger's own pods. */
 export const OWN_LABELS: Labels = { 'app.kubernetes.io/name': 'linger', 'linger.dev/inject': 'false' };
 
@@ -366,7 +369,9 @@ async function admission(inquiry: Inquiry): Promise<Seen> {
   const where = own === undefined ? tryIn : namespace;
   const { spec, ...pod } = triedPod({}, OWN_LABELS);
   const [container] = spec.containers;
-  const hooked = { ...container, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
+  // What other namespaces have of quotas and limits says nothing about Linger's.
+  const resources = own === undefined ? container?.resources : OWN_RESOURCES;
+  const hooked = { ...container, resources, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
   const place = `namespace ${where}${own === undefined ? ` (there is no ${namespace} yet)` : ''}`;
   const tried = await inquiry
     .tryPod(where, { ...pod, spec: { ...spec, containers: [hooked] } })
@@ -380,7 +385,7 @@ async function admission(inquiry: Inquiry): Promise<Seen> {
       );
     return failure(
       `a pod like Linger’s own is refused in ${place}: ${tried.refused}`,
-      'Replicas would be refused, too: make that policy or webhook leave out Linger’s namespace.',
+      'Replicas would be refused, too: make that policy, quota or webhook leave out Linger’s namespace, or give the replicas what it asks for (resources of the Deployment, and of the chart).',
     );
   }
   const [first] = recordsAt(tried.answer, 'spec', 'containers');

@@ -329,7 +329,10 @@ export class Delivery {
         logger.info(members, 'the helper of Hold works on this kind of node');
       } else {
         schedule.failed(clock());
-        logger.warn({ ...members, problem }, 'the helper of Hold does not work on this node: pods get Sleep');
+        logger.warn(
+          { ...members, problem },
+          'the trial of the helper of Hold has failed: pods on nodes of this kind get Sleep',
+        );
       }
       const others = [...this.#trials].filter(([each]) => each !== kind);
       this.#trials = new Map([...others, [kind, problem.slice(0, LONGEST_REASON)]]);
@@ -438,7 +441,8 @@ export function testPod({ namespace, nodeName, image, secrets, key, configMap }:
     image,
     imagePullPolicy: 'IfNotPresent',
     command: [HOLD_HELPER, '', '', '1', '1'],
-    resources: { requests: { cpu: '1m', memory: '8Mi' }, limits: { memory: '64Mi' } },
+    // Both limits: a quota may ask for either.
+    resources: { requests: { cpu: '1m', memory: '8Mi' }, limits: { cpu: '100m', memory: '64Mi' } },
     securityContext: {
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,

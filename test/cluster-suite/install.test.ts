@@ -478,6 +478,29 @@ describe('an installation by hand', async () => {
     );
   });
 
+  onOurOwn('and with --pre what keeps one more from it', { timeout: 60_000 }, async () => {
+    const quota = {
+      apiVersion: 'v1',
+      kind: 'ResourceQuota',
+      metadata: { name: 'limited', namespace: 'linger' },
+      spec: { hard: { 'limits.cpu': '4' } },
+    };
+    await cluster.create(quota);
+    // The quota's controller counts first.
+    const refused = await waitUntil('the quota to be in force', async () => {
+      const { said } = await check('--pre');
+      return said.length > 0 ? said : undefined;
+    });
+    await cluster.delete(quota);
+    expect(refused).toEqual([
+      expect.stringMatching(/^failure Admission: .* in namespace linger: 403: .*must specify limits\.cpu/),
+    ]);
+    expect(await check('--pre', '--linger-namespace', namespace)).toMatchObject({
+      code: 1,
+      said: [expect.stringMatching(/^failure Webhook: linger leads to namespace linger: an installation in/)],
+    });
+  });
+
   onOurOwn('or which rights are missing', { timeout: 60_000 }, async () => {
     for (const [kind, name] of [
       ['clusterrolebinding', 'linger-certificates'],

@@ -53,6 +53,10 @@ const closing = (parse(read('fail-closed/webhook.yaml')) as { op: string; value:
   ({ op, value }) => (op === 'add' ? [value] : []),
 );
 
+const deploymentContainer = (
+  parse(read('deployment.yaml')) as { spec: { template: { spec: { containers: Json[] } } } }
+).spec.template.spec.containers[0]!;
+
 const node = (name: string, kubeletVersion = 'v1.36.3') => ({
   metadata: { name, uid: name },
   status: { nodeInfo: { kubeletVersion } },
@@ -279,6 +283,18 @@ describe('before an installation', () => {
       'a policy refuses Linger’s pods',
       () => ({ [TRY_OWN]: refused(403, 'admission webhook "v.example" denied the request: no') }),
       /^failure Admission: .*refused in namespace linger: 403: admission webhook "v\.example" denied the request: no$/,
+    ],
+    [
+      'a quota that asks for a limit which Linger does not have',
+      () => ({
+        [TRY_OWN]: (asked: string) => {
+          const { resources } = (JSON.parse(asked) as { spec: { containers: { resources: Json }[] } }).spec
+            .containers[0]!;
+          expect(resources).toEqual(deploymentContainer.resources);
+          return refused(403, 'pods "x" is forbidden: failed quota: all: must specify limits.cpu for: app');
+        },
+      }),
+      /^failure Admission: .*refused in namespace linger: 403: .*must specify limits\.cpu for: app$/,
     ],
     [
       'a policy cuts graces',

@@ -211,6 +211,13 @@ describe.concurrent('the leader', () => {
     );
   });
 
+  it('tries it in a pod that has all that quotas may ask for', () => {
+    const of = { namespace: 'linger', nodeName: 'n', image: 'i', secrets: [], key: 'k', configMap: 'c' };
+    const { spec } = testPod(of) as { spec: { containers: { resources: object }[] } };
+    const both = { cpu: expect.any(String) as string, memory: expect.any(String) as string };
+    expect(spec.containers[0]?.resources).toEqual({ requests: both, limits: both });
+  });
+
   it('tries a kind of node on one that runs pods', async () => {
     const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
     const idle = ['x', 'y', 'z'].map((name) => sampleNode({ name }));
