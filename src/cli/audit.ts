@@ -175,12 +175,12 @@ async function afterwards(
   since: number,
   surroundings: Surroundings,
 ): Promise<number> {
-  const { namespace, lingerNamespace, output, failOn } = settings;
+  const { namespace, output, failOn } = settings;
   if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
     throw usageError(`--output ${output}: with --since, expected table, wide, json or yaml`);
-  const { connectAsKubectl } = await import('./connect.ts');
+  const { connectToLinger } = await import('./connect.ts');
   const { readTerminations } = await import('./read-cluster.ts');
-  const connection = await connectAsKubectl(settings, surroundings);
+  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   const all = await readTerminations(connection, lingerNamespace, signal);
   const from = surroundings.now() - since;

@@ -3,7 +3,7 @@ import { type Check, type CheckState, checkBefore, checkInstallation } from '../
 import { problemsIn } from '../manifest/index.ts';
 import { FAILURE_EXIT_CODE } from './command-line.ts';
 import type { Settings } from './commands.ts';
-import { connectAsKubectl } from './connect.ts';
+import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster } from './read-cluster.ts';
@@ -43,9 +43,11 @@ async function checkPolicies(
 }
 
 async function checkCluster(settings: Settings<'check'>, surroundings: Surroundings): Promise<number> {
-  const { pre, namespace: tryIn, lingerNamespace, webhookConfiguration, output, failOn } = settings;
+  const { pre, namespace: tryIn, webhookConfiguration, output, failOn } = settings;
   const { print, warn, now } = surroundings;
-  const connection = await connectAsKubectl(settings, surroundings);
+  // What is to be installed goes where it is told, or where deploy/ has it.
+  const asked = pre ? { ...settings, lingerNamespace: settings.lingerNamespace ?? 'linger' } : settings;
+  const { connection, lingerNamespace } = await connectToLinger(asked, surroundings, webhookConfiguration);
   const options = {
     connection,
     namespace: lingerNamespace,

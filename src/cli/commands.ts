@@ -162,6 +162,8 @@ const INJECT_FLAGS = {
 
 const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, ...EDIT_FLAGS };
 
+const lingerNamespace = optional(name, 'namespace in which Linger runs; without it, where its webhook leads');
+
 const EXPLAIN_FLAGS = {
   ...MANIFEST_FLAGS,
   policies,
@@ -171,7 +173,7 @@ const EXPLAIN_FLAGS = {
     'kubeconfig of a cluster to read Namespaces, Services, versions, policies and the planned lags from; without it and --context, none is read',
   ),
   context: optional(name, 'context of the kubeconfig; without --kubeconfig, of the one kubectl would use'),
-  lingerNamespace: flag(name, 'linger', 'namespace of that cluster in which Linger runs'),
+  lingerNamespace,
   output: output('the decisions'),
   failOn: optional(
     list('<code,...>'),
@@ -203,7 +205,7 @@ const AUDIT_FLAGS = {
   selector: MANIFEST_FLAGS.selector,
   policies,
   modeLimit,
-  lingerNamespace: flag(name, 'linger', 'namespace of the cluster in which Linger runs'),
+  lingerNamespace,
   since: optional(
     seconds,
     'instead: which pods were stopped too early in that time, such as 2h; of a cluster in which Linger runs',
@@ -224,7 +226,7 @@ const CHECK_FLAGS = {
   ...CLUSTER_FLAGS,
   pre: toggle('of a cluster: whether Linger can be installed there, and not how it runs'),
   namespace: flag(name, 'default', 'of a cluster: the namespace in which a pod is tried, as a dry run', 'n'),
-  lingerNamespace: flag(name, 'linger', 'namespace of the cluster in which Linger runs, or shall run'),
+  lingerNamespace,
   webhookConfiguration: flag(name, 'linger', 'name of its MutatingWebhookConfiguration'),
   output: output('what was found'),
   failOn: optional(
@@ -263,7 +265,7 @@ const WATCH_FLAGS = {
 
 const CONSUMERS_FLAGS = {
   ...CLUSTER_FLAGS,
-  lingerNamespace: flag(name, 'linger', 'namespace in which Linger runs'),
+  lingerNamespace,
   output: output('the consumers'),
   failOn: optional(
     list('<reason,...>'),
@@ -282,7 +284,7 @@ const WITNESS_FLAGS = {
 
 const HISTORY_FLAGS = {
   ...CLUSTER_FLAGS,
-  lingerNamespace: flag(name, 'linger', 'namespace in which Linger runs'),
+  lingerNamespace,
   from: optional(instant, 'forget: from when on'),
   to: optional(instant, 'forget: until when'),
   namespace: optional(name, 'forget: only what was measured of this namespace', 'n'),
@@ -297,7 +299,7 @@ const HOLD_FLAGS = {
     'list: only pods of these namespaces; manifest: namespaces that are to have the helper, without it none is named',
     'n',
   ),
-  lingerNamespace: flag(name, 'linger', 'list: namespace in which Linger runs'),
+  lingerNamespace,
   output: output('the result; manifest: YAML, or JSON where that is asked for'),
 };
 

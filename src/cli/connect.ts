@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { asError, LingerError } from '../api/index.ts';
 import {
   asFailure,
+  callApi,
   type FailureReason,
   inClusterConnection,
   type KubeConnection,
@@ -48,6 +49,27 @@ export async function connectAsKubectl(
   const connection = await asKubectl(settings, surroundings);
   await connection.credentials();
   return connection;
+}
+
+/**
+ * The cluster, and the namespace in which Linger runs there: where its webhook leads, unless the settings name one.
+ * @throws ConnectionError
+ */
+export async function connectToLinger(
+  settings: ClusterSettings & Pick<Settings<'consumers'>, 'lingerNamespace'>,
+  surroundings: Pick<Surroundings, 'kube' | 'interactive'>,
+  name = 'linger',
+): Promise<{ readonly connection: KubeConnection; readonly lingerNamespace: string }> {
+  const connection = await connectAsKubectl(settings, surroundings);
+  const { lingerNamespace } = settings;
+  if (lingerNamespace !== undefined) return { connection, lingerNamespace };
+  const call = { signal: AbortSignal.timeout(5_000), withinMs: 5_000 };
+  // Without an answer, what is asked for next says why.
+  const configuration = await callApi(connection, 'AdmissionregistrationV1Api', call, (api) =>
+    api.readMutatingWebhookConfiguration({ name }),
+  ).catch(() => undefined);
+  const service = configuration?.webhooks?.[0]?.clientConfig.service;
+  return { connection, lingerNamespace: service?.namespace ?? 'linger' };
 }
 
 async function asKubectl(

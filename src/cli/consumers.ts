@@ -1,7 +1,7 @@
 import { formatDuration } from '../api/index.ts';
 import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
-import { connectAsKubectl } from './connect.ts';
+import { connectToLinger } from './connect.ts';
 import { readConsumerTable } from './read-cluster.ts';
 import {
   checkFailOn,
@@ -26,10 +26,10 @@ export async function consumers(
   settings: Settings<'consumers'>,
   surroundings: Surroundings,
 ): Promise<number> {
-  const { failOn, lingerNamespace, output } = settings;
+  const { failOn, output } = settings;
   checkFailOn(failOn, [ANY, ...Object.keys(CONDITIONS)]);
   const { now, print, warn } = surroundings;
-  const connection = await connectAsKubectl(settings, surroundings);
+  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   const published = await readConsumerTable(connection, lingerNamespace, signal);
   const age = now() - published.asOf;

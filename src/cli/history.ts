@@ -9,7 +9,7 @@ import {
   SHARED_NAMES,
 } from '../leader/index.ts';
 import type { Settings } from './commands.ts';
-import { asked, connectAsKubectl } from './connect.ts';
+import { asked, connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
 import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
@@ -20,12 +20,12 @@ const REQUEST_MS = 10_000;
 
 /** `linger history`: the episodes in what a running Linger has measured. `linger history forget`: takes a span out. */
 export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
-  const { operands, lingerNamespace, output } = settings;
+  const { operands, output } = settings;
   const { now, print, warn } = surroundings;
   const action = operands.join(' ') || 'list';
   if (action !== 'list' && action !== 'forget') throw usageError(`expected list or forget, got "${action}"`);
   const span = action === 'forget' ? forgottenOf(settings, now()) : undefined;
-  const connection = await connectAsKubectl(settings, surroundings);
+  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
   if (span !== undefined) {
     await asked(connection, recordForgotten(connection, lingerNamespace, span, now(), call));

@@ -11,7 +11,7 @@ import {
 } from '../cluster/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';
 import type { Settings } from './commands.ts';
-import { asked, connectAsKubectl, explained } from './connect.ts';
+import { asked, connectToLinger, explained } from './connect.ts';
 import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
 import { columns, jsonText, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
@@ -30,8 +30,8 @@ const ADMIN = { name: 'admin', port: 8080 };
 
 /** Who is held now: the replica that leads knows. */
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
-  const { namespace: wanted, lingerNamespace: namespace, output } = settings;
-  const connection = await connectAsKubectl(settings, surroundings);
+  const { namespace: wanted, output } = settings;
+  const { connection, lingerNamespace: namespace } = await connectToLinger(settings, surroundings);
   const call = { signal: AbortSignal.timeout(3 * REQUEST_MS), withinMs: REQUEST_MS };
   const listing = callApi(connection, 'CoreV1Api', call, (core) =>
     core.listNamespacedPod({ namespace, labelSelector: 'app.kubernetes.io/name=linger' }),

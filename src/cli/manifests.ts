@@ -56,10 +56,10 @@ export async function askCluster(
   settings: Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'>,
   surroundings: Surroundings,
 ) {
-  const { connectAsKubectl } = await import('./connect.ts');
+  const { connectToLinger } = await import('./connect.ts');
   const { readCluster } = await import('./read-cluster.ts');
-  const connection = await connectAsKubectl(settings, surroundings);
-  return { connection, known: await readCluster(connection, settings, surroundings.warn) };
+  const { connection, ...place } = await connectToLinger(settings, surroundings);
+  return { connection, known: await readCluster(connection, { ...settings, ...place }, surroundings.warn) };
 }
 
 /**

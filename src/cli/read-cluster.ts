@@ -66,7 +66,7 @@ export interface KnownCluster extends ClusterView {
  */
 export async function readCluster(
   connection: KubeConnection,
-  { lingerNamespace, policies }: Pick<Settings<'explain'>, 'lingerNamespace' | 'policies'>,
+  { lingerNamespace, policies }: Pick<Settings<'explain'>, 'policies'> & { readonly lingerNamespace: string },
   warn: Terminal['warn'],
 ): Promise<KnownCluster> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);

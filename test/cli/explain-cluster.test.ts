@@ -99,6 +99,14 @@ describe.concurrent('linger explain with a cluster', () => {
     expect(await planOf(model, DEPLOYMENT, '--linger-namespace', 'platform')).toMatchObject({
       why: 'measured',
     });
+    // Where the webhook leads, unless somebody says otherwise.
+    const clientConfig = { service: { namespace: 'platform', name: 'linger' } };
+    model.single.set('/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger', {
+      metadata: { name: 'linger' },
+      webhooks: [{ name: 'pods.linger.dev', clientConfig }],
+    });
+    expect(await planOf(model, DEPLOYMENT)).toMatchObject({ why: 'measured' });
+    expect(await planOf(model, DEPLOYMENT, '--linger-namespace', 'linger')).toMatchObject({ why: 'initial' });
   });
 
   it.each([

@@ -181,7 +181,7 @@ const CHECK: Rows<'check'> = {
   context: TEXT(undefined),
   pre: SWITCH,
   namespace: TEXT('default'),
-  lingerNamespace: TEXT('linger'),
+  lingerNamespace: TEXT(undefined),
   webhookConfiguration: TEXT('linger'),
   output: OUTPUT,
   failOn: {
@@ -220,7 +220,7 @@ const EXPLAIN: Rows<'explain'> = {
   modeLimit: MODES,
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
-  lingerNamespace: TEXT('linger'),
+  lingerNamespace: TEXT(undefined),
   output: OUTPUT,
   failOn: {
     byDefault: undefined,
@@ -248,7 +248,7 @@ const AUDIT: Rows<'audit'> = {
   modeLimit: MODES,
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
-  lingerNamespace: TEXT('linger'),
+  lingerNamespace: TEXT(undefined),
   since: { ...DURATION, byDefault: undefined },
   suggest: SWITCH,
   serverDryRun: SWITCH,
@@ -347,7 +347,7 @@ const DIAGNOSE: Rows<'diagnose'> = {
 const CONSUMERS: Rows<'consumers'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
-  lingerNamespace: TEXT('linger'),
+  lingerNamespace: TEXT(undefined),
   output: EXPLAIN.output,
   failOn: {
     byDefault: undefined,
@@ -385,7 +385,7 @@ const WITNESS: Rows<'witness'> = {
 const HISTORY: Rows<'history'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
-  lingerNamespace: TEXT('linger'),
+  lingerNamespace: TEXT(undefined),
   from: TIME,
   to: TIME,
   namespace: TEXT(undefined),
@@ -397,7 +397,7 @@ const HOLD: Rows<'hold'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   namespace: SOME_NAMES,
-  lingerNamespace: TEXT('linger'),
+  lingerNamespace: TEXT(undefined),
   output: EXPLAIN.output,
 };
 
