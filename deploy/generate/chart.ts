@@ -20,7 +20,8 @@ interface Template {
 
 type Change = readonly [from: string, to: string];
 
-const OWN_CERTIFICATE = '.Values.certificates.existingSecret';
+/** The Secret of a certificate that is not of Linger's making: _helpers.tpl. */
+const OWN_CERTIFICATE = '(include "linger.secret" .)';
 /** Not there, where the values are those of a chart before it had this one; false, where `off` is not quoted. */
 const WITH_REPORTS = 'and .Values.policyReports (ne .Values.policyReports "off")';
 
@@ -35,20 +36,73 @@ function failClosedConditions(): string {
   return `      {{- if eq .Values.failurePolicy "Fail" }}\n${about}${conditions.join('')}      {{- end }}\n`;
 }
 
+/** The ports that a value names, with the flag and what it is without one. */
+const PORTS = [
+  ['webhook', 'port', 8443],
+  ['admin', 'admin-port', 8080],
+  ['canary', 'canary-port', 8081],
+  ['hold', 'hold-port', 8445],
+] as const;
+
+/** A list or map of values after what stands there, where there is any. */
+const more = (values: string, indent: number) =>
+  `${' '.repeat(indent)}{{- with ${values} }}\n` +
+  `${' '.repeat(indent)}{{- toYaml . | nindent ${indent} }}\n${' '.repeat(indent)}{{- end }}\n`;
+const member = (name: string, values: string, indent: number) =>
+  `${' '.repeat(indent)}{{- with ${values} }}\n` +
+  `${' '.repeat(indent)}${name}: {{ toJson . }}\n${' '.repeat(indent)}{{- end }}\n`;
+
 const DEPLOYMENT: readonly Change[] = [
   ['  replicas: 2\n', '  replicas: {{ .Values.replicas }}\n'],
   [
+    '    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}\n',
+    '    {{- if .Values.hostNetwork }}\n    # Two replicas on one node would want the same ports.\n' +
+      '    rollingUpdate: {maxUnavailable: 1, maxSurge: 0}\n    {{- else }}\n' +
+      '    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}\n    {{- end }}\n',
+  ],
+  [
+    '    metadata:\n      labels:\n',
+    `    metadata:\n${member('annotations', '.Values.podAnnotations', 6)}      labels:\n`,
+  ],
+  [
+    '        linger.dev/inject: "false"\n',
+    '        linger.dev/inject: "false"\n        {{- include "linger.podLabels" . | nindent 8 }}\n',
+  ],
+  ['      priorityClassName: linger\n', member('priorityClassName', '.Values.priorityClassName', 6)],
+  [
     '          image: registry.example/linger:0.1.0\n',
-    '          image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"\n' +
+    '          image: {{ include "linger.image" . | quote }}\n' +
       '          imagePullPolicy: {{ .Values.image.pullPolicy }}\n',
   ],
   [
     '      serviceAccountName: linger\n',
-    '      serviceAccountName: linger\n' +
-      '      {{- with .Values.imagePullSecrets }}\n      imagePullSecrets: {{ toJson . }}\n      {{- end }}\n' +
-      '      {{- with .Values.nodeSelector }}\n      nodeSelector: {{ toJson . }}\n      {{- end }}\n' +
-      '      {{- with .Values.tolerations }}\n      tolerations: {{ toJson . }}\n      {{- end }}\n' +
-      '      {{- with .Values.affinity }}\n      affinity: {{ toJson . }}\n      {{- end }}\n',
+    `      serviceAccountName: linger\n${['imagePullSecrets', 'nodeSelector', 'tolerations', 'affinity']
+      .map((name) => member(name, `.Values.${name}`, 6))
+      .join(
+        '',
+      )}      {{- if .Values.hostNetwork }}\n      hostNetwork: true\n      dnsPolicy: ClusterFirstWithHostNet\n      {{- end }}\n`,
+  ],
+  [
+    '      terminationGracePeriodSeconds: 30\n',
+    '      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}\n',
+  ],
+  [
+    '      topologySpreadConstraints:\n        - maxSkew: 1\n          topologyKey: kubernetes.io/hostname\n' +
+      '          whenUnsatisfiable: ScheduleAnyway\n          labelSelector:\n' +
+      '            matchLabels: {app.kubernetes.io/name: linger}\n' +
+      '          # Each revision by itself: in a rollout the pods that go would count, too, and the new ones may end up on one node.\n' +
+      '          matchLabelKeys: [pod-template-hash]\n',
+    member('topologySpreadConstraints', '.Values.topologySpreadConstraints', 6),
+  ],
+  [
+    '      securityContext:\n        runAsNonRoot: true\n        runAsUser: 65532\n        runAsGroup: 65532\n' +
+      '        seccompProfile: {type: RuntimeDefault}\n',
+    member('securityContext', '.Values.podSecurityContext', 6),
+  ],
+  [
+    '          securityContext:\n            allowPrivilegeEscalation: false\n            readOnlyRootFilesystem: true\n' +
+      '            capabilities: {drop: [ALL]}\n',
+    member('securityContext', '.Values.securityContext', 10),
   ],
   [
     '            # Made here, renewed here, and trusted by the webhook configuration: see role-certificates.yaml.\n',
@@ -61,25 +115,56 @@ const DEPLOYMENT: readonly Change[] = [
   [
     '            - --cluster=required\n',
     '            - --cluster=required\n' +
+      PORTS.map(
+        ([name, flag, usual]) =>
+          `            {{- if ne (int .Values.ports.${name}) ${usual} }}\n` +
+          `            - --${flag}={{ .Values.ports.${name} }}\n            {{- end }}\n`,
+      ).join('') +
       '            {{- if not .Values.hold.enabled }}\n            - --hold-port=0\n            {{- end }}\n' +
       `            {{- if ${WITH_REPORTS} }}\n            - --policy-reports={{ .Values.policyReports }}\n            {{- end }}\n` +
       '            {{- range .Values.flags }}\n            - {{ quote . }}\n            {{- end }}\n',
   ],
+  ['          ports:\n', `${more('.Values.env', 12)}          ports:\n`],
+  ...PORTS.map(
+    ([name, , usual]): Change => [
+      `{name: ${name}, containerPort: ${usual}}`,
+      `{name: ${name}, containerPort: {{ .Values.ports.${name} }}}`,
+    ],
+  ),
   [
     '          volumeMounts:\n',
     '          volumeMounts:\n' +
       `            {{- if ${OWN_CERTIFICATE} }}\n` +
-      '            - {name: certs, mountPath: /etc/linger/certs, readOnly: true}\n            {{- end }}\n',
+      '            - {name: certs, mountPath: /etc/linger/certs, readOnly: true}\n            {{- end }}\n' +
+      more('.Values.volumeMounts', 12),
   ],
   [
     '      volumes:\n',
     '      volumes:\n' +
       `        {{- with ${OWN_CERTIFICATE} }}\n        - name: certs\n` +
-      '          secret: {secretName: {{ . }}, defaultMode: 0444}\n        {{- end }}\n',
+      '          secret: {secretName: {{ quote . }}, defaultMode: 0444}\n        {{- end }}\n' +
+      more('.Values.volumes', 8),
   ],
   [
     '            requests: {cpu: 50m, memory: 128Mi}\n            limits: {memory: 512Mi}\n',
     '            {{- toYaml .Values.resources | nindent 12 }}\n',
+  ],
+];
+
+const NETWORK_POLICY: readonly Change[] = [
+  ...PORTS.map(
+    ([name, , usual]): Change => [
+      `    - ports:\n        - {port: ${usual}}\n`,
+      `    - ports:\n        - {port: {{ .Values.ports.${name} }}}\n${
+        name === 'webhook' || name === 'admin' ? member('from', `.Values.networkPolicy.${name}From`, 6) : ''
+      }`,
+    ],
+  ),
+  ['  egress:\n', `${more('.Values.networkPolicy.ingress', 4)}  egress:\n`],
+  [
+    '        - {port: 8081}\n        - {port: 8445}\n',
+    '        - {port: {{ .Values.ports.canary }}}\n        - {port: {{ .Values.ports.hold }}}\n' +
+      more('.Values.networkPolicy.egress', 4),
   ],
 ];
 
@@ -88,10 +173,18 @@ const LAST_CONDITION =
   "!('kubernetes.io/config.mirror' in object.metadata.annotations)\"\n";
 
 const TEMPLATES: readonly Template[] = [
-  { source: 'crds/discoveryconsumers.yaml' },
-  { source: 'crds/clusterterminationpolicies.yaml' },
-  { source: 'crds/terminationpolicies.yaml' },
-  { source: 'serviceaccount.yaml' },
+  { source: 'crds/discoveryconsumers.yaml', when: '.Values.crds.enabled' },
+  { source: 'crds/clusterterminationpolicies.yaml', when: '.Values.crds.enabled' },
+  { source: 'crds/terminationpolicies.yaml', when: '.Values.crds.enabled' },
+  {
+    source: 'serviceaccount.yaml',
+    changes: [
+      [
+        'automountServiceAccountToken',
+        `${member('annotations', '.Values.serviceAccount.annotations', 2)}automountServiceAccountToken`,
+      ],
+    ],
+  },
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
   { source: 'rbac-hold.yaml', when: '.Values.hold.enabled' },
@@ -104,30 +197,47 @@ const TEMPLATES: readonly Template[] = [
     source: 'policies.yaml',
     changes: [['      mode: Audit\n', '      mode: {{ .Values.mode | default "Off" }}\n']],
   },
-  { source: 'priorityclass.yaml' },
+  { source: 'priorityclass.yaml', when: 'eq .Values.priorityClassName "linger"' },
   { source: 'deployment.yaml', changes: DEPLOYMENT },
   { source: 'service.yaml' },
-  { source: 'service-canary.yaml' },
+  {
+    source: 'service-canary.yaml',
+    changes: [['port: 8081', 'port: {{ .Values.ports.canary }}']],
+  },
   { source: 'service-reports.yaml' },
-  { source: 'service-hold.yaml', when: '.Values.hold.enabled' },
+  {
+    source: 'service-hold.yaml',
+    when: '.Values.hold.enabled',
+    changes: [['port: 8445', 'port: {{ .Values.ports.hold }}']],
+  },
   { source: 'poddisruptionbudget.yaml' },
-  { source: 'networkpolicy.yaml', when: '.Values.networkPolicy.enabled' },
+  { source: 'networkpolicy.yaml', when: '.Values.networkPolicy.enabled', changes: NETWORK_POLICY },
   {
     source: 'webhook.yaml',
     changes: [
       ['    failurePolicy: Ignore\n', '    failurePolicy: {{ .Values.failurePolicy }}\n'],
       [
         'values: [kube-system, kube-node-lease]',
-        'values: [kube-system, kube-node-lease, {{ .Release.Namespace }}]',
+        'values: [kube-system, kube-node-lease, {{ quote .Release.Namespace }}]',
       ],
+      ['    timeoutSeconds: 2\n', '    timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}\n'],
+      [
+        '    namespaceSelector:\n',
+        `    namespaceSelector:\n${member('matchLabels', '(.Values.webhook.namespaceSelector).matchLabels', 6)}`,
+      ],
+      [
+        '        # A namespace opts out by label: its pods are not even sent.\n',
+        `${more('(.Values.webhook.namespaceSelector).matchExpressions', 8)}        # A namespace opts out by label: its pods are not even sent.\n`,
+      ],
+      ['    objectSelector:\n', '    {{- if .Values.webhook.podsMayOptOut }}\n    objectSelector:\n'],
+      ['    matchConditions:\n', '    {{- end }}\n    matchConditions:\n'],
       [
         '      # No caBundle:',
-        '      {{- with .Values.certificates.caBundle }}\n      caBundle: {{ . }}\n      {{- end }}\n      # No caBundle:',
+        '      {{- with .Values.certificates.caBundle }}\n      caBundle: {{ quote . }}\n      {{- end }}\n      # No caBundle:',
       ],
       [
-        '  labels: {app.kubernetes.io/name: linger}\nwebhooks:\n',
-        '  labels: {app.kubernetes.io/name: linger}\n' +
-          '  {{- with .Values.certificates.webhookAnnotations }}\n  annotations: {{ toJson . }}\n  {{- end }}\nwebhooks:\n',
+        'webhooks:\n',
+        `${member('annotations', '(include "linger.webhookAnnotations" . | fromYaml)', 2)}webhooks:\n`,
       ],
       [LAST_CONDITION, LAST_CONDITION + failClosedConditions()],
     ],
@@ -145,8 +255,8 @@ function prometheusRule(): string {
     'kind: PrometheusRule',
     'metadata:',
     '  name: linger',
-    '  namespace: {{ .Release.Namespace }}',
-    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.prometheusRule.labels) }}',
+    '  namespace: {{ quote .Release.Namespace }}',
+    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.prometheusRule.labels (include "linger.labels" . | fromYaml)) }}',
     'spec:',
     escaped(groups)
       .replaceAll(/^(?=.)/gm, '  ')
@@ -166,8 +276,8 @@ function dashboard(): string {
     'kind: ConfigMap',
     'metadata:',
     '  name: linger-dashboard',
-    '  namespace: {{ .Release.Namespace }}',
-    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.dashboard.labels) }}',
+    '  namespace: {{ quote .Release.Namespace }}',
+    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.dashboard.labels (include "linger.labels" . | fromYaml)) }}',
     'data:',
     '  linger.json: |',
     escaped(text)
@@ -187,7 +297,8 @@ function escaped(text: string): string {
 function templateText({ source, when, unless, changes = [] }: Template): string {
   const plain = readFileSync(join(DEPLOY, source), 'utf8');
   const isCrd = source.startsWith('crds/');
-  let text = escaped(plain).replaceAll(/\bnamespace: linger\b/g, 'namespace: {{ .Release.Namespace }}');
+  let text = escaped(plain).replaceAll(/\bnamespace: linger\b/g, 'namespace: {{ quote .Release.Namespace }}');
+  text = labelled(text, source);
   // Upgraded with the chart, and never deleted with it: their objects are people's.
   if (isCrd)
     text = change(
@@ -199,6 +310,21 @@ function templateText({ source, when, unless, changes = [] }: Template): string 
   const condition = when ?? (unless === undefined ? undefined : `not ${unless}`);
   if (condition === undefined) return `${HEADER}\n${text}`;
   return `${HEADER}\n{{- if ${condition} }}\n${text}{{- end }}\n`;
+}
+
+/** What every release's objects have in common, after the labels of each. */
+function labelled(text: string, source: string): string {
+  let rest = text.match(/^metadata:$/gm)?.length ?? 0;
+  const labels = text
+    .replaceAll(/^ {2}labels: \{(.*)\}$/gm, (_, inline: string) =>
+      ['  labels:', ...inline.split(', ').map((each) => `    ${each}`)].join('\n'),
+    )
+    .replaceAll(/^ {2}labels:\n(?: {4}.*\n)+/gm, (block) => {
+      rest -= 1;
+      return `${block}    {{- include "linger.labels" . | nindent 4 }}\n`;
+    });
+  if (rest !== 0) throw new Error(`deploy/${source}: an object has no labels`);
+  return labels;
 }
 
 function change(text: string, [from, to]: Change, source: string): string {

@@ -1,15 +1,28 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { VERBS } from '../../src/cli/commands.ts';
+import { flagName } from '../../src/cli/flags.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
 
+const VALUES_SCHEMA = 'deploy/chart/values.schema.json';
 const HOLD_RIGHTS = 'deploy/rbac-hold.yaml';
 
 /** The file as it stands, with the name of the helper's ConfigMap as it is now. */
 function holdRights(): string {
   const text = readFileSync(join(import.meta.dirname, '../..', HOLD_RIGHTS), 'utf8');
   return text.replaceAll(/linger-hold-[\da-f]{16}/g, readHelperObject().name);
+}
+
+/** The file as it stands, with the flags of `serve` as they are now: one that is unknown keeps replicas from starting. */
+function valuesSchema(): string {
+  const text = readFileSync(join(import.meta.dirname, '../..', VALUES_SCHEMA), 'utf8');
+  const flags = Object.entries<{ readonly argument: string | undefined }>(VERBS.serve.flags);
+  const names = (isToggle: boolean) =>
+    flags.flatMap(([key, { argument }]) => ((argument === undefined) === isToggle ? flagName(key) : []));
+  const pattern = `^--((${names(true).join('|')})$|(${names(false).join('|')})=)`;
+  return text.replace(/"pattern": "\^--.*"/, () => `"pattern": ${JSON.stringify(pattern)}`);
 }
 
 /** Every file of the repository that is made from the source, and its text. A test holds them against each other. */
@@ -19,6 +32,7 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
     text: () => crdText(kind),
   })),
   { path: HOLD_RIGHTS, text: holdRights },
+  { path: VALUES_SCHEMA, text: valuesSchema },
   // Last: they are made from the files above.
   ...CHART,
 ];

@@ -11,7 +11,8 @@ import { type PodObject, pod } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
 
 const RELEASE = 'quiet';
-const NAMESPACE = 'tools';
+/** A number in YAML, unless it is quoted. */
+const NAMESPACE = '1e3';
 const IN_NAMESPACE = ['--namespace', NAMESPACE];
 
 interface Manifest extends KubernetesObject {
@@ -92,6 +93,28 @@ describe('the chart', async () => {
     [['replicas=two'], /replicas/],
     [['imagge.tag=1'], /imagge/],
     [['flags={drain}'], /flags/],
+    [['flags={--nonsense}'], /flags/],
+    [['flags={--drain}'], /flags/],
+    [['certificates.existingSecret=UPPER_case!'], /existingSecret/],
+    [['resources.limitz.cpu=1'], /limitz/],
+    [['resources.limits.memory=much'], /memory/],
+    [['tolerations[0].foo=bar'], /foo/],
+    [['affinity.nodeAfinity.x=1'], /nodeAfinity/],
+    [['topologySpreadConstraints[0].maxSkew=1'], /topologyKey/],
+    [['volumes[0].name=policies', 'volumes[0].emptyDir.medium=Memory'], /volumes/],
+    [['volumes[0].name=own', 'volumes[0].configmap.name=x'], /configmap/],
+    [['volumeMounts[0].name=own'], /mountPath/],
+    [['env[0].value=x'], /env/],
+    [['podSecurityContext.runAsuser=1'], /runAsuser/],
+    [['securityContext.capabilities.dorp={ALL}'], /dorp/],
+    [['networkPolicy.webhookFrom[0].ipblock.cidr=x'], /ipblock/],
+    [['networkPolicy.egress[0].port=80'], /port/],
+    [['podLabels.app\\.kubernetes\\.io/name=mine'], /podLabels/],
+    [['image.digest=sha256:abc'], /digest/],
+    [['ports.webhook=99999'], /webhook/],
+    [['webhook.timeoutSeconds=31'], /timeoutSeconds/],
+    [['terminationGracePeriodSeconds=10'], /terminationGracePeriodSeconds/],
+    [['serviceMonitor.interval=often'], /interval/],
     [['failurePolicy=Maybe'], /failurePolicy/],
   ])('names a value that is wrong: %s', { timeout: 60_000 }, async (values, named) => {
     const { code, stderr } = await template(...values);
@@ -110,12 +133,17 @@ describe('the chart', async () => {
     expect(stdout).not.toContain('linger-policy-reports');
   });
 
-  it.each(Object.keys(parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as object))(
+  const values = parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as Record<string, unknown>;
+  const members = Object.entries(values).flatMap(([name, value]) => [
+    name,
+    ...(isMap(value) ? Object.keys(value).map((member) => `${name}.${member}`) : []),
+  ]);
+  it.each(members)(
     'without %s, as with the values of an older chart, renders or names it',
     { timeout: 60_000 },
-    async (value) => {
-      const { code, stdout, stderr } = await template(`${value}=null`);
-      if (code !== 0) expect(stderr).toContain(`missing property '${value}'`);
+    async (name) => {
+      const { code, stdout, stderr } = await template(`${name}=null`);
+      if (code !== 0) expect(stderr).toContain(`missing property '${name.split('.').at(-1)}'`);
       const text = JSON.stringify(objectsIn(stdout));
       expect(text).not.toMatch(/:null\b|"--[\w-]+="|no value/);
     },
@@ -129,6 +157,24 @@ describe('the chart', async () => {
     const closed = 'failurePolicy=Fail';
     const { code, stderr } = await template(closed, ...values.map((each) => `certificates.${each}`));
     expect([code, stderr]).toEqual([1, expect.stringMatching(named)]);
+  });
+
+  it('has cert-manager issue a certificate', { timeout: 60_000 }, async () => {
+    const manager = ['certManager.enabled=true', 'certManager.issuerRef.name=internal'];
+    const { stdout } = await template(...manager.map((each) => `certificates.${each}`));
+    const objects = objectsIn<Manifest & { spec?: unknown }>(stdout);
+    expect(objects.find(({ kind }) => kind === 'Certificate')?.spec).toEqual({
+      secretName: 'linger-tls',
+      dnsNames: ['linger.default.svc', 'linger-reports.default.svc'],
+      issuerRef: { name: 'internal' },
+    });
+    const configuration = objects.find(({ kind }) => kind === 'MutatingWebhookConfiguration');
+    expect(configuration?.metadata.annotations).toEqual({
+      'cert-manager.io/inject-ca-from': 'default/linger',
+    });
+    expect(stdout).toContain('secretName: "linger-tls"');
+    expect(stdout).not.toMatch(/certs-secret|linger-certificates/);
+    expect((await template('certificates.certManager.enabled=true')).stderr).toMatch(/issuerRef/);
   });
 
   it('leaves the authority to cert-manager', { timeout: 60_000 }, async () => {
@@ -164,7 +210,7 @@ describe('the chart', async () => {
     expect(text).not.toContain('name: linger-hold');
     expect(kinds).toContain('PrometheusRule');
     expect(kinds).not.toContain('NetworkPolicy');
-    expect(text).toContain('secretName: mine');
+    expect(text).toContain('secretName: "mine"');
     expect(text).not.toMatch(/certs-secret|linger-certificates/);
   });
 
@@ -188,6 +234,59 @@ describe('the chart', async () => {
     ).toEqual(['Deployment']);
     const failed = await withPlugin(...template, '--post-renderer-args=--policies=nowhere');
     expect(failed).toMatchObject({ code: 1, stdout: '' });
+  });
+
+  const labelled = (labels: Readonly<Record<string, string>> | undefined) => Object.keys(labels ?? {});
+
+  it('labels every object, and changes no selector', { timeout: 60_000 }, async () => {
+    const everything = ['serviceMonitor', 'prometheusRule', 'dashboard'].map(
+      (each) => `${each}.enabled=true`,
+    );
+    const { stdout } = await template(...everything, 'commonLabels.team=edge', 'podLabels.tier=infra');
+    const standard = [
+      'app.kubernetes.io/instance',
+      'app.kubernetes.io/managed-by',
+      'app.kubernetes.io/version',
+    ];
+    const objects = objectsIn<Manifest & DeploymentLabels>(stdout);
+    for (const { kind, metadata } of objects)
+      expect([kind, metadata.name, labelled(metadata.labels)]).toEqual([
+        kind,
+        metadata.name,
+        expect.arrayContaining(['app.kubernetes.io/name', ...standard, 'helm.sh/chart', 'team']),
+      ]);
+    const deployment = objects.find(({ kind }) => kind === 'Deployment');
+    expect(deployment?.spec.selector.matchLabels).toEqual({ 'app.kubernetes.io/name': 'linger' });
+    const pods = labelled(deployment?.spec.template.metadata.labels);
+    expect(pods).toEqual(expect.arrayContaining([...standard, 'team', 'tier']));
+    // Else every new chart would restart all replicas.
+    expect(pods).not.toContain('helm.sh/chart');
+  });
+
+  it('passes on what its values say', { timeout: 60_000 }, async () => {
+    const file = join(await emptyDirectory(), 'values.yaml');
+    writeFileSync(file, EVERY_VALUE);
+    const objects = objectsIn(await must('template', RELEASE, CHART, '--values', file));
+    const named = (kind: string, name = 'linger') =>
+      objects.find((each) => each.kind === kind && each.metadata.name === name);
+    expect(named('Deployment')).toMatchObject(EXPECTED.deployment);
+    expect(named('NetworkPolicy')).toMatchObject(EXPECTED.networkPolicy);
+    expect(named('MutatingWebhookConfiguration')).toMatchObject(EXPECTED.configuration);
+    expect(JSON.stringify(named('MutatingWebhookConfiguration'))).not.toContain('objectSelector');
+    expect(named('ServiceAccount')).toMatchObject({ metadata: { annotations: { role: 'a' } } });
+    expect(named('ServiceMonitor')).toMatchObject({ spec: { endpoints: [{ interval: '30s' }] } });
+    expect(named('Service', 'linger-hold')).toMatchObject({ spec: { ports: [{ port: 18445 }] } });
+    for (const kind of ['PriorityClass', 'CustomResourceDefinition'])
+      expect(objects.map((each) => each.kind)).not.toContain(kind);
+    // What the API server says of them, where it can be asked.
+    if (!cluster.own) return;
+    const text = await must('template', RELEASE, CHART, '--namespace', namespace, '--values', file);
+    const stdin = objectsIn(text)
+      .filter(({ kind }) => kind !== 'ServiceMonitor')
+      .map((each) => JSON.stringify(each))
+      .join('\n');
+    const apply = ['apply', '--server-side', '--dry-run=server', '--validate=strict', '--filename', '-'];
+    expect(await cluster.kubectl(apply, { stdin })).toMatchObject({ code: 0, stderr: '' });
   });
 
   const isProtected = async (name: string) => {
@@ -227,14 +326,128 @@ describe('the chart', async () => {
   });
 });
 
+interface DeploymentLabels {
+  readonly spec: {
+    readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+    readonly template: { readonly metadata: { readonly labels: Readonly<Record<string, string>> } };
+  };
+}
+
+const isMap = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const EVERY_VALUE = `
+image: {digest: "sha256:${'a'.repeat(64)}"}
+env: [{name: NODE_EXTRA_CA_CERTS, value: /etc/own/ca.crt}]
+volumes: [{name: own, configMap: {name: own}}]
+volumeMounts: [{name: own, mountPath: /etc/own, readOnly: true}]
+flags: ["--client-ca=/etc/own/ca.crt", "--drain=60s", "--audit-warnings"]
+terminationGracePeriodSeconds: 75
+podAnnotations: {a: b}
+serviceAccount: {annotations: {role: a}}
+priorityClassName: system-cluster-critical
+topologySpreadConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}]
+podSecurityContext: {runAsUser: null, runAsGroup: null}
+securityContext: {capabilities: {add: [NET_BIND_SERVICE]}}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [infra]}]}]
+tolerations: [{key: infra, operator: Exists, effect: NoSchedule}]
+hostNetwork: true
+ports: {webhook: 10250, hold: 18445}
+webhook:
+  timeoutSeconds: 5
+  namespaceSelector:
+    matchLabels: {mesh: "on"}
+    matchExpressions: [{key: tenant, operator: Exists}]
+  podsMayOptOut: false
+networkPolicy:
+  webhookFrom: [{ipBlock: {cidr: 192.0.2.0/24}}]
+  adminFrom: [{namespaceSelector: {matchLabels: {name: monitoring}}}]
+  ingress: [{from: [{podSelector: {}}], ports: [{port: 9000}]}]
+  egress: [{to: [{ipBlock: {cidr: 192.0.2.9/32}}], ports: [{port: 9901, protocol: TCP}]}]
+crds: {enabled: false}
+serviceMonitor: {enabled: true, interval: 30s}
+`;
+const EXPECTED = {
+  deployment: {
+    spec: {
+      strategy: { rollingUpdate: { maxUnavailable: 1, maxSurge: 0 } },
+      template: {
+        metadata: { annotations: { a: 'b' } },
+        spec: {
+          hostNetwork: true,
+          dnsPolicy: 'ClusterFirstWithHostNet',
+          priorityClassName: 'system-cluster-critical',
+          terminationGracePeriodSeconds: 75,
+          topologySpreadConstraints: [{ topologyKey: 'zone' }],
+          securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
+          tolerations: [{ key: 'infra' }],
+          volumes: [{ name: 'own' }, { name: 'policies' }],
+          containers: [
+            {
+              image: `registry.example/linger@sha256:${'a'.repeat(64)}`,
+              args: expect.arrayContaining([
+                '--port=10250',
+                '--hold-port=18445',
+                '--client-ca=/etc/own/ca.crt',
+                '--drain=60s',
+                '--audit-warnings',
+              ]),
+              env: expect.arrayContaining([{ name: 'NODE_EXTRA_CA_CERTS', value: '/etc/own/ca.crt' }]),
+              ports: expect.arrayContaining([{ name: 'webhook', containerPort: 10250 }]),
+              securityContext: { capabilities: { add: ['NET_BIND_SERVICE'], drop: ['ALL'] } },
+              volumeMounts: [{ name: 'own' }, { name: 'policies' }],
+            },
+          ],
+        },
+      },
+    },
+  },
+  networkPolicy: {
+    spec: {
+      ingress: [
+        { ports: [{ port: 10250 }], from: [{ ipBlock: { cidr: '192.0.2.0/24' } }] },
+        { ports: [{ port: 8080 }], from: [{ namespaceSelector: {} }] },
+        { ports: [{ port: 8081 }] },
+        { ports: [{ port: 18445 }] },
+        { ports: [{ port: 9000 }] },
+      ],
+      egress: expect.arrayContaining([
+        expect.objectContaining({ ports: [{ port: 9901, protocol: 'TCP' }] }),
+        expect.objectContaining({ ports: [{ port: 8081 }, { port: 18445 }] }),
+      ]),
+    },
+  },
+  configuration: {
+    webhooks: [
+      {
+        timeoutSeconds: 5,
+        namespaceSelector: {
+          matchLabels: { mesh: 'on' },
+          matchExpressions: expect.arrayContaining([{ key: 'tenant', operator: 'Exists' }]),
+        },
+      },
+    ],
+  },
+};
+
 /** Without what a release adds by itself. */
 function comparable(object: Manifest | undefined): unknown {
+  interface Labelled {
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+  }
   const copy = structuredClone(object) as unknown as {
-    metadata: { annotations?: Record<string, string> };
-    spec?: { template?: { spec?: { containers: { imagePullPolicy?: string }[] } } };
+    metadata: Labelled;
+    spec?: { template?: { metadata: Labelled; spec?: { containers: { imagePullPolicy?: string }[] } } };
     webhooks?: { namespaceSelector: { matchExpressions: { values: string[] }[] } }[];
   };
   if (copy.metadata.annotations?.['helm.sh/resource-policy'] !== undefined) delete copy.metadata.annotations;
+  for (const { labels } of [copy.metadata, copy.spec?.template?.metadata ?? {}])
+    for (const name of ['instance', 'version', 'managed-by', 'chart'])
+      delete labels?.[name === 'chart' ? 'helm.sh/chart' : `app.kubernetes.io/${name}`];
   for (const container of copy.spec?.template?.spec?.containers ?? []) delete container.imagePullPolicy;
   for (const { namespaceSelector } of copy.webhooks ?? [])
     for (const expression of namespaceSelector.matchExpressions)

@@ -1,0 +1,35 @@
+{{- /* Of every object, after its own. None of them is in a selector. */ -}}
+{{- define "linger.labels" -}}
+{{- $ours := dict "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63) }}
+{{- toYaml (merge $ours (include "linger.ofRelease" . | fromYaml) (.Values.commonLabels | default dict)) }}
+{{- end }}
+
+{{- /* Of the pods: without the chart's version, which alone is no reason to replace them. */ -}}
+{{- define "linger.podLabels" -}}
+{{- toYaml (merge (include "linger.ofRelease" . | fromYaml) (.Values.podLabels | default dict) (.Values.commonLabels | default dict)) }}
+{{- end }}
+
+{{- define "linger.ofRelease" -}}
+app.kubernetes.io/instance: {{ quote .Release.Name }}
+app.kubernetes.io/version: {{ quote .Chart.AppVersion }}
+app.kubernetes.io/managed-by: {{ quote .Release.Service }}
+{{- end }}
+
+{{- define "linger.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* The Secret of a certificate that is not Linger's own; empty: it is. */ -}}
+{{- define "linger.secret" -}}
+{{- with .Values.certificates -}}
+{{ .existingSecret | default (ternary "linger-tls" "" (.certManager).enabled) }}
+{{- end }}
+{{- end }}
+
+{{- define "linger.webhookAnnotations" -}}
+{{- $given := .Values.certificates.webhookAnnotations | default dict }}
+{{- $source := dict "cert-manager.io/inject-ca-from" (printf "%s/linger" .Release.Namespace) }}
+{{- toYaml (ternary (merge $source $given) $given (.Values.certificates.certManager).enabled) }}
+{{- end }}
