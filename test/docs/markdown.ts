@@ -15,6 +15,7 @@ export const PAGES: readonly string[] = [
   'CONTRIBUTING.md',
   'SECURITY.md',
   'certs/README.md',
+  'deploy/chart/README.md',
   ...filesUnder('docs').filter((path) => path.endsWith('.md')),
 ];
 
