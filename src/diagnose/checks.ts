@@ -499,10 +499,14 @@ async function judgeBlocking({ webhook, who }: PodWebhook, inquiry: Inquiry): Pr
   return warning(`${asked}: while it is away, no replica can start`, cure);
 }
 
+export function endpointSlices(inquiry: Inquiry, namespace: string, name: string) {
+  const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+  return inquiry.items(path, `kubernetes.io/service-name=${name}`);
+}
+
 /** Whether a Service has an endpoint that is ready. */
 export async function hasReadyEndpoint(inquiry: Inquiry, namespace: string, name: string): Promise<boolean> {
-  const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
-  const slices = await inquiry.items(path, `kubernetes.io/service-name=${name}`);
+  const slices = await endpointSlices(inquiry, namespace, name);
   const endpoints = slices.flatMap((slice) => recordsAt(slice, 'endpoints'));
   return endpoints.some((endpoint) => memberAt(endpoint, ['conditions', 'ready']) !== false);
 }

@@ -30,6 +30,7 @@ import {
   type Check,
   type CheckOptions,
   checked,
+  endpointSlices,
   failure,
   hasReadyEndpoint,
   type Inquiry,
@@ -562,6 +563,7 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
         return all.length === 0 || all.some((port) => reaches(port, wanted));
       });
   const inward = opening('ingress', 8443);
+  const served = await apiServerPorts(inquiry);
   const wrong = [
     restricts('Ingress') &&
       inward.length === 0 &&
@@ -573,13 +575,20 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
         `${names}: port 8443 is open to some only. API servers have no labels: the addresses of all of them must be among these (the line Answer speaks of one)`,
       ),
     restricts('Egress') &&
-      opening('egress', 443, 6443).length === 0 &&
+      opening('egress', ...served).length === 0 &&
       failure(
-        `${names}: replicas may not call ports 443 or 6443, where API servers are`,
-        'See deploy/networkpolicy.yaml.',
+        `${names}: replicas may not call port ${served.join(' or ')}, where API servers are`,
+        'Open it in egress: deploy/networkpolicy.yaml.',
       ),
   ].filter((each) => each !== false);
   return wrong.length > 0 ? wrong : ok(`${names}: API servers may call in, and be called`);
+}
+
+/** Where connections to the Service kubernetes end: NetworkPolicies see that port, and not the Service's. */
+async function apiServerPorts(inquiry: Inquiry): Promise<readonly number[]> {
+  const slices = await endpointSlices(inquiry, 'default', 'kubernetes').catch(() => []);
+  const ports = slices.flatMap((slice) => recordsAt(slice, 'ports')).map(({ port }) => Number(port));
+  return ports.length > 0 ? [...new Set(ports)] : [443, 6443];
 }
 
 /** Whether a port of a NetworkPolicy (a number, a range, a name, or all of a protocol) is one of these. */

@@ -175,6 +175,7 @@ function healthy(): Answers {
     [OWN_HOOK]: own(),
     [SERVICE]: service(443),
     [slicesOf('linger', 'linger')]: items({ endpoints: [{}, {}] }),
+    [slicesOf('kubernetes', 'default')]: items({ ports: [{ name: 'https', port: 6443 }] }),
     [REVIEW_OF_OTHERS]: well({ status: { allowed: true } }),
     [DEPLOYMENT]: well({
       spec: {
@@ -585,6 +586,22 @@ describe('afterwards', () => {
         }),
       }),
       /^failure NetworkPolicy: shut: replicas may not call/,
+    ],
+    [
+      'one that does not know the port of this cluster’s API servers',
+      () => ({ [slicesOf('kubernetes', 'default')]: items({ ports: [{ name: 'https', port: 16443 }] }) }),
+      /^failure NetworkPolicy: linger: replicas may not call port 16443, where API servers are$/,
+    ],
+    [
+      'nor does the default where nobody may see that port',
+      () => ({
+        [slicesOf('kubernetes', 'default')]: refused(403, 'forbidden'),
+        [NETWORK]: items({
+          metadata: { name: 'shut' },
+          spec: { podSelector: {}, policyTypes: ['Egress'], egress: [{ ports: [{ port: 8443 }] }] },
+        }),
+      }),
+      /^failure NetworkPolicy: shut: replicas may not call port 443 or 6443, /,
     ],
     ['no leader', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
     [
