@@ -366,11 +366,21 @@ export const OWN_LABELS: Labels = { 'app.kubernetes.io/name': 'linger', 'linger.
 async function admission(inquiry: Inquiry): Promise<Seen> {
   const { namespace, tryIn } = inquiry.options;
   const own = await inquiry.find(`/api/v1/namespaces/${namespace}`);
-  const where = own === undefined ? tryIn : namespace;
+  const places = own === undefined ? [tryIn] : new Set([namespace, tryIn]);
+  const judged: Judgement[] = [];
+  for (const where of places) judged.push(await admissionIn(where, own, inquiry));
+  return judged;
+}
+
+/** In Linger's namespace, as of its own pods; in another, once there is that one, as of those that it changes. */
+async function admissionIn(where: string, own: Json | undefined, inquiry: Inquiry): Promise<Judgement> {
+  const { namespace } = inquiry.options;
+  const like =
+    own === undefined || where === namespace ? 'a pod like Linger’s own' : 'a pod with a hook of Linger’s';
   const { spec, ...pod } = triedPod({}, OWN_LABELS);
   const [container] = spec.containers;
   // What other namespaces have of quotas and limits says nothing about Linger's.
-  const resources = own === undefined ? container?.resources : OWN_RESOURCES;
+  const resources = where === namespace ? OWN_RESOURCES : container?.resources;
   const hooked = { ...container, resources, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
   const place = `namespace ${where}${own === undefined ? ` (there is no ${namespace} yet)` : ''}`;
   const tried = await inquiry
@@ -383,22 +393,27 @@ async function admission(inquiry: Inquiry): Promise<Seen> {
         'the API server drops the native sleep: it is older than 1.30, or its gate PodLifecycleSleepAction is off',
         'Set hook: Exec in a ClusterTerminationPolicy, and have a `sleep` in every image.',
       );
+    if (own !== undefined && where !== namespace)
+      return warning(
+        `${like} is refused in ${place}: ${tried.refused}`,
+        'So would be those of applications there, unless it is for another reason: linger audit --server-dry-run tries each.',
+      );
     return failure(
-      `a pod like Linger’s own is refused in ${place}: ${tried.refused}`,
+      `${like} is refused in ${place}: ${tried.refused}`,
       'Replicas would be refused, too: make that policy, quota or webhook leave out Linger’s namespace, or give the replicas what it asks for (resources of the Deployment, and of the chart).',
     );
   }
   const [first] = recordsAt(tried.answer, 'spec', 'containers');
   const seconds = memberAt(first, ['lifecycle', 'preStop', 'sleep', 'seconds']);
   const grace = memberAt(tried.answer, ['spec', 'terminationGracePeriodSeconds']);
-  const enforced = memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
+  const enforced =
+    where === namespace && memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
   const level = isString(enforced) ? `, which enforces Pod Security ${enforced}` : '';
   const undone = [
     seconds !== 5 && 'its hook is gone',
     grace !== TRIED_GRACE && `its grace of ${TRIED_GRACE} s has become ${String(grace)} s`,
   ].filter((each) => each !== false);
-  if (undone.length === 0)
-    return ok(`a pod like Linger’s own is admitted in ${place}${level}, and keeps hook and grace`);
+  if (undone.length === 0) return ok(`${like} is admitted in ${place}${level}, and keeps hook and grace`);
   return warning(
     `of a pod in ${place} ${undone.join(', and ')}: a webhook or a policy of others changes it`,
     'Find it among the webhooks below and the MutatingAdmissionPolicies, and have it leave hooks and graces alone.',

@@ -208,7 +208,8 @@ interface Asked {
 
 async function check(changes: Answers, asked: Asked = {}) {
   const { now = NOW, wantingHold = [], pre = false, configuration = 'linger' } = asked;
-  const server = await AnsweringServer.start({ ...healthy(), ...changes }, atEnd);
+  const hooksStay = pre ? { [TRY]: tried(hooked(5)) } : {};
+  const server = await AnsweringServer.start({ ...healthy(), ...hooksStay, ...changes }, atEnd);
   const options = {
     connection: { server: server.url, credentials: () => Promise.resolve({}) },
     namespace: 'linger',
@@ -296,6 +297,16 @@ describe('before an installation', () => {
         },
       }),
       /^failure Admission: .*refused in namespace linger: 403: .*must specify limits\.cpu for: app$/,
+    ],
+    [
+      'a policy of the namespace that is asked about takes hooks out',
+      () => ({ [TRY]: tried(hooked(undefined)) }),
+      /^warning Admission: of a pod in namespace default its hook is gone: a webhook/,
+    ],
+    [
+      'and one that refuses hooks there',
+      () => ({ [TRY]: refused(403, 'admission webhook "v.example" denied the request: no hooks') }),
+      /^warning Admission: a pod with a hook of Linger’s is refused in namespace default: 403: .*no hooks$/,
     ],
     [
       'a policy cuts graces',
