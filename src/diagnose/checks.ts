@@ -200,29 +200,36 @@ export async function apiServer(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-/** The objects of deploy/. */
-export const INSTALLED = [
-  { group: '', resource: 'namespaces', namespaced: false },
-  { group: 'apiextensions.k8s.io', resource: 'customresourcedefinitions', namespaced: false },
-  { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', namespaced: false },
-  { group: 'rbac.authorization.k8s.io', resource: 'clusterrolebindings', namespaced: false },
-  { group: 'scheduling.k8s.io', resource: 'priorityclasses', namespaced: false },
-  { group: 'admissionregistration.k8s.io', resource: 'mutatingwebhookconfigurations', namespaced: false },
-  { group: '', resource: 'serviceaccounts', namespaced: true },
-  { group: 'rbac.authorization.k8s.io', resource: 'roles', namespaced: true },
-  { group: 'rbac.authorization.k8s.io', resource: 'rolebindings', namespaced: true },
-  { group: '', resource: 'configmaps', namespaced: true },
-  { group: '', resource: 'services', namespaced: true },
-  { group: 'apps', resource: 'deployments', namespaced: true },
-  { group: 'policy', resource: 'poddisruptionbudgets', namespaced: true },
-  { group: 'networking.k8s.io', resource: 'networkpolicies', namespaced: true },
-] as const;
+/** What an installation consists of: the objects of deploy/. */
+export const INSTALLED = `get,create,patch namespaces
+  get,create,patch customresourcedefinitions.apiextensions.k8s.io
+  get,create,patch clusterroles,clusterrolebindings.rbac.authorization.k8s.io
+  get,create,patch priorityclasses.scheduling.k8s.io
+  get,create,patch mutatingwebhookconfigurations.admissionregistration.k8s.io
+  get,create,patch serviceaccounts,configmaps,services * here
+  get,create,patch roles,rolebindings.rbac.authorization.k8s.io * here
+  get,create,patch deployments.apps * here
+  get,create,patch poddisruptionbudgets.policy * here
+  get,create,patch networkpolicies.networking.k8s.io * here`;
+
+/** @param grants lines of `VERBS RESOURCES.GROUP [NAMES or *] [here]`; here: only in Linger's own namespace */
+export function accessesOf(grants: string, namespace: string): readonly Access[] {
+  return grants.split('\n').flatMap((line) => {
+    const [verbs = '', what = '', names = '*', here] = line.trim().split(' ');
+    const [, resources = '', group = ''] = /^([^.]*)\.?(.*)$/.exec(what) ?? [];
+    const place = here === undefined ? {} : { namespace };
+    return resources.split(',').flatMap((resource) =>
+      names.split(',').flatMap((name) => {
+        const named = name === '*' ? {} : { name };
+        return verbs.split(',').map((verb) => ({ group, resource, verb, ...named, ...place }));
+      }),
+    );
+  });
+}
 
 async function rights(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
-  const asked = INSTALLED.flatMap(({ namespaced, ...what }) =>
-    ['get', 'create', 'patch'].map((verb) => ({ ...what, verb, ...(namespaced && { namespace }) })),
-  );
+  const asked = accessesOf(INSTALLED, namespace);
   const missing = await missingOf(inquiry, asked);
   if (missing.length > 0)
     return failure(

@@ -25,7 +25,7 @@ import { readHelperObject } from '../hold/index.ts';
 import { HISTORY_NAMES, LEASE_NAME, readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import {
-  type Access,
+  accessesOf,
   apiServer,
   type Check,
   type CheckOptions,
@@ -182,12 +182,12 @@ async function leavesOutAll({ namespaceSelector }: Json, inquiry: Inquiry): Prom
 
 /** A part of Linger, with its rights. */
 interface Part {
-  /** That gives them, in deploy/. */
+  /** That gives them. */
   readonly manifest: string;
   readonly judge: typeof failure;
   /** What is to be seen where one is missing. */
   readonly without: string;
-  /** Lines of `VERBS RESOURCES.GROUP [NAMES or *] [here]`; here: only in Linger's own namespace. */
+  /** As {@link accessesOf} reads them. */
   readonly grants: string;
 }
 
@@ -198,102 +198,65 @@ export function partsOf(flag: Flags, configuration: string): readonly Part[] {
   const helper = readHelperObject().name;
   const shared = [...new Set([...Object.values(SHARED_NAMES), ...HISTORY_NAMES])];
   const configured = `mutatingwebhookconfigurations.admissionregistration.k8s.io ${configuration}`;
-  const part = (file: string, judge: typeof failure, without: string, grants: string): Part => ({
-    manifest: `deploy/${file}`,
-    ...{ judge, without, grants },
-  });
-  const parts = [
-    part(
-      'rbac.yaml',
-      failure,
-      'watches that are opened again fail, and so does a replica that starts',
-      `list,watch pods,services,endpoints,namespaces,nodes
-      list,watch endpointslices.discovery.k8s.io
-      list,watch ${LINGER_KINDS}.linger.dev`,
-    ),
-    part(
-      'rbac.yaml',
-      warning,
-      'reports of gateways are refused, or statuses, Events and what pods did as they ended are missing',
-      `get pods,nodes
-      create events
-      patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
-      create tokenreviews.authentication.k8s.io
-      create subjectaccessreviews.authorization.k8s.io
-      get replicasets,statefulsets,daemonsets.apps`,
-    ),
-    part(
-      'role-publish.yaml',
-      failure,
-      'no replica leads, or what is measured is not kept',
-      `get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
-      create leases.coordination.k8s.io * here
-      get,update configmaps ${shared} here
-      create configmaps * here
-      list,watch configmaps ${SHARED_NAMES.planned} here
-      create,patch endpointslices.discovery.k8s.io linger-stamp here
-      create,patch endpoints linger-stamp here`,
-    ),
-    part(
-      'role-pods.yaml',
-      warning,
-      'the canary measures nothing, and the Service linger-reports leads to no leader',
-      `list,patch pods * here
-      get services linger-canary here`,
-    ),
-    secret !== undefined &&
-      part(
-        'role-certificates.yaml',
-        failure,
-        'the certificate is not renewed and ends within a week, and nothing puts the caBundle back',
-        `get,list,watch,create,patch secrets ${secret} here
-        get,list,watch,patch ${configured}`,
-      ),
-    !isZero(flag('audit-every')) &&
-      part(
-        'rbac-audit.yaml',
-        warning,
-        'the leader audits nothing, or sees less',
-        `list deployments,statefulsets,daemonsets.apps
-        list rollouts.argoproj.io
-        list ingresses.networking.k8s.io
-        list httproutes,grpcroutes.gateway.networking.k8s.io
-        list ${configured}
-        list horizontalpodautoscalers.autoscaling`,
-      ),
-    !isZero(flag('hold-port')) &&
-      part(
-        'rbac-hold.yaml',
-        warning,
-        'pods get Sleep where policies ask for hook Hold',
-        `list,watch configmaps ${helper}
-        create,patch configmaps ${helper} here
-        create,patch,delete pods linger-hold-test here`,
-      ),
-    reports !== 'off' &&
-      part(
-        'rbac-policy-reports.yaml',
-        warning,
-        'reports of findings are not written',
-        `list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`,
-      ),
+  const unused = [
+    secret === undefined && 'deploy/role-certificates.yaml',
+    isZero(flag('audit-every')) && 'deploy/rbac-audit.yaml',
+    isZero(flag('hold-port')) && 'deploy/rbac-hold.yaml',
+    reports === 'off' && 'deploy/rbac-policy-reports.yaml',
   ];
-  return parts.filter((each) => each !== false);
-}
+  const parts = `failure deploy/rbac.yaml watches that are opened again fail, and so does a replica that starts
+    list,watch pods,services,endpoints,namespaces,nodes
+    list,watch endpointslices.discovery.k8s.io
+    list,watch ${LINGER_KINDS}.linger.dev
 
-/** Each right of such lines by itself. */
-export function accessesOf({ grants }: Part, namespace: string): readonly Access[] {
-  return grants.split('\n').flatMap((line) => {
-    const [verbs = '', what = '', names = '*', here] = line.trim().split(' ');
-    const [, resources = '', group = ''] = /^([^.]*)\.?(.*)$/.exec(what) ?? [];
-    const place = here === undefined ? {} : { namespace };
-    return resources.split(',').flatMap((resource) =>
-      names.split(',').flatMap((name) => {
-        const named = name === '*' ? {} : { name };
-        return verbs.split(',').map((verb) => ({ group, resource, verb, ...named, ...place }));
-      }),
-    );
-  });
+    warning deploy/rbac.yaml gateways' reports are refused, or statuses, Events and the ends of pods are missing
+    get pods,nodes
+    create events
+    patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
+    create tokenreviews.authentication.k8s.io
+    create subjectaccessreviews.authorization.k8s.io
+    get replicasets,statefulsets,daemonsets.apps
+
+    failure deploy/role-publish.yaml no replica leads, or what is measured is not kept
+    get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
+    create leases.coordination.k8s.io * here
+    get,update configmaps ${shared} here
+    create configmaps * here
+    list,watch configmaps ${SHARED_NAMES.planned} here
+    create,patch endpointslices.discovery.k8s.io linger-stamp here
+    create,patch endpoints linger-stamp here
+
+    warning deploy/role-pods.yaml the canary measures nothing, and the Service linger-reports leads to no leader
+    list,patch pods * here
+    get services linger-canary here
+
+    failure deploy/role-certificates.yaml the certificate ends within a week, and nothing puts the caBundle back
+    get,list,watch,create,patch secrets ${secret} here
+    get,list,watch,patch ${configured}
+
+    warning deploy/rbac-audit.yaml the leader audits nothing, or sees less
+    list deployments,statefulsets,daemonsets.apps
+    list rollouts.argoproj.io
+    list ingresses.networking.k8s.io
+    list httproutes,grpcroutes.gateway.networking.k8s.io
+    list ${configured}
+    list horizontalpodautoscalers.autoscaling
+
+    warning deploy/rbac-hold.yaml pods get Sleep where policies ask for hook Hold
+    list,watch configmaps ${helper}
+    create,patch configmaps ${helper} here
+    create,patch,delete pods linger-hold-test here
+
+    warning deploy/rbac-policy-reports.yaml reports of findings are not written
+    list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`;
+  return parts
+    .split('\n\n')
+    .map((part) => {
+      const [, how, manifest = '', without = '', grants = ''] =
+        /^\s*(\S+) (\S+) (.*)\n([\s\S]*)$/.exec(part) ?? [];
+      return { judge: how === 'failure' ? failure : warning, manifest, without, grants };
+    })
+    .filter(({ manifest }) => !unused.includes(manifest));
 }
 
 /** The API server checks rights only when a watch is opened, and others not until they are needed. */
@@ -306,7 +269,7 @@ async function replicaRights(inquiry: Inquiry): Promise<Seen> {
   const judged: Judgement[] = [];
   let asked = 0;
   for (const part of partsOf(flagsOf(declared), configuration)) {
-    const accesses = accessesOf(part, namespace);
+    const accesses = accessesOf(part.grants, namespace);
     asked += accesses.length;
     const missing = await missingOf(inquiry, accesses, { namespace, name });
     if (missing.length === 0) continue;
