@@ -2,6 +2,7 @@ import { basename } from 'node:path/posix';
 import {
   API_VERSION,
   fewOf,
+  HOLD_SERVICE,
   isRecord,
   isSelected,
   isString,
@@ -699,6 +700,16 @@ const MOST_NAMESPACES = 10_000;
 async function holdHelper(inquiry: Inquiry, wanted: readonly string[]): Promise<Seen> {
   if (wanted.length === 0) return ok('no policy asks for hook Hold');
   const { namespace } = inquiry.options;
+  const flag = flagsOf(await deployment(inquiry));
+  const service = `/api/v1/namespaces/${namespace}/services/${HOLD_SERVICE}`;
+  const off = isZero(flag('hold-port')) && 'Hold is off (--hold-port=0)';
+  const unled = flag('hold-address') === undefined && (await inquiry.find(service)) === undefined;
+  const why = off || (unled && `there is no Service ${namespace}/${HOLD_SERVICE}`);
+  if (why !== false)
+    return warning(
+      `${why}: pods that ask for it get Sleep, in ${fewOf(wanted)}`,
+      'hold.enabled=true in the chart; else take --hold-port=0 away, and apply deploy/service-hold.yaml.',
+    );
   const { name } = readHelperObject();
   // By their metadata: each has 60 kB of helpers.
   const helpers = {

@@ -37,6 +37,7 @@ const REVIEW = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
 const REVIEW_OF_OTHERS = '/apis/authorization.k8s.io/v1/subjectaccessreviews';
 const NAMESPACES = '/api/v1/namespaces?limit=500';
 const SERVICE = '/api/v1/namespaces/linger/services/linger';
+const HOLD = '/api/v1/namespaces/linger/services/linger-hold';
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger';
 const CONSUMERS = '/api/v1/namespaces/linger/configmaps/linger-consumers';
 const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=500';
@@ -174,6 +175,7 @@ function healthy(): Answers {
     [VALIDATING]: items(),
     [OWN_HOOK]: own(),
     [SERVICE]: service(443),
+    [HOLD]: service(8445),
     [slicesOf('linger', 'linger')]: items({ endpoints: [{}, {}] }),
     [slicesOf('kubernetes', 'default')]: items({ ports: [{ name: 'https', port: 6443 }] }),
     [REVIEW_OF_OTHERS]: well({ status: { allowed: true } }),
@@ -648,6 +650,23 @@ describe('afterwards', () => {
       () => ({ [HELPERS]: items({ metadata: { namespace: 'shop' } }) }),
       /^warning HoldHelper: ConfigMap linger-hold-\w+ is missing in 1 namespace \(team\): /,
       { wantingHold: ['shop', 'team'] },
+    ],
+    [
+      'Hold that is asked for, and switched off, though its helper is still there',
+      () => ({
+        [DEPLOYMENT]: well({
+          spec: { replicas: 2, template: { spec: { containers: [{ args: ['--hold-port=0'] }] } } },
+        }),
+        [HELPERS]: items({ metadata: { namespace: 'shop' } }),
+      }),
+      /^warning HoldHelper: Hold is off \(--hold-port=0\): pods that ask for it get Sleep, in shop$/,
+      { wantingHold: ['shop'] },
+    ],
+    [
+      'Hold without a Service',
+      () => ({ [HOLD]: refused(404, 'not found'), [HELPERS]: items({ metadata: { namespace: 'shop' } }) }),
+      /^warning HoldHelper: there is no Service linger\/linger-hold: /,
+      { wantingHold: ['shop'] },
     ],
     [
       'policies that cannot be read',
