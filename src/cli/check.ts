@@ -1,4 +1,5 @@
-import { shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
+import { NO_LABELS } from '../api/index.ts';
+import { effectivePolicy, shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
 import { type Check, type CheckState, checkBefore, checkInstallation } from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
 import { FAILURE_EXIT_CODE } from './command-line.ts';
@@ -55,26 +56,29 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     tryIn,
     now: now(),
   };
-  const wantingHold = async () => {
+  const readInForce = async () => {
     // Its problems are reported by other checks.
     const known = await readCluster(connection, { lingerNamespace, policies: undefined }, () => undefined);
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
     const world = worldOf(await sourcesFor([], inForce, known));
     const wanting = [...world.namespaces.values()].filter((each) => wantsHold(world.policies, each));
-    return wanting.map(({ name }) => name);
+    const namespace = world.namespaces.get(tryIn);
+    const tried = namespace && { namespace, labels: NO_LABELS, annotations: NO_LABELS };
+    return {
+      wantingHold: wanting.map(({ name }) => name),
+      files: known.files.clusterPolicies.length + known.files.policies.length,
+      mode: tried && effectivePolicy(world.policies, tried, world.modeLimit).policy.mode,
+    };
   };
-  const checks = await (pre ? checkBefore(options) : checkInstallation({ ...options, wantingHold }));
+  let reading: ReturnType<typeof readInForce> | undefined;
+  const inForce = () => (reading ??= readInForce());
+  const checks = await (pre ? checkBefore(options) : checkInstallation({ ...options, inForce }));
   print(rendered(output, { checks }, () => renderChecks(checks)));
   const states = checks.map(({ state }) => state);
   const times = (state: CheckState) => states.filter((each) => each === state).length;
-  const [ok, warnings, failures, unknown] = [
-    times('ok'),
-    times('warning'),
-    times('failure'),
-    times('unknown'),
-  ];
-  warn(`${ok} ok, ${warnings} warnings, ${failures} failures, ${unknown} not looked at`);
-  return failures > 0 ? FAILURE_EXIT_CODE : exitCodeFor(failOn, states);
+  const found = `${times('ok')} ok, ${times('warning')} warnings, ${times('failure')} failures`;
+  warn(`${found}, ${times('unknown')} not looked at`);
+  return states.includes('failure') ? FAILURE_EXIT_CODE : exitCodeFor(failOn, states);
 }
 
 /** A line for each check, followed by what to do. */

@@ -33,7 +33,7 @@ export {
   type Skip,
 } from './plan.ts';
 export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
-export { BUILT_IN, shadowedPolicies, wantsHold } from './policy.ts';
+export { BUILT_IN, effectivePolicy, shadowedPolicies, wantsHold } from './policy.ts';
 export { policiesSelecting, policyView } from './policy-view.ts';
 export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';

@@ -55,8 +55,17 @@ import { type Exposition, MalformedExposition, parseExposition } from './control
 import { type Json, oneLine } from './controller-observation.ts';
 
 export interface InstallationOptions extends CheckOptions {
+  readonly inForce: () => Promise<InForce>;
+}
+
+/** What policies, of objects and of files, come to. */
+export interface InForce {
   /** The namespaces whose pods may get hook Hold. */
-  readonly wantingHold: () => Promise<readonly string[]>;
+  readonly wantingHold: readonly string[];
+  /** How many policies are of files. */
+  readonly files: number;
+  /** Of a pod without labels in the namespace that is tried; undefined: there is no such namespace. */
+  readonly mode: { readonly value: string; readonly origin: string } | undefined;
 }
 
 /** Whether an installed Linger works. */
@@ -76,8 +85,8 @@ export function checkInstallation(options: InstallationOptions): Promise<readonl
     Watches: watches,
     Canary: canary,
     Consumers: consumers,
-    Policies: policies,
-    HoldHelper: async (inquiry) => holdHelper(inquiry, await options.wantingHold()),
+    Policies: async (inquiry) => policies(inquiry, await options.inForce().catch(() => undefined)),
+    HoldHelper: async (inquiry) => holdHelper(inquiry, (await options.inForce()).wantingHold),
   });
 }
 
@@ -466,7 +475,7 @@ async function answer(inquiry: Inquiry): Promise<Seen> {
       'The lines above and below say what is wrong with the way; the API server’s own log has its words (failed calling webhook).',
     );
   const took = `a pod in namespace ${tryIn} came back from Linger in ${span(tookSeconds)} (a dry run)`;
-  if (!isString(plan)) return ok(`${took}, unchanged: mode Audit or Off, or skipped`);
+  if (!isString(plan)) return ok(`${took}, unchanged: skipped, or the mode is Audit or Off (line Policies)`);
   const containers = recordsAt(tried.answer, 'spec', 'containers');
   if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
     return ok(`${took}, with its hook`);
@@ -671,7 +680,8 @@ async function consumers(inquiry: Inquiry): Promise<Seen> {
 /** Lines or names of one trouble; more of them say no more. */
 const MOST_SHOWN = 5;
 
-async function policies(inquiry: Inquiry): Promise<Seen> {
+/** @param inForce undefined: not known, which the next check says */
+async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise<Seen> {
   let objects = 0;
   const unready: { readonly who: string; readonly why: string }[] = [];
   for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
@@ -683,7 +693,11 @@ async function policies(inquiry: Inquiry): Promise<Seen> {
       const who = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
       unready.push({ who, why: `${String(ready.reason)}: ${oneLine(String(ready.message))}` });
     }
-  if (unready.length === 0) return ok(`${count(objects, 'policy object')}, none of them broken`);
+  const limit = flagsOf(await deployment(inquiry))('mode-limit') ?? 'Enforce';
+  const { files, mode } = inForce ?? {};
+  const where = mode && `; mode of pods in ${inquiry.options.tryIn}: ${mode.value} (${mode.origin})`;
+  const said = `policies: ${files ?? '?'} of files, ${objects} of the cluster, none broken${where ?? ''}`;
+  if (unready.length === 0) return ok(limit === 'Enforce' ? said : `${said}, --mode-limit=${limit}`);
   const shown: Judgement[] = unready
     .slice(0, MOST_SHOWN)
     .map(({ who, why }) =>

@@ -473,6 +473,9 @@ describe('an installation by hand', async () => {
     // Nobody reports for the two consumers that were declared above.
     const other = said.filter((line) => !/^warning Consumers: (edge|silent): NoInstances/.test(line));
     expect([code, other]).toEqual([0, []]);
+    expect(checks.find((each) => each.code === 'Policies')?.text).toMatch(
+      /^policies: 1 of files, 0 of the cluster, none broken; mode of pods in \S+: Enforce \(Cluster\S+base\)$/,
+    );
     expect(checks.find((each) => each.code === 'Answer')?.text).toMatch(
       /came back from Linger .* with its hook$/,
     );

@@ -218,9 +218,10 @@ async function check(changes: Answers, asked: Asked = {}) {
     configuration,
     tryIn: 'default',
     now: seconds(now),
-    wantingHold: async () => {
+    inForce: async () => {
       if (wantingHold instanceof Error) throw wantingHold;
-      return wantingHold;
+      const mode = { value: 'Audit', origin: 'ClusterTerminationPolicy/base' };
+      return { wantingHold, files: 1, mode };
     },
   };
   return pre ? checkBefore(options) : checkInstallation(options);
@@ -248,6 +249,15 @@ describe('where all is well', () => {
     expect(texts.get('Leader')).toMatch(/^a_1f, renewed 1(\.\d)? s ago by its clock$/);
     expect(texts.get('Canary')).toBe('flips: 14 Measured');
     expect(texts.get('Answer')).toMatch(/^a pod in namespace default came back from Linger in .*, unchanged/);
+    const inForce = 'policies: 1 of files, 1 of the cluster, none broken; mode of pods in default: Audit';
+    expect(texts.get('Policies')).toBe(`${inForce} (ClusterTerminationPolicy/base)`);
+    const args = ['--certs-secret=linger-certificates', '--mode-limit=Audit'];
+    const limited = {
+      [DEPLOYMENT]: well({ spec: { replicas: 2, template: { spec: { containers: [{ args }] } } } }),
+    };
+    expect((await check(limited)).find(({ code }) => code === 'Policies')?.text).toMatch(
+      /--mode-limit=Audit$/,
+    );
   });
 });
 
