@@ -50,9 +50,12 @@ async function killAll(processes: readonly ProcessIdentity[]): Promise<void> {
   });
 }
 
-/** Components, and a builder, by their command line: our binary, its name, our state directory. */
+/** What is started beside the components: cluster-dns.ts, gateways.ts and builder.ts do. */
+const BESIDES = ['coredns', 'haproxy', 'envoy', 'contour', 'buildkitd'];
+
+/** Components, and what is beside them, by the command line: our binary, its name, our state directory. */
 function componentProcesses({ cacheDir, stateDir }: ClusterSettings): ProcessIdentity[] {
-  const names = new Set<string>([...componentNames, 'buildkitd']);
+  const names = new Set<string>([...componentNames, ...BESIDES]);
   return listProcesses()
     .filter(({ argv: [program = '', first = '', ...rest] }) => {
       const component = basename(program) === 'kube' ? first : basename(program);
