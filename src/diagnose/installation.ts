@@ -190,19 +190,11 @@ async function leavesOutAll({ namespaceSelector }: Json, inquiry: Inquiry): Prom
   return all.length > 0 && all.every(isLeftOut);
 }
 
-/** A part of Linger, with its rights. */
-interface Part {
-  /** That gives them. */
-  readonly manifest: string;
-  readonly judge: typeof failure;
-  /** What is to be seen where one is missing. */
-  readonly without: string;
-  /** As {@link accessesOf} reads them. */
-  readonly grants: string;
-}
-
-/** What replicas do with these flags, and with which rights. A test compares it with deploy/. */
-export function partsOf(flag: Flags, configuration: string): readonly Part[] {
+/**
+ * What replicas do with these flags: which rights it takes, as {@link accessesOf} reads them, the manifest that gives them, and what
+ * is to be seen where one is missing. A test compares it with deploy/.
+ */
+export function partsOf(flag: Flags, configuration: string) {
   const secret = flag('certs-secret');
   const reports = flag('policy-reports') ?? 'off';
   const helper = readHelperObject().name;
@@ -215,52 +207,45 @@ export function partsOf(flag: Flags, configuration: string): readonly Part[] {
     reports === 'off' && 'deploy/rbac-policy-reports.yaml',
   ];
   const parts = `failure deploy/rbac.yaml watches that are opened again fail, and so does a replica that starts
-    list,watch pods,services,endpoints,namespaces,nodes
-    list,watch endpointslices.discovery.k8s.io
-    list,watch ${LINGER_KINDS}.linger.dev
-
+      list,watch pods,services,endpoints,namespaces,nodes
+      list,watch endpointslices.discovery.k8s.io
+      list,watch ${LINGER_KINDS}.linger.dev
     warning deploy/rbac.yaml gateways' reports are refused, or statuses, Events and the ends of pods are missing
-    get pods,nodes
-    create events
-    patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
-    create tokenreviews.authentication.k8s.io
-    create subjectaccessreviews.authorization.k8s.io
-    get replicasets,statefulsets,daemonsets.apps
-
+      get pods,nodes
+      create events
+      patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
+      create tokenreviews.authentication.k8s.io
+      create subjectaccessreviews.authorization.k8s.io
+      get replicasets,statefulsets,daemonsets.apps
     failure deploy/role-publish.yaml no replica leads, or what is measured is not kept
-    get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
-    create leases.coordination.k8s.io * here
-    get,update configmaps ${shared} here
-    create configmaps * here
-    list,watch configmaps ${SHARED_NAMES.planned} here
-    create,patch endpointslices.discovery.k8s.io linger-stamp here
-    create,patch endpoints linger-stamp here
-
+      get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
+      create leases.coordination.k8s.io * here
+      get,update configmaps ${shared} here
+      create configmaps * here
+      list,watch configmaps ${SHARED_NAMES.planned} here
+      create,patch endpointslices.discovery.k8s.io linger-stamp here
+      create,patch endpoints linger-stamp here
     warning deploy/role-pods.yaml the canary measures nothing, and the Service linger-reports leads to no leader
-    list,patch pods * here
-    get services linger-canary here
-
+      list,patch pods * here
+      get services linger-canary here
     failure deploy/role-certificates.yaml the certificate ends within a week, and nothing puts the caBundle back
-    get,list,watch,create,patch secrets ${secret} here
-    get,list,watch,patch ${configured}
-
+      get,list,watch,create,patch secrets ${secret} here
+      get,list,watch,patch ${configured}
     warning deploy/rbac-audit.yaml the leader audits nothing, or sees less
-    list deployments,statefulsets,daemonsets.apps
-    list rollouts.argoproj.io
-    list ingresses.networking.k8s.io
-    list httproutes,grpcroutes.gateway.networking.k8s.io
-    list ${configured}
-    list horizontalpodautoscalers.autoscaling
-
+      list deployments,statefulsets,daemonsets.apps
+      list rollouts.argoproj.io
+      list ingresses.networking.k8s.io
+      list httproutes,grpcroutes.gateway.networking.k8s.io
+      list ${configured}
+      list horizontalpodautoscalers.autoscaling
     warning deploy/rbac-hold.yaml pods get Sleep where policies ask for hook Hold
-    list,watch configmaps ${helper}
-    create,patch configmaps ${helper} here
-    create,patch,delete pods linger-hold-test here
-
+      list,watch configmaps ${helper}
+      create,patch configmaps ${helper} here
+      create,patch,delete pods linger-hold-test here
     warning deploy/rbac-policy-reports.yaml reports of findings are not written
-    list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`;
+      list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`;
   return parts
-    .split('\n\n')
+    .split(/\n(?= +(?:failure|warning) )/)
     .map((part) => {
       const [, how, manifest = '', without = '', grants = ''] =
         /^\s*(\S+) (\S+) (.*)\n([\s\S]*)$/.exec(part) ?? [];
@@ -318,14 +303,21 @@ async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
   return inquiry.find(`/apis/apps/v1/namespaces/${inquiry.options.namespace}/deployments/linger`);
 }
 
-/** The Secret that the replicas serve from: their own, or the one that is mounted. */
-async function certificateSecret(inquiry: Inquiry): Promise<string> {
+/** The Secret that the replicas serve from: the one that they make, or their user's, which is mounted. */
+async function certificateSecret(
+  inquiry: Inquiry,
+): Promise<{ readonly name: string; readonly cure: string }> {
   const declared = await deployment(inquiry);
   const volumes = recordsAt(declared, 'spec', 'template', 'spec', 'volumes');
   const mounted = volumes.map((each) => memberAt(each, ['secret', 'secretName']));
-  return flagsOf(declared)('certs-secret') ?? mounted.find(isString) ?? 'linger-certificates';
+  const made = flagsOf(declared)('certs-secret');
+  const theirs = made === undefined ? mounted.find(isString) : undefined;
+  if (theirs === undefined)
+    return { name: made ?? 'linger-certificates', cure: 'A replica that runs makes it: look at their log.' };
+  return { name: theirs, cure: 'It is your own: make it, with tls.crt and tls.key; replicas wait for it.' };
 }
 
+const NO_BUNDLE = 'the webhook configuration has no caBundle: no API server trusts Linger';
 const BUNDLE_CURE =
   'Replicas put it back within 10 s where the Role linger-certificates lets them; look at their log. Where the certificate is yours, patch clientConfig.caBundle.';
 
@@ -334,24 +326,28 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
   const own = await ownWebhook(inquiry);
   const encoded = memberAt(own, ['clientConfig', 'caBundle']);
   const bundle = isString(encoded) ? decoded(encoded) : '';
-  if (own !== undefined && parseCertificates(bundle).length === 0)
-    return failure('the webhook configuration has no caBundle: no API server trusts Linger', BUNDLE_CURE);
-  const name = await certificateSecret(inquiry);
+  const noBundle = own !== undefined && parseCertificates(bundle).length === 0;
+  const unbundled = noBundle ? [failure(NO_BUNDLE, BUNDLE_CURE)] : [];
+  const { name, cure } = await certificateSecret(inquiry);
   const secret = await inquiry.find(`/api/v1/namespaces/${namespace}/secrets/${name}`);
   const text = memberAt(secret, ['data', 'tls.crt']);
   const chain = isString(text) ? decoded(text) : '';
   const [leaf] = parseCertificates(chain);
   const what = `the certificate in Secret ${namespace}/${name}`;
   if (leaf === undefined)
-    return failure(
-      secret === undefined ? `there is no Secret ${namespace}/${name}` : `${what} cannot be read`,
-      'A replica that runs makes it: look at their log.',
-    );
+    return [
+      ...unbundled,
+      failure(
+        secret === undefined ? `there is no Secret ${namespace}/${name}` : `${what} cannot be read`,
+        cure,
+      ),
+    ];
   const date = new Date(now * 1000);
   const notAfter = leaf.validToDate;
   const expired = notAfter <= date;
   const host = `linger.${namespace}.svc`;
   const wrong = [
+    ...unbundled,
     expired &&
       failure(
         `${what} expired on ${notAfter.toISOString()}`,
@@ -359,6 +355,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
       ),
     !expired &&
       own !== undefined &&
+      !noBundle &&
       !isTrusted(chain, bundle, date) &&
       failure(`the caBundle of the webhook configuration does not fit ${what}`, BUNDLE_CURE),
     leaf.checkHost(host) === undefined &&
@@ -425,10 +422,9 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
   const refused = recordsAt(declared, 'status', 'conditions').filter(
     ({ type, status }) => type === 'ReplicaFailure' && status === 'True',
   );
-  const troubles = [
-    ...refused.map(({ message }) => oneLine(String(message))),
-    ...pods.filter((pod) => !pod.ready).map(({ name, trouble }) => `${name}: ${trouble}`),
-  ];
+  const troubles = refused.map(({ message }) => oneLine(String(message)));
+  for (const { name, trouble } of pods.filter((pod) => !pod.ready))
+    troubles.push([`${name}: ${trouble}`, await unmounted(name, inquiry)].flat().join(': '));
   const why = troubles.length === 0 ? '' : `; ${troubles.join('; ')}`;
   const log = `kubectl --namespace ${namespace} describe pods; kubectl --namespace ${namespace} logs deployment/linger`;
   if (wanted === 0)
@@ -448,6 +444,14 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
       'Is there room on another node? kubectl delete pod of one of them.',
     );
   return ok(text);
+}
+
+/** Why a pod's volumes cannot be mounted: its status does not say. */
+async function unmounted(pod: string, inquiry: Inquiry): Promise<string[]> {
+  const query = encodeURIComponent(`involvedObject.name=${pod},reason=FailedMount`);
+  const path = `/api/v1/namespaces/${inquiry.options.namespace}/events?fieldSelector=${query}`;
+  const events = recordsAt(await inquiry.find(path).catch(() => undefined), 'items');
+  return events.slice(-1).map(({ message }) => oneLine(String(message)));
 }
 
 /** What no wait is: whatever the mode, Linger says so in a warning, and only Linger does. */

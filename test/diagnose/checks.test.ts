@@ -787,6 +787,28 @@ describe('afterwards', () => {
     for (const line of unknown) expect(line.cure).toMatch(cure);
   });
 
+  it('a Secret of one’s own that is missing: what to do, beside the caBundle, and why replicas do not start', async () => {
+    const volumes = [{ name: 'certs', secret: { secretName: 'my-tls' } }];
+    const containers = [{ args: ['--certs=/etc/linger/certs'] }];
+    const why = 'MountVolume.SetUp failed for volume "certs" : secret "my-tls" not found';
+    const waiting = { reason: 'ContainerCreating' };
+    const pod = { metadata: { name: 'a' }, status: { containerStatuses: [{ state: { waiting } }] } };
+    const checks = await check({
+      [DEPLOYMENT]: well({ spec: { replicas: 2, template: { spec: { containers, volumes } } } }),
+      [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'linger' } } }),
+      [PODS]: items(pod),
+      [`/api/v1/namespaces/linger/events?fieldSelector=${encodeURIComponent('involvedObject.name=a,reason=FailedMount')}`]:
+        items({ message: 'an earlier one' }, { message: why }),
+    });
+    const said = checks.filter(({ code }) => code === 'Certificate' || code === 'Replicas');
+    expect(said.map(({ state, text }) => `${state}: ${text}`)).toEqual([
+      expect.stringMatching(/^failure: the webhook configuration has no caBundle/),
+      'failure: there is no Secret linger/my-tls',
+      `failure: 0 of 2 ready; a: ContainerCreating: ${why}`,
+    ]);
+    expect(said[1]?.cure).toMatch(/^It is your own: make it/);
+  });
+
   it('no webhook configuration: the certificate is not said to be trusted', async () => {
     const gone = { [OWN_HOOK]: refused(404, 'not found') };
     expect(worthSaying(await check(gone))).toEqual([
