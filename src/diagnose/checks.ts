@@ -311,7 +311,7 @@ export async function kubelets(inquiry: Inquiry): Promise<Seen> {
   const examples = sleepless.slice(0, EXAMPLES).map(({ name }) => name);
   return warning(
     `${text}: ${count(sleepless.length, 'node')} older than 1.30 (${examples.join(', ')}) would ignore the native sleep`,
-    'Until then hook: Auto means Exec, which needs a `sleep` in every image. Upgrade these nodes.',
+    'Once Linger has seen them for 10 minutes, hook: Auto means Exec, which needs a `sleep` in every image, until they are gone. Upgrade these nodes.',
   );
 }
 

@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { LingerError } from '../../src/api/errors.ts';
 import { ensureCertificates } from '../../src/certs/source.ts';
+import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
 import { type Access, accessesOf, type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
 import { checkInstallation, partsOf } from '../../src/diagnose/installation.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
@@ -403,6 +404,12 @@ describe('before an installation', () => {
       state: 'ok',
       text: expect.stringContaining('namespace default (there is no linger yet)'),
     });
+  });
+
+  it('says when an old kubelet changes the hook', async () => {
+    const old = await check({ [NODES]: items(node('old', 'v1.29.1')) }, { pre: true });
+    const cure = old.find(({ code }) => code === 'Kubelets')?.cure;
+    expect(cure).toContain(`for ${FLEET_SETTLE_SECONDS / 60} minutes, hook: Auto means Exec`);
   });
 
   it('names the rights that are missing', async () => {
