@@ -364,11 +364,8 @@ function strategyOf({ object }: AuditSubject): unknown {
 }
 
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
-function runningFindings(
-  { running, decision, workload }: Decided,
-  exposure: Exposure,
-  { configured }: Neighbours,
-): readonly Said[] {
+function runningFindings(subject: Decided, exposure: Exposure, { configured }: Neighbours): readonly Said[] {
+  const { running, decision, workload } = subject;
   if (running === undefined) return [];
   const plans = running
     .map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''))

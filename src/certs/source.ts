@@ -85,8 +85,8 @@ export interface CertificateSource {
   commonKey(): string;
   /** Why clients refuse the certificate in force; undefined: they do not. */
   unready(now: Date): string | undefined;
-  /** Whether there is a webhook configuration, as far as the source follows it; undefined: it does not. */
-  configured(): boolean | undefined;
+  /** Whether there is a webhook configuration; absent: the source does not follow it. */
+  configured?(): boolean;
   /**
    * Keeps the certificate up until the signal aborts; the wait keeps no process alive.
    * @param use gets each new certificate; one that it refuses, by throwing, does not come into force
@@ -96,9 +96,9 @@ export interface CertificateSource {
 
 /** @param configuration the name of the MutatingWebhookConfiguration @param there whether there is one */
 export function tellConfigured(once: LogOnce, configuration: string, there: boolean): void {
-  const members = { configuration };
-  if (there) once.over('configuration', members, 'the webhook configuration is there again');
-  else once.warn('configuration', members, 'there is no webhook configuration: no pod reaches Linger');
+  if (there) once.over('configuration', { configuration }, 'the webhook configuration is there again');
+  else
+    once.warn('configuration', { configuration }, 'there is no webhook configuration: no pod reaches Linger');
 }
 
 export function showCertificate({ cert, notAfter }: ServingCertificate, metrics: Metrics): void {
@@ -135,10 +135,6 @@ export class FileSource implements CertificateSource {
 
   unready(now: Date): string | undefined {
     return now < this.#current.notAfter ? undefined : 'the serving certificate has expired';
-  }
-
-  configured(): undefined {
-    return undefined;
   }
 
   /**

@@ -318,7 +318,7 @@ async function startCluster(
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };
   const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;
-  const audit = { every, policyReports, configuration, configured: () => certificates.configured() };
+  const audit = { every, policyReports, configuration, configured: () => certificates.configured?.() };
   return start({ ...beginning, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
 }
 

@@ -218,12 +218,17 @@ export function accessesOf(grants: string, namespace: string): readonly Access[]
     const [verbs = '', what = '', names = '*', here] = line.trim().split(' ');
     const [, resources = '', group = ''] = /^([^.]*)\.?(.*)$/.exec(what) ?? [];
     const place = here === undefined ? {} : { namespace };
-    return resources.split(',').flatMap((resource) =>
-      names.split(',').flatMap((name) => {
-        const named = name === '*' ? {} : { name };
-        return verbs.split(',').map((verb) => ({ group, resource, verb, ...named, ...place }));
-      }),
-    );
+    return resources
+      .split(',')
+      .flatMap((resource) =>
+        names
+          .split(',')
+          .flatMap((name) =>
+            verbs
+              .split(',')
+              .map((verb) => ({ group, resource, verb, ...(name !== '*' && { name }), ...place })),
+          ),
+      );
   });
 }
 
