@@ -216,7 +216,7 @@ describe('the leader', () => {
     api.lists.set(CONFIGURATIONS, []);
     api.lists.set('/apis/apps/v1/deployments', [deployment('web'), deployment('coredns', 'kube-system')]);
     const plan = samplePlan({ wait: 30, grace: 60 });
-    const { samples, lines } = await leading(api, { pods: podsOf('web', 'shop', [plan]) });
+    const { samples, lines, resign } = await leading(api, { pods: podsOf('web', 'shop', [plan]) });
     expect(await samples('linger_webhook_configured')).toEqual(['linger_webhook_configured 0']);
     expect(await samples('linger_findings')).toEqual([
       'linger_findings{namespace="shop",reason="NotInjected"} 1',
@@ -232,6 +232,11 @@ describe('the leader', () => {
     // Without the right to read it, nothing is known of it.
     api.refused.set(CONFIGURATIONS, 403);
     await expect.poll(() => samples('linger_webhook_configured'), WITHIN).toEqual([]);
+    api.refused.clear();
+    await expect.poll(() => samples('linger_webhook_configured'), WITHIN).toHaveLength(1);
+    // Nor do those know that do not lead.
+    resign();
+    expect(await samples('linger_webhook_configured')).toEqual([]);
   });
 
   test('leaves that to a source of certificates that follows it', async () => {
