@@ -21,9 +21,17 @@ export interface RolloutReports {
   readonly polling: LoadReport;
 }
 
-/** Rolls over a new Deployment in a namespace under the load of two clients. @returns what each of them lost */
-export async function rollOver(cluster: Cluster, namespace: string): Promise<RolloutReports> {
-  const application = { ...APPLICATION, namespace };
+/**
+ * Rolls over a new Deployment in a namespace under the load of two clients.
+ * @param podSpec merged over its pods' spec
+ * @returns what each of them lost
+ */
+export async function rollOver(
+  cluster: Cluster,
+  namespace: string,
+  podSpec: Readonly<Record<string, unknown>> = {},
+): Promise<RolloutReports> {
+  const application = { ...APPLICATION, namespace, podSpec };
   const deployment = applicationDeployment(application);
   await cluster.create(deployment);
   const service = await cluster.create<{ spec: { clusterIP: string } }>(applicationService(application));
