@@ -532,24 +532,28 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
   const names = ours.map(({ metadata }) => metadata.name).join(', ');
   const restricts = (type: string) =>
     ours.some((policy) => listOf(memberAt(policy, ['spec', 'policyTypes'])).includes(type));
-  const opening = (direction: 'ingress' | 'egress', ...wanted: readonly number[]) =>
+  const opening = (direction: 'ingress' | 'egress', ...wanted: readonly (number | string)[]) =>
     ours
       .flatMap((policy) => recordsAt(policy, 'spec', direction))
       .filter(({ ports }) => {
         const all = listOf(ports);
         return all.length === 0 || all.some((port) => reaches(port, wanted));
       });
-  const inward = opening('ingress', 8443);
+  const port = await portOf(inquiry, 'port', 8443);
+  const inward = opening('ingress', port, 'webhook');
   const served = await apiServerPorts(inquiry);
   const wrong = [
     restricts('Ingress') &&
       inward.length === 0 &&
-      failure(`${names}: nothing may call port 8443, so no API server can`, 'See deploy/networkpolicy.yaml.'),
+      failure(
+        `${names}: nothing may call port ${port}, so no API server can`,
+        'See deploy/networkpolicy.yaml.',
+      ),
     restricts('Ingress') &&
       inward.length > 0 &&
       inward.every((rule) => listOf(rule.from).length > 0) &&
       ok(
-        `${names}: port 8443 is open to some only. API servers have no labels: the addresses of all of them must be among these (the line Answer speaks of one)`,
+        `${names}: port ${port} is open to some only. API servers have no labels: the addresses of all of them must be among these (the line Answer speaks of one)`,
       ),
     restricts('Egress') &&
       opening('egress', ...served).length === 0 &&
@@ -569,11 +573,15 @@ async function apiServerPorts(inquiry: Inquiry): Promise<readonly number[]> {
 }
 
 /** Whether a port of a NetworkPolicy (a number, a range, a name, or all of a protocol) is one of these. */
-function reaches(port: unknown, wanted: readonly number[]): boolean {
+function reaches(port: unknown, wanted: readonly (number | string)[]): boolean {
   if (!isRecord(port) || (port.protocol ?? 'TCP') !== 'TCP') return false;
   const { port: first, endPort: last = first } = port;
-  if (typeof first !== 'number') return first === undefined || (first === 'webhook' && wanted.includes(8443));
-  return wanted.some((each) => each >= first && each <= Number(last));
+  if (typeof first !== 'number') return first === undefined || wanted.some((each) => each === first);
+  return wanted.some((each) => Number(each) >= first && Number(each) <= Number(last));
+}
+
+async function portOf(inquiry: Inquiry, flag: string, usual: number): Promise<number> {
+  return Number(flagsOf(await deployment(inquiry))(flag) ?? usual);
 }
 
 /** A leader renews every two seconds; the rest is what clocks differ by. */
@@ -608,9 +616,10 @@ function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
   return async (inquiry: Inquiry): Promise<Seen> => {
     const { namespace } = inquiry.options;
     const said = new Map<string, Exposition>();
+    const port = await portOf(inquiry, 'admin-port', 8080);
     try {
       for (const { name, ready } of await replicaPods(inquiry)) {
-        const path = `/api/v1/namespaces/${namespace}/pods/${name}:8080/proxy/metrics`;
+        const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
         if (ready) said.set(name, parseExposition(await inquiry.text(path), WANTED));
       }
     } catch (thrown) {
@@ -620,7 +629,7 @@ function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
         `the metrics of a replica cannot be read by way of the API server: ${oneLine(thrown.message)}`,
         denied
           ? `It takes the right to get pods/proxy in namespace ${namespace}.`
-          : 'Port 8080 must be open to API servers (deploy/networkpolicy.yaml), or ask your Prometheus.',
+          : `Port ${port} must be open to API servers (deploy/networkpolicy.yaml), or ask your Prometheus.`,
       );
     }
     if (said.size === 0) return unknown('no replica is ready, so none can be asked for its metrics');

@@ -81,6 +81,9 @@ const hooked = (seconds: number | undefined, grace = 90) => {
   const lifecycle = seconds === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds } } } };
   return { spec: { terminationGracePeriodSeconds: grace, containers: [{ name: 'app', ...lifecycle }] } };
 };
+/** Linger's Deployment with these flags. */
+const flagged = (...args: readonly string[]) =>
+  well({ spec: { replicas: 2, template: { spec: { containers: [{ args }] } } } });
 const metrics = (current = 1) =>
   well(
     `linger_cluster_synced 1\nlinger_watch_current{resource="pods"} ${current}\nlinger_canary_flips_total{result="Measured"} 7\n`,
@@ -254,7 +257,7 @@ describe('where all is well', () => {
     expect(texts.get('Policies')).toBe(`${inForce} (ClusterTerminationPolicy/base)`);
     const args = ['--certs-secret=linger-certificates', '--mode-limit=Audit'];
     const limited = {
-      [DEPLOYMENT]: well({ spec: { replicas: 2, template: { spec: { containers: [{ args }] } } } }),
+      [DEPLOYMENT]: flagged(...args),
     };
     expect((await check(limited)).find(({ code }) => code === 'Policies')?.text).toMatch(
       /--mode-limit=Audit$/,
@@ -606,6 +609,17 @@ describe('afterwards', () => {
       /^failure NetworkPolicy: deny: nothing may call port 8443/,
     ],
     [
+      'a NetworkPolicy that opens another port than the one of the Deployment',
+      () => ({
+        [DEPLOYMENT]: flagged('--port=9443'),
+        [NETWORK]: items({
+          metadata: { name: 'usual' },
+          spec: { podSelector: {}, policyTypes: ['Ingress'], ingress: [{ ports: [{ port: 8443 }] }] },
+        }),
+      }),
+      /^failure NetworkPolicy: usual: nothing may call port 9443/,
+    ],
+    [
       'one that shuts Linger in',
       () => ({
         [NETWORK]: items({
@@ -779,6 +793,13 @@ describe('afterwards', () => {
       'unknown Watches: no replica is ready, so none can be asked for its metrics',
       'unknown Canary: no replica is ready, so none can be asked for its metrics',
     ]);
+  });
+
+  it('replicas are asked for their metrics at the port of the Deployment', async () => {
+    const at = (pod: string) => metricsOf(pod).replace(':8080', ':9080');
+    const metered = { [at('a')]: metrics(), [at('b')]: metrics(0) };
+    const said = worthSaying(await check({ [DEPLOYMENT]: flagged('--admin-port=9080'), ...metered }));
+    expect(said).toEqual([expect.stringMatching(/^warning Watches: b lacks pods$/)]);
   });
 
   it.each([
