@@ -89,6 +89,22 @@ describe('an audit of a cluster', () => {
       message: 'graces of more than 45 s are not for us',
     };
     const rules = [
+      // Without Linger's webhook no pod would get what is tried here. It is called for nothing.
+      {
+        apiVersion: 'admissionregistration.k8s.io/v1',
+        kind: 'MutatingWebhookConfiguration',
+        metadata: { name: namespace },
+        webhooks: [
+          {
+            ...{
+              name: 'pods.linger.dev',
+              clientConfig: { url: 'https://127.0.0.1:1/' },
+              failurePolicy: 'Ignore',
+            },
+            ...{ sideEffects: 'None', admissionReviewVersions: ['v1'], rules: [] },
+          },
+        ],
+      },
       {
         ...{ ...group, kind: 'ValidatingAdmissionPolicy' },
         spec: { matchConstraints: { resourceRules: [pods] }, validations: [validation] },

@@ -10,6 +10,7 @@ export const EVERYTHING = [
 
 /** These compare instants or durations: while one of them runs, nothing else does. */
 export const ALONE: readonly string[] = [
+  'test/cluster-suite/policy-objects.test.ts',
   'test/cluster-suite/termination.test.ts',
   'test/cluster-suite/truth.test.ts',
   'test/scenarios/storm.test.ts',
