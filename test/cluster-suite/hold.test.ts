@@ -144,6 +144,8 @@ it('nothing is let go early when the leader dies', { timeout: 120_000 }, async (
   expect(after).toBeGreaterThanOrEqual(25);
   expect(after).toBeLessThanOrEqual(25 + SLACK_SECONDS);
   expect(releases('survivor')).toMatchObject([{ reason: 'Gone' }]);
+  // As the endpoint controller does with a replica that is gone: of five calls within 3 s, all may else go there (1 in 32).
+  await cluster.delete({ ...SLICE, metadata: { namespace, name: 'linger-a' } });
 });
 
 it('without Linger the static wait counts, or 30 s from its loss', { timeout: 120_000 }, async () => {
@@ -167,6 +169,8 @@ const heldBy = (identity: keyof typeof PORTS, count: number) =>
     `${identity} to hold it`,
     async () => (await replicas[identity]?.count('linger_hold_pods')) === count,
   );
+
+const SLICE = { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' };
 
 const reference = (name: string) => ({ apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name } });
 
@@ -225,8 +229,7 @@ async function holdAddress(): Promise<string> {
   } as NewObject);
   for (const [name, port] of Object.entries(PORTS))
     await cluster.create({
-      apiVersion: 'discovery.k8s.io/v1',
-      kind: 'EndpointSlice',
+      ...SLICE,
       metadata: { namespace, name, labels: { 'kubernetes.io/service-name': 'linger-hold' } },
       addressType: 'IPv4',
       endpoints: [{ addresses: [cluster.nodeAddress], conditions: { ready: true } }],
