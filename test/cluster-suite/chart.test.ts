@@ -24,12 +24,8 @@ interface Manifest extends KubernetesObject {
 /** What Helm makes of the chart, and a first installation. What takes minutes: test/scenarios/helm.test.ts. */
 describe('the chart', async () => {
   const cluster: Cluster = await openCluster();
-  const { helm, must } = helmOf(cluster);
-  const kubectl = async (...args: string[]) => {
-    const { code, stdout, stderr } = await cluster.kubectl(args, { timeoutMs: 120_000 });
-    if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
-    return stdout;
-  };
+  const { helm, must, remove } = helmOf(cluster);
+  const kubectl = (...args: string[]) => cluster.mustKubectl(args, { timeoutMs: 120_000 });
   const set = (values: readonly string[]) => values.flatMap((each) => ['--set', each]);
   const template = (...values: string[]) => helm(['template', RELEASE, CHART, ...set(values)]);
   let namespace = '';
@@ -43,19 +39,7 @@ describe('the chart', async () => {
   }, 900_000);
 
   afterAll(async () => {
-    if (cluster.own) {
-      await helm(['uninstall', RELEASE, ...IN_NAMESPACE, '--ignore-not-found']);
-      for (const plural of ['discoveryconsumers', 'clusterterminationpolicies', 'terminationpolicies'])
-        await cluster.delete({
-          apiVersion: 'apiextensions.k8s.io/v1',
-          kind: 'CustomResourceDefinition',
-          metadata: { name: `${plural}.linger.dev` },
-        });
-      await cluster.delete(
-        { apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } },
-        { wait: true },
-      );
-    }
+    if (cluster.own) await remove(RELEASE, NAMESPACE);
     await cluster.close();
   }, 180_000);
 

@@ -25,11 +25,7 @@ afterAll(() => cluster.close());
 const configMapIn = (namespace: string) =>
   cluster.get<ConfigMap>({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace, name: HELPER.name } });
 
-async function kubectl(args: readonly string[], stdin = ''): Promise<string> {
-  const { code, stdout, stderr } = await cluster.kubectl(args, { stdin });
-  if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
-  return stdout;
-}
+const kubectl = (args: readonly string[], stdin = '') => cluster.mustKubectl(args, { stdin });
 
 /** A namespace that enforces Pod Security "restricted". */
 async function restricted(name: string): Promise<string> {

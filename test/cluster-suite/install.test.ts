@@ -21,7 +21,7 @@ import {
 } from '../testbed/workloads.ts';
 import { InstalledReplicas } from './support/installed-replicas.ts';
 import { LINGER_IMAGE, lingerImageArchive } from './support/linger-image.ts';
-import { type PodObject, pod } from './support/manifests.ts';
+import { CRDS, type PodObject, pod } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
 import { allowReports, sendReport, tokenOf } from './support/reports.ts';
 
@@ -79,11 +79,6 @@ const RIGHTS = [
   kind,
   metadata: { name },
 }));
-const CRDS = ['discoveryconsumers', 'clusterterminationpolicies', 'terminationpolicies'].map((plural) => ({
-  apiVersion: 'apiextensions.k8s.io/v1',
-  kind: 'CustomResourceDefinition',
-  metadata: { name: `${plural}.linger.dev` },
-}));
 const RESOURCES = [
   'namespaces',
   'services',
@@ -125,11 +120,7 @@ describe('an installation by hand', async () => {
   const cluster: Cluster = await openCluster();
   const replicas = new InstalledReplicas(cluster);
   const scratch = mkdtempSync(join(tmpdir(), 'linger-install-'));
-  const kubectl = async (...args: string[]) => {
-    const { code, stdout, stderr } = await cluster.kubectl(args, { timeoutMs: 120_000 });
-    if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
-    return stdout;
-  };
+  const kubectl = (...args: string[]) => cluster.mustKubectl(args, { timeoutMs: 120_000 });
   let namespace = '';
   let caBundle = '';
   /** Of gateways. */

@@ -41,12 +41,8 @@ describe.runIf(LONG)('the chart', async () => {
   let namespace = '';
   let before: ReadonlySet<string> = new Set();
 
-  const { helm, must } = helmOf(cluster);
-  const kubectl = async (...args: string[]) => {
-    const { code, stdout, stderr } = await cluster.kubectl(args, { timeoutMs: 120_000 });
-    if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
-    return stdout;
-  };
+  const { helm, must, remove } = helmOf(cluster);
+  const kubectl = (...args: string[]) => cluster.mustKubectl(args, { timeoutMs: 120_000 });
 
   beforeAll(async () => {
     if (!cluster.own) return;
@@ -56,19 +52,7 @@ describe.runIf(LONG)('the chart', async () => {
   }, 900_000);
 
   afterAll(async () => {
-    if (cluster.own) {
-      await helm(['uninstall', RELEASE, ...IN_NAMESPACE, '--ignore-not-found']);
-      for (const plural of ['discoveryconsumers', 'clusterterminationpolicies', 'terminationpolicies'])
-        await cluster.delete({
-          apiVersion: 'apiextensions.k8s.io/v1',
-          kind: 'CustomResourceDefinition',
-          metadata: { name: `${plural}.linger.dev` },
-        });
-      await cluster.delete(
-        { apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } },
-        { wait: true },
-      );
-    }
+    if (cluster.own) await remove(RELEASE, NAMESPACE);
     await cluster.close();
     rmSync(scratch, { recursive: true });
   }, 180_000);

@@ -16,7 +16,7 @@ interface Source {
   readonly linkerFlags: readonly string[];
   readonly tags?: string;
   /** '0' for programs that run in images without a C library; otherwise Go's own choice. */
-  readonly cgo?: '0';
+  readonly cgo?: '0' | undefined;
   /** Minutes a cold build took on two cores. */
   readonly coldMinutes: number;
 }
@@ -34,137 +34,59 @@ function moduleVersion(directory: string, module: string): string {
   return version;
 }
 
+/** The module in the folder of this name, of the versions that its go.mod names. @param programs what each is built from */
+function source(
+  name: string,
+  coldMinutes: number,
+  programs: Readonly<Record<string, string>>,
+  more: Partial<Source> = {},
+): Source {
+  const outputs = Object.entries(programs).map(([program, target]) => ({ program, target }));
+  const usual = { files: ['go.mod', 'go.sum'], linkerFlags: [], cgo: '0' } as const;
+  return { name, directory: join(here, name), coldMinutes, outputs, ...usual, ...more };
+}
+
 function kubernetes(): Source {
   const [major, minor] = kubernetesVersion.slice(1).split('.');
   // Without these a component calls itself v0.0.0-master, and clients compare versions.
   const version = 'k8s.io/component-base/version';
-  return {
-    name: 'kubernetes',
-    directory: join(here, 'kubernetes'),
-    files: ['go.mod', 'go.sum', 'main.go'],
-    outputs: [{ program: 'kube', target: '.' }],
-    linkerFlags: [
-      `-X ${version}.gitVersion=${kubernetesVersion}`,
-      `-X ${version}.gitMajor=${major}`,
-      `-X ${version}.gitMinor=${minor}`,
-    ],
-    coldMinutes: 8,
-  };
+  const linkerFlags = [
+    `-X ${version}.gitVersion=${kubernetesVersion}`,
+    `-X ${version}.gitMajor=${major}`,
+    `-X ${version}.gitMinor=${minor}`,
+  ];
+  const files = ['go.mod', 'go.sum', 'main.go'];
+  return source('kubernetes', 8, { kube: '.' }, { files, linkerFlags, cgo: undefined });
 }
 
-function containerd(): Source {
-  const target = (command: string) => `github.com/containerd/containerd/v2/cmd/${command}`;
-  return {
-    name: 'containerd',
-    directory: join(here, 'containerd'),
-    files: ['go.mod', 'go.sum'],
-    outputs: ['containerd', 'containerd-shim-runc-v2', 'ctr'].map((program) => ({
-      program,
-      target: target(program),
-    })),
-    linkerFlags: [],
-    cgo: '0',
-    coldMinutes: 2,
-  };
-}
-
-/** Of the version that its go.mod names, with the few plugins that main.go does. */
-function coreDns(): Source {
-  return {
-    name: 'coredns',
-    directory: join(here, 'coredns'),
-    files: ['go.mod', 'go.sum', 'main.go'],
-    outputs: [{ program: 'coredns', target: '.' }],
-    linkerFlags: [],
-    cgo: '0',
-    // Of the whole CoreDNS, with all plugins; this one has not been timed on a quiet machine.
-    coldMinutes: 4,
-  };
-}
-
-/** Of the version that its go.mod names. */
-function helm(): Source {
-  return {
-    name: 'helm',
-    directory: join(here, 'helm'),
-    files: ['go.mod', 'go.sum'],
-    outputs: [{ program: 'helm', target: 'helm.sh/helm/v4/cmd/helm' }],
-    linkerFlags: [],
-    cgo: '0',
-    coldMinutes: 3,
-  };
-}
-
-/** Of the version that its go.mod names. */
-function contour(): Source {
-  return {
-    name: 'contour',
-    directory: join(here, 'contour'),
-    files: ['go.mod', 'go.sum'],
-    outputs: [{ program: 'contour', target: CONTOUR_COMMAND }],
-    linkerFlags: [],
-    cgo: '0',
-    coldMinutes: 4,
-  };
-}
-
-/** Of the version that its go.mod names, without what discovers targets: it judges rules and metrics, and scrapes nothing. */
-function promtool(): Source {
-  return {
-    name: 'promtool',
-    directory: join(here, 'promtool'),
-    files: ['go.mod', 'go.sum'],
-    outputs: [{ program: 'promtool', target: 'github.com/prometheus/prometheus/cmd/promtool' }],
-    linkerFlags: [],
-    tags: 'remove_all_sd',
-    cgo: '0',
-    coldMinutes: 4,
-  };
-}
-
-/** Of the version that its go.mod names: the builder, and the client that has `docker build`'s part. */
-function buildkit(): Source {
-  return {
-    name: 'buildkit',
-    directory: join(here, 'buildkit'),
-    files: ['go.mod', 'go.sum'],
-    outputs: ['buildctl', 'buildkitd'].map((program) => ({
-      program,
-      target: `github.com/moby/buildkit/cmd/${program}`,
-    })),
-    linkerFlags: [],
-    cgo: '0',
-    coldMinutes: 2,
-  };
-}
-
-/** Of the version that its go.mod names: what lists the packages in an image. */
-function syft(): Source {
-  return {
-    name: 'syft',
-    directory: join(here, 'syft'),
-    files: ['go.mod', 'go.sum'],
-    outputs: [{ program: 'syft', target: 'github.com/anchore/syft/cmd/syft' }],
-    linkerFlags: [],
-    cgo: '0',
-    coldMinutes: 4,
-  };
-}
-
+const CONTAINERD = 'github.com/containerd/containerd/v2/cmd';
 const CONTOUR = 'github.com/projectcontour/contour';
-const CONTOUR_COMMAND = `${CONTOUR}/cmd/contour`;
+const BUILDKIT = 'github.com/moby/buildkit/cmd';
 
-function application(): Source {
-  return {
-    name: 'app',
-    directory: join(here, 'app'),
-    files: ['go.mod', 'main.go'],
-    outputs: [{ program: 'app', target: '.' }],
-    linkerFlags: [],
-    cgo: '0',
-    coldMinutes: 1,
-  };
-}
+const SOURCES = {
+  kubernetes: kubernetes(),
+  containerd: source('containerd', 2, {
+    containerd: `${CONTAINERD}/containerd`,
+    'containerd-shim-runc-v2': `${CONTAINERD}/containerd-shim-runc-v2`,
+    ctr: `${CONTAINERD}/ctr`,
+  }),
+  application: source('app', 1, { app: '.' }, { files: ['go.mod', 'main.go'] }),
+  // With the few plugins that main.go names. The minutes are those of the whole; this one has not been timed on a quiet machine.
+  coreDns: source('coredns', 4, { coredns: '.' }, { files: ['go.mod', 'go.sum', 'main.go'] }),
+  helm: source('helm', 3, { helm: 'helm.sh/helm/v4/cmd/helm' }),
+  contour: source('contour', 4, { contour: `${CONTOUR}/cmd/contour` }),
+  // Without what discovers targets: it judges rules and metrics, and scrapes nothing.
+  promtool: source(
+    'promtool',
+    4,
+    { promtool: 'github.com/prometheus/prometheus/cmd/promtool' },
+    { tags: 'remove_all_sd' },
+  ),
+  // The builder, and the client that has the part of `docker build`.
+  buildkit: source('buildkit', 2, { buildctl: `${BUILDKIT}/buildctl`, buildkitd: `${BUILDKIT}/buildkitd` }),
+  // What lists the packages in an image.
+  syft: source('syft', 4, { syft: 'github.com/anchore/syft/cmd/syft' }),
+};
 
 /** Directories that hold the built programs. */
 export interface Binaries {
@@ -176,7 +98,11 @@ export interface Binaries {
 
 /** Builds what is not cached. `say` gets progress lines. */
 export async function ensureBinaries(cacheDir: string, say: (line: string) => void): Promise<Binaries> {
-  const [kube, runtime, app] = await buildMissing([kubernetes(), containerd(), application()], cacheDir, say);
+  const [kube, runtime, app] = await buildMissing(
+    [SOURCES.kubernetes, SOURCES.containerd, SOURCES.application],
+    cacheDir,
+    say,
+  );
   return {
     kube: join(kube ?? '', 'kube'),
     containerdDirectory: runtime ?? '',
@@ -184,47 +110,34 @@ export async function ensureBinaries(cacheDir: string, say: (line: string) => vo
   };
 }
 
-/** Only the test application: all that a cluster named by KUBECONFIG needs. */
-export async function ensureApplication(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([application()], cacheDir, say);
-  return join(directory ?? '', 'app');
+/** Builds one of them unless it is cached. @returns its program, or the folder of its programs */
+function ensuring(source: Source, program = '') {
+  return async (cacheDir: string, say: (line: string) => void): Promise<string> => {
+    const [directory] = await buildMissing([source], cacheDir, say);
+    return join(directory ?? '', program);
+  };
 }
+
+/** Only the test application: all that a cluster named by KUBECONFIG needs. */
+export const ensureApplication = ensuring(SOURCES.application, 'app');
 
 /** Only CoreDNS: no part of the cluster, which has no DNS; see cluster-dns.ts. */
-export async function ensureCoreDns(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([coreDns()], cacheDir, say);
-  return join(directory ?? '', 'coredns');
-}
+export const ensureCoreDns = ensuring(SOURCES.coreDns, 'coredns');
 
 /** Only Helm: what installs the chart, and no part of the cluster. */
-export async function ensureHelm(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([helm()], cacheDir, say);
-  return join(directory ?? '', 'helm');
-}
+export const ensureHelm = ensuring(SOURCES.helm, 'helm');
 
 /** Only promtool, which judges alerts and metrics as Prometheus does. */
-export async function ensurePromtool(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([promtool()], cacheDir, say);
-  return join(directory ?? '', 'promtool');
-}
+export const ensurePromtool = ensuring(SOURCES.promtool, 'promtool');
 
 /** Only BuildKit, which builds images; see builder.ts. @returns the folder of its programs */
-export async function ensureBuildkit(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([buildkit()], cacheDir, say);
-  return directory ?? '';
-}
+export const ensureBuildkit = ensuring(SOURCES.buildkit);
 
 /** Only Syft, which BuildKit's own scanner of images is made of. */
-export async function ensureSyft(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([syft()], cacheDir, say);
-  return join(directory ?? '', 'syft');
-}
+export const ensureSyft = ensuring(SOURCES.syft, 'syft');
 
 /** Only Contour: a gateway, and no part of the cluster; see gateways.ts. */
-export async function ensureContour(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const [directory] = await buildMissing([contour()], cacheDir, say);
-  return join(directory ?? '', 'contour');
-}
+export const ensureContour = ensuring(SOURCES.contour, 'contour');
 
 /** Its custom resources' definitions, a file. */
 export async function contourCrds(): Promise<string> {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { ApiClient } from './api.ts';
 import type { ApiServer } from './api-servers.ts';
 import { untilCalm } from './calm.ts';
-import { type CommandOptions, type CommandResult, run } from './command.ts';
+import { type CommandOptions, type CommandResult, must, run } from './command.ts';
 import { type Addresses, accessCluster, type ClusterAccess } from './connection.ts';
 import { type ObjectReference, ResourcePaths, unlessMissing } from './objects.ts';
 import type { SecondNode } from './second-node.ts';
@@ -132,6 +132,11 @@ export class Cluster {
   /** Runs kubectl. A non-zero exit is a result, not an exception. */
   kubectl(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
     return run([...this.#access.kubectl, ...args], options);
+  }
+
+  /** Runs kubectl, which must succeed. @returns what it says on standard output @throws CommandFailure */
+  mustKubectl(args: readonly string[], options: CommandOptions = {}): Promise<string> {
+    return must([...this.#access.kubectl, ...args], options);
   }
 
   /** The object, or undefined when there is none. */

@@ -5,6 +5,7 @@ import { ensureHelm } from '../../testbed/binaries.ts';
 import type { Cluster, KubernetesObject } from '../../testbed/cluster.ts';
 import { run } from '../../testbed/command.ts';
 import { clusterSettings } from '../../testbed/settings.ts';
+import { CRDS } from './manifests.ts';
 
 export const CHART = join(ROOT, 'deploy', 'chart');
 export const OPERATIONS = join(ROOT, 'docs', 'operations.md');
@@ -15,8 +16,7 @@ export function helmOf(cluster: Cluster) {
   const helm = async (args: readonly string[], more: Readonly<Record<string, string>> = {}) => {
     const program = await ensureHelm(clusterSettings().cacheDir, (line) => console.log(line));
     const env = { ...process.env, KUBECONFIG: cluster.kubeconfig, ...more };
-    const { code, stdout, stderr } = await run([program, ...args], { env });
-    return { code, stdout, stderr };
+    return run([program, ...args], { env });
   };
   /** @returns what it says on standard output */
   const must = async (...args: string[]) => {
@@ -24,7 +24,14 @@ export function helmOf(cluster: Cluster) {
     if (code !== 0) throw new Error(`helm ${args.join(' ')}: ${stderr}`);
     return stdout;
   };
-  return { helm, must };
+  /** Takes a release away, with what uninstalling it leaves: the CRDs, and the namespace. */
+  const remove = async (release: string, namespace: string) => {
+    await helm(['uninstall', release, '--namespace', namespace, '--ignore-not-found']);
+    for (const definition of CRDS) await cluster.delete(definition);
+    const whole = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } };
+    await cluster.delete(whole, { wait: true });
+  };
+  return { helm, must, remove };
 }
 
 export function objectsIn<T extends KubernetesObject>(text: string): readonly T[] {

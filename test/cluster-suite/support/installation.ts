@@ -132,9 +132,7 @@ function podDns(server: string): object {
   return { dnsPolicy: 'None', dnsConfig: { nameservers: [server], searches } };
 }
 
-async function must(cluster: Cluster, args: readonly string[], stdin?: string): Promise<string> {
+function must(cluster: Cluster, args: readonly string[], stdin?: string): Promise<string> {
   const options = { timeoutMs: ROLLOUT_MS, ...(stdin === undefined ? {} : { stdin }) };
-  const { code, stdout, stderr } = await cluster.kubectl(args, options);
-  if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
-  return stdout;
+  return cluster.mustKubectl(args, options);
 }

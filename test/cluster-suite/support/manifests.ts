@@ -1,5 +1,14 @@
 import { images, type KubernetesObject } from '../../testbed/cluster.ts';
 
+/** Linger's CustomResourceDefinitions. */
+export const CRDS = ['discoveryconsumers', 'clusterterminationpolicies', 'terminationpolicies'].map(
+  (plural) => ({
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `${plural}.linger.dev` },
+  }),
+);
+
 export type Json = Readonly<Record<string, unknown>>;
 
 export interface ContainerObject {

@@ -52,11 +52,11 @@ export class Registration {
     await ensure(cluster, { ...service, spec: { ...service.spec, selector: undefined } });
     const registration = new Registration(cluster);
     await registration.setEndpoints(endpoints);
-    await must(cluster, ['apply', '-f', join(DEPLOY, 'webhook.yaml')]);
+    await cluster.mustKubectl(['apply', '-f', join(DEPLOY, 'webhook.yaml')]);
     const caBundle = Buffer.from(authority).toString('base64');
     const patch = [{ op: 'add', path: '/webhooks/0/clientConfig/caBundle', value: caBundle }];
     const target = ['mutatingwebhookconfiguration', 'linger'];
-    await must(cluster, ['patch', ...target, '--type=json', '-p', JSON.stringify(patch)]);
+    await cluster.mustKubectl(['patch', ...target, '--type=json', '-p', JSON.stringify(patch)]);
     await registration.untilMutated();
     return registration;
   }
@@ -90,7 +90,7 @@ export class Registration {
   /** As deploy/fail-closed changes it. */
   async failClosed(): Promise<void> {
     const patch = ['--type=json', `--patch-file=${join(DEPLOY, 'fail-closed', 'webhook.yaml')}`];
-    await must(this.#cluster, ['patch', 'mutatingwebhookconfiguration', 'linger', ...patch]);
+    await this.#cluster.mustKubectl(['patch', 'mutatingwebhookconfiguration', 'linger', ...patch]);
   }
 
   async #configuration(): Promise<WebhookConfiguration> {
@@ -153,9 +153,4 @@ async function ensure(cluster: Cluster, object: Manifest): Promise<boolean> {
   const { status, body } = await cluster.tryCreate(object);
   if (status >= 300 && status !== 409) throw new Error(JSON.stringify(body));
   return status < 300;
-}
-
-async function must(cluster: Cluster, args: readonly string[]): Promise<void> {
-  const { code, stderr } = await cluster.kubectl(args);
-  if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
 }

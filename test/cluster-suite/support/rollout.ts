@@ -59,8 +59,7 @@ async function restart(cluster: Cluster, namespace: string): Promise<void> {
   const before = new Set((await pods()).map(({ metadata }) => metadata.uid));
   for (const verb of ['restart', 'status']) {
     const args = ['rollout', verb, 'deployment/web', '--namespace', namespace];
-    const { code, stderr } = await cluster.kubectl(args, { timeoutMs: 180_000 });
-    if (code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}`);
+    await cluster.mustKubectl(args, { timeoutMs: 180_000 });
   }
   await waitUntil('the old pods to be gone', async () =>
     (await pods()).every(({ metadata }) => !before.has(metadata.uid)),
