@@ -226,10 +226,10 @@ export function registerAuditMetrics(
     name: 'linger_webhook_configured',
     help: '1 while there is the webhook configuration, without which no pod reaches Linger.',
     labelNames: [],
-    read: () =>
-      [configured() ?? latest()?.configured].flatMap((there) =>
-        there === undefined ? [] : [[{}, Number(there)]],
-      ),
+    read: () => {
+      const there = configured() ?? latest()?.configured;
+      return there === undefined ? [] : [[{}, Number(there)]];
+    },
   });
   gaugeAtScrape(registry, {
     name: 'linger_findings',

@@ -376,13 +376,10 @@ function runningFindings(subject: Decided, exposure: Exposure, { configured }: N
   const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
   const lacking = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait`;
-  if (expected && !configured) {
-    const text = `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; bring it back, or install Linger; until then a restart changes nothing`;
-    said.push({ reason: 'NotInjected', text, wait: 0 });
-  } else if (expected && without > 0) {
-    const text = `${lacking}: created before the policy, or while the webhook was away; ${cure}`;
-    said.push({ reason: 'NotInjected', text, wait: 0 });
-  }
+  const noWait = configured
+    ? `${lacking}: created before the policy, or while the webhook was away; ${cure}`
+    : `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; bring it back, or install Linger; until then a restart changes nothing`;
+  if (expected && (without > 0 || !configured)) said.push({ reason: 'NotInjected', text: noWait, wait: 0 });
   if (short.length > 0) {
     const lag = Math.ceil(neededOf(exposure));
     const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${lag}s; ${cure}`;

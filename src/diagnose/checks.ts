@@ -218,17 +218,9 @@ export function accessesOf(grants: string, namespace: string): readonly Access[]
     const [verbs = '', what = '', names = '*', here] = line.trim().split(' ');
     const [, resources = '', group = ''] = /^([^.]*)\.?(.*)$/.exec(what) ?? [];
     const place = here === undefined ? {} : { namespace };
-    return resources
-      .split(',')
-      .flatMap((resource) =>
-        names
-          .split(',')
-          .flatMap((name) =>
-            verbs
-              .split(',')
-              .map((verb) => ({ group, resource, verb, ...(name !== '*' && { name }), ...place })),
-          ),
-      );
+    const named = names.split(',').map((name) => (name === '*' ? {} : { name }));
+    const things = resources.split(',').flatMap((resource) => named.map((name) => ({ resource, ...name })));
+    return things.flatMap((thing) => verbs.split(',').map((verb) => ({ group, ...thing, verb, ...place })));
   });
 }
 

@@ -200,58 +200,73 @@ export function partsOf(flag: Flags, configuration: string) {
   const helper = readHelperObject().name;
   const shared = [...new Set([...Object.values(SHARED_NAMES), ...HISTORY_NAMES])];
   const configured = `mutatingwebhookconfigurations.admissionregistration.k8s.io ${configuration}`;
-  const unused = [
-    secret === undefined && 'deploy/role-certificates.yaml',
-    isZero(flag('audit-every')) && 'deploy/rbac-audit.yaml',
-    isZero(flag('hold-port')) && 'deploy/rbac-hold.yaml',
-    reports === 'off' && 'deploy/rbac-policy-reports.yaml',
-  ];
-  const parts = `failure deploy/rbac.yaml watches that are opened again fail, and so does a replica that starts
-      list,watch pods,services,endpoints,namespaces,nodes
-      list,watch endpointslices.discovery.k8s.io
-      list,watch ${LINGER_KINDS}.linger.dev
-    warning deploy/rbac.yaml gateways' reports are refused, or statuses, Events and the ends of pods are missing
-      get pods,nodes
-      create events
-      patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
-      create tokenreviews.authentication.k8s.io
-      create subjectaccessreviews.authorization.k8s.io
-      get replicasets,statefulsets,daemonsets.apps
-    failure deploy/role-publish.yaml no replica leads, or what is measured is not kept
-      get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
-      create leases.coordination.k8s.io * here
-      get,update configmaps ${shared} here
-      create configmaps * here
-      list,watch configmaps ${SHARED_NAMES.planned} here
-      create,patch endpointslices.discovery.k8s.io linger-stamp here
-      create,patch endpoints linger-stamp here
-    warning deploy/role-pods.yaml the canary measures nothing, and the Service linger-reports leads to no leader
-      list,patch pods * here
-      get services linger-canary here
-    failure deploy/role-certificates.yaml the certificate ends within a week, and nothing puts the caBundle back
-      get,list,watch,create,patch secrets ${secret} here
-      get,list,watch,patch ${configured}
-    warning deploy/rbac-audit.yaml the leader audits nothing, or sees less
-      list deployments,statefulsets,daemonsets.apps
-      list rollouts.argoproj.io
-      list ingresses.networking.k8s.io
-      list httproutes,grpcroutes.gateway.networking.k8s.io
-      list ${configured}
-      list horizontalpodautoscalers.autoscaling
-    warning deploy/rbac-hold.yaml pods get Sleep where policies ask for hook Hold
-      list,watch configmaps ${helper}
-      create,patch configmaps ${helper} here
-      create,patch,delete pods linger-hold-test here
-    warning deploy/rbac-policy-reports.yaml reports of findings are not written
-      list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`;
-  return parts
-    .split(/\n(?= +(?:failure|warning) )/)
-    .map((part) => {
-      const [, how, manifest = '', without = '', grants = ''] =
-        /^\s*(\S+) (\S+) (.*)\n([\s\S]*)$/.exec(part) ?? [];
-      return { judge: how === 'failure' ? failure : warning, manifest, without, grants };
-    })
-    .filter(({ manifest }) => !unused.includes(manifest));
+  return [
+    {
+      grave: true,
+      manifest: 'deploy/rbac.yaml',
+      without: 'watches that are opened again fail, and so does a replica that starts',
+      grants: `list,watch pods,services,endpoints,namespaces,nodes
+        list,watch endpointslices.discovery.k8s.io
+        list,watch ${LINGER_KINDS}.linger.dev`,
+    },
+    {
+      manifest: 'deploy/rbac.yaml',
+      without: "gateways' reports are refused, or statuses, Events and the ends of pods are missing",
+      grants: `get pods,nodes
+        create events
+        patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
+        create tokenreviews.authentication.k8s.io
+        create subjectaccessreviews.authorization.k8s.io
+        get replicasets,statefulsets,daemonsets.apps`,
+    },
+    {
+      grave: true,
+      manifest: 'deploy/role-publish.yaml',
+      without: 'no replica leads, or what is measured is not kept',
+      grants: `get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
+        create leases.coordination.k8s.io * here
+        get,update configmaps ${shared} here
+        create configmaps * here
+        list,watch configmaps ${SHARED_NAMES.planned} here
+        create,patch endpointslices.discovery.k8s.io linger-stamp here
+        create,patch endpoints linger-stamp here`,
+    },
+    {
+      manifest: 'deploy/role-pods.yaml',
+      without: 'the canary measures nothing, and the Service linger-reports leads to no leader',
+      grants: `list,patch pods * here
+        get services linger-canary here`,
+    },
+    secret !== undefined && {
+      grave: true,
+      manifest: 'deploy/role-certificates.yaml',
+      without: 'the certificate ends within a week, and nothing puts the caBundle back',
+      grants: `get,list,watch,create,patch secrets ${secret} here
+        get,list,watch,patch ${configured}`,
+    },
+    !isZero(flag('audit-every')) && {
+      manifest: 'deploy/rbac-audit.yaml',
+      without: 'the leader audits nothing, or sees less',
+      grants: `list deployments,statefulsets,daemonsets.apps
+        list rollouts.argoproj.io
+        list ingresses.networking.k8s.io
+        list httproutes,grpcroutes.gateway.networking.k8s.io
+        list ${configured}
+        list horizontalpodautoscalers.autoscaling`,
+    },
+    !isZero(flag('hold-port')) && {
+      manifest: 'deploy/rbac-hold.yaml',
+      without: 'pods get Sleep where policies ask for hook Hold',
+      grants: `list,watch configmaps ${helper}
+        create,patch configmaps ${helper} here
+        create,patch,delete pods linger-hold-test here`,
+    },
+    reports !== 'off' && {
+      manifest: 'deploy/rbac-policy-reports.yaml',
+      without: 'reports of findings are not written',
+      grants: `list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`,
+    },
+  ].filter((part) => part !== false);
 }
 
 /** The API server checks rights only when a watch is opened, and others not until they are needed. */
@@ -269,7 +284,9 @@ async function replicaRights(inquiry: Inquiry): Promise<Seen> {
     const missing = await missingOf(inquiry, accesses, { namespace, name });
     if (missing.length === 0) continue;
     const text = `ServiceAccount ${namespace}/${name} may not ${fewOf(missing)}: ${part.without}`;
-    judged.push(part.judge(text, `It and its binding are in ${part.manifest}: ${APPLY}`));
+    judged.push(
+      (part.grave ? failure : warning)(text, `It and its binding are in ${part.manifest}: ${APPLY}`),
+    );
   }
   return judged.length > 0
     ? judged
@@ -334,14 +351,11 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
   const chain = isString(text) ? decoded(text) : '';
   const [leaf] = parseCertificates(chain);
   const what = `the certificate in Secret ${namespace}/${name}`;
-  if (leaf === undefined)
-    return [
-      ...unbundled,
-      failure(
-        secret === undefined ? `there is no Secret ${namespace}/${name}` : `${what} cannot be read`,
-        cure,
-      ),
-    ];
+  if (leaf === undefined) {
+    const lacking =
+      secret === undefined ? `there is no Secret ${namespace}/${name}` : `${what} cannot be read`;
+    return [...unbundled, failure(lacking, cure)];
+  }
   const date = new Date(now * 1000);
   const notAfter = leaf.validToDate;
   const expired = notAfter <= date;

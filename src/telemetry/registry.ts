@@ -56,10 +56,7 @@ export function numberAtScrape(
   gaugeAtScrape<string>(registry, { ...named, labelNames: [], read: () => [[{}, read()]] });
 }
 
-/**
- * Milliseconds between samples of the event loop. The default of 110 a second takes 8 of an idle server's 9 mCPU, and each
- * that is left wakes a processor that rests.
- */
+/** Milliseconds between samples of the event loop. The default of 110 a second takes 8 of an idle server's 9 mCPU. */
 const RARELY = { eventLoopMonitoringPrecision: 2_000, eventLoopUtilizationTimeout: 5_000 };
 
 /** The registry, and the metrics of the server itself; the rooms register their own. */
