@@ -29,7 +29,11 @@ export interface ReplicaReading {
   readonly apart: number;
 }
 
-const EVERY_MS = 200;
+/**
+ * A replica makes its page four times a second at most. Read more often, one of the two would sometimes bring its page of before,
+ * and differ by the time that passed since, which `apart` does not know.
+ */
+const EVERY_MS = 300;
 
 export function followReplicas(lingers: readonly [Linger, Linger]) {
   const readings: ReplicaReading[] = [];
