@@ -64,7 +64,7 @@ export default defineConfig({
     maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongFirst },
     // Here and not in `common`: a project that inherited it would run it again.
-    globalSetup: ['test/cli/build.ts'],
+    globalSetup: ['test/scratch.ts', 'test/cli/build.ts'],
     projects: [
       {
         test: {

@@ -4,7 +4,7 @@ import { EVERYTHING, SCENARIOS } from './files.ts';
 
 export default defineConfig({
   test: {
-    globalSetup: ['test/cli/build.ts'],
+    globalSetup: ['test/scratch.ts', 'test/cli/build.ts'],
     include: LONG ? SCENARIOS : EVERYTHING,
     // One cluster, one webhook configuration: files would disturb each other.
     fileParallelism: false,
