@@ -11,7 +11,7 @@ export class WaitTimeout extends Error {
 export interface WaitOptions {
   /** Milliseconds until {@link WaitTimeout}. Default 60,000. */
   readonly timeoutMs?: number;
-  /** Milliseconds between two looks. Default 200. */
+  /** Milliseconds between two looks. Default 250: Linger makes a page of its metrics four times a second at most. */
   readonly intervalMs?: number;
 }
 
@@ -36,7 +36,7 @@ export async function waitUntil<T>(
       last = error instanceof Error ? error.message : String(error);
     }
     if (performance.now() >= deadline) throw new WaitTimeout(what, timeoutMs, last);
-    await sleep(options.intervalMs ?? 200);
+    await sleep(options.intervalMs ?? 250);
   }
 }
 

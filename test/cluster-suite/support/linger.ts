@@ -170,11 +170,17 @@ export class Linger {
 
   /** A metric's value, summed over labels that are not given; 0 without a sample. */
   async metric(name: string): Promise<number> {
+    return (await this.metrics())(name);
+  }
+
+  /** What a page of its metrics says of each, as {@link metric} would. */
+  async metrics(): Promise<(name: string) => number> {
     const answer = await fetch(this.metricsUrl);
-    const samples = (await answer.text()).split('\n').filter((line) => line.startsWith(name));
-    return samples
-      .filter((line) => ['{', ' '].includes(line.charAt(name.length)))
-      .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+    const lines = (await answer.text()).split('\n');
+    return (name) =>
+      lines
+        .filter((line) => line.startsWith(name) && ['{', ' '].includes(line.charAt(name.length)))
+        .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
   }
 
   async ready(): Promise<boolean> {
