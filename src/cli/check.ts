@@ -57,7 +57,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     now: now(),
   };
   const readInForce = async () => {
-    // Its problems are reported by other checks.
+    // What it warns of is said by other checks, and of files by what it returns.
     const known = await readCluster(connection, { lingerNamespace, policies: undefined }, () => undefined);
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
     const world = worldOf(await sourcesFor([], inForce, known));
@@ -67,6 +67,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     return {
       wantingHold: wanting.map(({ name }) => name),
       files: known.files.clusterPolicies.length + known.files.policies.length,
+      fileProblems: known.fileProblems,
       mode: tried && effectivePolicy(world.policies, tried, world.modeLimit).policy.mode,
     };
   };

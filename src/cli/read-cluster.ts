@@ -41,7 +41,7 @@ import {
 import { type ClusterView, type Documents, fleetOf, NO_DOCUMENTS, workloadOf } from '../decision/index.ts';
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
-import { readManifests, sortDocuments } from '../manifest/index.ts';
+import { policiesOfMap } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, nameOf } from './connect.ts';
@@ -58,6 +58,8 @@ export interface KnownCluster extends ClusterView {
   readonly lags: LagSource;
   /** Policies in force that are no objects of the cluster. */
   readonly files: Documents;
+  /** What is invalid among them, or why they cannot be read. */
+  readonly fileProblems: readonly string[];
 }
 
 /**
@@ -90,6 +92,10 @@ export async function readCluster(
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned)
     warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
+  const files =
+    policies === undefined
+      ? await readPolicyMap(connection, lingerNamespace, signal, warn)
+      : { documents: NO_DOCUMENTS, problems: [] };
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: serviceIndex(services, true),
@@ -98,8 +104,8 @@ export async function readCluster(
     clusterPolicies: declared[1].values,
     policies: declared[2].values,
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
-    files:
-      policies === undefined ? await readPolicyMap(connection, lingerNamespace, signal, warn) : NO_DOCUMENTS,
+    files: files.documents,
+    fileProblems: files.problems,
   };
 }
 
@@ -282,12 +288,14 @@ async function readPublished<T>(
   return { none: shared.outcome === 'empty' ? `${name} is empty` : `${name}: ${shared.problem}` };
 }
 
-/** For commands that can do without: a ConfigMap that cannot be read or used counts as absent. */
-function refused(namespace: string, map: string): (error: unknown) => { readonly none: string } {
+/** For commands that can do without: a ConfigMap that cannot be read counts as absent. */
+function refused(
+  namespace: string,
+  map: string,
+): (error: unknown) => { readonly none: string; readonly failed: true } {
   return (error) => {
-    if (error instanceof LingerError) return { none: error.message };
     if (!(error instanceof KubeFailure)) throw error;
-    return { none: `ConfigMap ${namespace}/${map}: ${error.message}` };
+    return { none: `ConfigMap ${namespace}/${map}: ${error.message}`, failed: true };
   };
 }
 
@@ -342,18 +350,18 @@ async function readPolicyMap(
   namespace: string,
   signal: AbortSignal,
   warn: Terminal['warn'],
-): Promise<Documents> {
-  const documentsOf = (map: { readonly data?: Readonly<Record<string, string>> }): Shared<Documents> => {
-    const read = Object.entries(map.data ?? {}).map(([file, text]) =>
-      readManifests(text, `ConfigMap ${namespace}/${POLICY_MAP} ${file}`),
-    );
-    const value = sortDocuments(read.flatMap(({ objects }) => objects));
-    for (const { message } of read.flatMap(({ problems }) => problems)) warn(`${message}; it is left out`);
-    return { outcome: 'read', value };
-  };
+): Promise<{ readonly documents: Documents; readonly problems: readonly string[] }> {
   const place = [namespace, POLICY_MAP] as const;
-  const policies = await readPublished(connection, place, signal, documentsOf).catch(refused(...place));
-  if ('value' in policies) return policies.value;
-  warn(`no policies in force: ${policies.none}; the built-in one is taken, unless --policies names some`);
-  return NO_DOCUMENTS;
+  const read = ({ data = {} }: { readonly data?: Readonly<Record<string, string>> }) => {
+    const value = policiesOfMap(data, `ConfigMap ${place.join('/')}`);
+    return { outcome: 'read' as const, value };
+  };
+  const published = await readPublished(connection, place, signal, read).catch(refused(...place));
+  if ('none' in published) {
+    warn(`no policies in force: ${published.none}; the built-in one is taken, unless --policies names some`);
+    return { documents: NO_DOCUMENTS, problems: 'failed' in published ? [published.none] : [] };
+  }
+  const problems = published.value.problems.map(({ message }) => message);
+  for (const problem of problems) warn(`${problem}; it is left out, where replicas keep what was valid before`);
+  return { documents: published.value.documents, problems };
 }

@@ -64,6 +64,8 @@ export interface InForce {
   readonly wantingHold: readonly string[];
   /** How many policies are of files. */
   readonly files: number;
+  /** What is invalid in files, or why they cannot be read. */
+  readonly fileProblems: readonly string[];
   /** Of a pod without labels in the namespace that is tried; undefined: there is no such namespace. */
   readonly mode: { readonly value: string; readonly origin: string } | undefined;
 }
@@ -710,7 +712,9 @@ const MOST_SHOWN = 5;
 /** @param inForce undefined: not known, which the next check says */
 async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise<Seen> {
   let objects = 0;
-  const unready: { readonly who: string; readonly why: string }[] = [];
+  const broken: Judgement[] = (inForce?.fileProblems ?? []).map((problem) =>
+    warning(`not in force: ${oneLine(problem)}`, 'Mend it; replicas keep what was valid before.'),
+  );
   for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
     for (const { metadata, status } of (await unlessNotServed(inquiry.items(path))) ?? []) {
       objects += 1;
@@ -718,21 +722,18 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
       if (ready?.status !== 'False') continue;
       const { namespace, name } = metadata;
       const who = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
-      unready.push({ who, why: `${String(ready.reason)}: ${oneLine(String(ready.message))}` });
+      const why = `${String(ready.reason)}: ${oneLine(String(ready.message))}`;
+      const cure = 'docs/reference.md, “Status of a policy”, has each reason.';
+      broken.push(warning(`${who} is not in force: ${why}`, cure));
     }
   const limit = flagsOf(await deployment(inquiry))('mode-limit') ?? 'Enforce';
   const { files, mode } = inForce ?? {};
   const where = mode && `; mode of pods in ${inquiry.options.tryIn}: ${mode.value} (${mode.origin})`;
   const said = `policies: ${files ?? '?'} of files, ${objects} of the cluster, none broken${where ?? ''}`;
-  if (unready.length === 0) return ok(limit === 'Enforce' ? said : `${said}, --mode-limit=${limit}`);
-  const shown: Judgement[] = unready
-    .slice(0, MOST_SHOWN)
-    .map(({ who, why }) =>
-      warning(`${who} is not in force: ${why}`, 'docs/reference.md, “Status of a policy”, has each reason.'),
-    );
-  if (unready.length <= MOST_SHOWN) return shown;
-  const more = warning(`and ${unready.length - MOST_SHOWN} more`, 'kubectl get ctp,tp --all-namespaces');
-  return [...shown, more];
+  if (broken.length === 0) return ok(limit === 'Enforce' ? said : `${said}, --mode-limit=${limit}`);
+  if (broken.length <= MOST_SHOWN) return broken;
+  const more = warning(`and ${broken.length - MOST_SHOWN} more`, 'kubectl get ctp,tp --all-namespaces');
+  return [...broken.slice(0, MOST_SHOWN), more];
 }
 
 /** Kubernetes is made for no more. */

@@ -14,11 +14,14 @@ import type { ManifestError } from './manifest-error.ts';
 import {
   documentsOf,
   joined,
+  POLICY_FILE,
   type PolicyEntry,
   type PolicyFile,
   type PolicyProblem,
   type PolicyReading,
+  type PolicyState,
   readPolicyFiles,
+  withLastGood,
 } from './policy-files.ts';
 import { readManifests } from './read.ts';
 
@@ -147,6 +150,18 @@ export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<Polic
  */
 export async function readPolicies(path: string): Promise<Documents> {
   return usable(await readPath(path));
+}
+
+/**
+ * What a replica that starts takes from the data of a ConfigMap that is mounted as its policy folder.
+ * @param place names the ConfigMap in problems
+ */
+export function policiesOfMap(data: Readonly<Record<string, string>>, place: string): PolicyState {
+  const files = Object.entries(data)
+    .filter(([name]) => POLICY_FILE.test(name))
+    .map(([name, text]) => ({ name: `${place} ${name}`, bytes: Buffer.from(text) }));
+  const reading = joined(parsePolicyFiles(files));
+  return { documents: documentsOf(withLastGood(reading, [])), problems: reading.problems };
 }
 
 /** Everything in a policy path that is invalid, and everything that is valid. */

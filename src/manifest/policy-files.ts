@@ -80,7 +80,8 @@ export interface PolicyFile {
   readonly bytes: Uint8Array;
 }
 
-const POLICY_FILE = /^[^.].*\.(ya?ml|json)$/;
+/** Names of files that are read; a mounted ConfigMap keeps its revisions in dot-files. */
+export const POLICY_FILE = /^[^.].*\.(ya?ml|json)$/;
 
 /** More than a ConfigMap can hold (1 MiB), so a larger file is there by mistake. */
 const MAX_FILE_BYTES = 4 * 1024 * 1024;
@@ -238,7 +239,7 @@ async function parsed(
 }
 
 /** The valid entries, and the last good version of each document that is invalid now. */
-function withLastGood(
+export function withLastGood(
   { entries, problems }: PolicyReading,
   good: readonly PolicyEntry[],
 ): readonly PolicyEntry[] {

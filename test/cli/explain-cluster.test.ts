@@ -170,6 +170,17 @@ describe.concurrent('linger explain with a cluster', () => {
     });
   });
 
+  it('takes what can be used of the policies in force, with care for what cannot', async () => {
+    const model = await cluster();
+    const broken = POLICY.replace('name: ', 'name: b').replace('spec:', 'spec:\n  mode: Enforced');
+    putPolicies(model, 'linger', { 'base.yaml': `${POLICY}---\n${broken}`, 'README.md': 'a: [' });
+    expect(await planOf(model, DEPLOYMENT)).toMatchObject({ mode: 'Audit', waitSeconds: 45 });
+    const { code, stderr } = await explain(model, DEPLOYMENT);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/linger-policies base\.yaml.*"Enforced".*; it is left out, where replicas keep/);
+    expect(stderr).not.toContain('README');
+  });
+
   it.each([
     ['are none', undefined, /no policies in force: there is no ConfigMap linger\/linger-policies/],
     ['cannot be read', { 'a.yaml': 'a: [' }, /linger-policies a\.yaml:1:4: .*; it is left out/],

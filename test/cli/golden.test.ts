@@ -138,6 +138,7 @@ async function explained(golden: GoldenCase): Promise<Answer | undefined> {
     consumers: [],
     lags: world.lags,
     files: NO_DOCUMENTS,
+    fileProblems: [],
   };
   const context = { stdin: Readable.from([]), warn: () => undefined };
   return (await explainManifests(settings, context, cluster)).plans.map(answerIn)[0];

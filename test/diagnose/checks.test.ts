@@ -208,12 +208,14 @@ interface Asked {
   readonly now?: Date;
   /** The namespaces, or what keeps them from being known. */
   readonly wantingHold?: readonly string[] | Error;
+  /** What is broken in the ConfigMap of policies. */
+  readonly fileProblems?: readonly string[];
   readonly pre?: boolean;
   readonly configuration?: string;
 }
 
 async function check(changes: Answers, asked: Asked = {}) {
-  const { now = NOW, wantingHold = [], pre = false, configuration = 'linger' } = asked;
+  const { now = NOW, wantingHold = [], fileProblems = [], pre = false, configuration = 'linger' } = asked;
   const hooksStay = pre ? { [TRY]: tried(hooked(5)) } : {};
   const server = await AnsweringServer.start({ ...healthy(), ...hooksStay, ...changes }, atEnd);
   const options = {
@@ -225,7 +227,7 @@ async function check(changes: Answers, asked: Asked = {}) {
     inForce: async () => {
       if (wantingHold instanceof Error) throw wantingHold;
       const mode = { value: 'Audit', origin: 'ClusterTerminationPolicy/base' };
-      return { wantingHold, files: 1, mode };
+      return { wantingHold, files: 1, fileProblems, mode };
     },
   };
   return pre ? checkBefore(options) : checkInstallation(options);
@@ -675,6 +677,12 @@ describe('afterwards', () => {
       'a policy that is broken',
       () => ({ [CLUSTER_POLICIES]: items(policy('base', 'False', 'Invalid')) }),
       /^warning Policies: ClusterTerminationPolicy base is not in force: Invalid: /,
+    ],
+    [
+      'a policy of a file that is broken',
+      () => ({}),
+      /^warning Policies: not in force: ConfigMap linger\/linger-policies a\.yaml:3: mode$/,
+      { fileProblems: ['ConfigMap linger/linger-policies a.yaml:3: mode'] },
     ],
     [
       'a namespace without the helper',
