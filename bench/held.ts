@@ -56,8 +56,9 @@ async function hold(count: number): Promise<void> {
     onRelease: () => undefined,
     onStranger: () => undefined,
   });
+  const key = randomBytes(32);
   const service = new HoldService({
-    ...{ holds, pods, route: () => 'here', key: randomBytes(32), clock, wall: Date.now },
+    ...{ holds, pods, route: () => 'here', keys: () => [key], clock, wall: Date.now },
     logger: createLogger('silent', process.stdout),
   });
   const plan = renderPlan({

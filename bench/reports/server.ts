@@ -17,8 +17,9 @@ import { EMPTY_WORLD } from '../../test/decision/sample-world.ts';
 const [certs = ''] = process.argv.slice(2);
 const clock = () => performance.now();
 const { logger } = logToStandardOutput('info');
+const key = randomBytes(32);
 const reports = new ConsumerReports({
-  key: randomBytes(32),
+  keys: () => [key],
   newest: () => ({ EndpointSlice: '1000', Endpoints: '1000' }),
   clock,
   onLag: () => undefined,

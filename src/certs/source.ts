@@ -77,12 +77,15 @@ export interface FollowOptions {
   readonly everyMs?: number;
 }
 
+/** Secrets that all replicas with the same source have, the newest first: what was signed with an older one is good, too. */
+export type CommonKeys = readonly [newest: string, ...older: string[]];
+
 /** Where a server's certificate comes from. A source that is open always has one. */
 export interface CertificateSource {
   /** The certificate in force. */
   get(): ServingCertificate;
-  /** A secret that all replicas with the same source have in common. */
-  commonKey(): string;
+  /** Asked whenever one is needed: they change with what the source has. */
+  commonKeys(): CommonKeys;
   /** Why clients refuse the certificate in force; undefined: they do not. */
   unready(now: Date): string | undefined;
   /** Whether there is a webhook configuration; absent: the source does not follow it. */
@@ -111,6 +114,8 @@ export function showCertificate({ cert, notAfter }: ServingCertificate, metrics:
 export class FileSource implements CertificateSource {
   readonly #options: EnsureOptions;
   #current: ServingCertificate;
+  /** The key of the certificate before: other replicas may have it still. */
+  #keyBefore: string | undefined;
   /** The files as they were after the last good look; undefined makes the next look a full one. */
   #seen: string | undefined;
 
@@ -129,8 +134,9 @@ export class FileSource implements CertificateSource {
     return this.#current;
   }
 
-  commonKey(): string {
-    return this.#current.key;
+  commonKeys(): CommonKeys {
+    const { key } = this.#current;
+    return this.#keyBefore === undefined ? [key] : [key, this.#keyBefore];
   }
 
   unready(now: Date): string | undefined {
@@ -150,6 +156,7 @@ export class FileSource implements CertificateSource {
     const { certificate, files } = await load(this.#options, now);
     this.#seen = files;
     this.#current = certificate;
+    if (certificate.key !== before.key) this.#keyBefore = before.key;
     const same = (['cert', 'key', 'caBundle'] as const).every((part) => certificate[part] === before[part]);
     return same ? undefined : certificate;
   }

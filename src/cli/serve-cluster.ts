@@ -51,6 +51,7 @@ import {
   registerCanaryMetrics,
   registerConsumerMetrics,
   registerLagMetrics,
+  type SigningKeys,
   stampStreams,
   startCanary,
   startInspecting,
@@ -79,7 +80,7 @@ export interface ClusterContext {
   /** Where pages of consumers may be asked for, and the folder of files that consumers may name. */
   readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
   /** What tokens of reports must have been made for, and what cursors are signed with. */
-  readonly reports: { readonly audience: string; readonly key: Buffer };
+  readonly reports: { readonly audience: string; readonly keys: () => SigningKeys };
   readonly audit: ClusterAuditSettings;
   /** Aborts when the server ends; everything that goes on in the background listens to it. */
   readonly signal: AbortSignal;

@@ -9,7 +9,7 @@ import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
-import type { CanarySettings } from '../measurement/index.ts';
+import type { CanarySettings, SigningKeys } from '../measurement/index.ts';
 import { createMetrics, type Logger, logToStandardOutput, type Metrics } from '../telemetry/index.ts';
 import { inPieces, oneByOne } from '../timing/index.ts';
 import {
@@ -309,11 +309,17 @@ async function startCluster(
   const place = placeOf(settings, connection);
   // Every replica answers the canary's requests; only the leader sends them.
   const canary = place && (await listenForCanary(beginning));
-  // All replicas have it, so each can read what another has signed.
-  const keyFor = (what: string) => Buffer.from(hkdfSync('sha256', certificates.commonKey(), '', what, 32));
-  const reports = { audience: settings.reportsAudience, key: keyFor('linger.dev/reports: cursors') };
+  // All replicas have them, so each can read what another has signed.
+  const keysFor = (what: string) => {
+    const derived = (key: string) => Buffer.from(hkdfSync('sha256', key, '', what, 32));
+    return (): SigningKeys => {
+      const [newest, ...older] = certificates.commonKeys();
+      return [derived(newest), ...older.map(derived)];
+    };
+  };
+  const reports = { audience: settings.reportsAudience, keys: keysFor('linger.dev/reports: cursors') };
   const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
-  const relay = { address: relayAddress(settings), key: keyFor('linger.dev/hold: relays') };
+  const relay = { address: relayAddress(settings), keys: keysFor('linger.dev/hold: relays') };
   const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage, relay };
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };

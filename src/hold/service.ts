@@ -1,7 +1,7 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { isHoldToken } from '../api/index.ts';
-import { canonicalAddress } from '../measurement/index.ts';
+import { canonicalAddress, type SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
@@ -49,8 +49,8 @@ interface HoldServiceOptions {
   readonly holds: Holds;
   readonly pods: HeldPods;
   readonly route: () => Route;
-  /** The shared key by which replicas authenticate to each other. */
-  readonly key: Buffer;
+  /** By which replicas authenticate to each other. */
+  readonly keys: () => SigningKeys;
   readonly clock: () => number;
   /** Milliseconds since the epoch. */
   readonly wall: () => number;
@@ -184,18 +184,20 @@ export class HoldService {
   /** The line by which a follower tells the leader who called, authenticated as a replica. */
   relayLine(source: string, greeting: string): string {
     const at = String(Math.round(this.options.wall()));
-    return `linger-hold-relay/1 ${source} ${at} ${this.#proof(source, at, greeting)}`;
+    return `linger-hold-relay/1 ${source} ${at} ${proofOf(this.options.keys()[0], source, at, greeting)}`;
   }
 
   /** @returns who called, where a replica has relayed the greeting */
   relayedSource(line: string, greeting: string): string | undefined {
     const [, source = '', at = '', proof = ''] = RELAYED.exec(line) ?? [];
     const address = canonicalAddress(source);
-    const [given, expected] = [Buffer.from(proof), Buffer.from(this.#proof(source, at, greeting))];
+    const given = Buffer.from(proof);
+    const signs = (key: Buffer) => {
+      const expected = Buffer.from(proofOf(key, source, at, greeting));
+      return given.length === expected.length && timingSafeEqual(given, expected);
+    };
     const isGood =
-      given.length === expected.length &&
-      timingSafeEqual(given, expected) &&
-      Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
+      this.options.keys().some(signs) && Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
     if (isGood && address !== undefined) return address;
     this.#once.warn(
       'relay',
@@ -204,11 +206,11 @@ export class HoldService {
     );
     return undefined;
   }
+}
 
-  #proof(source: string, at: string, greeting: string): string {
-    const hmac = createHmac('sha256', this.options.key).update(`${source}\n${at}\n${greeting}`);
-    return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
-  }
+function proofOf(key: Buffer, source: string, at: string, greeting: string): string {
+  const hmac = createHmac('sha256', key).update(`${source}\n${at}\n${greeting}`);
+  return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
 }
 
 type CallerState = 'greeting' | 'pending' | 'held' | 'relayed' | 'ended';

@@ -2,7 +2,7 @@ import type { Registry } from '@prometheus-io/client';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
 import { witnessName } from '../lag/index.ts';
 import type { Lead } from '../leader/index.ts';
-import type { Inspection, Measurement } from '../measurement/index.ts';
+import type { Inspection, Measurement, SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { HeldPods } from './held-pods.ts';
 import { type HoldSources, Holds } from './holds.ts';
@@ -15,8 +15,8 @@ export interface HoldSettings {
   readonly relay: {
     /** Where other replicas reach this replica's Hold Service: `10.0.3.7:8445` or `[fd00::7]:8445`. */
     readonly address: string;
-    /** Authenticates relaying replicas; the same for all. */
-    readonly key: Buffer;
+    /** Authenticate relaying replicas; the same for all. */
+    readonly keys: () => SigningKeys;
   };
 }
 
@@ -39,7 +39,7 @@ export type RunningHold = ReturnType<typeof startHold>;
 
 export function startHold(context: HoldContext) {
   const { registry, measurement, clock, logger, leader } = context;
-  const { address, key } = context.relay;
+  const { address, keys } = context.relay;
   const wall = Date.now;
   const once = new LogOnce(logger);
   const inquiries = new Inquiries(context);
@@ -79,7 +79,7 @@ export function startHold(context: HoldContext) {
     // A Lease with this replica's own address stems from an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
-  const service = new HoldService({ holds, pods, route, key, clock, wall, logger });
+  const service = new HoldService({ holds, pods, route, keys, clock, wall, logger });
   return {
     /** Not listening yet. */
     server: service.server,

@@ -21,5 +21,11 @@ export {
 } from './page-formats.ts';
 export { type PageAnswer, readPage } from './pages.ts';
 export { problem } from './probe.ts';
-export { ConsumerReports, type Report, type ReportAnswer, versionsOf } from './reports.ts';
+export {
+  ConsumerReports,
+  type Report,
+  type ReportAnswer,
+  type SigningKeys,
+  versionsOf,
+} from './reports.ts';
 export { stampStreams } from './stamper.ts';

@@ -14,6 +14,9 @@ import {
 const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})$/;
 const PROOF_BYTES = 16;
 
+/** What replicas sign with, the newest first: what was signed with an older one is good, too. */
+export type SigningKeys = readonly [newest: Buffer, ...older: Buffer[]];
+
 type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
 
 /**
@@ -22,11 +25,11 @@ type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
  * is of another clock, and is not read.
  */
 export class ReportCursors {
-  readonly #key: Buffer;
+  readonly #keys: () => SigningKeys;
   readonly #lead = randomBytes(6).toString('base64url');
 
-  constructor(key: Buffer) {
-    this.#key = key;
+  constructor(keys: () => SigningKeys) {
+    this.#keys = keys;
   }
 
   /** @param now milliseconds of this lead's clock */
@@ -34,15 +37,18 @@ export class ReportCursors {
     // Whole microseconds, rounded down: a cursor is never taken for a later one than it is.
     const given = Math.floor(now * 1000).toString(36);
     const said = `${this.#lead}.${given}.${decimal(versions.EndpointSlice)}.${decimal(versions.Endpoints)}`;
-    return `${said}.${this.#proof(consumer, instance, said).toString('base64url')}`;
+    const proof = proofOf(this.#keys()[0], consumer, instance, said);
+    return `${said}.${proof.toString('base64url')}`;
   }
 
   /** @returns undefined for what this instance was never given */
   read(consumer: string, instance: string, text: string): CursorClaim | undefined {
     const [, lead, given = '', slices, endpoints, proof = ''] = FORM.exec(text) ?? [];
     if (lead === undefined) return undefined;
-    const expected = this.#proof(consumer, instance, text.slice(0, text.lastIndexOf('.')));
-    if (!timingSafeEqual(expected, Buffer.from(proof, 'base64url'))) return undefined;
+    const said = text.slice(0, text.lastIndexOf('.'));
+    const claimed = Buffer.from(proof, 'base64url');
+    const signs = (key: Buffer) => timingSafeEqual(proofOf(key, consumer, instance, said), claimed);
+    if (!this.#keys().some(signs)) return undefined;
     return {
       by: 'cursor',
       givenAt: lead === this.#lead ? Number.parseInt(given, 36) / 1000 : undefined,
@@ -50,12 +56,12 @@ export class ReportCursors {
       versions: { EndpointSlice: slices ?? '', Endpoints: endpoints ?? '' },
     };
   }
+}
 
-  #proof(consumer: string, instance: string, said: string): Buffer {
-    // None of the three may hold a line break, or two could be mistaken for two others.
-    const hmac = createHmac('sha256', this.#key).update(`${consumer}\n${instance}\n${said}`);
-    return hmac.digest().subarray(0, PROOF_BYTES);
-  }
+function proofOf(key: Buffer, consumer: string, instance: string, said: string): Buffer {
+  // None of the three may hold a line break, or two could be mistaken for two others.
+  const hmac = createHmac('sha256', key).update(`${consumer}\n${instance}\n${said}`);
+  return hmac.digest().subarray(0, PROOF_BYTES);
 }
 
 /** What cannot be compared is not worth carrying. */
@@ -139,7 +145,7 @@ export interface ReportAnswer {
 
 interface ConsumerReportsOptions {
   /** What cursors are signed with, in this lead and others. */
-  readonly key: Buffer;
+  readonly keys: () => SigningKeys;
   readonly newest: () => StageVersions;
   readonly clock: () => number;
   /** Called with each lag, in seconds. */
@@ -156,7 +162,7 @@ export class ConsumerReports {
 
   constructor(options: ConsumerReportsOptions) {
     this.#options = options;
-    this.#cursors = new ReportCursors(options.key);
+    this.#cursors = new ReportCursors(options.keys);
   }
 
   /** The consumers that are measured by reports. What others have reported is forgotten. */

@@ -4,7 +4,7 @@ import type { ReportResult } from '../api/index.ts';
 import { AccessReviews, type KubeConnection, PodLabels } from '../cluster/index.ts';
 import type { Consumer, InstancesState, StageVersions } from '../lag/index.ts';
 import { type Lead, labelLeader, type Place } from '../leader/index.ts';
-import { type ConsumerMeasurement, ConsumerReports } from '../measurement/index.ts';
+import { type ConsumerMeasurement, ConsumerReports, type SigningKeys } from '../measurement/index.ts';
 import { counterAtScrape, gaugeAtScrape, type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
 import { ReviewingJudge } from './report-access.ts';
@@ -58,7 +58,7 @@ interface ReportTakingContext {
   /** What tokens must have been made for. */
   readonly audience: string;
   /** What cursors are signed with: the same in all replicas. */
-  readonly key: Buffer;
+  readonly keys: () => SigningKeys;
   /** The newest resourceVersions that this replica has seen. */
   readonly newest: () => StageVersions;
   readonly logger: Logger;
@@ -87,7 +87,7 @@ const REVIEW_CONNECTIONS = 4;
 const LABEL_REQUEST_MS = 5_000;
 
 export function takeReports(context: ReportTakingContext): ReportTaking {
-  const { connection, place, consumers, measurement, key, newest, logger, metrics, clock, onSynced } =
+  const { connection, place, consumers, measurement, keys, newest, logger, metrics, clock, onSynced } =
     context;
   let taken: { readonly reports: ConsumerReports; readonly lead: Lead; readonly since: number } | undefined;
   const count = registerReportMetrics(metrics.registry, () => [...(taken?.reports.instances() ?? [])]);
@@ -103,7 +103,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
   const take = async (lead: Lead) => {
     const onLag = (consumer: string, lag: number) =>
       measurement.record({ consumer, direction: 'removal', lag });
-    const reports = new ConsumerReports({ key, newest, clock, onLag, onSynced });
+    const reports = new ConsumerReports({ keys, newest, clock, onLag, onSynced });
     taken = { reports, lead, since: clock() };
     do {
       const reported = consumers().filter(({ measure }) => measure.kind === 'reports');

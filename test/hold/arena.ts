@@ -10,6 +10,7 @@ import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type Inquiry, type Release } from '../../src/hold/holds.ts';
 import { HOLD_LIMITS, type HoldLimits, HoldService, type Route } from '../../src/hold/service.ts';
 import { type EndpointGroup, STAMPED_STREAMS } from '../../src/lag/index.ts';
+import type { SigningKeys } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 
 export const clock = () => performance.now();
@@ -65,9 +66,13 @@ export async function until<T>(what: string, look: () => T | undefined | false):
   }
 }
 
+/** What replicas sign with. */
+export const REPLICAS_OWN = Buffer.from('the replicas’ own');
+
 export interface ArenaOptions {
   readonly limits?: Partial<HoldLimits>;
-  readonly key?: Buffer;
+  /** Default: the same in every arena. */
+  readonly keys?: () => SigningKeys;
   readonly route?: () => Route;
   readonly world?: World;
   readonly inquire?: HoldSources['inquire'];
@@ -153,7 +158,7 @@ export class Arena {
         logger: createLogger('silent', process.stdout),
       },
       route: options.route ?? (() => 'here'),
-      key: options.key ?? Buffer.from('the replicas’ own'),
+      keys: options.keys ?? (() => [REPLICAS_OWN]),
       limits: { ...HOLD_LIMITS, ...options.limits },
     });
   }

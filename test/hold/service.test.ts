@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../src/hold/service.ts';
 import type { Consumer } from '../../src/lag/index.ts';
-import { Arena, clock, FakeHelper, holdOf, until, worldWith } from './arena.ts';
+import type { SigningKeys } from '../../src/measurement/index.ts';
+import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, until, worldWith } from './arena.ts';
 
 /** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */
 const SOON_MS = 500;
@@ -364,10 +365,22 @@ describe('a replica that does not lead', () => {
   it('is refused where it has another key', async () => {
     const leader = await new Arena().start();
     const route = () => ({ host: '127.0.0.1', port: leader.port });
-    const follower = await new Arena({ route, key: Buffer.from('another') }).start();
+    const follower = await new Arena({ route, keys: () => [Buffer.from('another')] }).start();
     const helper = follower.call(leader.admit('web-1'));
     await helper.closes();
     expect(helper.words).toEqual([]);
+  });
+
+  it('is taken while the key changes: the follower has the new one first, and then the leader', async () => {
+    let keys: SigningKeys = [REPLICAS_OWN];
+    const leader = await new Arena({ keys: () => keys }).start();
+    const route = () => ({ host: '127.0.0.1', port: leader.port });
+    const next = Buffer.from('the next');
+    keys = [next, REPLICAS_OWN];
+    for (const its of [[next, REPLICAS_OWN], [REPLICAS_OWN]] as const) {
+      const follower = await new Arena({ route, keys: () => its }).start();
+      await follower.call(leader.admit('web-1')).hears('holding');
+    }
   });
 
   it('looks for a leader for a while, and then is not sure', async () => {

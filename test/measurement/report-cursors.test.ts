@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ReportCursors } from '../../src/measurement/reports.ts';
 
 const KEY = Buffer.alloc(32, 7);
+const NEXT = Buffer.alloc(32, 8);
 const name = fc.stringMatching(/^[a-z0-9.-]{1,20}$/);
 const version = fc.option(fc.stringMatching(/^[1-9][0-9]{0,19}$/), { nil: undefined });
 const given = fc.record({
@@ -13,7 +14,7 @@ const given = fc.record({
 const versions = { EndpointSlice: '48213', Endpoints: '48109' };
 
 describe('a cursor', () => {
-  const cursors = new ReportCursors(KEY);
+  const cursors = new ReportCursors(() => [KEY]);
 
   it('says to the instance that it was given to what Linger had seen and when, and nothing to others', () => {
     fc.assert(
@@ -32,12 +33,23 @@ describe('a cursor', () => {
 
   it('of another lead with the same key says what had been seen, and not when', () => {
     const text = cursors.write('edge', 'gw-1', 4_711, versions);
-    expect(new ReportCursors(KEY).read('edge', 'gw-1', text)).toEqual({
+    expect(new ReportCursors(() => [KEY]).read('edge', 'gw-1', text)).toEqual({
       by: 'cursor',
       givenAt: undefined,
       versions,
     });
-    expect(new ReportCursors(Buffer.alloc(32, 8)).read('edge', 'gw-1', text)).toBeUndefined();
+    expect(new ReportCursors(() => [NEXT]).read('edge', 'gw-1', text)).toBeUndefined();
+  });
+
+  it('outlives a change of the key, and is signed with the new one', () => {
+    let keys: readonly [Buffer, ...Buffer[]] = [KEY];
+    const changing = new ReportCursors(() => keys);
+    const before = changing.write('edge', 'gw-1', 4_711, versions);
+    keys = [NEXT, KEY];
+    expect(changing.read('edge', 'gw-1', before)?.versions).toEqual(versions);
+    const after = changing.write('edge', 'gw-1', 4_711, versions);
+    expect(new ReportCursors(() => [NEXT]).read('edge', 'gw-1', after)?.versions).toEqual(versions);
+    expect(new ReportCursors(() => [KEY]).read('edge', 'gw-1', after)).toBeUndefined();
   });
 
   it('that is changed anywhere is none of ours', () => {

@@ -1,7 +1,7 @@
 import supertest from 'supertest';
 import type { ReportResult } from '../../../src/api/report-request.ts';
 import type { StageVersions } from '../../../src/lag/reported-syncs.ts';
-import { ConsumerReports } from '../../../src/measurement/reports.ts';
+import { ConsumerReports, type SigningKeys } from '../../../src/measurement/reports.ts';
 import { createLogger } from '../../../src/telemetry/logs.ts';
 import type { Judge, Verdict } from '../../../src/webhook/report-access.ts';
 import { reportsApp } from '../../../src/webhook/report-endpoint.ts';
@@ -32,7 +32,7 @@ export class Desk {
   readonly counted: [consumer: string, result: ReportResult][] = [];
   readonly judged: string[] = [];
   readonly logs: string[] = [];
-  readonly key = Buffer.alloc(32, 1);
+  readonly keys = (): SigningKeys => [Buffer.alloc(32, 1)];
   now = 1_000_000;
   /** No two reports come at the same instant. */
   readonly #clock = () => {
@@ -101,8 +101,8 @@ export class Desk {
 
   #newLead(): ConsumerReports {
     const onLag = (_consumer: string, lag: number) => void this.lags.push(lag);
-    const { key } = this;
-    const reports = new ConsumerReports({ key, newest: () => this.versions, clock: this.#clock, onLag });
+    const { keys } = this;
+    const reports = new ConsumerReports({ keys, newest: () => this.versions, clock: this.#clock, onLag });
     reports.keep(new Set(['edge', 'inner']));
     return reports;
   }
