@@ -351,7 +351,7 @@ export interface Trust {
 }
 
 export interface RotationPlan {
-  /** Comes first: the rest is decided again once it has been written. */
+  /** Once it has been written, the rest is decided again. Until then the rest keeps calls coming. */
   readonly issue?: Issue;
   /** What the caBundle must become, PEM. */
   readonly caBundle?: string | undefined;
@@ -374,21 +374,28 @@ const MOST_RETAINED = 4;
 export function planRotation(seen: Seen, now: Date): RotationPlan {
   const held = readSecret(seen.secret ?? {}, seen.names, now);
   const issue = issueDue(held, seen, now);
-  if (issue !== undefined) return { issue };
+  if (issue !== undefined) return { issue, ...meanwhile(held, seen, now) };
   const bundle = formatCertificates(held.bundle);
   const caBundle = seen.trust === undefined || seen.trust.bundle === bundle ? undefined : bundle;
   return { caBundle, serve: replacement(held, seen, now) };
 }
 
-/** Whether a client that trusts the bundle accepts what is served: a certificate, then its intermediates. */
+/**
+ * Whether an API server that trusts the bundle accepts what is served: a certificate, then its intermediates in any order.
+ * A certificate that stands in the bundle is accepted whoever issued it. Source: Go, crypto/x509, Certificate.Verify.
+ */
 export function isTrusted(chain: string, bundle: string, now: Date): boolean {
   const [leaf, ...intermediates] = parseCertificates(chain);
-  const roots = validOf(parseCertificates(bundle), now);
-  const issuedByOneOf = (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
-    issuers.some((issuer) => isIssuedBy(certificate, issuer));
   if (leaf === undefined || !isValid(leaf, now)) return false;
-  const passed = validOf(intermediates, now).filter((each) => issuedByOneOf(each, roots));
-  return issuedByOneOf(leaf, [...roots, ...passed]);
+  const trusted = validOf(parseCertificates(bundle), now);
+  let left = validOf(intermediates, now);
+  for (;;) {
+    if (trusted.some((each) => each.raw.equals(leaf.raw) || isIssuedBy(leaf, each))) return true;
+    const passed = left.filter((each) => trusted.some((issuer) => isIssuedBy(each, issuer)));
+    if (passed.length === 0) return false;
+    trusted.push(...passed);
+    left = left.filter((each) => !passed.includes(each));
+  }
 }
 
 function readSecret(contents: Contents, wanted: readonly string[], now: Date): Held {
@@ -397,11 +404,32 @@ function readSecret(contents: Contents, wanted: readonly string[], now: Date): H
   const key = typeof parsed !== 'string' && parsed.asymmetricKeyType === 'rsa' ? parsed : undefined;
   const authority = key && authorities.find((each) => each.checkPrivateKey(key));
   const chain = parseCertificates(contents['tls.crt'] ?? '');
+  const [leaf] = chain;
   const bundle = unexpired(authorities, now);
-  const names = union(chain[0] === undefined ? [] : namesOf(chain[0]), wanted);
+  // Names of a certificate that is none of ours, or no longer what we made, might be names that none can have.
+  const isOurs = leaf !== undefined && bundle.some((each) => isIssuedBy(leaf, each));
+  const names = union(isOurs ? namesOf(leaf) : [], wanted);
   const empty = contents['ca.crt'] === undefined && contents['ca.key'] === undefined;
   const authorityFault = empty ? 'Absent' : faultOf(authority, key, authorities, now);
   return { contents, bundle, authority, authorityFault, chain, names };
+}
+
+/** What is served and trusted until an issue has been written, which may be refused for as long as somebody likes. */
+function meanwhile(
+  held: Held,
+  { trust, serving }: Seen,
+  now: Date,
+): Pick<RotationPlan, 'serve' | 'caBundle'> {
+  const [leaf] = held.chain;
+  const usable = leaf !== undefined && servingFault(held, held.bundle, now) === undefined;
+  const serve = serving === undefined && usable ? materialOf(leaf, held) : undefined;
+  const served = serving ?? serve;
+  if (served === undefined || trust === undefined || isTrusted(served.cert, trust.bundle, now))
+    return { serve };
+  // Another replica may serve with what is trusted now.
+  const others = [served.caBundle, trust.bundle].flatMap(parseCertificates).filter(isIssuedByLinger);
+  const caBundle = formatCertificates(newest(validOf([...held.bundle, ...others], now)));
+  return { serve, caBundle: isTrusted(served.cert, caBundle, now) ? caBundle : undefined };
 }
 
 function issueDue(held: Held, { trust, serving }: Seen, now: Date): Issue | undefined {

@@ -18,6 +18,7 @@ import { type Issue, issued, isTrusted, planRotation, type RotationPlan, type Se
 import { type Contents, certificateFiles } from './directory.ts';
 import {
   type CertificateSource,
+  type CommonKeys,
   type FollowOptions,
   type ServingCertificate,
   showCertificate,
@@ -49,6 +50,8 @@ const LIMITS = {
   requestMs: 5_000,
   /** Between two looks at what time has brought; what others do is seen at once. */
   lookEveryMs: 15_000,
+  /** While what others do is not seen, and is read. */
+  readEveryMs: 7_000,
   /** Replicas that see the same must not all make keys at once. */
   jitterMs: 300,
   /** A replica whose write was undone backs off: replicas that disagree must not overwrite each other forever. */
@@ -57,7 +60,7 @@ const LIMITS = {
   trust: { firstPauseMs: 250, longestPauseMs: 8_000 },
   /** After this long without a write the next one does not wait. */
   calmMs: 120_000,
-  failure: { firstPauseMs: 500, longestPauseMs: 10_000 },
+  failure: { firstPauseMs: 500, longestPauseMs: 8_000 },
   /** How long an untrusted certificate keeps a replica unready: beyond that it would only hide the cause. */
   untrustedMs: 30_000,
 };
@@ -70,6 +73,12 @@ interface StoredSecret {
   readonly common: string | undefined;
   /** What a write replaces. */
   readonly resourceVersion: string | undefined;
+}
+
+/** A write that is due, and how soon after the one before it may come. */
+interface Due {
+  readonly pace: Pace;
+  readonly write: () => Promise<void>;
 }
 
 /** The webhooks of the configuration, by name, and what they trust. */
@@ -86,8 +95,10 @@ export class SecretSource implements CertificateSource {
   /** Since when the caBundle is what it is, in milliseconds of the monotonic clock. */
   #trustSince = performance.now();
   #serving: ServingCertificate | undefined;
-  /** As it was when this replica started. */
-  #common: string | undefined;
+  /** What the Secret said last of what replicas sign with, and what it said before. */
+  #commons: readonly string[] = [];
+  /** How often the watches have brought each object: what is read or written meanwhile may be older. */
+  readonly #heard = { secret: 0, configuration: 0 };
   #woken = new AbortController();
   /** Whether a certificate of ours has been trusted once; after that, being distrusted is no reason to be unready. */
   #settled = false;
@@ -114,6 +125,8 @@ export class SecretSource implements CertificateSource {
         if (source.#serving === undefined) await pause(least ?? 0, signal);
       } catch (thrown) {
         signal.throwIfAborted();
+        // What is left to be written is tried again, and told, once this replica serves.
+        if (source.#serving !== undefined) break;
         const { message } = asError(thrown);
         if (performance.now() - source.#openedAt > openWithinMs) {
           const what = `the Secret ${namespace}/${secret} can neither be read nor made: ${message}`;
@@ -126,7 +139,6 @@ export class SecretSource implements CertificateSource {
         await pause(backoff.next(), signal);
       }
     }
-    source.#common = source.#secret?.common;
     return source;
   }
 
@@ -136,8 +148,9 @@ export class SecretSource implements CertificateSource {
   }
 
   /** It outlives every certificate; a lost Secret gets it back from the replica that recreates it. */
-  commonKey(): string {
-    return this.#common ?? this.get().key;
+  commonKeys(): CommonKeys {
+    const [newest = this.get().key, ...older] = this.#commons;
+    return [newest, ...older];
   }
 
   unready(now: Date): string | undefined {
@@ -164,11 +177,14 @@ export class SecretSource implements CertificateSource {
     // Not AbortSignal.any, which would leave something behind on this signal with each look.
     signal.addEventListener('abort', () => this.#woken.abort(), { once: true });
     const backoff = new Backoff(LIMITS.failure, Math.random);
-    let wait = 0;
     do {
       this.#woken = new AbortController();
+      // Changes that happen meanwhile are handled at once, but not during a pause before something is tried again.
+      let wait: number;
+      let until = signal;
+      const isFollowed = watches.every(({ current }) => current);
       try {
-        if (!watches.every(({ current }) => current)) await this.#read();
+        if (!isFollowed) await this.#read();
         const before = this.#serving;
         const least = await this.#step((certificate) => {
           use(certificate);
@@ -179,18 +195,19 @@ export class SecretSource implements CertificateSource {
           const { notAfter, origin } = this.get();
           options.logger.info({ notAfter, origin }, 'serving certificate replaced');
         }
-        metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
-        tellConfigured(this.#once, this.#options.configuration, this.configured());
         backoff.reset();
         this.#once.over('certificates', {}, 'the shared certificates can be kept again');
-        wait = least ?? LIMITS.lookEveryMs;
+        wait = least ?? (isFollowed ? LIMITS.lookEveryMs : LIMITS.readEveryMs);
+        if (least === undefined) until = this.#woken.signal;
       } catch (thrown) {
         if (signal.aborted) return;
         if (this.#trouble(asFailure(thrown))) metrics.certificateReloads.inc({ result: 'failure' });
         wait = backoff.next();
       }
-      // Changes that happened meanwhile are handled at once, but not during a pause after a failure.
-      await pause(wait, wait < LIMITS.lookEveryMs ? signal : this.#woken.signal);
+      // Above all where what is needed cannot be written.
+      metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
+      tellConfigured(this.#once, this.#options.configuration, this.configured());
+      await pause(wait, until);
     } while (!signal.aborted);
   }
 
@@ -210,7 +227,8 @@ export class SecretSource implements CertificateSource {
   async #step(use: (certificate: ServingCertificate) => void = () => undefined): Promise<number | undefined> {
     let now = new Date();
     let plan = planRotation(this.#seen(), now);
-    if (plan.issue !== undefined || plan.caBundle !== undefined || this.#serving === undefined) {
+    const isDue = plan.issue !== undefined || plan.caBundle !== undefined || this.#lacksCommon();
+    if (isDue || this.#serving === undefined) {
       if (this.#serving !== undefined) await pause(LIMITS.jitterMs * Math.random(), this.#options.signal);
       // A watch may be late, and what is written must follow from what is there.
       await this.#read();
@@ -218,15 +236,29 @@ export class SecretSource implements CertificateSource {
       plan = planRotation(this.#seen(), now);
     }
     if (plan.serve !== undefined) this.#serve(plan.serve, use);
-    const next = plan.issue ?? plan.caBundle;
-    if (next === undefined) return this.#settling(now);
-    const pace = this.#paces[plan.issue === undefined ? 'trust' : 'issue'];
-    const held = pace.heldMs();
-    if (held > 0) return held;
-    if (plan.issue !== undefined) await this.#issue(plan.issue, now);
-    else if (plan.caBundle !== undefined) await this.#trust(plan.caBundle);
-    pace.took();
+    const { issue, caBundle } = plan;
+    const due: readonly Due[] = [
+      caBundle !== undefined && { pace: this.#paces.trust, write: () => this.#trust(caBundle) },
+      issue !== undefined && { pace: this.#paces.issue, write: () => this.#issue(issue, now) },
+      issue === undefined && this.#lacksCommon() && { pace: this.#paces.issue, write: () => this.#share() },
+    ].filter((each) => each !== false);
+    if (due.length === 0) return this.#settling(now);
+    const ready = due.filter(({ pace }) => pace.heldMs() === 0);
+    if (ready.length === 0) return Math.min(...due.map(({ pace }) => pace.heldMs()));
+    // What is refused keeps the other from nothing.
+    const refusals: unknown[] = [];
+    for (const { pace, write } of ready)
+      await write().then(
+        () => pace.took(),
+        (thrown) => refusals.push(thrown),
+      );
+    if (refusals.length > 0) throw refusals[0];
     return this.#step(use);
+  }
+
+  /** Somebody has put back the certificates, and not what replicas sign with. */
+  #lacksCommon(): boolean {
+    return this.#secret !== undefined && this.#secret.common === undefined;
   }
 
   #serve(material: NonNullable<RotationPlan['serve']>, use: (certificate: ServingCertificate) => void): void {
@@ -296,14 +328,26 @@ export class SecretSource implements CertificateSource {
     };
     return [
       follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) => {
-        this.#secret = stored;
+        this.#heard.secret += 1;
+        this.#tookSecret(stored);
       }),
-      follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => this.#tookWebhooks(webhooks)),
+      follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => {
+        this.#heard.configuration += 1;
+        this.#tookWebhooks(webhooks);
+      }),
     ];
+  }
+
+  #tookSecret(secret: StoredSecret | undefined): void {
+    this.#secret = secret;
+    const [newest] = this.#commons;
+    if (secret?.common === undefined || secret.common === newest) return;
+    this.#commons = [secret.common, ...(newest === undefined ? [] : [newest])];
   }
 
   async #read(): Promise<void> {
     const { connection, namespace, secret: name, configuration } = this.#options;
+    const before = { ...this.#heard };
     const [secret, webhooks] = await Promise.all([
       unlessNotFound(
         callApi(connection, 'CoreV1Api', this.#call, (core) =>
@@ -316,15 +360,16 @@ export class SecretSource implements CertificateSource {
         ),
       ),
     ]);
-    this.#secret = secret && storedSecret(secret);
-    this.#tookWebhooks(webhooks && webhooksOf(webhooks));
+    if (this.#heard.secret === before.secret) this.#tookSecret(secret && storedSecret(secret));
+    if (this.#heard.configuration === before.configuration)
+      this.#tookWebhooks(webhooks && webhooksOf(webhooks));
   }
 
   async #issue(issue: Issue, now: Date): Promise<void> {
     const { connection, namespace, identity, secret: name, logger, metrics } = this.#options;
     const before = this.#secret;
     const contents = await issued(issue, before?.contents ?? {}, now);
-    const common = this.#common ?? before?.common ?? randomBytes(32).toString('base64');
+    const common = this.#ownCommon();
     const files = certificateFiles.map((file) => [file, encoded(contents[file])] as const);
     const data = { ...Object.fromEntries(files), [COMMON_KEY]: encoded(common) };
     const about = {
@@ -338,16 +383,12 @@ export class SecretSource implements CertificateSource {
     const { resourceVersion } = before ?? {};
     const change = { namespace, name, body: { metadata: { resourceVersion }, data } };
     const patch = before === undefined ? 'apply-patch' : 'merge-patch';
-    try {
-      const written = await callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
+    const isWritten = await this.#written(() =>
+      callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
         core.patchNamespacedSecret(before === undefined ? create : change),
-      );
-      this.#secret = storedSecret(written);
-    } catch (thrown) {
-      // Another replica was first: what it has written will do.
-      if (asFailure(thrown).reason !== 'Conflict') throw thrown;
-      return this.#read();
-    }
+      ),
+    );
+    if (!isWritten) return;
     const { because } = issue;
     metrics.certificateWrites.inc({ object: 'Secret', reason: because });
     const made = { authority: issue.authority === undefined, certificate: issue.names !== undefined };
@@ -355,6 +396,37 @@ export class SecretSource implements CertificateSource {
     const members = { because, made, notAfter: leaf?.validToDate };
     if (ROUTINE.has(because)) logger.info(members, 'shared certificates written');
     else logger.warn(members, 'shared certificates written');
+  }
+
+  /** Writes what replicas sign with, and nothing else. */
+  async #share(): Promise<void> {
+    const { connection, namespace, secret: name, logger } = this.#options;
+    const metadata = { resourceVersion: this.#secret?.resourceVersion };
+    const body = { metadata, data: { [COMMON_KEY]: encoded(this.#ownCommon()) } };
+    const isWritten = await this.#written(() =>
+      callApi(connection, 'CoreV1Api', { ...this.#call, patch: 'merge-patch' }, (core) =>
+        core.patchNamespacedSecret({ namespace, name, body }),
+      ),
+    );
+    if (isWritten) logger.warn({ because: 'Absent' }, 'shared signing key written');
+  }
+
+  #ownCommon(): string {
+    return this.#commons[0] ?? randomBytes(32).toString('base64');
+  }
+
+  /** @returns false where another replica was first: what it has written will do, and has been read */
+  async #written(write: () => Promise<object>): Promise<boolean> {
+    const before = this.#heard.secret;
+    try {
+      const secret = storedSecret(await write());
+      if (this.#heard.secret === before) this.#tookSecret(secret);
+      return true;
+    } catch (thrown) {
+      if (asFailure(thrown).reason !== 'Conflict') throw thrown;
+      await this.#read();
+      return false;
+    }
   }
 
   async #trust(bundle: string): Promise<void> {
@@ -368,11 +440,12 @@ export class SecretSource implements CertificateSource {
             { op: 'add', path: `/webhooks/${index}/clientConfig/caBundle`, value: encoded(bundle) },
           ],
     );
+    const heard = this.#heard.configuration;
+    const reason = reasonFor(this.#bundle() ?? '', bundle);
     const written = await callApi(connection, 'AdmissionregistrationV1Api', this.#call, (api) =>
       api.patchMutatingWebhookConfiguration({ name, body }),
     );
-    const reason = reasonFor(this.#bundle() ?? '', bundle);
-    this.#tookWebhooks(webhooksOf(written));
+    if (this.#heard.configuration === heard) this.#tookWebhooks(webhooksOf(written));
     metrics.certificateWrites.inc({ object: 'caBundle', reason });
     const members = { because: reason, configuration: name };
     if (reason === 'Overwritten') logger.warn(members, 'caBundle written');

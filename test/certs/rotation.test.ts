@@ -2,6 +2,7 @@ import crypto, { X509Certificate } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
+import forge from 'node-forge';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   issued,
@@ -15,7 +16,7 @@ import {
 } from '../../src/certs/assess.ts';
 import type { Contents } from '../../src/certs/directory.ts';
 import { parseCertificates, parseNames } from '../../src/certs/x509.ts';
-import { days } from './fixture.ts';
+import { DAY_MS, days } from './fixture.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -84,6 +85,21 @@ const trusting = (bundle: string, forMs = SETTLED_MS) => ({ bundle, forMs });
 const servingFrom = (secret: Made): ServingMaterial =>
   planRotation({ secret, trust: undefined, serving: undefined, names: NAMES }, now).serve!;
 
+/** For a day. */
+function selfSigned(): string {
+  const keys = forge.pki.rsa.generateKeyPair(1024);
+  const certificate = forge.pki.createCertificate();
+  certificate.publicKey = keys.publicKey;
+  certificate.serialNumber = '02';
+  certificate.validity = { notBefore: later(-60_000), notAfter: later(DAY_MS) };
+  const name = [{ name: 'commonName', value: 'linger' }];
+  certificate.setSubject(name);
+  certificate.setIssuer(name);
+  certificate.setExtensions([{ name: 'keyUsage', digitalSignature: true, keyEncipherment: true }]);
+  certificate.sign(keys.privateKey, forge.md.sha256.create());
+  return forge.pki.certificateToPem(certificate);
+}
+
 describe('what to do', () => {
   let good: Made;
   let other: Made;
@@ -113,8 +129,12 @@ describe('what to do', () => {
   });
 
   it.each<[string, (at: Date) => Parameters<typeof plan>, object]>([
-    ['no Secret', () => [undefined, ''], { because: 'Absent', authority: undefined, names: NAMES }],
-    ['an empty one', () => [{}, ''], { because: 'Absent', authority: undefined, names: NAMES }],
+    [
+      'no Secret',
+      () => [undefined, good['ca.crt']],
+      { because: 'Absent', authority: undefined, names: NAMES },
+    ],
+    ['an empty one', () => [{}, good['ca.crt']], { because: 'Absent', authority: undefined, names: NAMES }],
     [
       'an authority’s key that cannot be read: the certificate stays in service',
       () => [{ ...good, 'ca.key': 'no key' }, good['ca.crt']],
@@ -175,6 +195,72 @@ describe('what to do', () => {
     const { issue, ...rest } = plan(...given(now));
     expect(issue).toMatchObject(expected);
     expect(rest).toEqual({});
+  });
+
+  describe('until an issue has been written, which may be refused', () => {
+    const at = days(244, now);
+    /** With an authority that is due, and a certificate in the middle of its life. */
+    let late: Made;
+    beforeAll(async () => {
+      const earlier = days(240, now);
+      late = { ...good, ...(await issued(plan(good, good['ca.crt'], earlier).issue!, good, earlier)) };
+    });
+
+    it('a replica that starts serves what is good', () => {
+      const seen = { secret: late, trust: trusting(late['ca.crt']), serving: undefined, names: NAMES };
+      const { issue, caBundle, serve } = planRotation(seen, at);
+      expect([issue?.because, caBundle, serve?.cert]).toEqual([
+        'AuthorityExpiring',
+        undefined,
+        late['tls.crt'],
+      ]);
+    });
+
+    it('what is served stays trusted, and what others may serve', () => {
+      const { serve: serving } = planRotation(
+        { secret: late, trust: undefined, serving: undefined, names: NAMES },
+        at,
+      );
+      for (const bundle of ['', other['ca.crt']])
+        for (const secret of [late, undefined]) {
+          const seen = { secret, trust: trusting(bundle), serving, names: NAMES };
+          const { issue, caBundle = '' } = planRotation(seen, at);
+          expect(issue).toBeDefined();
+          expect(isTrusted(late['tls.crt'], caBundle, at)).toBe(true);
+          expect(parseCertificates(caBundle).length).toBe(bundle === '' ? 1 : 2);
+        }
+    });
+  });
+
+  it('trusts what an API server does', async () => {
+    const { crossSign, issueAuthority, issueServingCertificate } = await import('../../src/certs/issue.ts');
+    const [root, upper, lower] = await Promise.all([1, 2, 3].map(() => issueAuthority(now)));
+    const passed = [crossSign(upper!, root!, now), crossSign(lower!, upper!, now)];
+    const { cert } = await issueServingCertificate(lower!, NAMES, now, DAY_MS);
+    const [leaf = ''] = cert.match(/-----BEGIN[^-]*-----[^-]*-----END[^-]*-----\n?/) ?? [];
+    for (const between of [passed, passed.toReversed()])
+      expect(isTrusted([leaf, ...between].join('\n'), root!.certificate, now)).toBe(true);
+    expect(isTrusted([leaf, passed[1]].join('\n'), root!.certificate, now)).toBe(false);
+    // Issued by itself, and not as an authority: cert-manager's issuer `selfSigned` does so.
+    const own = selfSigned();
+    expect(isTrusted(own, own, now)).toBe(true);
+    expect(isTrusted(own, selfSigned(), now)).toBe(false);
+    expect(isTrusted(own, own, days(2, now))).toBe(false);
+  });
+
+  it('takes no names from a certificate that it did not make, or that has changed', async () => {
+    const { issueServingCertificate } = await import('../../src/certs/issue.ts');
+    const foreign = { certificate: other['ca.crt'], key: other['ca.key'] };
+    const { cert, key } = await issueServingCertificate(foreign, ['*.corp.example'], now, DAY_MS);
+    const { issue } = plan({ ...good, 'tls.crt': cert, 'tls.key': key }, good['ca.crt']);
+    expect(issue).toMatchObject({ because: 'IssuerChanged', names: NAMES });
+    // One letter of a name, as it stands in the certificate.
+    const [leaf = ''] = good['tls.crt'].match(/-----BEGIN[^-]*CERT[^-]*-----[^-]*-----END[^-]*-----/) ?? [];
+    const der = Buffer.from(new X509Certificate(leaf).raw);
+    der[der.lastIndexOf('linger.') + 1] = '_'.charCodeAt(0);
+    const pem = `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`;
+    expect(new X509Certificate(pem).subjectAltName).toContain('l_nger.');
+    expect(plan({ ...good, 'tls.crt': pem }, good['ca.crt']).issue).toMatchObject({ names: NAMES });
   });
 
   it('keeps what replicas serve with trusted when the Secret is lost', () => {

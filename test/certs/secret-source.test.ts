@@ -1,8 +1,10 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { issued, planRotation } from '../../src/certs/assess.ts';
 import { SecretSource } from '../../src/certs/secret-source.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
 import { type ApiObject, ModelApi } from '../leader/model-api.ts';
+import { DAY_MS, days } from './fixture.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -50,7 +52,7 @@ it('replaces what it cannot use in the Secret, and keeps what others have put th
   const { source } = await openSource(api);
   expect(source.get().origin).toBe('shared');
   expect(source.get().cert).toBe(textIn(api, 'tls.crt'));
-  expect(source.commonKey()).toBe(textIn(api, 'common.key'));
+  expect(source.commonKeys()).toEqual([textIn(api, 'common.key')]);
   expect(textIn(api, 'theirs')).toBe('kept');
   expect(api.objects.get(SECRET)?.metadata.labels).toEqual({ team: 'a' });
 });
@@ -97,4 +99,51 @@ it('shows whether it is trusted only where somebody looks', async () => {
   expect(await registry.metrics()).not.toMatch(/^linger_certificate_trusted/m);
   certificateTrusted.set(0);
   expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m);
+});
+
+/** Trusts nothing of Linger's. */
+function putConfiguration(api: ModelApi, caBundle: string): void {
+  const webhooks = [{ name: 'pods.linger.dev', clientConfig: { caBundle: encoded(caBundle) } }];
+  api.put(CONFIGURATION, { metadata: { name: 'linger' }, webhooks });
+}
+
+it('says that it is not trusted where it may not change that', async () => {
+  const api = await withUselessSecret();
+  putConfiguration(api, '');
+  api.refuse = ({ method, path }) =>
+    method === 'PATCH' && path === CONFIGURATION ? { status: 403 } : undefined;
+  const lines: string[] = [];
+  const { source, surroundings } = await openSource(api, lines);
+  void source.follow(() => undefined, surroundings);
+  const { registry } = surroundings.metrics;
+  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m));
+  expect(lines.join('')).toMatch(/the shared certificates cannot be kept/);
+});
+
+it('serves what is good though it may not write what is due', async () => {
+  const api = await withUselessSecret();
+  const nothing = { secret: undefined, trust: undefined, serving: undefined, names: ['linger.linger.svc'] };
+  const made = days(-250, new Date());
+  // Its authority is due at two thirds of its year, its certificate is not.
+  const old = await issued(planRotation(nothing, made).issue!, {}, made, 400 * DAY_MS);
+  const data = Object.fromEntries(Object.entries(old).map(([file, text]) => [file, encoded(text)]));
+  api.put(SECRET, { metadata: { name: 'linger-certificates' }, data });
+  api.refuse = ({ method, path }) => (method === 'PATCH' && path === SECRET ? { status: 403 } : undefined);
+  const { source } = await openSource(api);
+  expect(source.get().cert).toBe(old['tls.crt']);
+});
+
+it('puts back what replicas sign with, and takes what another has put there', async () => {
+  const api = await withUselessSecret();
+  const { source: first, surroundings } = await openSource(api);
+  const [own = ''] = first.commonKeys();
+  const { data, ...rest } = api.objects.get(SECRET) as ApiObject;
+  const { 'common.key': _, ...without } = data as Record<string, string>;
+  api.put(SECRET, { ...rest, data: without });
+  const { source: second } = await openSource(api);
+  const [theirs = ''] = second.commonKeys();
+  expect(textIn(api, 'common.key')).toBe(theirs);
+  expect(theirs).not.toBe(own);
+  void first.follow(() => undefined, surroundings);
+  await vi.waitFor(() => expect(first.commonKeys()).toEqual([theirs, own]));
 });
