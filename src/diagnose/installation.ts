@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto';
 import { basename } from 'node:path/posix';
 import {
   API_VERSION,
@@ -325,15 +326,19 @@ async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
 /** The Secret that the replicas serve from: the one that they make, or their user's, which is mounted. */
 async function certificateSecret(
   inquiry: Inquiry,
-): Promise<{ readonly name: string; readonly cure: string }> {
+): Promise<{ readonly name: string; readonly isTheirs: boolean; readonly cure: string }> {
   const declared = await deployment(inquiry);
   const volumes = recordsAt(declared, 'spec', 'template', 'spec', 'volumes');
   const mounted = volumes.map((each) => memberAt(each, ['secret', 'secretName']));
   const made = flagsOf(declared)('certs-secret');
   const theirs = made === undefined ? mounted.find(isString) : undefined;
-  if (theirs === undefined)
-    return { name: made ?? 'linger-certificates', cure: 'A replica that runs makes it: look at their log.' };
-  return { name: theirs, cure: 'It is your own: make it, with tls.crt and tls.key; replicas wait for it.' };
+  const isTheirs = theirs !== undefined;
+  if (isTheirs) {
+    const cure = 'It is your own: make it, with tls.crt and tls.key; replicas wait for it.';
+    return { name: theirs, isTheirs, cure };
+  }
+  const name = made ?? 'linger-certificates';
+  return { name, isTheirs, cure: 'A replica that runs makes it: look at their log.' };
 }
 
 const NO_BUNDLE = 'the webhook configuration has no caBundle: no API server trusts Linger';
@@ -347,7 +352,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
   const bundle = isString(encoded) ? decoded(encoded) : '';
   const noBundle = own !== undefined && parseCertificates(bundle).length === 0;
   const unbundled = noBundle ? [failure(NO_BUNDLE, BUNDLE_CURE)] : [];
-  const { name, cure } = await certificateSecret(inquiry);
+  const { name, isTheirs, cure } = await certificateSecret(inquiry);
   const secret = await inquiry.find(`/api/v1/namespaces/${namespace}/secrets/${name}`);
   const text = memberAt(secret, ['data', 'tls.crt']);
   const chain = isString(text) ? decoded(text) : '';
@@ -374,7 +379,8 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
       !noBundle &&
       !isTrusted(chain, bundle, date) &&
       failure(`the caBundle of the webhook configuration does not fit ${what}`, BUNDLE_CURE),
-    leaf.checkHost(host) === undefined &&
+    // Go, and so an API server, looks at no common name.
+    leaf.checkHost(host, { subject: 'never' }) === undefined &&
       failure(
         `${what} is not for ${host}, which API servers call`,
         'Add that name: --cert-names, or your own certificate’s.',
@@ -382,8 +388,10 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
   ].filter((each) => each !== false);
   if (wrong.length > 0) return wrong;
   const left = `valid for ${span((notAfter.getTime() - date.getTime()) / 1000)}, until ${notAfter.toISOString()}`;
+  if (isTheirs && endsSoon(leaf, date))
+    return warning(`${what} ends soon; ${left}`, 'It is your own: renew it.');
   // Replicas renew within a minute; a third of its life remains.
-  if (renewalTime(leaf).getTime() + HOUR_MS < date.getTime())
+  if (!isTheirs && renewalTime(leaf).getTime() + HOUR_MS < date.getTime())
     return warning(
       `${what} should have been renewed; ${left}`,
       'The log of the replicas says why it was not.',
@@ -394,6 +402,12 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
 }
 
 const HOUR_MS = 3_600_000;
+
+/** Whether less than a quarter of its life is left, as the alert LingerCertificateExpires has it. */
+function endsSoon({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {
+  const life = validToDate.getTime() - validFromDate.getTime();
+  return validToDate.getTime() - now.getTime() < life / 4;
+}
 
 function decoded(base64: string): string {
   return Buffer.from(base64, 'base64').toString();
