@@ -362,6 +362,7 @@ async function readPolicyMap(
     return { documents: NO_DOCUMENTS, problems: 'failed' in published ? [published.none] : [] };
   }
   const problems = published.value.problems.map(({ message }) => message);
-  for (const problem of problems) warn(`${problem}; it is left out, where replicas keep what was valid before`);
+  for (const problem of problems)
+    warn(`${problem}; it is left out, where replicas keep what was valid before`);
   return { documents: published.value.documents, problems };
 }

@@ -10,9 +10,15 @@ export const EVERYTHING = [
 
 /** These compare instants or durations: while one of them runs, nothing else does. */
 export const ALONE: readonly string[] = [
+  'test/cluster-suite/afterwards.test.ts',
+  'test/cluster-suite/hold-delivery.test.ts',
+  'test/cluster-suite/hold.test.ts',
   'test/cluster-suite/policy-objects.test.ts',
   'test/cluster-suite/termination.test.ts',
   'test/cluster-suite/truth.test.ts',
+  'test/scenarios/canary.test.ts',
+  'test/scenarios/polling.test.ts',
   'test/scenarios/storm.test.ts',
   'test/scenarios/unbalanced.test.ts',
+  'test/testbed/load/load.test.ts',
 ];
