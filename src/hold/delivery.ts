@@ -365,10 +365,10 @@ export class Delivery {
     const { clock, pause } = this.#options;
     try {
       await this.#removeTestPod(signal);
-      const image = await this.#testImage(signal);
-      if (image === undefined)
+      const like = await this.#likeOurs(signal);
+      if (like === undefined)
         return 'there is no pod of this replica’s name to take the image from: set --hold-test-image';
-      await this.#createTestPod(node, image, signal);
+      await this.#createTestPod(node, like, signal);
       const begun = clock();
       let state = 'it was not started';
       while (clock() - begun < TRIAL_WITHIN_MS && (await pause(1_000, signal))) {
@@ -396,11 +396,15 @@ export class Delivery {
     return items[0];
   }
 
-  async #testImage(signal: AbortSignal) {
+  /** What the test pod has of this replica's own. @returns undefined where no image is known */
+  async #likeOurs(signal: AbortSignal): Promise<Likeness | undefined> {
     const { place, settings } = this.#options;
-    const own = await this.#pod(place.identity, signal).catch(() => undefined);
-    const image = settings.testImage ?? own?.spec?.containers[0]?.image;
-    return image === undefined ? undefined : { image, secrets: own?.spec?.imagePullSecrets ?? [] };
+    const own = (await this.#pod(place.identity, signal).catch(() => undefined))?.spec;
+    const [container] = own?.containers ?? [];
+    const image = settings.testImage ?? container?.image;
+    if (image === undefined) return undefined;
+    const runAsUser = container?.securityContext?.runAsUser ?? own?.securityContext?.runAsUser ?? NONROOT;
+    return { image, secrets: own?.imagePullSecrets ?? [], runAsUser };
   }
 
   async #removeTestPod(signal: AbortSignal): Promise<void> {
@@ -415,27 +419,35 @@ export class Delivery {
   /** Server-side apply, because RBAC can limit that to a name. */
   async #createTestPod(
     { name: nodeName, architecture }: NodeFacts,
-    { image, secrets }: { readonly image: string; readonly secrets: readonly object[] },
+    like: Likeness,
     signal: AbortSignal,
   ): Promise<void> {
     const { namespace } = this.#options.place;
     const helper = { key: holdKey(architecture), configMap: this.#helper.name };
-    const body = testPod({ namespace, nodeName, image, secrets, ...helper });
+    const body = testPod({ namespace, nodeName, ...like, ...helper });
     const target = { name: TEST_POD, namespace, fieldManager: 'linger', force: true };
     await this.#ask(signal, (core) => core.patchNamespacedPod({ ...target, body }));
   }
 }
 
-type TestPod = Readonly<Record<'namespace' | 'nodeName' | 'image' | 'key' | 'configMap', string>> & {
+/** The user of our images. */
+const NONROOT = 65_532;
+
+interface Likeness {
+  readonly image: string;
   readonly secrets: readonly object[];
-};
+  /** OpenShift lets the pods of a namespace run only as users of its own range. */
+  readonly runAsUser: number;
+}
+
+type TestPod = Likeness & Readonly<Record<'namespace' | 'nodeName' | 'key' | 'configMap', string>>;
 
 /**
  * Runs the helper from the ConfigMap as an application's pod would mount it, on a certain node whatever its taints, and
  * as Pod Security "restricted" wants it. It makes no call: it waits for a second and exits with 0.
  */
-export function testPod({ namespace, nodeName, image, secrets, key, configMap }: TestPod): object {
-  const security = { runAsNonRoot: true, runAsUser: 65_532, seccompProfile: { type: 'RuntimeDefault' } };
+export function testPod({ namespace, nodeName, image, secrets, runAsUser, key, configMap }: TestPod): object {
+  const security = { runAsNonRoot: true, runAsUser, seccompProfile: { type: 'RuntimeDefault' } };
   const container = {
     name: 'hold',
     image,

@@ -42,7 +42,11 @@ interface Start {
 async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse, times = 1 }: Start = {}) {
   const api = await DeliveryApi.start();
   if (refuse !== undefined) api.refuse = refuse;
-  api.put('pods', 'linger', 'replica', { spec: { containers: [{ image: 'registry.example/linger:1' }] } });
+  const container = {
+    image: 'registry.example/linger:1',
+    securityContext: { runAsUser: 1_000_650_000 },
+  };
+  api.put('pods', 'linger', 'replica', { spec: { containers: [container] } });
   const ended = new AbortController();
   atEnd(() => {
     ended.abort();
@@ -204,6 +208,7 @@ describe.concurrent('the leader', () => {
           nodeName: name,
           image: 'registry.example/linger:1',
           secrets: [],
+          runAsUser: 1_000_650_000,
           key: `hold-${architecture}`,
           configMap: CONFIG_MAP,
         }),
@@ -212,8 +217,10 @@ describe.concurrent('the leader', () => {
   });
 
   it('tries it in a pod that has all that quotas may ask for', () => {
-    const of = { namespace: 'linger', nodeName: 'n', image: 'i', secrets: [], key: 'k', configMap: 'c' };
-    const { spec } = testPod(of) as { spec: { containers: { resources: object }[] } };
+    const of = { namespace: 'linger', nodeName: 'n', image: 'i', key: 'k', configMap: 'c' };
+    const { spec } = testPod({ ...of, secrets: [], runAsUser: 1 }) as {
+      spec: { containers: { resources: object }[] };
+    };
     const both = { cpu: expect.any(String) as string, memory: expect.any(String) as string };
     expect(spec.containers[0]?.resources).toEqual({ requests: both, limits: both });
   });
