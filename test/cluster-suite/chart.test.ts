@@ -96,6 +96,7 @@ describe('the chart', async () => {
     [['podLabels.app\\.kubernetes\\.io/name=mine'], /podLabels/],
     [['image.digest=sha256:abc'], /digest/],
     [['ports.webhook=99999'], /webhook/],
+    [['ports.admin=8443'], /ports: expected four different ones, got 8443, 8443, 8081, 8445/],
     [['webhook.timeoutSeconds=31'], /timeoutSeconds/],
     [['terminationGracePeriodSeconds=10'], /terminationGracePeriodSeconds/],
     [['serviceMonitor.interval=often'], /interval/],
