@@ -95,8 +95,10 @@ export class SecretSource implements CertificateSource {
   /** Since when the caBundle is what it is, in milliseconds of the monotonic clock. */
   #trustSince = performance.now();
   #serving: ServingCertificate | undefined;
-  /** What the Secret said last of what replicas sign with, and what it said before. */
-  #commons: readonly string[] = [];
+  /** What the Secret has said last of what replicas sign with. */
+  #common: string | undefined;
+  /** Of this replica alone, until the Secret has been read. */
+  commonKeys: CommonKeys = [newCommon()];
   /** How often the watches have brought each object: what is read or written meanwhile may be older. */
   readonly #heard = { secret: 0, configuration: 0 };
   #woken = new AbortController();
@@ -145,12 +147,6 @@ export class SecretSource implements CertificateSource {
   get(): ServingCertificate {
     if (this.#serving === undefined) throw new Error('a source that is open has a certificate');
     return this.#serving;
-  }
-
-  /** It outlives every certificate; a lost Secret gets it back from the replica that recreates it. */
-  commonKeys(): CommonKeys {
-    const [newest = this.get().key, ...older] = this.#commons;
-    return [newest, ...older];
   }
 
   unready(now: Date): string | undefined {
@@ -265,6 +261,8 @@ export class SecretSource implements CertificateSource {
     const certificate: ServingCertificate = { ...material, origin: 'shared' };
     if (certificate.cert !== this.#serving?.cert || certificate.key !== this.#serving.key) use(certificate);
     this.#serving = certificate;
+    // Where the Secret has none, and none may be written there, replicas have the key of their certificate in common.
+    if (this.#common === undefined) this.commonKeys = [certificate.key];
   }
 
   /** While what the Secret holds is not what is served, trust is being waited for. */
@@ -340,9 +338,10 @@ export class SecretSource implements CertificateSource {
 
   #tookSecret(secret: StoredSecret | undefined): void {
     this.#secret = secret;
-    const [newest] = this.#commons;
-    if (secret?.common === undefined || secret.common === newest) return;
-    this.#commons = [secret.common, ...(newest === undefined ? [] : [newest])];
+    const before = this.#common;
+    if (secret?.common === undefined || secret.common === before) return;
+    this.#common = secret.common;
+    this.commonKeys = before === undefined ? [secret.common] : [secret.common, before];
   }
 
   async #read(): Promise<void> {
@@ -411,8 +410,9 @@ export class SecretSource implements CertificateSource {
     if (isWritten) logger.warn({ because: 'Absent' }, 'shared signing key written');
   }
 
+  /** It outlives every certificate; a lost Secret gets it back from the replica that makes it again. */
   #ownCommon(): string {
-    return this.#commons[0] ?? randomBytes(32).toString('base64');
+    return this.#common ?? newCommon();
   }
 
   /** @returns false where another replica was first: what it has written will do, and has been read */
@@ -459,6 +459,10 @@ export class SecretSource implements CertificateSource {
 
 /** Of the Secret: what replicas sign with among themselves. */
 const COMMON_KEY = 'common.key';
+
+function newCommon(): string {
+  return randomBytes(32).toString('base64');
+}
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
 

@@ -84,8 +84,8 @@ export type CommonKeys = readonly [newest: string, ...older: string[]];
 export interface CertificateSource {
   /** The certificate in force. */
   get(): ServingCertificate;
-  /** Asked whenever one is needed: they change with what the source has. */
-  commonKeys(): CommonKeys;
+  /** Others, and another array, whenever they change. */
+  readonly commonKeys: CommonKeys;
   /** Why clients refuse the certificate in force; undefined: they do not. */
   unready(now: Date): string | undefined;
   /** Whether there is a webhook configuration; absent: the source does not follow it. */
@@ -114,14 +114,14 @@ export function showCertificate({ cert, notAfter }: ServingCertificate, metrics:
 export class FileSource implements CertificateSource {
   readonly #options: EnsureOptions;
   #current: ServingCertificate;
-  /** The key of the certificate before: other replicas may have it still. */
-  #keyBefore: string | undefined;
+  commonKeys: CommonKeys;
   /** The files as they were after the last good look; undefined makes the next look a full one. */
   #seen: string | undefined;
 
   private constructor(options: EnsureOptions, { certificate, files }: Awaited<ReturnType<typeof load>>) {
     this.#options = options;
     this.#current = certificate;
+    this.commonKeys = [certificate.key];
     this.#seen = files;
   }
 
@@ -132,11 +132,6 @@ export class FileSource implements CertificateSource {
 
   get(): ServingCertificate {
     return this.#current;
-  }
-
-  commonKeys(): CommonKeys {
-    const { key } = this.#current;
-    return this.#keyBefore === undefined ? [key] : [key, this.#keyBefore];
   }
 
   unready(now: Date): string | undefined {
@@ -156,7 +151,8 @@ export class FileSource implements CertificateSource {
     const { certificate, files } = await load(this.#options, now);
     this.#seen = files;
     this.#current = certificate;
-    if (certificate.key !== before.key) this.#keyBefore = before.key;
+    // Other replicas may have the one before still.
+    if (certificate.key !== before.key) this.commonKeys = [certificate.key, before.key];
     const same = (['cert', 'key', 'caBundle'] as const).every((part) => certificate[part] === before[part]);
     return same ? undefined : certificate;
   }

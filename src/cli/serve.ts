@@ -312,9 +312,18 @@ async function startCluster(
   // All replicas have them, so each can read what another has signed.
   const keysFor = (what: string) => {
     const derived = (key: string) => Buffer.from(hkdfSync('sha256', key, '', what, 32));
-    return (): SigningKeys => {
-      const [newest, ...older] = certificates.commonKeys();
-      return [derived(newest), ...older.map(derived)];
+    let from = certificates.commonKeys;
+    const derivedFrom = ([newest, ...older]: typeof from): SigningKeys => [
+      derived(newest),
+      ...older.map(derived),
+    ];
+    let keys = derivedFrom(from);
+    return () => {
+      if (from !== certificates.commonKeys) {
+        from = certificates.commonKeys;
+        keys = derivedFrom(from);
+      }
+      return keys;
     };
   };
   const reports = { audience: settings.reportsAudience, keys: keysFor('linger.dev/reports: cursors') };

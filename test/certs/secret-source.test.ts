@@ -52,7 +52,7 @@ it('replaces what it cannot use in the Secret, and keeps what others have put th
   const { source } = await openSource(api);
   expect(source.get().origin).toBe('shared');
   expect(source.get().cert).toBe(textIn(api, 'tls.crt'));
-  expect(source.commonKeys()).toEqual([textIn(api, 'common.key')]);
+  expect(source.commonKeys).toEqual([textIn(api, 'common.key')]);
   expect(textIn(api, 'theirs')).toBe('kept');
   expect(api.objects.get(SECRET)?.metadata.labels).toEqual({ team: 'a' });
 });
@@ -136,14 +136,14 @@ it('serves what is good though it may not write what is due', async () => {
 it('puts back what replicas sign with, and takes what another has put there', async () => {
   const api = await withUselessSecret();
   const { source: first, surroundings } = await openSource(api);
-  const [own = ''] = first.commonKeys();
+  const [own = ''] = first.commonKeys;
   const { data, ...rest } = api.objects.get(SECRET) as ApiObject;
   const { 'common.key': _, ...without } = data as Record<string, string>;
   api.put(SECRET, { ...rest, data: without });
   const { source: second } = await openSource(api);
-  const [theirs = ''] = second.commonKeys();
+  const [theirs = ''] = second.commonKeys;
   expect(textIn(api, 'common.key')).toBe(theirs);
   expect(theirs).not.toBe(own);
   void first.follow(() => undefined, surroundings);
-  await vi.waitFor(() => expect(first.commonKeys()).toEqual([theirs, own]));
+  await vi.waitFor(() => expect(first.commonKeys).toEqual([theirs, own]));
 });

@@ -98,7 +98,7 @@ describe('a source over a directory', () => {
     expect(await source.refresh(now)).toBe(source.get());
     expect(source.get().cert).toBe(next['tls.crt']);
     // Another replica has seen the change, or will in a minute: each reads what the other signs.
-    expect(source.commonKeys()).toEqual([next['tls.key'], started.key]);
+    expect(source.commonKeys).toEqual([next['tls.key'], started.key]);
   });
 
   it('goes back to the last good files without a change', async () => {
