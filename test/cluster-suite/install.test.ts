@@ -21,7 +21,7 @@ import {
 } from '../testbed/workloads.ts';
 import { InstalledReplicas } from './support/installed-replicas.ts';
 import { LINGER_IMAGE, lingerImageArchive } from './support/linger-image.ts';
-import { CRDS, type PodObject, pod } from './support/manifests.ts';
+import { type PodObject, pod } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
 import { allowReports, sendReport, tokenOf } from './support/reports.ts';
 
@@ -61,24 +61,6 @@ const STRICT = {
 };
 const YEAR_MS = 365 * 86_400_000;
 
-const RIGHTS = [
-  ['ClusterRole', 'linger'],
-  ['ClusterRole', 'linger-certificates'],
-  ['ClusterRoleBinding', 'linger-certificates'],
-  ['ClusterRole', 'linger-termination-policies-view'],
-  ['ClusterRole', 'linger-termination-policies-edit'],
-  ['ClusterRole', 'linger-hold'],
-  ['ClusterRole', 'linger-hold-delivery'],
-  ['ClusterRole', 'linger-audit'],
-  ['ClusterRoleBinding', 'linger-audit'],
-  ['ClusterRoleBinding', 'linger'],
-  ['ClusterRoleBinding', 'linger-hold'],
-  ['ClusterRoleBinding', 'linger-hold-delivery'],
-].map(([kind = '', name = '']) => ({
-  apiVersion: 'rbac.authorization.k8s.io/v1',
-  kind,
-  metadata: { name },
-}));
 const RESOURCES = [
   'namespaces',
   'services',
@@ -137,8 +119,8 @@ describe('an installation by hand', async () => {
 
   afterAll(async () => {
     if (cluster.own) {
-      for (const object of [CONFIGURATION, STRICT, ...CRDS, ...RIGHTS, ...rights])
-        await cluster.delete(object);
+      for (const object of [CONFIGURATION, STRICT, ...rights]) await cluster.delete(object);
+      await kubectl('delete', '--ignore-not-found', '--wait=false', '--kustomize', join(ROOT, 'deploy'));
       await cluster.delete(NAMESPACE, { wait: true });
     }
     await cluster.close();
