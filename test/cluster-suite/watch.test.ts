@@ -80,15 +80,19 @@ async function withdrawalsSeen(namespace: string) {
   return seen;
 }
 
-/** What it says at its end, beside its lines, is why some are missing. */
-function linesOf(watching: Watching, count: number, kept: (line: ChangeJson) => boolean) {
-  return waitUntil(`${count} lines`, () => {
-    const lines = watching.lines().filter(kept);
-    return lines.length >= count && lines;
-  }).catch(async (error: unknown) => {
+/** As `waitUntil`; its error says what the program says at its end: why something that is waited for is missing. */
+function untilPrinted<T>(watching: Watching, what: string, look: () => T | false): Promise<T> {
+  return waitUntil(what, look).catch(async (error: unknown) => {
     watching.kill('SIGINT');
     await watching.exited;
     throw new Error(`${String(error)}\n${watching.stdout()}\n${watching.stderr()}`);
+  });
+}
+
+function linesOf(watching: Watching, count: number, kept: (line: ChangeJson) => boolean) {
+  return untilPrinted(watching, `${count} lines`, () => {
+    const lines = watching.lines().filter(kept);
+    return lines.length >= count && lines;
   });
 }
 
@@ -163,6 +167,7 @@ describe('linger watch, on the real controllers', RETRY, () => {
       await cluster.delete(pods.find((each) => each.metadata.name === name)!);
     const hasGone = (name: string | undefined) => (line: ChangeJson) =>
       line.pod === name && line.change === 'removed';
+    await linesOf(watching, 4, hasLag);
     await linesOf(watching, 4, hasGone(chosen));
     // It is selected no longer, neither here nor by the Services, and did not terminate.
     await cluster.kubectl(['label', 'pod', '-n', namespace, withdrawn!, 'canary-', 'app-']);
@@ -185,8 +190,8 @@ describe('linger watch, on the real controllers', RETRY, () => {
     const watching = await watch('-n', namespace, '--service', 'web');
     const [pod] = await podsOf(namespace);
     await cluster.delete(pod!);
-    await waitUntil('the removal', () => /removed +\d+\S+ {2}Endpoints/.test(watching.stdout()));
-    await waitUntil('the other', () => /terminating +\d+\S+ {2}EndpointSlice/.test(watching.stdout()));
+    for (const line of [/removed +\d+\S+ {2}Endpoints/, /terminating +\d+\S+ {2}EndpointSlice/])
+      await untilPrinted(watching, String(line), () => line.test(watching.stdout()));
     watching.kill('SIGINT');
     expect(await watching.exited).toBe(0);
     expect(watching.stdout()).not.toContain('web-headless');

@@ -20,7 +20,10 @@ export interface StormOptions {
 
 export interface StormOutcome {
   readonly samples: readonly StageSample[];
-  /** Removals that gave no sample, because this process stood still for more than a second. */
+  /**
+   * Removals that gave no sample: this process stood still for more than a second, or one watch brought the end more than
+   * a quarter of a second before another brought the beginning.
+   */
   readonly discarded: number;
   readonly truth: readonly TrueRemoval[];
   readonly rewriting: Readonly<Record<StageSample['stage'], Rewriting>>;
@@ -37,7 +40,8 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
   const { fleet, measured, auditLog, storm, terminations, everyMs } = options;
   const position = auditPosition(auditLog);
   const samplesBefore = measured.samples.length;
-  const discardedBefore = measured.discarded.Reconnect;
+  const discards = () => measured.discarded.Reconnect + measured.discarded.Inversion;
+  const discardedBefore = discards();
   const begun = Date.now();
   await Promise.all([storm(), terminateSteadily(fleet, terminations, everyMs)]);
   const samples = () =>
@@ -49,7 +53,7 @@ export async function runStorm(options: StormOptions): Promise<StormOutcome> {
   const all = trueRemovals(readAudit(auditLog, fleet.namespace));
   return {
     samples: samples(),
-    discarded: measured.discarded.Reconnect - discardedBefore,
+    discarded: discards() - discardedBefore,
     truth: all.filter(({ start }) => start >= begun),
     rewriting: {
       EndpointSlice: rewritingOf(writes, 'endpointslices', begun),
