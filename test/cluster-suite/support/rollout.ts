@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
 import { type LoadReport, startLoad, type TargetOptions } from '../../testbed/load/load.ts';
+import { untilEveryPodAnswers } from '../../testbed/load/programmed.ts';
 import {
   applicationDeployment,
   applicationService,
@@ -37,7 +38,7 @@ export async function rollOver(
   const service = await cluster.create<{ spec: { clusterIP: string } }>(applicationService(application));
   await cluster.waitFor<DeploymentObject>(deployment, (each) => isRolledOut(each, application.replicas));
   const clusterIp = { kind: 'clusterIP', address: service.spec.clusterIP, port: 80 } as const;
-  await untilEveryPodAnswers(clusterIp.address);
+  await untilEveryPodAnswers(clusterIp.address, application.replicas);
 
   const polling = { kind: 'polling', service: application.name, intervalMs: DISCOVERY_INTERVAL_MS } as const;
   const [one, other] = halves(cluster.clientAddresses);
@@ -74,19 +75,6 @@ function load(
 ) {
   const connectTimeoutMs = CONNECT_TIMEOUT_MS;
   return startLoad({ cluster, namespace, target, clientAddresses, podSelector: 'app=web', connectTimeoutMs });
-}
-
-/** kube-proxy programs new Services within a second or so. */
-async function untilEveryPodAnswers(address: string): Promise<void> {
-  const answered = new Set<string | null>();
-  const look = async () => {
-    const options = { headers: { connection: 'close' }, signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) };
-    const answer = await fetch(`http://${address}/`, options);
-    await answer.arrayBuffer();
-    answered.add(answer.headers.get('x-pod'));
-    return answered.size === APPLICATION.replicas;
-  };
-  await waitUntil('an answer from every pod', look, { intervalMs: 20 });
 }
 
 /**
