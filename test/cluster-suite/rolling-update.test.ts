@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { formatReport, type LoadReport } from '../testbed/load/load.ts';
+import { causesBesidesStopped, formatReport, type LoadReport } from '../testbed/load/load.ts';
 import { clusterPolicy, fixedWait, policyFile } from './support/policies.ts';
 import { type RolloutReports, rollOver } from './support/rollout.ts';
 import { openStage, type Stage } from './support/stage.ts';
@@ -9,6 +9,8 @@ import { openStage, type Stage } from './support/stage.ts';
  * a client with a pool loses, no wait can save.
  */
 const WAIT = '15s';
+
+const MOST_ROUNDS = 4;
 
 const OUT_OF_REACH =
   'the clients must reach ClusterIPs and pods, and have many addresses: only in our own cluster';
@@ -55,10 +57,19 @@ describe('a rolling update of an application that exits at once on SIGTERM', () 
 
   it('loses requests of both clients without it', async ({ skip }) => {
     if (!stage.cluster.own) return skip(OUT_OF_REACH);
-    const { clusterIp, polling } = await run('without');
-    expect([clusterIp, polling].map(generations)).toEqual([2, 2]);
-    expect(clusterIp.lost).toBeGreaterThan(0);
-    expect(polling.lost).toBeGreaterThan(0);
+    const lost = { clusterIp: 0, polling: 0 };
+    // Where a busy kubelet sends SIGTERM later than kube-proxy has changed its rules, for each of the four pods, the ClusterIP
+    // loses nothing: then it is rolled over again.
+    for (let round = 1; round <= MOST_ROUNDS && Math.min(lost.clusterIp, lost.polling) === 0; round += 1) {
+      const { clusterIp, polling } = await run('without');
+      expect([clusterIp, polling].map(generations)).toEqual([2, 2]);
+      // Each loss is explained by a client that still sent to a terminating pod, and by nothing else.
+      expect([clusterIp, polling].flatMap(causesBesidesStopped)).toEqual([]);
+      lost.clusterIp += clusterIp.lost;
+      lost.polling += polling.lost;
+    }
+    expect(lost.clusterIp).toBeGreaterThan(0);
+    expect(lost.polling).toBeGreaterThan(0);
   });
 });
 

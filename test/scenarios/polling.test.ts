@@ -5,7 +5,7 @@ import { lagOf } from '../cluster-suite/support/agreement.ts';
 import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
 import { type Cluster, openCluster, readAudit, waitUntil } from '../testbed/cluster.ts';
-import { formatReport } from '../testbed/load/load.ts';
+import { causesBesidesStopped, formatReport } from '../testbed/load/load.ts';
 import { byForm, LONG } from './form.ts';
 import { agrees, type Comparison, combinedMs, compare, publishedLag } from './polling/estimates.ts';
 import { LOSSES_HEAD, lossRows, type Run } from './polling/losses.ts';
@@ -166,7 +166,6 @@ it('measures the gateways as they are, by reports and by a probe', { timeout: 4_
 });
 
 const MOST_ROUNDS = 4;
-const STOPPED: ReadonlySet<string> = new Set(['afterSigterm', 'cutBySigterm', 'terminating']);
 
 it('loses requests without a hook, and with a guess that is too short', { timeout: 900_000 }, async ({
   skip,
@@ -184,8 +183,7 @@ it('loses requests without a hook, and with a guess that is too short', { timeou
   for (let round = 1; round <= MOST_ROUNDS && lossless.length > 0; round += 1) {
     const made = await rollOver(lossless, byForm(2, UPDATES));
     // Each loss is explained by a client that still sent to a terminating pod, and by nothing else.
-    const causes = made.flatMap(({ outcome }) => Object.keys(outcome.newConnections.byCause));
-    expect(causes.filter((cause) => !STOPPED.has(cause))).toEqual([]);
+    expect(made.flatMap(({ outcome }) => causesBesidesStopped(outcome.newConnections))).toEqual([]);
     lossless = lossless.filter((_, index) => made[index]?.outcome.newConnections.lost === 0);
   }
   expect(lossless).toEqual([]);

@@ -7,23 +7,19 @@ import {
   type DeploymentObject,
   isRolledOut,
 } from '../workloads.ts';
-import { formatReport, type LoadReport, type LossCause, startLoad, type TargetOptions } from './load.ts';
+import {
+  causesBesidesStopped,
+  formatReport,
+  type LoadReport,
+  startLoad,
+  type TargetOptions,
+} from './load.ts';
 import { untilEveryPodAnswers, untilRefused } from './programmed.ts';
 
 const REPLICAS = 3;
 
-/**
- * Why requests to a deleted pod are lost. Its log may end before its last line, which tells of SIGTERM, has been read; then a
- * loss is only known to have come after the deletion (`terminating`).
- */
-const STOPPED: readonly LossCause[] = ['afterSigterm', 'cutBySigterm', 'terminating'];
-
 interface PodObject extends KubernetesObject {
   readonly status: { readonly podIP: string };
-}
-
-function otherCauses({ byCause }: LoadReport): string[] {
-  return Object.keys(byCause).filter((cause) => !STOPPED.some((each) => each === cause));
 }
 
 describe('the load client', () => {
@@ -113,7 +109,7 @@ describe('the load client', () => {
     expect(report.lost).toBeGreaterThan(100);
     expect(report.answered + report.lost).toBe(report.total);
     expect(new Set(report.firstLosses.map(({ pod }) => pod))).toEqual(new Set([deleted]));
-    expect(otherCauses(report)).toEqual([]);
+    expect(causesBesidesStopped(report)).toEqual([]);
     for (const { sinceDeletionMs } of report.firstLosses) expect(sinceDeletionMs).toBeGreaterThan(-2_000);
     await settled();
   });
@@ -127,7 +123,7 @@ describe('the load client', () => {
     // A third of 150 a second for the four seconds after the pod has stopped.
     expect(report.lost).toBeGreaterThan(100);
     expect(new Set(report.firstLosses.map(({ pod }) => pod))).toEqual(new Set([deleted]));
-    expect(otherCauses(report)).toEqual([]);
+    expect(causesBesidesStopped(report)).toEqual([]);
     await settled();
   });
 

@@ -9,7 +9,7 @@ import { sendRequest } from './request.ts';
 import { openTarget, type Target, type TargetOptions } from './targets.ts';
 
 export type { LoadReport, Loss, LossCause } from './report.ts';
-export { formatReport } from './report.ts';
+export { causesBesidesStopped, formatReport } from './report.ts';
 export type { LossKind } from './request.ts';
 export type { Target, TargetOptions } from './targets.ts';
 

@@ -110,6 +110,17 @@ export function explainLoss(raw: RawLoss, backend: Backend, life: PodLife | unde
   };
 }
 
+/**
+ * Why requests to a deleted pod are lost. Its log may end before its last line, which tells of SIGTERM, has been read: then a
+ * loss is only known to have come after the deletion (`terminating`).
+ */
+const STOPPED: ReadonlySet<string> = new Set<LossCause>(['afterSigterm', 'cutBySigterm', 'terminating']);
+
+/** The causes of losses that no deleted pod explains. */
+export function causesBesidesStopped({ byCause }: Pick<LoadReport, 'byCause'>): readonly string[] {
+  return Object.keys(byCause).filter((cause) => !STOPPED.has(cause));
+}
+
 const FIRST_LOSSES = 20;
 
 /** Explains what was lost by where it went, and what had happened there. */
