@@ -32,6 +32,11 @@ const POLICIES = JSON.stringify({
 });
 /** Between two admissions. The long form is 100 a second. */
 const EVERY_MS = byForm(30, 10);
+/**
+ * A machine that stands still for two seconds, the timeout of deploy/webhook.yaml, would look like a missed admission. What is
+ * asked is whether a connection fails, for a certificate that is not trusted or none at all, and that shows at once.
+ */
+const TIMEOUT_SECONDS = 10;
 const NAMES = ['linger.linger.svc', 'linger-reports.linger.svc'];
 
 type SecretObject = KubernetesObject & { readonly data: Readonly<Record<string, string>> };
@@ -48,7 +53,7 @@ describe('the certificate that replicas share', async () => {
   beforeAll(async () => {
     if (!cluster.own) return;
     namespace = await cluster.namespace('certificates');
-    linger = await Installation.create(cluster, { policies: POLICIES });
+    linger = await Installation.create(cluster, { policies: POLICIES, timeoutSeconds: TIMEOUT_SECONDS });
   }, 300_000);
 
   afterAll(async () => {

@@ -6,6 +6,11 @@ import { planOf } from './support/outcome.ts';
 import { openStage, type Stage } from './support/stage.ts';
 
 const DRAIN_SECONDS = 4;
+/**
+ * A machine that stands still for two seconds, the timeout of deploy/webhook.yaml, would look like a pod that goes unmutated.
+ * What is asked is whether the replica that ends refuses or cuts a connection, and that shows at once.
+ */
+const TIMEOUT_SECONDS = 10;
 /** Creations under way at once: several connections from the API server are open when the drain begins. */
 const PARALLEL = 4;
 
@@ -16,6 +21,7 @@ let namespace = '';
 
 beforeAll(async () => {
   stage = await openStage();
+  await stage.registration.edit((webhook) => ({ ...webhook, timeoutSeconds: TIMEOUT_SECONDS }));
   namespace = await stage.cluster.namespace('drain');
   replica = await stage.startLinger({ drain: `${DRAIN_SECONDS}s` });
   await stage.registration.setEndpoints([endpointOf(replica, true)]);

@@ -15,7 +15,10 @@ interface Manifest extends KubernetesObject {
     readonly template: { readonly spec: { readonly containers: { args: string[] }[] } };
     clusterIP?: string;
   };
-  readonly webhooks?: readonly { readonly clientConfig: { readonly caBundle?: string } }[];
+  readonly webhooks?: readonly {
+    readonly clientConfig: { readonly caBundle?: string };
+    timeoutSeconds: number;
+  }[];
 }
 
 export interface InstallationOptions {
@@ -23,6 +26,8 @@ export interface InstallationOptions {
   readonly policies: string;
   /** Added to those of deploy/deployment.yaml. */
   readonly flags?: readonly string[];
+  /** How long the API server waits for the answer to a review, in place of the 2 s of deploy/webhook.yaml. */
+  readonly timeoutSeconds?: number;
   /** ClusterIPs of Services of deploy/, for clients without cluster DNS: the certificate includes them. */
   readonly addresses?: Readonly<Record<string, string>>;
   /** The address of the cluster DNS, if there is one, as the kubelet would pass it to pods. */
@@ -110,7 +115,7 @@ export class Installation {
 /** The values that an operator fills in. */
 function adapted(
   manifest: Manifest,
-  { policies, flags = [], addresses = {}, dns }: InstallationOptions,
+  { policies, flags = [], timeoutSeconds, addresses = {}, dns }: InstallationOptions,
 ): Manifest {
   const { kind, metadata } = manifest;
   if (kind === 'ConfigMap' && metadata.name === 'linger-policies') manifest.data = { 'base.yaml': policies };
@@ -120,6 +125,8 @@ function adapted(
       container.args.push(...names, ...flags);
     if (dns !== undefined) Object.assign(manifest.spec?.template.spec ?? {}, podDns(dns));
   }
+  if (timeoutSeconds !== undefined)
+    for (const webhook of manifest.webhooks ?? []) webhook.timeoutSeconds = timeoutSeconds;
   const clusterIP = addresses[metadata.name];
   if (kind === 'Service' && clusterIP !== undefined && manifest.spec !== undefined) {
     manifest.spec.clusterIP = clusterIP;

@@ -63,19 +63,10 @@ export class HoldSetting {
       ...consumers,
     );
     const flags = ['--canary-every=1s'];
-    const setting = new HoldSetting(
-      cluster,
-      await Installation.create(cluster, { policies, flags, addresses }),
-    );
-    await setting.#takeTime();
-    return setting;
-  }
-
-  /** All pods must get their hooks, and admitting hundreds at once may take a busy machine longer. */
-  async #takeTime(): Promise<void> {
-    const path = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
-    const body = [{ op: 'replace', path: '/webhooks/0/timeoutSeconds', value: 30 }];
-    await this.#cluster.api.call('PATCH', path, { body, contentType: 'application/json-patch+json' });
+    // All pods must get their hooks, and admitting hundreds at once may take a busy machine longer than two seconds.
+    const timeoutSeconds = 30;
+    const installation = { policies, flags, timeoutSeconds, addresses };
+    return new HoldSetting(cluster, await Installation.create(cluster, installation));
   }
 
   close(): Promise<void> {
