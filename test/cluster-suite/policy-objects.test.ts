@@ -454,6 +454,8 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
           ?.outcome === 'audit',
       { timeoutMs: IN_FORCE_MS },
     );
+    // Before the policy was in force, that pod may have got a hook.
+    const decidedBefore = (await linger.decisions(namespace)).length;
     const pods: Promise<PodObject>[] = [];
     const begun = performance.now();
     let count = 0;
@@ -486,10 +488,12 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     const enforcing = digestFor(phase('Enforce', '42s'));
     const enforced = `42 of TerminationPolicy/${namespace}/own (${enforcing}), sleep 42, 72`;
     expect([...new Set(said)].toSorted()).toEqual([enforced, 'none, -, 30'].toSorted());
-    const decisions = (await linger.decisions(namespace)).map(
-      ({ outcome, reason, plan }) =>
-        `${outcome} ${plan === undefined ? reason : `${plan.wait} ${(plan as Named).digest}`}`,
-    );
+    const decisions = (await linger.decisions(namespace))
+      .slice(decidedBefore)
+      .map(
+        ({ outcome, reason, plan }) =>
+          `${outcome} ${plan === undefined ? reason : `${plan.wait} ${(plan as Named).digest}`}`,
+      );
     const kinds = Map.groupBy(decisions, (each) => each);
     console.log(
       `${created.length} pods:`,
@@ -638,9 +642,13 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
   it('a thousand of them in fifty namespaces cost a review nothing', async () => {
     const namespaces = await eachOf(Array.from({ length: 50 }), 5, () => cluster.namespace('many'));
     const probe = pod(namespaces[0]!, 'web', {}, { labels: { app: 'a7' } });
-    /** Median and p99 of the quietest of three rounds, in milliseconds: other work on the machine only adds to them. */
+    /**
+     * Median and p90 of the quietest of three rounds, in milliseconds: other work on the machine only adds to them. Of a
+     * hundred that take a quarter of a second together, the slowest few tell of a collection of garbage, or of statuses that
+     * the leader writes in the same moment, a few once a second, and not of what a review costs.
+     */
     const dryRuns = async () => {
-      const rounds: [median: number, p99: number][] = [];
+      const rounds: [median: number, p90: number][] = [];
       for (let round = 0; round < 3; round += 1) {
         const took: number[] = [];
         for (let each = 0; each < 100; each += 1) {
@@ -649,7 +657,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
           took.push(performance.now() - begun);
         }
         took.sort((a, b) => a - b);
-        rounds.push([took[49]!, took[98]!]);
+        rounds.push([took[49]!, took[89]!]);
       }
       return [0, 1].map((which) => Math.min(...rounds.map((each) => each[which]!))) as [number, number];
     };
@@ -664,7 +672,11 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
         }),
       ),
     );
-    await eachOf(specs, 10, (each) => cluster.create(each));
+    // Its effect on the probe shows that all are in force: one watch brings them, in the order in which they were created.
+    const last = specs[7]!;
+    const others = specs.filter((each) => each !== last);
+    await eachOf(others, 10, (each) => cluster.create(each));
+    await cluster.create(last);
     await waitUntil(
       'the last to be in force',
       async () => planOf(await cluster.create<PodObject>(probe, { dryRun: true }))?.wait === 8,
@@ -675,7 +687,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     const after = await dryRuns();
     const shown = (took: readonly number[]) => took.map((each) => each.toFixed(1)).join(' and ');
     console.log(
-      `median and p99 of a dry run: ${shown(before)} ms beside one policy, ${shown(after)} ms beside 1,001`,
+      `median and p90 of a dry run: ${shown(before)} ms beside one policy, ${shown(after)} ms beside 1,001`,
     );
     for (const [which, took] of after.entries()) expect(took / before[which]!).toBeLessThan(1.5);
   });
