@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import forge from 'node-forge';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { LingerError } from '../../src/api/errors.ts';
@@ -843,6 +844,51 @@ describe('afterwards', () => {
       `failure: 0 of 2 ready; a: ContainerCreating: ${why}`,
     ]);
     expect(said[1]?.cure).toMatch(/^It is your own: make it/);
+  });
+
+  describe('a certificate of one’s own', () => {
+    const volumes = [{ name: 'certs', secret: { secretName: 'my-tls' } }];
+    const containers = [{ args: ['--certs=/etc/linger/certs'] }];
+    const said = async (text: string, more: Answers = {}, daysLater = 0) => {
+      const checks = await check(
+        {
+          [DEPLOYMENT]: well({ spec: { replicas: 2, template: { spec: { containers, volumes } } } }),
+          '/api/v1/namespaces/linger/secrets/my-tls': secret(text),
+          ...more,
+        },
+        { now: new Date(NOW.getTime() + daysLater * DAY_MS) },
+      );
+      return checks
+        .filter(({ code }) => code === 'Certificate')
+        .map(({ state, text }) => `${state}: ${text}`);
+    };
+
+    it('is due when a quarter of its life is left: nobody else renews it', async () => {
+      expect(await said(cert, {}, 61)).toEqual([
+        expect.stringMatching(/^ok: .*\/my-tls is trusted and valid/),
+      ]);
+      expect(await said(cert, {}, 70)).toEqual([
+        expect.stringMatching(/^warning: .*\/my-tls ends soon; valid/),
+      ]);
+    });
+
+    it('without a DNS name is refused by API servers, whatever its common name', async () => {
+      const keys = forge.pki.rsa.generateKeyPair(1024);
+      const made = forge.pki.createCertificate();
+      made.publicKey = keys.publicKey;
+      made.validity = { notBefore: NOW, notAfter: new Date(NOW.getTime() + 90 * DAY_MS) };
+      const name = [{ name: 'commonName', value: 'linger.linger.svc' }];
+      made.setSubject(name);
+      made.setIssuer(name);
+      made.sign(keys.privateKey, forge.md.sha256.create());
+      const pem = forge.pki.certificateToPem(made);
+      const hook = own({
+        clientConfig: { service: { namespace: 'linger', name: 'linger' }, caBundle: encoded(pem) },
+      });
+      expect(await said(pem, { [OWN_HOOK]: hook }, 1)).toEqual([
+        expect.stringMatching(/^failure: .*\/my-tls is not for linger\.linger\.svc, which API servers call/),
+      ]);
+    });
   });
 
   it('no webhook configuration: the certificate is not said to be trusted', async () => {
