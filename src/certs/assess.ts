@@ -382,16 +382,19 @@ export function planRotation(seen: Seen, now: Date): RotationPlan {
 
 /**
  * Whether an API server that trusts the bundle accepts what is served: a certificate, then its intermediates in any order.
- * A certificate that stands in the bundle is accepted whoever issued it. Source: Go, crypto/x509, Certificate.Verify.
+ * A certificate that stands in the bundle is accepted whoever issued it. Source: Go, crypto/x509, Certificate.Verify, which also
+ * looks at the length of the path and at what keys are for.
  */
 export function isTrusted(chain: string, bundle: string, now: Date): boolean {
   const [leaf, ...intermediates] = parseCertificates(chain);
   if (leaf === undefined || !isValid(leaf, now)) return false;
   const trusted = validOf(parseCertificates(bundle), now);
+  if (trusted.some((each) => each.raw.equals(leaf.raw))) return true;
   let left = validOf(intermediates, now);
   for (;;) {
-    if (trusted.some((each) => each.raw.equals(leaf.raw) || isIssuedBy(leaf, each))) return true;
-    const passed = left.filter((each) => trusted.some((issuer) => isIssuedBy(each, issuer)));
+    const issuers = trusted.filter(({ ca }) => ca);
+    if (issuers.some((issuer) => isIssuedBy(leaf, issuer))) return true;
+    const passed = left.filter((each) => issuers.some((issuer) => isIssuedBy(each, issuer)));
     if (passed.length === 0) return false;
     trusted.push(...passed);
     left = left.filter((each) => !passed.includes(each));
@@ -407,7 +410,8 @@ function readSecret(contents: Contents, wanted: readonly string[], now: Date): H
   const [leaf] = chain;
   const bundle = unexpired(authorities, now);
   // Names of a certificate that is none of ours, or no longer what we made, might be names that none can have.
-  const isOurs = leaf !== undefined && bundle.some((each) => isIssuedBy(leaf, each));
+  const isOurs =
+    leaf !== undefined && isIssuedByLinger(leaf) && bundle.some((each) => isIssuedBy(leaf, each));
   const names = union(isOurs ? namesOf(leaf) : [], wanted);
   const empty = contents['ca.crt'] === undefined && contents['ca.key'] === undefined;
   const authorityFault = empty ? 'Absent' : faultOf(authority, key, authorities, now);
@@ -415,15 +419,11 @@ function readSecret(contents: Contents, wanted: readonly string[], now: Date): H
 }
 
 /** What is served and trusted until an issue has been written, which may be refused for as long as somebody likes. */
-function meanwhile(
-  held: Held,
-  { trust, serving }: Seen,
-  now: Date,
-): Pick<RotationPlan, 'serve' | 'caBundle'> {
-  const [leaf] = held.chain;
-  const usable = leaf !== undefined && servingFault(held, held.bundle, now) === undefined;
-  const serve = serving === undefined && usable ? materialOf(leaf, held) : undefined;
-  const served = serving ?? serve;
+function meanwhile(held: Held, seen: Seen, now: Date): Pick<RotationPlan, 'serve' | 'caBundle'> {
+  const { trust, serving } = seen;
+  const isUsable = servingFault(held, held.bundle, now) === undefined;
+  const serve = isUsable ? replacement(held, seen, now) : undefined;
+  const served = serve ?? serving;
   if (served === undefined || trust === undefined || isTrusted(served.cert, trust.bundle, now))
     return { serve };
   // Another replica may serve with what is trusted now.

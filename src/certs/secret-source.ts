@@ -101,6 +101,8 @@ export class SecretSource implements CertificateSource {
   commonKeys: CommonKeys = [newCommon()];
   /** How often the watches have brought each object: what is read or written meanwhile may be older. */
   readonly #heard = { secret: 0, configuration: 0 };
+  /** Whether each is known, be it that it is not there. */
+  readonly #known = { secret: false, configuration: false };
   #woken = new AbortController();
   /** Whether a certificate of ours has been trusted once; after that, being distrusted is no reason to be unready. */
   #settled = false;
@@ -156,8 +158,8 @@ export class SecretSource implements CertificateSource {
     return this.#settled ? undefined : 'the webhook configuration does not trust the serving certificate yet';
   }
 
-  configured(): boolean {
-    return (this.#webhooks ?? []).length > 0;
+  configured(): boolean | undefined {
+    return this.#known.configuration ? (this.#webhooks ?? []).length > 0 : undefined;
   }
 
   /** Where there is no webhook configuration, no API server calls: {@link configured} says so. */
@@ -180,7 +182,7 @@ export class SecretSource implements CertificateSource {
       let until = signal;
       const isFollowed = watches.every(({ current }) => current);
       try {
-        if (!isFollowed) await this.#read();
+        const unread = isFollowed ? undefined : await this.#read();
         const before = this.#serving;
         const least = await this.#step((certificate) => {
           use(certificate);
@@ -191,18 +193,23 @@ export class SecretSource implements CertificateSource {
           const { notAfter, origin } = this.get();
           options.logger.info({ notAfter, origin }, 'serving certificate replaced');
         }
+        if (unread !== undefined) throw unread;
         backoff.reset();
         this.#once.over('certificates', {}, 'the shared certificates can be kept again');
         wait = least ?? (isFollowed ? LIMITS.lookEveryMs : LIMITS.readEveryMs);
-        if (least === undefined) until = this.#woken.signal;
+        until = this.#woken.signal;
       } catch (thrown) {
         if (signal.aborted) return;
         if (this.#trouble(asFailure(thrown))) metrics.certificateReloads.inc({ result: 'failure' });
-        wait = backoff.next();
+        // The caBundle, while it has to wait, is not kept waiting for longer.
+        wait = Math.min(backoff.next(), this.#paces.trust.heldMs() || Number.POSITIVE_INFINITY);
       }
       // Above all where what is needed cannot be written.
-      metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
-      tellConfigured(this.#once, this.#options.configuration, this.configured());
+      const configured = this.configured();
+      if (configured !== undefined) {
+        metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
+        tellConfigured(this.#once, this.#options.configuration, configured);
+      }
       await pause(wait, until);
     } while (!signal.aborted);
   }
@@ -223,21 +230,28 @@ export class SecretSource implements CertificateSource {
   async #step(use: (certificate: ServingCertificate) => void = () => undefined): Promise<number | undefined> {
     let now = new Date();
     let plan = planRotation(this.#seen(), now);
+    let unread: unknown;
     const isDue = plan.issue !== undefined || plan.caBundle !== undefined || this.#lacksCommon();
     if (isDue || this.#serving === undefined) {
       if (this.#serving !== undefined) await pause(LIMITS.jitterMs * Math.random(), this.#options.signal);
       // A watch may be late, and what is written must follow from what is there.
-      await this.#read();
+      unread = await this.#read();
+      // It may hold what is served.
+      if (!this.#known.secret) throw unread;
       now = new Date();
       plan = planRotation(this.#seen(), now);
     }
     if (plan.serve !== undefined) this.#serve(plan.serve, use);
     const { issue, caBundle } = plan;
+    // What is written replaces this one, whatever comes meanwhile.
+    const secret = this.#secret;
     const due: readonly Due[] = [
       caBundle !== undefined && { pace: this.#paces.trust, write: () => this.#trust(caBundle) },
-      issue !== undefined && { pace: this.#paces.issue, write: () => this.#issue(issue, now) },
-      issue === undefined && this.#lacksCommon() && { pace: this.#paces.issue, write: () => this.#share() },
+      issue !== undefined && { pace: this.#paces.issue, write: () => this.#issue(issue, secret, now) },
+      issue === undefined &&
+        this.#lacksCommon() && { pace: this.#paces.issue, write: () => this.#share(secret) },
     ].filter((each) => each !== false);
+    if (due.length === 0 && unread !== undefined) throw unread;
     if (due.length === 0) return this.#settling(now);
     const ready = due.filter(({ pace }) => pace.heldMs() === 0);
     if (ready.length === 0) return Math.min(...due.map(({ pace }) => pace.heldMs()));
@@ -248,7 +262,8 @@ export class SecretSource implements CertificateSource {
         () => pace.took(),
         (thrown) => refusals.push(thrown),
       );
-    if (refusals.length > 0) throw refusals[0];
+    const [refusal = unread] = refusals;
+    if (refusal !== undefined) throw refusal;
     return this.#step(use);
   }
 
@@ -327,10 +342,12 @@ export class SecretSource implements CertificateSource {
     return [
       follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) => {
         this.#heard.secret += 1;
+        this.#known.secret = true;
         this.#tookSecret(stored);
       }),
       follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => {
         this.#heard.configuration += 1;
+        this.#known.configuration = true;
         this.#tookWebhooks(webhooks);
       }),
     ];
@@ -338,16 +355,17 @@ export class SecretSource implements CertificateSource {
 
   #tookSecret(secret: StoredSecret | undefined): void {
     this.#secret = secret;
-    const before = this.#common;
-    if (secret?.common === undefined || secret.common === before) return;
+    if (secret?.common === undefined || secret.common === this.#common) return;
+    const before = this.#common ?? this.#serving?.key;
     this.#common = secret.common;
     this.commonKeys = before === undefined ? [secret.common] : [secret.common, before];
   }
 
-  async #read(): Promise<void> {
+  /** Takes what can be read, and keeps what was known of the rest. @returns why not both could be; undefined: both were */
+  async #read(): Promise<unknown> {
     const { connection, namespace, secret: name, configuration } = this.#options;
     const before = { ...this.#heard };
-    const [secret, webhooks] = await Promise.all([
+    const [secret, webhooks] = await Promise.allSettled([
       unlessNotFound(
         callApi(connection, 'CoreV1Api', this.#call, (core) =>
           core.readNamespacedSecret({ namespace, name }),
@@ -359,14 +377,22 @@ export class SecretSource implements CertificateSource {
         ),
       ),
     ]);
-    if (this.#heard.secret === before.secret) this.#tookSecret(secret && storedSecret(secret));
-    if (this.#heard.configuration === before.configuration)
-      this.#tookWebhooks(webhooks && webhooksOf(webhooks));
+    const { signal } = this.#options;
+    signal.throwIfAborted();
+    if (secret.status === 'fulfilled') {
+      if (this.#heard.secret === before.secret) this.#tookSecret(secret.value && storedSecret(secret.value));
+      this.#known.secret = true;
+    }
+    if (webhooks.status === 'fulfilled') {
+      if (this.#heard.configuration === before.configuration)
+        this.#tookWebhooks(webhooks.value && webhooksOf(webhooks.value));
+      this.#known.configuration = true;
+    }
+    return [secret, webhooks].find((each) => each.status === 'rejected')?.reason;
   }
 
-  async #issue(issue: Issue, now: Date): Promise<void> {
+  async #issue(issue: Issue, before: StoredSecret | undefined, now: Date): Promise<void> {
     const { connection, namespace, identity, secret: name, logger, metrics } = this.#options;
-    const before = this.#secret;
     const contents = await issued(issue, before?.contents ?? {}, now);
     const common = this.#ownCommon();
     const files = certificateFiles.map((file) => [file, encoded(contents[file])] as const);
@@ -398,9 +424,9 @@ export class SecretSource implements CertificateSource {
   }
 
   /** Writes what replicas sign with, and nothing else. */
-  async #share(): Promise<void> {
+  async #share(before: StoredSecret | undefined): Promise<void> {
     const { connection, namespace, secret: name, logger } = this.#options;
-    const metadata = { resourceVersion: this.#secret?.resourceVersion };
+    const metadata = { resourceVersion: before?.resourceVersion };
     const body = { metadata, data: { [COMMON_KEY]: encoded(this.#ownCommon()) } };
     const isWritten = await this.#written(() =>
       callApi(connection, 'CoreV1Api', { ...this.#call, patch: 'merge-patch' }, (core) =>

@@ -88,8 +88,8 @@ export interface CertificateSource {
   readonly commonKeys: CommonKeys;
   /** Why clients refuse the certificate in force; undefined: they do not. */
   unready(now: Date): string | undefined;
-  /** Whether there is a webhook configuration; absent: the source does not follow it. */
-  configured?(): boolean;
+  /** Whether there is a webhook configuration; undefined: not known. Absent: the source does not follow it. */
+  configured?(): boolean | undefined;
   /**
    * Keeps the certificate up until the signal aborts; the wait keeps no process alive.
    * @param use gets each new certificate; one that it refuses, by throwing, does not come into force

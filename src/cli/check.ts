@@ -68,6 +68,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
       wantingHold: wanting.map(({ name }) => name),
       files: known.files.clusterPolicies.length + known.files.policies.length,
       fileProblems: known.fileProblems,
+      filesUnread: known.filesUnread,
       mode: tried && effectivePolicy(world.policies, tried, world.modeLimit).policy.mode,
     };
   };

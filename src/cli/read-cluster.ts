@@ -58,8 +58,10 @@ export interface KnownCluster extends ClusterView {
   readonly lags: LagSource;
   /** Policies in force that are no objects of the cluster. */
   readonly files: Documents;
-  /** What is invalid among them, or why they cannot be read. */
+  /** What is invalid among them. */
   readonly fileProblems: readonly string[];
+  /** Why they cannot be read; undefined: they can, or there are none. */
+  readonly filesUnread: KubeFailure | undefined;
 }
 
 /**
@@ -95,7 +97,7 @@ export async function readCluster(
   const files =
     policies === undefined
       ? await readPolicyMap(connection, lingerNamespace, signal, warn)
-      : { documents: NO_DOCUMENTS, problems: [] };
+      : { documents: NO_DOCUMENTS, problems: [], unread: undefined };
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: serviceIndex(services, true),
@@ -106,6 +108,7 @@ export async function readCluster(
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
     files: files.documents,
     fileProblems: files.problems,
+    filesUnread: files.unread,
   };
 }
 
@@ -292,10 +295,10 @@ async function readPublished<T>(
 function refused(
   namespace: string,
   map: string,
-): (error: unknown) => { readonly none: string; readonly failed: true } {
+): (error: unknown) => { readonly none: string; readonly failure: KubeFailure } {
   return (error) => {
     if (!(error instanceof KubeFailure)) throw error;
-    return { none: `ConfigMap ${namespace}/${map}: ${error.message}`, failed: true };
+    return { none: `ConfigMap ${namespace}/${map}: ${error.message}`, failure: error };
   };
 }
 
@@ -350,7 +353,11 @@ async function readPolicyMap(
   namespace: string,
   signal: AbortSignal,
   warn: Terminal['warn'],
-): Promise<{ readonly documents: Documents; readonly problems: readonly string[] }> {
+): Promise<{
+  readonly documents: Documents;
+  readonly problems: readonly string[];
+  readonly unread: KubeFailure | undefined;
+}> {
   const place = [namespace, POLICY_MAP] as const;
   const read = ({ data = {} }: { readonly data?: Readonly<Record<string, string>> }) => {
     const value = policiesOfMap(data, `ConfigMap ${place.join('/')}`);
@@ -359,10 +366,12 @@ async function readPolicyMap(
   const published = await readPublished(connection, place, signal, read).catch(refused(...place));
   if ('none' in published) {
     warn(`no policies in force: ${published.none}; the built-in one is taken, unless --policies names some`);
-    return { documents: NO_DOCUMENTS, problems: 'failed' in published ? [published.none] : [] };
+    const unread = 'failure' in published ? published.failure : undefined;
+    return { documents: NO_DOCUMENTS, problems: [], unread };
   }
+  const { documents } = published.value;
   const problems = published.value.problems.map(({ message }) => message);
   for (const problem of problems)
-    warn(`${problem}; it is left out, where replicas keep what was valid before`);
-  return { documents: published.value.documents, problems };
+    warn(`${problem}; replicas keep what was valid before, which is not known here`);
+  return { documents, problems, unread: undefined };
 }

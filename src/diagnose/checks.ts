@@ -153,7 +153,7 @@ export async function checked(
 
 const CHECK_CODES = Object.keys(CHECKS) as readonly CheckCode[];
 
-function unseen(thrown: unknown): Judgement {
+export function unseen(thrown: unknown): Judgement {
   if (!(thrown instanceof KubeFailure) && !(thrown instanceof UserError)) throw thrown;
   const text = `could not be looked at: ${messageOf(thrown)}`;
   const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';

@@ -50,6 +50,7 @@ import {
   triedPod,
   unknown,
   unlessNotServed,
+  unseen,
   warning,
 } from './checks.ts';
 import { type Exposition, MalformedExposition, parseExposition } from './controller-metrics.ts';
@@ -65,8 +66,10 @@ export interface InForce {
   readonly wantingHold: readonly string[];
   /** How many policies are of files. */
   readonly files: number;
-  /** What is invalid in files, or why they cannot be read. */
+  /** What is invalid in files. */
   readonly fileProblems: readonly string[];
+  /** Why files cannot be read. */
+  readonly filesUnread: KubeFailure | undefined;
   /** Of a pod without labels in the namespace that is tried; undefined: there is no such namespace. */
   readonly mode: { readonly value: string; readonly origin: string } | undefined;
 }
@@ -726,7 +729,8 @@ const MOST_SHOWN = 5;
 /** @param inForce undefined: not known, which the next check says */
 async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise<Seen> {
   let objects = 0;
-  const broken: Judgement[] = (inForce?.fileProblems ?? []).map((problem) =>
+  const { files, fileProblems = [], filesUnread, mode } = inForce ?? {};
+  const broken: Judgement[] = fileProblems.map((problem) =>
     warning(`not in force: ${oneLine(problem)}`, 'Mend it; replicas keep what was valid before.'),
   );
   for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
@@ -741,12 +745,15 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
       broken.push(warning(`${who} is not in force: ${why}`, cure));
     }
   const limit = flagsOf(await deployment(inquiry))('mode-limit') ?? 'Enforce';
-  const { files, mode } = inForce ?? {};
   const where = mode && `; mode of pods in ${inquiry.options.tryIn}: ${mode.value} (${mode.origin})`;
   const said = `policies: ${files ?? '?'} of files, ${objects} of the cluster, none broken${where ?? ''}`;
+  if (filesUnread !== undefined) broken.unshift(unseen(filesUnread));
   if (broken.length === 0) return ok(limit === 'Enforce' ? said : `${said}, --mode-limit=${limit}`);
   if (broken.length <= MOST_SHOWN) return broken;
-  const more = warning(`and ${broken.length - MOST_SHOWN} more`, 'kubectl get ctp,tp --all-namespaces');
+  const more = warning(
+    `and ${broken.length - MOST_SHOWN} more`,
+    'kubectl get ctp,tp --all-namespaces; of files, linger check FILE.',
+  );
   return [...broken.slice(0, MOST_SHOWN), more];
 }
 

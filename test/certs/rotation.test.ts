@@ -85,8 +85,21 @@ const trusting = (bundle: string, forMs = SETTLED_MS) => ({ bundle, forMs });
 const servingFrom = (secret: Made): ServingMaterial =>
   planRotation({ secret, trust: undefined, serving: undefined, names: NAMES }, now).serve!;
 
-/** For a day. */
+/** An authority of somebody else's, which serves, too. */
+function corporate(host: string): string {
+  return signedByItself([
+    { name: 'basicConstraints', cA: true },
+    { name: 'keyUsage', keyCertSign: true, digitalSignature: true },
+    { name: 'subjectAltName', altNames: [{ type: 2, value: host }] },
+  ]);
+}
+
 function selfSigned(): string {
+  return signedByItself([{ name: 'keyUsage', digitalSignature: true, keyEncipherment: true }]);
+}
+
+/** For a day. */
+function signedByItself(extensions: object[]): string {
   const keys = forge.pki.rsa.generateKeyPair(1024);
   const certificate = forge.pki.createCertificate();
   certificate.publicKey = keys.publicKey;
@@ -95,7 +108,7 @@ function selfSigned(): string {
   const name = [{ name: 'commonName', value: 'linger' }];
   certificate.setSubject(name);
   certificate.setIssuer(name);
-  certificate.setExtensions([{ name: 'keyUsage', digitalSignature: true, keyEncipherment: true }]);
+  certificate.setExtensions(extensions);
   certificate.sign(keys.privateKey, forge.md.sha256.create());
   return forge.pki.certificateToPem(certificate);
 }
@@ -216,6 +229,18 @@ describe('what to do', () => {
       ]);
     });
 
+    it('a replica that runs takes what somebody else has renewed, once its own ends', async () => {
+      const { issueServingCertificate } = await import('../../src/certs/issue.ts');
+      const signing = { certificate: good['ca.crt'], key: good['ca.key'] };
+      const { cert, key } = await issueServingCertificate(signing, NAMES, days(5, now), 7 * DAY_MS);
+      const renewed = { ...good, 'ca.key': '', 'tls.crt': cert, 'tls.key': key };
+      const of = (at: Date) => plan(renewed, good['ca.crt'], at);
+      expect(of(days(6, now))).toMatchObject({
+        issue: { because: 'AuthorityCorrupt' },
+        serve: { cert: expect.stringContaining(cert.trim()) as string },
+      });
+    });
+
     it('what is served stays trusted, and what others may serve', () => {
       const { serve: serving } = planRotation(
         { secret: late, trust: undefined, serving: undefined, names: NAMES },
@@ -236,11 +261,14 @@ describe('what to do', () => {
     const { crossSign, issueAuthority, issueServingCertificate } = await import('../../src/certs/issue.ts');
     const [root, upper, lower] = await Promise.all([1, 2, 3].map(() => issueAuthority(now)));
     const passed = [crossSign(upper!, root!, now), crossSign(lower!, upper!, now)];
-    const { cert } = await issueServingCertificate(lower!, NAMES, now, DAY_MS);
+    const { cert, key: keyOfLeaf } = await issueServingCertificate(lower!, NAMES, now, DAY_MS);
     const [leaf = ''] = cert.match(/-----BEGIN[^-]*-----[^-]*-----END[^-]*-----\n?/) ?? [];
     for (const between of [passed, passed.toReversed()])
       expect(isTrusted([leaf, ...between].join('\n'), root!.certificate, now)).toBe(true);
     expect(isTrusted([leaf, passed[1]].join('\n'), root!.certificate, now)).toBe(false);
+    // Signed by what is no authority.
+    const under = await issueServingCertificate({ certificate: cert, key: keyOfLeaf }, NAMES, now, DAY_MS);
+    expect(isTrusted([under.cert, cert].join('\n'), lower!.certificate, now)).toBe(false);
     // Issued by itself, and not as an authority: cert-manager's issuer `selfSigned` does so.
     const own = selfSigned();
     expect(isTrusted(own, own, now)).toBe(true);
@@ -254,6 +282,10 @@ describe('what to do', () => {
     const { cert, key } = await issueServingCertificate(foreign, ['*.corp.example'], now, DAY_MS);
     const { issue } = plan({ ...good, 'tls.crt': cert, 'tls.key': key }, good['ca.crt']);
     expect(issue).toMatchObject({ because: 'IssuerChanged', names: NAMES });
+    // With the authority that has issued it beside ours.
+    const corp = corporate('my_host.example');
+    const both = { ...good, 'ca.crt': `${good['ca.crt']}${corp}`, 'tls.crt': corp };
+    expect(plan(both, good['ca.crt']).issue).toMatchObject({ names: NAMES });
     // One letter of a name, as it stands in the certificate.
     const [leaf = ''] = good['tls.crt'].match(/-----BEGIN[^-]*CERT[^-]*-----[^-]*-----END[^-]*-----/) ?? [];
     const der = Buffer.from(new X509Certificate(leaf).raw);

@@ -26,7 +26,7 @@ async function withUselessSecret(): Promise<ModelApi> {
   return api;
 }
 
-async function openSource(api: ModelApi, lines: string[] = []) {
+async function openSource(api: ModelApi, lines: string[] = [], openWithinMs = 30_000) {
   const stopping = new AbortController();
   onTestFinished(() => stopping.abort());
   const surroundings = {
@@ -42,7 +42,7 @@ async function openSource(api: ModelApi, lines: string[] = []) {
     secret: 'linger-certificates',
     configuration: 'linger',
     names: ['linger.linger.svc'],
-    openWithinMs: 30_000,
+    openWithinMs,
   });
   return { source, surroundings, stopping };
 }
@@ -146,4 +146,42 @@ it('puts back what replicas sign with, and takes what another has put there', as
   expect(theirs).not.toBe(own);
   void first.follow(() => undefined, surroundings);
   await vi.waitFor(() => expect(first.commonKeys).toEqual([theirs, own]));
+});
+
+const caBundleIn = (api: ModelApi) => {
+  const webhooks = api.objects.get(CONFIGURATION)?.webhooks ?? [];
+  const [webhook] = webhooks as { clientConfig: { caBundle: string } }[];
+  return Buffer.from(webhook?.clientConfig.caBundle ?? '', 'base64').toString();
+};
+
+it('puts the caBundle back though it may not even read the Secret any more', async () => {
+  const api = await withUselessSecret();
+  putConfiguration(api, '');
+  const { source, surroundings } = await openSource(api);
+  expect(caBundleIn(api)).toBe(source.get().caBundle);
+  api.refuse = ({ path }) => (path === SECRET ? { status: 403 } : undefined);
+  putConfiguration(api, '');
+  void source.follow(() => undefined, surroundings);
+  await vi.waitFor(() => expect(caBundleIn(api)).toBe(source.get().caBundle), { timeout: 10_000 });
+});
+
+it('serves, and renews, though it may not read the webhook configuration, and does not say that there is none', async () => {
+  const api = await withUselessSecret();
+  api.refuse = ({ path }) => (path === CONFIGURATION ? { status: 403 } : undefined);
+  const lines: string[] = [];
+  const { source, surroundings } = await openSource(api, lines);
+  expect(source.get().cert).toBe(textIn(api, 'tls.crt'));
+  expect(source.configured()).toBeUndefined();
+  void source.follow(() => undefined, surroundings);
+  await vi.waitFor(() => expect(lines.join('')).toMatch(/the shared certificates cannot be kept/));
+  expect(lines.join('')).not.toMatch(/there is no webhook configuration/);
+  expect(await surroundings.metrics.registry.metrics()).not.toMatch(/^linger_certificate_trusted/m);
+});
+
+it('names the Secret only where that is what it may not read', async () => {
+  const api = await withUselessSecret();
+  api.refuse = ({ path }) => (path === SECRET ? { status: 403 } : undefined);
+  await expect(openSource(api, [], 500)).rejects.toThrow(
+    /linger-certificates can neither be read nor made: .*403/,
+  );
 });

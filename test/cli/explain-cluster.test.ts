@@ -177,13 +177,13 @@ describe.concurrent('linger explain with a cluster', () => {
     expect(await planOf(model, DEPLOYMENT)).toMatchObject({ mode: 'Audit', waitSeconds: 45 });
     const { code, stderr } = await explain(model, DEPLOYMENT);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/linger-policies base\.yaml.*"Enforced".*; it is left out, where replicas keep/);
+    expect(stderr).toMatch(/linger-policies base\.yaml.*"Enforced".*; replicas keep what was valid before/);
     expect(stderr).not.toContain('README');
   });
 
   it.each([
     ['are none', undefined, /no policies in force: there is no ConfigMap linger\/linger-policies/],
-    ['cannot be read', { 'a.yaml': 'a: [' }, /linger-policies a\.yaml:1:4: .*; it is left out/],
+    ['cannot be read', { 'a.yaml': 'a: [' }, /linger-policies a\.yaml:1:4: .*; replicas keep what was valid/],
   ])('says so where policies in force %s', async (_what, data, message) => {
     const model = await cluster();
     if (data !== undefined) putPolicies(model, 'linger', data);

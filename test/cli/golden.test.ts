@@ -139,6 +139,7 @@ async function explained(golden: GoldenCase): Promise<Answer | undefined> {
     lags: world.lags,
     files: NO_DOCUMENTS,
     fileProblems: [],
+    filesUnread: undefined,
   };
   const context = { stdin: Readable.from([]), warn: () => undefined };
   return (await explainManifests(settings, context, cluster)).plans.map(answerIn)[0];

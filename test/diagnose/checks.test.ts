@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { LingerError } from '../../src/api/errors.ts';
 import { ensureCertificates } from '../../src/certs/source.ts';
+import { KubeFailure } from '../../src/cluster/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
 import { type Access, accessesOf, type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
 import { checkInstallation, partsOf } from '../../src/diagnose/installation.ts';
@@ -211,12 +212,14 @@ interface Asked {
   readonly wantingHold?: readonly string[] | Error;
   /** What is broken in the ConfigMap of policies. */
   readonly fileProblems?: readonly string[];
+  readonly filesUnread?: KubeFailure;
   readonly pre?: boolean;
   readonly configuration?: string;
 }
 
 async function check(changes: Answers, asked: Asked = {}) {
-  const { now = NOW, wantingHold = [], fileProblems = [], pre = false, configuration = 'linger' } = asked;
+  const { now = NOW, wantingHold = [], fileProblems = [], filesUnread } = asked;
+  const { pre = false, configuration = 'linger' } = asked;
   const hooksStay = pre ? { [TRY]: tried(hooked(5)) } : {};
   const server = await AnsweringServer.start({ ...healthy(), ...hooksStay, ...changes }, atEnd);
   const options = {
@@ -228,7 +231,7 @@ async function check(changes: Answers, asked: Asked = {}) {
     inForce: async () => {
       if (wantingHold instanceof Error) throw wantingHold;
       const mode = { value: 'Audit', origin: 'ClusterTerminationPolicy/base' };
-      return { wantingHold, files: 1, fileProblems, mode };
+      return { wantingHold, files: 1, fileProblems, filesUnread, mode };
     },
   };
   return pre ? checkBefore(options) : checkInstallation(options);
@@ -684,6 +687,12 @@ describe('afterwards', () => {
       () => ({}),
       /^warning Policies: not in force: ConfigMap linger\/linger-policies a\.yaml:3: mode$/,
       { fileProblems: ['ConfigMap linger/linger-policies a.yaml:3: mode'] },
+    ],
+    [
+      'policies of files that may not be looked at',
+      () => ({}),
+      /^unknown Policies: could not be looked at: forbidden$/,
+      { filesUnread: new KubeFailure('Forbidden', 'forbidden') },
     ],
     [
       'a namespace without the helper',

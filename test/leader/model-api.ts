@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
+import jsonPatch, { type Operation } from 'fast-json-patch';
 
 /** An object as the API server stores it. */
 export interface ApiObject {
@@ -107,10 +108,15 @@ export class ModelApi {
     else if (method === 'POST' && object !== undefined) send(response, 201, this.put(itsPath, object));
     else if (present === undefined) answer(response, 404, 'NotFound');
     else if (object === undefined) send(response, 200, present);
+    else if (Array.isArray(object)) send(response, 200, this.put(itsPath, jsonPatched(present, object)));
     else if (object.metadata.resourceVersion !== version) answer(response, 409, 'Conflict');
     else if (method === 'PATCH') send(response, 200, this.put(itsPath, patched(present, object)));
     else send(response, 200, this.put(path, object));
   }
+}
+
+function jsonPatched(present: ApiObject, patch: readonly Operation[]): ApiObject {
+  return jsonPatch.applyPatch(structuredClone(present), patch).newDocument;
 }
 
 /** A server-side apply of a status by its only owner, or a merge patch of annotations and data. */
