@@ -71,7 +71,7 @@ export interface PublishingOptions {
   readonly signal: AbortSignal;
 }
 
-/** The leader's record of how pods ended, which `linger audit --shortfalls` reads. */
+/** The leader's record of how pods ended, which `linger audit --since` reads. */
 export interface SharedShortfalls {
   /** The whole record; the same text as long as nothing is added. Empty: there has never been any. */
   readonly text: string;
