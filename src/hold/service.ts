@@ -1,7 +1,7 @@
-import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { isHoldToken } from '../api/index.ts';
-import { canonicalAddress, type SigningKeys } from '../measurement/index.ts';
+import { canonicalAddress, isProven, proofOf, type SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
@@ -60,7 +60,6 @@ interface HoldServiceOptions {
 
 const GREETING = /^linger-hold\/1 (\S{1,64})$/;
 const RELAYED = /^linger-hold-relay\/1 ([\dA-Fa-f.:]{2,45}) (\d{1,15}) ([\w-]{22})$/;
-const PROOF_BYTES = 16;
 const TICK_MS = 50;
 
 /**
@@ -191,13 +190,9 @@ export class HoldService {
   relayedSource(line: string, greeting: string): string | undefined {
     const [, source = '', at = '', proof = ''] = RELAYED.exec(line) ?? [];
     const address = canonicalAddress(source);
-    const given = Buffer.from(proof);
-    const signs = (key: Buffer) => {
-      const expected = Buffer.from(proofOf(key, source, at, greeting));
-      return given.length === expected.length && timingSafeEqual(given, expected);
-    };
     const isGood =
-      this.options.keys().some(signs) && Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
+      isProven(proof, this.options.keys(), source, at, greeting) &&
+      Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
     if (isGood && address !== undefined) return address;
     this.#once.warn(
       'relay',
@@ -206,11 +201,6 @@ export class HoldService {
     );
     return undefined;
   }
-}
-
-function proofOf(key: Buffer, source: string, at: string, greeting: string): string {
-  const hmac = createHmac('sha256', key).update(`${source}\n${at}\n${greeting}`);
-  return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
 }
 
 type CallerState = 'greeting' | 'pending' | 'held' | 'relayed' | 'ended';

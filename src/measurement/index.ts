@@ -23,6 +23,8 @@ export { type PageAnswer, readPage } from './pages.ts';
 export { problem } from './probe.ts';
 export {
   ConsumerReports,
+  isProven,
+  proofOf,
   type Report,
   type ReportAnswer,
   type SigningKeys,

@@ -17,6 +17,23 @@ const PROOF_BYTES = 16;
 /** What replicas sign with, the newest first: what was signed with an older one is good, too. */
 export type SigningKeys = readonly [newest: Buffer, ...older: Buffer[]];
 
+/**
+ * By which replicas know what one of them has said: 22 characters.
+ * @param said none may hold a line break, or two could be mistaken for two others
+ */
+export function proofOf(key: Buffer, ...said: readonly string[]): string {
+  const hmac = createHmac('sha256', key).update(said.join('\n'));
+  return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
+}
+
+export function isProven(proof: string, keys: SigningKeys, ...said: readonly string[]): boolean {
+  const given = Buffer.from(proof);
+  return keys.some((key) => {
+    const expected = Buffer.from(proofOf(key, ...said));
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  });
+}
+
 type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
 
 /**
@@ -37,8 +54,7 @@ export class ReportCursors {
     // Whole microseconds, rounded down: a cursor is never taken for a later one than it is.
     const given = Math.floor(now * 1000).toString(36);
     const said = `${this.#lead}.${given}.${decimal(versions.EndpointSlice)}.${decimal(versions.Endpoints)}`;
-    const proof = proofOf(this.#keys()[0], consumer, instance, said);
-    return `${said}.${proof.toString('base64url')}`;
+    return `${said}.${proofOf(this.#keys()[0], consumer, instance, said)}`;
   }
 
   /** @returns undefined for what this instance was never given */
@@ -46,9 +62,7 @@ export class ReportCursors {
     const [, lead, given = '', slices, endpoints, proof = ''] = FORM.exec(text) ?? [];
     if (lead === undefined) return undefined;
     const said = text.slice(0, text.lastIndexOf('.'));
-    const claimed = Buffer.from(proof, 'base64url');
-    const signs = (key: Buffer) => timingSafeEqual(proofOf(key, consumer, instance, said), claimed);
-    if (!this.#keys().some(signs)) return undefined;
+    if (!isProven(proof, this.#keys(), consumer, instance, said)) return undefined;
     return {
       by: 'cursor',
       givenAt: lead === this.#lead ? Number.parseInt(given, 36) / 1000 : undefined,
@@ -56,12 +70,6 @@ export class ReportCursors {
       versions: { EndpointSlice: slices ?? '', Endpoints: endpoints ?? '' },
     };
   }
-}
-
-function proofOf(key: Buffer, consumer: string, instance: string, said: string): Buffer {
-  // None of the three may hold a line break, or two could be mistaken for two others.
-  const hmac = createHmac('sha256', key).update(`${consumer}\n${instance}\n${said}`);
-  return hmac.digest().subarray(0, PROOF_BYTES);
 }
 
 /** What cannot be compared is not worth carrying. */
