@@ -54,8 +54,11 @@ const CLUSTER_WITHIN_MS = 60_000;
 /** For one small object. */
 const ANSWER_MS = 10_000;
 
-export interface KnownCluster extends ClusterView {
+export interface KnownCluster extends ClusterView, KnownFiles {
   readonly lags: LagSource;
+}
+
+interface KnownFiles {
   /** Policies in force that are no objects of the cluster. */
   readonly files: Documents;
   /** What is invalid among them. */
@@ -63,6 +66,8 @@ export interface KnownCluster extends ClusterView {
   /** Why they cannot be read; undefined: they can, or there are none. */
   readonly filesUnread: KubeFailure | undefined;
 }
+
+const NO_FILES: KnownFiles = { files: NO_DOCUMENTS, fileProblems: [], filesUnread: undefined };
 
 /**
  * What decisions read of a cluster, at one moment. What cannot be read of Linger's own is left out, and said.
@@ -94,10 +99,7 @@ export async function readCluster(
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned)
     warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
-  const files =
-    policies === undefined
-      ? await readPolicyMap(connection, lingerNamespace, signal, warn)
-      : { documents: NO_DOCUMENTS, problems: [], unread: undefined };
+  const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: serviceIndex(services, true),
@@ -106,9 +108,7 @@ export async function readCluster(
     clusterPolicies: declared[1].values,
     policies: declared[2].values,
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
-    files: files.documents,
-    fileProblems: files.problems,
-    filesUnread: files.unread,
+    ...(files || NO_FILES),
   };
 }
 
@@ -353,11 +353,7 @@ async function readPolicyMap(
   namespace: string,
   signal: AbortSignal,
   warn: Terminal['warn'],
-): Promise<{
-  readonly documents: Documents;
-  readonly problems: readonly string[];
-  readonly unread: KubeFailure | undefined;
-}> {
+): Promise<KnownFiles> {
   const place = [namespace, POLICY_MAP] as const;
   const read = ({ data = {} }: { readonly data?: Readonly<Record<string, string>> }) => {
     const value = policiesOfMap(data, `ConfigMap ${place.join('/')}`);
@@ -366,12 +362,11 @@ async function readPolicyMap(
   const published = await readPublished(connection, place, signal, read).catch(refused(...place));
   if ('none' in published) {
     warn(`no policies in force: ${published.none}; the built-in one is taken, unless --policies names some`);
-    const unread = 'failure' in published ? published.failure : undefined;
-    return { documents: NO_DOCUMENTS, problems: [], unread };
+    return 'failure' in published ? { ...NO_FILES, filesUnread: published.failure } : NO_FILES;
   }
-  const { documents } = published.value;
-  const problems = published.value.problems.map(({ message }) => message);
-  for (const problem of problems)
+  const { documents: files, problems } = published.value;
+  const fileProblems = problems.map(({ message }) => message);
+  for (const problem of fileProblems)
     warn(`${problem}; replicas keep what was valid before, which is not known here`);
-  return { documents, problems, unread: undefined };
+  return { ...NO_FILES, files, fileProblems };
 }

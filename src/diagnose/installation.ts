@@ -335,13 +335,11 @@ async function certificateSecret(
   const mounted = volumes.map((each) => memberAt(each, ['secret', 'secretName']));
   const made = flagsOf(declared)('certs-secret');
   const theirs = made === undefined ? mounted.find(isString) : undefined;
-  const isTheirs = theirs !== undefined;
-  if (isTheirs) {
-    const cure = 'It is your own: make it, with tls.crt and tls.key; replicas wait for it.';
-    return { name: theirs, isTheirs, cure };
-  }
-  const name = made ?? 'linger-certificates';
-  return { name, isTheirs, cure: 'A replica that runs makes it: look at their log.' };
+  const [name, cure] =
+    theirs === undefined
+      ? [made ?? 'linger-certificates', 'A replica that runs makes it: look at their log.']
+      : [theirs, 'It is your own: make it, with tls.crt and tls.key; replicas wait for it.'];
+  return { name, isTheirs: theirs !== undefined, cure };
 }
 
 const NO_BUNDLE = 'the webhook configuration has no caBundle: no API server trusts Linger';
@@ -730,9 +728,11 @@ const MOST_SHOWN = 5;
 async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise<Seen> {
   let objects = 0;
   const { files, fileProblems = [], filesUnread, mode } = inForce ?? {};
-  const broken: Judgement[] = fileProblems.map((problem) =>
-    warning(`not in force: ${oneLine(problem)}`, 'Mend it; replicas keep what was valid before.'),
-  );
+  const broken: Judgement[] = filesUnread === undefined ? [] : [unseen(filesUnread)];
+  for (const problem of fileProblems)
+    broken.push(
+      warning(`not in force: ${oneLine(problem)}`, 'Mend it; replicas keep what was valid before.'),
+    );
   for (const { kind, path } of [CLUSTER_TERMINATION_POLICIES, TERMINATION_POLICIES])
     for (const { metadata, status } of (await unlessNotServed(inquiry.items(path))) ?? []) {
       objects += 1;
@@ -747,7 +747,6 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
   const limit = flagsOf(await deployment(inquiry))('mode-limit') ?? 'Enforce';
   const where = mode && `; mode of pods in ${inquiry.options.tryIn}: ${mode.value} (${mode.origin})`;
   const said = `policies: ${files ?? '?'} of files, ${objects} of the cluster, none broken${where ?? ''}`;
-  if (filesUnread !== undefined) broken.unshift(unseen(filesUnread));
   if (broken.length === 0) return ok(limit === 'Enforce' ? said : `${said}, --mode-limit=${limit}`);
   if (broken.length <= MOST_SHOWN) return broken;
   const more = warning(
