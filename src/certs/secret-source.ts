@@ -75,6 +75,39 @@ interface StoredSecret {
   readonly resourceVersion: string | undefined;
 }
 
+/** What is known of an object that a watch follows, and that is read and written besides. */
+class FollowedObject<T> {
+  readonly #took: (value: T | undefined) => void;
+  #heards = 0;
+  /** undefined: there is none, or nothing is known yet. */
+  value: T | undefined;
+  isKnown = false;
+
+  constructor(took: (value: T | undefined) => void) {
+    this.#took = took;
+  }
+
+  /** The watch has brought it. */
+  heard(value: T | undefined): void {
+    this.#heards += 1;
+    this.#take(value);
+  }
+
+  /** It is about to be read or written. @returns what takes the answer, unless the watch brings something meanwhile */
+  asked(): (answer: T | undefined) => void {
+    const before = this.#heards;
+    return (answer) => {
+      if (this.#heards === before) this.#take(answer);
+    };
+  }
+
+  #take(value: T | undefined): void {
+    this.value = value;
+    this.isKnown = true;
+    this.#took(value);
+  }
+}
+
 /** A write that is due, and how soon after the one before it may come. */
 interface Due {
   readonly pace: Pace;
@@ -90,8 +123,8 @@ export class SecretSource implements CertificateSource {
   readonly #names: readonly string[];
   readonly #once: LogOnce;
   readonly #paces: Readonly<Record<'issue' | 'trust', Pace>>;
-  #secret: StoredSecret | undefined;
-  #webhooks: Webhooks | undefined;
+  readonly #secret = new FollowedObject<StoredSecret>((secret) => this.#tookSecret(secret));
+  readonly #webhooks = new FollowedObject<Webhooks>((webhooks) => this.#tookWebhooks(webhooks));
   /** Since when the caBundle is what it is, in milliseconds of the monotonic clock. */
   #trustSince = performance.now();
   #serving: ServingCertificate | undefined;
@@ -99,10 +132,8 @@ export class SecretSource implements CertificateSource {
   #common: string | undefined;
   /** Of this replica alone, until the Secret has been read. */
   commonKeys: CommonKeys = [newCommon()];
-  /** How often the watches have brought each object: what is read or written meanwhile may be older. */
-  readonly #heard = { secret: 0, configuration: 0 };
-  /** Whether each is known, be it that it is not there. */
-  readonly #known = { secret: false, configuration: false };
+  /** What all webhooks of the configuration trust; where they differ, none: then all of them are written. */
+  #bundle: string | undefined;
   #woken = new AbortController();
   /** Whether a certificate of ours has been trusted once; after that, being distrusted is no reason to be unready. */
   #settled = false;
@@ -159,13 +190,12 @@ export class SecretSource implements CertificateSource {
   }
 
   configured(): boolean | undefined {
-    return this.#known.configuration ? (this.#webhooks ?? []).length > 0 : undefined;
+    return this.#webhooks.isKnown ? (this.#webhooks.value ?? []).length > 0 : undefined;
   }
 
   /** Where there is no webhook configuration, no API server calls: {@link configured} says so. */
   #distrusted(now: Date): boolean {
-    const bundle = this.#bundle();
-    return bundle !== undefined && !isTrusted(this.get().cert, bundle, now);
+    return this.#bundle !== undefined && !isTrusted(this.get().cert, this.#bundle, now);
   }
 
   async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
@@ -237,14 +267,14 @@ export class SecretSource implements CertificateSource {
       // A watch may be late, and what is written must follow from what is there.
       unread = await this.#read();
       // It may hold what is served.
-      if (!this.#known.secret) throw unread;
+      if (!this.#secret.isKnown) throw unread;
       now = new Date();
       plan = planRotation(this.#seen(), now);
     }
     if (plan.serve !== undefined) this.#serve(plan.serve, use);
     const { issue, caBundle } = plan;
     // What is written replaces this one, whatever comes meanwhile.
-    const secret = this.#secret;
+    const secret = this.#secret.value;
     const due: readonly Due[] = [
       caBundle !== undefined && { pace: this.#paces.trust, write: () => this.#trust(caBundle) },
       issue !== undefined && { pace: this.#paces.issue, write: () => this.#issue(issue, secret, now) },
@@ -269,7 +299,8 @@ export class SecretSource implements CertificateSource {
 
   /** Somebody has put back the certificates, and not what replicas sign with. */
   #lacksCommon(): boolean {
-    return this.#secret !== undefined && this.#secret.common === undefined;
+    const secret = this.#secret.value;
+    return secret !== undefined && secret.common === undefined;
   }
 
   #serve(material: NonNullable<RotationPlan['serve']>, use: (certificate: ServingCertificate) => void): void {
@@ -282,34 +313,28 @@ export class SecretSource implements CertificateSource {
 
   /** While what the Secret holds is not what is served, trust is being waited for. */
   #settling(now: Date): number | undefined {
-    const held = this.#secret?.contents['tls.crt'];
+    const held = this.#secret.value?.contents['tls.crt'];
     const [leaf] = parseCertificates(held ?? '');
     const serves = parseCertificates(this.get().cert)[0]?.fingerprint256 === leaf?.fingerprint256;
     return serves && !this.#distrusted(now) ? undefined : 1_000;
   }
 
   #seen(): Seen {
-    const bundle = this.#bundle();
+    const bundle = this.#bundle;
     const forMs = performance.now() - this.#trustSince;
     return {
-      secret: this.#secret?.contents,
+      secret: this.#secret.value?.contents,
       trust: bundle === undefined ? undefined : { bundle, forMs },
       serving: this.#serving,
       names: this.#names,
     };
   }
 
-  /** What all webhooks of the configuration trust; where they differ, none: then all of them are written. */
-  #bundle(): string | undefined {
-    const [first, ...more] = this.#webhooks ?? [];
-    if (first === undefined) return undefined;
-    return more.every(({ bundle }) => bundle === first.bundle) ? first.bundle : '';
-  }
-
-  #tookWebhooks(webhooks: Webhooks | undefined): void {
-    const before = this.#bundle();
-    this.#webhooks = webhooks;
-    if (before !== this.#bundle()) this.#trustSince = performance.now();
+  #tookWebhooks(webhooks: Webhooks = []): void {
+    const bundles = new Set(webhooks.map(({ bundle }) => bundle));
+    const [bundle] = bundles.size > 1 ? [''] : bundles;
+    if (bundle !== this.#bundle) this.#trustSince = performance.now();
+    this.#bundle = bundle;
   }
 
   #watch(signal: AbortSignal): readonly WatchStats[] {
@@ -340,21 +365,14 @@ export class SecretSource implements CertificateSource {
       return stats;
     };
     return [
-      follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) => {
-        this.#heard.secret += 1;
-        this.#known.secret = true;
-        this.#tookSecret(stored);
-      }),
-      follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => {
-        this.#heard.configuration += 1;
-        this.#known.configuration = true;
-        this.#tookWebhooks(webhooks);
-      }),
+      follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) =>
+        this.#secret.heard(stored),
+      ),
+      follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => this.#webhooks.heard(webhooks)),
     ];
   }
 
   #tookSecret(secret: StoredSecret | undefined): void {
-    this.#secret = secret;
     if (secret?.common === undefined || secret.common === this.#common) return;
     const before = this.#common ?? this.#serving?.key;
     this.#common = secret.common;
@@ -364,7 +382,7 @@ export class SecretSource implements CertificateSource {
   /** Takes what can be read, and keeps what was known of the rest. @returns why not both could be; undefined: both were */
   async #read(): Promise<unknown> {
     const { connection, namespace, secret: name, configuration } = this.#options;
-    const before = { ...this.#heard };
+    const takes = { secret: this.#secret.asked(), webhooks: this.#webhooks.asked() };
     const [secret, webhooks] = await Promise.allSettled([
       unlessNotFound(
         callApi(connection, 'CoreV1Api', this.#call, (core) =>
@@ -379,15 +397,8 @@ export class SecretSource implements CertificateSource {
     ]);
     const { signal } = this.#options;
     signal.throwIfAborted();
-    if (secret.status === 'fulfilled') {
-      if (this.#heard.secret === before.secret) this.#tookSecret(secret.value && storedSecret(secret.value));
-      this.#known.secret = true;
-    }
-    if (webhooks.status === 'fulfilled') {
-      if (this.#heard.configuration === before.configuration)
-        this.#tookWebhooks(webhooks.value && webhooksOf(webhooks.value));
-      this.#known.configuration = true;
-    }
+    if (secret.status === 'fulfilled') takes.secret(secret.value && storedSecret(secret.value));
+    if (webhooks.status === 'fulfilled') takes.webhooks(webhooks.value && webhooksOf(webhooks.value));
     return [secret, webhooks].find((each) => each.status === 'rejected')?.reason;
   }
 
@@ -443,10 +454,9 @@ export class SecretSource implements CertificateSource {
 
   /** @returns false where another replica was first: what it has written will do, and has been read */
   async #written(write: () => Promise<object>): Promise<boolean> {
-    const before = this.#heard.secret;
+    const take = this.#secret.asked();
     try {
-      const secret = storedSecret(await write());
-      if (this.#heard.secret === before) this.#tookSecret(secret);
+      take(storedSecret(await write()));
       return true;
     } catch (thrown) {
       if (asFailure(thrown).reason !== 'Conflict') throw thrown;
@@ -457,7 +467,7 @@ export class SecretSource implements CertificateSource {
 
   async #trust(bundle: string): Promise<void> {
     const { connection, configuration: name, logger, metrics } = this.#options;
-    const before = this.#webhooks ?? [];
+    const before = this.#webhooks.value ?? [];
     const body = before.flatMap((webhook, index) =>
       webhook.bundle === bundle
         ? []
@@ -466,12 +476,12 @@ export class SecretSource implements CertificateSource {
             { op: 'add', path: `/webhooks/${index}/clientConfig/caBundle`, value: encoded(bundle) },
           ],
     );
-    const heard = this.#heard.configuration;
-    const reason = reasonFor(this.#bundle() ?? '', bundle);
+    const take = this.#webhooks.asked();
+    const reason = reasonFor(this.#bundle ?? '', bundle);
     const written = await callApi(connection, 'AdmissionregistrationV1Api', this.#call, (api) =>
       api.patchMutatingWebhookConfiguration({ name, body }),
     );
-    if (this.#heard.configuration === heard) this.#tookWebhooks(webhooksOf(written));
+    take(webhooksOf(written));
     metrics.certificateWrites.inc({ object: 'caBundle', reason });
     const members = { because: reason, configuration: name };
     if (reason === 'Overwritten') logger.warn(members, 'caBundle written');

@@ -312,18 +312,12 @@ async function startCluster(
   // All replicas have them, so each can read what another has signed.
   const keysFor = (what: string) => {
     const derived = (key: string) => Buffer.from(hkdfSync('sha256', key, '', what, 32));
-    let from = certificates.commonKeys;
-    const derivedFrom = ([newest, ...older]: typeof from): SigningKeys => [
-      derived(newest),
-      ...older.map(derived),
-    ];
-    let keys = derivedFrom(from);
+    let latest: { readonly from: CertificateSource['commonKeys']; readonly keys: SigningKeys } | undefined;
     return () => {
-      if (from !== certificates.commonKeys) {
-        from = certificates.commonKeys;
-        keys = derivedFrom(from);
-      }
-      return keys;
+      const from = certificates.commonKeys;
+      const [newest, ...older] = from;
+      if (latest?.from !== from) latest = { from, keys: [derived(newest), ...older.map(derived)] };
+      return latest.keys;
     };
   };
   const reports = { audience: settings.reportsAudience, keys: keysFor('linger.dev/reports: cursors') };

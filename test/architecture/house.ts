@@ -17,7 +17,7 @@ export interface HouseFigures {
 }
 
 /** What the house is held to. The lines are where it stands: a feature raises the limit by its own, and nothing else does. */
-export const HOUSE_LIMITS = { files: 201, lines: 40_370, single: 10, repeated: 0 } as const;
+export const HOUSE_LIMITS = { files: 201, lines: 40_368, single: 10, repeated: 0 } as const;
 
 const DOOR = /\/index\.ts$/;
 
