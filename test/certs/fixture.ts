@@ -85,3 +85,18 @@ export function userAuthority(key: string, notAfter: Date): Authority {
   certificate.sign(privateKey, forge.md.sha256.create());
   return { certificate: forge.pki.certificateToPem(certificate), key };
 }
+
+/** A certificate that has signed itself, PEM, in force since a month before its end. */
+export function signedByItself(commonName: string, notAfter: Date, extensions: object[] = []): string {
+  const keys = forge.pki.rsa.generateKeyPair(1024);
+  const certificate = forge.pki.createCertificate();
+  certificate.publicKey = keys.publicKey;
+  certificate.serialNumber = '02';
+  certificate.validity = { notBefore: days(-30, notAfter), notAfter };
+  const name = [{ name: 'commonName', value: commonName }];
+  certificate.setSubject(name);
+  certificate.setIssuer(name);
+  certificate.setExtensions(extensions);
+  certificate.sign(keys.privateKey, forge.md.sha256.create());
+  return forge.pki.certificateToPem(certificate);
+}

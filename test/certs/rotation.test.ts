@@ -2,7 +2,6 @@ import crypto, { X509Certificate } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
-import forge from 'node-forge';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   issued,
@@ -16,7 +15,7 @@ import {
 } from '../../src/certs/assess.ts';
 import type { Contents } from '../../src/certs/directory.ts';
 import { parseCertificates, parseNames } from '../../src/certs/x509.ts';
-import { DAY_MS, days } from './fixture.ts';
+import { DAY_MS, days, signedByItself } from './fixture.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -87,7 +86,7 @@ const servingFrom = (secret: Made): ServingMaterial =>
 
 /** An authority of somebody else's, which serves, too. */
 function corporate(host: string): string {
-  return signedByItself([
+  return signedByItself('linger', days(1, now), [
     { name: 'basicConstraints', cA: true },
     { name: 'keyUsage', keyCertSign: true, digitalSignature: true },
     { name: 'subjectAltName', altNames: [{ type: 2, value: host }] },
@@ -95,22 +94,9 @@ function corporate(host: string): string {
 }
 
 function selfSigned(): string {
-  return signedByItself([{ name: 'keyUsage', digitalSignature: true, keyEncipherment: true }]);
-}
-
-/** For a day. */
-function signedByItself(extensions: object[]): string {
-  const keys = forge.pki.rsa.generateKeyPair(1024);
-  const certificate = forge.pki.createCertificate();
-  certificate.publicKey = keys.publicKey;
-  certificate.serialNumber = '02';
-  certificate.validity = { notBefore: later(-60_000), notAfter: later(DAY_MS) };
-  const name = [{ name: 'commonName', value: 'linger' }];
-  certificate.setSubject(name);
-  certificate.setIssuer(name);
-  certificate.setExtensions(extensions);
-  certificate.sign(keys.privateKey, forge.md.sha256.create());
-  return forge.pki.certificateToPem(certificate);
+  return signedByItself('linger', days(1, now), [
+    { name: 'keyUsage', digitalSignature: true, keyEncipherment: true },
+  ]);
 }
 
 describe('what to do', () => {

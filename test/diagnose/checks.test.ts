@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import forge from 'node-forge';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { LingerError } from '../../src/api/errors.ts';
@@ -10,6 +9,7 @@ import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
 import { type Access, accessesOf, type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
 import { checkInstallation, partsOf } from '../../src/diagnose/installation.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { days, signedByItself } from '../certs/fixture.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 import { type AtEnd, atEndOfFile } from '../webhook/connection.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from './answers.ts';
@@ -882,15 +882,7 @@ describe('afterwards', () => {
     });
 
     it('without a DNS name is refused by API servers, whatever its common name', async () => {
-      const keys = forge.pki.rsa.generateKeyPair(1024);
-      const made = forge.pki.createCertificate();
-      made.publicKey = keys.publicKey;
-      made.validity = { notBefore: NOW, notAfter: new Date(NOW.getTime() + 90 * DAY_MS) };
-      const name = [{ name: 'commonName', value: 'linger.linger.svc' }];
-      made.setSubject(name);
-      made.setIssuer(name);
-      made.sign(keys.privateKey, forge.md.sha256.create());
-      const pem = forge.pki.certificateToPem(made);
+      const pem = signedByItself('linger.linger.svc', days(25, NOW));
       const hook = own({
         clientConfig: { service: { namespace: 'linger', name: 'linger' }, caBundle: encoded(pem) },
       });
