@@ -7,6 +7,8 @@ import { parseSources, type SourceSyntax } from './syntax.ts';
 export interface HouseFigures {
   readonly files: number;
   readonly lines: number;
+  /** Lines by room. */
+  readonly rooms: ReadonlyMap<string, number>;
   /**
    * Files that only one other file uses, and that one of the same room: candidates for merging. Those that are loaded by
    * `import()` are files of their own so that a program without them does not carry them.
@@ -16,8 +18,31 @@ export interface HouseFigures {
   readonly repeated: readonly string[];
 }
 
-/** What the house is held to. The lines are where it stands: a feature raises the limit by its own, and nothing else does. */
-export const HOUSE_LIMITS = { files: 201, lines: 40_368, single: 10, repeated: 0 } as const;
+/** What the house is held to, apart from the lines of its rooms. */
+export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 330 } as const;
+
+/**
+ * How many lines each room may have, with air: a budget that is reviewed when a feature lands, and that nobody should
+ * have to touch for a repair.
+ */
+export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
+  api: 2_000,
+  audit: 2_600,
+  certs: 1_900,
+  cli: 5_600,
+  cluster: 4_300,
+  decision: 4_500,
+  diagnose: 3_500,
+  hold: 2_900,
+  lag: 4_700,
+  leader: 3_000,
+  manager: 600,
+  manifest: 2_700,
+  measurement: 4_400,
+  telemetry: 400,
+  timing: 500,
+  webhook: 1_900,
+};
 
 const DOOR = /\/index\.ts$/;
 
@@ -35,10 +60,41 @@ export function figuresOf(sources: Sources): HouseFigures {
   const names = files.filter((file) => !DOOR.test(file)).map((file) => posix.basename(file));
   return {
     files: files.length,
-    lines: [...sources.values()].reduce((sum, text) => sum + text.split('\n').length - 1, 0),
+    lines: [...sources.values()].reduce((sum, text) => sum + linesOf(text), 0),
+    rooms: linesByRoom(sources),
     single,
     repeated: [...new Set(names.filter((name, index) => names.indexOf(name) !== index))],
   };
+}
+
+function linesOf(text: string): number {
+  return text.split('\n').length - 1;
+}
+
+function linesByRoom(sources: Sources): ReadonlyMap<string, number> {
+  const rooms = new Map<string, number>();
+  for (const [file, text] of sources) {
+    const [, room, more] = file.split('/');
+    if (room !== undefined && more !== undefined) rooms.set(room, (rooms.get(room) ?? 0) + linesOf(text));
+  }
+  return rooms;
+}
+
+/**
+ * Imports by which a test reaches past the door of a room that is not its own: `test/audit` may enter `src/audit`, and
+ * takes what it needs of other rooms from their `index.ts`.
+ * @param tests path relative to the root → text
+ */
+export function deepTestImports(tests: Sources): readonly string[] {
+  return [...parseSources(tests)].flatMap(([file, { imports, dynamicImports }]) =>
+    [...imports, ...dynamicImports].flatMap(({ text, line }) => {
+      if (!text.startsWith('.')) return [];
+      const target = posix.join(posix.dirname(file), text);
+      const [root, room, inside] = target.split('/');
+      const deep = root === 'src' && inside !== undefined && inside !== 'index.ts';
+      return deep && room !== file.split('/')[1] ? [`${file}:${line}: ${target}`] : [];
+    }),
+  );
 }
 
 type Syntaxes = ReadonlyMap<string, SourceSyntax>;

@@ -88,12 +88,12 @@ function named(wayOut: string, ...names: string[]): Record<string, string> {
   return Object.fromEntries(names.map((name) => [name, wayOut]));
 }
 
-/** Every TypeScript file under `src` of a checkout. */
-export async function readSources(root: string): Promise<Sources> {
-  const names = await readdir(join(root, 'src'), { recursive: true });
+/** Every TypeScript file under a folder of a checkout. */
+export async function readSources(root: string, folder = 'src'): Promise<Sources> {
+  const names = await readdir(join(root, folder), { recursive: true });
   const paths = names
     .filter((name) => name.endsWith('.ts'))
-    .map((name) => `src/${name.replaceAll('\\', '/')}`);
+    .map((name) => `${folder}/${name.replaceAll('\\', '/')}`);
   const texts = paths
     .toSorted()
     .map(async (path) => [path, await readFile(join(root, path), 'utf8')] as const);
