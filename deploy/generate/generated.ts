@@ -5,6 +5,7 @@ import { flagName } from '../../src/cli/flags.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
+import { installedText } from './installed.ts';
 
 const VALUES_SCHEMA = 'deploy/chart/values.schema.json';
 const HOLD_RIGHTS = 'deploy/rbac-hold.yaml';
@@ -34,5 +35,6 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
   { path: HOLD_RIGHTS, text: holdRights },
   { path: VALUES_SCHEMA, text: valuesSchema },
   // Last: they are made from the files above.
+  { path: 'src/diagnose/installed.json', text: installedText },
   ...CHART,
 ];

@@ -22,6 +22,7 @@ import {
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
 import { count } from './amounts.ts';
 import { ApiReader, type Json, messageOf, oneLine } from './controller-observation.ts';
+import installed from './installed.json' with { type: 'json' };
 
 /** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {
@@ -200,33 +201,21 @@ export async function apiServer(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-/** What an installation consists of: the objects of deploy/. */
-export const INSTALLED = `get,create,patch namespaces
-  get,create,patch customresourcedefinitions.apiextensions.k8s.io
-  get,create,patch clusterroles,clusterrolebindings.rbac.authorization.k8s.io
-  get,create,patch priorityclasses.scheduling.k8s.io
-  get,create,patch mutatingwebhookconfigurations.admissionregistration.k8s.io
-  get,create,patch serviceaccounts,configmaps,services * here
-  get,create,patch roles,rolebindings.rbac.authorization.k8s.io * here
-  get,create,patch deployments.apps * here
-  get,create,patch poddisruptionbudgets.policy * here
-  get,create,patch networkpolicies.networking.k8s.io * here`;
+/** What an installation does with each of its objects: server-side apply. */
+const INSTALLING = ['get', 'create', 'patch'] as const;
 
-/** @param grants lines of `VERBS RESOURCES.GROUP [NAMES or *] [here]`; here: only in Linger's own namespace */
-export function accessesOf(grants: string, namespace: string): readonly Access[] {
-  return grants.split('\n').flatMap((line) => {
-    const [verbs = '', what = '', names = '*', here] = line.trim().split(' ');
-    const [, resources = '', group = ''] = /^([^.]*)\.?(.*)$/.exec(what) ?? [];
-    const place = here === undefined ? {} : { namespace };
-    const named = names.split(',').map((name) => (name === '*' ? {} : { name }));
-    const things = resources.split(',').flatMap((resource) => named.map((name) => ({ resource, ...name })));
-    return things.flatMap((thing) => verbs.split(',').map((verb) => ({ group, ...thing, verb, ...place })));
+/** What it takes to apply deploy/. */
+export function accessesToInstall(namespace: string): readonly Access[] {
+  return installed.objects.flatMap((object) => {
+    const [, resource = '', group = '', namespaced] = /^(\w+)\.?(\S*)( namespaced)?$/.exec(object) ?? [];
+    const place = namespaced === undefined ? {} : { namespace };
+    return INSTALLING.map((verb) => ({ group, resource, verb, ...place }));
   });
 }
 
 async function rights(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
-  const asked = accessesOf(INSTALLED, namespace);
+  const asked = accessesToInstall(namespace);
   const missing = await missingOf(inquiry, asked);
   if (missing.length > 0)
     return failure(

@@ -24,10 +24,10 @@ import {
   TERMINATION_POLICIES,
 } from '../cluster/index.ts';
 import { readHelperObject } from '../hold/index.ts';
-import { HISTORY_NAMES, LEASE_NAME, readConsumers, SHARED_NAMES } from '../leader/index.ts';
+import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import {
-  accessesOf,
+  type Access,
   apiServer,
   type Check,
   type CheckOptions,
@@ -55,6 +55,7 @@ import {
 } from './checks.ts';
 import { type Exposition, MalformedExposition, parseExposition } from './controller-metrics.ts';
 import { type Json, oneLine } from './controller-observation.ts';
+import installed from './installed.json' with { type: 'json' };
 
 export interface InstallationOptions extends CheckOptions {
   readonly inForce: () => Promise<InForce>;
@@ -196,107 +197,111 @@ async function leavesOutAll({ namespaceSelector }: Json, inquiry: Inquiry): Prom
   return all.length > 0 && all.every(isLeftOut);
 }
 
-/**
- * What replicas do with these flags: which rights it takes, as {@link accessesOf} reads them, the manifest that gives them, and what
- * is to be seen where one is missing. A test compares it with deploy/.
- */
-export function partsOf(flag: Flags, configuration: string) {
-  const secret = flag('certs-secret');
-  const reports = flag('policy-reports') ?? 'off';
-  const helper = readHelperObject().name;
-  const shared = [...new Set([...Object.values(SHARED_NAMES), ...HISTORY_NAMES])];
-  const configured = `mutatingwebhookconfigurations.admissionregistration.k8s.io ${configuration}`;
-  return [
-    {
-      grave: true,
-      manifest: 'deploy/rbac.yaml',
-      without: 'watches that are opened again fail, and so does a replica that starts',
-      grants: `list,watch pods,services,endpoints,namespaces,nodes
-        list,watch endpointslices.discovery.k8s.io
-        list,watch ${LINGER_KINDS}.linger.dev`,
-    },
-    {
-      manifest: 'deploy/rbac.yaml',
-      without: "gateways' reports are refused, or statuses, Events and the ends of pods are missing",
-      grants: `get pods,nodes
-        create events
-        patch ${LINGER_KINDS.map((each) => `${each}/status`)}.linger.dev
-        create tokenreviews.authentication.k8s.io
-        create subjectaccessreviews.authorization.k8s.io
-        get replicasets,statefulsets,daemonsets.apps`,
-    },
-    {
-      grave: true,
-      manifest: 'deploy/role-publish.yaml',
-      without: 'no replica leads, or what is measured is not kept',
-      grants: `get,list,watch,update leases.coordination.k8s.io ${LEASE_NAME} here
-        create leases.coordination.k8s.io * here
-        get,update configmaps ${shared} here
-        create configmaps * here
-        list,watch configmaps ${SHARED_NAMES.planned} here
-        create,patch endpointslices.discovery.k8s.io linger-stamp here
-        create,patch endpoints linger-stamp here`,
-    },
-    {
-      manifest: 'deploy/role-pods.yaml',
-      without: 'the canary measures nothing, and the Service linger-reports leads to no leader',
-      grants: `list,patch pods * here
-        get services linger-canary here`,
-    },
-    secret !== undefined && {
-      grave: true,
-      manifest: 'deploy/role-certificates.yaml',
-      without: 'the certificate ends within a week, and nothing puts the caBundle back',
-      grants: `get,list,watch,create,patch secrets ${secret} here
-        get,list,watch,patch ${configured}`,
-    },
-    !isZero(flag('audit-every')) && {
-      manifest: 'deploy/rbac-audit.yaml',
-      without: 'the leader audits nothing, or sees less',
-      grants: `list deployments,statefulsets,daemonsets.apps
-        list rollouts.argoproj.io
-        list ingresses.networking.k8s.io
-        list httproutes,grpcroutes.gateway.networking.k8s.io
-        list ${configured}
-        list horizontalpodautoscalers.autoscaling`,
-    },
-    !isZero(flag('hold-port')) && {
-      manifest: 'deploy/rbac-hold.yaml',
-      without: 'pods get Sleep where policies ask for hook Hold',
-      grants: `list,watch configmaps ${helper}
-        create,patch configmaps ${helper} here
-        create,patch,delete pods linger-hold-test here`,
-    },
-    reports !== 'off' && {
-      manifest: 'deploy/rbac-policy-reports.yaml',
-      without: 'reports of findings are not written',
-      grants: `list,create,patch,delete ${reports === 'openreports.io' ? '' : 'policy'}reports.${reports} linger`,
-    },
-  ].filter((part) => part !== false);
+/** What fails without the rights of a manifest. */
+interface Consequence {
+  readonly without: string;
+  /** The missing rights without which Linger does not work; undefined: none. */
+  readonly grave?: RegExp;
+  /** Whether the flags of the Deployment use them; undefined: always. */
+  readonly used?: (flag: Flags) => boolean;
+}
+
+const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
+  'deploy/rbac.yaml': {
+    grave: /^(list|watch) /,
+    without:
+      'watches fail when they are opened again, reports are refused, or statuses and Events are missing',
+  },
+  'deploy/role-publish.yaml': { grave: /./, without: 'no replica leads, or measurements are not kept' },
+  'deploy/role-pods.yaml': {
+    without: 'the canary measures nothing, and the Service linger-reports has no endpoint',
+  },
+  'deploy/role-certificates.yaml': {
+    grave: /./,
+    without: 'the certificate expires within a week, and the caBundle is not restored',
+    used: (flag) => flag('certs-secret') !== undefined,
+  },
+  'deploy/rbac-audit.yaml': {
+    without: 'the leader audits nothing, or less',
+    used: (flag) => !isZero(flag('audit-every')),
+  },
+  'deploy/rbac-hold.yaml': {
+    without: 'pods get Sleep where policies ask for hook Hold',
+    used: (flag) => !isZero(flag('hold-port')),
+  },
+  'deploy/rbac-policy-reports.yaml': {
+    without: 'reports of findings are not written',
+    used: (flag) => (flag('policy-reports') ?? 'off') !== 'off',
+  },
+};
+
+/** Rights that only an installation uses whose leader delivers the helper; `linger hold manifest` does without. */
+const OPTIONAL_ROLE = /-delivery$/;
+
+/** The rights that the manifests of this version give to the ServiceAccount, as far as these flags use them; by manifest. */
+export function declaredRights(
+  flag: Flags,
+  { namespace, configuration }: Pick<CheckOptions, 'namespace' | 'configuration'>,
+): ReadonlyMap<string, readonly Access[]> {
+  const renamed = (resource: string, name: string) => {
+    if (resource === 'secrets') return flag('certs-secret') ?? name;
+    return resource === 'mutatingwebhookconfigurations' ? configuration : name;
+  };
+  const rights = new Map<string, readonly Access[]>();
+  for (const { manifest, name: role, namespaced, rules } of installed.roles as readonly InstalledRole[]) {
+    if (OPTIONAL_ROLE.test(role) || CONSEQUENCES[manifest]?.used?.(flag) === false) continue;
+    const place = namespaced ? { namespace } : {};
+    const accesses = rules.flatMap(({ apiGroups, resources, resourceNames = [undefined], verbs }) =>
+      apiGroups.flatMap((group) =>
+        resources.flatMap((resource) =>
+          resourceNames.flatMap((name) => {
+            const named = name === undefined ? {} : { name: renamed(resource, name) };
+            return verbs.map((verb) => ({ group, resource, ...named, verb, ...place }));
+          }),
+        ),
+      ),
+    );
+    const reports = flag('policy-reports');
+    const asked = accesses.filter(({ resource, group }) => !/reports$/.test(resource) || group === reports);
+    rights.set(manifest, [...(rights.get(manifest) ?? []), ...asked]);
+  }
+  return rights;
+}
+
+interface InstalledRole {
+  readonly manifest: string;
+  readonly name: string;
+  readonly namespaced: boolean;
+  readonly rules: readonly {
+    readonly apiGroups: readonly string[];
+    readonly resources: readonly string[];
+    readonly resourceNames?: readonly string[];
+    readonly verbs: readonly string[];
+  }[];
 }
 
 /** The API server checks rights only when a watch is opened, and others not until they are needed. */
 async function replicaRights(inquiry: Inquiry): Promise<Seen> {
-  const { namespace, configuration } = inquiry.options;
+  const { namespace } = inquiry.options;
   const declared = await deployment(inquiry);
   if (declared === undefined) return [];
   const account = memberAt(declared, ['spec', 'template', 'spec', 'serviceAccountName']);
   const name = isString(account) ? account : 'default';
   const judged: Judgement[] = [];
   let asked = 0;
-  for (const part of partsOf(flagsOf(declared), configuration)) {
-    const accesses = accessesOf(part.grants, namespace);
+  const rights = declaredRights(flagsOf(declared), inquiry.options);
+  for (const [manifest, accesses] of rights) {
     asked += accesses.length;
     const missing = await missingOf(inquiry, accesses, { namespace, name });
     if (missing.length === 0) continue;
-    const text = `ServiceAccount ${namespace}/${name} may not ${fewOf(missing)}: ${part.without}`;
-    judged.push(
-      (part.grave ? failure : warning)(text, `It and its binding are in ${part.manifest}: ${APPLY}`),
-    );
+    const { without, grave } = CONSEQUENCES[manifest] ?? { without: 'what they are for fails' };
+    const isGrave = grave !== undefined && missing.some((right) => grave.test(right));
+    const text = `ServiceAccount ${namespace}/${name} may not ${fewOf(missing)}: ${without}`;
+    judged.push((isGrave ? failure : warning)(text, `The role and its binding are in ${manifest}: ${APPLY}`));
   }
   return judged.length > 0
     ? judged
-    : ok(`ServiceAccount ${name} may do all ${asked} things that its flags take`);
+    : ok(`ServiceAccount ${name} has all ${asked} rights that its flags need`);
 }
 
 /** The value of a flag of `serve`; undefined: its default. */

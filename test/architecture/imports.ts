@@ -130,6 +130,8 @@ function relativeProblem(file: string, specifier: string, sources: Sources): str
   const target = posix.join(posix.dirname(file), specifier);
   if (!target.startsWith('src/'))
     return `imports ${target}, which is outside src: move what is needed into src`;
+  // Data of the file's own room; the compiler says where it is missing.
+  if (target.endsWith('.json') && posix.dirname(target) === posix.dirname(file)) return undefined;
   if (!sources.has(target)) return `imports ${target}, which does not exist`;
   const [from, to] = [folderOf(file), folderOf(target)];
   if (from === to) return undefined;

@@ -6,8 +6,8 @@ import { LingerError } from '../../src/api/errors.ts';
 import { ensureCertificates } from '../../src/certs/source.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
-import { type Access, accessesOf, type Check, checkBefore, INSTALLED } from '../../src/diagnose/checks.ts';
-import { checkInstallation, partsOf } from '../../src/diagnose/installation.ts';
+import { type Access, accessesToInstall, type Check, checkBefore } from '../../src/diagnose/checks.ts';
+import { checkInstallation, declaredRights } from '../../src/diagnose/installation.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { days, signedByItself } from '../certs/fixture.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
@@ -442,7 +442,7 @@ describe('before an installation', () => {
     );
     expect(
       [
-        ...new Set(accessesOf(INSTALLED, 'linger').map(({ group, resource }) => `${group}/${resource}`)),
+        ...new Set(accessesToInstall('linger').map(({ group, resource }) => `${group}/${resource}`)),
       ].toSorted(),
     ).toEqual([...new Set(kinds)].toSorted());
   });
@@ -728,8 +728,8 @@ describe('afterwards', () => {
   });
 
   it.each([
-    ['rbac.yaml', /^may list pods$/, /^failure Rights: .* may not list pods: watches that are opened/],
-    ['rbac.yaml', /^may create events$/, /^warning Rights: .* may not create events: gateways' reports/],
+    ['rbac.yaml', /^may list pods$/, /^failure Rights: .* may not list pods: watches fail/],
+    ['rbac.yaml', /^may create events$/, /^warning Rights: .* may not create events: watches fail/],
     ['role-publish.yaml', / leases\./, /^failure Rights: .* may not get leases.coordination.k8s.io linger, /],
     ['role-pods.yaml', /^may (list|patch) pods in linger$/, /^warning Rights: .* patch pods: the canary/],
     ['role-certificates.yaml', /^may \w+ secrets /, /^failure Rights: .* get secrets linger-certificates, /],
@@ -765,9 +765,11 @@ describe('afterwards', () => {
   it('asks for exactly the rights that deploy/ gives', () => {
     const flags = (group: string) => (name: string) =>
       ({ 'certs-secret': 'linger-certificates', 'policy-reports': group })[name];
-    const parts = ['wgpolicyk8s.io', 'openreports.io'].flatMap((group) => partsOf(flags(group), 'linger'));
-    const asked = parts.flatMap((part) =>
-      accessesOf(part.grants, 'linger').map((access) => inWords(part.manifest, access)),
+    const installation = { namespace: 'linger', configuration: 'linger' };
+    const asked = ['wgpolicyk8s.io', 'openreports.io'].flatMap((group) =>
+      [...declaredRights(flags(group), installation)].flatMap(([manifest, accesses]) =>
+        accesses.map((access) => inWords(manifest.replace('deploy/', ''), access)),
+      ),
     );
     const files = readdirSync(join(ROOT, 'deploy')).filter((file) => /^(rbac|role)[\w-]*\.yaml$/.test(file));
     const given = files.flatMap((file) => {
@@ -780,7 +782,7 @@ describe('afterwards', () => {
             resourceNames.flatMap((name) => {
               const place = kind === 'Role' ? { namespace: 'linger' } : {};
               const what = { group, resource, ...(name !== undefined && { name }), ...place };
-              return verbs.map((verb) => inWords(`deploy/${file}`, { ...what, verb }));
+              return verbs.map((verb) => inWords(file, { ...what, verb }));
             }),
           ),
         ),
