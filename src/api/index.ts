@@ -60,6 +60,7 @@ export {
   servicesSelecting,
   unseenNamespace,
 } from './kubernetes-objects.ts';
+export { FOREIGN_LIMITS, type ForeignLimit, type ForeignSource } from './limits.ts';
 export {
   ANNOTATION,
   ANNOTATION_PREFIX,

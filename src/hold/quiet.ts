@@ -1,3 +1,5 @@
+import { FOREIGN_LIMITS } from '../api/index.ts';
+
 /**
  * The pod as a witness: whether it still gets new connections, by its own counters.
  *
@@ -22,7 +24,7 @@ export interface WitnessLine {
 
 const LINE = /^w (\d{1,20}|-) (\d{1,20}|-) (\d{1,9}|-) (\S{1,480})(?: (\d{1,9}|-))?$/;
 const ADDRESS = /^[\dA-Fa-f.:]{2,45}$/;
-const MOST_REMOTES = 16;
+const MOST_REMOTES = FOREIGN_LIMITS.witness.parts.most;
 
 /** @returns undefined for what is no witness line */
 export function witnessLine(text: string, at: number): WitnessLine | undefined {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { isHoldToken } from '../api/index.ts';
+import { FOREIGN_LIMITS, isHoldToken } from '../api/index.ts';
 import { canonicalAddress, isProven, proofOf, type SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
@@ -17,7 +17,7 @@ export const HOLD_LIMITS = {
   perPod: 64,
   perPodAndSource: 24,
   /** Bytes of a line, without its end. */
-  line: 512,
+  line: FOREIGN_LIMITS.witness.bytes,
   /** A helper sends two lines a second. */
   lines: { perSecond: 10, atOnce: 10 },
   /** Until the first line must have arrived. */

@@ -7,6 +7,7 @@ import {
   type ClusterTerminationPolicy,
   type DiscoveryConsumer,
   type ErrorCode,
+  FOREIGN_LIMITS,
   type LingerDocument,
   LingerError,
   type NamespaceRecord,
@@ -84,7 +85,7 @@ export interface PolicyFile {
 export const POLICY_FILE = /^[^.].*\.(ya?ml|json)$/;
 
 /** More than a ConfigMap can hold (1 MiB), so a larger file is there by mistake. */
-const MAX_FILE_BYTES = 4 * 1024 * 1024;
+const MAX_FILE_BYTES = FOREIGN_LIMITS.policy.bytes;
 
 /**
  * Reads a policy file, or every `*.yaml`, `*.yml` and `*.json` in a folder: not recursively, ignoring dot-files (a

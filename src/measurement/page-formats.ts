@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { isRecord, jsonIn, type PageFormat } from '../api/index.ts';
+import { FOREIGN_LIMITS, isRecord, jsonIn, type PageFormat } from '../api/index.ts';
 
 /**
  * Pages on which gateways and discovery services list their endpoints, read chunk by chunk without ever being held whole.
@@ -50,7 +50,7 @@ export function readerOf(format: PageFormat, wanted: ReadonlySet<string>): PageR
 }
 
 /** The most bytes that are read of a page. */
-export const LONGEST_PAGE = 16 * 1024 * 1024;
+export const LONGEST_PAGE = FOREIGN_LIMITS.page.bytes;
 
 /**
  * An address in the one spelling that addresses are compared in: IPv4 as four decimals, also where it is mapped into

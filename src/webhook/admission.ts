@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { asError, type HoldToken } from '../api/index.ts';
+import { asError, FOREIGN_LIMITS, type HoldToken } from '../api/index.ts';
 import { type Decision, decide, type World } from '../decision/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { besides, OffLoop } from '../timing/index.ts';
@@ -15,7 +15,7 @@ import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtS
  * k8s.io/apiserver pkg/server/config.go), a review may carry two such objects (object and oldObject), and the rest
  * of the review (user, options) gets 1 MiB.
  */
-export const MAX_BODY_BYTES = 7 * 1024 * 1024;
+export const MAX_BODY_BYTES = FOREIGN_LIMITS.review.bytes;
 
 export interface AdmissionOptions {
   /** The world in force at the moment of the call. */

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { FOREIGN_LIMITS } from '../api/index.ts';
 
 /** Why a body is not read, with the HTTP status of the answer. */
 export class BodyError extends Error {
@@ -11,7 +12,7 @@ export class BodyError extends Error {
 }
 
 /** Bodies up to this length are always read: with the limit of connections, that bounds them. Reviews take 3 to 20 KB. */
-export const SMALL_BODY_BYTES = 32 * 1024;
+export const SMALL_BODY_BYTES = FOREIGN_LIMITS.review.loopBytes;
 
 /** Five of the largest reviews at once. With 512 MiB for the process, there is room for them to be parsed as well. */
 const LARGE_BODIES_BYTES = 40 * 1024 * 1024;

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import express, { type ErrorRequestHandler } from 'express';
 import {
   CURSOR_HEADER,
+  FOREIGN_LIMITS,
   jsonIn,
   REPORT_RESULTS,
   type ReportRequest,
@@ -46,7 +47,7 @@ const MOST_HELD_BACK = 1_000;
 export const HELD_BACK_MS = 1_000;
 
 /** A usual report has a tenth of that. */
-export const MAX_REPORT_BYTES = 4_096;
+export const MAX_REPORT_BYTES = FOREIGN_LIMITS.report.bytes;
 
 /** One sync a second, with a cursor before and a report after it, and room for bursts. */
 const RATE = { perSecond: 3, atOnce: 12 };

@@ -1,5 +1,5 @@
 import { isAscii, isUtf8 } from 'node:buffer';
-import { isRecord, isString, memberAt } from '../api/index.ts';
+import { FOREIGN_LIMITS, isRecord, isString, memberAt } from '../api/index.ts';
 import { essentialsOf, type Pod, type PodRequest, type Skip, screen } from '../decision/index.ts';
 
 /** The request of an AdmissionReview, as far as it is read. */
@@ -53,7 +53,7 @@ export function readReview(body: Buffer): Screened {
  * This many JSON values fit into the thread's heap, at 150 bytes each in the worst case; honest reviews have thousands.
  * V8 may end the whole process when a thread's heap exceeds its limit.
  */
-const MOST_VALUES = 500_000;
+const MOST_VALUES = FOREIGN_LIMITS.review.parts.most;
 
 function hasTooManyValues(body: Buffer): boolean {
   let values = 0; // Commas and brackets in texts count, too: annotations long enough to matter are TooLarge anyway.

@@ -1,0 +1,82 @@
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+/** Bounds on what others write: applied before it is parsed or kept. */
+export interface ForeignLimit {
+  /** Its writers. */
+  readonly from: string;
+  /** The most bytes of one that are read; a longer one is refused, or left out. */
+  readonly bytes: number;
+  /** The most parts of one; undefined: as many as its bytes hold. */
+  readonly parts?: { readonly most: number; readonly what: string };
+  /** The deepest nesting; undefined: reading it takes no recursion, so any depth that its bytes hold. */
+  readonly depth?: number;
+  /** The most bytes that are parsed on the event loop at a time. */
+  readonly loopBytes: number;
+  /** What happens to a longer one. */
+  readonly beyond: string;
+}
+
+/**
+ * Every source of bytes that are not Linger's own. The threat model prints this table, and a test compares the two.
+ * A parser takes its limits from here.
+ */
+export const FOREIGN_LIMITS = {
+  review: {
+    from: 'clients of port 8443',
+    bytes: 7 * MIB,
+    parts: { most: 500_000, what: 'JSON values' },
+    loopBytes: 32 * KIB,
+    beyond: 'a thread, for 3 s',
+  },
+  watch: {
+    from: 'writers of followed objects: tenants',
+    bytes: 16 * MIB,
+    parts: { most: 128, what: 'labels' },
+    loopBytes: 32 * KIB,
+    beyond: 'labels and annotations are skipped as bytes',
+  },
+  page: {
+    from: 'inspected gateways',
+    bytes: 16 * MIB,
+    parts: { most: 200, what: 'columns' },
+    loopBytes: 0,
+    beyond: 'a thread',
+  },
+  report: {
+    from: 'consumers that report',
+    bytes: 4 * KIB,
+    loopBytes: 4 * KIB,
+    beyond: 'refused',
+  },
+  witness: {
+    from: 'helpers in held pods',
+    bytes: 512,
+    parts: { most: 16, what: 'addresses' },
+    loopBytes: 512,
+    beyond: 'the connection is closed',
+  },
+  policy: {
+    from: 'operators, by policy files',
+    bytes: 4 * MIB,
+    parts: { most: 100_000, what: 'aliased nodes' },
+    depth: 500,
+    loopBytes: 0,
+    beyond: 'a thread',
+  },
+  certificate: {
+    from: 'writers of the Secret',
+    bytes: 1 * MIB,
+    loopBytes: 1 * MIB,
+    beyond: 'the API server refuses it',
+  },
+  proc: {
+    from: 'the helper’s own pod',
+    bytes: 16 * KIB,
+    parts: { most: 16, what: 'addresses' },
+    loopBytes: 0,
+    beyond: 'read in the pod, piece by piece',
+  },
+} as const satisfies Readonly<Record<string, ForeignLimit>>;
+
+export type ForeignSource = keyof typeof FOREIGN_LIMITS;
