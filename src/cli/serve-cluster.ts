@@ -201,7 +201,7 @@ function followKind<T>(
 /** What is shared with the other replicas. A replica that is alone leads, too. */
 type Shared = Pick<
   PublishingOptions,
-  'consumers' | 'statuses' | 'lastGood' | 'shortfalls' | 'onLeading' | 'onElected' | 'address'
+  'consumers' | 'statuses' | 'lastGood' | 'shortfalls' | 'onLeading' | 'address'
 > & { readonly measurement: Measurement };
 
 /** Where the lags in force come from. */
@@ -401,6 +401,7 @@ export function startCluster(context: ClusterContext) {
       epochSeconds,
     }),
     onLeading: (begun) => {
+      hold?.lead(begun);
       measuring.lead(begun);
       reports.lead(begun);
       delivery?.lead(begun);
@@ -409,7 +410,6 @@ export function startCluster(context: ClusterContext) {
       lead = begun;
       ledSince = clock();
     },
-    onElected: (begun) => hold?.lead(begun),
     address: context.hold?.relay.address,
   });
   const helper = delivery === undefined ? {} : { holdconfigmaps: delivery.stats };

@@ -32,6 +32,8 @@ import type { SharedStore, WriteOutcome } from './store.ts';
 /** Milliseconds unless noted otherwise. */
 export const PUBLISH_LIMITS = {
   election: ELECTION_LIMITS,
+  /** How long a new leader waits for what the previous one has stored before it begins without it. */
+  takeOverMs: 30_000,
   /** How often the leader checks whether something is due. */
   tickMs: 1_000,
   /** Between two computations of the curves: they are published at most every ten minutes, so this adds little. */

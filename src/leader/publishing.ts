@@ -60,10 +60,8 @@ export interface PublishingOptions {
   readonly lastGood?: SharedPolicies | undefined;
   /** The statuses of other kinds to write. */
   readonly statuses?: readonly StatusSource[] | undefined;
-  /** Called whenever this replica leads, at once. */
-  readonly onElected?: ((lead: Lead) => void) | undefined;
   readonly shortfalls?: SharedShortfalls | undefined;
-  /** Called whenever this replica leads and has taken over what the previous leader has written. */
+  /** Called whenever this replica begins to lead. What the previous leader has stored is still being read then. */
   readonly onLeading: (lead: Lead) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
   readonly limits?: PublishLimits;
@@ -179,11 +177,11 @@ class Replica {
   }
 
   #lead(leadership: Leadership): void {
-    const { logger, reporting, onElected } = this.options;
+    const { logger, reporting, onLeading } = this.options;
     Object.assign(reporting.status, { leading: true, holder: this.#identity });
     logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
-    onElected?.(leadership);
     this.#term = new LeaderTerm(leadership, this);
+    onLeading(leadership);
   }
 
   #follow(holder: string): void {
@@ -278,7 +276,8 @@ class LeaderTerm {
   /** The working curves as published; undefined: others may see different ones. */
   #published: PlannedTable | undefined;
   #publishedText = '';
-  #tookOver = false;
+  /** What of the stored may be written over: it has been read in this term. */
+  readonly #readOf = { planned: false, history: false };
   #nextStep = Number.NEGATIVE_INFINITY;
   readonly #running: Promise<void>;
 
@@ -325,27 +324,38 @@ class LeaderTerm {
   async finish(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
-    if (!this.#tookOver) return;
     const { limits, leadership, time } = this.#term;
     const signal = AbortSignal.any([AbortSignal.timeout(limits.handOverMs), leadership.signal]);
-    await this.#step(time.clock());
-    if (this.#working !== this.#published) await this.#publishPlanned(signal);
+    if (this.#readOf.planned) await this.#step(time.clock());
+    if (this.#hasPlanned) await this.#publishPlanned(signal);
     if (this.#hasHistory) await this.#publishHistory(signal);
     if (this.#hasShortfalls) await this.#publishShortfalls(signal);
   }
 
   async #run(): Promise<void> {
-    const { limits, time, leadership, onLeading } = this.#term;
-    const replica = this.#replica;
+    const { limits, time, leadership, logger } = this.#term;
     const signal = AbortSignal.any([leadership.signal, this.#stopping.signal]);
-    // What is stored is read before anything is written, which would overwrite it.
-    this.#tookOver =
-      (await replica.retry('planned', signal, () => this.#readPlanned(signal))) &&
-      (await replica.retry('history', signal, () => replica.restore(signal)));
-    if (!this.#tookOver) return;
-    onLeading(leadership);
+    const reading = this.#takeOver(signal);
+    await Promise.race([reading, time.pause(limits.takeOverMs, signal)]);
+    if (signal.aborted) return;
+    for (const object of ['planned', 'history'] as const)
+      if (!this.#readOf[object])
+        logger.warn(
+          { object: SHARED_NAMES[object] },
+          'stored state cannot be read; leading without it, not overwriting it, and retrying',
+        );
     do await this.#tick(signal);
     while (await time.pause(limits.tickMs, signal));
+  }
+
+  /** Reads what the previous leader has stored; nothing is written over what has not been read. */
+  async #takeOver(signal: AbortSignal): Promise<void> {
+    const replica = this.#replica;
+    const read = this.#readOf;
+    await Promise.all([
+      replica.retry('planned', signal, () => this.#readPlanned(signal)).then((done) => (read.planned = done)),
+      replica.retry('history', signal, () => replica.restore(signal)).then((done) => (read.history = done)),
+    ]);
   }
 
   async #readPlanned(signal: AbortSignal): Promise<void> {
@@ -366,8 +376,8 @@ class LeaderTerm {
 
   async #tick(signal: AbortSignal): Promise<void> {
     const now = this.#term.time.clock();
-    if (now >= this.#nextStep) await this.#step(now);
-    if (this.#working !== this.#published && this.#planned.due(now)) await this.#publishPlanned(signal);
+    if (this.#readOf.planned && now >= this.#nextStep) await this.#step(now);
+    if (this.#hasPlanned && this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
     for (const each of this.#publishers) await each.tick(signal);
     if (this.#hasShortfalls && this.#shortfalls.due(now)) await this.#publishShortfalls(signal);
@@ -400,8 +410,13 @@ class LeaderTerm {
     if (stored) this.#shortfallsText = text;
   }
 
+  get #hasPlanned(): boolean {
+    return this.#readOf.planned && this.#working !== this.#published;
+  }
+
   get #hasHistory(): boolean {
-    return this.#working !== NOTHING_PLANNED;
+    const { planned, history } = this.#readOf;
+    return history && (this.#working !== NOTHING_PLANNED || !planned);
   }
 
   async #publishPlanned(signal: AbortSignal): Promise<void> {

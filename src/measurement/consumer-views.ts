@@ -27,6 +27,9 @@ export class ConsumerViews {
   constructor(measurement: ConsumerMeasurement) {
     this.#measurement = measurement;
     measurement.onSample(({ consumer }) => void this.#outdated.add(consumer));
+    measurement.onRestored(() => {
+      this.#refreshAt = Number.NEGATIVE_INFINITY;
+    });
   }
 
   /** The views as of the last update, in the order of the consumers; empty where this replica does not measure. */

@@ -114,6 +114,9 @@ export class ConsumerMeasurement {
   readonly #states = new Map<string, MeasurementState>();
   readonly #samples = new Listeners<[ConsumerSample]>();
   readonly onSample = this.#samples.add;
+  readonly #restored = new Listeners<[]>();
+  /** Called whenever a stored history of a consumer has been merged. */
+  readonly onRestored = this.#restored.add;
 
   constructor(epochSeconds: () => number) {
     this.#epochSeconds = epochSeconds;
@@ -137,6 +140,13 @@ export class ConsumerMeasurement {
     const { consumer, direction, lag } = sample;
     this.estimator.record(consumer, direction, lag, this.#epochSeconds());
     this.#samples.call(sample);
+  }
+
+  /** Merges a stored part; idempotent. @returns false for anything else */
+  restorePart(json: unknown, now: number): boolean {
+    const isRestored = this.estimator.restorePart(json, now);
+    if (isRestored) this.#restored.call();
+    return isRestored;
   }
 
   /** Sets the state of a consumer's measurement. */
@@ -326,7 +336,7 @@ export class Measurement {
 
   /** Merges a stored part; idempotent. @returns false for anything else */
   restorePart(json: unknown, now: number): boolean {
-    return this.#estimator.restorePart(json, now) || this.consumers.estimator.restorePart(json, now);
+    return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json, now);
   }
 
   /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */

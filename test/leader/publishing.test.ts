@@ -222,6 +222,47 @@ describe('two replicas', () => {
   });
 });
 
+describe('where one ConfigMap is Forbidden', () => {
+  const startWithout = async (path: string) => {
+    const { api, leader } = await withLeader();
+    await soon('the histories', () => leader.status.published.history.writes > 0);
+    await leader.stop();
+    api.refuse = (asked) => (asked.path === path && asked.method === 'GET' ? { status: 403 } : undefined);
+    const before = { [PLANNED]: api.objects.get(PLANNED), [HISTORY]: api.objects.get(HISTORY) };
+    const terms: string[] = [];
+    const onLeading = () => void terms.push(next.status.holder);
+    const next = startReplica(api, 'b', { takeOverMs: 100 }, new Measured(), undefined, true, [], {
+      onLeading,
+    });
+    await soon('a term', () => terms.length === 1);
+    next.measured.record(20, 3_000);
+    await soon('the deadline', () => next.lines.some(({ msg }) => msg.startsWith('stored state cannot be')));
+    return { api, next, before };
+  };
+
+  it('a leader does without the history, does not write over it, and takes it over once it may', async () => {
+    const { api, next, before } = await startWithout(HISTORY);
+    await soon('new curves', () => {
+      wall.now += PUBLISH_SECONDS;
+      next.measured.record(20, 100);
+      return api.objects.get(PLANNED) !== before[PLANNED];
+    });
+    expect(api.objects.get(HISTORY)).toEqual(before[HISTORY]);
+    api.refuse = () => undefined;
+    await soon('the histories', () => next.status.published.history.writes > 0);
+    expect(next.lines).toContainEqual(expect.objectContaining({ msg: 'history restored' }));
+    expect(next.measured.estimator.measured('shop', wall.now)?.samples).toBeGreaterThan(3_300);
+  });
+
+  it('a leader does not write over curves that it could not read, and stores the history all the same', async () => {
+    const { api, next, before } = await startWithout(PLANNED);
+    await soon('the histories', () => next.status.published.history.writes > 0);
+    expect(api.objects.get(PLANNED)).toEqual(before[PLANNED]);
+    await next.stop();
+    expect(api.objects.get(PLANNED)).toEqual(before[PLANNED]);
+  });
+});
+
 it('a replica that leads before its watch has brought the curves takes them over with the lease', async () => {
   const { api, leader } = await withLeader();
   await soon('the histories', () => leader.status.published.history.writes > 0);

@@ -137,7 +137,7 @@ export function startReplica(
   consumers?: PublishedConsumers,
   watching = true,
   statuses: readonly StatusSource[] = [],
-  more: Pick<PublishingOptions, 'lastGood'> = {},
+  more: Partial<Pick<PublishingOptions, 'lastGood' | 'onLeading'>> = {},
 ): TestReplica {
   const stopping = new AbortController();
   const lines: TestReplica['lines'][number][] = [];
@@ -148,8 +148,8 @@ export function startReplica(
     measurement: measured,
     consumers,
     statuses,
-    ...more,
     onLeading: () => undefined,
+    ...more,
     logger: createLogger('debug', { write: (line) => void lines.push(JSON.parse(line)) }),
     time: {
       clock: () => performance.now(),
