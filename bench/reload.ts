@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync
 import { loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ensureCertificates } from '../src/certs/source.ts';
+import { ensureCertificates } from '../src/certs/index.ts';
 import { driveOnce } from './load.ts';
 import { describeMachine } from './machine.ts';
 import { positive, readOptions } from './options.ts';

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ensureCertificates } from '../src/certs/source.ts';
+import { ensureCertificates } from '../src/certs/index.ts';
 import { positive, readOptions } from './options.ts';
 import { started, stop } from './processes.ts';
 import { median, spreadOf, table } from './statistics.ts';

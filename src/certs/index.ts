@@ -1,4 +1,4 @@
-export { isTrusted } from './assess.ts';
+export { ensureCertificates } from './folder.ts';
 export { SecretSource } from './secret-source.ts';
-export { type CertificateSource, ensureCertificates, FileSource, tellConfigured } from './source.ts';
-export { parseCertificates, renewalTime } from './x509.ts';
+export { type CertificateSource, FileSource, tellConfigured } from './source.ts';
+export { isTrusted, parseCertificates, renewalTime } from './x509.ts';

@@ -14,17 +14,22 @@ import {
 } from '../cluster/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
-import { type Issue, issued, isTrusted, planRotation, type RotationPlan, type Seen } from './assess.ts';
-import { type Contents, certificateFiles } from './directory.ts';
+import type { ServingCertificate } from './folder.ts';
+import {
+  type Issue,
+  planRotation,
+  type ReplicaView,
+  type RotationPlan,
+  type SecretData,
+} from './rotation-plan.ts';
 import {
   type CertificateSource,
   type CommonKeys,
   type FollowOptions,
-  type ServingCertificate,
   showCertificate,
   tellConfigured,
 } from './source.ts';
-import { CertificateError, parseCertificates, parseNames } from './x509.ts';
+import { CertificateError, isTrusted, parseCertificates, parseNames } from './x509.ts';
 
 export interface SecretOptions {
   readonly connection: KubeConnection;
@@ -69,7 +74,7 @@ const ABOUT =
   'Made and renewed by Linger, which replaces whatever it cannot use here. For a certificate of your own: docs/operations.md.';
 
 interface StoredSecret {
-  readonly contents: Contents;
+  readonly contents: SecretData;
   readonly common: string | undefined;
   /** What a write replaces. */
   readonly resourceVersion: string | undefined;
@@ -225,7 +230,7 @@ export class SecretSource implements CertificateSource {
         }
         if (unread !== undefined) throw unread;
         backoff.reset();
-        this.#once.over('certificates', {}, 'the shared certificates can be kept again');
+        this.#once.over('certificates', {}, 'shared certificates are kept again');
         wait = least ?? (isFollowed ? LIMITS.lookEveryMs : LIMITS.readEveryMs);
         until = this.#woken.signal;
       } catch (thrown) {
@@ -248,7 +253,7 @@ export class SecretSource implements CertificateSource {
     return this.#once.error(
       'certificates',
       { reason, problem },
-      'the shared certificates cannot be kept; the last good one keeps serving',
+      'cannot keep the shared certificates; still serving the last good one',
     );
   }
 
@@ -259,7 +264,7 @@ export class SecretSource implements CertificateSource {
    */
   async #step(use: (certificate: ServingCertificate) => void = () => undefined): Promise<number | undefined> {
     let now = new Date();
-    let plan = planRotation(this.#seen(), now);
+    let plan = planRotation(this.#view(), now);
     let unread: unknown;
     const isDue = plan.issue !== undefined || plan.caBundle !== undefined || this.#lacksCommon();
     if (isDue || this.#serving === undefined) {
@@ -269,7 +274,7 @@ export class SecretSource implements CertificateSource {
       // It may hold what is served.
       if (!this.#secret.isKnown) throw unread;
       now = new Date();
-      plan = planRotation(this.#seen(), now);
+      plan = planRotation(this.#view(), now);
     }
     if (plan.serve !== undefined) this.#serve(plan.serve, use);
     const { issue, caBundle } = plan;
@@ -319,7 +324,7 @@ export class SecretSource implements CertificateSource {
     return serves && !this.#distrusted(now) ? undefined : 1_000;
   }
 
-  #seen(): Seen {
+  #view(): ReplicaView {
     const bundle = this.#bundle;
     const forMs = performance.now() - this.#trustSince;
     return {
@@ -353,10 +358,10 @@ export class SecretSource implements CertificateSource {
             take(object);
             this.#woken.abort();
           },
-          onCurrent: () => this.#once.over(path, { what: path }, 'an object is followed again'),
+          onCurrent: () => this.#once.over(path, { what: path }, 'watch of an object recovered'),
           onFailure: ({ reason, message: problem }) => {
             const members = { what: path, reason, problem };
-            this.#once.warn(path, members, 'an object cannot be followed, and is read now and then instead');
+            this.#once.warn(path, members, 'watch of an object failed; polling it instead');
           },
           onHandlerError: (error) => this.#trouble(asFailure(error)),
         },
@@ -404,9 +409,10 @@ export class SecretSource implements CertificateSource {
 
   async #issue(issue: Issue, before: StoredSecret | undefined, now: Date): Promise<void> {
     const { connection, namespace, identity, secret: name, logger, metrics } = this.#options;
-    const contents = await issued(issue, before?.contents ?? {}, now);
+    const { issueSecret } = await import('./issue.ts');
+    const contents = await issueSecret(issue, before?.contents ?? {}, now);
     const common = this.#ownCommon();
-    const files = certificateFiles.map((file) => [file, encoded(contents[file])] as const);
+    const files = Object.entries(contents).map(([file, text]) => [file, encoded(text)] as const);
     const data = { ...Object.fromEntries(files), [COMMON_KEY]: encoded(common) };
     const about = {
       labels: { 'app.kubernetes.io/name': 'linger' },

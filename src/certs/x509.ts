@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { isIPv4, isIPv6 } from 'node:net';
+import { createSecureContext } from 'node:tls';
 import { UserError } from '../api/index.ts';
 
 /**
@@ -13,8 +14,6 @@ export const certificateErrorCodes = [
   'Incomplete',
   'Corrupt',
   'EncryptedKey',
-  'UnsupportedKey',
-  'ForeignCertificate',
   'Unreadable',
   'Unwritable',
   'Contended',
@@ -104,12 +103,6 @@ const DAY_MS = 24 * HOUR_MS;
 export const AUTHORITY_LIFE_MS = 365 * DAY_MS;
 
 /**
- * What people know from ACME. It must stay below a third of the CA's life (121 days): the CA is replaced
- * at two thirds, so a certificate that it issued on its last day still does not outlive it.
- */
-export const SERVING_LIFE_MS = 90 * DAY_MS;
-
-/**
  * The life of a certificate that replicas share in a Secret. No one has to copy it anywhere, so it can be short, and its
  * renewal is exercised twice a week instead of once a year.
  */
@@ -185,4 +178,57 @@ export interface Authority {
 export interface KeyPair {
   readonly cert: string;
   readonly key: string;
+}
+
+/** What a TLS server needs, and what its clients and its operator must know. All texts are PEM. */
+export interface ServingMaterial {
+  /** The serving certificate, then its intermediates. */
+  readonly cert: string;
+  readonly key: string;
+  /** What clients must trust: one or more authorities. Empty when a user's own certificate comes without its authority. */
+  readonly caBundle: string;
+  readonly notAfter: Date;
+}
+
+/**
+ * Why OpenSSL would not serve with this pair (too short a key, too weak a digest), or undefined when it
+ * would. Asked beforehand, because `server.setSecureContext` throws.
+ */
+export function tlsRejection(cert: string, key: string): string | undefined {
+  try {
+    // No peer is verified here; with `ca` undefined Node would spend 30 ms on parsing its built-in authorities.
+    createSecureContext({ cert, key, ca: [] });
+    return undefined;
+  } catch (error) {
+    return error instanceof Error && 'reason' in error ? String(error.reason) : 'rejected by OpenSSL';
+  }
+}
+
+/**
+ * Whether an API server that trusts the bundle accepts what is served: a certificate, then its intermediates in any order.
+ * A certificate that stands in the bundle is accepted whoever issued it. Source: Go, crypto/x509, Certificate.Verify, which also
+ * looks at the length of the path and at what keys are for.
+ */
+export function isTrusted(chain: string, bundle: string, now: Date): boolean {
+  const [leaf, ...intermediates] = parseCertificates(chain);
+  if (leaf === undefined || !isValid(leaf, now)) return false;
+  const trusted = validOf(parseCertificates(bundle), now);
+  if (trusted.some((each) => each.raw.equals(leaf.raw))) return true;
+  let left = validOf(intermediates, now);
+  for (;;) {
+    const issuers = trusted.filter(({ ca }) => ca);
+    if (issuers.some((issuer) => isIssuedBy(leaf, issuer))) return true;
+    const passed = left.filter((each) => issuers.some((issuer) => isIssuedBy(each, issuer)));
+    if (passed.length === 0) return false;
+    trusted.push(...passed);
+    left = left.filter((each) => !passed.includes(each));
+  }
+}
+
+export function isValid({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {
+  return validFromDate <= now && now < validToDate;
+}
+
+export function validOf(certificates: readonly X509Certificate[], now: Date): X509Certificate[] {
+  return certificates.filter((certificate) => isValid(certificate, now));
 }

@@ -8,14 +8,13 @@ import type { Terminal } from './terminal.ts';
  * configuration wants it (base64 of the PEM), and where the files are on standard error.
  */
 export async function certs({ dns, out }: Settings<'certs'>, { print, warn }: Terminal): Promise<number> {
-  const { caBundle, notAfter, renewAt, origin } = await ensureCertificates(
-    { directory: out, names: dns, exactly: true },
+  const { caBundle, notAfter, origin } = await ensureCertificates(
+    { directory: out, names: dns, onRequest: true },
     new Date(),
   );
-  const done = origin === 'generated' ? 'written' : 'still good';
-  warn(
-    `${join(out, 'tls.crt')} for ${dns.join(', ')}: ${done}; expires ${day(notAfter)}, run this again after ${day(renewAt)}`,
-  );
+  const outcome =
+    { generated: 'written', provided: 'yours, left as it is' }[origin as string] ?? 'still valid';
+  warn(`${join(out, 'tls.crt')} for ${dns.join(', ')}: ${outcome}; expires ${day(notAfter)}`);
   print(`${Buffer.from(caBundle).toString('base64')}\n`);
   return 0;
 }

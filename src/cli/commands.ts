@@ -243,7 +243,7 @@ const SIMULATE_FLAGS = {
 
 const CERTS_FLAGS = {
   dns: flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
-  out: flag(folder, 'certs', 'folder for ca.crt, ca.key, tls.crt and tls.key; kept and renewed if there'),
+  out: flag(folder, 'certs', 'folder for ca.crt, tls.crt and tls.key; kept while they are valid'),
 };
 
 const WATCH_FLAGS = {

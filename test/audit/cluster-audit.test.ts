@@ -226,8 +226,8 @@ describe('the leader', () => {
       .poll(() => samples('linger_webhook_configured'), WITHIN)
       .toEqual(['linger_webhook_configured 1']);
     expect(lines.map(({ msg }) => msg)).toEqual([
-      'there is no webhook configuration: no pod reaches Linger',
-      'the webhook configuration is there again',
+      'no webhook configuration: no pod creation reaches Linger',
+      'webhook configuration exists again',
     ]);
     // Without the right to read it, nothing is known of it.
     api.refused.set(CONFIGURATIONS, 403);

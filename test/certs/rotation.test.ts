@@ -3,18 +3,16 @@ import { syncBuiltinESMExports } from 'node:module';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { issueSecret } from '../../src/certs/issue.ts';
 import {
-  issued,
-  isTrusted,
   planRotation,
   RETIRE_MS,
+  type ReplicaView,
   type RotationPlan,
-  type Seen,
-  type ServingMaterial,
+  type SecretData,
   TRUSTED_MS,
-} from '../../src/certs/assess.ts';
-import type { Contents } from '../../src/certs/directory.ts';
-import { parseCertificates, parseNames } from '../../src/certs/x509.ts';
+} from '../../src/certs/rotation-plan.ts';
+import { isTrusted, parseCertificates, parseNames, type ServingMaterial } from '../../src/certs/x509.ts';
 import { DAY_MS, days, signedByItself } from './fixture.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
@@ -69,7 +67,7 @@ function onceForEach<F extends object>(make: F): F {
   });
 }
 
-type Made = Required<Contents>;
+type Made = Required<SecretData>;
 
 /** As the first replica makes it. */
 async function made(at: Date): Promise<Made> {
@@ -77,7 +75,7 @@ async function made(at: Date): Promise<Made> {
     { secret: undefined, trust: undefined, serving: undefined, names: NAMES },
     at,
   );
-  return issued(issue!, {}, at);
+  return issueSecret(issue!, {}, at);
 }
 
 const trusting = (bundle: string, forMs = SETTLED_MS) => ({ bundle, forMs });
@@ -112,7 +110,7 @@ describe('what to do', () => {
   });
 
   /** Of a replica that serves what the Secret held when all was well. */
-  const plan = (secret: Contents | undefined, bundle: string | undefined, at = now, names = NAMES) =>
+  const plan = (secret: SecretData | undefined, bundle: string | undefined, at = now, names = NAMES) =>
     planRotation(
       {
         secret,
@@ -202,7 +200,7 @@ describe('what to do', () => {
     let late: Made;
     beforeAll(async () => {
       const earlier = days(240, now);
-      late = { ...good, ...(await issued(plan(good, good['ca.crt'], earlier).issue!, good, earlier)) };
+      late = { ...good, ...(await issueSecret(plan(good, good['ca.crt'], earlier).issue!, good, earlier)) };
     });
 
     it('a replica that starts serves what is good', () => {
@@ -310,7 +308,7 @@ describe('what to do', () => {
     expect(plan(both, both['ca.crt'], later(RETIRE_MS - 1_000)).issue).toBeUndefined();
     const { issue } = plan(both, both['ca.crt'], later(RETIRE_MS));
     expect(issue).toMatchObject({ because: 'Retired', names: undefined, authority: authority() });
-    expect((await issued(issue!, both, later(RETIRE_MS)))['ca.crt']).toBe(good['ca.crt']);
+    expect((await issueSecret(issue!, both, later(RETIRE_MS)))['ca.crt']).toBe(good['ca.crt']);
   });
 
   it('serves with a new one once it has been trusted for long enough, and at once where nothing is lost', () => {
@@ -331,9 +329,9 @@ describe('what to do', () => {
 
   it('who trusts only the authority of before goes on doing so, until that ends', async () => {
     const at = days(244, now);
-    const fresh = { ...good, ...(await issued(plan(good, good['ca.crt'], at).issue!, good, at)) };
+    const fresh = { ...good, ...(await issueSecret(plan(good, good['ca.crt'], at).issue!, good, at)) };
     // And so does its next certificate.
-    const reissued = await issued(plan(fresh, fresh['ca.crt'], days(5, at)).issue!, fresh, days(5, at));
+    const reissued = await issueSecret(plan(fresh, fresh['ca.crt'], days(5, at)).issue!, fresh, days(5, at));
     expect(reissued['ca.key']).toBe(fresh['ca.key']);
     expect(reissued['tls.key']).not.toBe(fresh['tls.key']);
     expect(isTrusted(reissued['tls.crt'], good['ca.crt'], days(5, at))).toBe(true);
@@ -369,23 +367,23 @@ class Followed<T> {
 /** Two replicas that act by what they see late, one API, and two API servers that follow the caBundle late. */
 class Simulation {
   now: number;
-  readonly secret: Followed<Contents | undefined>;
+  readonly secret: Followed<SecretData | undefined>;
   readonly bundle: Followed<string>;
   readonly serving: (ServingMaterial | undefined)[] = [undefined, undefined];
   readonly writes: string[] = [];
   /** Seconds in which an API server refuses a replica that serves. */
   untrusted = 0;
   #changedAt: number;
-  #planned: { readonly at: number; readonly seen: Seen; readonly plan: RotationPlan } | undefined;
+  #planned: { readonly at: number; readonly seen: ReplicaView; readonly plan: RotationPlan } | undefined;
 
   constructor(at: Date) {
     this.now = at.getTime();
     this.#changedAt = this.now;
-    this.secret = new Followed<Contents | undefined>(this.now, undefined);
+    this.secret = new Followed<SecretData | undefined>(this.now, undefined);
     this.bundle = new Followed<string>(this.now, '');
   }
 
-  putSecret(contents: Contents | undefined): void {
+  putSecret(contents: SecretData | undefined): void {
     this.secret.put(this.now, contents);
     this.#changedAt = this.now;
   }
@@ -435,12 +433,12 @@ class Simulation {
     if (plan.serve !== undefined) this.serving[replica] = plan.serve;
     if (plan.issue !== undefined) {
       this.writes.push(plan.issue.because);
-      this.putSecret(await issued(plan.issue, before ?? {}, now));
+      this.putSecret(await issueSecret(plan.issue, before ?? {}, now));
     } else if (plan.caBundle !== undefined) this.putBundle(plan.caBundle);
   }
 
   /** Mostly both replicas see the same. */
-  #plan(seen: Seen, now: Date): RotationPlan {
+  #plan(seen: ReplicaView, now: Date): RotationPlan {
     const { secret, trust, serving } = seen;
     const before = this.#planned;
     const isSame =
@@ -503,7 +501,7 @@ describe('two replicas', () => {
     expect(parseCertificates(simulation.bundle.latest)).toHaveLength(1);
   });
 
-  it.each<[string, (secret: Contents) => Contents | undefined]>([
+  it.each<[string, (secret: SecretData) => SecretData | undefined]>([
     ['the Secret is deleted', () => undefined],
     ['everything in it is emptied', () => ({})],
     [

@@ -1,5 +1,6 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { issued, planRotation } from '../../src/certs/assess.ts';
+import { issueSecret } from '../../src/certs/issue.ts';
+import { planRotation } from '../../src/certs/rotation-plan.ts';
 import { SecretSource } from '../../src/certs/secret-source.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
@@ -87,7 +88,7 @@ it('says that there is no webhook configuration, and knows one', async () => {
   const { source, surroundings } = await openSource(api, lines);
   expect(source.configured()).toBe(false);
   void source.follow(() => undefined, surroundings);
-  await vi.waitFor(() => expect(lines.join('')).toMatch(/there is no webhook configuration: no pod reaches/));
+  await vi.waitFor(() => expect(lines.join('')).toMatch(/no webhook configuration: no pod creation reaches/));
   const clientConfig = { caBundle: encoded(source.get().caBundle) };
   const webhooks = [{ name: 'pods.linger.dev', clientConfig }];
   api.put(CONFIGURATION, { metadata: { name: 'linger' }, webhooks });
@@ -117,7 +118,7 @@ it('says that it is not trusted where it may not change that', async () => {
   void source.follow(() => undefined, surroundings);
   const { registry } = surroundings.metrics;
   await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m));
-  expect(lines.join('')).toMatch(/the shared certificates cannot be kept/);
+  expect(lines.join('')).toMatch(/cannot keep the shared certificates/);
 });
 
 it('serves what is good though it may not write what is due', async () => {
@@ -125,7 +126,7 @@ it('serves what is good though it may not write what is due', async () => {
   const nothing = { secret: undefined, trust: undefined, serving: undefined, names: ['linger.linger.svc'] };
   const made = days(-250, new Date());
   // Its authority is due at two thirds of its year, its certificate is not.
-  const old = await issued(planRotation(nothing, made).issue!, {}, made, 400 * DAY_MS);
+  const old = await issueSecret(planRotation(nothing, made).issue!, {}, made, 400 * DAY_MS);
   const data = Object.fromEntries(Object.entries(old).map(([file, text]) => [file, encoded(text)]));
   api.put(SECRET, { metadata: { name: 'linger-certificates' }, data });
   api.refuse = ({ method, path }) => (method === 'PATCH' && path === SECRET ? { status: 403 } : undefined);
@@ -173,8 +174,8 @@ it('serves, and renews, though it may not read the webhook configuration, and do
   expect(source.get().cert).toBe(textIn(api, 'tls.crt'));
   expect(source.configured()).toBeUndefined();
   void source.follow(() => undefined, surroundings);
-  await vi.waitFor(() => expect(lines.join('')).toMatch(/the shared certificates cannot be kept/));
-  expect(lines.join('')).not.toMatch(/there is no webhook configuration/);
+  await vi.waitFor(() => expect(lines.join('')).toMatch(/cannot keep the shared certificates/));
+  expect(lines.join('')).not.toMatch(/no webhook configuration/);
   expect(await surroundings.metrics.registry.metrics()).not.toMatch(/^linger_certificate_trusted/m);
 });
 

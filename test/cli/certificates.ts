@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
-import { ensureCertificates } from '../../src/certs/source.ts';
+import { ensureCertificates } from '../../src/certs/index.ts';
 
 const empty = () => mkdtemp(join(tmpdir(), 'linger-certs-'));
 

@@ -19,11 +19,8 @@ describe.concurrent('linger certs', () => {
       out,
     ]);
     expect(code).toBe(0);
-    expect((await readdir(out)).toSorted()).toEqual(['ca.crt', 'ca.key', 'tls.crt', 'tls.key']);
-    const modes = await Promise.all(
-      ['ca.key', 'tls.key'].map(async (name) => (await stat(join(out, name))).mode & 0o777),
-    );
-    expect(modes).toEqual([0o600, 0o600]);
+    expect((await readdir(out)).toSorted()).toEqual(['ca.crt', 'tls.crt', 'tls.key']);
+    expect((await stat(join(out, 'tls.key'))).mode & 0o777).toBe(0o600);
 
     expect(stdout).toMatch(/^[A-Za-z0-9+/]+=*\n$/);
     const bundle = Buffer.from(stdout, 'base64').toString('utf8');
@@ -42,7 +39,7 @@ describe.concurrent('linger certs', () => {
     const first = await linger(args);
     const again = await linger(args);
     expect([again.code, again.stdout]).toEqual([0, first.stdout]);
-    expect(again.stderr).toContain('still good');
+    expect(again.stderr).toContain('still valid');
   });
 
   it.each([

@@ -280,7 +280,9 @@ describe('the certificate that replicas share', async () => {
   onOurOwn('no right is missing, and nothing is fought about', { timeout: 30_000 }, async () => {
     const logs = [...(await linger!.replicas.logs()).values()].join('\n').split('\n');
     expect(
-      logs.filter((line) => /Forbidden|certificates cannot be kept|an object cannot be followed/.test(line)),
+      logs.filter((line) =>
+        /Forbidden|cannot keep the shared certificates|watch of an object failed/.test(line),
+      ),
     ).toEqual([]);
   });
 });

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ensureCertificates } from '../../src/certs/source.ts';
+import { ensureCertificates } from '../../src/certs/index.ts';
 import { MAIN } from '../cli/linger.ts';
 import {
   type Cluster,

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { ensureCertificates } from '../../src/certs/source.ts';
+import { ensureCertificates } from '../../src/certs/index.ts';
 import { attempt, resolve } from '../../src/measurement/probe.ts';
 import { canaryServer } from '../../src/webhook/canary-endpoint.ts';
 

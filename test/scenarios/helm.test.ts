@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ensureCertificates } from '../../src/certs/source.ts';
+import { ensureCertificates } from '../../src/certs/index.ts';
 import { ROOT } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
 import { CHART, helmOf, OPERATIONS } from '../cluster-suite/support/helm.ts';

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
-import { ensureCertificates } from '../../../src/certs/source.ts';
+import { ensureCertificates } from '../../../src/certs/index.ts';
 import { type Cluster, waitUntil } from '../../testbed/cluster.ts';
 import { type Json, type PodObject, pod } from './manifests.ts';
 

@@ -1,0 +1,273 @@
+import { constants } from 'node:fs';
+import {
+  access,
+  type FileHandle,
+  mkdir,
+  open,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import {
+  AUTHORITY_LIFE_MS,
+  CertificateError,
+  type CertificateErrorCode,
+  formatCertificates,
+  isIssuedByLinger,
+  namesOf,
+  parseCertificates,
+  parseKey,
+  parseNames,
+  renewalTime,
+  type ServingMaterial,
+  tlsRejection,
+} from './x509.ts';
+
+/** Kubernetes' names in a Secret of type kubernetes.io/tls, as cert-manager fills it. */
+const FILES = ['ca.crt', 'tls.crt', 'tls.key'] as const;
+type FolderFile = (typeof FILES)[number];
+/** The text of each file; a file that does not exist is absent. */
+type Files = Readonly<Partial<Record<FolderFile, string>>>;
+
+export interface EnsureOptions {
+  /** Made (0700) when it does not exist. */
+  readonly directory: string;
+  /** DNS names, wildcards and IP addresses that a certificate of Linger's own shall be valid for. */
+  readonly names: readonly string[];
+  /**
+   * A person asks (`linger certs`): the certificate gets exactly these names, and is made anew once two thirds of its life
+   * have passed. A server leaves a valid certificate that has its names alone, because clients trust it as it is.
+   */
+  readonly onRequest?: boolean;
+}
+
+export interface ServingCertificate extends ServingMaterial {
+  /** `provided`: a user's own, served as it is. `shared`: from a Secret, see SecretSource. */
+  readonly origin: 'generated' | 'reused' | 'provided' | 'shared';
+}
+
+/** Making a pair takes milliseconds once its keys exist: whoever holds the lock for longer has been killed. */
+const LOCK_STALE_MS = 5_000;
+const LOCK_PAUSE_MS = 100;
+const MAX_ATTEMPTS = 100;
+
+/**
+ * The serving certificate in a folder: a user's as it is, or one of Linger's own, made where there is none or where it can
+ * no longer be used. A new one has a new authority, whose key is thrown away: clients need the new ca.crt. Linger replaces
+ * no file that it did not make.
+ *
+ * @throws CertificateError every code but `NotShared`
+ */
+export async function ensureCertificates(options: EnsureOptions, now: Date): Promise<ServingCertificate> {
+  const { directory } = options;
+  const names = parseNames(options.names);
+  let made: Required<Files> | undefined;
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    const files = await readFolder(directory);
+    if (!isDue(files, { ...options, names }, now)) {
+      const isNew = made !== undefined && made['tls.key'] === files['tls.key'];
+      const origin = isNew ? 'generated' : isMadeByLinger(files) ? 'reused' : 'provided';
+      return { ...acceptPair(files, directory, now), origin };
+    }
+    await prepareFolder(directory).catch((error: unknown) => {
+      // Of a pair that is there, that it has expired says more than that the folder cannot be written to.
+      if (files['tls.key'] !== undefined) acceptPair(files, directory, now);
+      throw error;
+    });
+    made ??= await makePair(names, now);
+    // Where another process is making a pair, that one will do.
+    if (!(await writePair(directory, made))) await sleep(LOCK_PAUSE_MS);
+  }
+  throw new CertificateError(
+    'Contended',
+    `${directory} still holds no usable certificate after ${MAX_ATTEMPTS} attempts; does another process write there?`,
+  );
+}
+
+/** Whether Linger may replace what is there: nothing, or what it has made. */
+function isMadeByLinger({ 'ca.crt': ca = '', 'tls.crt': cert, 'tls.key': key }: Files): boolean {
+  if (ca === '' && cert === undefined) return key === undefined;
+  const authorities = parseCertificates(ca);
+  const chain = parseCertificates(cert ?? '');
+  if (authorities.length === 0 || (cert !== undefined && chain.length === 0)) return false;
+  return [...authorities, ...chain].every(isIssuedByLinger);
+}
+
+/**
+ * Whether a new pair must be made. A key that does not belong to the certificate beside it may be a user's only copy, so it
+ * is never replaced.
+ */
+function isDue(files: Files, { names, onRequest = false }: EnsureOptions, now: Date): boolean {
+  if (!isMadeByLinger(files)) return false;
+  const { 'tls.crt': cert = '', 'tls.key': keyText } = files;
+  if (keyText === undefined) return true;
+  const [leaf] = parseCertificates(cert);
+  const key = parseKey(keyText);
+  if (leaf === undefined || typeof key === 'string' || !leaf.checkPrivateKey(key)) return false;
+  if (!onRequest) return now >= leaf.validToDate;
+  return now >= renewalTime(leaf) || !isDeepStrictEqual(new Set(namesOf(leaf)), new Set(names));
+}
+
+/**
+ * Accepts the pair as it is. Its names are the user's business, and so is a notBefore that lies ahead: clients judge it by
+ * their own clocks.
+ */
+function acceptPair(files: Files, directory: string, now: Date): ServingMaterial {
+  const refuse = (code: CertificateErrorCode, file: FolderFile, fault: string) =>
+    new CertificateError(
+      code,
+      `${join(directory, file)} ${fault}; put a valid tls.crt and tls.key there, ` +
+        `or remove the .crt and .key files from ${directory} and Linger makes its own`,
+    );
+  const required = (file: FolderFile) => {
+    const text = files[file];
+    if (text === undefined) throw refuse('Incomplete', file, 'is missing');
+    return text;
+  };
+  const chain = parseCertificates(required('tls.crt'));
+  const key = required('tls.key');
+  const [leaf] = chain;
+  if (leaf === undefined) throw refuse('Corrupt', 'tls.crt', 'holds no certificate that can be read');
+  const parsed = parseKey(key);
+  if (parsed === 'encrypted')
+    throw refuse('EncryptedKey', 'tls.key', 'is encrypted, and a server cannot ask for a passphrase');
+  if (parsed === 'corrupt') throw refuse('Corrupt', 'tls.key', 'holds no private key that can be read');
+  if (!leaf.checkPrivateKey(parsed))
+    throw refuse('Mismatched', 'tls.key', 'does not belong to the first certificate in tls.crt');
+  const cert = formatCertificates(chain);
+  const rejection = tlsRejection(cert, key);
+  if (rejection !== undefined) throw refuse('Corrupt', 'tls.crt', `is not accepted for TLS: ${rejection}`);
+  if (leaf.validToDate <= now)
+    throw refuse('Expired', 'tls.crt', `expired on ${leaf.validToDate.toISOString()}`);
+  // A self-signed serving certificate is its own authority.
+  const selfSigned = leaf.checkIssued(leaf) ? [leaf] : [];
+  const authorities = files['ca.crt'] === undefined ? selfSigned : parseCertificates(files['ca.crt']);
+  return { cert, key, caBundle: formatCertificates(authorities), notAfter: leaf.validToDate };
+}
+
+/** Takes about 100 ms for each of its two keys, in the thread pool. */
+async function makePair(names: readonly string[], now: Date): Promise<Required<Files>> {
+  const { issueAuthority, issueServingCertificate } = await import('./issue.ts');
+  const authority = await issueAuthority(now);
+  const { cert, key } = await issueServingCertificate(authority, names, now, AUTHORITY_LIFE_MS);
+  return { 'ca.crt': authority.certificate, 'tls.crt': cert, 'tls.key': key };
+}
+
+/** Reads until two readings agree: the `..data` link of a Secret volume may be swapped in between. */
+async function readFolder(directory: string): Promise<Files> {
+  let files = await readOnce(directory);
+  for (let again = 0; again < 3; again++) {
+    const before = files;
+    files = await readOnce(directory);
+    if (isDeepStrictEqual(files, before)) break;
+  }
+  return files;
+}
+
+async function readOnce(directory: string): Promise<Files> {
+  const texts = await Promise.all(FILES.map((name) => readText(join(directory, name))));
+  return Object.fromEntries(FILES.flatMap((name, i) => (texts[i] === undefined ? [] : [[name, texts[i]]])));
+}
+
+async function readText(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw new CertificateError(
+      'Unreadable',
+      `cannot read ${file}: ${errorCode(error)}; let this user read it, or use another directory`,
+    );
+  }
+}
+
+/** Before a key is made: a process that retries every few seconds must not burn a core for nothing. */
+async function prepareFolder(directory: string): Promise<void> {
+  try {
+    await makeDirectory(directory);
+    await access(directory, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw unwritable(directory, error);
+  }
+}
+
+/** Not mkdir's own `recursive`: where a directory exists but takes no children (procfs), that never returns. */
+async function makeDirectory(directory: string): Promise<void> {
+  const make = () => mkdir(directory, { mode: 0o700 });
+  const unlessThere = (error: unknown) => {
+    if (errorCode(error) !== 'EEXIST') throw error;
+  };
+  try {
+    await make();
+  } catch (error) {
+    const parent = dirname(directory);
+    if (errorCode(error) !== 'ENOENT' || parent === directory) return unlessThere(error);
+    await makeDirectory(parent);
+    await make().catch(unlessThere);
+  }
+}
+
+/**
+ * Writes a pair; the file that becomes the key is the lock. The old key goes first and the new one comes last, so a process
+ * that is killed in between leaves no key, and the next one makes a new pair.
+ * @returns false while another process writes
+ */
+async function writePair(directory: string, files: Required<Files>): Promise<boolean> {
+  const target = (name: FolderFile) => join(directory, name);
+  const lock = join(directory, '.tls.key.tmp');
+  try {
+    const file = await open(lock, 'wx', 0o600).catch(async (error: unknown) => {
+      if (errorCode(error) !== 'EEXIST') throw error;
+      await removeIfStale(lock);
+      return undefined;
+    });
+    if (file === undefined) return false;
+    try {
+      await rm(target('tls.key'), { force: true });
+      for (const name of ['ca.crt', 'tls.crt'] as const) {
+        await writeFile(`${lock}.crt`, files[name], { mode: 0o644, flush: true });
+        await rename(`${lock}.crt`, target(name));
+      }
+      await writeSynced(file, files['tls.key']);
+      await rename(lock, target('tls.key'));
+    } catch (error) {
+      await Promise.allSettled([rm(lock, { force: true }), rm(`${lock}.crt`, { force: true })]);
+      throw error;
+    }
+    return true;
+  } catch (error) {
+    throw unwritable(directory, error);
+  }
+}
+
+async function writeSynced(file: FileHandle, text: string): Promise<void> {
+  try {
+    await file.writeFile(text);
+    // Else a power cut may leave the new name with none of the bytes.
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function removeIfStale(lock: string): Promise<void> {
+  const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Number.NaN }));
+  if (Math.abs(Date.now() - mtimeMs) > LOCK_STALE_MS) await rm(lock, { force: true });
+}
+
+function unwritable(path: string, error: unknown): CertificateError {
+  return new CertificateError(
+    'Unwritable',
+    `cannot write ${path}: ${errorCode(error)}; use a directory that this user may write to, or one with a tls.crt and tls.key of your own`,
+  );
+}
+
+/** EACCES and the like: it says all there is to say, and a message of Node's would repeat the path. */
+function errorCode(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : String(error);
+}

@@ -1,0 +1,313 @@
+import type { KeyObject, X509Certificate } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import {
+  type Authority,
+  BACKDATE_MS,
+  formatCertificates,
+  isIssuedBy,
+  isIssuedByLinger,
+  isTrusted,
+  isValid,
+  namesOf,
+  parseCertificates,
+  parseKey,
+  renewalTime,
+  type ServingMaterial,
+  tlsRejection,
+  validOf,
+} from './x509.ts';
+
+/** The data of a Secret that holds an authority and what it has issued, PEM. */
+export type SecretData = Readonly<Partial<Record<'ca.crt' | 'ca.key' | 'tls.crt' | 'tls.key', string>>>;
+
+/** Why something is issued, for the log. */
+export type IssueReason =
+  | 'Absent'
+  | 'Corrupt'
+  | 'Mismatched'
+  | 'IssuerChanged'
+  | 'NamesDiffer'
+  | 'Expiring'
+  | 'NotYetValid'
+  | 'AuthorityCorrupt'
+  | 'AuthorityMismatched'
+  | 'AuthorityExpiring'
+  | 'AuthorityNotYetValid'
+  | 'Retired';
+
+/** What to issue, and to write over what is there. */
+export interface Issue {
+  readonly because: IssueReason;
+  /** Undefined: a new one is made. */
+  readonly authority: Authority | undefined;
+  /** What a new serving certificate is valid for; undefined: the one that is there stays. */
+  readonly names: readonly string[] | undefined;
+  /** The other authorities that stay in the bundle, PEM. */
+  readonly retained: string;
+  /** Cross-signed authorities that follow the serving certificate, PEM. */
+  readonly intermediates: string;
+  /** The previous authority, if it can still cross-sign its successor: clients that trust only it then keep working. */
+  readonly predecessor: Authority | undefined;
+}
+
+/** What the Secret holds. */
+interface SecretContents {
+  readonly contents: SecretData;
+  /** The authorities that clients shall trust: those of ca.crt that have not expired. */
+  readonly bundle: readonly X509Certificate[];
+  /** The one that ca.key belongs to. */
+  readonly authority: X509Certificate | undefined;
+  /** Why there must be a new one. */
+  readonly authorityFault: IssueReason | undefined;
+  /** tls.crt: the serving certificate, and what follows it. */
+  readonly chain: readonly X509Certificate[];
+  /** What a new serving certificate would be valid for. */
+  readonly names: readonly string[];
+}
+
+/** Why there must be a new authority. @param authority the one of these that the key belongs to */
+function faultOf(
+  authority: X509Certificate | undefined,
+  key: KeyObject | undefined,
+  authorities: readonly X509Certificate[],
+  now: Date,
+): IssueReason | undefined {
+  if (key === undefined || authorities.length === 0) return 'AuthorityCorrupt';
+  if (authority === undefined) return 'AuthorityMismatched';
+  if (now < authority.validFromDate) return 'AuthorityNotYetValid';
+  return now >= renewalTime(authority) ? 'AuthorityExpiring' : undefined;
+}
+
+/** Why the serving certificate cannot be used. @param issuers who may have issued it */
+function servingFault(
+  { contents: { 'tls.crt': cert, 'tls.key': keyText }, chain: [leaf], names }: SecretContents,
+  issuers: readonly X509Certificate[],
+  now: Date,
+): IssueReason | undefined {
+  if (cert === undefined || keyText === undefined) return 'Absent';
+  const key = parseKey(keyText);
+  if (leaf === undefined || typeof key === 'string') return 'Corrupt';
+  if (!leaf.checkPrivateKey(key)) return 'Mismatched';
+  if (now < leaf.validFromDate) return 'NotYetValid';
+  if (now >= leaf.validToDate) return 'Expiring';
+  if (!issuers.some((issuer) => isIssuedBy(leaf, issuer))) return 'IssuerChanged';
+  if (!isDeepStrictEqual(new Set(namesOf(leaf)), new Set(names))) return 'NamesDiffer';
+  return tlsRejection(cert, keyText) === undefined ? undefined : 'Corrupt';
+}
+
+/** Whether a serving certificate is due for renewal. One that ends with its authority is not: nor could a new one outlive that. */
+function isExpiring(leaf: X509Certificate, authority: X509Certificate, now: Date): boolean {
+  return leaf.validToDate < authority.validToDate && now >= renewalTime(leaf);
+}
+
+/** Issues with a new authority. */
+function succession(
+  { contents, authority, authorityFault }: SecretContents,
+  certificate: Pick<Issue, 'names' | 'retained' | 'intermediates'>,
+  now: Date,
+): Issue {
+  const canSign = authority !== undefined && isValid(authority, now);
+  const predecessor = canSign ? withKey(authority, contents) : undefined;
+  return { because: authorityFault ?? 'Absent', authority: undefined, predecessor, ...certificate };
+}
+
+/** Issues with the authority that is there. */
+function renewal(
+  because: IssueReason,
+  { contents, chain, bundle, names }: SecretContents,
+  authority: X509Certificate,
+  now: Date,
+): Issue {
+  const others = bundle.filter((each) => each.fingerprint256 !== authority.fingerprint256);
+  const crossSigned = chain.slice(1).filter((each) => isCrossSigned(each, authority, now));
+  return {
+    because,
+    authority: withKey(authority, contents),
+    names,
+    retained: formatCertificates(others),
+    intermediates: formatCertificates(crossSigned),
+    predecessor: undefined,
+  };
+}
+
+function withKey(authority: X509Certificate, contents: SecretData): Authority {
+  return { certificate: authority.toString(), key: contents['ca.key'] ?? '' };
+}
+
+function materialOf(
+  leaf: X509Certificate,
+  { contents, chain, bundle }: Pick<SecretContents, 'contents' | 'chain' | 'bundle'>,
+): ServingMaterial {
+  return {
+    cert: formatCertificates(chain),
+    key: contents['tls.key'] ?? '',
+    caBundle: formatCertificates(bundle),
+    notAfter: leaf.validToDate,
+  };
+}
+
+/** The authority's own name and key under a predecessor's signature: see crossSign. */
+function isCrossSigned(intermediate: X509Certificate, authority: X509Certificate, now: Date): boolean {
+  return (
+    intermediate.validToDate > now &&
+    intermediate.subject === authority.subject &&
+    intermediate.issuer !== authority.issuer &&
+    intermediate.publicKey.equals(authority.publicKey)
+  );
+}
+
+/*
+ * What to do about the certificates that replicas share in a Secret. Each replica decides alone, from what it sees, and
+ * any of them may act: a write names the version that it replaces, so of two that race one has to look again.
+ *
+ * The rule: an authority is trusted before anything that it has issued serves. So a rotation takes three writes of the
+ * Secret: the new authority beside the old one; then, once API servers have known both for a while, a serving certificate
+ * from the new one; and when that has served for an hour, the old authority goes.
+ */
+
+/** What a replica sees. */
+export interface ReplicaView {
+  /** Undefined: there is no such Secret. */
+  readonly secret: SecretData | undefined;
+  /** What API servers trust; undefined: there is no webhook configuration, so none of them calls. */
+  readonly trust: Trust | undefined;
+  /** What this replica serves with; undefined: nothing yet. */
+  readonly serving: ServingMaterial | undefined;
+  /** What a certificate must be valid for. Names that it has besides stay in it: another replica may want those. */
+  readonly names: readonly string[];
+}
+
+export interface Trust {
+  /** What the caBundle holds, PEM. */
+  readonly bundle: string;
+  /** For how long it has stored that, as far as this replica knows. */
+  readonly forMs: number;
+}
+
+export interface RotationPlan {
+  /** Once it has been written, the rest is decided again. Until then the rest keeps calls coming. */
+  readonly issue?: Issue;
+  /** What the caBundle must become, PEM. */
+  readonly caBundle?: string | undefined;
+  /** What to serve with from now on. */
+  readonly serve?: ServingMaterial | undefined;
+}
+
+/**
+ * An API server follows webhook configurations by a watch, within a second where all is well. There may be several of
+ * them, and one of them may be busy.
+ */
+export const TRUSTED_MS = 10_000;
+
+/** For replicas that are cut off from the API server, and serve with what they had. */
+export const RETIRE_MS = 3_600_000;
+
+/** A Secret that is deleted again and again must not make the bundle grow without bound. */
+const MOST_RETAINED = 4;
+
+export function planRotation(view: ReplicaView, now: Date): RotationPlan {
+  const stored = readSecret(view.secret ?? {}, view.names, now);
+  const issue = issueDue(stored, view, now);
+  if (issue !== undefined) return { issue, ...meanwhile(stored, view, now) };
+  const bundle = formatCertificates(stored.bundle);
+  const caBundle = view.trust === undefined || view.trust.bundle === bundle ? undefined : bundle;
+  return { caBundle, serve: replacement(stored, view, now) };
+}
+
+function readSecret(contents: SecretData, wanted: readonly string[], now: Date): SecretContents {
+  const authorities = parseCertificates(contents['ca.crt'] ?? '').filter(({ ca }) => ca);
+  const parsed = parseKey(contents['ca.key'] ?? '');
+  const key = typeof parsed !== 'string' && parsed.asymmetricKeyType === 'rsa' ? parsed : undefined;
+  const authority = key && authorities.find((each) => each.checkPrivateKey(key));
+  const chain = parseCertificates(contents['tls.crt'] ?? '');
+  const [leaf] = chain;
+  const bundle = unexpired(authorities, now);
+  // Names of a certificate that is none of ours, or no longer what we made, might be names that none can have.
+  const isOurs =
+    leaf !== undefined && isIssuedByLinger(leaf) && bundle.some((each) => isIssuedBy(leaf, each));
+  const names = union(isOurs ? namesOf(leaf) : [], wanted);
+  const empty = contents['ca.crt'] === undefined && contents['ca.key'] === undefined;
+  const authorityFault = empty ? 'Absent' : faultOf(authority, key, authorities, now);
+  return { contents, bundle, authority, authorityFault, chain, names };
+}
+
+/** What is served and trusted until an issue has been written, which may be refused for as long as somebody likes. */
+function meanwhile(
+  stored: SecretContents,
+  view: ReplicaView,
+  now: Date,
+): Pick<RotationPlan, 'serve' | 'caBundle'> {
+  const { trust, serving } = view;
+  const isUsable = servingFault(stored, stored.bundle, now) === undefined;
+  const serve = isUsable ? replacement(stored, view, now) : undefined;
+  const served = serve ?? serving;
+  if (served === undefined || trust === undefined || isTrusted(served.cert, trust.bundle, now))
+    return { serve };
+  // Another replica may serve with what is trusted now.
+  const others = [served.caBundle, trust.bundle].flatMap(parseCertificates).filter(isIssuedByLinger);
+  const caBundle = formatCertificates(newest(validOf([...stored.bundle, ...others], now)));
+  return { serve, caBundle: isTrusted(served.cert, caBundle, now) ? caBundle : undefined };
+}
+
+function issueDue(stored: SecretContents, { trust, serving }: ReplicaView, now: Date): Issue | undefined {
+  const { authority, authorityFault, bundle, chain, names } = stored;
+  const lost = servingFault(stored, bundle, now);
+  if (authority === undefined || authorityFault !== undefined) {
+    // Where the Secret says nothing any more, replicas still serve, and API servers still trust.
+    const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
+    const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
+    const retained = formatCertificates(newest(known));
+    const certificate =
+      lost === undefined
+        ? { names: undefined, retained, intermediates: formatCertificates(chain.slice(1)) }
+        : { names, retained, intermediates: '' };
+    return succession(stored, certificate, now);
+  }
+  const issue = (because: IssueReason) => renewal(because, stored, authority, now);
+  const [leaf] = chain;
+  if (leaf === undefined || lost !== undefined) return issue(lost ?? 'Absent');
+  if (!isIssuedBy(leaf, authority))
+    return isEstablished(authority, trust) ? issue('IssuerChanged') : undefined;
+  if (isExpiring(leaf, authority, now) && isEstablished(authority, trust)) return issue('Expiring');
+  const servedSince = leaf.validFromDate.getTime() + BACKDATE_MS;
+  if (bundle.length > 1 && now.getTime() >= servedSince + RETIRE_MS)
+    return { ...issue('Retired'), names: undefined, retained: '' };
+  return undefined;
+}
+
+/** Whether API servers have trusted it for long enough that all of them do. */
+function isEstablished(authority: X509Certificate, trust: Trust | undefined): boolean {
+  if (trust === undefined) return true;
+  const known = parseCertificates(trust.bundle);
+  return trust.forMs >= TRUSTED_MS && known.some((each) => each.fingerprint256 === authority.fingerprint256);
+}
+
+/** What the Secret holds, if it is time to serve with that. */
+function replacement(
+  stored: SecretContents,
+  { trust, serving }: ReplicaView,
+  now: Date,
+): ServingMaterial | undefined {
+  const [leaf] = stored.chain;
+  if (leaf === undefined) return undefined;
+  const material = materialOf(leaf, stored);
+  if (serving === undefined) return material;
+  if (serving.cert === material.cert && serving.caBundle === material.caBundle) return undefined;
+  if (trust === undefined || !isTrusted(serving.cert, trust.bundle, now)) return material;
+  return trust.forMs >= TRUSTED_MS && isTrusted(material.cert, trust.bundle, now) ? material : undefined;
+}
+
+function unexpired(certificates: readonly X509Certificate[], now: Date): X509Certificate[] {
+  return certificates.filter(({ validToDate }) => validToDate > now);
+}
+
+function union(some: readonly string[], more: readonly string[]): string[] {
+  return [...new Set([...some, ...more])];
+}
+
+function newest(certificates: readonly X509Certificate[]): X509Certificate[] {
+  const distinct = new Map(certificates.map((each) => [each.fingerprint256, each]));
+  return [...distinct.values()]
+    .toSorted((a, b) => b.validFromDate.getTime() - a.validFromDate.getTime())
+    .slice(0, MOST_RETAINED);
+}
