@@ -24,13 +24,13 @@ import {
   type Verdict,
 } from './findings.ts';
 import { type Kind, objectsIn, WORKLOAD_KINDS } from './kinds.ts';
-import { NEIGHBOUR_KINDS, neighboursIn, WEBHOOK_KIND, workloadKey } from './neighbours.ts';
 import {
   type ClusterFindings,
   type NamespaceCounts,
   PolicyReports,
   type ReportApi,
 } from './policy-reports.ts';
+import { RELATED_KINDS, relatedObjectsIn, WEBHOOK_KIND, workloadKey } from './related-objects.ts';
 
 /** The operator's settings of the audit. */
 export interface ClusterAuditSettings {
@@ -78,7 +78,7 @@ const EVENT_AGAIN_MS = 24 * 3_600_000;
 
 /**
  * Audits the cluster periodically while this replica leads, as `linger audit` does once: from the World that decisions use,
- * the pods that are followed anyway, and lists of workloads and their neighbours. Nothing is remembered between audits, so a
+ * the pods that are followed anyway, and lists of workloads and their related. Nothing is remembered between audits, so a
  * new leader finds the same as the previous one.
  */
 export class ClusterAudit {
@@ -138,10 +138,10 @@ export class ClusterAudit {
       const [kind = '', name = ''] = owner.split('/');
       return workloadKey(kind, namespace, name);
     });
-    const surrounding = await this.#objects(NEIGHBOUR_KINDS, signal, (object) => object);
+    const surrounding = await this.#objects(RELATED_KINDS, signal, (object) => object);
     const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
     const configurations = await this.#list(named, signal).catch(unlessNotForUs);
-    const neighbours = neighboursIn(surrounding, 'default', configurations);
+    const related = relatedObjectsIn(surrounding, 'default', configurations);
     const tally = new Tally();
     const audited = WORKLOAD_KINDS.filter((each) => each.audited);
     await this.#objects(audited, signal, (object) => {
@@ -150,9 +150,9 @@ export class ClusterAudit {
       if (workload === undefined) return;
       const groups = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
       const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
-      tally.add(auditWorkload(subject, world, neighbours));
+      tally.add(auditWorkload(subject, world, related));
     });
-    return { tally, configured: configurations && neighbours.configured };
+    return { tally, configured: configurations && related.configured };
   }
 
   /** Each object is reduced as it arrives, so that thousands of templates are never in memory together. */

@@ -28,7 +28,7 @@ import {
   type Workload,
   type World,
 } from '../decision/index.ts';
-import { isAsked, type Neighbours, serviceKey, workloadKey } from './neighbours.ts';
+import { isAsked, type RelatedObjects, serviceKey, workloadKey } from './related-objects.ts';
 
 /** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
@@ -145,15 +145,14 @@ const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
 };
 
 /** The verdict on one workload, and all of its findings. */
-export function auditWorkload(audited: AuditSubject, world: World, neighbours: Neighbours): Audited {
+export function auditWorkload(audited: AuditSubject, world: World, related: RelatedObjects): Audited {
   const { workload, namespace, file, line } = audited;
   const request = requestOf(audited);
   const subject: Decided = { ...audited, request, decision: decide(request, world) };
   const exposure = exposureOf(request, world);
-  const asked = isAsked(neighbours, namespace, world.namespaces.get(namespace)?.labels);
+  const asked = isAsked(related, namespace, world.namespaces.get(namespace)?.labels);
   const standing = asked ? standingOf(subject, exposure) : unasked(standingOf(subject, exposure));
-  const said =
-    exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, neighbours, standing);
+  const said = exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing);
   const sooner = said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
@@ -168,7 +167,7 @@ export function auditWorkload(audited: AuditSubject, world: World, neighbours: N
   );
   return {
     findings: all.map(({ reason, text }) => ({ ...common, reason, ...where, text })),
-    cost: asked ? costOf(subject, neighbours) : { rollout: 0, drain: 0 },
+    cost: asked ? costOf(subject, related) : { rollout: 0, drain: 0 },
   };
 }
 
@@ -273,7 +272,7 @@ const LEAST_GRACE = 2;
 function furtherFindings(
   subject: Decided,
   exposure: Exposure,
-  neighbours: Neighbours,
+  related: RelatedObjects,
   standing: Standing,
 ): readonly Said[] {
   // A plan that is there already leaves no notes: they are those of the wait that new pods would get.
@@ -288,11 +287,11 @@ function furtherFindings(
     ...patchRefused(subject),
     ...graceEaten(subject),
     ...ofNotes,
-    ...neverWithdrawn(exposure, neighbours),
-    ...noOtherEndpoint(subject, exposure, neighbours),
-    ...runningFindings(subject, exposure, neighbours),
+    ...neverWithdrawn(exposure, related),
+    ...noOtherEndpoint(subject, exposure, related),
+    ...runningFindings(subject, exposure, related),
     ...lagNotCovered(subject, exposure, standing),
-    ...undeclaredConsumer(exposure, neighbours),
+    ...undeclaredConsumer(exposure, related),
     ...misplaced,
   ];
 }
@@ -317,7 +316,7 @@ function graceEaten({ request, decision }: Decided): readonly Said[] {
 }
 
 /** A Service that lists terminating pods until they are gone sends to them however long they wait. */
-function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: Neighbours): readonly Said[] {
+function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: RelatedObjects): readonly Said[] {
   if (services === 'unknown') return [];
   const named = services.filter(({ namespace, name }) => neverWithdrawing.has(serviceKey(namespace, name)));
   if (named.length === 0) return [];
@@ -326,10 +325,14 @@ function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: Neighbours
 }
 
 /** Without another ready endpoint, kube-proxy keeps sending to the terminating one. Source: KEP-1669. */
-function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: Neighbours): readonly Said[] {
+function noOtherEndpoint(
+  subject: AuditSubject,
+  exposure: Exposure,
+  related: RelatedObjects,
+): readonly Said[] {
   if (exposure.services !== 'unknown' && exposure.services.length === 0) return [];
   const { workload, namespace } = subject;
-  const replicas = replicasOf(subject, neighbours);
+  const replicas = replicasOf(subject, related);
   const gap = 'a wait only lengthens the time without an endpoint that serves';
   if (workload.kind === 'Deployment' && strategyOf(subject) === 'Recreate') {
     const text = `strategy Recreate ends every pod before it begins another: ${gap}; use RollingUpdate`;
@@ -349,7 +352,7 @@ function noOtherEndpoint(subject: AuditSubject, exposure: Exposure, neighbours: 
 /** @returns undefined for a kind without a number of replicas */
 function replicasOf(
   { workload, namespace, object }: AuditSubject,
-  { scaled }: Neighbours,
+  { scaled }: RelatedObjects,
 ): number | undefined {
   const least = scaled.get(workloadKey(workload.kind, namespace, workload.name));
   if (least !== undefined) return least;
@@ -364,7 +367,11 @@ function strategyOf({ object }: AuditSubject): unknown {
 }
 
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
-function runningFindings(subject: Decided, exposure: Exposure, { configured }: Neighbours): readonly Said[] {
+function runningFindings(
+  subject: Decided,
+  exposure: Exposure,
+  { configured }: RelatedObjects,
+): readonly Said[] {
   const { running, decision, workload } = subject;
   if (running === undefined) return [];
   const plans = running
@@ -408,7 +415,7 @@ function ofPods(some: number, all: number): string {
 }
 
 /** A route leads from outside to one of the pods' Services, and no consumer declares its lag. */
-function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Neighbours): readonly Said[] {
+function undeclaredConsumer({ services, consumers }: Exposure, { routes }: RelatedObjects): readonly Said[] {
   if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return [];
   const leading = services.flatMap(({ namespace, name }) => routes.get(serviceKey(namespace, name)) ?? []);
   const [first] = leading;
@@ -436,11 +443,11 @@ function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said
 }
 
 /** StatefulSets replace one pod after the other, and Recreate starts when all pods have ended; other rollouts overlap. */
-function costOf(subject: Decided, neighbours: Neighbours): Audited['cost'] {
+function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
   const { decision, workload } = subject;
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
   const { wait } = decision.plan;
-  const replicas = replicasOf(subject, neighbours) ?? 1;
+  const replicas = replicasOf(subject, related) ?? 1;
   if (workload.kind === 'StatefulSet') return { rollout: wait * replicas, drain: wait };
   return { rollout: strategyOf(subject) === 'Recreate' ? wait : 0, drain: wait };
 }

@@ -16,7 +16,13 @@ export {
   type Verdict,
 } from './findings.ts';
 export { type Kind, objectsIn, POD, pathOf, pluralOf, WORKLOAD_KINDS, type WorkloadKind } from './kinds.ts';
-export { isAsked, NEIGHBOUR_KINDS, type Neighbours, neighboursIn, WEBHOOK_KIND } from './neighbours.ts';
+export {
+  isAsked,
+  RELATED_KINDS,
+  type RelatedObjects,
+  relatedObjectsIn,
+  WEBHOOK_KIND,
+} from './related-objects.ts';
 export { type Suggestion, suggest } from './suggest.ts';
 export {
   isShortfall,

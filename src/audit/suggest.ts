@@ -14,7 +14,7 @@ import {
   auditWorkload,
   summaryOfAudit,
 } from './findings.ts';
-import type { Neighbours } from './neighbours.ts';
+import type { RelatedObjects } from './related-objects.ts';
 
 /** Members of a policy's spec. */
 type Fields = Readonly<Record<string, unknown>>;
@@ -47,12 +47,12 @@ export interface Suggestion {
  */
 export function suggest(
   subjects: readonly AuditSubject[],
-  neighbours: Neighbours,
+  related: RelatedObjects,
   worldWith: (policies: readonly ClusterTerminationPolicy[]) => World,
 ): Suggestion {
   const judge = (of: readonly AuditSubject[], policies: readonly ClusterTerminationPolicy[]) => {
     const world = worldWith(policies);
-    return of.map((subject) => auditWorkload(subject, world, neighbours));
+    return of.map((subject) => auditWorkload(subject, world, related));
   };
   const before = judge(subjects, []);
   const inNamespace = Map.groupBy(subjects, ({ namespace }) => namespace);

@@ -14,8 +14,8 @@ import {
   KEPT_SECONDS,
   levelOf,
   markdown,
-  type Neighbours,
-  neighboursIn,
+  type RelatedObjects,
+  relatedObjectsIn,
   type Shortfall,
   type Suggestion,
   sarif,
@@ -56,7 +56,7 @@ const ANSWER_WITHIN_MS = 30_000;
 interface AuditInput {
   readonly subjects: readonly AuditSubject[];
   readonly sources: Sources;
-  readonly neighbours: Neighbours;
+  readonly related: RelatedObjects;
   /** undefined: without a cluster. */
   readonly connection: KubeConnection | undefined;
   /** A document could not be read, and has been reported. */
@@ -74,21 +74,21 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   refuseTogether(settings);
   if (settings.since !== undefined) return afterwards(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
-  const { sources, neighbours, connection, failed, ...input } = ofManifests
+  const { sources, related, connection, failed, ...input } = ofManifests
     ? await manifestsOf(settings, surroundings)
     : await clusterInput(settings, surroundings);
   const world = worldOf(sources);
   const { subjects, incomplete } = settings.serverDryRun
-    ? await tried(input.subjects, world, neighbours, connection, warn)
+    ? await tried(input.subjects, world, related, connection, warn)
     : { ...input, incomplete: false };
   if (subjects.length === 0) warn('no Pod and no workload among the objects given');
   if (settings.suggest) {
     print(
-      renderSuggestion(suggest(subjects, neighbours, (policies) => worldOf(withPolicies(sources, policies)))),
+      renderSuggestion(suggest(subjects, related, (policies) => worldOf(withPolicies(sources, policies)))),
     );
     return failed || incomplete ? 1 : 0;
   }
-  const audited = subjects.map((subject) => auditWorkload(subject, world, neighbours));
+  const audited = subjects.map((subject) => auditWorkload(subject, world, related));
   const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
   if (failed || incomplete) return 1;
@@ -136,7 +136,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
 async function tried(
   subjects: readonly AuditSubject[],
   world: World,
-  neighbours: Neighbours,
+  related: RelatedObjects,
   connection: KubeConnection | undefined,
   warn: Surroundings['warn'],
 ): Promise<Tried> {
@@ -146,7 +146,7 @@ async function tried(
     );
   const { tryPods } = await import('./server-dry-run.ts');
   const asked = ({ namespace }: AuditSubject) =>
-    isAsked(neighbours, namespace, world.namespaces.get(namespace)?.labels);
+    isAsked(related, namespace, world.namespaces.get(namespace)?.labels);
   return tryPods(subjects, world, asked, connection, warn);
 }
 
@@ -266,8 +266,8 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
       for (const { object, ...placed } of workloadsIn(document, input, wanted, reading))
         subjects.push({ ...placed, object: object.value, file: input.name, line: object.line });
     }
-  const neighbours = neighboursIn(objects, namespace);
-  return { subjects, sources, neighbours, connection: cluster?.connection, failed: reading.failed };
+  const related = relatedObjectsIn(objects, namespace);
+  return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
 }
 
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
@@ -278,8 +278,8 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
-  const { workloads: subjects, neighbours } = await readWorkloads(connection, settings, surroundings.warn);
-  return { subjects, sources, neighbours, connection, failed: false };
+  const { workloads: subjects, related } = await readWorkloads(connection, settings, surroundings.warn);
+  return { subjects, sources, related, connection, failed: false };
 }
 
 /** One screen first, then the list: the unprotected first. */

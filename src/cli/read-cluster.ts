@@ -2,14 +2,14 @@ import { EVERYTHING, LingerError, NO_LABELS, selects, serviceIndex } from '../ap
 import {
   type AuditSubject,
   type Kind,
-  NEIGHBOUR_KINDS,
-  type Neighbours,
-  neighboursIn,
   objectsIn,
   POD,
   pathOf,
   pluralOf,
+  RELATED_KINDS,
+  type RelatedObjects,
   type RunningPod,
+  relatedObjectsIn,
   type TerminationFinding,
   terminationsIn,
   WEBHOOK_KIND,
@@ -127,7 +127,7 @@ export async function readWorkloads(
   connection: KubeConnection,
   { namespace, selector = EVERYTHING }: Settings<'audit'>,
   warn: Terminal['warn'],
-): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly neighbours: Neighbours }> {
+): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly related: RelatedObjects }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const all = async (kinds: readonly Kind[]) => {
     const lists = kinds.map((each) =>
@@ -144,7 +144,7 @@ export async function readWorkloads(
     .slice(0, MOST_BARE_PODS)
     .map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
   const objects = [...made, ...(await asked(connection, Promise.all(single))).flat()];
-  const surrounding = await all(NEIGHBOUR_KINDS);
+  const surrounding = await all(RELATED_KINDS);
   // Namespaces' owners may seldom list these; then they are taken to be as installed.
   const configurations = await everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(
     () => undefined,
@@ -153,7 +153,7 @@ export async function readWorkloads(
     workloads: objects
       .filter(({ metadata: { labels = NO_LABELS } }) => selects(selector, labels))
       .flatMap((object) => liveWorkload(object, pods) ?? []),
-    neighbours: neighboursIn(surrounding, 'default', configurations),
+    related: relatedObjectsIn(surrounding, 'default', configurations),
   };
 }
 

@@ -2,10 +2,9 @@ import { hash } from 'node:crypto';
 import fastJsonPatch from 'fast-json-patch';
 import { isRecord } from '../api/index.ts';
 import type { Operation } from '../decision/index.ts';
+import { type JsonValue, mergedMembers, type SourceNode, SourceText } from '../yaml/index.ts';
 import { ManifestError } from './manifest-error.ts';
 import { type ManifestDocument, type ManifestObject, readDocuments } from './read.ts';
-import { SourceText } from './source-text.ts';
-import { type JsonValue, mergedMembers, type SourceNode } from './source-tree.ts';
 import { type Splice, splicesFor } from './splices.ts';
 
 export interface ManifestEdit {

@@ -8,12 +8,3 @@ export class ManifestError extends UserError {
   override readonly name = 'ManifestError';
   override readonly code: ErrorCode = 'manifest-invalid';
 }
-
-const QUOTED_LENGTH = 80;
-
-/** An excerpt of a manifest for a message: part of a line, in quotes. */
-export function quote(text: string): string {
-  const line = /^[^\r\n]*/.exec(text)?.[0] ?? '';
-  const shown = line.slice(0, QUOTED_LENGTH);
-  return `"${shown}${shown === text ? '' : '…'}"`;
-}

@@ -1,7 +1,16 @@
-import { ManifestError, quote } from './manifest-error.ts';
-import { readYamlDocument } from './read-yaml.ts';
-import { SourceText } from './source-text.ts';
-import { dereference, type JsonValue, jsonValue, type ReadDocument, type SourceNode } from './source-tree.ts';
+import { asError } from '../api/index.ts';
+import {
+  dereference,
+  type JsonValue,
+  jsonValue,
+  quote,
+  type ReadDocument,
+  readYamlDocument,
+  type SourceNode,
+  SourceText,
+  YamlError,
+} from '../yaml/index.ts';
+import { ManifestError } from './manifest-error.ts';
 
 /** One Kubernetes object; each item of a List counts as one. */
 export interface ManifestObject {
@@ -63,7 +72,8 @@ export function* readDocuments(text: string, name: string): Generator<ManifestDo
       if (failed || read.root !== undefined || content > start) count++;
       const where = `${name} document ${count}`;
       at = failed ? undefined : read.next;
-      const objects = failed ? () => [read] : () => objectsOf({ ...read, source, where });
+      const begins = from;
+      const objects = failed ? () => [read] : () => guarded({ ...read, source, where }, begins);
       yield { start: from, end: at ?? end, source, json: !failed && read.json, objects };
       from = at ?? end;
     }
@@ -82,10 +92,28 @@ function* parts(text: string) {
 
 function readPart(source: SourceText, at: number, end: number): ReadDocument | ManifestError {
   try {
-    return readYamlDocument(source, at, end);
+    return readYamlDocument(source, at, end, 'items');
   } catch (cause) {
-    if (cause instanceof ManifestError) return cause;
-    throw cause;
+    return failureOf(cause, source, at);
+  }
+}
+
+/** Whatever goes wrong with a document is its own failure: the others are still read. */
+function failureOf(cause: unknown, source: SourceText, at: number): ManifestError {
+  if (cause instanceof ManifestError) return cause;
+  const { message } = asError(cause);
+  const { line, column } = source.at(at);
+  const placed =
+    cause instanceof YamlError ? message : `${source.name}:${line}:${column}: cannot be read (${message})`;
+  return new ManifestError(placed, { cause });
+}
+
+/** The objects up to the first that fails, and its failure. */
+function* guarded(found: Found, at: number): Generator<ManifestObject | ManifestError> {
+  try {
+    yield* objectsOf(found);
+  } catch (cause) {
+    yield failureOf(cause, found.source, at);
   }
 }
 
@@ -120,14 +148,17 @@ function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
   if (list?.kind !== 'list' || typeof kind !== 'string' || !kind.endsWith('List')) {
     const duplicate = duplicates.find(({ at }) => at >= node.start && at < node.end);
     const value = { ...found.inherited, ...(jsonValue(map) as Record<string, JsonValue>) };
-    const duplicateKey =
-      duplicate && source.errorAt(duplicate.at, `the key ${quote(duplicate.key)} appears twice: remove one`);
+    const duplicateKey = duplicate && duplicateError(duplicate, source);
     yield { value, where, line, source: node, duplicateKey };
     return;
   }
   const inherited = itemType(kind, scalar('apiVersion'));
   for (const [index, item] of list.items.entries())
     yield* objectsOf({ ...found, root: item, where: `${where} items[${index}]`, inherited });
+}
+
+function duplicateError({ key, at }: ReadDocument['duplicates'][number], source: SourceText): ManifestError {
+  return failureOf(source.errorAt(at, `the key ${quote(key)} appears twice: remove one`), source, at);
 }
 
 /** The API server's own lists (`kubectl get --raw`) state the kind only once, in the list. */

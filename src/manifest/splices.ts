@@ -1,15 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
-import { resolvePlain } from './scalars.ts';
-import type { SourceText } from './source-text.ts';
-import type {
-  EntryNode,
-  JsonMap,
-  JsonScalar,
-  JsonValue,
-  MapNode,
-  ScalarNode,
-  SourceNode,
-} from './source-tree.ts';
+import {
+  type EntryNode,
+  type JsonMap,
+  type JsonScalar,
+  type JsonValue,
+  type MapNode,
+  resolvePlain,
+  type ScalarNode,
+  type SourceNode,
+  type SourceText,
+} from '../yaml/index.ts';
 
 /** A replacement of `[start, end)` by `text`; start = end inserts. */
 export interface Splice {

@@ -22,6 +22,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['api'],
   ['lag'],
   ['decision'],
+  ['yaml'],
   ['timing', 'telemetry'],
   ['manifest', 'cluster'],
   ['certs', 'leader'],

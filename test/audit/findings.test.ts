@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload, summaryOfAudit } from '../../src/audit/findings.ts';
-import { neighboursIn } from '../../src/audit/neighbours.ts';
+import { relatedObjectsIn } from '../../src/audit/related-objects.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';
 import { plannedLags } from '../../src/lag/planned.ts';
@@ -74,7 +74,7 @@ function slow(lag: number, documents: Parameters<typeof worldOf>[0] = SHOP): Wor
   return worldOf(documents, { lags: plannedLags(measuredTable(lag, BUILT_IN)), servicesComplete: true });
 }
 
-const NO_NEIGHBOURS = neighboursIn([], 'default');
+const NOTHING_RELATED = relatedObjectsIn([], 'default');
 
 interface Given {
   /** Seconds of the container's own sleep. */
@@ -94,7 +94,7 @@ interface Given {
 function auditOf(
   { sleeps, grace, replicas = 3, annotations = {}, running, refusal, own = {}, namespace = 'shop' }: Given,
   world: World,
-  neighbours = NO_NEIGHBOURS,
+  related = NOTHING_RELATED,
 ) {
   const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
   const container = { name: 'app', image: 'app:1', ports: [{ containerPort: 80 }], ...lifecycle };
@@ -119,7 +119,7 @@ function auditOf(
     ...(pods && { running: pods }),
     ...(refusal !== undefined && { refusal }),
   };
-  return auditWorkload(subject, world, neighbours).findings;
+  return auditWorkload(subject, world, related).findings;
 }
 
 const inWords = (findings: readonly AuditFinding[]) => {
@@ -246,7 +246,7 @@ describe('what is held against the lag that has been measured', () => {
 });
 
 test('without a webhook configuration, a restart is not the cure', () => {
-  const none = neighboursIn([], 'default', []);
+  const none = relatedObjectsIn([], 'default', []);
   const [old] = auditOf({ running: [undefined, 20] }, slow(12), none);
   expect(old?.text).toMatch(/^1 of 2 pods has no wait, and new ones get none: the cluster has no Mutating/);
   expect(old?.text).toMatch(/until then a restart changes nothing$/);
@@ -268,7 +268,7 @@ describe('an audit of very much', () => {
       metadata: { name: `edge-${index}`, namespace: 'shop' },
       spec: { defaultBackend: backend, rules: [{ http: { paths: [{ backend }, { backend }] } }] },
     }));
-    const found = auditOf({}, slow(1, web), neighboursIn(ingresses, 'default'));
+    const found = auditOf({}, slow(1, web), relatedObjectsIn(ingresses, 'default'));
     const { text = '' } = found.find(({ reason }) => reason === 'UndeclaredConsumer') ?? {};
     expect(text).toMatch(
       /^Ingress shop\/edge-0, Ingress shop\/edge-1, Ingress shop\/edge-2 and 4997 more leads here/,
@@ -317,7 +317,7 @@ describe('namespaces that the webhook is not asked about', () => {
     const expressions = webhooks[0]?.namespaceSelector.matchExpressions.filter(
       ({ key }) => key !== 'linger.dev/inject',
     );
-    expect(NO_NEIGHBOURS.webhook.namespaceSelector).toEqual({ matchExpressions: expressions });
+    expect(NOTHING_RELATED.webhook.namespaceSelector).toEqual({ matchExpressions: expressions });
   });
 });
 

@@ -266,7 +266,7 @@ describe('what is refused, where, and what to do', () => {
     ['an alias without anchor', 'a: *x\n', 'f.yaml:1:4: the alias *x has no anchor'],
     ['an alias in its own anchor', 'a: &x\n  b: *x\n', 'f.yaml:2:6: the alias *x stands inside'],
     ['a merge of no mapping', 'a: &x [1]\nb: {<<: *x}\n', 'f.yaml:2:9: a merge key'],
-    ['text between ... and ---', 'a: 1\n...\nb: 2\n', 'f.yaml:3:1: kubectl reads nothing'],
+    ['text between ... and ---', 'a: 1\n...\nb: 2\n', 'f.yaml:3:1: nothing is read between'],
     ['a line separator', 'a: 1 # x\u2028b: 1\n', 'f.yaml:1:9: the character U+2028'],
     ['a lone CR', 'a: 1\rb: 2\n', 'U+000D'],
     [
@@ -282,6 +282,13 @@ describe('what is refused, where, and what to do', () => {
     ],
     ['deep JSON', `${'{"a":'.repeat(100_000)}1`, 'nested too deeply'],
     ['deep YAML', `a: ${'['.repeat(100_000)}`, 'nested too deeply'],
+    ['deep lists', '- '.repeat(100_000), 'nested too deeply'],
+    [
+      'deep lists, one to a line',
+      Array.from({ length: 2_000 }, (_, n) => `${' '.repeat(n)}-`).join('\n'),
+      'too deeply',
+    ],
+    ['deep keys', '? '.repeat(100_000), 'nested too deeply'],
     [
       'aliases that multiply',
       `a: &a0 [1]\n${Array.from({ length: 30 }, (_, i) => `b${i}: &a${i + 1} [*a${i}, *a${i}]\n`).join('')}`,

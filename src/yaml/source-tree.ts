@@ -58,7 +58,7 @@ export interface AliasNode extends Placed {
   readonly target: SourceNode;
 }
 
-/** An item of a List, whose content is parsed on demand. It contains no anchor and no alias. */
+/** An item of the list whose items are parsed on demand. It contains no anchor and no alias. */
 export interface LaterNode extends Placed {
   readonly kind: 'later';
   readonly read: () => SourceNode;
@@ -69,7 +69,7 @@ export type SourceNode = ScalarNode | MapNode | ListNode | AliasNode | LaterNode
 export interface ReadDocument {
   /** undefined: it is empty. */
   readonly root: SourceNode | undefined;
-  /** The positions of duplicate keys. kubectl takes the last one. */
+  /** The positions of duplicate keys. go-yaml takes the last one. */
   readonly duplicates: readonly { readonly key: string; readonly at: number }[];
   readonly json: boolean;
   /** Where the next document begins: JSON objects may follow one another. */
@@ -91,7 +91,7 @@ export function markShared(node: SourceNode, anchor: string): void {
 }
 
 /**
- * The JSON value that kubectl would send. Merge keys apply in the order in which they are written, a later one
+ * The JSON value that sigs.k8s.io/yaml makes of it. Merge keys apply in the order in which they are written, a later one
  * overwriting earlier members: that is what go-yaml v2 does, although the YAML specification says otherwise.
  */
 export function jsonValue(node: SourceNode): JsonValue {

@@ -12,7 +12,7 @@ import {
 import { neverWithdraws } from '../cluster/index.ts';
 
 /** What an audit knows beside the World: the routes to Services, and the autoscalers of workloads. */
-export interface Neighbours {
+export interface RelatedObjects {
   /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
   readonly routes: ReadonlyMap<string, readonly string[]>;
   /** Services that list a terminating pod as ready until it is gone (publishNotReadyAddresses). */
@@ -43,8 +43,8 @@ export function workloadKey(kind: string, namespace: string, name: string): stri
   return `${kind}/${namespace}/${name}`;
 }
 
-/** The kinds that {@link neighboursIn} reads. */
-export const NEIGHBOUR_KINDS = [
+/** The kinds that {@link relatedObjectsIn} reads. */
+export const RELATED_KINDS = [
   { apiVersion: 'v1', kind: 'Service' },
   { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
   { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute' },
@@ -53,15 +53,15 @@ export const NEIGHBOUR_KINDS = [
 ] as const;
 
 /**
- * Sorts the neighbours of workloads by what they say about them. Ignores other kinds, and objects that the API server would
+ * Sorts the related of workloads by what they say about them. Ignores other kinds, and objects that the API server would
  * not accept.
  * @param configurations {@link WEBHOOK_KIND}; undefined: not known. Without Linger's webhook, its installed selectors are assumed
  */
-export function neighboursIn(
+export function relatedObjectsIn(
   objects: Iterable<unknown>,
   defaultNamespace: string,
   configurations?: readonly { readonly webhooks?: unknown }[],
-): Neighbours {
+): RelatedObjects {
   const routes = new Map<string, string[]>();
   const neverWithdrawing = new Set<string>();
   const scaled = new Map<string, number>();
@@ -110,7 +110,7 @@ export const WEBHOOK_KIND = {
 const WEBHOOK = 'pods.linger.dev';
 
 /** Whether Linger's webhook is called for the pods of a namespace. @param labels its labels, as far as they are known */
-export function isAsked({ webhook }: Neighbours, namespace: string, labels: Labels = NO_LABELS): boolean {
+export function isAsked({ webhook }: RelatedObjects, namespace: string, labels: Labels = NO_LABELS): boolean {
   const all = { ...labels, [NAMESPACE_NAME_LABEL]: namespace };
   return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);
 }

@@ -1,4 +1,7 @@
-import { ManifestError } from './manifest-error.ts';
+/** A text that cannot be read. The message starts with `NAME:LINE:COLUMN:`. */
+export class YamlError extends Error {
+  override readonly name = 'YamlError';
+}
 
 const TEMPLATE_HINT = ' (this looks like a template: render it first, for example with "helm template")';
 
@@ -22,10 +25,10 @@ export class SourceText {
     return { line: line + 1, column: offset - this.#startOf(line) + 1 };
   }
 
-  errorAt(offset: number, message: string): ManifestError {
+  errorAt(offset: number, message: string): YamlError {
     const { line, column } = this.at(offset);
     const hint = this.text.slice(this.lineStart(offset), this.nextLine(offset + 1)).includes('{{');
-    return new ManifestError(`${this.name}:${line}:${column}: ${message}${hint ? TEMPLATE_HINT : ''}`);
+    return new YamlError(`${this.name}:${line}:${column}: ${message}${hint ? TEMPLATE_HINT : ''}`);
   }
 
   lineStart(offset: number): number {
@@ -88,4 +91,13 @@ function lineStarts(text: string): Uint32Array {
   const starts = new Uint32Array(count);
   for (let line = 1; line < count; line++) starts[line] = text.indexOf('\n', starts[line - 1]) + 1;
   return starts;
+}
+
+const QUOTED_LENGTH = 80;
+
+/** An excerpt of a text for a message: part of a line, in quotes. */
+export function quote(text: string): string {
+  const line = /^[^\r\n]*/.exec(text)?.[0] ?? '';
+  const shown = line.slice(0, QUOTED_LENGTH);
+  return `"${shown}${shown === text ? '' : '…'}"`;
 }

@@ -1,6 +1,5 @@
-import { quote } from './manifest-error.ts';
 import { memberName, resolvePlain, resolveTagged, ScalarError } from './scalars.ts';
-import type { SourceText } from './source-text.ts';
+import { quote, type SourceText } from './source-text.ts';
 import {
   dereference,
   type EntryNode,
@@ -12,10 +11,10 @@ import {
   type SourceNode,
 } from './source-tree.ts';
 
-/** Aliases can expand a small text to a huge value; no manifest needs more copied nodes than this. */
+/** Aliases can expand a small text to a huge value; no document needs more copied nodes than this. */
 const MAX_ALIASED_NODES = 100_000;
 
-/** Kubernetes objects are some 20 levels deep; the bound keeps the reader's recursion within its stack. */
+/** No document needs more levels; the bound keeps the reader's recursion within its stack. */
 const MAX_DEPTH = 500;
 
 /** A key that is written without `?` ends on its own line, at most this far on. */
@@ -73,13 +72,19 @@ interface Place {
 }
 
 /**
- * Parses one YAML document by the rules of go-yaml v2, which kubectl uses: they differ from those of YAML 1.2 in
+ * Parses one YAML document by the rules of go-yaml v2: they differ from those of YAML 1.2 in
  * the meaning of plain scalars and in where text may continue. (`scannerc.go` and `parserc.go` are the reference: quoted text
  * may continue at any column, and so may a flow collection; after a bracket a comment needs no space before it.)
  * @param start the offset after `---`, or of the beginning of the text
- * @throws ManifestError for anything that go-yaml refuses
+ * @param later a key of the root whose list is parsed item by item, each when it is asked for, so that not all are in memory
+ * @throws YamlError for anything that go-yaml refuses
  */
-export function readYamlDocument(source: SourceText, start: number, end: number): ReadDocument {
+export function readYamlDocument(
+  source: SourceText,
+  start: number,
+  end: number,
+  later?: string,
+): ReadDocument {
   const part = source.text.slice(start, end);
   const json = JSON_BEGINS.test(part);
   const unreadable = json ? null : UNREADABLE.exec(part);
@@ -87,14 +92,16 @@ export function readYamlDocument(source: SourceText, start: number, end: number)
   const at = part.startsWith('\uFEFF') ? start + 1 : start;
   const keyAllowed = start === 0 || source.text[start - 1] === '\n';
   const lineStart = keyAllowed ? at : source.lineStart(start);
-  return new YamlReader(source, { at, end, lineStart, indent: -1, flow: 0, keyAllowed, json }).document();
+  return new YamlReader(
+    source,
+    { at, end, lineStart, indent: -1, flow: 0, keyAllowed, json },
+    later,
+  ).document();
 }
 
 function unreadableCharacter(character: string): string {
   const code = character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
-  const problem = /[\r\u0085\u2028\u2029]/.test(character)
-    ? 'a line break for kubectl'
-    : 'no text for kubectl';
+  const problem = /[\r\u0085\u2028\u2029]/.test(character) ? 'a line break' : 'no text';
   return `the character U+${code} is ${problem}: remove it, or write it as an escape in double quotes`;
 }
 
@@ -116,10 +123,16 @@ class YamlReader {
   #size = 0;
   #aliasedNodes = 0;
   readonly #duplicates: { readonly key: string; readonly at: number }[] = [];
-  /** Whether the next sequence holds the items of a List. */
+  readonly #later: string | undefined;
+  /** Whether the next sequence is the one whose items are parsed later. */
   #isItems = false;
 
-  constructor(source: SourceText, { at, end, lineStart, indent, flow, keyAllowed, json }: Place) {
+  constructor(
+    source: SourceText,
+    { at, end, lineStart, indent, flow, keyAllowed, json }: Place,
+    later?: string,
+  ) {
+    this.#later = later;
     this.#source = source;
     this.#text = source.text;
     this.#at = at;
@@ -167,7 +180,7 @@ class YamlReader {
     return at > this.#at && this.#text.charCodeAt(at - 1) === RETURN ? at - 1 : at;
   }
 
-  /** Skips a line break; the end of the text counts as one: kubectl adds it. */
+  /** Skips a line break; the end of the text counts as one. */
   #break(): void {
     if (this.#code() === RETURN) this.#at++;
     if (this.#code() === LINE_FEED) this.#at++;
@@ -221,7 +234,7 @@ class YamlReader {
     this.#keyAllowed = false;
     this.#skip();
     if (this.#at < end) {
-      throw this.#error('kubectl reads nothing between "..." and "---": write "---" before this');
+      throw this.#error('nothing is read between "..." and "---": write "---" before this');
     }
     this.#end = mark;
     this.#at = mark;
@@ -297,6 +310,7 @@ class YamlReader {
 
   #blockSequence(): ListNode {
     const [start, indent, isList] = [this.#at, this.#indent, this.#isItems];
+    this.#enter();
     this.#isItems = false;
     this.#indent = this.#column();
     const items: SourceNode[] = [];
@@ -312,10 +326,11 @@ class YamlReader {
     const ended = this.#isOutside() || (this.#column() === this.#indent && this.#indent === indent);
     if (!ended) throw this.#misplaced();
     this.#indent = indent;
+    this.#depth--;
     return { kind: 'list', layout: 'block', items, start, end: items.at(-1)?.end ?? start };
   }
 
-  /** Each item of a List is an object; it is parsed again when its turn comes, so that not all are in memory. */
+  /** It is checked now, and parsed again when its turn comes, so that not all are in memory. */
   #item(isList: boolean): SourceNode {
     if (!isList) return this.#itemNode();
     const source = this.#source;
@@ -399,7 +414,7 @@ class YamlReader {
     const scalar = node.kind === 'scalar' ? node : undefined;
     const merge = scalar?.style === 'plain' && scalar.text === '<<';
     const key = merge ? '<<' : this.#memberName(node);
-    this.#isItems = key === 'items' && this.#depth === 1;
+    this.#isItems = key === this.#later && this.#depth === 1;
     const value = hasColon ? this.#value(colonEnd) : this.#absent(NONE, colonEnd);
     if (merge) this.#checkMergeSource(value);
     const quoted = scalar?.style === 'double';
@@ -419,7 +434,7 @@ class YamlReader {
     return this.#resolved(node.start, () => memberName(name.value, name.text));
   }
 
-  /** The value of a scalar. What kubectl refuses is refused, with its position. */
+  /** The value of a scalar. What go-yaml refuses is refused, with its position. */
   #resolved<T>(at: number, resolve: () => T): T {
     try {
       return resolve();
@@ -528,7 +543,7 @@ class YamlReader {
   }
 
   #enter(): void {
-    if (++this.#depth > MAX_DEPTH) throw this.#error('nested too deeply to be a Kubernetes object');
+    if (++this.#depth > MAX_DEPTH) throw this.#error(`nested too deeply: more than ${MAX_DEPTH} levels`);
   }
 
   /** A scalar on one or more lines, an alias or a flow collection. */

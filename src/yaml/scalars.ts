@@ -1,8 +1,8 @@
-import { quote } from './manifest-error.ts';
+import { quote } from './source-text.ts';
 import type { JsonScalar } from './source-tree.ts';
 
 /**
- * How kubectl reads a scalar: sigs.k8s.io/yaml passes the text to go-yaml v2, which follows YAML 1.1 with a few
+ * How sigs.k8s.io/yaml reads a scalar: it passes the text to go-yaml v2, which follows YAML 1.1 with a few
  * additions of its own (`resolve.go`: `y` and `on` are booleans, `030` and `0o30` are 24, `1_000` is 1000,
  * `12:30:45` stays text). By the YAML 1.2 rules of most JavaScript parsers the values would differ.
  */
@@ -20,7 +20,7 @@ const FLOAT = /^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$/;
 const INT64_MIN = -(2n ** 63n);
 const UINT64_MAX = 2n ** 64n - 1n;
 
-/** Thrown for a scalar that kubectl refuses; the reader adds the position. */
+/** Thrown for a scalar that go-yaml refuses; the reader adds the position. */
 export class ScalarError extends Error {}
 
 export function resolvePlain(text: string): JsonScalar {
@@ -75,7 +75,7 @@ const TAGGED: Readonly<Record<string, (value: JsonScalar) => boolean>> = {
 };
 
 /**
- * The JSON member name that kubectl makes of a mapping's key: `on` becomes "true", `0x10` becomes "16".
+ * The JSON member name that sigs.k8s.io/yaml makes of a mapping's key: `on` becomes "true", `0x10` becomes "16".
  * `text` is the key as written, which distinguishes `1e3` (a float in Go) from `1000`.
  */
 export function memberName(key: JsonScalar, text: string): string {
@@ -91,7 +91,7 @@ export function memberName(key: JsonScalar, text: string): string {
 function floatName(key: number): string {
   const magnitude = Math.abs(key);
   if (key === 0 || magnitude < 1e-4 || magnitude >= 1e6) {
-    throw new ScalarError(`the key ${key} is a number in scientific notation for kubectl: quote it`);
+    throw new ScalarError(`the key ${key} is a number in scientific notation: quote it`);
   }
   const single = Math.fround(key);
   // Nine significant digits identify every 32-bit float.
