@@ -93,3 +93,4 @@ export {
   type WebhookSelectors,
 } from './selector.ts';
 export type { ClusterTerminationPolicySpec, PolicyStatus } from './termination-policy.ts';
+export { type Encoding, encodingOf, fileText } from './text-encoding.ts';

@@ -4,7 +4,7 @@ import { isIP, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { asError, LingerError } from '../api/index.ts';
+import { asError, fileText, LingerError } from '../api/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
@@ -191,7 +191,7 @@ function isUnspecified(host: string): boolean {
 
 async function readClientCa(file: string): Promise<string> {
   try {
-    const text = await readFile(file, 'utf8');
+    const text = fileText(await readFile(file));
     for (const [certificate] of text.matchAll(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g))
       if (new X509Certificate(certificate).ca) return text;
   } catch (cause) {

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
-import { StringDecoder } from 'node:string_decoder';
-import { asError, isRecord, LingerError } from '../api/index.ts';
+import { TextDecoder } from 'node:util';
+import { asError, encodingOf, isRecord, LingerError } from '../api/index.ts';
 import {
   NO_SOURCES,
   type SimulatedEvent,
@@ -53,17 +53,18 @@ async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<r
 
 /** Not node:readline, whose iterator throws "readline was closed" if the input ends while the consumer is busy. */
 async function* linesOf(input: NodeJS.ReadableStream): AsyncGenerator<string> {
-  const decoder = new StringDecoder();
+  let decoder: TextDecoder | undefined;
   let rest = '';
   for await (const chunk of input as AsyncIterable<Buffer>) {
-    const [first = '', ...others] = decoder.write(chunk).split('\n');
+    decoder ??= new TextDecoder(encodingOf(chunk));
+    const [first = '', ...others] = decoder.decode(chunk, { stream: true }).split('\n');
     rest += first;
     for (const line of others) {
       yield rest;
       rest = line;
     }
   }
-  yield rest + decoder.end();
+  yield rest + (decoder?.decode() ?? '');
 }
 
 /** The end of the year 9999: larger numbers are probably milliseconds. */

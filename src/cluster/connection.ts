@@ -5,7 +5,7 @@ import { isIPv6 } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
-import { asError, isAbsentOr, isRecord, isString, recordsAt } from '../api/index.ts';
+import { asError, fileText, isAbsentOr, isRecord, isString, recordsAt } from '../api/index.ts';
 import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 
@@ -69,11 +69,12 @@ export async function inClusterConnection(options: InClusterOptions): Promise<Ku
 
 async function mounted(directory: string, name: string): Promise<string> {
   const file = join(directory, name);
-  const text = await readFile(file, 'utf8').catch((error) => {
+  const bytes = await readFile(file).catch((error) => {
     throw notInCluster(unreadable(file, error));
   });
-  if (text.trim() === '') throw notInCluster(`${file} is empty`);
-  return text.trim();
+  const text = fileText(bytes).trim();
+  if (text === '') throw notInCluster(`${file} is empty`);
+  return text;
 }
 
 function notInCluster(why: string): ConnectionError {
@@ -166,7 +167,7 @@ interface KubeconfigFile {
 async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFile | undefined> {
   let text: string;
   try {
-    text = await readFile(file, 'utf8');
+    text = fileText(await readFile(file));
   } catch (error) {
     if (mayMiss && (error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw new ConnectionError('KubeconfigUnreadable', unreadable(`${file}:`, error));

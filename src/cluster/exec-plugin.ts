@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Cluster, KubeConfig } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { asError, isAbsentOr, isRecord, isString, jsonIn } from '../api/index.ts';
+import { asError, fileText, isAbsentOr, isRecord, isString, jsonIn } from '../api/index.ts';
 import { ConnectionError } from './failure.ts';
 
 type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];
@@ -135,7 +135,7 @@ async function run(plugin: Plugin, of: PluginCluster, host: PluginHost) {
 /** Source: k8s.io/client-go pkg/apis/clientauthentication/v1 (Cluster). */
 async function clusterInfo({ cluster, config }: PluginCluster) {
   const { server, tlsServerName, caData, caFile } = cluster;
-  const read = async (file: string) => Buffer.from((await readFile(file, 'utf8')).trim()).toString('base64');
+  const read = async (file: string) => Buffer.from(fileText(await readFile(file)).trim()).toString('base64');
   return {
     server,
     'tls-server-name': tlsServerName || undefined,

@@ -221,6 +221,38 @@ const WANTED: ReadonlySet<string> = new Set([
   'leader_election_master_status',
 ]);
 
+/** What a controller-manager that leads always exports, by what it shows. A filter on the way may have dropped some. */
+const SHOWN_BY = {
+  'whether the client is throttled': histogram(LIMITER),
+  'whether the API server is slow': histogram(REQUESTS),
+  'whether it rejects requests': ['rest_client_requests_total'],
+  'how long Services wait': [...histogram(WAIT), 'workqueue_depth', 'workqueue_adds_total'],
+  'whether workers are busy or stuck': [
+    ...histogram(WORK),
+    UNFINISHED,
+    'workqueue_longest_running_processor_seconds',
+  ],
+};
+
+/** What a scrape does not show since metrics are missing in it; a metric of queues counts where it is of one of ours. */
+function missingIn(scrape: Exposition) {
+  const isOurs: Choice = (labels) => QUEUES.some((queue) => named(queue)(labels));
+  return Object.entries(SHOWN_BY).flatMap(([shows, names]) => {
+    const missing = names.filter(
+      (name) => !(scrape.get(name) ?? []).some(({ labels }) => !labels.has('name') || isOurs(labels)),
+    );
+    return missing.length === 0 ? [] : [{ shows, metrics: joinedNames(missing) }];
+  });
+}
+
+/** A histogram of which all is missing by its own name. */
+function joinedNames(names: readonly string[]): readonly string[] {
+  const families = [LIMITER, REQUESTS, WAIT, WORK].filter((family) =>
+    histogram(family).every((name) => names.includes(name)),
+  );
+  return [...families, ...names.filter((name) => !families.some((family) => name.startsWith(`${family}_`)))];
+}
+
 /** @throws MalformedExposition */
 export function readControllerScrape(text: string): Exposition {
   return parseExposition(text, WANTED);
@@ -343,6 +375,7 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
         : Math.max(0, last.epochSeconds - startedAt),
     version: after.get('kubernetes_build_info')?.[0]?.labels.get('git_version'),
     leading: isLeading(after),
+    missing: isLeading(after) === false ? [] : missingIn(after),
     queues: queuesIn(after).map((name) => queueActivity(name, { before, growth, after, seconds })),
     /** Writes and their waits for the client's own limiter. */
     limiter,

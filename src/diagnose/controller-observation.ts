@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import { text as readAll } from 'node:stream/consumers';
+import { buffer } from 'node:stream/consumers';
 import {
+  fileText,
   isRecord,
   isString,
   jsonIn,
@@ -216,8 +217,8 @@ export function isAddress(from: string): boolean {
 }
 
 /** @throws LingerError `metrics-unreadable` */
-export function readMetricsFile(from: string, stdin: NodeJS.ReadableStream): Promise<string> {
-  return from === '-' ? readAll(stdin) : fileOf(from);
+export async function readMetricsFile(from: string, stdin: NodeJS.ReadableStream): Promise<string> {
+  return from === '-' ? fileText(await buffer(stdin)) : fileOf(from);
 }
 
 /**
@@ -275,7 +276,7 @@ async function credentialsOf({ caFile, tokenFile, identity }: MetricsInput): Pro
 /** @throws LingerError `metrics-unreadable` */
 async function fileOf(file: string): Promise<string> {
   try {
-    return await readFile(file, 'utf8');
+    return fileText(await readFile(file));
   } catch (error) {
     const why = (error as NodeJS.ErrnoException).code ?? 'unknown';
     throw new LingerError('metrics-unreadable', `${file}: cannot be read (${why})`);

@@ -47,6 +47,7 @@ const RULES = {
   SlowBefore: ['info', slowBefore],
   NeverWithdrawn: ['info', neverWithdrawn],
   ControllerNotSeen: ['info', controllerNotSeen],
+  MetricsMissing: ['info', metricsMissing],
   NothingWrong: ['info', nothingWrong],
 } as const satisfies Readonly<Record<string, RuleEntry>>;
 
@@ -400,11 +401,22 @@ function controllerNotSeen(facts: Facts): Found | undefined {
   );
 }
 
+function metricsMissing({ controller }: Facts): Found | undefined {
+  const missing = controller?.missing ?? [];
+  if (missing.length === 0) return undefined;
+  return finding(
+    `Not seen: ${missing.map(({ shows }) => shows).join('; ')}. The metrics that show it are missing in the scrape, so it is unknown.`,
+    missing.map(({ shows, metrics }) => `${shows}: no ${metrics.join(', ')}`),
+    'Give the whole scrape: without grep, and without the drop rules of a Prometheus or a provider (metric_relabel_configs).',
+  );
+}
+
 /** @param found everything that the other rules say */
 function nothingWrong(facts: Facts, found: readonly Finding[]): Found | undefined {
   const lags = (facts.lag?.stages ?? []).filter(({ samples }) => samples > 0).map(summaryOf);
   if (found.some(({ severity }) => severity !== 'info')) return undefined;
-  if (facts.controller === undefined && lags.length === 0) return undefined;
+  if (lags.length === 0 && (facts.controller === undefined || facts.controller.missing.length > 0))
+    return undefined;
   const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ' No removal was measured meanwhile.';
   return finding(
     `Nothing that delays withdrawals was seen.${said}`,

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
+import { type Encoding, encodingOf } from '../api/index.ts';
 import { ManifestError } from './manifest-error.ts';
 
-/** The encoding of a file. Shells of Windows write UTF-16, and kubectl reads it. */
-export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be';
+export type { Encoding };
 
 /** V8 refuses strings of 512 MiB, and reading a manifest takes several times its size. */
 const MAX_BYTES = 256 * 1024 * 1024;
@@ -37,11 +37,6 @@ export function* encodeText(text: string, encoding: Encoding): Generator<Uint8Ar
     const bytes = Buffer.from(text.slice(at, end), encoding === 'utf-8' ? 'utf8' : 'utf16le');
     yield encoding === 'utf-16be' ? bytes.swap16() : bytes;
   }
-}
-
-function encodingOf(bytes: Uint8Array): Encoding {
-  if (bytes[0] === 0xff && bytes[1] === 0xfe) return 'utf-16le';
-  return bytes[0] === 0xfe && bytes[1] === 0xff ? 'utf-16be' : 'utf-8';
 }
 
 const LINE_FEED = 10;

@@ -1,5 +1,6 @@
 import {
   cautiousPolicy,
+  fileText,
   isLingerObject,
   isRecord,
   isStringMap,
@@ -138,7 +139,7 @@ function problemIn(file: string, message: string, key?: string): PolicyProblem {
 export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
   const seen = new Map<string, string>();
   for (const { name, bytes } of files) {
-    const { objects, problems } = readManifests(Buffer.from(bytes).toString(), name);
+    const { objects, problems } = readManifests(fileText(bytes), name);
     const unreadable = problems.map(({ message }) => problemIn(name, message));
     yield joined([{ entries: [], problems: unreadable }, readObjects(objects, name, seen)]);
   }

@@ -30,6 +30,7 @@ export function activity(over: Partial<ControllerActivity> = {}): ControllerActi
     ageSeconds: 86_400,
     version: 'v1.36.3',
     leading: true,
+    missing: [],
     queues: [queue(), queue({ name: 'endpoint' }), queue({ name: 'endpoint_slice_mirroring' })],
     limiter: { count: 30, sum: 0.001, overSecond: 0 },
     limiterLife: { count: 20_000, sum: 1, overSecond: 0 },

@@ -122,7 +122,7 @@ describe('what is not exported', () => {
   it('a provider that exports work queues only: the rate tells', () => {
     const activity = pair('throttled', /rest_client|process_/);
     expect([activity.limiter, activity.server, activity.answers]).toEqual([undefined, undefined, undefined]);
-    expect(codes(activity, '--kube-api-qps=5')).toEqual(['ClientThrottled', 'WriteStorm']);
+    expect(codes(activity, '--kube-api-qps=5')).toEqual(['ClientThrottled', 'WriteStorm', 'MetricsMissing']);
   });
 
   it('a version without the slices’ own metrics', () => {
