@@ -13,6 +13,7 @@ import {
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { fileText } from '../api/index.ts';
 import {
   AUTHORITY_LIFE_MS,
   CertificateError,
@@ -176,7 +177,7 @@ async function readOnce(directory: string): Promise<Files> {
 
 async function readText(file: string): Promise<string | undefined> {
   try {
-    return await readFile(file, 'utf8');
+    return fileText(await readFile(file));
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;
     throw new CertificateError(
