@@ -93,4 +93,3 @@ export {
   type WebhookSelectors,
 } from './selector.ts';
 export type { ClusterTerminationPolicySpec, PolicyStatus } from './termination-policy.ts';
-export { type Encoding, encodingOf, fileText } from './text-encoding.ts';

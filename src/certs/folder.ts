@@ -13,7 +13,7 @@ import {
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { fileText } from '../api/index.ts';
+import { fileText } from '../yaml/index.ts';
 import {
   AUTHORITY_LIFE_MS,
   CertificateError,

@@ -4,7 +4,7 @@ import { isIP, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { asError, fileText, LingerError } from '../api/index.ts';
+import { asError, LingerError } from '../api/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
@@ -23,6 +23,7 @@ import {
   tlsOptions,
   webhookServer,
 } from '../webhook/index.ts';
+import { fileText } from '../yaml/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import type { ClusterContext, ClusterPart } from './serve-cluster.ts';

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { TextDecoder } from 'node:util';
-import { asError, encodingOf, isRecord, LingerError } from '../api/index.ts';
+import { asError, isRecord, LingerError } from '../api/index.ts';
 import {
   NO_SOURCES,
   type SimulatedEvent,
@@ -10,6 +10,7 @@ import {
   worldOf,
 } from '../decision/index.ts';
 import { readPolicies } from '../manifest/index.ts';
+import { encodingOf } from '../yaml/index.ts';
 import type { Settings } from './commands.ts';
 import { columns, jsonText, type Surroundings, showInstant } from './terminal.ts';
 

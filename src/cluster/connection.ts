@@ -5,7 +5,8 @@ import { isIPv6 } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
-import { asError, fileText, isAbsentOr, isRecord, isString, recordsAt } from '../api/index.ts';
+import { asError, isAbsentOr, isRecord, isString, recordsAt } from '../api/index.ts';
+import { fileText } from '../yaml/index.ts';
 import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 

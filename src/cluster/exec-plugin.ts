@@ -4,7 +4,8 @@ import { dirname, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Cluster, KubeConfig } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { asError, fileText, isAbsentOr, isRecord, isString, jsonIn } from '../api/index.ts';
+import { asError, isAbsentOr, isRecord, isString, jsonIn } from '../api/index.ts';
+import { fileText } from '../yaml/index.ts';
 import { ConnectionError } from './failure.ts';
 
 type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
 import {
-  fileText,
   isRecord,
   isString,
   jsonIn,
@@ -23,6 +22,7 @@ import {
   type Resource,
   readText,
 } from '../cluster/index.ts';
+import { fileText } from '../yaml/index.ts';
 import { span } from './amounts.ts';
 import {
   activityOf,

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { type Encoding, encodingOf } from '../api/index.ts';
+import { type Encoding, encodingOf } from '../yaml/index.ts';
 import { ManifestError } from './manifest-error.ts';
 
 export type { Encoding };

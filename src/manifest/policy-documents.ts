@@ -1,6 +1,5 @@
 import {
   cautiousPolicy,
-  fileText,
   isLingerObject,
   isRecord,
   isStringMap,
@@ -11,6 +10,7 @@ import {
   speaksOfRestraint,
 } from '../api/index.ts';
 import type { Documents, LocatedObject } from '../decision/index.ts';
+import { fileText } from '../yaml/index.ts';
 import type { ManifestError } from './manifest-error.ts';
 import {
   documentsOf,

@@ -14,3 +14,4 @@ export {
   type ScalarNode,
   type SourceNode,
 } from './source-tree.ts';
+export { type Encoding, encodingOf, fileText } from './text-encoding.ts';
