@@ -15,6 +15,7 @@ import {
   readPage,
   USUAL_PATHS,
 } from '../measurement/index.ts';
+import { pause } from '../timing/index.ts';
 import { close, listen } from '../webhook/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
@@ -24,10 +25,11 @@ import type { Terminal } from './terminal.ts';
 type Page = { readonly url: URL } | { readonly socketPath: string };
 
 const PAGE_MS = 4_000;
-/** Linger's leader asks at most 10 times a second, and there is one leader. */
-const MOST_A_SECOND = 20;
-const MOST_AT_ONCE = 4;
+/** Between two reads of the page, however many ask. */
+const REST_MS = 50;
 const MOST_CONNECTIONS = 64;
+/** From one address: the leader asks an instance once at a time. */
+const MOST_OF_ONE = 8;
 const REQUEST_MS = 5_000;
 const USES = '/v1/uses/';
 
@@ -42,7 +44,7 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   const answer = witnessApp(format, (reader) => readFrom(asked, format, reader));
   const limits = { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS };
   const server: Server = http.createServer(limits, answer);
-  server.maxConnections = MOST_CONNECTIONS;
+  limitConnections(server);
   const onError = (error: Error) => warn(`linger: ${error.message}`);
   const bound = await listen(server, address, port, '--listen', onError);
   warn(
@@ -53,16 +55,59 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   return 0;
 }
 
+/** Leaves room for others, whoever connects how often. */
+export function limitConnections(server: Server): void {
+  server.maxConnections = MOST_CONNECTIONS;
+  const open = new Map<string, number>();
+  server.on('connection', (socket) => {
+    const from = socket.remoteAddress ?? '';
+    const others = open.get(from) ?? 0;
+    if (others >= MOST_OF_ONE) {
+      socket.destroy();
+      return;
+    }
+    open.set(from, others + 1);
+    socket.once('close', () => {
+      const left = (open.get(from) ?? 1) - 1;
+      if (left > 0) open.set(from, left);
+      else open.delete(from);
+    });
+  });
+}
+
+interface UseQuestion {
+  readonly endpoints: readonly PageEndpoint[];
+  readonly answer: (outcome: PageAnswer['outcome']) => void;
+}
+
 /**
- * Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each at this moment.
+ * Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each. Questions that come while the page
+ * is being read wait for the next read and share it: asking often costs the gateway no more, and takes nothing from others.
  * @param read never rejects
  */
 export function witnessApp(
   format: PageFormat,
   read: (reader: PageReader) => Promise<PageAnswer>,
 ): RequestListener {
-  let begun: readonly number[] = [];
-  let atOnce = 0;
+  let waiting: UseQuestion[] = [];
+  let isReading = false;
+  const readOn = async () => {
+    if (isReading) return;
+    isReading = true;
+    while (waiting.length > 0) {
+      const asked = waiting;
+      waiting = [];
+      const { outcome } = await read(
+        readerOf(
+          format,
+          asked.flatMap(({ endpoints }) => endpoints),
+        ),
+      );
+      for (const { answer } of asked) answer(outcome);
+      await pause(REST_MS, NEVER);
+    }
+    isReading = false;
+  };
   return (request, response) => {
     const say = (status: number, said: object) => {
       const text = JSON.stringify(said);
@@ -81,20 +126,16 @@ export function witnessApp(
     if (!url.startsWith(USES)) return say(404, { message: `expected ${USES}ADDRESS:PORT` });
     if (endpoints.length !== names.length || names.length > MOST_WITNESSED)
       return say(400, { message: `expected 1 to ${MOST_WITNESSED} of ADDRESS:PORT, separated by commas` });
-    const now = performance.now();
-    begun = begun.filter((at) => now - at < 1_000);
-    if (begun.length >= MOST_A_SECOND || atOnce >= MOST_AT_ONCE)
-      return say(429, { message: 'too many questions' });
-    begun = [...begun, now];
-    atOnce += 1;
-    const reader = readerOf(format, new Set(endpoints.map(({ address }) => address)));
-    void read(reader).then(({ outcome }) => {
-      atOnce -= 1;
+    const answer: UseQuestion['answer'] = (outcome) => {
       if (!(outcome instanceof PageFindings)) return say(503, { message: `The page ${outcome.message}.` });
-      say(200, Object.fromEntries(endpoints.map((each, at) => [names[at], outcome.of(each)])));
-    });
+      return say(200, Object.fromEntries(endpoints.map((each, at) => [names[at], outcome.of(each)])));
+    };
+    waiting.push({ endpoints, answer });
+    void readOn();
   };
 }
+
+const NEVER = new AbortController().signal;
 
 function endpointOf(name: string): PageEndpoint | undefined {
   const { address, port } = endpointIn(name) ?? {};

@@ -1,4 +1,5 @@
 import { isRecord } from '../api/index.ts';
+import { setNewest } from './busiest.ts';
 import { type Consumer, WITNESSED_ENOUGH, witnessName } from './consumer.ts';
 import {
   type Density,
@@ -461,7 +462,10 @@ export function plannedLags(table: PlannedTable): LagSource {
         key += ` ${name}`;
       }
       const kept = combinations.get(key);
-      if (kept !== undefined) return kept;
+      if (kept !== undefined) {
+        setNewest(combinations, key, kept, COMBINATIONS_KEPT);
+        return kept;
+      }
       const plane = partOf({ name: CONTROL_PLANE, builtIn: true }, own ?? table.cluster, enough);
       const rowOf = (name: string) => table.consumers.get(name);
       const parts = [
@@ -471,8 +475,7 @@ export function plannedLags(table: PlannedTable): LagSource {
         ...witnesses.map((name) => partOf({ name, builtIn: true }, rowOf(name), ENOUGH_OF_WITNESS)),
       ];
       const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, parts);
-      if (combinations.size >= COMBINATIONS_KEPT) combinations.clear();
-      combinations.set(key, combined);
+      setNewest(combinations, key, combined, COMBINATIONS_KEPT);
       return combined;
     },
   };

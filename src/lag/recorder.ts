@@ -69,6 +69,9 @@ const STAMPS_WITHIN_MS = 10_000;
 /** How long a sample waits for stamps that have been written but not delivered; then it is discarded. */
 const LATE_STAMPS_WITHIN_MS = 120_000;
 
+/** In a storm, thousands of samples wait while thousands of events a second come: not each event looks at each sample. */
+const VERIFY_EVERY_MS = 1_000;
+
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
 const REMEMBERED_MS = 10_000;
 
@@ -159,6 +162,8 @@ export class LagRecorder {
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
   readonly #unverified = new Set<Withdrawal>();
+  /** When those that time alone may settle are looked at next. */
+  #verifyAt = Number.NEGATIVE_INFINITY;
   readonly #discarded: Record<DiscardReason, number>;
   /** The results of the current event. */
   #recorded = { stages: [] as StageSample[], removals: [] as RemovalSample[], changes: NO_CHANGES };
@@ -495,9 +500,11 @@ export class LagRecorder {
       if (now - removal.termination.since < EXPIRY_MS) break;
       this.#drop(removal, 'Expired');
     }
+    if (now < this.#verifyAt) return;
     for (const withdrawal of this.#unverified) {
       if (now - withdrawal.sample.at < STAMPS_WITHIN_MS) break;
       this.#verify(withdrawal, now);
+      if (this.#unverified.has(withdrawal)) this.#verifyAt = now + VERIFY_EVERY_MS;
     }
   }
 

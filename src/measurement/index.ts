@@ -1,6 +1,7 @@
 export type { CanarySettings } from './canary.ts';
 export { measureConsumers, type RunningCanary, registerCanaryMetrics, startCanary } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
+export { type PageAnswer, readPage } from './gateway-client.ts';
 export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
 export { startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
@@ -19,7 +20,6 @@ export {
   type PageReader,
   readerOf,
 } from './page-formats.ts';
-export { type PageAnswer, readPage } from './pages.ts';
 export { problem } from './probe.ts';
 export {
   ConsumerReports,

@@ -21,6 +21,7 @@ import { type Consumer, PodAddresses, type ServiceName, sendsTo } from '../lag/i
 import type { Lead } from '../leader/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { oneByOne, tick } from '../timing/index.ts';
+import { type PageAnswer, PageParser, readPage } from './gateway-client.ts';
 import {
   type Inspected,
   Inspection,
@@ -31,7 +32,6 @@ import {
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, canonicalAddress } from './page-formats.ts';
-import { type PageAnswer, readPage } from './pages.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 
 export interface InspectingContext {
@@ -74,13 +74,14 @@ export function startInspecting(context: InspectingContext) {
     const known = services.map((service) => [service, recordOf(service, now)] as const);
     return consumers.filter(({ consumer }) => known.some((each) => mightSend(consumer, each, now)));
   };
+  const parser = new PageParser();
   const addresses = new PodAddresses((service) => sendersTo([service]).length > 0);
   const inspection: Inspection = new Inspection({
     clock,
     addresses,
     sendersTo,
     instancesOf: (consumer, until) => instancesOf(consumer, context, until),
-    ask: (consumer, instance, page, until) => ask(consumer, instance, page, context, until),
+    ask: (consumer, instance, page, until) => ask(consumer, instance, page, { ...context, parser }, until),
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
   });
@@ -233,10 +234,10 @@ async function instancesOf(
 }
 
 async function ask(
-  { inspect: { tls = {}, tokenFile } }: Inspected,
+  { inspect: { format, tls = {}, tokenFile } }: Inspected,
   { address }: PageInstance,
-  page: PageToRead,
-  { files }: InspectingContext,
+  { url, wanted }: PageToRead,
+  { files, parser }: Pick<InspectingContext, 'files'> & { readonly parser: PageParser },
   signal: AbortSignal,
 ): Promise<PageAnswer> {
   try {
@@ -244,7 +245,8 @@ async function ask(
     const ca = caFile === undefined ? undefined : await readNamed(files, caFile);
     const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
     return await readPage({
-      ...page,
+      url,
+      reader: parser.open(format, wanted),
       to: { host: address },
       trust: { ...trust, ca },
       token: token?.toString('latin1').trim(),

@@ -8,8 +8,15 @@ import type {
   ServiceName,
 } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
-import { authorityOf, canonicalAddress, type PageEndpoint, PageFindings, readerOf } from './page-formats.ts';
-import type { PageAnswer, PageRequest } from './pages.ts';
+import type { PageAnswer } from './gateway-client.ts';
+import {
+  authorityOf,
+  canonicalAddress,
+  LONGEST_FILTER,
+  MOST_CLUSTERS,
+  type PageEndpoint,
+  PageFindings,
+} from './page-formats.ts';
 import type { Problem } from './probe.ts';
 
 /** An inspected consumer. */
@@ -26,7 +33,11 @@ export interface PageInstance {
   readonly url: URL;
 }
 
-export type PageToRead = Pick<PageRequest, 'url' | 'reader'>;
+export interface PageToRead {
+  readonly url: URL;
+  /** The endpoints whose listings matter. */
+  readonly wanted: readonly PageEndpoint[];
+}
 
 export interface InspectionOptions {
   /** Monotonic milliseconds, for events and everything here. */
@@ -85,7 +96,6 @@ const MOST_FELLOWS = 50;
 export const MOST_WITNESSED = 64;
 /** How many of these are of pods in question; the others show whether an instance knows the Service. */
 const MOST_ASKED = 48;
-const LONGEST_FILTER = 2_000;
 
 /** One instance's answer about one pod. */
 interface Verdict {
@@ -113,9 +123,16 @@ class Question {
   withdrawnAt: number | undefined;
   goneAt: number | undefined;
   /** Whether it has given its sample, or will not give one. */
-  closed = false;
+  closed: boolean;
 
-  constructor(uid: string, addresses: readonly PodAddress[], services: readonly ServiceName[], now: number) {
+  constructor(
+    uid: string,
+    addresses: readonly PodAddress[],
+    services: readonly ServiceName[],
+    now: number,
+    closed: boolean,
+  ) {
+    this.closed = closed;
     this.uid = uid;
     this.endpoints = endpointsOf(addresses);
     this.services = services;
@@ -135,18 +152,40 @@ class Instance {
   constructor(page: PageInstance) {
     this.page = page;
   }
+
+  learn(clusters: Iterable<string>): void {
+    for (const name of clusters) if (this.clusters.size <= MOST_CLUSTERS) this.clusters.add(name);
+  }
 }
 
 class Asked {
   readonly consumer: Inspected;
   readonly instances = new Map<string, Instance>();
   readonly questions = new Map<string, Question>();
+  /** Pods that are settled, or given up, but not deleted yet: their further events open no new question. Oldest first. */
+  readonly #settled = new Set<string>();
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   trouble: Problem | undefined;
 
   constructor(consumer: Inspected) {
     this.consumer = consumer;
+  }
+
+  isSettled(uid: string): boolean {
+    return this.#settled.has(uid);
+  }
+
+  forget(uid: string): void {
+    this.#settled.delete(uid);
+  }
+
+  settle({ uid, goneAt }: Question): void {
+    this.questions.delete(uid);
+    if (goneAt !== undefined) return;
+    this.#settled.add(uid);
+    const [oldest] = this.#settled;
+    if (this.#settled.size > MOST_QUESTIONS && oldest !== undefined) this.#settled.delete(oldest);
   }
 
   /** How long the clients of a discovery service may keep an address. */
@@ -199,8 +238,9 @@ export class Inspection {
     if (this.#options.addresses.observe(event) && isAsking()) this.#wake();
     if (event.type !== 'PodTerminating' && event.type !== 'PodDeleted') return;
     this.#open(event.pod.uid);
-    if (event.type === 'PodDeleted')
-      for (const [, question] of this.#all(event.pod.uid)) question.goneAt ??= event.at;
+    if (event.type !== 'PodDeleted') return;
+    for (const [, question] of this.#all(event.pod.uid)) question.goneAt ??= event.at;
+    for (const asked of this.#consumers.values()) asked.forget(event.pod.uid);
   }
 
   /** All groups have withdrawn the pod. */
@@ -282,7 +322,9 @@ export class Inspection {
       const asked = this.#consumers.get(name);
       if (asked === undefined || asked.questions.has(uid)) continue;
       if (asked.questions.size >= MOST_QUESTIONS) continue;
-      asked.questions.set(uid, new Question(uid, known, services, clock()));
+      const isSettled = asked.isSettled(uid);
+      if (isSettled && !this.#wanted.has(uid)) continue;
+      asked.questions.set(uid, new Question(uid, known, services, clock(), isSettled));
       this.#wake();
     }
   }
@@ -407,12 +449,12 @@ export class Inspection {
   async #ask(asked: Asked, instance: Instance, signal: AbortSignal): Promise<void> {
     const { clock, ask, count } = this.#options;
     const askedAt = clock();
-    const { url, reader, questions, whole } = this.#pageFor(asked, instance);
+    const { page, questions, fellows, whole } = this.#pageFor(asked, instance);
     instance.asking = true;
     instance.askedAt = askedAt;
     this.#atOnce += 1;
     this.#begun.push(askedAt);
-    const { outcome, bytes } = await ask(asked.consumer, instance.page, { url, reader }, signal);
+    const { outcome, bytes } = await ask(asked.consumer, instance.page, page, signal);
     this.#atOnce -= 1;
     instance.asking = false;
     const readAt = clock();
@@ -421,9 +463,10 @@ export class Inspection {
     if (outcome instanceof PageFindings) {
       count.page(asked.consumer.name, 'read', bytes);
       instance.failing = undefined;
-      if (whole && questions.length > 0) for (const name of outcome.clusters) instance.clusters.add(name);
-      for (const question of questions)
-        this.#judge(asked, instance, question, outcome, { askedAt, readAt, whole });
+      if (whole && questions.length > 0) instance.learn(outcome.clusters);
+      const listed = listedOf(fellows, outcome);
+      const read = { findings: outcome, listed, askedAt, readAt, whole };
+      for (const question of questions) this.#judge(asked, instance, question, read);
     } else {
       count.page(asked.consumer.name, outcome.reason, bytes);
       const { since = readAt, times = 0 } = instance.failing ?? {};
@@ -442,12 +485,12 @@ export class Inspection {
     const services = new Map(
       questions.flatMap((each) => each.services.map((service) => [keyOf(service), service] as const)),
     );
-    const fellows = [...services.values()].flatMap((service) => this.#fellows(service));
-    const wanted = new Set([...own, ...fellows].map(({ address }) => address));
+    const fellows = new Map([...services].map(([key, service]) => [key, this.#fellows(service)] as const));
+    const wanted = [...own, ...[...fellows.values()].flat()];
     const whole = !questions.every((each) => each.verdicts.get(instance.page.name)?.whole === true);
     const clusters = whole ? new Set<string>() : instance.clusters;
-    const url = pageUrl(instance.page.url, format, [...own, ...fellows], clusters);
-    return { url, reader: readerOf(format, wanted), questions, whole };
+    const page = { url: pageUrl(instance.page.url, format, wanted, clusters), wanted };
+    return { page, questions, fellows, whole };
   }
 
   /** Other endpoints of a Service, ready ones first. */
@@ -461,31 +504,29 @@ export class Inspection {
     asked: Asked,
     instance: Instance,
     question: Question,
-    findings: PageFindings,
-    read: { readonly askedAt: number; readonly readAt: number; readonly whole: boolean },
+    read: {
+      readonly findings: PageFindings;
+      /** By Service, the addresses on the page. */
+      readonly listed: ReadonlyMap<string, readonly string[]>;
+      readonly askedAt: number;
+      readonly readAt: number;
+      readonly whole: boolean;
+    },
   ): void {
     const { name } = instance.page;
     const before = question.verdicts.get(name);
-    const found = question.endpoints.map((endpoint) => findings.of(endpoint));
+    const found = question.endpoints.map((endpoint) => read.findings.of(endpoint));
     const shown = before?.shown === true || found.some((each) => each !== 'absent');
     const wasUnused = before?.state === 'notUsing';
     let state = before?.state ?? 'unknown';
     if (found.includes('using')) state = 'using';
-    else if (shown || wasUnused || this.#knows(question, findings)) state = 'notUsing';
+    else if (shown || wasUnused || knows(question, read.listed)) state = 'notUsing';
     const since = wasUnused ? before.since : read.readAt;
     const whole = before?.whole === true || read.whole;
     question.verdicts.set(name, { state, shown, whole, since, askedAt: read.askedAt });
     this.#conclude(asked, question);
     // A repeated `notUsing` may be the first since the withdrawal.
     if (state !== before?.state || state === 'notUsing') this.#tell(question.uid);
-  }
-
-  /** Whether another endpoint of the pod's Services is on the page. */
-  #knows({ services, endpoints }: Question, findings: PageFindings): boolean {
-    const own = new Set(endpoints.map(({ address }) => address));
-    return services.some((service) =>
-      this.#fellows(service).some((each) => !own.has(each.address) && findings.of(each) !== 'absent'),
-    );
   }
 
   /** Gives the sample of a removal once every instance's answer is known. */
@@ -509,7 +550,7 @@ export class Inspection {
         question.closed = true;
         if (question.hotSince !== undefined) this.#options.count.lost(asked.consumer.name);
       }
-      if (question.closed && !this.#wanted.has(question.uid)) asked.questions.delete(question.uid);
+      if (question.closed && !this.#wanted.has(question.uid)) asked.settle(question);
     }
   }
 
@@ -560,6 +601,22 @@ export class Inspection {
   #tell(uid: string): void {
     if (this.#wanted.has(uid)) for (const listener of this.#listeners) listener(uid);
   }
+}
+
+/** Of some endpoints of each Service, the addresses on the page; once for all pods of the Service. */
+function listedOf(
+  endpoints: ReadonlyMap<string, readonly PageEndpoint[]>,
+  findings: PageFindings,
+): ReadonlyMap<string, readonly string[]> {
+  const onPage = (of: readonly PageEndpoint[]) =>
+    of.filter((each) => findings.of(each) !== 'absent').map(({ address }) => address);
+  return new Map([...endpoints].map(([service, of]) => [service, onPage(of)]));
+}
+
+/** Whether another endpoint of the pod's Services is on the page. */
+function knows({ services, endpoints }: Question, listed: ReadonlyMap<string, readonly string[]>): boolean {
+  const isOwn = (address: string) => endpoints.some((own) => own.address === address);
+  return services.some((service) => listed.get(keyOf(service))?.some((address) => !isOwn(address)));
 }
 
 /** Whether a page that was requested after the withdrawal shows the pod as not used. */
@@ -614,7 +671,12 @@ function pageUrl(
     const names = endpoints.flatMap(({ address, ports }) => ports.map((port) => authorityOf(address, port)));
     url.pathname += `/${[...new Set(names)].slice(0, MOST_WITNESSED).join(',')}`;
   }
-  if (format === 'Envoy' && clusters.size > 0 && !url.searchParams.has('filter')) {
+  if (
+    format === 'Envoy' &&
+    clusters.size > 0 &&
+    clusters.size <= MOST_CLUSTERS &&
+    !url.searchParams.has('filter')
+  ) {
     // A regular expression for the names of clusters, which older Envoys ignore.
     const names = [...clusters].map((name) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
     const filter = `^(${names.join('|')})$`;

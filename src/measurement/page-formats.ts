@@ -15,24 +15,35 @@ export interface PageEndpoint {
   readonly ports: readonly number[];
 }
 
-/** What a page shows about the wanted addresses. */
-export class PageFindings {
-  /** By address, whether it is in use by port; undefined: a listing that names no port. */
-  readonly #found = new Map<string, Map<number | undefined, boolean>>();
-  /** The names of the Envoy clusters that list any of them. */
-  readonly clusters = new Set<string>();
+/** Where the ports of a wanted endpoint are not known. */
+const ANY_PORT = 0;
 
-  /** An address is in use if any of its listings is. */
-  add(address: string, port: number | undefined, used: boolean): void {
-    const ports = this.#found.get(address) ?? new Map<number | undefined, boolean>();
-    if (ports.size < MOST_PORTS || ports.has(port)) ports.set(port, used || ports.get(port) === true);
-    else ports.set(undefined, used || ports.get(undefined) === true);
-    this.#found.set(address, ports);
+/** What a page shows about the wanted endpoints. Plain data, so that a thread can hand it over. */
+export interface FoundOnPage {
+  /** By address, whether it is in use by port; undefined: a listing that names no port; {@link ANY_PORT}: by some port. */
+  readonly endpoints: ReadonlyMap<string, ReadonlyMap<number | undefined, boolean>>;
+  /** The names of the Envoy clusters that list any of them; more than {@link MOST_CLUSTERS}: not all are here. */
+  readonly clusters: ReadonlySet<string>;
+}
+
+/** A pod is in a handful of Envoy's clusters; a page that names more is read whole each time. */
+export const MOST_CLUSTERS = 32;
+/** Longer filters of cluster names are not sent. */
+export const LONGEST_FILTER = 2_000;
+
+/** What a page shows about the wanted endpoints. */
+export class PageFindings implements FoundOnPage {
+  readonly endpoints: FoundOnPage['endpoints'];
+  readonly clusters: ReadonlySet<string>;
+
+  constructor({ endpoints, clusters }: FoundOnPage) {
+    this.endpoints = endpoints;
+    this.clusters = clusters;
   }
 
   /** `listed`: on the page, but marked as not in use. */
   of({ address, ports }: PageEndpoint): 'using' | 'listed' | 'absent' {
-    const found = this.#found.get(address) ?? [];
+    const found = this.endpoints.get(address) ?? [];
     const own = [...found].filter(
       ([port]) => port === undefined || ports.length === 0 || ports.includes(port),
     );
@@ -41,16 +52,15 @@ export class PageFindings {
   }
 }
 
-/** A page that lists one address with more ports than this is not a gateway's. */
-const MOST_PORTS = 64;
-
-/** @param wanted canonical addresses */
-export function readerOf(format: PageFormat, wanted: ReadonlySet<string>): PageReader {
+export function readerOf(format: PageFormat, wanted: Iterable<PageEndpoint>): PageReader {
   return new READERS[format](wanted);
 }
 
 /** The most bytes that are read of a page. */
 export const LONGEST_PAGE = FOREIGN_LIMITS.page.bytes;
+
+/** IPv6 has at most 45 characters, an interface's name 15. */
+const LONGEST_ADDRESS = 64;
 
 /**
  * An address in the one spelling that addresses are compared in: IPv4 as four decimals, also where it is mapped into
@@ -58,6 +68,7 @@ export const LONGEST_PAGE = FOREIGN_LIMITS.page.bytes;
  * @returns undefined for what is no address
  */
 export function canonicalAddress(text: string): string | undefined {
+  if (text.length > LONGEST_ADDRESS) return undefined;
   if (isIPv4(text)) return text;
   const [bare = ''] = text.split('%');
   if (!isIPv6(bare)) return undefined;
@@ -89,26 +100,45 @@ export function authorityOf(address: string, port: number): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
-/** Reads one page. */
+/** Reads one page, in time linear in its length. */
 export abstract class PageReader {
-  protected readonly findings = new PageFindings();
-  readonly #wanted: ReadonlySet<string>;
+  readonly #wanted = new Map<string, Set<number>>();
+  readonly #found = new Map<string, Map<number | undefined, boolean>>();
+  readonly #clusters = new Set<string>();
 
-  /** @param wanted canonical addresses */
-  constructor(wanted: ReadonlySet<string>) {
-    this.#wanted = wanted;
+  constructor(wanted: Iterable<PageEndpoint>) {
+    for (const { address, ports } of wanted) {
+      const all = this.#wanted.get(address) ?? new Set();
+      for (const port of ports.length === 0 ? [ANY_PORT] : ports) all.add(port);
+      this.#wanted.set(address, all);
+    }
   }
 
   abstract write(chunk: Buffer): void;
 
   /** To be called after the last chunk. @returns what is wrong, to follow the words `the page`, or what was found */
-  abstract end(): PageFindings | string;
+  end(): PageFindings | string {
+    return this.problem() ?? new PageFindings({ endpoints: this.#found, clusters: this.#clusters });
+  }
 
-  /** Adds a listing. @returns whether its address is wanted */
+  /** At the end, what is wrong. */
+  protected abstract problem(): string | undefined;
+
+  /** Adds a listing; an endpoint is in use if any of its listings is. @returns whether its address is wanted */
   protected list(endpoint: Endpoint | undefined, used: boolean): boolean {
-    if (endpoint === undefined || !this.#wanted.has(endpoint.address)) return false;
-    this.findings.add(endpoint.address, endpoint.port, used);
+    if (endpoint === undefined) return false;
+    const { address, port } = endpoint;
+    const wanted = this.#wanted.get(address);
+    if (wanted === undefined) return false;
+    const ports = this.#found.get(address) ?? new Map<number | undefined, boolean>();
+    this.#found.set(address, ports);
+    const counts = port === undefined ? [undefined] : [port, ANY_PORT].filter((each) => wanted.has(each));
+    for (const each of counts) ports.set(each, used || ports.get(each) === true);
     return true;
+  }
+
+  protected listedBy(cluster: string): void {
+    if (this.#clusters.size <= MOST_CLUSTERS) this.#clusters.add(cluster.slice(0, LONGEST_FILTER + 1));
   }
 }
 
@@ -128,7 +158,13 @@ abstract class TokenReader extends PageReader {
       const kept = token.length > this.longest ? this.abridged(token) : token;
       if (index + token.length === text.length) this.#rest = kept;
       else if (kept.length <= this.longest) this.token(kept);
+      else this.skipped();
     }
+  }
+
+  override end(): PageFindings | string {
+    this.write(END_OF_TOKEN);
+    return super.end();
   }
 
   /** What is kept of a long token, or of its beginning: here enough to show that it is too long, so that it is left out. */
@@ -136,25 +172,50 @@ abstract class TokenReader extends PageReader {
     return token.slice(0, this.longest + 1);
   }
 
-  end(): PageFindings | string {
-    this.write(END_OF_TOKEN);
-    return this.problem() ?? this.findings;
-  }
-
   protected abstract token(text: string): void;
 
-  /** At the end, what is wrong. */
+  /** A token was too long. */
+  protected skipped(): void {}
+
   protected problem(): string | undefined {
     return undefined;
   }
 }
 
 const END_OF_TOKEN = Buffer.from('\n');
-const LINES = /[^\r\n]+/g;
-const LONGEST_LINE = 64 * 1024;
+const LONGEST_LINE = 4 * 1024;
 
-const HOST = /^(.*)::(\[[^\]]+\]|[\d.]+):(\d{1,5})::(health_flags|priority)::(.*)$/;
+/** Reads a page line by line. One with a long line is not read: that line may list what would else seem to be absent. */
+abstract class LineReader extends TokenReader {
+  protected readonly tokens = /[^\r\n]+/g;
+  protected readonly longest = LONGEST_LINE;
+  #hasLongLine = false;
+
+  protected override skipped(): void {
+    this.#hasLongLine = true;
+  }
+
+  protected override problem(): string | undefined {
+    return this.#hasLongLine ? 'has a line of more than 4 KiB' : undefined;
+  }
+}
+
 const ENVOY_LINE = /::(?:added_via_api|observability_name|default_priority|high_priority|health_flags)::/;
+const ENVOY_HOST = /^(?:\[[0-9a-f:.]+\]|[\d.]+):\d{1,5}$/i;
+const PRIORITY = /^\d{1,3}$/;
+
+/** `CLUSTER::ADDRESS:PORT::WHAT::VALUE`; a cluster's name may have `::` in it, as an IPv6 address has. */
+function envoyHostIn(line: string, what: 'health_flags' | 'priority') {
+  const mark = `::${what}::`;
+  const end = line.lastIndexOf(mark);
+  if (end < 0) return undefined;
+  const bracket = line.lastIndexOf(']:', end) < 0 ? -1 : line.lastIndexOf('::[', end);
+  const begin = bracket < 0 ? line.lastIndexOf('::', end - 1) : bracket;
+  const name = line.slice(begin + 2, end);
+  // A pipe or an internal listener has no address.
+  if (begin < 0 || !ENVOY_HOST.test(name)) return undefined;
+  return { cluster: line.slice(0, begin), name, value: line.slice(end + mark.length) };
+}
 
 // Source: envoy source/common/upstream/host_utility.cc and host_description.h.
 const WITHDRAWN = /\/failed_eds_health|\/eds_status_draining/;
@@ -172,9 +233,7 @@ interface EnvoyHost {
  * back. Where less than half of a priority's hosts are healthy, Envoy panics and sends to all of them (50 % is the
  * default of healthy_panic_threshold; the page does not show other values).
  */
-class EnvoyReader extends TokenReader {
-  protected readonly tokens = LINES;
-  protected readonly longest = LONGEST_LINE;
+class EnvoyReader extends LineReader {
   #cluster = '';
   #host: EnvoyHost | undefined;
   /** Of this cluster, how many hosts each priority has. */
@@ -186,19 +245,13 @@ class EnvoyReader extends TokenReader {
 
   protected token(line: string): void {
     this.#isEmpty = false;
-    if (!line.includes('::health_flags::') && !line.includes('::priority::')) {
-      this.#isKnown ||= ENVOY_LINE.test(line);
-      return;
-    }
-    const [, cluster = '', host = '', port = '', what, value = ''] = HOST.exec(line) ?? [];
-    // A pipe or an internal listener has no address.
-    if (what === undefined) return;
-    this.#isKnown = true;
-    const name = `${host}:${port}`;
-    if (what === 'priority') {
-      if (this.#host?.name === name) this.#host.priority = value;
-      return;
-    }
+    const listed = envoyHostIn(line, 'health_flags');
+    const ranked = listed === undefined ? envoyHostIn(line, 'priority') : undefined;
+    this.#isKnown ||= listed !== undefined || ranked !== undefined || ENVOY_LINE.test(line);
+    if (ranked !== undefined && this.#host?.name === ranked.name && PRIORITY.test(ranked.value))
+      this.#host.priority = ranked.value;
+    if (listed === undefined) return;
+    const { cluster, name, value } = listed;
     if (cluster !== this.#cluster) this.#settleCluster();
     else this.#settleHost();
     this.#cluster = cluster;
@@ -207,7 +260,8 @@ class EnvoyReader extends TokenReader {
 
   protected override problem(): string | undefined {
     this.#settleCluster();
-    return this.#isEmpty || this.#isKnown ? undefined : 'is not what Envoy answers at /clusters';
+    const strange = this.#isEmpty || this.#isKnown ? undefined : 'is not what Envoy answers at /clusters';
+    return super.problem() ?? strange;
   }
 
   #settleHost(): void {
@@ -221,7 +275,7 @@ class EnvoyReader extends TokenReader {
     this.#priorities.set(priority, count);
     const isWithdrawn = WITHDRAWN.test(flags);
     if (!this.list(endpointIn(name), !isWithdrawn)) return;
-    this.findings.clusters.add(this.#cluster);
+    this.listedBy(this.#cluster);
     if (isWithdrawn) this.#withdrawn.push(host);
   }
 
@@ -243,29 +297,38 @@ const MAINTENANCE = 0x01 | 0x02 | 0x04 | 0x20 | 0x40;
  * HAProxy's statistics as CSV (`/stats;csv`, `show stat`), or its `show servers state`. A server is out of use when it is
  * in maintenance, as is one whose address has vanished from DNS; not when its checks fail, since it may come back.
  */
-class HaproxyReader extends TokenReader {
-  protected readonly tokens = LINES;
-  protected readonly longest = LONGEST_LINE;
-  #columns: readonly string[] = [];
+class HaproxyReader extends LineReader {
+  #columns: ReadonlyMap<string, number> = new Map();
+  #first = '';
   #hasAddresses = false;
   #hasNameless = false;
+  #isWide = false;
 
   protected token(line: string): void {
-    if (line.startsWith('# pxname,')) this.#columns = line.slice(2).split(',');
-    else if (line.startsWith('# be_id ')) this.#columns = line.slice(2).split(' ');
-    else if (this.#columns[0] === 'pxname') this.#statistics(cellsOf(line));
-    else if (this.#columns[0] === 'be_id') this.#state(line.split(' '));
+    if (line.startsWith('# pxname,')) this.#head(cellsOf(line.slice(2)));
+    else if (line.startsWith('# be_id ')) this.#head(line.slice(2).split(' ', MOST_COLUMNS + 1));
+    else if (this.#first === 'pxname') this.#statistics(cellsOf(line));
+    else if (this.#first === 'be_id') this.#state(line.split(' ', MOST_COLUMNS));
   }
 
   protected override problem(): string | undefined {
-    if (this.#columns.length === 0) return 'is neither statistics of HAProxy as CSV nor its servers’ state';
+    if (this.#isWide) return `has more than ${MOST_COLUMNS} columns`;
+    const broken = super.problem();
+    if (broken !== undefined) return broken;
+    if (this.#first === '') return 'is neither statistics of HAProxy as CSV nor its servers’ state';
     if (!this.#hasAddresses && this.#hasNameless)
       return 'lists servers without their addresses, which `stats show-legends` shows';
     return undefined;
   }
 
+  #head(columns: readonly string[]): void {
+    this.#isWide ||= columns.length > MOST_COLUMNS;
+    this.#columns = new Map(columns.map((name, at) => [name, at]));
+    this.#first = columns[0] ?? '';
+  }
+
   #cell(cells: readonly string[], column: string): string {
-    return cells[this.#columns.indexOf(column)] ?? '';
+    return cells[this.#columns.get(column) ?? -1] ?? '';
   }
 
   #statistics(cells: readonly string[]): void {
@@ -290,12 +353,28 @@ class HaproxyReader extends TokenReader {
   }
 }
 
+/** HAProxy 3.2 has some 100. */
+const MOST_COLUMNS = 200;
+
 /** Of a line of CSV; a cell with a comma in it is quoted, and a quote in that is doubled. */
 function cellsOf(line: string): readonly string[] {
-  if (!line.includes('"')) return line.split(',');
-  return [...line.matchAll(/("(?:[^"]|"")*"|[^,]*)(?:,|$)/g)].map(([, cell = '']) =>
-    cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell,
-  );
+  if (!line.includes('"')) return line.split(',', MOST_COLUMNS + 1);
+  const cells: string[] = [];
+  for (let at = 0; at <= line.length && cells.length <= MOST_COLUMNS; ) {
+    const isQuoted = line[at] === '"';
+    const close = isQuoted ? closingQuote(line, at + 1) : at;
+    const comma = line.indexOf(',', close);
+    const end = comma < 0 ? line.length : comma;
+    cells.push(isQuoted ? line.slice(at + 1, close).replaceAll('""', '"') : line.slice(at, end));
+    at = end + 1;
+  }
+  return cells;
+}
+
+function closingQuote(line: string, from: number): number {
+  for (let at = line.indexOf('"', from); at >= 0; at = line.indexOf('"', at + 2))
+    if (line[at + 1] !== '"') return at;
+  return line.length;
 }
 
 interface JsonFrame {
@@ -364,6 +443,9 @@ class TraefikReader extends TokenReader {
 
 const IPV4_IN_RUN = /(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?!\d|\.\d)(?::(\d{1,5})(?![\d.:]))?/g;
 
+/** Of a run that may have an IPv6 address in it: that has seven at most, a port one, and what precedes it a few. */
+const MOST_COLONS = 12;
+
 /**
  * Any page: an address that appears on it as a whole token is in use. 10.0.0.1 does not match 10.0.0.10, and fd00::1
  * matches FD00:0:0:0:0:0:0:1. A port directly behind the address must match, too; without one, any port does.
@@ -376,7 +458,7 @@ class TextReader extends TokenReader {
   protected token(run: string): void {
     for (const [, address = '', port] of run.matchAll(IPV4_IN_RUN)) this.#found(address, port);
     const colons = run.split(':').length - 1;
-    if (colons >= 2 || run.includes(']:')) this.#ipv6(run);
+    if (colons <= MOST_COLONS && (colons >= 2 || run.includes(']:'))) this.#ipv6(run);
   }
 
   #ipv6(run: string): void {
@@ -385,10 +467,7 @@ class TextReader extends TokenReader {
         this.#found(bracketed, port);
       return;
     }
-    const bare = run
-      .replaceAll(']', '')
-      .replace(/^:(?!:)|(?<!:):$/g, '')
-      .replace(/\.+$/, '');
+    const bare = withoutMarks(run);
     if (this.#foundIpv6(bare)) return;
     // Something precedes the address, such as `inet6:`.
     for (let at = bare.indexOf(':'); at >= 0; at = bare.indexOf(':', at + 1))
@@ -397,9 +476,11 @@ class TextReader extends TokenReader {
 
   /** Reads `fd00::1:8080` in both ways: without brackets a port is written like a group. @returns whether it is any */
   #foundIpv6(text: string): boolean {
-    const [, before = '', port] = /^(.*[^:]):(\d{1,5})$/.exec(text) ?? [];
-    const isWhole = text.includes(':') && this.#found(text, undefined);
-    const isBefore = before.includes(':') && this.#found(before, port);
+    const at = text.lastIndexOf(':');
+    const before = text.slice(0, at);
+    const port = text.slice(at + 1);
+    const isWhole = mayBeIpv6(text) && this.#found(text, undefined);
+    const isBefore = PORT.test(port) && mayBeIpv6(before) && this.#found(before, port);
     return isWhole || isBefore;
   }
 
@@ -410,6 +491,23 @@ class TextReader extends TokenReader {
     this.list({ address, port: port === undefined ? undefined : Number(port) }, true);
     return true;
   }
+}
+
+const PORT = /^\d{1,5}$/;
+
+/** Without what punctuation leaves at the ends: `fd00::1.` at the end of a sentence, `fd00::1:` before a colon. */
+function withoutMarks(run: string): string {
+  let end = run.length;
+  while (end > 0 && (run[end - 1] === '.' || run[end - 1] === ']')) end -= 1;
+  if (run[end - 1] === ':' && run[end - 2] !== ':') end -= 1;
+  return run.slice(run[0] === ':' && run[1] !== ':' ? 1 : 0, end);
+}
+
+/** A cheap look before the address is parsed: it has eight groups, of which the last two may be four decimals, or `::`. */
+function mayBeIpv6(text: string): boolean {
+  if (text.includes('::')) return true;
+  const colons = text.split(':').length - 1;
+  return colons === 7 || (colons === 6 && text.includes('.'));
 }
 
 /** What `linger witness` answers about an address. */
@@ -424,7 +522,7 @@ class WitnessReader extends PageReader {
     if (this.#text.length <= LONGEST_ANSWER) this.#text += chunk.toString('latin1');
   }
 
-  end(): PageFindings | string {
+  protected problem(): string | undefined {
     const strange = 'is not what linger witness answers';
     const json = this.#text.length > LONGEST_ANSWER ? undefined : jsonIn(this.#text);
     if (!isRecord(json)) return strange;
@@ -433,11 +531,11 @@ class WitnessReader extends PageReader {
       if (endpoint === undefined || !WITNESSED.includes(said)) return strange;
       if (said !== 'absent') this.list(endpoint, said === 'using');
     }
-    return this.findings;
+    return undefined;
   }
 }
 
-const READERS: Readonly<Record<PageFormat, new (wanted: ReadonlySet<string>) => PageReader>> = {
+const READERS: Readonly<Record<PageFormat, new (wanted: Iterable<PageEndpoint>) => PageReader>> = {
   Envoy: EnvoyReader,
   HAProxy: HaproxyReader,
   Traefik: TraefikReader,

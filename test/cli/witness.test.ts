@@ -1,12 +1,11 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import http from 'node:http';
-import { type AddressInfo, createServer, type Server } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
-import { readCommand, witnessApp } from '../../src/cli/witness.ts';
-import { PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
-import { readPage } from '../../src/measurement/pages.ts';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { limitConnections, readCommand, witnessApp } from '../../src/cli/witness.ts';
+import { PageFindings, readerOf, readPage } from '../../src/measurement/index.ts';
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../testdata/pages', name));
 const opened: (() => void)[] = [];
@@ -52,7 +51,10 @@ describe('a witness', () => {
   it('is a page itself', async () => {
     const url = await witnessOf(envoy);
     url.pathname = '/v1/uses/10.0.0.1:8080,10.0.0.3:8080';
-    const reader = readerOf('Witness', new Set(['10.0.0.1', '10.0.0.3']));
+    const reader = readerOf('Witness', [
+      { address: '10.0.0.1', ports: [8080] },
+      { address: '10.0.0.3', ports: [8080] },
+    ]);
     const { outcome } = await readPage({ url, to: { host: '127.0.0.1' }, reader, timeoutMs: 1_000 });
     expect(outcome).toBeInstanceOf(PageFindings);
     const found = outcome as PageFindings;
@@ -131,13 +133,54 @@ describe('a witness', () => {
     expect(sent).toBeLessThan(30);
   });
 
-  it('answers no more than it should have to', async () => {
-    const url = await witnessOf(envoy);
-    const statuses: number[] = [];
-    for (let n = 0; n < 25; n += 1)
-      statuses.push((await fetch(new URL('/v1/uses/10.0.0.1:8080', url))).status);
-    expect(statuses.slice(0, 20)).toEqual(Array(20).fill(200));
-    expect(statuses).toContain(429);
+  it('reads the page a few times for many questions, and answers all of them', async () => {
+    let reads = 0;
+    const url = await witnessOf((request, response) => {
+      reads += 1;
+      envoy(request, response);
+    });
+    const asked = Array.from({ length: 40 }, () => fetch(new URL('/v1/uses/10.0.0.1:8080', url)));
+    const answers = await Promise.all((await Promise.all(asked)).map((response) => response.json()));
+    expect(answers).toEqual(Array(40).fill({ '10.0.0.1:8080': 'using' }));
+    expect(reads).toBeLessThan(20);
+  });
+
+  it('answers a question from no page that was read before', async () => {
+    let isListed = true;
+    const answers: (() => void)[] = [];
+    const url = await witnessOf((_, response) => {
+      const text = isListed ? page('envoy-clusters.txt') : 'web::added_via_api::true\n';
+      answers.push(() => response.end(text));
+    });
+    const ask = async () => (await fetch(new URL('/v1/uses/10.0.0.1:8080', url))).json();
+    const first = ask();
+    await vi.waitFor(() => expect(answers).toHaveLength(1));
+    isListed = false;
+    const second = ask();
+    await new Promise((done) => setTimeout(done, 50));
+    answers[0]?.();
+    expect(await first).toEqual({ '10.0.0.1:8080': 'using' });
+    await vi.waitFor(() => expect(answers).toHaveLength(2));
+    answers[1]?.();
+    expect(await second).toEqual({ '10.0.0.1:8080': 'absent' });
+  });
+
+  it('keeps connections for others, however many one address opens', async () => {
+    const server = http.createServer();
+    limitConnections(server);
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const sockets = Array.from({ length: 20 }, () => connect(port, '127.0.0.1'));
+    for (const socket of sockets) socket.on('error', () => undefined);
+    await vi.waitFor(() => expect(sockets.filter(({ closed }) => closed)).toHaveLength(12));
+    for (const socket of sockets) socket.destroy();
+    const open = () => new Promise<number>((done) => server.getConnections((_, count) => done(count)));
+    await vi.waitFor(async () => expect(await open()).toBe(0));
+    const next = connect(port, '127.0.0.1');
+    await new Promise((done) => setTimeout(done, 50));
+    expect(next.closed).toBe(false);
+    next.destroy();
   });
 });
 
@@ -159,7 +202,13 @@ describe('HAProxy’s socket', () => {
     return path;
   }
   const read = async (path: string) =>
-    (await readCommand(path, 'show servers state', readerOf('HAProxy', new Set(['10.202.0.7'])))).outcome;
+    (
+      await readCommand(
+        path,
+        'show servers state',
+        readerOf('HAProxy', [{ address: '10.202.0.7', ports: [8080] }]),
+      )
+    ).outcome;
 
   it('is asked by a command', async () => {
     const found = await read(await answering(page('haproxy-servers-state.txt')));

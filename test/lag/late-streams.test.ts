@@ -1,9 +1,10 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Stamp } from '../../src/lag/events.ts';
 import { Punctuality, stampOf, stampText } from '../../src/lag/punctuality.ts';
 import { runs } from '../property/runs.ts';
 import { type Delays, LateCluster, LateReplica, stampFrom } from './late-streams.ts';
+import { slice, terminating } from './sample-events.ts';
 
 const UNTIL = 60_000;
 
@@ -112,6 +113,21 @@ describe('a watch that is alive may still be behind', () => {
     expect([replica.removals, replica.recorder.wantsStamp(22_999, '')]).toEqual([[], true]);
     cluster.run(25_000);
     expect(replica.removals).toMatchObject([{ uid: 'a', lag: 3, at: 13_000 }, { uid: 'b' }]);
+  });
+
+  it('many samples that wait do not make each event slow', () => {
+    const replica = new LateReplica();
+    const ready = Object.fromEntries(Array.from({ length: 3_000 }, (_, at) => [`p${at}`, 'ready'] as const));
+    replica.apply(slice(0, ready));
+    for (const uid of Object.keys(ready)) replica.apply(terminating(1_000, uid));
+    replica.apply(slice(5_000, {}));
+    // Written but not delivered: until it is, no sample can be verified.
+    replica.recorder.stamped('', 'pods', { number: 1, at: 5_000 });
+    const lateness = vi.spyOn(Punctuality.prototype, 'lateness');
+    for (let at = 16_000; at < 17_000; at += 1) replica.apply(slice(at, {}, { name: 'other' }));
+    expect(lateness.mock.calls.length).toBeLessThan(20_000);
+    expect(replica.recorder.wantsStamp(17_000, '')).toBe(true);
+    lateness.mockRestore();
   });
 
   it('a new leader’s stamps are not compared with the former’s', () => {

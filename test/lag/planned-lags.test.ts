@@ -46,6 +46,16 @@ describe('the planned lag of a pod with consumers', () => {
     ]);
   });
 
+  test('stays at hand for those that ask often, however many others ask', () => {
+    const lags = plannedLags(measuredTable(2, { edge: 7 }));
+    const often = () => lags.planned('shop', [reports('edge')], BUILT_IN_ENOUGH);
+    const first = often();
+    for (let seconds = 1; seconds <= 600; seconds += 1) {
+      lags.planned('shop', [declared('copy', seconds)], BUILT_IN_ENOUGH);
+      expect(often()).toBe(first);
+    }
+  });
+
   test('is the control plane’s alone where no consumer applies', () => {
     const lag = lagIn(measuredTable(2, { edge: 7 }), []);
     expect(lag.known!.quantile(50)).toBeCloseTo(2, 1);

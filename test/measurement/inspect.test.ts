@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { InspectSpec } from '../../src/api/index.ts';
 import { PodAddresses } from '../../src/lag/index.ts';
 import { type Inspected, Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
-import type { PageFindings } from '../../src/measurement/page-formats.ts';
+import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
 import { problem } from '../../src/measurement/probe.ts';
 
 const clock = () => performance.now();
@@ -45,11 +45,12 @@ class Gateways {
             url: new URL('http://gateway/clusters'),
           })),
         ),
-      ask: async (_, { name: gateway }, { url, reader }) => {
+      ask: async ({ inspect }, { name: gateway }, { url, wanted }) => {
         this.asked.push({ at: clock(), gateway, url });
         const shown = this.pages.get(gateway);
         if (this.answerMs > 0) await new Promise((done) => setTimeout(done, this.answerMs));
         if (shown === undefined) return { outcome: problem('Unreachable', 'is refused'), bytes: 0 };
+        const reader = readerOf(inspect.format, wanted);
         reader.write(Buffer.from(this.render(shown)));
         return { outcome: reader.end() as PageFindings, bytes: this.bytes };
       },
@@ -140,6 +141,47 @@ describe('an inspected consumer', () => {
     const asked = gateways.asked.length;
     await sleep(100);
     expect(gateways.asked.length).toBe(asked);
+  });
+
+  it.each(['PodTerminating', 'PodDeleted'] as const)(
+    'asks no more on a %s once it has the lag',
+    async (type) => {
+      await vi.waitFor(() => expect(gateways.asked).toHaveLength(1));
+      gateways.withdraw();
+      gateways.pages.set('g1', OTHER);
+      await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+      await sleep(100);
+      const asked = gateways.asked.length;
+      const pod = { uid: 'a', namespace: 'shop', name: 'a' };
+      gateways.inspection.observe({ type, at: clock(), pod });
+      await sleep(150);
+      expect(gateways.asked).toHaveLength(asked);
+      expect(gateways.counted).not.toContain('lost');
+    },
+  );
+
+  it('answers about a settled pod that is wanted later', async () => {
+    gateways.withdraw();
+    gateways.pages.set('g1', OTHER);
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
+    await sleep(100);
+    gateways.inspection.want('a');
+    await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual([]));
+    expect(gateways.lags).toHaveLength(1);
+  });
+
+  it('looks at a Service once for each page, however many of its pods terminate', async () => {
+    const pods = [...Array(100).keys()].map((at) => [`p${at}`, `10.0.1.${at}`, at >= 50] as const);
+    gateways.pages.set('g1', ['10.0.1.99:8080']);
+    const looks = vi.spyOn(gateways.addresses, 'in');
+    gateways.lists(...pods);
+    for (const [uid] of pods.slice(0, 50)) {
+      const pod = { uid, namespace: 'shop', name: uid };
+      gateways.inspection.observe({ type: 'PodTerminating', at: clock(), pod });
+      gateways.inspection.removed({ uid, at: clock() });
+    }
+    await vi.waitFor(() => expect(gateways.lags).toHaveLength(50));
+    expect(looks.mock.calls.length).toBeLessThanOrEqual(gateways.asked.length);
   });
 
   it('counts from 0 where the pod was let go before it was withdrawn', async () => {

@@ -1,11 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PageFormat } from '../../src/api/index.ts';
+import { PageParser } from '../../src/measurement/gateway-client.ts';
 import {
   canonicalAddress,
   endpointIn,
+  type PageEndpoint,
   type PageFindings,
   readerOf,
 } from '../../src/measurement/page-formats.ts';
@@ -16,11 +19,14 @@ const page = (name: string) => readFileSync(join(import.meta.dirname, '../testda
 function read(
   format: PageFormat,
   text: string | Buffer,
-  wanted: readonly string[],
+  wanted: readonly (string | PageEndpoint)[],
   sizes: readonly number[] = [65_536],
 ): PageFindings | string {
   const bytes = Buffer.from(text);
-  const reader = readerOf(format, new Set(wanted));
+  const reader = readerOf(
+    format,
+    wanted.map((each) => (typeof each === 'string' ? { address: each, ports: [] } : each)),
+  );
   for (let at = 0, turn = 0; at < bytes.length; turn += 1) {
     const size = sizes[turn % sizes.length] ?? 1;
     reader.write(bytes.subarray(at, at + size));
@@ -35,11 +41,7 @@ function said(format: PageFormat, text: string | Buffer, ...names: readonly stri
     const { address = '', port } = endpointIn(name) ?? {};
     return { name, address, ports: port === undefined ? [] : [port] };
   });
-  const found = read(
-    format,
-    text,
-    endpoints.map(({ address }) => address),
-  );
+  const found = read(format, text, endpoints);
   if (typeof found === 'string') return found;
   return Object.fromEntries(endpoints.map((endpoint) => [endpoint.name, found.of(endpoint)]));
 }
@@ -176,10 +178,14 @@ describe('Traefik', () => {
         const rule = some.join('').repeat(5_000 / some.length);
         const servers = [{ url: `http://10.0.0.1:80/${rule}`, fenced: true }, { url: 'http://10.0.0.2:80' }];
         const text = JSON.stringify([{ rule, [rule]: rule, loadBalancer: { servers } }]);
-        const found = read('Traefik', text, ['10.0.0.1', '10.0.0.2', '10.0.0.3'], [size, 700, 4_096]);
+        const endpoints = ['10.0.0.1', '10.0.0.2', '10.0.0.3'].map((address) => ({ address, ports: [80] }));
+        const found = read('Traefik', text, endpoints, [size, 700, 4_096]);
         expect(typeof found).not.toBe('string');
-        const of = (address: string) => (found as PageFindings).of({ address, ports: [80] });
-        expect(['10.0.0.1', '10.0.0.2', '10.0.0.3'].map(of)).toEqual(['listed', 'using', 'absent']);
+        expect(endpoints.map((each) => (found as PageFindings).of(each))).toEqual([
+          'listed',
+          'using',
+          'absent',
+        ]);
       }),
     );
   });
@@ -294,7 +300,7 @@ describe('addresses', () => {
         const address = canonicalAddress(wanted) ?? '';
         for (const spelling of others) {
           for (const text of [`a ${spelling},b`, `"[${spelling}]:80"`]) {
-            const found = read('Text', text, [address]) as PageFindings;
+            const found = read('Text', text, [{ address, ports: [80] }]) as PageFindings;
             expect(found.of({ address, ports: [80] })).toBe('using');
           }
         }
@@ -324,6 +330,7 @@ describe('addresses', () => {
 
 describe('chunks', () => {
   const wanted = ['10.0.0.1', '10.0.0.2', '10.0.0.10', '10.202.0.7', '127.0.0.9', 'fd00::1', 'fd00::a:2'];
+  const endpoints = wanted.map((address) => ({ address, ports: [8080, 80] }));
   const pages: readonly (readonly [PageFormat, string])[] = [
     ['Envoy', page('envoy-clusters.txt').toString()],
     ['HAProxy', page('haproxy-stats.csv').toString()],
@@ -338,10 +345,10 @@ describe('chunks', () => {
       typeof found === 'string'
         ? found
         : [wanted.map((address) => found.of({ address, ports: [8080, 80] })), [...found.clusters]];
-    const expected = summary(read(format, text, wanted));
+    const expected = summary(read(format, text, endpoints));
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 97 }), { minLength: 1, maxLength: 20 }), (sizes) => {
-        expect(summary(read(format, text, wanted, sizes))).toEqual(expected);
+        expect(summary(read(format, text, endpoints, sizes))).toEqual(expected);
       }),
     );
   });
@@ -366,5 +373,96 @@ describe('chunks', () => {
         expect(summary(cut)).toEqual(summary(whole));
       }),
     );
+  });
+});
+
+/** Pages made to take long: each cost seconds, or grew without end, as some reader once was. */
+const MB = 1 << 20;
+const fill = (text: string, bytes: number) => text.repeat(bytes / text.length);
+const envoyHosts = (name: (at: number) => string) =>
+  Array.from({ length: 20_000 }, (_, at) => `${name(at)}::10.0.0.1:80::health_flags::healthy\n`).join('');
+const ATTACKS: readonly (readonly [PageFormat, string, string])[] = [
+  ['Envoy', 'clusters of brackets', `${fill('::[', 4_000)}::health_flags::\n`.repeat(250)],
+  ['Envoy', 'one line of brackets', `${fill('::[', MB)}::health_flags::\n`],
+  ['Envoy', 'brackets that close', `${fill('::[1]:', 4_000)}::priority::\n`.repeat(250)],
+  ['Envoy', 'colons', `${fill('::', 4_000)}::health_flags::\n`.repeat(250)],
+  ['Envoy', 'marks', `${fill('::health_flags::', 4_000)}\n`.repeat(250)],
+  ['Envoy', 'a cluster for each host', envoyHosts((at) => `c${at}`)],
+  [
+    'Envoy',
+    'a priority for each host',
+    envoyHosts(() => 'web').replaceAll('healthy\n', 'x\nweb::10.0.0.1:80::priority::7777\n'),
+  ],
+  ['HAProxy', 'a wide header', `# pxname,${fill('a,', 64_000)}\n${`${fill('b,', 4_000)}\n`.repeat(250)}`],
+  [
+    'HAProxy',
+    'a header within a line',
+    `# pxname,${fill('a,', 4_000)}\n${`${fill('b,', 4_000)}\n`.repeat(250)}`,
+  ],
+  ['HAProxy', 'headers', `# pxname,${fill('a,', 4_000)}\n`.repeat(250)],
+  ['HAProxy', 'a wide state', `# be_id ${fill('a ', 4_000)}\n${`${fill('b ', 4_000)}\n`.repeat(250)}`],
+  ['HAProxy', 'quotes', `# pxname,svname,type,addr,\n${`${fill('"', 4_001)},\n`.repeat(250)}`],
+  [
+    'HAProxy',
+    'quoted cells without an end',
+    `# pxname,svname,type,addr,\n${`${fill('"x""x,', 4_000)}\n`.repeat(250)}`,
+  ],
+  ['Text', 'groups', fill('1::', MB)],
+  ['Text', 'runs of groups', fill('1:1:1:1:1:1:1:1:1 ', MB)],
+  ['Text', 'runs of addresses', fill('a:b:c:fd00::1:1 ', MB)],
+  ['Text', 'brackets', fill('[', MB)],
+  ['Text', 'brackets in runs', fill(`${fill('[1:', 252)} `, MB)],
+  ['Text', 'dots', fill('1.', MB)],
+  ['Text', 'closing brackets', fill(`${fill(']', 250)}:x `, MB)],
+  ['Text', 'percent signs', fill(`::${fill('%', 250)} `, MB)],
+  ['Traefik', 'backslashes', `[{"url":"${fill('\\\\', MB)}`],
+  ['Traefik', 'brackets', fill('[', MB)],
+  ['Traefik', 'quotes', fill('"', MB)],
+  ['Traefik', 'colons', fill(':', MB)],
+  ['Traefik', 'an endless key', `[{"${fill('x', MB)}`],
+  ['Witness', 'brackets', fill('[', MB)],
+  ['Witness', 'brackets within the answer', fill('[', 16_000)],
+];
+
+describe('hostile pages', () => {
+  const wanted = [...Array(50).keys()].map((at) => ({ address: `10.0.0.${at}`, ports: [80] }));
+  wanted.push({ address: 'fd00::1', ports: [80] });
+
+  // Unloaded, each takes less than half a second; a quadratic reader takes minutes for most of them.
+  it.each(ATTACKS)('%s with %s takes linear time and little memory', (format, _, text) => {
+    const began = performance.now();
+    const found = read(format, text, wanted);
+    expect(performance.now() - began).toBeLessThan(8_000);
+    if (typeof found !== 'string') expect(found.clusters.size).toBeLessThan(50);
+  });
+
+  it('stops after a while, and holds up neither the event loop nor other pages', async () => {
+    const parser = new PageParser();
+    const delay = monitorEventLoopDelay({ resolution: 5 });
+    delay.enable();
+    const hostile = parser.open('Text', wanted);
+    const chunk = Buffer.from(fill('a:b:c:fd00::1:1 ', 65_536));
+    const endless = async () => {
+      for (let mb = 0; mb < 64 * 16; mb += 1) await hostile.write(chunk);
+    };
+    const good = async () => {
+      const sink = parser.open('Text', wanted);
+      const page = Buffer.from(`10.0.0.1:80 ${fill('x ', 100_000)}`);
+      for (let at = 0; at < page.length; at += 10_000) await sink.write(page.subarray(at, at + 10_000));
+      return (await sink.end()) as PageFindings;
+    };
+    const ended = expect(endless()).rejects.toThrow('cannot be parsed: it takes more than 3 s');
+    expect((await good()).of({ address: '10.0.0.1', ports: [80] })).toBe('using');
+    await ended;
+    delay.disable();
+    expect(delay.max / 1e6).toBeLessThan(1_000);
+  });
+
+  it('does not say that an address is absent that a long line may list', () => {
+    const line = `${'x'.repeat(5_000)}::10.0.0.1:80::health_flags::healthy\n`;
+    expect(said('Envoy', line, '10.0.0.1:80')).toBe('has a line of more than 4 KiB');
+    expect(said('HAProxy', `# pxname,${line}`, '10.0.0.1:80')).toBe('has a line of more than 4 KiB');
+    const wide = `# pxname,svname,status,type,addr,${'x,'.repeat(200)}\nweb,s1,UP,2,10.0.0.1:80\n`;
+    expect(said('HAProxy', wide, '10.0.0.1:80')).toBe('has more than 200 columns');
   });
 });
