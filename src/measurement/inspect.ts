@@ -163,7 +163,7 @@ class Asked {
   readonly instances = new Map<string, Instance>();
   readonly questions = new Map<string, Question>();
   /** Pods that are settled, or given up, but not deleted yet: their further events open no new question. Oldest first. */
-  readonly #settled = new Set<string>();
+  readonly settled = new Set<string>();
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   trouble: Problem | undefined;
@@ -172,20 +172,12 @@ class Asked {
     this.consumer = consumer;
   }
 
-  isSettled(uid: string): boolean {
-    return this.#settled.has(uid);
-  }
-
-  forget(uid: string): void {
-    this.#settled.delete(uid);
-  }
-
   settle({ uid, goneAt }: Question): void {
     this.questions.delete(uid);
     if (goneAt !== undefined) return;
-    this.#settled.add(uid);
-    const [oldest] = this.#settled;
-    if (this.#settled.size > MOST_QUESTIONS && oldest !== undefined) this.#settled.delete(oldest);
+    const [oldest = uid] = this.settled;
+    if (this.settled.size >= MOST_QUESTIONS) this.settled.delete(oldest);
+    this.settled.add(uid);
   }
 
   /** How long the clients of a discovery service may keep an address. */
@@ -240,7 +232,7 @@ export class Inspection {
     this.#open(event.pod.uid);
     if (event.type !== 'PodDeleted') return;
     for (const [, question] of this.#all(event.pod.uid)) question.goneAt ??= event.at;
-    for (const asked of this.#consumers.values()) asked.forget(event.pod.uid);
+    for (const asked of this.#consumers.values()) asked.settled.delete(event.pod.uid);
   }
 
   /** All groups have withdrawn the pod. */
@@ -322,7 +314,7 @@ export class Inspection {
       const asked = this.#consumers.get(name);
       if (asked === undefined || asked.questions.has(uid)) continue;
       if (asked.questions.size >= MOST_QUESTIONS) continue;
-      const isSettled = asked.isSettled(uid);
+      const isSettled = asked.settled.has(uid);
       if (isSettled && !this.#wanted.has(uid)) continue;
       asked.questions.set(uid, new Question(uid, known, services, clock(), isSettled));
       this.#wake();
