@@ -25,10 +25,11 @@ import {
   slowStopOf,
   TERMINATION_FINDINGS,
   type TerminationFinding,
-  TerminationLog,
+  type TerminationLog,
 } from './terminations.ts';
 
 interface AfterwardsOptions {
+  readonly log: TerminationLog;
   readonly connection: KubeConnection;
   readonly registry: Registry;
   readonly logger: Logger;
@@ -76,7 +77,6 @@ const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
  * adds who still connected.
  */
 export class Afterwards {
-  readonly log = new TerminationLog();
   readonly #options: AfterwardsOptions;
   readonly #stopping = new Map<string, Stopping>();
   /** By workload: the shortest of its containers' own hooks; undefined: not known. */
@@ -189,9 +189,9 @@ export class Afterwards {
 
   #tell(finding: TerminationFinding): void {
     if (!this.#leads) return;
-    const { logger, events } = this.#options;
+    const { log, logger, events } = this.#options;
     const { reason, namespace, pod, uid: _, at: __, owner, ...numbers } = finding;
-    this.log.add(finding);
+    log.add(finding);
     this.#metrics.findings.inc({ reason });
     // Clients that keep connections open are common.
     const isBad = reason !== 'OpenAtStop';

@@ -11,7 +11,7 @@ import {
 } from '../cluster/index.ts';
 import { type World, workloadOf } from '../decision/index.ts';
 import { setNewest } from '../lag/index.ts';
-import type { Lead } from '../leader/index.ts';
+import type { Leadership } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { pause, Schedule, tick } from '../timing/index.ts';
 import { levelOf } from './audit-formats.ts';
@@ -87,7 +87,7 @@ export class ClusterAudit {
   readonly #reports: PolicyReports | undefined;
   /** When the latest Event was recorded, by workload and reason. */
   readonly #toldAt = new Map<string, number>();
-  #last: (Latest & { readonly lead: Lead }) | undefined;
+  #last: (Latest & { readonly lead: Leadership }) | undefined;
 
   constructor(options: ClusterAuditOptions) {
     const { policyReports: api, configured } = options.settings;
@@ -98,13 +98,10 @@ export class ClusterAudit {
     registerAuditMetrics(options.registry, latest, configured);
   }
 
-  /** To be called whenever this replica leads. */
-  lead(lead: Lead): void {
-    if (this.#options.settings.every > 0) void this.#follow(lead);
-  }
-
-  async #follow(lead: Lead): Promise<void> {
+  /** Audits while this replica leads. */
+  async lead(lead: Leadership): Promise<void> {
     const { clock, random, settings, synced, pods } = this.#options;
+    if (settings.every === 0) return;
     const everyMs = settings.every * 1000;
     const pace = { everyMs, firstPauseMs: Math.min(everyMs, 10_000), longestPauseMs: everyMs };
     const schedule = new Schedule(pace, clock() + Math.min(everyMs, FIRST_AFTER_MS), random);
@@ -180,7 +177,7 @@ export class ClusterAudit {
     }
   }
 
-  async #tell(findings: ClusterFindings, lead: Lead): Promise<void> {
+  async #tell(findings: ClusterFindings, lead: Leadership): Promise<void> {
     await this.#reports?.write(findings, lead);
     const { events, clock } = this.#options;
     for (const finding of findings.kept) {

@@ -31,5 +31,6 @@ export {
   sentenceOf,
   TERMINATION_FINDINGS,
   type TerminationFinding,
+  TerminationLog,
   terminationsIn,
 } from './terminations.ts';

@@ -7,7 +7,7 @@ import {
   type KubeConnection,
   listSome,
 } from '../cluster/index.ts';
-import type { Lead } from '../leader/index.ts';
+import type { Leadership } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import { levelOf } from './audit-formats.ts';
@@ -67,7 +67,7 @@ export class PolicyReports {
   }
 
   /** Never throws: the next audit retries failed writes. */
-  async write(findings: ClusterFindings, lead: Lead): Promise<void> {
+  async write(findings: ClusterFindings, lead: Leadership): Promise<void> {
     const wanted = reportsOf(findings);
     const { api } = this.#options;
     try {
@@ -86,7 +86,7 @@ export class PolicyReports {
   }
 
   /** A namespace that refuses its report (it terminates, or its quota is used up) must not affect the others. */
-  async #change(namespace: string, report: Report | undefined, lead: Lead): Promise<void> {
+  async #change(namespace: string, report: Report | undefined, lead: Leadership): Promise<void> {
     if (!lead.holds() || !(await pause(WRITE_EVERY_MS, lead.signal))) return;
     const { connection, api } = this.#options;
     const { version, plural } = REPORT_APIS[api];

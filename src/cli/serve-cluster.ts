@@ -1,10 +1,9 @@
 import { hostname } from 'node:os';
 import { fewOf } from '../api/index.ts';
-import { Afterwards, ClusterAudit, type ClusterAuditSettings } from '../audit/index.ts';
+import { Afterwards, ClusterAudit, type ClusterAuditSettings, TerminationLog } from '../audit/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
-  type ClusterHandlers,
   type ClusterSource,
   type CustomKind,
   type CustomObjects,
@@ -19,14 +18,13 @@ import {
   ObjectEvents,
   registerWatchMetrics,
   TERMINATION_POLICIES,
-  type WatchStats,
 } from '../cluster/index.ts';
 import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
 import {
   Delivery,
   type DeliverySettings,
   type HoldSettings,
-  type RunningHold,
+  type Release,
   startHold,
 } from '../hold/index.ts';
 import {
@@ -34,7 +32,6 @@ import {
   followLease,
   followPublished,
   LEASE_NAME,
-  type Lead,
   type Place,
   type PublishingOptions,
   policyStatuses,
@@ -42,12 +39,12 @@ import {
   registerPublishMetrics,
   startPublishing,
 } from '../leader/index.ts';
+import type { Manager, Runnable } from '../manager/index.ts';
 import {
   type CanarySettings,
   ConsumerViews,
   Measurement,
   measureConsumers,
-  type RunningCanary,
   registerCanaryMetrics,
   registerConsumerMetrics,
   registerLagMetrics,
@@ -63,6 +60,7 @@ import { estimatesPage, takeReports } from '../webhook/index.ts';
 
 /** What the connection to a cluster shares with the rest of a running server. */
 export interface ClusterContext {
+  readonly manager: Manager;
   readonly connection: KubeConnection;
   /** Seconds. */
   readonly syncTimeout: number;
@@ -199,16 +197,15 @@ function followKind<T>(
 }
 
 /** What is shared with the other replicas. A replica that is alone leads, too. */
-type Shared = Pick<
-  PublishingOptions,
-  'consumers' | 'statuses' | 'lastGood' | 'shortfalls' | 'onLeading' | 'address'
-> & { readonly measurement: Measurement };
+type Shared = Pick<PublishingOptions, 'consumers' | 'statuses' | 'lastGood' | 'shortfalls' | 'address'> & {
+  readonly measurement: Measurement;
+};
 
 /** Where the lags in force come from. */
 interface Sharing {
   /** Whether what is stored has been read, or has been waited for for long enough. */
   readonly warm: () => boolean;
-  readonly watches: Readonly<Record<string, WatchStats>>;
+  readonly runnable: Runnable;
   /** Where the leader takes what is relayed to it; undefined: not known. */
   readonly leader: () => string | undefined;
   /** Hands the lead over; resolves once that is done, or cannot be: within 15 s. */
@@ -231,35 +228,35 @@ export function placeOf(
   return namespace === undefined ? undefined : { namespace, identity: settings.identity ?? hostname() };
 }
 
-/** Shares what is measured with the other replicas, or goes by what this one alone measures. */
+/** Shares what is measured with the other replicas, or follows what this one alone measures. */
 function startSharing(context: ClusterContext, shared: Shared): Sharing {
-  const { place, signal, logger } = context;
+  const { place, logger } = context;
   if (place !== undefined) return shareIn(place, context, shared);
   logger.info('no namespace of our own: waits follow what this replica alone measures');
-  shared.onLeading({ signal, holds: () => !signal.aborted });
-  void (async () => {
+  const run = async (signal: AbortSignal) => {
     while (await tick(ALONE_EVERY_MS, signal)) await shared.measurement.replan(epochSeconds());
-  })();
-  return { warm: () => true, watches: {}, leader: () => undefined, leave: () => Promise.resolve() };
+  };
+  const runnable = { name: 'publishing', run };
+  return { warm: () => true, runnable, leader: () => undefined, leave: () => Promise.resolve() };
 }
 
 /** Between two computations of the lags by a replica that is alone. */
 const ALONE_EVERY_MS = 5_000;
 
 function shareIn({ namespace, identity }: Place, context: ClusterContext, shared: Shared): Sharing {
-  const { connection, logger, metrics, signal } = context;
+  const { connection, manager, logger, signal } = context;
   const leaving = new AbortController();
   const publishing = startPublishing({
     connection,
     namespace,
     identity,
     ...shared,
+    onLeading: manager.lead,
     logger,
     time: { clock, random: Math.random, pause: tick, wallMicroseconds: () => Date.now() * 1000 },
     epochSeconds,
     signal: AbortSignal.any([signal, leaving.signal]),
   });
-  registerPublishMetrics(metrics.registry, publishing.status);
   const handlers = { onObject: publishing.saw, ...reportingOf('configmaps', logger) };
   const options = { signal, clock, random: Math.random };
   const published = followPublished(connection, namespace, handlers, options);
@@ -272,7 +269,11 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   });
   return {
     warm: () => warm,
-    watches: { configmaps: published.stats, leases: lease.stats },
+    runnable: {
+      name: 'publishing',
+      metrics: (registry) => registerPublishMetrics(registry, publishing.status),
+      watches: () => ({ configmaps: published.stats, leases: lease.stats }),
+    },
     leader: () => publishing.status.address,
     leave: () => {
       leaving.abort();
@@ -286,105 +287,50 @@ export type ClusterPart = ReturnType<typeof startCluster>;
 
 /** Follows the cluster and measures its lag, from now on until the signal aborts: worlds, metrics and log lines follow. */
 export function startCluster(context: ClusterContext) {
-  const { connection, world, metrics, place, logger, signal } = context;
-  const measurement = new Measurement(
-    { clock, epochSeconds },
-    { stamps: place !== undefined, asked: () => world.current().policies.thresholds },
-  );
-  measurement.onLags((lags) => world.apply({ kind: 'lags', lags }));
-  const canary = canaryOf(context, measurement);
-  const { inspection, lead: inspect } = startInspecting({
-    ...context,
-    ...context.inspect,
-    measurement: measurement.consumers,
-    clock,
-  });
-  measurement.onRemoval((sample) => inspection.removed(sample));
-  let lead: Lead | undefined;
-  let ledSince = clock();
-  const leads = () => lead?.holds() ?? false;
-  const identity = place?.identity ?? hostname();
-  const events = new ObjectEvents({ connection, identity, logger, clock, signal });
-  const afterwards = new Afterwards({
-    ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, signal },
-    leadsSince: () => (leads() ? ledSince : undefined),
-    nodes: () => world.current().fleet?.nodes ?? [],
-    held: (uid) => hold?.pod(uid),
-  });
-  measurement.onRemoval((sample) => void afterwards.removed(sample));
-  // The first events come before there is one.
-  let hold: RunningHold | undefined;
-  const handlers: ClusterHandlers = {
-    onWorld: (event) => world.apply(event),
-    onEvent: (event) => {
-      // First, so that a pod is asked about before its removal has ended.
-      inspection.observe(event);
-      hold?.observe(event);
-      measurement.apply(event);
-      canary?.observe(event);
-    },
-    onPod: (event) => {
-      // First, for it asks what is known of a pod that is gone.
-      afterwards.pod(event);
-      hold?.onPod(event);
-      if (event.type === 'deleted') reports.taken()?.taken.gone(event.identity.uid);
-    },
-    ...watchReporting(logger),
-  };
+  const { connection, manager, world, metrics, place, logger, signal } = context;
+  const { registry } = metrics;
   const random = Math.random;
-  const source = followCluster(connection, handlers, { signal, clock, random, namespace: place?.namespace });
+  const source = followCluster(
+    connection,
+    {
+      onWorld: (event) => world.apply(event),
+      onEvent: manager.event,
+      onPod: manager.pod,
+      ...watchReporting(logger),
+    },
+    { signal, clock, random, namespace: place?.namespace },
+  );
   const declared = followDeclared(context);
   const delivery = deliveryOf(context);
   const sync = followSync(source, Promise.all([declared.read, delivery?.read]), context);
-
-  const wait = () => defaultWait(world.current());
   const synced = () => sync.state === 'synced';
-  const clusterAudit = new ClusterAudit({
-    ...{ connection, registry: metrics.registry, logger, events, clock, epochSeconds, random, synced },
-    settings: context.audit,
-    world: world.current,
-    pods: source.pods,
-  });
-  const views = new ConsumerViews(measurement.consumers);
-  const consumerMetrics = registerConsumerMetrics(metrics.registry, { views: () => views.all, epochSeconds });
-  measurement.consumers.onSample(({ consumer, direction, lag }) => {
+  const wait = () => defaultWait(world.current());
+
+  const measurement = new Measurement(
+    { clock, epochSeconds },
+    {
+      stamps: place !== undefined,
+      asked: () => world.current().policies.thresholds,
+      onListenerError: manager.listenerFailed('measurement'),
+    },
+  );
+  measurement.onLags((lags) => world.apply({ kind: 'lags', lags }));
+  const { consumers } = measurement;
+  const views = new ConsumerViews(consumers);
+  const consumerMetrics = registerConsumerMetrics(registry, { views: () => views.all, epochSeconds });
+  consumers.onSample(({ consumer, direction, lag }) => {
     if (direction === 'removal') consumerMetrics.removal(consumer, lag);
   });
-  const shown = { declared: declared.consumers, views, metrics: consumerMetrics, epochSeconds };
-  const measuring = measureConsumers({ ...context, measurement, canary, ...shown });
-  const { pods, endpointslices, endpoints } = source.watches;
-  const reports = takeReports({
-    ...context,
-    ...context.reports,
-    consumers: () => world.current().consumers,
-    measurement: measurement.consumers,
-    newest: () => versionsOf(endpointslices.version, endpoints.version),
-    clock,
-    onSynced: (consumer) => hold?.heard(consumer),
+  const inspecting = startInspecting({
+    ...{ ...context, ...context.inspect },
+    ...{ measurement: consumers, clock },
   });
-  // Only where there is a Lease can replicas tell which of them holds.
-  if (place !== undefined && context.hold !== undefined)
-    hold = startHold({
-      ...{
-        connection,
-        measurement,
-        inspecting: inspection,
-        events,
-        registry: metrics.registry,
-        logger,
-        clock,
-        signal,
-      },
-      relay: context.hold.relay,
-      world: world.current,
-      current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
-      reports: reports.taken,
-      leader: () => sharing.leader(),
-      onRelease: (release) => void afterwards.released(release),
-    });
+  measurement.onRemoval((sample) => inspecting.inspection.removed(sample));
+
+  const log = new TerminationLog();
   const sharing = startSharing(context, {
     measurement,
-    shortfalls: afterwards.log,
+    shortfalls: log,
     consumers: {
       views: () => views.all,
       since: views.since.bind(views),
@@ -400,35 +346,100 @@ export function startCluster(context: ClusterContext) {
       clock,
       epochSeconds,
     }),
-    onLeading: (begun) => {
-      hold?.lead(begun);
-      measuring.lead(begun);
-      reports.lead(begun);
-      delivery?.lead(begun);
-      void inspect(begun);
-      clusterAudit.lead(begun);
-      lead = begun;
-      ledSince = clock();
-    },
     address: context.hold?.relay.address,
   });
-  const helper = delivery === undefined ? {} : { holdconfigmaps: delivery.stats };
-  const watches = () => ({ ...source.watches, ...sharing.watches, ...declared.watches(), ...helper });
-  registerWatchMetrics(metrics.registry, { watches, synced, clock });
-  measurement.onSample(registerLagMetrics(metrics.registry, measurement, wait));
-  const wanted = measurement.wantsStamp.bind(measurement);
-  const onWritten = measurement.stamped.bind(measurement);
-  if (place !== undefined)
-    void stampStreams({ ...context, place, leads, wanted, onWritten, clock, random, pause: tick });
-  const reading = () => sync.state === 'reading' || !sharing.warm();
+
+  const { pods, endpointslices, endpoints } = source.watches;
+  const reported = manager.listeners<[consumer: string]>('reports');
+  const reports = takeReports({
+    ...{ ...context, ...context.reports },
+    consumers: () => world.current().consumers,
+    measurement: consumers,
+    newest: () => versionsOf(endpointslices.version, endpoints.version),
+    clock,
+    onSynced: reported.call,
+  });
+  const events = new ObjectEvents({
+    ...{ connection, logger, clock, signal },
+    identity: place?.identity ?? hostname(),
+  });
+  const released = manager.listeners<[Release]>('hold');
+  // Only where there is a Lease can replicas tell which of them holds.
+  const hold =
+    place &&
+    context.hold &&
+    startHold({
+      ...{ connection, measurement, events, registry, logger, clock, signal },
+      inspecting: inspecting.inspection,
+      relay: context.hold.relay,
+      world: world.current,
+      current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
+      reports: reports.taken,
+      leader: sharing.leader,
+      onRelease: released.call,
+    });
+  if (hold !== undefined) reported.add(hold.heard);
+  const afterwards = new Afterwards({
+    ...{ log, connection, registry, logger, events, clock, epochSeconds, signal },
+    leadsSince: manager.leadsSince,
+    nodes: () => world.current().fleet?.nodes ?? [],
+    held: (uid) => hold?.pod(uid),
+  });
+  released.add((release) => void afterwards.released(release));
+  measurement.onRemoval((sample) => void afterwards.removed(sample));
+  const audit = new ClusterAudit({
+    ...{ connection, registry, logger, events, clock, epochSeconds, random, synced },
+    settings: context.audit,
+    world: world.current,
+    pods: source.pods,
+  });
+  const canary = canaryOf(context, measurement);
+  const consumerMeasuring = measureConsumers({
+    ...{ world, measurement, views, logger, epochSeconds },
+    declared: declared.consumers,
+    metrics: consumerMetrics,
+  });
+
+  manager.add(
+    {
+      name: 'cluster',
+      watches: () => source.watches,
+      metrics: () => registerWatchMetrics(registry, { watches: manager.watches, synced, clock }),
+    },
+    { name: 'declared', watches: declared.watches },
+    // Before the measurement: a pod is asked about before its removal has ended.
+    inspecting.runnable,
+    // Before Hold: it asks what is known of a pod that is gone.
+    { name: 'terminations', onPod: (event) => afterwards.pod(event) },
+    hold?.runnable,
+    {
+      name: 'measurement',
+      onEvent: (event) => measurement.apply(event),
+      metrics: () => measurement.onSample(registerLagMetrics(registry, measurement, wait)),
+    },
+    canary,
+    consumerMeasuring,
+    ...reports.runnables,
+    ...(delivery?.runnables ?? []),
+    { name: 'audit', lead: (leadership) => audit.lead(leadership) },
+    place && stamping(place, context, measurement),
+    sharing.runnable,
+  );
+  // Nothing is shared with others that could lead.
+  if (place === undefined) manager.lead({ signal, holds: () => !signal.aborted });
+
   const deadWatches = new DeadWatches();
+  const reading = () => sync.state === 'reading' || !sharing.warm();
   return {
     /** Why this process should be restarted, checked periodically; undefined while its watches are alive. */
     dead: () => {
-      const names = deadWatches.look(watches(), clock());
+      const names = deadWatches.look(manager.watches(), clock());
       if (names.length === 0) return undefined;
-      logger.error({ watches: names }, 'watches have come to a stop: a mistake in Linger');
-      return `watches have come to a stop: ${names.join(', ')}`;
+      logger.error(
+        { watches: names },
+        'watches have stalled, failing the liveness probe; this is a bug in Linger',
+      );
+      return `watches have stalled: ${names.join(', ')}`;
     },
     /** Why the webhook should get no connections yet; undefined when it should. */
     unready: () => (reading() ? 'the cluster is being read' : undefined),
@@ -438,7 +449,7 @@ export function startCluster(context: ClusterContext) {
       estimatesPage({
         measurement,
         consumers: views.all,
-        watches: watches(),
+        watches: manager.watches(),
         synced: synced(),
         defaultWait: wait(),
         clock,
@@ -446,16 +457,29 @@ export function startCluster(context: ClusterContext) {
     /** Answers what comes to `/v1`: reports of consumers. */
     reports: reports.listener,
     hold,
-    /** Gives the lead away, if this replica has it; resolves once that is done, or cannot be. */
-    leave: () => Promise.all([sharing.leave(), measuring.left()]),
+    /** Gives the lead away, if this replica has it; resolves once nothing is left of it, or cannot be: within 15 s. */
+    leave: () => Promise.all([sharing.leave(), manager.idle()]),
   };
+}
+
+function stamping(
+  place: Place,
+  { connection, manager, logger }: ClusterContext,
+  measurement: Measurement,
+): Runnable {
+  const wanted = measurement.wantsStamp.bind(measurement);
+  const onWritten = measurement.stamped.bind(measurement);
+  const time = { clock, random: Math.random, pause: tick };
+  const run = (signal: AbortSignal) =>
+    stampStreams({ connection, place, leads: manager.leads, wanted, onWritten, logger, signal, ...time });
+  return { name: 'stamps', run };
 }
 
 /** @returns undefined where replicas share nothing: then there is no Service to take one out of */
 function canaryOf(
   { connection, place, canary, world, metrics, logger }: ClusterContext,
   measurement: Measurement,
-): RunningCanary | undefined {
+): Runnable | undefined {
   if (place === undefined || canary === undefined) return undefined;
   const count = registerCanaryMetrics(metrics.registry);
   const present = () => world.current().consumers;

@@ -8,6 +8,7 @@ import { asError, LingerError } from '../api/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
+import { Manager } from '../manager/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings, SigningKeys } from '../measurement/index.ts';
 import { createMetrics, type Logger, logToStandardOutput, type Metrics } from '../telemetry/index.ts';
@@ -115,6 +116,7 @@ function listenForLogLevel(logger: Logger, configured: Settings<'serve'>['logLev
 interface Beginning extends Pick<ClusterContext, 'logger' | 'world' | 'changePolicies' | 'signal'> {
   readonly settings: Settings<'serve'>;
   readonly metrics: Metrics;
+  readonly manager: Manager;
 }
 
 interface Running extends Beginning {
@@ -133,10 +135,14 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   try {
     const world = holdWorld(settings.modeLimit);
     const sayShadowed = shadowReporting(world, logger);
+    const metrics = createMetrics(surroundings.version);
+    const { registry } = metrics;
+    const time = { clock: () => performance.now(), random: Math.random };
     const beginning: Beginning = {
       settings,
       logger,
-      metrics: createMetrics(surroundings.version),
+      metrics,
+      manager: new Manager({ registry, logger, ...time, signal: ending.signal }),
       world,
       changePolicies: oneByOne(async (event) => {
         await inPieces(world.applying(event), () => performance.now(), PIECE_MS);
@@ -206,7 +212,7 @@ async function answerUntilShutdown(
   { version, kube, print }: Surroundings,
   shutdown: ReturnType<typeof listenForShutdown>,
 ): Promise<number> {
-  const { settings, logger, metrics, world, certificates, cluster, policyProblems } = running;
+  const { settings, logger, metrics, manager, world, certificates, cluster, policyProblems } = running;
   let draining = false;
   const clientCa = settings.clientCa === undefined ? undefined : await readClientCa(settings.clientCa);
   const app = admissionApp({
@@ -231,8 +237,16 @@ async function answerUntilShutdown(
   const hold = cluster?.hold;
   const pages = { estimates: nothingToShow ? undefined : estimates, holds: hold?.list };
   const admin = adminServer(adminApp({ unready, dead: cluster?.dead, metrics, ...pages }));
-  // New handshakes get the new pair; open connections keep theirs.
-  void certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running);
+  manager.add(
+    {
+      name: 'certificates',
+      // New handshakes get the new pair; open connections keep theirs.
+      run: () => certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running),
+    },
+    { name: 'admin', close: () => close(admin) },
+    { name: 'webhook', close: () => close(webhook) },
+  );
+  manager.start();
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
@@ -254,9 +268,8 @@ async function answerUntilShutdown(
     // The API server goes on using its open connections to a terminating webhook pod (kubernetes#127335).
     const left = cluster?.leave();
     await sleep(settings.drain * 1000);
-    hold?.close();
     // Whatever is stalled, this ends before the pod's grace does.
-    const closed = Promise.all([close(webhook), close(admin), left]);
+    const closed = Promise.all([manager.close(), left]);
     await Promise.race([closed, sleep(CLOSING_MS, undefined, { ref: false })]);
     logger.info('stopped');
     return 0;

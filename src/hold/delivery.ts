@@ -25,7 +25,8 @@ import {
   watchResource,
 } from '../cluster/index.ts';
 import { type HoldSupply, type NodeFacts, nodeKind, type WorldHolder, wantsHold } from '../decision/index.ts';
-import type { Lead, Place } from '../leader/index.ts';
+import type { Place } from '../leader/index.ts';
+import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { atMostEvery, Schedule } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
@@ -218,13 +219,16 @@ export class Delivery {
   }
 
   /** Delivers the helper and tests it on each kind of node, while this replica leads. */
-  lead(lead: Lead): void {
-    void this.#deliver(lead);
-    void this.#try(lead);
+  get runnables(): readonly Runnable[] {
+    const watches = () => ({ holdconfigmaps: this.stats });
+    return [
+      { name: 'hold delivery', watches, lead: (leadership) => this.#deliver(leadership) },
+      { name: 'hold trials', lead: (leadership) => this.#try(leadership) },
+    ];
   }
 
   /** Applies the ConfigMap in every namespace that wants Hold and lacks it. */
-  async #deliver(lead: Lead): Promise<void> {
+  async #deliver(lead: Leadership): Promise<void> {
     const { clock, random, pause } = this.#options;
     await Promise.race([this.read, pause(SEEN_WITHIN_MS, lead.signal)]);
     const schedule = new Schedule(PACE, clock(), random);
@@ -301,7 +305,7 @@ export class Delivery {
   }
 
   /** Tests the helper on nodes of each kind, one after the other, until it has worked once. */
-  async #try(lead: Lead): Promise<void> {
+  async #try(lead: Leadership): Promise<void> {
     const { clock, random, pause, place, logger } = this.#options;
     const schedules = new Map<string, Schedule>();
     const idle = new Set<string>();

@@ -1,7 +1,7 @@
 import type { Registry } from '@prometheus-io/client';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
 import { witnessName } from '../lag/index.ts';
-import type { Lead } from '../leader/index.ts';
+import type { Leadership, Runnable } from '../manager/index.ts';
 import type { Inspection, Measurement, SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { HeldPods } from './held-pods.ts';
@@ -34,9 +34,6 @@ interface HoldContext
   readonly signal: AbortSignal;
 }
 
-/** A replica's part in holding pods. */
-export type RunningHold = ReturnType<typeof startHold>;
-
 export function startHold(context: HoldContext) {
   const { registry, measurement, clock, logger, leader } = context;
   const { address, keys } = context.relay;
@@ -45,7 +42,7 @@ export function startHold(context: HoldContext) {
   const inquiries = new Inquiries(context);
   const metrics = registerHoldMetrics(registry, () => holds.size);
   const pods = new HeldPods({ clock, wall, onChange: ({ uid }) => holds.touch(uid) });
-  let leads: Lead | undefined;
+  let leads: Leadership | undefined;
   const isLeading = () => leads?.holds() === true;
   const holds: Holds = new Holds({
     ...context,
@@ -80,33 +77,34 @@ export function startHold(context: HoldContext) {
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
   const service = new HoldService({ holds, pods, route, keys, clock, wall, logger });
+  const lead = (leadership: Leadership): void => {
+    leads = leadership;
+    const over = () => {
+      if (leads === leadership) leads = undefined;
+      holds.end();
+      // Helpers reconnect, and are relayed to the next leader.
+      service.hangUp();
+    };
+    leadership.signal.addEventListener('abort', over, { once: true });
+    // Connections that were relayed so far are held here from now on.
+    service.hangUp();
+  };
   return {
     /** Not listening yet. */
     server: service.server,
-    /** To be called with each event of the pods' watch. */
-    onPod: pods.apply.bind(pods),
-    /** To be called with each event of the watches. */
-    observe: pods.observe.bind(pods),
+    runnable: {
+      name: 'hold',
+      onPod: pods.apply.bind(pods),
+      onEvent: pods.observe.bind(pods),
+      lead,
+      close: () => service.close(),
+    } satisfies Runnable,
     /** A pod with hook Hold, until the watch has shown it to be gone. */
     pod: pods.withUid.bind(pods),
-    /** To be called whenever this replica leads. */
-    lead: (lead: Lead) => {
-      leads = lead;
-      const over = () => {
-        if (leads === lead) leads = undefined;
-        holds.end();
-        // Helpers reconnect, and are relayed to the next leader.
-        service.hangUp();
-      };
-      lead.signal.addEventListener('abort', over, { once: true });
-      // Connections that were relayed so far are held here from now on.
-      service.hangUp();
-    },
     /** An instance of the consumer has said what it has applied. */
     heard: holds.heard.bind(holds),
     /** undefined: this replica does not lead. */
     list: () => (isLeading() ? holds.list() : undefined),
-    close: () => service.close(),
   };
 }
 

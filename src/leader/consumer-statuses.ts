@@ -2,7 +2,7 @@ import { type ConsumerStatus, formatDuration } from '../api/index.ts';
 import { type ConsumerView, consumersToText, hasChanged, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { readConsumers, SHARED_NAMES, textContent } from './codec.ts';
-import { publish, type Term } from './publish-status.ts';
+import { type PublishContext, publish } from './publish-status.ts';
 import { instant, type Statement, type StatusSource, type StatusTarget } from './status-publisher.ts';
 
 /** What the status of a DiscoveryConsumer should say. */
@@ -55,14 +55,14 @@ export interface PublishedConsumers {
 
 /** Publishes the consumers' views in one ConfigMap while this replica leads, whenever they have changed. */
 export class ConsumerPublisher {
-  readonly #term: Term;
+  readonly #term: PublishContext;
   readonly #consumers: PublishedConsumers;
   readonly #schedule: Schedule;
   /** By name; undefined: nothing has been published in this term. */
   #published: ReadonlyMap<string, ConsumerView> | undefined;
   #publishedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(term: Term, consumers: PublishedConsumers) {
+  constructor(term: PublishContext, consumers: PublishedConsumers) {
     const { limits, time } = term;
     this.#term = term;
     this.#consumers = consumers;

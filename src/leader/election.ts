@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { asFailure, type KubeFailure } from '../cluster/index.ts';
+import type { Leadership } from '../manager/index.ts';
 import { Backoff, withSignal } from '../timing/index.ts';
 import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease } from './lease.ts';
 
@@ -15,16 +16,8 @@ export interface ElectionClock {
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** A term as the leader, for code that does what only a leader may do. */
-export interface Lead {
-  /** Aborts when the term is over. */
-  readonly signal: AbortSignal;
-  /** To be checked right before anything that only a leader may do: a paused process learns late that its term is over. */
-  holds(): boolean;
-}
-
-/** A term as the leader. It is over for good once {@link Leadership.signal} has aborted. */
-export class Leadership implements Lead {
+/** A term as the leader. It is over for good once {@link LeaseLeadership.signal} has aborted. */
+export class LeaseLeadership implements Leadership {
   readonly #time: Pick<ElectionClock, 'clock' | 'pause'>;
   readonly #ending = new AbortController();
   /** Aborts when the lease is lost, released or not renewed in time. */
@@ -167,7 +160,7 @@ export function nextLeaseStep(
 interface LeaseWriter
   extends Pick<ElectionOptions, 'identity' | 'address'>,
     Pick<ElectionLimits, 'durationMs'> {
-  /** The lowest number of transitions to write; see {@link Leadership.outgrow}. */
+  /** The lowest number of transitions to write; see {@link LeaseLeadership.outgrow}. */
   readonly leastTransitions: number;
   /** Since the epoch. */
   readonly wallMicroseconds: number;
@@ -210,12 +203,12 @@ function renewalAfter(last: LeaseRecord | undefined, wall: number): number {
 
 /** Calls are synchronous unless they say otherwise. */
 export interface ElectionEvents {
-  /** We lead. No other replica does until {@link Leadership.signal} has aborted, or by the clock should have. */
-  onLeading(leadership: Leadership): void;
+  /** We lead. No other replica does until {@link LeaseLeadership.signal} has aborted, or by the clock should have. */
+  onLeading(leadership: LeaseLeadership): void;
   /** We do not lead. Called when the holder changes. @param holder the leader; empty where it is not known */
   onFollowing(holder: string): void;
   /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
-  onHandOver(leadership: Leadership): Promise<void>;
+  onHandOver(leadership: LeaseLeadership): Promise<void>;
   /** Called with each state of the lease that a request or the watch has shown. */
   onSeen(record: LeaseRecord | undefined): void;
   /** A request has succeeded. */
@@ -255,7 +248,7 @@ class Campaign {
   #stored: StoredLease | undefined;
   /** The last known record, even if it has vanished since. */
   #last: LeaseRecord | undefined;
-  #leadership: Leadership | undefined;
+  #leadership: LeaseLeadership | undefined;
   #acquiredAt: number | undefined;
   #following: string | undefined;
   readonly #backoff: Backoff;
@@ -409,7 +402,7 @@ class Campaign {
     if (time.clock() >= until) return;
     // A process that was paused may not have noticed the end of its term yet.
     this.#leadership?.end();
-    const leadership = new Leadership(until, term, time);
+    const leadership = new LeaseLeadership(until, term, time);
     this.#leadership = leadership;
     this.#following = undefined;
     const ended = () => this.#leadership === leadership && this.#follow('');

@@ -18,7 +18,7 @@ import {
   type Stamp,
   unpackPart,
 } from './codec.ts';
-import type { Leadership } from './election.ts';
+import type { LeaseLeadership } from './election.ts';
 import type { SharedStore, WriteOutcome } from './store.ts';
 
 /** The history that a replica has measured, in parts: one for each scope. Calls take some milliseconds. */
@@ -160,7 +160,7 @@ export class HistoryObjects {
    * @throws KubeFailure
    */
   async write(
-    leadership: Leadership,
+    leadership: LeaseLeadership,
     forgotten: readonly Forgotten[],
     epochSeconds: number,
     signal: AbortSignal,

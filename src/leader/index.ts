@@ -7,7 +7,6 @@ export {
   readShortfalls,
   SHARED_NAMES,
 } from './codec.ts';
-export type { Lead } from './election.ts';
 export { restoreHistory } from './history-objects.ts';
 export { readLastGood } from './last-good.ts';
 export { labelLeader } from './leader-label.ts';

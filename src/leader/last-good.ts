@@ -9,7 +9,7 @@ import {
 } from '../cluster/index.ts';
 import { Backoff, pause, Schedule } from '../timing/index.ts';
 import { type ConfigMap, LAST_GOOD_KEY, notOurs, packPart, SHARED_NAMES, unpackPart } from './codec.ts';
-import { publish, type Term } from './publish-status.ts';
+import { type PublishContext, publish } from './publish-status.ts';
 import { readConfigMap } from './store.ts';
 
 /** The last good specs, by kind and then by namespace and name. */
@@ -77,13 +77,13 @@ export interface SharedPolicies {
 
 /** Stores the good spec of every policy for as long as this replica leads: whenever one has changed. */
 export class LastGoodPublisher {
-  readonly #term: Term;
+  readonly #term: PublishContext;
   readonly #shared: SharedPolicies;
   readonly #schedule: Schedule;
   #lookAt = Number.NEGATIVE_INFINITY;
   #written: string | undefined;
 
-  constructor(term: Term, shared: SharedPolicies) {
+  constructor(term: PublishContext, shared: SharedPolicies) {
     const { limits, time } = term;
     this.#term = term;
     this.#shared = shared;

@@ -1,7 +1,8 @@
 import type { KubeFailure, PodLabels } from '../cluster/index.ts';
+import type { Leadership } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
-import type { ElectionClock, Lead } from './election.ts';
+import type { ElectionClock } from './election.ts';
 
 /** On the pod that leads: the Service `linger-reports` selects it. */
 export const LEADER_LABEL = 'linger.dev/leader';
@@ -27,7 +28,7 @@ const TAKE_OFF_WITHIN_MS = 3_000;
  * the next leader takes it off; until then this replica answers reports with the news that it does not lead.
  * @returns resolves once the term is over and the label is off; never rejects
  */
-export async function labelLeader(lead: Lead, options: LeaderLabelOptions): Promise<void> {
+export async function labelLeader(lead: Leadership, options: LeaderLabelOptions): Promise<void> {
   const { identity, logger, clock, random, pause } = options;
   const schedule = new Schedule(PACE, clock(), random);
   const once = new LogOnce(logger);

@@ -26,7 +26,7 @@ import {
   SHARED_NAMES,
   type SharedObject,
 } from './codec.ts';
-import { ELECTION_LIMITS, type ElectionClock, type Leadership } from './election.ts';
+import { ELECTION_LIMITS, type ElectionClock, type LeaseLeadership } from './election.ts';
 import type { SharedStore, WriteOutcome } from './store.ts';
 
 /** Milliseconds unless noted otherwise. */
@@ -132,7 +132,11 @@ export class Reporting {
   readonly #renewEveryMs: number;
 
   constructor(
-    { logger, time, epochSeconds }: Pick<Term, 'time' | 'epochSeconds'> & { readonly logger: Logger },
+    {
+      logger,
+      time,
+      epochSeconds,
+    }: Pick<PublishContext, 'time' | 'epochSeconds'> & { readonly logger: Logger },
     { election }: PublishLimits,
   ) {
     this.#logger = logger;
@@ -224,8 +228,8 @@ export class Reporting {
 }
 
 /** What the publishers of one term share. */
-export interface Term {
-  readonly leadership: Leadership;
+export interface PublishContext {
+  readonly leadership: LeaseLeadership;
   readonly connection: KubeConnection;
   readonly store: SharedStore;
   readonly reporting: Reporting;
@@ -240,7 +244,7 @@ export interface Term {
  * @returns whether the content is stored now
  */
 export async function publish(
-  { leadership, store, reporting }: Term,
+  { leadership, store, reporting }: PublishContext,
   object: SharedObject,
   schedule: Schedule,
   signal: AbortSignal,

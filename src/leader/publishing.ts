@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { asError } from '../api/index.ts';
 import { asFailure, type KubeConnection } from '../cluster/index.ts';
 import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../lag/index.ts';
+import type { Leadership } from '../manager/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, Schedule } from '../timing/index.ts';
 import {
@@ -15,17 +16,17 @@ import {
   textContent,
 } from './codec.ts';
 import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
-import { campaign, type ElectionClock, type ElectionEvents, type Lead, type Leadership } from './election.ts';
+import { campaign, type ElectionClock, type ElectionEvents, type LeaseLeadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
 import { LastGoodPublisher, type SharedPolicies } from './last-good.ts';
 import { type LeaseRecord, leaseStore } from './lease.ts';
 import {
   PUBLISH_LIMITS,
+  type PublishContext,
   type PublishLimits,
   type PublishStatus,
   publish,
   Reporting,
-  type Term,
 } from './publish-status.ts';
 import { StatusPublisher, type StatusSource } from './status-publisher.ts';
 import { type PublishedPlanned, SharedStore } from './store.ts';
@@ -62,7 +63,7 @@ export interface PublishingOptions {
   readonly statuses?: readonly StatusSource[] | undefined;
   readonly shortfalls?: SharedShortfalls | undefined;
   /** Called whenever this replica begins to lead. What the previous leader has stored is still being read then. */
-  readonly onLeading: (lead: Lead) => void;
+  readonly onLeading: (lead: Leadership) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
   readonly limits?: PublishLimits;
   /** Aborts when the process is to end: a leader writes once more and releases the lease. */
@@ -103,10 +104,10 @@ export function startPublishing(options: PublishingOptions): Publishing {
 }
 
 class Replica {
-  readonly options: PublishingOptions & Omit<Term, 'leadership'>;
+  readonly options: PublishingOptions & Omit<PublishContext, 'leadership'>;
   readonly history: HistoryObjects;
   readonly #identity: string;
-  #term: LeaderTerm | undefined;
+  #term: Publisher | undefined;
   /** The latest published curves: in force while this replica does not lead. */
   #seen: PlannedTable | undefined;
   /** Spans that have been taken out of the history. */
@@ -176,11 +177,11 @@ class Replica {
     };
   }
 
-  #lead(leadership: Leadership): void {
+  #lead(leadership: LeaseLeadership): void {
     const { logger, reporting, onLeading } = this.options;
     Object.assign(reporting.status, { leading: true, holder: this.#identity });
     logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
-    this.#term = new LeaderTerm(leadership, this);
+    this.#term = new Publisher(leadership, this);
     onLeading(leadership);
   }
 
@@ -261,8 +262,8 @@ class Replica {
  * Waits come from what is published, the leader's own included: curves are in force only once they have been written, so
  * that all replicas give one number, and a leader that cannot write leaves the last ones as they are.
  */
-class LeaderTerm {
-  readonly #term: PublishingOptions & Term;
+class Publisher {
+  readonly #term: PublishingOptions & PublishContext;
   readonly #replica: Replica;
   /** Of everything but the curves, the history and the shortfalls, which are written once more at the end. */
   readonly #publishers: readonly { tick(signal: AbortSignal): Promise<void> }[];
@@ -281,7 +282,7 @@ class LeaderTerm {
   #nextStep = Number.NEGATIVE_INFINITY;
   readonly #running: Promise<void>;
 
-  constructor(leadership: Leadership, replica: Replica) {
+  constructor(leadership: LeaseLeadership, replica: Replica) {
     const term = { ...replica.options, leadership };
     const { limits, time, reporting, consumers, lastGood, statuses = [] } = term;
     const now = time.clock();

@@ -1,7 +1,7 @@
 import { API_VERSION, isRecord, parseDuration, recordsAt } from '../api/index.ts';
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { Schedule } from '../timing/index.ts';
-import { STATUS_KINDS, type StatusObject, type Term } from './publish-status.ts';
+import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
 
 /** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
 const FIELD_MANAGER = 'linger';
@@ -55,7 +55,7 @@ const OLDER_CRD_MS = 600_000;
  * write what is there already.
  */
 export class StatusPublisher {
-  readonly #term: Term;
+  readonly #term: PublishContext;
   readonly #source: StatusSource;
   /** The backoff after failures, which concern all objects of the kind. */
   readonly #schedule: Schedule;
@@ -67,7 +67,7 @@ export class StatusPublisher {
   /** Until when only conditions are written, because the CRD is an older one. */
   #bareUntil = Number.NEGATIVE_INFINITY;
 
-  constructor(term: Term, source: StatusSource, firstAt: number) {
+  constructor(term: PublishContext, source: StatusSource, firstAt: number) {
     this.#term = term;
     this.#source = source;
     this.#schedule = new Schedule({ everyMs: 0, ...term.limits }, firstAt, term.time.random);

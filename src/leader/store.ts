@@ -25,7 +25,7 @@ import {
   stampAnnotations,
   stampOf,
 } from './codec.ts';
-import type { Leadership } from './election.ts';
+import type { LeaseLeadership } from './election.ts';
 
 /**
  * - `written`, `unchanged`: the content is stored.
@@ -65,7 +65,7 @@ export class SharedStore {
   async write(
     name: string,
     content: Content,
-    leadership: Leadership,
+    leadership: LeaseLeadership,
     signal: AbortSignal,
   ): Promise<WriteOutcome> {
     const present = await this.read(name, signal);

@@ -3,7 +3,7 @@ import { Counter, type Registry } from '@prometheus-io/client';
 import type { CustomObjects } from '../cluster/index.ts';
 import type { WorldHolder } from '../decision/index.ts';
 import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
-import type { Lead } from '../leader/index.ts';
+import type { Leadership, Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
 import {
@@ -52,29 +52,23 @@ interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connecti
   readonly count: (flip: FlipReading) => void;
 }
 
-export type RunningCanary = ReturnType<typeof startCanary>;
-
 /** The canary of a replica: it always follows endpoints, and flips while the replica leads. */
-export function startCanary(context: CanaryRunContext) {
-  const { namespace, every, present, measurement, logger } = context;
+export function startCanary(context: CanaryRunContext): Runnable {
+  const { namespace, every, present, measurement } = context;
   const endpoints = new CanaryEndpoints(measurement, namespace);
   const removals = new EventEmitter<{ removal: [] }>();
   measurement.onRemoval(() => removals.emit('removal'));
   /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
-  const lead = async (lead: Lead): Promise<void> => {
+  const lead = async (lead: Leadership): Promise<void> => {
     const timed = (consumer: string) => measurement.consumers.measured(consumer, 'removal')?.samples ?? 0;
     const everyMs = every * 1000;
     const intervalOf = (consumer: Timed) => everyMsOf(consumer, everyMs, timed(consumer.name)) / 1000;
     const onFlip = flipReporter({ ...context, consumers: measurement.consumers, intervalOf }, lead);
-    try {
-      const dns = await clusterDns();
-      const flipping = { endpoints, dns, everyMs, timed, consumers: present, removals, onFlip };
-      await runCanary({ ...context, ...flipping, random: Math.random }, lead);
-    } catch (err) {
-      logger.error({ err }, 'the canary has ended: a mistake in Linger');
-    }
+    const dns = await clusterDns();
+    const flipping = { endpoints, dns, everyMs, timed, consumers: present, removals, onFlip };
+    await runCanary({ ...context, ...flipping, random: Math.random }, lead);
   };
-  return { observe: endpoints.observe.bind(endpoints), lead };
+  return { name: 'canary', onEvent: endpoints.observe.bind(endpoints), lead };
 }
 
 interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger' | 'count'> {
@@ -89,7 +83,7 @@ interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger
  */
 export function flipReporter(
   { consumers, present, intervalOf, logger, count }: FlipReporterContext,
-  { signal }: Pick<Lead, 'signal'>,
+  { signal }: Pick<Leadership, 'signal'>,
 ): (flipped: Flipped) => void {
   const once = new LogOnce(logger);
   /** Before its first flip a consumer is only known to be measured. */
@@ -145,12 +139,9 @@ export interface MeasuredConsumersContext {
   readonly declared: Pick<CustomObjects<unknown>, 'known' | 'objects'>;
   /** Their views, updated while this replica leads. */
   readonly views: ConsumerViews;
-  /** The canary; undefined: there is none. */
-  readonly canary: RunningCanary | undefined;
   readonly metrics: ConsumerMetrics;
   readonly logger: Logger;
   readonly epochSeconds: () => number;
-  readonly signal: AbortSignal;
 }
 
 /** Held pods give samples as they terminate: there is nothing to fail, and no interval to expect. */
@@ -166,11 +157,11 @@ const WITNESS_STATE: MeasurementState = {
 const LOOK_EVERY_MS = 1_000;
 
 /** Keeps the set of measured consumers current and, while this replica leads, their views. */
-export function measureConsumers(context: MeasuredConsumersContext) {
-  const { world, measurement, declared, views, canary, epochSeconds, signal } = context;
+export function measureConsumers(context: MeasuredConsumersContext): Runnable {
+  const { world, measurement, declared, views, epochSeconds } = context;
   const keep = keeping(context);
-  let current: Lead | undefined;
-  const follow = async () => {
+  let current: Leadership | undefined;
+  const run = async (signal: AbortSignal) => {
     do {
       keep();
       if (current === undefined) continue;
@@ -181,23 +172,16 @@ export function measureConsumers(context: MeasuredConsumersContext) {
       views.look([...world.current().consumers, ...witnesses], problems, epochSeconds());
     } while (await tick(LOOK_EVERY_MS, signal));
   };
-  let left: Promise<unknown> = Promise.resolve();
-  void follow();
-  return {
-    /** To be called whenever this replica leads. */
-    lead: (lead: Lead): void => {
-      current = lead;
-      left = Promise.all([left, canary?.lead(lead)]);
-      const over = () => {
-        if (current === lead) current = undefined;
-        measurement.consumers.idle();
-        views.forget();
-      };
-      lead.signal.addEventListener('abort', over, { once: true });
-    },
-    /** Resolves once everything that this replica changed as the leader has been undone: within 15 s. */
-    left: () => left,
+  const lead = (leadership: Leadership): void => {
+    current = leadership;
+    const over = () => {
+      if (current === leadership) current = undefined;
+      measurement.consumers.idle();
+      views.forget();
+    };
+    leadership.signal.addEventListener('abort', over, { once: true });
   };
+  return { name: 'consumers', run, lead };
 }
 
 /** Forgets other consumers' samples only once all consumers are certainly known: a new leader may still be reading. */

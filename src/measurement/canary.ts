@@ -9,7 +9,7 @@ import {
   unlessNotFound,
 } from '../cluster/index.ts';
 import type { Consumer, Measure } from '../lag/index.ts';
-import type { Lead } from '../leader/index.ts';
+import type { Leadership } from '../manager/index.ts';
 import { pause, withSignal } from '../timing/index.ts';
 import { askDns, type ClusterDns } from './dns.ts';
 import {
@@ -260,7 +260,7 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly limits?: Partial<FlipLimits>;
 }
 
-type CanaryLead = Pick<Lead, 'signal' | 'holds'>;
+type CanaryLead = Pick<Leadership, 'signal' | 'holds'>;
 
 /**
  * A consumer that cannot be seen makes every flip that it joins 5 s longer for the others, and costs most of an idle

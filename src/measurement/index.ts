@@ -1,5 +1,5 @@
 export type { CanarySettings } from './canary.ts';
-export { measureConsumers, type RunningCanary, registerCanaryMetrics, startCanary } from './canary-run.ts';
+export { measureConsumers, registerCanaryMetrics, startCanary } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
 export { type PageAnswer, readPage } from './gateway-client.ts';
 export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';

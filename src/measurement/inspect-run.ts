@@ -18,9 +18,9 @@ import {
 } from '../cluster/index.ts';
 import type { World } from '../decision/index.ts';
 import { type Consumer, PodAddresses, type ServiceName, sendsTo } from '../lag/index.ts';
-import type { Lead } from '../leader/index.ts';
+import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
-import { oneByOne, tick } from '../timing/index.ts';
+import { tick } from '../timing/index.ts';
 import { type PageAnswer, PageParser, readPage } from './gateway-client.ts';
 import {
   type Inspected,
@@ -59,13 +59,9 @@ const MOST_NAMESPACES = 4;
 const MOST_SERVICES = 50;
 const MOST_SLICES = 200_000;
 
-/**
- * Asks the instances of inspected consumers while this replica leads.
- * @returns the inspection, which is to be told of each event of the watches and of each removal, and what to call whenever
- *   this replica leads
- */
+/** Asks the instances of inspected consumers while this replica leads; the inspection is to be told of each removal. */
 export function startInspecting(context: InspectingContext) {
-  const { world, measurement, clock, logger, signal } = context;
+  const { world, measurement, clock } = context;
   const present = inspectedIn(context);
   const sendersTo: InspectionOptions['sendersTo'] = (services) => {
     const consumers = present();
@@ -85,24 +81,21 @@ export function startInspecting(context: InspectingContext) {
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
   });
-  void keepAddresses(addresses, present, context);
-  const lead = oneByOne(async ({ signal: term }: Lead) => {
+  const lead = async ({ signal: term }: Leadership) => {
     try {
       const asking = inspection.run(term);
-      // It may have ended while it was queued.
-      while (!term.aborted) {
+      do {
         inspection.keep(present());
         for (const [name, state] of inspection.states()) measurement.report(name, state);
-        await tick(LOOK_EVERY_MS, term);
-      }
+      } while (await tick(LOOK_EVERY_MS, term));
       await asking;
-    } catch (err) {
-      if (!signal.aborted) logger.error({ err }, 'consumers are no longer inspected: a mistake in Linger');
     } finally {
       inspection.keep([]);
     }
-  });
-  return { inspection, lead };
+  };
+  const onEvent = inspection.observe.bind(inspection);
+  const run = () => keepAddresses(addresses, present, context);
+  return { inspection, runnable: { name: 'inspection', onEvent, run, lead } satisfies Runnable };
 }
 
 interface InspectedConsumer extends Inspected {

@@ -29,6 +29,7 @@ import {
   type StampedStream,
   type UnresolvedRemoval,
 } from '../lag/index.ts';
+import { Listeners } from '../manager/index.ts';
 import { inPieces } from '../timing/index.ts';
 
 /** Removals that have started but not ended. */
@@ -76,19 +77,6 @@ function waitingOf(removals: readonly UnresolvedRemoval[], now: number): Waiting
   return { count: removals.length, oldestSeconds: ages.reduce((oldest, age) => Math.max(oldest, age), 0) };
 }
 
-/** Called in the order in which they were added. */
-class Listeners<Heard extends readonly unknown[]> {
-  readonly #all: ((...heard: Heard) => void)[] = [];
-
-  readonly add = (listener: (...heard: Heard) => void): void => {
-    this.#all.push(listener);
-  };
-
-  call(...heard: Heard): void {
-    for (const listener of this.#all) listener(...heard);
-  }
-}
-
 /** The resourceVersion of the event's object. @returns undefined where the object vanished unseen */
 function versionOf(event: ClusterEvent): string | undefined {
   if (event.type === 'Slice') return event.slice.version;
@@ -112,14 +100,22 @@ export class ConsumerMeasurement {
   /** What is known of consumers' lags. New samples come by {@link record}. */
   readonly estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
-  readonly #samples = new Listeners<[ConsumerSample]>();
-  readonly onSample = this.#samples.add;
-  readonly #restored = new Listeners<[]>();
-  /** Called whenever a stored history of a consumer has been merged. */
-  readonly onRestored = this.#restored.add;
+  readonly #samples: Listeners<[ConsumerSample]>;
+  readonly #restored: Listeners<[]>;
 
-  constructor(epochSeconds: () => number) {
+  constructor(epochSeconds: () => number, onListenerError?: OnListenerError) {
     this.#epochSeconds = epochSeconds;
+    this.#samples = new Listeners(onListenerError);
+    this.#restored = new Listeners(onListenerError);
+  }
+
+  get onSample() {
+    return this.#samples.add;
+  }
+
+  /** Called whenever a stored history of a consumer has been merged. */
+  get onRestored() {
+    return this.#restored.add;
   }
 
   /**
@@ -170,6 +166,14 @@ export class ConsumerMeasurement {
   }
 }
 
+type OnListenerError = ConstructorParameters<typeof Listeners>[0];
+
+interface MeasurementOptions {
+  readonly stamps?: boolean;
+  readonly asked?: () => readonly Enough[];
+  readonly onListenerError?: OnListenerError;
+}
+
 interface MeasurementClocks {
   /** Monotonic milliseconds: the clock of the events' instants. */
   readonly clock: () => number;
@@ -186,10 +190,10 @@ export class Measurement {
   readonly #asked: () => readonly Enough[];
   readonly #recorder: LagRecorder;
   readonly #estimator = new LagEstimator();
-  readonly #samples = new Listeners<[StageSample]>();
-  readonly #removals = new Listeners<[RemovalSample]>();
-  readonly #changes = new Listeners<[change: EndpointChange, at: number, version: string | undefined]>();
-  readonly #planned = new Listeners<[LagSource]>();
+  readonly #samples: Listeners<[StageSample]>;
+  readonly #removals: Listeners<[RemovalSample]>;
+  readonly #changes: Listeners<[change: EndpointChange, at: number, version: string | undefined]>;
+  readonly #planned: Listeners<[LagSource]>;
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
   /** Whether the known Services may be outdated: then one that never withdraws its pods could give samples. */
@@ -199,29 +203,35 @@ export class Measurement {
   /** What is measured of consumers, by the replica that leads. */
   readonly consumers: ConsumerMeasurement;
   /** One sample for each withdrawal. */
-  readonly onSample = this.#samples.add;
+  readonly onSample: Listeners<[StageSample]>['add'];
   /** One sample for each removed pod. */
-  readonly onRemoval = this.#removals.add;
+  readonly onRemoval: Listeners<[RemovalSample]>['add'];
   /** Every change of an endpoint's state, with its instant and the resourceVersion that brought it. */
-  readonly onChange = this.#changes.add;
+  readonly onChange: Listeners<[change: EndpointChange, at: number, version: string | undefined]>['add'];
   /** Called with the lags that decisions use, whenever they change. */
-  readonly onLags = this.#planned.add;
+  readonly onLags: Listeners<[LagSource]>['add'];
 
   /**
    * @param options.stamps whether a leader stamps objects, so that late streams show
    * @param options.asked what the policies in force take for enough history
+   * @param options.onListenerError called with what a listener throws, which costs neither the measurement nor others
    */
   constructor(
     clocks: MeasurementClocks,
-    {
-      stamps = false,
-      asked = () => [BUILT_IN_ENOUGH],
-    }: { readonly stamps?: boolean; readonly asked?: () => readonly Enough[] } = {},
+    { stamps = false, asked = () => [BUILT_IN_ENOUGH], onListenerError }: MeasurementOptions = {},
   ) {
+    this.#samples = new Listeners(onListenerError);
+    this.#removals = new Listeners(onListenerError);
+    this.#changes = new Listeners(onListenerError);
+    this.#planned = new Listeners(onListenerError);
+    this.onSample = this.#samples.add;
+    this.onRemoval = this.#removals.add;
+    this.onChange = this.#changes.add;
+    this.onLags = this.#planned.add;
     this.#recorder = new LagRecorder({ stamps });
     this.#clocks = clocks;
     this.#asked = asked;
-    this.consumers = new ConsumerMeasurement(clocks.epochSeconds);
+    this.consumers = new ConsumerMeasurement(clocks.epochSeconds, onListenerError);
   }
 
   /** Processes an event of a watch, and passes on the resulting changes and samples. */

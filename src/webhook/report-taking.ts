@@ -3,7 +3,8 @@ import { Counter, type Registry } from '@prometheus-io/client';
 import type { ReportResult } from '../api/index.ts';
 import { AccessReviews, type KubeConnection, PodLabels } from '../cluster/index.ts';
 import type { Consumer, InstancesState, StageVersions } from '../lag/index.ts';
-import { type Lead, labelLeader, type Place } from '../leader/index.ts';
+import { labelLeader, type Place } from '../leader/index.ts';
+import type { Leadership, PodEvent, Runnable } from '../manager/index.ts';
 import { type ConsumerMeasurement, ConsumerReports, type SigningKeys } from '../measurement/index.ts';
 import { counterAtScrape, gaugeAtScrape, type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
@@ -71,8 +72,7 @@ interface ReportTakingContext {
 
 /** Takes the reports of consumers' instances while this replica leads. */
 interface ReportTaking {
-  /** To be called whenever this replica leads. */
-  readonly lead: (lead: Lead) => void;
+  readonly runnables: readonly Runnable[];
   /** What has been reported, and since when; undefined where this replica does not lead. */
   readonly taken: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Answers everything under `/v1`. */
@@ -89,7 +89,9 @@ const LABEL_REQUEST_MS = 5_000;
 export function takeReports(context: ReportTakingContext): ReportTaking {
   const { connection, place, consumers, measurement, keys, newest, logger, metrics, clock, onSynced } =
     context;
-  let taken: { readonly reports: ConsumerReports; readonly lead: Lead; readonly since: number } | undefined;
+  let taken:
+    | { readonly reports: ConsumerReports; readonly lead: Leadership; readonly since: number }
+    | undefined;
   const count = registerReportMetrics(metrics.registry, () => [...(taken?.reports.instances() ?? [])]);
   const listener = lazily({
     taker: () => (taken?.lead.holds() ? taken.reports : undefined),
@@ -100,7 +102,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     logger,
   });
 
-  const take = async (lead: Lead) => {
+  const take = async (lead: Leadership) => {
     const onLag = (consumer: string, lag: number) =>
       measurement.record({ consumer, direction: 'removal', lag });
     const reports = new ConsumerReports({ keys, newest, clock, onLag, onSynced });
@@ -113,18 +115,20 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     if (taken.reports === reports) taken = undefined;
   };
 
-  const label = async (lead: Lead) => {
+  const label = async (lead: Leadership) => {
     if (place === undefined) return;
     const { namespace, identity } = place;
     const pods = new PodLabels({ connection, namespace, requestMs: LABEL_REQUEST_MS });
     await labelLeader(lead, { pods, identity, logger, clock, random: Math.random, pause: tick });
   };
-  let over: Promise<unknown> = Promise.resolve();
+  const onPod = (event: PodEvent) => {
+    if (event.type === 'deleted') taken?.reports.gone(event.identity.uid);
+  };
   return {
-    // Leads do not overlap: the end of one must not undo the beginning of the next.
-    lead: (lead) => {
-      over = Promise.all([over.then(() => label(lead)), take(lead)]);
-    },
+    runnables: [
+      { name: 'reports', onPod, lead: take },
+      { name: 'leader label', lead: label },
+    ],
     taken: () => (taken?.lead.holds() ? { taken: taken.reports, since: taken.since } : undefined),
     listener,
   };

@@ -18,7 +18,7 @@ import { atEndOfFile, connect } from '../webhook/connection.ts';
 
 /**
  * How many files something may pass through on its way: what a newcomer has to open to follow it. Not counted are the
- * ground rooms (vocabulary, logs, pacing), metrics, what keeps the connection, the audit, which looks on and decides nothing,
+ * ground rooms (vocabulary, logs, pacing, the manager), metrics, what keeps the connection, the audit, which looks on and decides nothing,
  * and what runs by itself meanwhile.
  */
 const LIMITS = {
@@ -102,7 +102,7 @@ async function enteredUntil(
   return [...files].toSorted();
 }
 
-const BESIDE = /^(api|audit|telemetry|timing)\/|-metrics\.ts$|^webhook\/server\.ts$|^cli\/serve\.ts$/;
+const BESIDE = /^(api|audit|manager|telemetry|timing)\/|-metrics\.ts$|^webhook\/server\.ts$|^cli\/serve\.ts$/;
 
 function check(flow: keyof typeof LIMITS, entered: readonly string[]): void {
   const files = entered.filter((path) => !BESIDE.test(path));

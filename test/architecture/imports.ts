@@ -25,6 +25,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['yaml'],
   ['timing', 'telemetry'],
   ['manifest', 'cluster'],
+  ['manager'],
   ['certs', 'leader'],
   ['measurement'],
   ['hold'],

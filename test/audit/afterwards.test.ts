@@ -1,7 +1,7 @@
 import { Registry } from '@prometheus-io/client';
 import { expect, onTestFinished, test } from 'vitest';
 import { Afterwards } from '../../src/audit/afterwards.ts';
-import type { TerminationReason } from '../../src/audit/terminations.ts';
+import { TerminationLog, type TerminationReason } from '../../src/audit/terminations.ts';
 import type { PodMetadata } from '../../src/cluster/index.ts';
 import type { ObjectEvent } from '../../src/cluster/object-events.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
@@ -24,7 +24,9 @@ async function watching(ledSince: number | 'never' = -100) {
   const events: ObjectEvent[] = [];
   const registry = new Registry();
   const held = new Map<string, Partial<HeldPod>>();
+  const log = new TerminationLog();
   const afterwards = new Afterwards({
+    log,
     connection: { server: api.url, credentials: async () => ({}) },
     ...{ registry, logger: createLogger('silent', process.stdout), signal: ending.signal },
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
@@ -41,7 +43,7 @@ async function watching(ledSince: number | 'never' = -100) {
   });
   const identity = { namespace: 'shop', name: 'web-1', uid: 'u1' };
   return {
-    ...{ api, afterwards, events, held, registry },
+    ...{ api, log, afterwards, events, held, registry },
     /** A pod that is deleted at 0 and is gone so many seconds later. */
     ends: (plan: string | undefined, goneAt: number, grace = 90) => {
       const pod = object(plan, grace);
@@ -53,7 +55,7 @@ async function watching(ledSince: number | 'never' = -100) {
       const pod = object(plan, 90);
       afterwards.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
     },
-    told: () => afterwards.log.since(0).map(({ reason, seconds }) => [reason, seconds]),
+    told: () => log.since(0).map(({ reason, seconds }) => [reason, seconds]),
   };
 }
 
@@ -108,7 +110,7 @@ test.each([
 });
 
 test('an undeclared sender is named by pod and owner, where the API server knows its address', async () => {
-  const { api, afterwards, begins, events } = await watching();
+  const { log, api, afterwards, begins, events } = await watching();
   const controller = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'gateway', controller: true };
   const metadata = { name: 'gateway-0', namespace: 'infra', uid: 'g0', ownerReferences: [controller] };
   api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }], metadata: {} });
@@ -121,19 +123,16 @@ test('an undeclared sender is named by pod and owner, where the API server knows
     ['Warning', 'UndeclaredConsumer'],
   ]);
   expect(events[1]?.note).toContain('from 10.0.9.9 (infra/gateway-0 of StatefulSet/gateway)');
-  expect(afterwards.log.since(0)).toMatchObject([
-    { connections: 3 },
-    { connections: 40, owner: 'Deployment/web' },
-  ]);
+  expect(log.since(0)).toMatchObject([{ connections: 3 }, { connections: 40, owner: 'Deployment/web' }]);
 
   // One of several pods with this address: those in a node's network.
   api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }, { metadata }], metadata: {} });
   await afterwards.released({ pod: { ...pod, uid: 'u2' }, undeclared } as unknown as Release);
-  expect(afterwards.log.since(0).at(-1)?.from).toEqual(['10.0.9.9']);
+  expect(log.since(0).at(-1)?.from).toEqual(['10.0.9.9']);
 
   // The kubelet's probes, among others.
   const ofNode = { ...undeclared, remotes: ['10.0.9.9', '192.0.2.7', 'fd00:202:3:0:0:0:0:1'] };
   await afterwards.released({ pod: { ...pod, uid: 'u3' }, undeclared: ofNode } as unknown as Release);
-  const [, ...others] = afterwards.log.since(0).at(-1)?.from ?? [];
+  const [, ...others] = log.since(0).at(-1)?.from ?? [];
   expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
 });

@@ -138,7 +138,7 @@ async function leading(
     random: Math.random,
   });
   let holds = true;
-  audit.lead({ signal: ending.signal, holds: () => holds });
+  void audit.lead({ signal: ending.signal, holds: () => holds });
   const samples = async (name: string) => {
     const text = await registry.getSingleMetricAsString(name);
     return text.split('\n').filter((line) => !line.startsWith('#') && line !== '');

@@ -40,15 +40,14 @@ async function takingOver() {
     measurement,
     declared: { known: () => declared.isKnown, objects: () => [] },
     views,
-    canary: undefined,
     metrics: {
       removal: () => undefined,
       present: (consumers) => void gone.push(consumers.map(({ name }) => name)),
     },
     logger: createLogger('info', { write: (line) => void lines.push(JSON.parse(line)) }),
     epochSeconds: clocks.epochSeconds,
-    signal: ending.signal,
   });
+  void measuring.run?.(ending.signal);
   const rows = async () => [...(await measurement.next(measurement.table, NOW + 600)).consumers.keys()];
   /** Says which consumers the cluster has, and waits until that is known to all. */
   const read = async (...consumers: Consumer[]) => {
@@ -99,7 +98,7 @@ it('what is shown is brought up to date while the lead lasts, and forgotten with
   await read(EDGE);
   expect(views.all).toEqual([]);
   const lead = new AbortController();
-  measuring.lead({ signal: lead.signal, holds: () => !lead.signal.aborted });
+  void measuring.lead?.({ signal: lead.signal, holds: () => !lead.signal.aborted });
   await soon('the views', () => views.all.length > 0);
   expect(views.all.map(({ name, removals }) => [name, removals?.samples])).toEqual([
     ['cluster-ip', undefined],
@@ -108,4 +107,19 @@ it('what is shown is brought up to date while the lead lasts, and forgotten with
   ]);
   lead.abort();
   expect(views.all).toEqual([]);
+});
+
+it('a history that is restored after the lead has begun shows at once', async () => {
+  const { measurement, measuring, views, read } = await takingOver();
+  const before = [...measurement.consumers.estimator.parts(NOW)].map((part) => part.text(1e6));
+  await read(OTHER);
+  await read(EDGE);
+  const lead = new AbortController();
+  onTestFinished(() => lead.abort());
+  void measuring.lead?.({ signal: lead.signal, holds: () => true });
+  const samples = () => views.all.find(({ name }) => name === 'edge')?.removals?.samples;
+  await soon('a view', () => views.all.length > 0);
+  expect(samples()).toBeUndefined();
+  for (const text of before) measurement.restorePart(JSON.parse(text), NOW);
+  await soon('its samples', () => samples() === 300);
 });

@@ -87,7 +87,10 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse,
     api,
     world,
     delivery,
-    lead: () => delivery.lead({ signal: ended.signal, holds: () => !ended.signal.aborted }),
+    lead: () => {
+      const leadership = { signal: ended.signal, holds: () => !ended.signal.aborted };
+      for (const each of delivery.runnables) void each.lead?.(leadership);
+    },
     metric: async (name: string) => (await registry.getSingleMetricAsString(name)).split('\n').slice(2),
   };
 }

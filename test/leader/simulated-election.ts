@@ -4,7 +4,7 @@ import {
   ELECTION_LIMITS,
   type ElectionEvents,
   type ElectionLimits,
-  type Leadership,
+  type LeaseLeadership,
 } from '../../src/leader/election.ts';
 import type { LeaseRecord } from '../../src/leader/lease.ts';
 import { randomNumbers } from '../lag/shapes.ts';
@@ -15,7 +15,7 @@ export interface Contender {
   readonly identity: string;
   readonly process: SimulatedProcess;
   /** The last one, which may be over. */
-  leadership: Leadership | undefined;
+  leadership: LeaseLeadership | undefined;
   following: string | undefined;
   /** How many of its requests have succeeded. */
   requests: number;

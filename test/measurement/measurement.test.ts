@@ -42,6 +42,24 @@ describe('samples', () => {
     expect(others).toEqual(samples);
   });
 
+  it('are recorded and reach the other listeners where one throws', () => {
+    const thrown: unknown[] = [];
+    const onListenerError = (error: unknown) => void thrown.push(error);
+    const measurement = new Measurement({ clock: () => 0, epochSeconds: () => START }, { onListenerError });
+    const broken = () => {
+      throw new Error('broken');
+    };
+    for (const add of [measurement.onChange, measurement.onSample, measurement.onRemoval]) add(broken);
+    measurement.consumers.onSample(broken);
+    const lags: number[] = [];
+    measurement.onRemoval(({ lag }) => void lags.push(lag));
+    for (const event of [...READY, ...removal(1_000, 0.5)]) measurement.apply(event);
+    measurement.consumers.record({ consumer: 'edge', direction: 'removal', lag: 1 });
+    expect(lags).toEqual([0.5]);
+    expect(measurement.week()).toBeDefined();
+    expect(thrown.length).toBeGreaterThan(3);
+  });
+
   it('are not taken while what the Services say may be out of date', () => {
     const { measurement, samples, apply } = measuring(...READY);
     const discarded = () => measurement.discarded.Reconnect;

@@ -1,0 +1,197 @@
+import { Counter, type Registry } from '@prometheus-io/client';
+import { asError } from '../api/index.ts';
+import type { WatchStats } from '../cluster/index.ts';
+import type { ClusterEvent } from '../lag/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { Backoff, pause } from '../timing/index.ts';
+import type { Leadership, PodEvent, Runnable } from './runnable.ts';
+
+interface ManagerOptions {
+  readonly registry: Registry;
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly clock: () => number;
+  readonly random: () => number;
+  /** Aborts when the process ends. */
+  readonly signal: AbortSignal;
+}
+
+/** Where a runnable has failed; `listener`: in what hears of another runnable's results. */
+type Call = 'metrics' | 'event' | 'pod' | 'listener' | 'run' | 'lead' | 'close';
+
+/** Before work that has failed is begun again. */
+const RETRY = { firstPauseMs: 1_000, longestPauseMs: 60_000 };
+
+/** A handler that fails at every event of a storm is logged once in this time; the metric counts each failure. */
+const LOG_AGAIN_MS = 60_000;
+
+/**
+ * Runs the parts of a server, as controller-runtime's manager does: starts them, passes each event to each of them in the
+ * order in which they were added, has them lead while this replica leads, and closes them in reverse. What fails in one
+ * is counted and logged, and costs the others nothing.
+ */
+export class Manager {
+  readonly #options: ManagerOptions;
+  readonly #runnables: Runnable[] = [];
+  /** By runnable, the work of its latest term. */
+  readonly #leading = new Map<Runnable, Promise<void>>();
+  readonly #loggedAt = new Map<string, number>();
+  readonly #failures: Counter<'runnable' | 'call'>;
+  #leadership: Leadership | undefined;
+  #leadsSince = 0;
+
+  constructor(options: ManagerOptions) {
+    this.#options = options;
+    this.#failures = registerManagerMetrics(options.registry);
+  }
+
+  /** Adds what {@link start} starts. Events and terms reach runnables in this order. */
+  add(...runnables: readonly (Runnable | undefined)[]): void {
+    this.#runnables.push(...runnables.filter((each) => each !== undefined));
+  }
+
+  start(): void {
+    const { registry, signal } = this.#options;
+    for (const each of this.#runnables) {
+      this.#attempt(each.name, 'metrics', () => each.metrics?.(registry));
+      if (each.run !== undefined) void this.#work(each.name, 'run', () => each.run?.(signal), signal);
+    }
+  }
+
+  /** Passes on an event of the cluster's watches. Never throws. */
+  readonly event = (event: ClusterEvent): void => {
+    for (const each of this.#runnables)
+      if (each.onEvent !== undefined) this.#attempt(each.name, 'event', () => each.onEvent?.(event));
+  };
+
+  /** Passes on an event of the pods' watch. Never throws. */
+  readonly pod = (event: PodEvent): void => {
+    for (const each of this.#runnables)
+      if (each.onPod !== undefined) this.#attempt(each.name, 'pod', () => each.onPod?.(event));
+  };
+
+  /** To be called whenever this replica begins to lead. */
+  readonly lead = (leadership: Leadership): void => {
+    this.#leadership = leadership;
+    this.#leadsSince = this.#options.clock();
+    for (const each of this.#runnables) {
+      if (each.lead === undefined) continue;
+      const before = this.#leading.get(each);
+      const work = () => this.#work(each.name, 'lead', () => each.lead?.(leadership), leadership.signal);
+      // At once where nothing is left of an earlier term: connections may be waiting.
+      this.#leading.set(each, before === undefined ? work() : before.then(work));
+    }
+  };
+
+  /** Whether this replica leads. */
+  readonly leads = (): boolean => this.#leadership?.holds() ?? false;
+
+  /** Since when it does, by the clock; undefined: it does not. */
+  readonly leadsSince = (): number | undefined => (this.leads() ? this.#leadsSince : undefined);
+
+  /** Resolves once nothing is left of the terms that are over. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#leading.values());
+  }
+
+  /** The list-watches of all runnables. */
+  readonly watches = (): Readonly<Record<string, WatchStats>> =>
+    Object.assign({}, ...this.#runnables.map((each) => each.watches?.()));
+
+  /** Closes the runnables, the last one first; resolves once all are closed. Never rejects. */
+  async close(): Promise<void> {
+    const closing = this.#runnables.toReversed().map(async (each) => {
+      try {
+        await each.close?.();
+      } catch (thrown) {
+        this.#failed(each.name, 'close', thrown);
+      }
+    });
+    await Promise.all(closing);
+  }
+
+  /** @returns listeners to results of the runnable of this name; one that throws costs neither it nor the others anything */
+  listeners<Heard extends readonly unknown[]>(name: string): Listeners<Heard> {
+    return new Listeners(this.listenerFailed(name));
+  }
+
+  /** @returns what counts and logs a listener's failure */
+  listenerFailed(name: string): (thrown: unknown) => void {
+    return (thrown) => this.#failed(name, 'listener', thrown);
+  }
+
+  #attempt(name: string, call: Call, action: () => void): void {
+    try {
+      action();
+    } catch (thrown) {
+      this.#failed(name, call, thrown);
+    }
+  }
+
+  /** Does work until it is done or the signal aborts; work that throws is begun again. */
+  async #work(name: string, call: Call, work: () => unknown, signal: AbortSignal): Promise<void> {
+    const backoff = new Backoff(RETRY, this.#options.random);
+    while (!signal.aborted) {
+      try {
+        await work();
+        return;
+      } catch (thrown) {
+        if (signal.aborted) return;
+        const pauseMs = Math.round(backoff.next());
+        this.#failed(name, call, thrown, pauseMs);
+        await pause(pauseMs, signal);
+      }
+    }
+  }
+
+  #failed(runnable: string, call: Call, thrown: unknown, pauseMs?: number): void {
+    const { clock, logger } = this.#options;
+    this.#failures.inc({ runnable, call });
+    const key = `${runnable}/${call}`;
+    const now = clock();
+    if (now - (this.#loggedAt.get(key) ?? Number.NEGATIVE_INFINITY) < LOG_AGAIN_MS) return;
+    this.#loggedAt.set(key, now);
+    const follows = pauseMs === undefined ? 'all others continue' : 'restarting it';
+    const members = { runnable, call, err: asError(thrown), ...(pauseMs !== undefined && { pauseMs }) };
+    logger.error(members, `runnable failed, ${follows}; this is a bug in Linger`);
+  }
+}
+
+export function registerManagerMetrics(registry: Registry): Counter<'runnable' | 'call'> {
+  return new Counter({
+    name: 'linger_runnable_failures_total',
+    help: 'Errors that a part of Linger has thrown, by part and call: always a bug. The other parts are not affected.',
+    labelNames: ['runnable', 'call'] as const,
+    registers: [registry],
+  });
+}
+
+/** Called in the order in which they were added, each whatever the others do. */
+export class Listeners<Heard extends readonly unknown[]> {
+  readonly #all: ((...heard: Heard) => void)[] = [];
+  readonly #onError: (thrown: unknown) => void;
+
+  /** @param onError called with what a listener throws; by default it ends the process */
+  constructor(onError: (thrown: unknown) => void = throwLater) {
+    this.#onError = onError;
+  }
+
+  readonly add = (listener: (...heard: Heard) => void): void => {
+    this.#all.push(listener);
+  };
+
+  readonly call = (...heard: Heard): void => {
+    for (const listener of this.#all)
+      try {
+        listener(...heard);
+      } catch (thrown) {
+        this.#onError(thrown);
+      }
+  };
+}
+
+function throwLater(thrown: unknown): void {
+  queueMicrotask(() => {
+    throw thrown;
+  });
+}
