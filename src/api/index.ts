@@ -49,7 +49,17 @@ export {
   plainSleep,
   runsHelper,
 } from './hooks.ts';
-export { isAbsentOr, isRecord, isString, isStringMap, jsonIn, listOf, memberAt, recordsAt } from './json.ts';
+export {
+  isAbsentOr,
+  isRecord,
+  isString,
+  isStringMap,
+  jsonIn,
+  listOf,
+  memberAt,
+  readEntries,
+  recordsAt,
+} from './json.ts';
 export {
   type NamespaceRecord,
   namespaceRecord,

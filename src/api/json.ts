@@ -25,6 +25,17 @@ export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
+/**
+ * Reads the entries of a stored list, or of a record's members. An entry that cannot be read costs itself only; whoever
+ * stores a list leaves out what this would not read back.
+ * @param read returns undefined for what it cannot read
+ */
+export function readEntries<T>(list: unknown, read: (entry: unknown) => T | undefined): readonly T[] {
+  return listOf(list)
+    .map(read)
+    .filter((entry) => entry !== undefined);
+}
+
 /** The objects of a list, which may be a member of a member, and so on. */
 export function recordsAt(value: unknown, ...path: readonly string[]): readonly Record<string, unknown>[] {
   return listOf(memberAt(value, path)).filter(isRecord);

@@ -1,4 +1,4 @@
-import { isRecord, isString } from '../api/index.ts';
+import { isRecord, isString, readEntries } from '../api/index.ts';
 import type { RemovalSample } from '../lag/index.ts';
 
 /** What may turn out at the end of a pod, and for how many of each there is room in the log. */
@@ -137,18 +137,31 @@ export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: Pod
 /** Seconds. */
 export const KEPT_SECONDS = 7 * 86_400;
 
+/** How many findings wait to be sorted in. */
+const MOST_UNSORTED = 1_000;
+
 /** The findings of the last week; of very many, the latest. */
 export class TerminationLog {
   #all: readonly TerminationFinding[] = [];
+  #added: TerminationFinding[] = [];
   #text: string | undefined;
 
-  /** Adding one twice changes nothing: replicas see the same removals. */
+  /**
+   * Adding one twice changes nothing: replicas see the same removals. What could not be read back, such as a number that
+   * JSON does not have, is left out.
+   */
   add(...findings: readonly TerminationFinding[]): void {
-    const keyOf = ({ reason, uid }: TerminationFinding) => `${reason}/${uid}`;
-    const known = new Set(this.#all.map(keyOf));
-    const added = findings.filter((each) => !known.has(keyOf(each)));
-    if (added.length === 0) return;
-    const all = [...this.#all, ...added].toSorted((a, b) => a.at - b.at);
+    for (const each of findings) if (isFinding(each)) this.#added.push(each);
+    this.#text = undefined;
+    if (this.#added.length >= MOST_UNSORTED) this.#settle();
+  }
+
+  /** Sorted in when they are asked for: a storm adds thousands. */
+  #settle(): readonly TerminationFinding[] {
+    if (this.#added.length === 0) return this.#all;
+    const byKey = new Map([...this.#added, ...this.#all].map((each) => [`${each.reason}/${each.uid}`, each]));
+    this.#added = [];
+    const all = [...byKey.values()].toSorted((a, b) => a.at - b.at);
     const from = (all.at(-1)?.at ?? 0) - KEPT_SECONDS;
     const room: Record<string, number> = {};
     this.#all = all
@@ -158,12 +171,12 @@ export class TerminationLog {
         return at >= from && room[reason] >= 0;
       })
       .toReversed();
-    this.#text = undefined;
+    return this.#all;
   }
 
   /** Oldest first. @param from seconds since the epoch */
   since(from: number): readonly TerminationFinding[] {
-    return this.#all.filter(({ at }) => at >= from);
+    return this.#settle().filter(({ at }) => at >= from);
   }
 
   /** Takes in what {@link text} has said. @returns undefined for what it does not say */
@@ -176,8 +189,8 @@ export class TerminationLog {
 
   /** The same text as long as nothing is added; empty while there is nothing. */
   get text(): string {
-    if (this.#all.length === 0) return '';
-    this.#text ??= JSON.stringify({ v: 2, findings: this.#all }, rounded);
+    const findings = this.#settle();
+    this.#text ??= findings.length === 0 ? '' : JSON.stringify({ v: 2, findings }, rounded);
     return this.#text;
   }
 }
@@ -190,8 +203,11 @@ function rounded(_member: string, value: unknown): unknown {
 /** @returns undefined for what {@link TerminationLog.text} does not say */
 export function terminationsIn(json: unknown): readonly TerminationFinding[] | undefined {
   if (!isRecord(json) || json.v !== 2 || !Array.isArray(json.findings)) return undefined;
-  const all: readonly unknown[] = json.findings;
-  return all.every(isFinding) ? all : undefined;
+  return readEntries(json.findings, findingIn);
+}
+
+function findingIn(value: unknown): TerminationFinding | undefined {
+  return isFinding(value) ? value : undefined;
 }
 
 function isFinding(value: unknown): value is TerminationFinding {

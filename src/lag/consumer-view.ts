@@ -1,4 +1,4 @@
-import { formatDuration, isAbsentOr, isRecord, isString } from '../api/index.ts';
+import { formatDuration, isAbsentOr, isRecord, isString, readEntries } from '../api/index.ts';
 import type { Consumer, ConsumerLag, MeasureKind } from './consumer.ts';
 import { lagsOf } from './distribution.ts';
 import { isInstant } from './histogram.ts';
@@ -215,15 +215,20 @@ export interface ConsumerTable {
   readonly consumers: readonly ConsumerView[];
 }
 
+/** Views that would not read back, such as one with a number that JSON does not have, are left out. */
 export function consumersToText({ asOf, consumers }: ConsumerTable): string {
-  return JSON.stringify({ v: VERSION, asOf, consumers });
+  return JSON.stringify({ v: VERSION, asOf, consumers: readEntries(consumers, viewIn) });
 }
 
-/** @returns undefined for what {@link consumersToText} has not written, or another version has */
+/** @returns undefined for what {@link consumersToText} does not write, or another version did */
 export function consumersFromJson(json: unknown): ConsumerTable | undefined {
   if (!isRecord(json) || json.v !== VERSION || !isInstant(json.asOf)) return undefined;
-  const { asOf, consumers } = json;
-  return Array.isArray(consumers) && consumers.every(isView) ? { asOf, consumers } : undefined;
+  if (!Array.isArray(json.consumers)) return undefined;
+  return { asOf: json.asOf, consumers: readEntries(json.consumers, viewIn) };
+}
+
+function viewIn(json: unknown): ConsumerView | undefined {
+  return isView(json) ? json : undefined;
 }
 
 function isView(json: unknown): json is ConsumerView {

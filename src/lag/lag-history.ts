@@ -1,4 +1,4 @@
-import { isRecord, isString } from '../api/index.ts';
+import { isRecord, isString, readEntries } from '../api/index.ts';
 import { type Density, quantileOf } from './distribution.ts';
 import { CELLS, cellOf } from './grid.ts';
 import { type CellValue, cellsToText, Histogram, isCount, isInstant, readCells } from './histogram.ts';
@@ -371,17 +371,18 @@ export class LagHistory {
   static readPart(json: unknown): { readonly key: string; readonly history: LagHistory } | undefined {
     if (!isRecord(json) || json.v !== VERSION || !isString(json.key)) return undefined;
     if (!Array.isArray(json.slots) || !isRecord(json.reached)) return undefined;
-    const { samples, seconds } = json.reached;
-    if (!isCount(samples) || !isInstant(seconds) || json.slots.length > MOST_DAYS * 96 * 2) return undefined;
-    const slots = (json.slots as unknown[]).map(slotFromJson);
-    if (!slots.every((slot) => slot !== undefined)) return undefined;
+    if (json.slots.length > MOST_DAYS * 96 * 2) return undefined;
+    const slots = readEntries(json.slots, slotFromJson).toSorted(byEnd);
+    if (slots.length === 0 && json.slots.length > 0) return undefined;
     const history = new LagHistory();
-    history.#close(slots.toSorted(byEnd));
-    if (slots.length > 0) {
-      if (!isInstant(json.since) || !isInstant(json.latest)) return undefined;
-      [history.#since, history.#latest] = [json.since, json.latest];
+    history.#close(slots);
+    const [oldest, newest] = [slots[0], slots.at(-1)];
+    if (oldest !== undefined && newest !== undefined) {
+      history.#since = isInstant(json.since) ? json.since : endOf(oldest);
+      history.#latest = isInstant(json.latest) ? json.latest : endOf(newest);
     }
-    history.#reached = { samples, seconds };
+    const { samples, seconds } = json.reached;
+    if (isCount(samples) && isInstant(seconds)) history.#reached = { samples, seconds };
     return { key: json.key, history };
   }
 

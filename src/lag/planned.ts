@@ -1,4 +1,4 @@
-import { isRecord } from '../api/index.ts';
+import { isRecord, readEntries } from '../api/index.ts';
 import { setNewest } from './busiest.ts';
 import { type Consumer, WITNESSED_ENOUGH, witnessName } from './consumer.ts';
 import {
@@ -296,11 +296,13 @@ function sameRows(a: ReadonlyMap<string, PlannedRow>, b: ReadonlyMap<string, Pla
 
 const VERSION = 2;
 
-/** Reads the output of {@link plannedToText}, parsed. @returns undefined for anything else, or another version */
+/**
+ * Reads the output of {@link plannedToText}, parsed. A row that cannot be read is absent, as if nothing had been measured.
+ * @returns undefined for anything else, or another version
+ */
 export function plannedFromJson(json: unknown): PlannedTable | undefined {
   if (!isRecord(json) || json.v !== VERSION) return undefined;
-  const cluster = json.cluster === undefined ? undefined : rowFromJson(json.cluster);
-  if (json.cluster !== undefined && cluster === undefined) return undefined;
+  const cluster = rowFromJson(json.cluster);
   const namespaces = rowsFromJson(json.namespaces);
   const consumers = rowsFromJson(json.consumers);
   if (namespaces === undefined || consumers === undefined) return undefined;
@@ -309,13 +311,12 @@ export function plannedFromJson(json: unknown): PlannedTable | undefined {
 
 function rowsFromJson(json: unknown): ReadonlyMap<string, PlannedRow> | undefined {
   if (!isRecord(json)) return undefined;
-  const rows = new Map<string, PlannedRow>();
-  for (const [name, each] of Object.entries(json)) {
+  const named = readEntries(Object.entries(json), (entry) => {
+    const [name, each] = entry as [string, unknown];
     const row = rowFromJson(each);
-    if (row === undefined) return undefined;
-    rows.set(name, row);
-  }
-  return rows;
+    return row && ([name, row] as const);
+  });
+  return new Map(named);
 }
 
 function rowFromJson(json: unknown): PlannedRow | undefined {
@@ -331,9 +332,8 @@ function rowFromJson(json: unknown): PlannedRow | undefined {
   if (current === undefined || slow === undefined) return undefined;
   const reached = { samples: reachedSamples, seconds };
   const row = { scope, samples, historySeconds: history, reached, current, slow } as const;
-  if (json.episode === undefined) return row;
   const episode = episodeFromJson(json.episode);
-  return episode && { ...row, episode };
+  return episode === undefined ? row : { ...row, episode };
 }
 
 function episodeFromJson(json: unknown): PlannedEpisode | undefined {
@@ -353,14 +353,27 @@ function curveFromText(text: unknown): Density | undefined {
 /** The table as compact JSON text. */
 export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTable): string {
   const rows = (of: ReadonlyMap<string, PlannedRow>) =>
-    Object.fromEntries([...of].map(([name, row]) => [name, rowToJson(row)]));
+    Object.fromEntries([...of].flatMap(([name, row]) => (isStorable(row) ? [[name, rowToJson(row)]] : [])));
   return JSON.stringify({
     v: VERSION,
     at: Number.isFinite(at) ? at : null,
-    cluster: cluster && rowToJson(cluster),
+    cluster: cluster && isStorable(cluster) ? rowToJson(cluster) : undefined,
     namespaces: rows(namespaces),
     consumers: rows(consumers),
   });
+}
+
+/** JSON has no number for NaN: a row with one would not read back. */
+function isStorable({ samples, historySeconds, reached, current, slow }: PlannedRow): boolean {
+  const numbers = [
+    samples,
+    historySeconds,
+    reached.samples,
+    reached.seconds,
+    totalOf(current),
+    totalOf(slow),
+  ];
+  return numbers.every(Number.isFinite);
 }
 
 function rowToJson({ historySeconds, reached, current, slow, episode, ...row }: PlannedRow): unknown {

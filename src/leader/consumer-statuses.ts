@@ -19,14 +19,14 @@ function statementOf(view: ConsumerView, target: StatusTarget): Statement<Consum
   return { target, content, condition: { type: 'Measured', ...condition } };
 }
 
-function lagOf(lag: LagView | null): { samples: number; p50?: string; p99?: string } {
+function lagOf(lag: LagView | null): Pick<ConsumerStatus, 'samples' | 'p50' | 'p99'> {
   if (lag === null) return { samples: 0 };
   return { samples: lag.samples, p50: lagText(lag.p50), p99: lagText(lag.p99) };
 }
 
-/** Three digits, the precision of the histograms. */
-export function lagText(seconds: number): string {
-  return formatDuration(Number(seconds.toPrecision(3)));
+/** Three digits, the precision of the histograms; undefined for what is no number. */
+export function lagText(seconds: number | undefined): string | undefined {
+  return Number.isFinite(seconds) ? formatDuration(Number(seconds?.toPrecision(3))) : undefined;
 }
 
 /** The desired statuses of all DiscoveryConsumers that anything is known of. */

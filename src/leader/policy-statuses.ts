@@ -110,18 +110,16 @@ function statementOf(
   since: number,
 ): Statement<PolicyStatus> {
   const view = value && policyView(value, world);
-  const duration = (seconds: number | undefined) => (seconds === undefined ? undefined : lagText(seconds));
   const content = {
     mode: view?.mode,
     hook: view?.hook,
     wait: view?.wait === undefined ? undefined : formatDuration(view.wait),
-    p99: duration(view?.p99),
+    p99: lagText(view?.p99),
     samples: view?.samples,
     pods,
     ignored: [...(view?.ignored ?? []), ...(shadows ? [SHADOWED] : [])],
   };
-  const known = Object.fromEntries(Object.entries(content).filter(([, member]) => member !== undefined));
-  return { target, content: known, condition: { type: 'Ready', ...readiness(), since } };
+  return { target, content, condition: { type: 'Ready', ...readiness(), since } };
 
   function readiness(): Pick<Statement['condition'], 'status' | 'reason' | 'message'> {
     if (problem !== undefined) {

@@ -93,7 +93,8 @@ export class StatusPublisher {
   /** Collects news: first objects without any status yet, then those that have waited longest. */
   async #look(now: number): Promise<void> {
     const { limits, time } = this.#term;
-    const statements = await this.#source.statements();
+    const found = await this.#source.statements();
+    const statements = found.map((each) => ({ ...each, content: known(each.content) }));
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, condition }: Statement) =>
       isOf(target, condition.type) ? (this.#known.get(keyOf(target))?.writtenAt ?? 0) : -1;
@@ -252,6 +253,14 @@ function amountOf(value: unknown): number {
 }
 
 /** The condition of this type in a status. @returns undefined where it has none */
+/** Without the members that JSON does not have: those that are undefined, and numbers that are not finite. */
+function known(content: object): object {
+  const isKnown = (value: unknown) =>
+    value !== undefined && (typeof value !== 'number' || Number.isFinite(value));
+  const members = Object.entries(content).filter(([, value]) => isKnown(value));
+  return Object.fromEntries(members.map(([name, value]) => [name, isRecord(value) ? known(value) : value]));
+}
+
 function conditionIn(status: unknown, type: string): Members | undefined {
   return recordsAt(status, 'conditions').find((each) => each.type === type);
 }

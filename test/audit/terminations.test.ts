@@ -85,18 +85,43 @@ describe('the log of findings', () => {
     expect(log.text.length).toBeLessThan(900_000);
   });
 
+  test.each([undefined, {}, { v: 1, findings: [] }, { v: 2, findings: 'none' }])(
+    'refuses what it has not written: %j',
+    (json) => {
+      expect(terminationsIn(json)).toBeUndefined();
+      expect(new TerminationLog().restore(json)).toBeUndefined();
+    },
+  );
+
   test.each([
-    undefined,
     {},
-    { v: 1, findings: [] },
-    { v: 2, findings: [{}] },
-    { v: 2, findings: [{ ...shortfall(1), services: 'web' }] },
-    { v: 2, findings: [{ ...shortfall(1), at: 'now' }] },
-    { v: 2, findings: [{ ...shortfall(1), reason: 'constructor' }] },
-    { v: 2, findings: [{ ...shortfall(1), reason: 'UndeclaredConsumer', from: [4] }] },
-  ])('refuses what it has not written: %j', (json) => {
-    expect(terminationsIn(json)).toBeUndefined();
-    expect(new TerminationLog().restore(json)).toBeUndefined();
+    null,
+    { ...shortfall(1), services: 'web' },
+    { ...shortfall(1), at: 'now' },
+    { ...shortfall(1), seconds: null },
+    { ...shortfall(1), reason: 'constructor' },
+    { ...shortfall(1), reason: 'UndeclaredConsumer', from: [4] },
+  ])('an entry that it has not written costs itself only: %j', (entry) => {
+    expect(terminationsIn({ v: 2, findings: [entry, shortfall(20)] })).toEqual([shortfall(20)]);
+  });
+
+  test('a number that JSON does not have costs its finding, and not what is stored', () => {
+    const log = new TerminationLog();
+    log.add(
+      { ...shortfall(30), seconds: Number.NaN },
+      { ...shortfall(40), at: Number.POSITIVE_INFINITY },
+      shortfall(10),
+    );
+    expect(terminationsIn(JSON.parse(log.text))?.map(({ at }) => at)).toEqual([10]);
+  });
+
+  test('2,000 findings one by one take a few milliseconds', () => {
+    const log = new TerminationLog();
+    const before = process.threadCpuUsage();
+    for (let each = 0; each < 2_000; each += 1) log.add(shortfall(1 + each, `pod-${each}`));
+    expect(log.since(0)).toHaveLength(2_000);
+    const { user, system } = process.threadCpuUsage(before);
+    expect((user + system) / 1000).toBeLessThan(100);
   });
 });
 

@@ -248,6 +248,25 @@ describe('a part as text', () => {
     );
   });
 
+  it('without a slot, an instant or a count that can be read, keeps the rest', () => {
+    const [part] = historyOf([1], 2_000, START, 7_200).parts('cluster', START);
+    const json = JSON.parse(part!.text(1e6));
+    const samples = LagHistory.readPart(json)!.history.samples;
+    const [first, ...slots] = json.slots;
+    const spoilt = {
+      ...json,
+      since: null,
+      latest: null,
+      reached: { samples: null },
+      slots: [[null, 1, '5'], ...slots],
+    };
+    const { history } = LagHistory.readPart(spoilt)!;
+    expect(history.samples).toBeGreaterThan(0);
+    expect(history.samples).toBe(samples - LagHistory.readPart({ ...json, slots: [first] })!.history.samples);
+    expect(Number.isFinite(history.latest)).toBe(true);
+    expect(LagHistory.readPart({ ...json, slots: [null] })).toBeUndefined();
+  });
+
   it('goes on where it was: lags of the same slice are added to it', () => {
     const text = historyOf([1], 10, START + 60, 60)
       .parts('cluster', START + 60)[0]!

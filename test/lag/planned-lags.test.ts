@@ -165,19 +165,39 @@ describe('a table as text', () => {
   test.each<[string, (json: Record<string, unknown>) => unknown]>([
     ['nothing', () => undefined],
     ['an older version', (json) => ({ ...json, v: 1 })],
-    [
-      'a curve that does not add up',
-      (json) => ({ ...json, cluster: { ...(json.cluster as object), current: '5' } }),
-    ],
     ['no consumers', ({ consumers: _, ...json }) => json],
-    [
-      'an episode that is none',
-      (json) => ({ ...json, cluster: { ...(json.cluster as object), episode: 3 } }),
-    ],
   ])('%s is not read', (_, spoil) => {
     expect(
       plannedFromJson(spoil(JSON.parse(plannedToText(table)) as Record<string, unknown>)),
     ).toBeUndefined();
+  });
+
+  test.each([
+    ['a curve that does not add up', { current: '5' }],
+    ['a number that JSON does not have', { samples: null }],
+  ])('%s costs its own row only', (_, change) => {
+    const json = JSON.parse(plannedToText(table)) as { namespaces: Record<string, object> };
+    const read = plannedFromJson({
+      ...json,
+      namespaces: { ...json.namespaces, odd: { ...json.namespaces.shop, ...change } },
+    });
+    expect(read).toEqual(plannedFromJson(json));
+    expect(
+      plannedFromJson({ ...json, cluster: { ...json.namespaces.shop, ...change } })!.namespaces.size,
+    ).toBe(1);
+  });
+
+  test('an episode that is none costs itself only', () => {
+    const json = JSON.parse(plannedToText(table)) as { cluster: object };
+    const { cluster } = plannedFromJson({ ...json, cluster: { ...json.cluster, episode: 3 } })!;
+    const { episode: _, ...row } = table.cluster!;
+    expect(cluster).toEqual(row);
+  });
+
+  test('a row with a number that JSON does not have is not written', () => {
+    const odd = { ...table.cluster!, samples: Number.NaN };
+    const written = plannedFromJson(JSON.parse(plannedToText({ ...table, cluster: odd })))!;
+    expect([written.cluster, written.namespaces.size, written.consumers.size]).toEqual([undefined, 1, 1]);
   });
 
   test('for 200 consumers and 50 namespaces fits a ConfigMap, with room to spare', () => {

@@ -155,6 +155,9 @@ describe('the published table of consumers', () => {
     ['another version', broken((json) => Object.assign(json, { v: 2 }))],
     ['no instant', broken((json) => Object.assign(json, { asOf: null }))],
     ['no list', broken((json) => Object.assign(json, { consumers: {} }))],
+  ])('%s is refused', (_, json) => expect(consumersFromJson(json)).toBeUndefined());
+
+  it.each<[string, unknown]>([
     ['a view without a name', broken(({ consumers: [view] }) => delete view?.name)],
     ['an unknown measure', broken(({ consumers: [view] }) => Object.assign(view ?? {}, { measure: 'x' }))],
     ['a lag that is none', broken(({ consumers: [view] }) => Object.assign(view ?? {}, { removals: 7 }))],
@@ -163,5 +166,17 @@ describe('the published table of consumers', () => {
       broken(({ consumers: [view] }) => Object.assign(view?.condition ?? {}, { reason: 'x' })),
     ],
     ['limits that are none', broken(({ consumers: [view] }) => Object.assign(view ?? {}, { limits: [1] }))],
-  ])('%s is refused', (_, json) => expect(consumersFromJson(json)).toBeUndefined());
+  ])('%s costs itself only', (_, json) =>
+    expect(consumersFromJson(json)?.consumers).toEqual(consumers.slice(1)),
+  );
+
+  it('leaves out a view with a number that JSON does not have', () => {
+    const odd = { ...consumers[0]!, lastSample: Number.NaN };
+    expect(
+      consumersFromJson(JSON.parse(consumersToText({ asOf: NOW, consumers: [odd, consumers[1]!] }))),
+    ).toEqual({
+      asOf: NOW,
+      consumers: consumers.slice(1),
+    });
+  });
 });
