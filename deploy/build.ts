@@ -1,5 +1,5 @@
-import { cp, glob, readFile, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { cp, glob, readFile, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { DOOR_IMPORT, filesBehind, namesIn } from './doors.ts';
 
@@ -18,8 +18,7 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
   for await (const file of glob(join(ROOT, 'src/**/*-worker.ts'))) workers.push(file);
   const { metafile } = await build({
     // What a worker thread runs is found by its name beside the chunk that starts it.
-    entryPoints: [join(ROOT, 'src/main.ts'), ...workers],
-    entryNames: '[name]',
+    entryPoints: { program: join(ROOT, 'src/main.ts'), ...namedAsTheirFiles(workers) },
     outdir,
     absWorkingDir: ROOT,
     bundle: true,
@@ -40,10 +39,35 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
       js: "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);",
     },
   });
+  await writeFile(join(outdir, 'main.js'), await entry());
   // Beside the chunk that reads them, as in the sources.
   const helpers = (file: string) => !/\.c$/.test(file);
   await cp(join(ROOT, 'src/hold/helper'), join(outdir, 'helper'), { recursive: true, filter: helpers });
   return metafile;
+}
+
+function namedAsTheirFiles(files: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(files.map((file) => [basename(file, '.ts'), file]));
+}
+
+/**
+ * dist/main.js, in words that every Node since 12 can parse: on one that is too old, a sentence and not the first
+ * SyntaxError of the bundle.
+ */
+async function entry(): Promise<string> {
+  const { engines } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+    engines: { node: string };
+  };
+  const [, major, minor] = /^>=(\d+)\.(\d+)$/.exec(engines.node) ?? [];
+  if (minor === undefined) throw new Error(`engines.node: expected >=MAJOR.MINOR, got ${engines.node}`);
+  return `#!/usr/bin/env node
+var version = process.versions.node.split('.');
+if (version[0] > ${major} || (version[0] == ${major} && version[1] >= ${minor})) import('./program.js');
+else {
+  console.error('linger: Node.js ${major}.${minor} or newer is needed, and this is ' + process.version + ': install a newer one, or take the archive of a release, which has its own');
+  process.exitCode = 1;
+}
+`;
 }
 
 const WORKER = /(new URL\('\.\/[a-z-]+-worker)\.ts(', import\.meta\.url\))/g;

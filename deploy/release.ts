@@ -92,6 +92,12 @@ async function readManifest(): Promise<Manifest> {
   return JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as Manifest;
 }
 
+/** The package.json that is published, as text: the bundle holds the dependencies, so there are none to install. */
+export function publishedManifest(manifest: Manifest): string {
+  const { private: _, scripts, dependencies, devDependencies, ...published } = manifest;
+  return `${JSON.stringify(published, undefined, 2)}\n`;
+}
+
 async function expectOneVersion(version: string, tag = `v${version}`): Promise<void> {
   const yamlOf = async (file: string) => parse(await readFile(join(ROOT, file), 'utf8')) as unknown;
   const chart = (await yamlOf('deploy/chart/Chart.yaml')) as { version: string; appVersion: string };
@@ -106,7 +112,7 @@ async function expectOneVersion(version: string, tag = `v${version}`): Promise<v
     if (said !== version) throw new Error(`${what}: expected ${version}, as in package.json, got ${said}`);
 }
 
-/** What the package and the archives have in common. The bundle holds its dependencies, so there are none to install. */
+/** What the package and the archives have in common. */
 async function staged(
   manifest: Manifest,
   { out, dist }: ReleaseOptions,
@@ -121,8 +127,7 @@ async function staged(
     // Of sources that are not there.
     const maps = (await readdir(join(program, 'dist'))).filter((name) => name.endsWith('.map'));
     for (const name of maps) await rm(join(program, 'dist', name));
-    const { private: _, scripts, dependencies, devDependencies, ...published } = manifest;
-    await writeFile(join(program, 'package.json'), `${JSON.stringify(published, undefined, 2)}\n`);
+    await writeFile(join(program, 'package.json'), publishedManifest(manifest));
     for (const path of ['README.md', 'CHANGELOG.md', 'LICENSE', 'docs/examples'])
       await cp(join(ROOT, path), join(program, path), { recursive: true });
     await use(program);

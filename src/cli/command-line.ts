@@ -74,7 +74,10 @@ export function readCommandLine(
   }
 
   try {
-    parser.parse(argv, { from: 'user' });
+    // commander prints the general help for `linger no-such-verb --help`, as if that verb existed.
+    const [verb] = argv.filter((word) => !word.startsWith('-'));
+    const known = verb === undefined || verb === 'help' || Object.hasOwn(VERBS, verb);
+    parser.parse(known ? argv : [verb], { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     return { command: 'none', exitCode: error.exitCode === 0 ? 0 : USAGE_EXIT_CODE };

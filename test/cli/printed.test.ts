@@ -55,7 +55,9 @@ describe.concurrent('what is printed', () => {
 
   it.each([
     ['no command', [], /Usage: linger/],
-    ['an unknown command', ['frobnicate'], /frobnicate/],
+    ['an unknown command', ['frobnicate'], /unknown command 'frobnicate'/],
+    ['one that is asked for its help', ['frobnicate', '--help'], /unknown command 'frobnicate'/],
+    ['and the other way round', ['--help', 'explian'], /Did you mean explain/],
     ['an unknown flag', ['serve', '--prot', '1'], /--prot/],
     ['an unknown flag of inject', ['inject', '--mode-limit', 'Off'], /--mode-limit/],
     ['a flag without its value', ['serve', '--port'], /--port/],

@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { cp, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { releaseArchive, releaseFiles } from '../../deploy/release.ts';
 import { BUILT } from '../cli/built.ts';
-import { emptyDirectory, run } from '../cli/linger.ts';
+import { emptyDirectory, ROOT, run } from '../cli/linger.ts';
 import { read } from '../docs/markdown.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 
@@ -58,6 +58,38 @@ describe('the npm package', () => {
   });
 });
 
+it('npm pack of a checkout makes a package that installs nothing beside itself', async () => {
+  const checkout = await emptyDirectory(atEnd);
+  for (const path of ['package.json', 'src', 'deploy', 'docs/examples', 'README.md', 'LICENSE'])
+    await cp(join(ROOT, path), join(checkout, path), { recursive: true });
+  await symlink(join(ROOT, 'node_modules'), join(checkout, 'node_modules'));
+  const packed = await run('npm', ['pack', '--silent'], { cwd: checkout });
+  expect(packed.code).toBe(0);
+  // What is developed on stays as it was.
+  expect(readFileSync(join(checkout, 'package.json'), 'utf8')).toBe(read('package.json'));
+  const tarball = join(checkout, `linger-${version}.tgz`);
+  const project = await emptyDirectory(atEnd);
+  const args = ['install', '--offline', '--no-audit', '--no-fund', '--prefix', project, tarball];
+  expect(await run('npm', args, { cwd: project })).toMatchObject({ code: 0 });
+  const modules = readdirSync(join(project, 'node_modules')).filter((name) => !name.startsWith('.'));
+  expect(modules).toEqual(['linger']);
+  const program = join(project, 'node_modules/.bin/linger');
+  expect(await run(program, ['--version'])).toMatchObject({ code: 0, stdout: `${version}\n` });
+}, 120_000);
+
+it('says in one sentence that a Node is too old', async () => {
+  const directory = await emptyDirectory(atEnd);
+  const old = join(directory, 'old.cjs');
+  const pretended = "Object.defineProperty(process, 'versions', { value: { node: '12.22.0' } });";
+  await writeFile(old, `${pretended} Object.defineProperty(process, 'version', { value: 'v12.22.0' });`);
+  const { code, stdout, stderr } = await run(process.execPath, ['--require', old, join(BUILT, 'main.js')]);
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toMatch(/^linger: Node\.js 22\.19 or newer is needed, and this is v12\.22\.0: [^\n]*\n$/);
+  // Nothing in it that Node 12 could not parse: neither imports nor newer syntax.
+  const text = readFileSync(join(BUILT, 'main.js'), 'utf8');
+  expect(text).not.toMatch(/^import |^export |\?\.|\?\?|=>|await|`/m);
+});
+
 it('the archive runs where there is no Node, also by the name of a plugin of kubectl', async () => {
   // In place of 130 MB that would have to be compressed: the release workflow tries the real ones.
   const node = join(await emptyDirectory(atEnd), 'node');
@@ -88,7 +120,7 @@ it('the bill of materials has what the bundle is made of, and nothing that only 
 
 it('the notes are the changelog’s section', () => {
   const notes = readFileSync(join(out, 'NOTES.md'), 'utf8');
-  expect(notes).toContain('### Added');
+  expect(notes).toContain('**Webhook.**');
   expect(notes).not.toMatch(/^## /m);
   expect(read('CHANGELOG.md')).toContain(notes);
 });
