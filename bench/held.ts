@@ -52,13 +52,14 @@ async function hold(count: number): Promise<void> {
     current: () => true,
     reports: () => undefined,
     inspecting: { usersOf: () => undefined, want: () => undefined, done: () => undefined },
-    inquire: () => Promise.resolve(undefined),
+    lookUp: () => Promise.resolve(undefined),
+    isReplica: () => false,
     onRelease: () => undefined,
     onStranger: () => undefined,
   });
   const key = randomBytes(32);
   const service = new HoldService({
-    ...{ holds, pods, route: () => 'here', keys: () => [key], clock, wall: Date.now },
+    ...{ holds, pods, route: () => 'here', keys: () => [key], clock },
     logger: createLogger('silent', process.stdout),
   });
   const plan = renderPlan({

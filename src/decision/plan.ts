@@ -266,8 +266,8 @@ function carries(container: Container, { hook, wait, hold }: Plan, authors: numb
   return own?.wait === wait && own.call?.max === hold?.max;
 }
 
-/** Probes a second: more than any pod could get. */
-const MOST_PROBES = 10_000;
+/** Each container has at most one readiness probe, and one per second. */
+const MOST_PROBES = POD_LIMITS.containers;
 
 function isBetween(value: unknown, least: number, most: number): value is number {
   return typeof value === 'number' && value >= least && value <= most;

@@ -287,14 +287,18 @@ export class Delivery {
       await this.#ask(signal, (core) =>
         core.patchNamespacedConfigMap({ ...target, body: manifest(namespace, own) }),
       );
-      this.#once.over(namespace, of, 'the helper of Hold can be delivered again');
-      logger.info(of, 'the helper of Hold has been delivered');
+      this.#once.over(namespace, of, 'Hold helper can be delivered again');
+      logger.info(of, 'Hold helper delivered');
       return undefined;
     } catch (thrown) {
       const failure = asFailure(thrown);
       const members = { ...of, reason: failure.reason, problem: failure.message };
       if (!signal.aborted)
-        this.#once.warn(namespace, members, 'the helper of Hold cannot be delivered: pods there get Sleep');
+        this.#once.warn(
+          namespace,
+          members,
+          'cannot deliver the Hold helper; pods in this namespace get Sleep',
+        );
       return failure;
     }
   }
@@ -330,12 +334,12 @@ export class Delivery {
       const members = { node: node.name, kind };
       if (problem === '') {
         schedule.done(clock());
-        logger.info(members, 'the helper of Hold works on this kind of node');
+        logger.info(members, 'Hold helper passed its test on this kind of node');
       } else {
         schedule.failed(clock());
         logger.warn(
           { ...members, problem },
-          'the trial of the helper of Hold has failed: pods on nodes of this kind get Sleep',
+          'Hold helper failed its test; pods on nodes of this kind get Sleep',
         );
       }
       const others = [...this.#trials].filter(([each]) => each !== kind);

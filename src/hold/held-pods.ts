@@ -37,8 +37,10 @@ export interface HeldPod {
   withdrawals: readonly Withdrawal[];
   /** Its addresses, from the slices that list it; in the spelling of {@link canonicalAddress}. */
   addresses: readonly string[];
-  /** When one of its hooks first called this replica as the one that holds. */
+  /** When the first of its hooks started that called this replica as the one that holds. */
   calledAt: number | undefined;
+  /** How many seconds its node leaves it, where the node is shutting down. */
+  nodeBudget: number | undefined;
   /** When its hooks were first released for this deletion: SIGTERM follows. */
   releasedAt: number | undefined;
 }
@@ -46,7 +48,7 @@ export interface HeldPod {
 interface HeldPodsOptions {
   /** Milliseconds of the clock of the events' instants. */
   readonly clock: () => number;
-  /** Milliseconds since the epoch, by the machine's clock as it is now: what the API server's stamps are compared with. */
+  /** Milliseconds since the epoch: compared with the API server's timestamps, and not trusted alone. */
   readonly wall: () => number;
   /** Something about the pod has changed. */
   readonly onChange: (pod: HeldPod) => void;
@@ -64,9 +66,10 @@ const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 export class HeldPods {
   readonly #options: HeldPodsOptions;
   readonly #byUid = new Map<string, HeldPod>();
-  readonly #byToken = new Map<string, HeldPod>();
-  /** Pods that carry the token of an older pod. */
-  readonly #copies = new Set<HeldPod>();
+  /** Of several pods with one token, the oldest comes first: the others are copies. */
+  readonly #byToken = new Map<string, readonly HeldPod[]>();
+  /** How many pods have this address. */
+  readonly #perAddress = new Map<string, number>();
   /** When each stream was first read in full. */
   readonly #read = new Map<Stream, number>();
 
@@ -74,8 +77,21 @@ export class HeldPods {
     this.#options = options;
   }
 
-  withToken(hash: string): HeldPod | undefined {
-    return this.#byToken.get(hash);
+  /**
+   * The owner of a token: the oldest of the pods that carry it. Creation is known to the second only, so among pods of
+   * one second the address of the caller decides; where it does not, none is the owner.
+   */
+  withToken(hash: string, source: string): HeldPod | undefined {
+    const pods = this.#byToken.get(hash) ?? [];
+    const oldest = pods.filter(({ created }) => created === pods[0]?.created);
+    if (oldest.length <= 1) return oldest[0];
+    const [owner, ...others] = oldest.filter(({ addresses }) => addresses.includes(source));
+    return others.length === 0 ? owner : undefined;
+  }
+
+  /** Whether a pod with hook Hold has this address. */
+  hasAddress(address: string): boolean {
+    return this.#perAddress.has(address);
   }
 
   withUid(uid: string): HeldPod | undefined {
@@ -96,8 +112,17 @@ export class HeldPods {
       if (pod === undefined) continue;
       const known = addresses.map(canonicalAddress).filter((each) => each !== undefined);
       const added = known.filter((each) => !pod.addresses.includes(each));
-      if (added.length > 0) pod.addresses = [...pod.addresses, ...added].slice(0, MOST_ADDRESSES);
+      if (added.length === 0) continue;
+      for (const address of pod.addresses) this.#countAddress(address, -1);
+      pod.addresses = [...pod.addresses, ...added].slice(0, MOST_ADDRESSES);
+      for (const address of pod.addresses) this.#countAddress(address, 1);
     }
+  }
+
+  #countAddress(address: string, by: 1 | -1): void {
+    const count = (this.#perAddress.get(address) ?? 0) + by;
+    if (count > 0) this.#perAddress.set(address, count);
+    else this.#perAddress.delete(address);
   }
 
   /** An event of the pods' watch. */
@@ -131,10 +156,20 @@ export class HeldPods {
       const { token, created } = hold;
       pod = {
         ...{ uid, namespace, name, token, created, labels, terms: termsOf(plan), deletion: undefined },
-        ...{ withdrawals: [], addresses: [], calledAt: undefined, releasedAt: undefined },
+        ...{
+          withdrawals: [],
+          addresses: [],
+          calledAt: undefined,
+          releasedAt: undefined,
+          nodeBudget: undefined,
+        },
       };
       this.#byUid.set(uid, pod);
-      this.#claim(pod);
+      const same = [...(this.#byToken.get(token) ?? []), pod];
+      this.#byToken.set(
+        token,
+        same.toSorted((a, b) => Date.parse(a.created) - Date.parse(b.created)),
+      );
     } else {
       pod.labels = labels;
       // Where the plan no longer parses, the last good one counts.
@@ -144,15 +179,6 @@ export class HeldPods {
     if (deletionTimestamp !== undefined)
       this.#noteDeletion(pod, deletionTimestamp, deletionGracePeriodSeconds, at);
     this.#options.onChange(pod);
-  }
-
-  /** Of two pods with one token, the older is its owner: the other is a copy. */
-  #claim(pod: HeldPod): void {
-    const holder = this.#byToken.get(pod.token);
-    const isCopy = holder !== undefined && holder.created <= pod.created;
-    const [owner, copy] = isCopy ? [holder, pod] : [pod, holder];
-    this.#byToken.set(pod.token, owner);
-    if (copy !== undefined) this.#copies.add(copy);
   }
 
   #delete(uid: string, object: PodMetadata | undefined, at: number): void {
@@ -168,18 +194,16 @@ export class HeldPods {
     const pod = this.#byUid.get(uid);
     if (pod === undefined) return;
     this.#byUid.delete(uid);
-    if (this.#copies.delete(pod)) return;
-    this.#byToken.delete(pod.token);
-    for (const copy of this.#copies) {
-      if (copy.token !== pod.token) continue;
-      this.#copies.delete(copy);
-      this.#claim(copy);
-    }
+    for (const address of pod.addresses) this.#countAddress(address, -1);
+    const others = this.#byToken.get(pod.token)?.filter((each) => each !== pod) ?? [];
+    if (others.length > 0) this.#byToken.set(pod.token, others);
+    else this.#byToken.delete(pod.token);
   }
 
   /**
    * The deletion came `graceSeconds` before its timestamp, which has whole seconds, and not after it was seen. A later
-   * one with a shorter grace moves the timestamp by as much (apiserver BeforeDelete), so it leaves the instant alone.
+   * one with a shorter grace moves the timestamp by as much (apiserver BeforeDelete), so it leaves the instant alone. With
+   * a clock that is ahead the instant is too early: {@link verdictOf} bounds it by the start of the hook.
    */
   #noteDeletion(pod: HeldPod, timestamp: string, graceSeconds: number, seenAt: number): void {
     if (pod.deletion !== undefined) {
@@ -209,6 +233,6 @@ export function isStranger({ addresses, terms }: HeldPod, source: string): boole
 function termsOf(text: string | undefined): HoldTerms | undefined {
   const plan = parsePlan(text ?? '');
   if (plan?.hold === undefined) return undefined;
-  const { wait, grace, baseGrace, hold } = plan;
-  return { wait, grace, baseGrace, ...hold };
+  const { wait, grace, baseGrace, containers, hold } = plan;
+  return { wait, grace, baseGrace, containers: containers.length, ...hold };
 }

@@ -15,10 +15,10 @@ import {
   type Inspection,
   type Measurement,
 } from '../measurement/index.ts';
+import { ConnectionMonitor, type QuietVerdict, type WitnessLine } from './connection-monitor.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
-import { type QuietVerdict, Witness, type WitnessLine } from './quiet.ts';
 import {
-  type ConsumerFacts,
+  HOOK_STARTS_MS,
   type HoldFacts,
   type Holding,
   type HoldTerms,
@@ -26,6 +26,8 @@ import {
   type LettingGo,
   type ListingFacts,
   type ReleaseReason,
+  type Sender,
+  type StopCause,
   verdictOf,
   type WaitingFor,
 } from './release-rules.ts';
@@ -34,13 +36,17 @@ import {
 export interface Waiter {
   /** The address it comes from. */
   readonly source: string;
+  /** When its helper started. */
+  readonly startedAt: number;
   /** Ends the wait; called at most once. */
   answer(word: 'release' | 'unsure'): void;
 }
 
-/** What the API server answers about a pod whose watch shows no deletion. `timestamp`: empty for a pod that is gone. */
-export type Inquiry =
-  | { readonly found: 'Restart' | 'NodeShutdown' }
+/** What the API server says of a pod whose watch shows no deletion. */
+export type PodState =
+  | { readonly found: Exclude<StopCause, 'NodeShutdown'> }
+  | { readonly found: 'NodeShutdown'; readonly budget: number }
+  /** `timestamp`: empty for a pod that is gone. */
   | { readonly found: 'Deleted'; readonly timestamp: string; readonly graceSeconds: number };
 
 /** A pod's hooks have been released. */
@@ -75,7 +81,9 @@ export interface HoldSources {
   /** Asks the instances of inspected consumers about a held pod. */
   readonly inspecting: Pick<Inspection, 'usersOf' | 'want' | 'done'>;
   /** Asks the API server itself; undefined: it cannot be asked. Never rejects. */
-  readonly inquire: (pod: HeldPod) => Promise<Inquiry | undefined>;
+  readonly lookUp: (pod: HeldPod) => Promise<PodState | undefined>;
+  /** This replica's own addresses, and those of the others: their requests are not traffic. */
+  readonly isReplica: (address: string) => boolean;
   readonly onRelease: (release: Release) => void;
   /** A caller with the pod's token, but not from the pod's address, tries to testify. */
   readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
@@ -94,7 +102,9 @@ const LIMITS = {
   askAgain: 1_000,
   /** A watch that is being resumed is soon current again, and delivers what it has missed. */
   blindAfter: 3_000,
-  /** How much silence must follow before the last connection's instant is computed: witness lines are kept a little longer. */
+  /** How long the look at due holds may take; the others come first in the next one. */
+  budget: 25,
+  /** After so much silence the instant of the last connection is final. */
   lastAfter: 5_000,
   /** How long a hold without connections is remembered: its hooks may be reconnecting. */
   forgetAfter: 60_000,
@@ -110,25 +120,25 @@ const WITNESSED_LATELY_MS = 3_000;
 const STREAMS_APART_MS = 1_000;
 
 /** A held pod whose plan could be parsed. */
-export type TermedPod = HeldPod & { readonly terms: HoldTerms };
+export type HeldPodWithTerms = HeldPod & { readonly terms: HoldTerms };
 
 interface Hold {
-  readonly pod: TermedPod;
+  readonly pod: HeldPodWithTerms;
   calledAt: number;
   readonly waiters: Set<Waiter>;
   lookAt: number;
   verdict: Holding;
-  inquiry: 'Restart' | 'NodeShutdown' | undefined;
+  cause: StopCause | undefined;
   askAt: number;
   /** When its last connection closed. */
   leftAt: number | undefined;
   /** The one helper whose lines count: all containers of a pod see the same network. */
-  witness: { readonly waiter: Waiter; readonly said: Witness } | undefined;
+  witness: { readonly waiter: Waiter; readonly monitor: ConnectionMonitor } | undefined;
   readonly remotes: Set<string>;
   /** When everything known had let go, and how many connections have come since. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
-  /** The last line with connections that no probe explains and, once computed, the instant of the last one. */
-  last: { readonly until: number; at?: number } | undefined;
+  /** When the last connection came that probes do not explain. */
+  lastAt: number | undefined;
   /** A hook has called from one of the pod's own addresses, or the pod's addresses cannot be distinguished from others. */
   own: boolean;
   senders: Senders | undefined;
@@ -186,14 +196,14 @@ export class Holds {
   }
 
   /** A hook of the pod starts to wait. */
-  call(pod: TermedPod, waiter: Waiter): void {
+  call(pod: HeldPodWithTerms, waiter: Waiter): void {
     const now = this.#sources.clock();
     let hold = this.#holds.get(pod.uid);
     if (hold === undefined) {
       hold = {
-        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, inquiry: undefined, witness: undefined },
+        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, cause: undefined, witness: undefined },
         ...{ verdict: { waitingFor: [], nextLookAt: now }, askAt: now + LIMITS.askAfter, leftAt: undefined },
-        ...{ remotes: new Set(), letGo: undefined, last: undefined, senders: undefined, own: false },
+        ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);
       this.#sources.inspecting.want(pod.uid);
@@ -201,12 +211,13 @@ export class Holds {
     // A caller with a stolen token may wait, too, but times count from the pod's own call.
     if (!hold.own && !isStranger(pod, waiter.source)) {
       hold.own = true;
-      hold.calledAt = now;
+      // The kubelet may run the hook again for the same deletion, after it was restarted: the first start counts.
+      pod.calledAt ??= waiter.startedAt;
+      hold.calledAt = pod.calledAt;
     }
-    pod.calledAt ??= now;
     hold.waiters.add(waiter);
     hold.leftAt = undefined;
-    hold.lookAt = now;
+    hold.lookAt = Math.min(hold.lookAt, now);
     this.#timer ??= setTimeout(() => this.#tick(), 0).unref();
   }
 
@@ -227,24 +238,26 @@ export class Holds {
       this.#sources.onStranger(pod, waiter);
       return;
     }
-    hold.witness ??= { waiter, said: new Witness() };
+    hold.witness ??= { waiter, monitor: new ConnectionMonitor() };
     if (hold.witness.waiter !== waiter) return;
-    const opened = hold.witness.said.hear(line);
-    for (const remote of line.remotes)
-      if (hold.remotes.size < MOST_REMOTES) hold.remotes.add(canonicalAddress(remote) ?? remote);
+    const opened = hold.witness.monitor.hear(line);
+    for (const remote of line.remotes) {
+      const address = canonicalAddress(remote) ?? remote;
+      if (hold.remotes.size < MOST_REMOTES && !this.#sources.isReplica(address)) hold.remotes.add(address);
+    }
     if (hold.letGo !== undefined) hold.letGo.opened += opened ?? 0;
   }
 
   /** Something about the pod has changed. */
   touch(uid: string): void {
     const hold = this.#holds.get(uid);
-    if (hold !== undefined) hold.lookAt = 0;
+    if (hold !== undefined) hold.lookAt = Math.min(hold.lookAt, this.#sources.clock());
   }
 
   /** Instances of the consumer have reported. */
   heard(consumer: string): void {
-    for (const hold of this.#holds.values())
-      if (hold.verdict.waitingFor.some((each) => each.consumer === consumer)) hold.lookAt = 0;
+    for (const { pod, verdict } of this.#holds.values())
+      if (verdict.waitingFor.some((each) => each.consumer === consumer)) this.touch(pod.uid);
   }
 
   list() {
@@ -265,12 +278,19 @@ export class Holds {
   #tick(): void {
     const begun = this.#sources.clock();
     const blindSince = this.blindSince;
-    // Where another replica may lead, it releases and tells.
-    const due = this.#sources.leads() ? this.#holds.values() : [];
-    for (const hold of due) if (hold.lookAt <= begun) this.#look(hold, begun, blindSince);
+    // Where another replica may lead, it releases and reports.
+    const due = this.#sources.leads()
+      ? [...this.#holds.values()].filter(({ lookAt }) => lookAt <= begun)
+      : [];
+    let took = 0;
+    // What has been due for longest comes first, so that no pod can take the others' turns.
+    for (const hold of due.sort((a, b) => a.lookAt - b.lookAt)) {
+      this.#look(hold, begun, blindSince);
+      took = this.#sources.clock() - begun;
+      if (took > LIMITS.budget) break;
+    }
     this.#timer = undefined;
     if (this.#holds.size === 0) return;
-    const took = this.#sources.clock() - begun;
     this.#timer = setTimeout(() => this.#tick(), Math.max(LIMITS.tick, LIMITS.idleShare * took)).unref();
   }
 
@@ -281,12 +301,12 @@ export class Holds {
       return;
     }
     const { terms } = pod;
-    const testimony = hold.witness?.said.testimony({ now, probes: terms.probes, min: terms.min });
-    const until = testimony?.busyUntil;
-    if (until !== undefined && until !== hold.last?.until) hold.last = { until };
-    // In time: witness lines are forgotten after a while.
-    else if (now - (hold.last?.until ?? now) >= LIMITS.lastAfter) lastConnectionOf(hold);
-    const facts = this.#factsOf(hold, now, blindSince, testimony?.verdict ?? 'Unknown');
+    const seen = hold.witness?.monitor.observe({ now, probes: terms.probes, min: terms.min });
+    const { lastAt = seen?.lastAt } = hold;
+    // Probes that come meanwhile show which of the last connections was one.
+    const isFinal = lastAt !== undefined && now - lastAt >= LIMITS.lastAfter;
+    if (seen?.lastAt !== undefined && (!isFinal || seen.lastAt > lastAt)) hold.lastAt = seen.lastAt;
+    const facts = this.#factsOf(hold, now, blindSince, seen?.verdict ?? 'Unknown');
     if (!haveAllLetGo(facts)) hold.letGo = undefined;
     else hold.letGo ??= { at: now, opened: 0, before: new Set(hold.remotes) };
     const verdict = verdictOf(facts);
@@ -298,7 +318,7 @@ export class Holds {
     hold.lookAt = Math.min(verdict.nextLookAt, now + LIMITS.look);
     // Quiet is judged by witness lines, which come twice a second.
     if (facts.quiet === 'Sending') hold.lookAt = Math.min(hold.lookAt, now + LIMITS.tick * 4);
-    if (pod.deletion === undefined && hold.inquiry === undefined) {
+    if (pod.deletion === undefined && hold.cause === undefined) {
       if (now >= hold.askAt) void this.#ask(hold);
       else hold.lookAt = Math.min(hold.lookAt, hold.askAt);
     }
@@ -310,16 +330,17 @@ export class Holds {
   }
 
   #let(hold: Hold, reason: ReleaseReason, now: number): void {
-    const { pod, waiters, calledAt, verdict, witness } = hold;
+    const { pod, waiters, verdict, witness } = hold;
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
     // The kubelet may run the hooks again for the same deletion, after it was restarted.
     if (pod.releasedAt !== undefined || waiters.size === 0) return;
     if (pod.deletion !== undefined) pod.releasedAt = now;
+    else if (reason === 'NotTerminating') pod.calledAt = undefined;
     this.#sources.onRelease({
-      ...{ pod, reason, heldMs: now - (pod.deletion?.at ?? calledAt) },
+      ...{ pod, reason, heldMs: now - beganAt(hold) },
       waitingFor: verdict.waitingFor,
-      open: witness?.said.open,
+      open: witness?.monitor.open,
       undeclared: undeclaredIn(hold, now),
       lag: this.#lagSeenIn(hold, now),
     });
@@ -329,7 +350,7 @@ export class Holds {
   #lagSeenIn(hold: Hold, now: number): number | undefined {
     const { pod, witness } = hold;
     const { deletion, withdrawals, uid } = pod;
-    const { heardAt, countsSince = now } = witness?.said ?? {};
+    const { heardAt, countsSince = now } = witness?.monitor ?? {};
     if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
       return undefined;
     const { measurement } = this.#sources;
@@ -338,7 +359,7 @@ export class Holds {
     );
     if (of.length === 0 || measurement.listing(uid).length > 0) return undefined;
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
-    const lastAt = lastConnectionOf(hold);
+    const { lastAt } = hold;
     const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
     // Connections before the helper counted are unknown, and a short time without any proves nothing.
     const isSeen = lastAt !== undefined || heardAt - countsSince >= UNCOUNTED_MS;
@@ -347,19 +368,23 @@ export class Holds {
 
   async #ask(hold: Hold): Promise<void> {
     const { pod } = hold;
-    const { clock, inquire, pods } = this.#sources;
+    const { clock, lookUp, pods } = this.#sources;
     hold.askAt = Number.POSITIVE_INFINITY;
-    const answer = await inquire(pod);
+    const answer = await lookUp(pod);
     if (this.#holds.get(pod.uid) !== hold) return;
-    hold.lookAt = 0;
+    this.touch(pod.uid);
     if (answer === undefined) hold.askAt = clock() + LIMITS.askAgain;
     else if (answer.found === 'Deleted') pods.sawDeletion(pod, answer.timestamp, answer.graceSeconds);
-    else hold.inquiry = answer.found;
+    else {
+      hold.cause = answer.found;
+      if (answer.found === 'NodeShutdown') pod.nodeBudget = answer.budget;
+    }
   }
 
   #factsOf(hold: Hold, now: number, blindSince: number | undefined, quiet: QuietVerdict): HoldFacts {
-    const { pod, calledAt, inquiry } = hold;
-    const { deletion, terms } = pod;
+    const { pod, calledAt } = hold;
+    const { deletion, terms, nodeBudget } = pod;
+    const cause = nodeBudget === undefined ? hold.cause : 'NodeShutdown';
     const { measurement, pods } = this.#sources;
     const senders = this.#sendersOf(hold);
     const withdrawn = pod.withdrawals.filter(({ group }) => measurement.withdraws(group));
@@ -371,19 +396,19 @@ export class Holds {
     ];
     // A consumer that finds pods without a Service learns of the deletion itself.
     if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))
-      listings.push({ name: 'discovery of its own', withdrawnAt: deletion.at });
+      listings.push({ name: 'discovery of its own', withdrawnAt: beganAt(hold) });
     const consumers = senders.consumers.map(
-      (consumer): ConsumerFacts => ({
+      (consumer): Sender => ({
         name: consumer.name,
         lettingGo: this.#lettingGo(consumer, pod, senders.lag, withdrawn),
       }),
     );
-    return { now, terms, calledAt, deletion, inquiry, blindSince, listings, consumers, quiet };
+    return { now, terms, calledAt, deletion, cause, nodeBudget, blindSince, listings, consumers, quiet };
   }
 
   #lettingGo(
     { name, measure }: Consumer,
-    { uid, terms }: TermedPod,
+    { uid, terms }: HeldPodWithTerms,
     lag: PlannedLag,
     withdrawn: readonly Withdrawal[],
   ): LettingGo {
@@ -421,16 +446,14 @@ export class Holds {
   }
 }
 
-/** When the last connection came that no probe explains. */
-function lastConnectionOf({ last, witness, pod }: Hold): number | undefined {
-  if (last !== undefined) last.at ??= witness?.said.lastConnection(pod.terms.probes) ?? last.until;
-  return last?.at;
+/** When the pod's termination began. */
+function beganAt({ pod: { deletion }, calledAt }: Hold): number {
+  return deletion === undefined ? calledAt : Math.max(deletion.at, calledAt - HOOK_STARTS_MS);
 }
 
 /** @returns undefined where only probes connected, or where the hold was too short to tell */
 function undeclaredIn(hold: Hold, now: number) {
-  const { pod, letGo, remotes } = hold;
-  const lastAt = lastConnectionOf(hold);
+  const { pod, letGo, lastAt, remotes } = hold;
   if (letGo === undefined || lastAt === undefined || lastAt <= letGo.at + SETTLING_MS) return undefined;
   const { probes } = pod.terms;
   const connections = letGo.opened - Math.ceil((probes * (now - letGo.at)) / 1000);

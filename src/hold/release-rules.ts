@@ -1,11 +1,13 @@
 import type { HoldPlan, Plan } from '../decision/index.ts';
-import type { QuietVerdict } from './quiet.ts';
+import type { QuietVerdict } from './connection-monitor.ts';
 
 /** Why a hook was released; in metrics, log lines and Events. */
 export const RELEASE_REASONS = {
   Gone: 'Everything that listed the pod has withdrawn it, and every consumer that applies has let go of it.',
   NotServing: 'Nothing listed the pod when its termination began, nor shortly before.',
   NotTerminating: 'The pod is not being deleted: one of its containers restarts.',
+  NodeShutdown:
+    'The node is shutting down: the application keeps two thirds of the time that the node leaves.',
   Max: 'hold.max has passed, or the application would lose its own time to shut down.',
   Unsure: 'Linger cannot say who still sends traffic to the pod: its static wait counts.',
   Observed: 'hold.observe: the static wait has passed.',
@@ -14,7 +16,10 @@ export const RELEASE_REASONS = {
 export type ReleaseReason = keyof typeof RELEASE_REASONS;
 
 /** The terms of the hold in the pod's plan. */
-export type HoldTerms = HoldPlan & Pick<Plan, 'wait' | 'grace' | 'baseGrace'>;
+export interface HoldTerms extends HoldPlan, Pick<Plan, 'wait' | 'grace' | 'baseGrace'> {
+  /** How many of its containers have the hook. */
+  readonly containers: number;
+}
 
 /**
  * How a consumer is known to have let go of a withdrawn pod.
@@ -28,7 +33,8 @@ export type LettingGo =
   | { readonly by: 'word'; readonly still: readonly string[]; readonly completeAt: number }
   | { readonly by: 'unknown' };
 
-export interface ConsumerFacts {
+/** A consumer that sends traffic to the pod. */
+export interface Sender {
   readonly name: string;
   readonly lettingGo: LettingGo;
 }
@@ -43,21 +49,26 @@ export interface ListingFacts {
   readonly truncated?: boolean;
 }
 
+/** Why the kubelet stops a container of a pod that has not been deleted. */
+export type StopCause = 'Restart' | 'Evicted' | 'NodeShutdown';
+
 /** Everything that the release of a pod's hooks depends on. Instants are milliseconds of one monotonic clock. */
 export interface HoldFacts {
   readonly now: number;
   readonly terms: HoldTerms;
-  /** When the first of its hooks called. */
+  /** When the first of its hooks started. */
   readonly calledAt: number;
   /** undefined: the pod has no deletionTimestamp, as far as is known. */
   readonly deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
-  /** The API server's answer about a pod without a deletion; undefined: not yet. */
-  readonly inquiry: 'Restart' | 'NodeShutdown' | undefined;
+  /** Why a pod without a deletion is stopped; undefined: the API server has not answered yet. */
+  readonly cause: StopCause | undefined;
+  /** The seconds that the node leaves the pod; undefined: the node is not shutting down. */
+  readonly nodeBudget: number | undefined;
   /** Since when a watch has not been current; undefined: all are. */
   readonly blindSince: number | undefined;
   readonly listings: readonly ListingFacts[];
   /** The consumers that send traffic to the pod. */
-  readonly consumers: readonly ConsumerFacts[];
+  readonly consumers: readonly Sender[];
   readonly quiet: QuietVerdict;
 }
 
@@ -78,6 +89,12 @@ export type HoldVerdict = { readonly release: ReleaseReason } | Holding;
 
 /** The same as the helper's own wait after it has lost Linger. Milliseconds. */
 export const BLIND_MS = 30_000;
+/** The kubelet starts the hook soon after the deletion. Milliseconds. */
+export const HOOK_STARTS_MS = 2_000;
+/** Where a node's own setting is not known: the shortest that clouds have for spot nodes (GKE). Seconds. */
+export const UNKNOWN_NODE_BUDGET = 15;
+/** The share of its node's time that a pod may wait: the application keeps the rest. */
+const SHUTDOWN_SHARE = 1 / 3;
 
 /** Not consumers: no consumer's name contains a blank. */
 export const CONTROL_PLANE_LISTS = 'control plane';
@@ -89,13 +106,16 @@ export const LEAST_HOLD = 'hold.min';
 
 /** Whether the pod's hooks may end. Unknown facts never make it earlier. */
 export function verdictOf(facts: HoldFacts): HoldVerdict {
-  const { now, terms, calledAt, inquiry, blindSince } = facts;
-  // A node that shuts down stops pods without deleting them, so their time counts from the hook's call.
-  const shutdown = { at: calledAt, graceSeconds: terms.grace };
-  const deletion = facts.deletion ?? (inquiry === 'NodeShutdown' ? shutdown : undefined);
+  const { now, terms, calledAt, cause, blindSince } = facts;
+  const deletion = stopOf(facts);
   const staticAt = calledAt + seconds(terms.wait);
-  const maxAt = deletion === undefined ? calledAt + seconds(terms.max) : lastInstant(deletion, terms);
-  if (now >= maxAt) return { release: 'Max' };
+  const lastAt = deletion === undefined ? calledAt + seconds(terms.max) : lastInstant(deletion, terms);
+  const shutdownAt =
+    facts.nodeBudget === undefined
+      ? Number.POSITIVE_INFINITY
+      : calledAt + seconds(Math.min(facts.nodeBudget, terms.grace) * SHUTDOWN_SHARE);
+  const maxAt = Math.min(lastAt, shutdownAt);
+  if (now >= maxAt) return { release: shutdownAt < lastAt ? 'NodeShutdown' : 'Max' };
 
   const hold = (waitingFor: readonly WaitingFor[], ...instants: readonly number[]): HoldVerdict => {
     const nextLookAt = Math.min(maxAt, ...instants.filter((instant) => instant > now));
@@ -105,7 +125,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
     if (now >= staticAt) return { release: 'Observed' };
     return hold([{ consumer: STATIC_WAIT }], staticAt);
   }
-  if (deletion === undefined && inquiry === 'Restart') return { release: 'NotTerminating' };
+  if (deletion === undefined && cause === 'Restart') return { release: 'NotTerminating' };
   const minAt = (deletion?.at ?? calledAt) + seconds(terms.min);
   if (blindSince !== undefined) {
     const unsureAt = Math.max(staticAt, minAt, blindSince + BLIND_MS);
@@ -125,8 +145,20 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
 
 /** Whether everything that listed the pod, and every consumer that is known, has let go of it. */
 export function haveAllLetGo(facts: HoldFacts): boolean {
-  if (facts.deletion === undefined || facts.blindSince !== undefined) return false;
-  return outstandingOf(facts, facts.deletion.at)?.waitingFor.length === 0;
+  const deletion = stopOf(facts);
+  if (facts.deletion === undefined || deletion === undefined || facts.blindSince !== undefined) return false;
+  return outstandingOf(facts, deletion.at)?.waitingFor.length === 0;
+}
+
+/**
+ * When the pod's termination began. The instant of a deletion stems from a comparison of clocks; the kubelet starts the
+ * hook within {@link HOOK_STARTS_MS} of it and counts the grace from there, so no clock makes it earlier.
+ */
+function stopOf({ deletion, cause, calledAt, terms }: HoldFacts): HoldFacts['deletion'] {
+  if (deletion !== undefined) return { ...deletion, at: Math.max(deletion.at, calledAt - HOOK_STARTS_MS) };
+  // The kubelet evicts pods, and stops those of a node that shuts down, without deleting them.
+  const isStopped = cause === 'Evicted' || cause === 'NodeShutdown';
+  return isStopped ? { at: calledAt, graceSeconds: terms.grace } : undefined;
 }
 
 /** What has not let go of a terminating pod yet, and when it will have, as far as that is known in advance. */
@@ -140,7 +172,9 @@ interface Outstanding {
 /** @returns undefined for a pod that nothing listed */
 function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undefined {
   const { now, terms } = facts;
-  const listings = facts.listings.filter((listing) => isRelevant(listing, facts, deletedAt));
+  // The earlier of the two instants, so that no withdrawal is overlooked.
+  const since = Math.min(deletedAt, facts.deletion?.at ?? deletedAt);
+  const listings = facts.listings.filter((listing) => isRelevant(listing, facts, since));
   if (listings.length === 0) return undefined;
   const open = listings.filter(({ withdrawnAt }) => withdrawnAt === undefined);
   if (open.length > 0) {

@@ -1,26 +1,28 @@
-import { createHash } from 'node:crypto';
-import { connect, createServer, type Server, type Socket } from 'node:net';
-import { FOREIGN_LIMITS, isHoldToken } from '../api/index.ts';
+import { createServer, type Server, type Socket } from 'node:net';
+import { FOREIGN_LIMITS } from '../api/index.ts';
 import { canonicalAddress, isProven, proofOf, type SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { RateLimit } from '../timing/index.ts';
+import { Caller } from './caller.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
-import type { Holds, TermedPod, Waiter } from './holds.ts';
-import { witnessLine } from './quiet.ts';
+import type { Holds } from './holds.ts';
 
 /** Counts, and times in milliseconds. */
 export const HOLD_LIMITS = {
   connections: 16_384,
+  /** How many of those are kept for addresses of pods with hook Hold. */
+  kept: 4_096,
   /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
   perSource: 2_048,
   /** Connections per pod: its containers, and what reconnecting leaves behind. */
   perPod: 64,
   perPodAndSource: 24,
+  /** A pod with many containers may have more: two for each of this many. */
+  containers: 128,
   /** Bytes of a line, without its end. */
   line: FOREIGN_LIMITS.witness.bytes,
   /** A helper sends two lines a second. */
   lines: { perSecond: 10, atOnce: 10 },
-  /** Until the first line must have arrived. */
+  /** Until the token must have arrived, and the answer must have been read. */
   greeting: 5_000,
   /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */
   idle: 60_000,
@@ -37,8 +39,6 @@ export const HOLD_LIMITS = {
   leaderless: 25_000,
   relayConnect: 1_000,
   relayPause: 250,
-  /** How long a relay's statement of who called is valid: generous, because the clocks of nodes differ. */
-  relayAge: 60_000,
 };
 export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
 
@@ -51,15 +51,13 @@ interface HoldServiceOptions {
   readonly route: () => Route;
   /** By which replicas authenticate to each other. */
   readonly keys: () => SigningKeys;
+  /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** Milliseconds since the epoch. */
-  readonly wall: () => number;
   readonly logger: Logger;
   readonly limits?: HoldLimits;
 }
 
-const GREETING = /^linger-hold\/1 (\S{1,64})$/;
-const RELAYED = /^linger-hold-relay\/1 ([\dA-Fa-f.:]{2,45}) (\d{1,15}) ([\w-]{22})$/;
+const RELAYED = /^linger-hold-relay\/2 ([\dA-Fa-f.:]{2,45}) ([\w-]{22})$/;
 const TICK_MS = 50;
 
 /**
@@ -70,14 +68,15 @@ export class HoldService {
   readonly options: HoldServiceOptions;
   readonly limits: HoldLimits;
   readonly server: Server;
+  /** The oldest first. */
   readonly #callers = new Set<Caller>();
+  /** Those that have deadlines, or wait; checked periodically. The oldest first. */
+  readonly #pending = new Set<Caller>();
   readonly #perSource = new Map<string, number>();
   readonly #perPod = new Map<HeldPod, Set<Caller>>();
   /** Unknown tokens by source, of this minute. */
   #unknown = new Map<string, number>();
   #unknownSince = 0;
-  /** Callers that wait for their pod, for current watches or for a leader; checked periodically. */
-  readonly #pending = new Set<Caller>();
   readonly #once: LogOnce;
   #timer: NodeJS.Timeout | undefined;
   #nextAgain = 0;
@@ -109,21 +108,40 @@ export class HoldService {
   #accept(socket: Socket): void {
     const source = canonicalAddress(socket.remoteAddress ?? '');
     socket.on('error', () => undefined);
-    if (source === undefined || this.#callers.size >= this.limits.connections || !this.count(source, 1)) {
+    if (source === undefined || !this.#hasRoom(source) || !this.count(source, 1)) {
       socket.destroy();
       return;
     }
     const caller = new Caller(this, socket, source);
     this.#callers.add(caller);
-    socket.once('close', () => {
-      caller.closed();
-      this.#callers.delete(caller);
-      this.#pending.delete(caller);
-      this.count(caller.source, -1);
-    });
+    this.#pending.add(caller);
     if (this.#timer !== undefined) return;
     this.#timer = setInterval(() => this.#tick(), TICK_MS).unref();
     this.#nextAgain = this.options.clock() + this.limits.again;
+  }
+
+  /** Whether there is a place; a connection that has not sent its token gives up its own. */
+  #hasRoom(source: string): boolean {
+    const { connections, kept } = this.limits;
+    const places = this.options.pods.hasAddress(source) ? connections : connections - kept;
+    if (this.#callers.size < places) return true;
+    for (const caller of this.#pending) {
+      if (caller.state !== 'Greeting') continue;
+      caller.end();
+      return true;
+    }
+    return false;
+  }
+
+  /** Checks the connection's deadline from now on. */
+  watch(caller: Caller): void {
+    this.#pending.add(caller);
+  }
+
+  /** The connection has ended. */
+  remove(caller: Caller): void {
+    this.#pending.delete(caller);
+    if (this.#callers.delete(caller)) this.count(caller.source, -1);
   }
 
   /** @returns false where the address has too many connections already */
@@ -147,18 +165,17 @@ export class HoldService {
     return count <= this.limits.unknownPerMinute;
   }
 
-  pend(caller: Caller): void {
-    this.#pending.add(caller);
-  }
-
   /** Adds a connection to the pod's hold; where there are too many, the source with the most loses its oldest. */
   join(pod: HeldPod, caller: Caller): void {
     const callers = this.#perPod.get(pod) ?? new Set();
     this.#perPod.set(pod, callers.add(caller));
+    const { perPod, perPodAndSource, containers } = this.limits;
+    const many = 2 * Math.min(pod.terms?.containers ?? 0, containers);
+    if (callers.size <= Math.max(perPodAndSource, many)) return;
     const bySource = Map.groupBy(callers, ({ source }) => source);
     const most = [...bySource.values()].reduce((a, b) => (b.length > a.length ? b : a));
-    const { perPod, perPodAndSource } = this.limits;
-    if (callers.size > perPod || most.length > perPodAndSource) most[0]?.end();
+    const isFull = callers.size > Math.max(perPod, 2 * many);
+    if (isFull || most.length > Math.max(perPodAndSource, many)) most[0]?.end();
   }
 
   part(pod: HeldPod, caller: Caller): void {
@@ -167,10 +184,11 @@ export class HoldService {
   }
 
   #tick(): void {
-    for (const caller of this.#pending)
-      if (caller.isPending) caller.advance();
-      else this.#pending.delete(caller);
     const now = this.options.clock();
+    for (const caller of this.#pending) {
+      caller.advance(now);
+      if (caller.state === 'Held' || caller.state === 'Relayed') this.#pending.delete(caller);
+    }
     if (now >= this.#nextAgain) {
       this.#nextAgain = now + this.limits.again;
       for (const caller of this.#callers) caller.sayAgain(now);
@@ -180,231 +198,24 @@ export class HoldService {
     this.#timer = undefined;
   }
 
-  /** The line by which a follower tells the leader who called, authenticated as a replica. */
+  /**
+   * The line by which a follower tells the leader who called. It is valid for this greeting only, and so for as long as
+   * the token is; it carries no time, because clocks of nodes differ.
+   */
   relayLine(source: string, greeting: string): string {
-    const at = String(Math.round(this.options.wall()));
-    return `linger-hold-relay/1 ${source} ${at} ${proofOf(this.options.keys()[0], source, at, greeting)}`;
+    return `linger-hold-relay/2 ${source} ${proofOf(this.options.keys()[0], source, greeting)}`;
   }
 
   /** @returns who called, where a replica has relayed the greeting */
   relayedSource(line: string, greeting: string): string | undefined {
-    const [, source = '', at = '', proof = ''] = RELAYED.exec(line) ?? [];
+    const [, source = '', proof = ''] = RELAYED.exec(line) ?? [];
     const address = canonicalAddress(source);
-    const isGood =
-      isProven(proof, this.options.keys(), source, at, greeting) &&
-      Math.abs(this.options.wall() - Number(at)) <= this.limits.relayAge;
-    if (isGood && address !== undefined) return address;
+    if (isProven(proof, this.options.keys(), source, greeting) && address !== undefined) return address;
     this.#once.warn(
       'relay',
       {},
-      'a relayed connection was refused: replicas must share their certificate, and their clocks',
+      'relayed connection refused: its proof does not match; all replicas must share one common.key',
     );
     return undefined;
-  }
-}
-
-type CallerState = 'greeting' | 'pending' | 'held' | 'relayed' | 'ended';
-
-/** One connection. */
-class Caller implements Waiter {
-  readonly #service: HoldService;
-  readonly #socket: Socket;
-  source: string;
-  #state: CallerState = 'greeting';
-  #text = '';
-  /** The line of a relaying replica, until the greeting that it vouches for has arrived. */
-  #relayLine: string | undefined;
-  #isRelayed = false;
-  #greeting = '';
-  #token = '';
-  #pod: HeldPod | undefined;
-  #since: number;
-  #upstream: Socket | undefined;
-  #dialAt = 0;
-  readonly #lines: RateLimit;
-  #heardAt: number;
-  /** Whether its token may wait for a pod to appear; undefined: that has not been asked yet. */
-  #mayWait: boolean | undefined;
-
-  constructor(service: HoldService, socket: Socket, source: string) {
-    this.#service = service;
-    this.#socket = socket;
-    this.source = source;
-    this.#since = service.options.clock();
-    this.#lines = new RateLimit(service.limits.lines, this.#since);
-    this.#heardAt = this.#since;
-    socket.setTimeout(service.limits.greeting, () => this.end());
-    socket.on('data', (chunk) => this.#hear(chunk));
-  }
-
-  /** The hold's final answer. */
-  answer(word: 'release' | 'unsure'): void {
-    if (this.#state === 'ended') return;
-    this.#state = 'ended';
-    this.#part();
-    this.#socket.end(`${word}\n`);
-    // A client that does not read the answer must not keep the connection.
-    this.#socket.setTimeout(this.#service.limits.greeting, () => this.#socket.destroy());
-  }
-
-  end(): void {
-    this.#state = 'ended';
-    this.#part();
-    this.#socket.destroy();
-  }
-
-  closed(): void {
-    this.#part();
-    this.#state = 'ended';
-    this.#upstream?.destroy();
-  }
-
-  sayAgain(now: number): void {
-    if (this.#state !== 'held') return;
-    if (now - this.#heardAt > this.#service.limits.idle) this.end();
-    else this.#say('holding');
-  }
-
-  get isPending(): boolean {
-    return this.#state === 'pending';
-  }
-
-  /** Checks whether what it waits for is there. */
-  advance(): void {
-    const { options, limits } = this.#service;
-    const now = options.clock();
-    const waited = now - this.#since;
-    const route = options.route();
-    if (route !== 'here') {
-      const canDial = route !== undefined && this.#upstream === undefined && now >= this.#dialAt;
-      // Relaying a relayed call could loop, so the relaying replica has to look again.
-      if (this.#isRelayed && waited > limits.pending) this.end();
-      else if (canDial && !this.#isRelayed) this.#dial(route);
-      else if (waited > limits.leaderless) this.answer('unsure');
-    } else if (options.holds.blindSince !== undefined) {
-      // `unsure`: the helper may have been held by another leader before, and then goes by what that one said.
-      if (waited > limits.leaderless) this.answer('unsure');
-    } else {
-      const pod = options.pods.withToken(this.#token);
-      const isLate = waited > limits.pending;
-      // Counted once.
-      if (pod === undefined && !isLate) this.#mayWait ??= this.#service.mayWait(this.source);
-      if (pod?.terms !== undefined) this.#hold(pod as TermedPod);
-      else if (isLate || (pod === undefined && !this.#mayWait)) this.answer('unsure');
-    }
-  }
-
-  #hold(pod: TermedPod): void {
-    const { options } = this.#service;
-    this.#state = 'held';
-    this.#pod = pod;
-    this.#heardAt = options.clock();
-    this.#say('holding');
-    options.holds.call(pod, this);
-    this.#service.join(pod, this);
-  }
-
-  #hear(chunk: Buffer): void {
-    if (this.#state === 'ended' || this.#state === 'relayed') return;
-    // Lines are ASCII; other bytes cannot form a known line.
-    const parts = (this.#text + chunk.toString('latin1')).split('\n');
-    this.#text = parts.pop() ?? '';
-    const { line: longest } = this.#service.limits;
-    if (this.#text.length > longest) {
-      this.end();
-      return;
-    }
-    const now = this.#service.options.clock();
-    this.#heardAt = now;
-    for (const part of parts) {
-      if (part.length > longest || !this.#lines.take(now)) this.end();
-      else this.#take(part, now);
-      if (this.#hasEnded()) return;
-    }
-  }
-
-  #hasEnded(): boolean {
-    return this.#state === 'ended';
-  }
-
-  #take(line: string, now: number): void {
-    const seen = this.#pod && witnessLine(line, now);
-    if (this.#state === 'greeting') this.#greet(line, now);
-    else if (seen !== undefined && this.#pod !== undefined)
-      this.#service.options.holds.saw(this.#pod, this, seen);
-  }
-
-  #greet(line: string, now: number): void {
-    if (this.#relayLine === undefined && line.startsWith('linger-hold-relay/1 ')) {
-      this.#relayLine = line;
-      return;
-    }
-    const [, token = ''] = GREETING.exec(line) ?? [];
-    if (!isHoldToken(token) || (this.#relayLine !== undefined && !this.#adopt(this.#relayLine, line))) {
-      this.end();
-      return;
-    }
-    this.#greeting = line;
-    this.#token = createHash('sha256').update(token).digest('hex');
-    this.#state = 'pending';
-    this.#since = now;
-    this.#socket.setTimeout(this.#service.limits.idle, () => this.end());
-    this.#service.pend(this);
-    this.advance();
-  }
-
-  /** Takes on the source of the caller that the relaying replica names. */
-  #adopt(relayLine: string, greeting: string): boolean {
-    const source = this.#service.relayedSource(relayLine, greeting);
-    if (source === undefined || !this.#service.count(source, 1)) return false;
-    this.#service.count(this.source, -1);
-    this.source = source;
-    this.#isRelayed = true;
-    return true;
-  }
-
-  #dial({ host, port }: { readonly host: string; readonly port: number }): void {
-    const { options, limits } = this.#service;
-    this.#dialAt = options.clock() + limits.relayConnect + limits.relayPause;
-    const upstream = connect({ host, port, noDelay: true });
-    this.#upstream = upstream;
-    const timer = setTimeout(() => upstream.destroy(), limits.relayConnect).unref();
-    let isThrough = false;
-    upstream.on('error', () => undefined);
-    upstream.once('connect', () => {
-      clearTimeout(timer);
-      if (!this.isPending) {
-        upstream.destroy();
-        return;
-      }
-      isThrough = true;
-      this.#state = 'relayed';
-      const relayLine = this.#service.relayLine(this.source, this.#greeting);
-      upstream.write(`${relayLine}\n${this.#greeting}\n${this.#text}`);
-      this.#text = '';
-      this.#socket.pipe(upstream);
-      upstream.pipe(this.#socket);
-    });
-    upstream.once('close', () => {
-      clearTimeout(timer);
-      this.#upstream = undefined;
-      // The helper reconnects; by then another replica may lead.
-      if (isThrough) this.#socket.destroySoon();
-      else this.#dialAt = options.clock() + limits.relayPause;
-    });
-  }
-
-  #say(word: string): void {
-    // A client that does not read counts as gone.
-    if (this.#socket.writableLength > 4_096) this.end();
-    else this.#socket.write(`${word}\n`);
-  }
-
-  #part(): void {
-    const pod = this.#pod;
-    if (pod === undefined) return;
-    this.#pod = undefined;
-    this.#service.options.holds.leave(pod, this);
-    this.#service.part(pod, this);
   }
 }

@@ -2,12 +2,18 @@ import type { Registry } from '@prometheus-io/client';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
 import { witnessName } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
-import type { Inspection, Measurement, SigningKeys } from '../measurement/index.ts';
+import {
+  canonicalAddress,
+  type Inspection,
+  type Measurement,
+  type SigningKeys,
+} from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { HeldPods } from './held-pods.ts';
 import { type HoldSources, Holds } from './holds.ts';
-import { Inquiries } from './inquiries.ts';
-import { registerHoldMetrics, reportRelease } from './releases.ts';
+import { PodLookup } from './pod-lookup.ts';
+import { registerHoldMetrics, reportRelease } from './release-reporting.ts';
+import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
 import { HoldService, type Route } from './service.ts';
 
 /** The operator's settings of the Hold Service. */
@@ -39,7 +45,7 @@ export function startHold(context: HoldContext) {
   const { address, keys } = context.relay;
   const wall = Date.now;
   const once = new LogOnce(logger);
-  const inquiries = new Inquiries(context);
+  const lookup = new PodLookup({ ...context, budgetOf: () => UNKNOWN_NODE_BUDGET });
   const metrics = registerHoldMetrics(registry, () => holds.size);
   const pods = new HeldPods({ clock, wall, onChange: ({ uid }) => holds.touch(uid) });
   let leads: Leadership | undefined;
@@ -48,7 +54,9 @@ export function startHold(context: HoldContext) {
     ...context,
     pods,
     leads: isLeading,
-    inquire: (pod) => inquiries.ask(pod),
+    // Only the replica that holds asks inspected instances.
+    isReplica: (source) => source === canonicalAddress(hostAndPort(address)?.host ?? ''),
+    lookUp: (pod) => lookup.ask(pod),
     onRelease: (release) => {
       reportRelease(release, metrics, context);
       context.onRelease(release);
@@ -63,7 +71,7 @@ export function startHold(context: HoldContext) {
       once.warn(
         'strangers',
         { namespace, pod, source },
-        'a helper called from an address that is not its pod’s; what it sees is left out',
+        'helper called from an address that is not its pod’s; its counters are ignored',
       );
     },
   });
@@ -76,7 +84,7 @@ export function startHold(context: HoldContext) {
     // A Lease with this replica's own address stems from an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
-  const service = new HoldService({ holds, pods, route, keys, clock, wall, logger });
+  const service = new HoldService({ holds, pods, route, keys, clock, logger });
   const lead = (leadership: Leadership): void => {
     leads = leadership;
     const over = () => {

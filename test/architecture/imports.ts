@@ -38,7 +38,7 @@ const LAYERS: readonly (readonly string[])[] = [
 const PURE_ROOMS: readonly string[] = ['api', 'lag', 'decision'];
 
 /** Pure files of other rooms. */
-const PURE_FILES: readonly string[] = ['src/hold/release-rules.ts', 'src/hold/quiet.ts'];
+const PURE_FILES: readonly string[] = ['src/hold/release-rules.ts', 'src/hold/connection-monitor.ts'];
 
 /** The packages that pure rooms may use, and where: zod describes the documents. */
 const PURE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/api/' };

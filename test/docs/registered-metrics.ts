@@ -3,7 +3,7 @@ import { registerAuditMetrics } from '../../src/audit/cluster-audit.ts';
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
-import { registerHoldMetrics } from '../../src/hold/releases.ts';
+import { registerHoldMetrics } from '../../src/hold/release-reporting.ts';
 import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
 import { registerManagerMetrics } from '../../src/manager/index.ts';
 import { registerCanaryMetrics } from '../../src/measurement/canary-run.ts';

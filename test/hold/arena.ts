@@ -7,7 +7,7 @@ import { serviceIndex } from '../../src/api/index.ts';
 import type { PodMetadata } from '../../src/cluster/index.ts';
 import { type HoldPlan, NO_SOURCES, renderPlan, type World, worldOf } from '../../src/decision/index.ts';
 import { HeldPods } from '../../src/hold/held-pods.ts';
-import { type HoldSources, Holds, type Inquiry, type Release } from '../../src/hold/holds.ts';
+import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
 import { HOLD_LIMITS, type HoldLimits, HoldService, type Route } from '../../src/hold/service.ts';
 import { type EndpointGroup, STAMPED_STREAMS } from '../../src/lag/index.ts';
 import type { SigningKeys } from '../../src/measurement/index.ts';
@@ -37,8 +37,8 @@ export class FakeHelper {
     onTestFinished(() => void this.socket.destroy());
   }
 
-  greet(token: string): this {
-    this.socket.write(`linger-hold/1 ${token}\n`);
+  greet(token: string, age = ''): this {
+    this.socket.write(`linger-hold/1 ${token}${age}\n`);
     return this;
   }
 
@@ -75,10 +75,12 @@ export interface ArenaOptions {
   readonly keys?: () => SigningKeys;
   readonly route?: () => Route;
   readonly world?: World;
-  readonly inquire?: HoldSources['inquire'];
+  readonly lookUp?: HoldSources['lookUp'];
   readonly reports?: HoldSources['reports'];
   readonly usersOf?: HoldSources['inspecting']['usersOf'];
   readonly current?: boolean;
+  /** By how much this replica's clock is ahead. Milliseconds. */
+  readonly ahead?: number;
   /** When each of the watches had finished its list; default: long ago. */
   readonly readAt?: number;
 }
@@ -126,7 +128,11 @@ export class Arena {
   constructor(options: ArenaOptions = {}) {
     const world = options.world ?? worldWith();
     this.current = options.current ?? true;
-    this.pods = new HeldPods({ clock, wall: Date.now, onChange: ({ uid }) => this.holds.touch(uid) });
+    this.pods = new HeldPods({
+      clock,
+      wall: () => Date.now() + (options.ahead ?? 0),
+      onChange: ({ uid }) => this.holds.touch(uid),
+    });
     const { readAt: at = Number.NEGATIVE_INFINITY } = options;
     for (const stream of STAMPED_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
     this.holds = new Holds({
@@ -142,9 +148,10 @@ export class Arena {
         want: (uid) => void this.wanted.add(uid),
         done: (uid) => void this.wanted.delete(uid),
       },
-      inquire: (pod) => {
+      isReplica: (address) => address === '10.9.9.9',
+      lookUp: (pod) => {
         this.asked.push(pod.name);
-        return options.inquire?.(pod) ?? new Promise<Inquiry>(() => undefined);
+        return options.lookUp?.(pod) ?? new Promise<PodState>(() => undefined);
       },
       onRelease: (release) => this.released.push(release),
       onStranger: (_, { source }) => void this.strangers.push(source),
@@ -154,7 +161,6 @@ export class Arena {
         holds: this.holds,
         pods: this.pods,
         clock,
-        wall: Date.now,
         logger: createLogger('silent', process.stdout),
       },
       route: options.route ?? (() => 'here'),
@@ -188,6 +194,16 @@ export class Arena {
     this.put(name, holdOf(token, wait, { ...TERMS, ...hold }));
     this.list(name);
     return token;
+  }
+
+  /** A slice shows the pod's address. */
+  address(name: string, address: string): void {
+    const endpoints = [{ targetUid: name, addresses: [address], ready: true }];
+    const slice = {
+      ...{ namespace: 'shop', name: 'web-x', addressType: 'IPv4', endpoints },
+      managedBy: 'endpointslice-controller.k8s.io',
+    };
+    this.pods.observe({ type: 'Slice', at: clock(), slice });
   }
 
   put(name: string, held: ReturnType<typeof holdOf>, deleted?: { readonly grace: number }): void {

@@ -154,10 +154,12 @@ for (const [architecture, command] of Object.entries(COMMANDS)) {
 }
 
 describe.concurrent('the helper, met by others', AGAIN, () => {
-  it('says its token once, and nothing more until it is held', async () => {
+  it('says its token and its age once, and nothing more until it is held', async () => {
     const server = await meeting(() => undefined);
     await runHelper(OWN, [server.address, TOKEN, '1', '1']).ended;
-    expect(server.calls.map(({ lines }) => lines)).toEqual([[`linger-hold/1 ${TOKEN}`]]);
+    expect(server.calls.map(({ lines }) => lines)).toEqual([
+      [expect.stringMatching(new RegExp(`^linger-hold/1 ${TOKEN} \\d{1,4}$`))],
+    ]);
   });
 
   it('calls again after 0.2 to 2 s, not all the time', async () => {
@@ -545,6 +547,7 @@ describe.skipIf(zig === undefined)(`the helper, compiled here (${WITHOUT_ZIG})`,
         snmp('18446744073709551615', '4294967295'),
         'w 18446744073709551615 4294967295',
       ],
+      ['tabs between numbers', snmp('11', '5').replaceAll(' ', '\t'), 'w 11 5'],
       ['a counter that is none', snmp('-1', 'x'), 'w - -'],
       ['a file that ends early', 'Tcp: PassiveOpens\n', 'w - -'],
       ['an empty file', '', 'w - -'],

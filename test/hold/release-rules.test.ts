@@ -4,12 +4,13 @@ import {
   BLIND,
   BLIND_MS,
   CONTROL_PLANE_LISTS,
-  type ConsumerFacts,
+  HOOK_STARTS_MS,
   type HoldFacts,
   type HoldVerdict,
   LEAST_HOLD,
   type LettingGo,
   type ListingFacts,
+  type Sender,
   STATIC_WAIT,
   UNDECLARED,
   UNDELETED,
@@ -19,6 +20,7 @@ import { runs } from '../property/runs.ts';
 
 const TERMS = {
   ...{ wait: 15, grace: 90, baseGrace: 30, min: 5, max: 60, percentile: 99, initial: 30, probes: 0 },
+  containers: 1,
 };
 /** Converts seconds since the deletion, which is seen at 1,000 s of the clock. */
 const DELETED = 1_000_000;
@@ -26,7 +28,7 @@ const at = (seconds: number) => DELETED + seconds * 1000;
 
 const elapsed = (seconds: number): LettingGo => ({ by: 'time', ms: seconds * 1000 });
 const word = (still: readonly string[], completeAt = 0): LettingGo => ({ by: 'word', still, completeAt });
-const consumer = (lettingGo: LettingGo, name = 'edge'): ConsumerFacts => ({ name, lettingGo });
+const consumer = (lettingGo: LettingGo, name = 'edge'): Sender => ({ name, lettingGo });
 const listing = (withdrawn?: number, truncated = false): ListingFacts => ({
   name: 'EndpointSlice shop/web',
   withdrawnAt: withdrawn === undefined ? undefined : at(withdrawn),
@@ -39,7 +41,8 @@ const CALM: HoldFacts = {
   terms: TERMS,
   calledAt: at(0.2),
   deletion: { at: at(0), graceSeconds: 90 },
-  inquiry: undefined,
+  cause: undefined,
+  nodeBudget: undefined,
   blindSince: undefined,
   listings: [listing(1)],
   consumers: [consumer(elapsed(2))],
@@ -82,15 +85,32 @@ describe('released', () => {
     ['a witness who has seen the end', { quiet: 'Quiet' }, 'Gone'],
     ['nothing listed it', { listings: [] }, 'NotServing'],
     ['withdrawn longer ago than any lag', { listings: [listing(-3)] }, 'NotServing'],
-    ['a restart', { ...none, inquiry: 'Restart', now: at(1) }, 'NotTerminating'],
+    ['a restart', { ...none, cause: 'Restart', now: at(1) }, 'NotTerminating'],
+    ['an eviction: withdrawn and let go', { ...none, cause: 'Evicted', now: at(5.2) }, 'Gone'],
+    ['an eviction: max', { ...none, cause: 'Evicted', now: at(60.2), listings: [listing()] }, 'Max'],
     [
       'a node that shuts down: withdrawn and let go',
-      { ...none, inquiry: 'NodeShutdown', now: at(5.2) },
+      { ...none, cause: 'NodeShutdown', nodeBudget: 30, now: at(5.2) },
       'Gone',
     ],
     [
-      'a node that shuts down: max',
-      { ...none, inquiry: 'NodeShutdown', now: at(60.2), listings: [listing()] },
+      'a node that shuts down: a third of its time',
+      { ...none, cause: 'NodeShutdown', nodeBudget: 15, now: at(5.2), listings: [listing()] },
+      'NodeShutdown',
+    ],
+    [
+      'the same for a pod that is deleted meanwhile',
+      { cause: 'NodeShutdown', nodeBudget: 15, now: at(5.2), listings: [listing()] },
+      'NodeShutdown',
+    ],
+    [
+      'a node that leaves more time than the pod has',
+      { cause: 'NodeShutdown', nodeBudget: 3_600, now: at(30.2), listings: [listing()] },
+      'NodeShutdown',
+    ],
+    [
+      'a deletion that a clock puts too early: hold.max since the hook started',
+      { deletion: { at: at(-70), graceSeconds: 90 }, now: at(58.2), listings: [listing()] },
       'Max',
     ],
     ['hold.max past', { now: at(60), listings: [listing()] }, 'Max'],
@@ -154,6 +174,11 @@ describe('held', () => {
     ],
     ['who has not been declared', { quiet: 'Sending' }, [{ consumer: UNDECLARED }]],
     ['no deletion shows', { ...none, now: at(59) }, [{ consumer: UNDELETED }]],
+    [
+      'a deletion that a clock puts too early',
+      { deletion: { at: at(-70), graceSeconds: 90 }, now: at(58.1), listings: [listing()] },
+      [{ consumer: CONTROL_PLANE_LISTS, instances: ['EndpointSlice shop/web'] }],
+    ],
     ['watches that are not current', { blindSince: at(4) }, [{ consumer: BLIND }]],
     [
       'the static wait, whatever else',
@@ -162,7 +187,7 @@ describe('held', () => {
     ],
     [
       'the static wait of a container that restarts',
-      { ...terms({ observe: true }), ...none, inquiry: 'Restart' },
+      { ...terms({ observe: true }), ...none, cause: 'Restart' },
       [{ consumer: STATIC_WAIT }],
     ],
     [
@@ -198,12 +223,14 @@ const anyFacts: fc.Arbitrary<HoldFacts> = fc.record({
     .record({
       ...{ wait: seconds, grace: seconds, baseGrace: seconds, min: fc.nat({ max: 20 }), max: seconds },
       ...{ percentile: fc.constant(99), initial: fc.nat({ max: 40 }), probes: fc.constant(0) },
+      containers: fc.constant(1),
       observe: fc.boolean(),
     })
     .map(({ observe, ...terms }) => ({ ...terms, ...(observe && { observe }) })),
   calledAt: fc.nat({ max: 3_000 }).map((ms) => DELETED + ms),
   deletion: fc.option(fc.record({ at: fc.constant(DELETED), graceSeconds: seconds }), { nil: undefined }),
-  inquiry: fc.constantFrom(undefined, 'Restart', 'NodeShutdown'),
+  cause: fc.constantFrom(undefined, 'Restart', 'Evicted'),
+  nodeBudget: fc.constant(undefined),
   blindSince: fc.option(instant, { nil: undefined }),
   listings: fc.array(
     fc.record({
@@ -216,6 +243,8 @@ const anyFacts: fc.Arbitrary<HoldFacts> = fc.record({
   consumers: fc.array(fc.record({ name: fc.constantFrom('a', 'b'), lettingGo }), { maxLength: 3 }),
   quiet: fc.constantFrom('Off', 'Unknown', 'Rare', 'Sending', 'Quiet'),
 });
+const begunAt = ({ deletion, calledAt }: HoldFacts) =>
+  deletion === undefined ? calledAt : Math.max(deletion.at, calledAt - HOOK_STARTS_MS);
 const reasonOf = (verdict: HoldVerdict) => ('release' in verdict ? verdict.release : undefined);
 
 describe('always', () => {
@@ -225,19 +254,18 @@ describe('always', () => {
     check((facts) => {
       const reason = reasonOf(verdictOf(facts));
       if (reason === undefined || ['NotTerminating', 'Max', 'Observed'].includes(reason)) return;
-      const begun = facts.deletion?.at ?? facts.calledAt;
+      const begun = begunAt(facts);
       expect(facts.now).toBeGreaterThanOrEqual(begun + facts.terms.min * 1000);
     });
   });
 
   it('at hold.max, and by when the application needs its own time', () => {
     check((facts) => {
-      const { deletion, calledAt, terms: of } = facts;
-      if (deletion === undefined && facts.inquiry === 'NodeShutdown') return;
+      const { deletion, terms: of } = facts;
+      if (deletion === undefined && facts.cause === 'Evicted') return;
       const grace = deletion?.graceSeconds ?? Number.POSITIVE_INFINITY;
       const most = Math.min(of.max, Math.max(grace - of.baseGrace, grace / 2));
-      if (facts.now >= (deletion?.at ?? calledAt) + most * 1000)
-        expect(verdictOf(facts)).toEqual({ release: 'Max' });
+      if (facts.now >= begunAt(facts) + most * 1000) expect(verdictOf(facts)).toEqual({ release: 'Max' });
     });
   });
 
@@ -253,7 +281,7 @@ describe('always', () => {
   it('what is not known never lets it go earlier', () => {
     const lessOf: fc.Arbitrary<(facts: HoldFacts) => HoldFacts> = fc.constantFrom(
       (facts) => ({ ...facts, blindSince: facts.blindSince ?? facts.now }),
-      (facts) => ({ ...facts, inquiry: facts.deletion === undefined ? undefined : facts.inquiry }),
+      (facts) => ({ ...facts, cause: facts.deletion === undefined ? undefined : facts.cause }),
       (facts) => ({
         ...facts,
         listings: facts.listings.map((each) => ({ ...each, withdrawnAt: undefined })),

@@ -98,7 +98,7 @@ describe('a pod that terminates', () => {
 
 describe('a pod that shows no deletion', () => {
   it('is asked about, and let go where a container only restarts', async () => {
-    const arena = await new Arena({ inquire: async () => ({ found: 'Restart' }) }).start();
+    const arena = await new Arena({ lookUp: async () => ({ found: 'Restart' }) }).start();
     const begun = performance.now();
     const released = await arena.call(arena.admit('web-1')).hears('release');
     expect(released - begun).toBeLessThan(2_000);
@@ -107,7 +107,7 @@ describe('a pod that shows no deletion', () => {
 
   it('is held once its deletion has been found', async () => {
     const arena = await new Arena({
-      inquire: async () => ({
+      lookUp: async () => ({
         found: 'Deleted',
         timestamp: new Date(Date.now() + 90_000).toISOString(),
         graceSeconds: 90,
@@ -132,11 +132,11 @@ describe('a pod that shows no deletion', () => {
 
   it('is asked about again where the API server did not answer', async () => {
     let failures = 0;
-    const inquire = async () => {
+    const lookUp = async () => {
       failures += 1;
       return failures === 1 ? undefined : ({ found: 'Restart' } as const);
     };
-    const arena = await new Arena({ inquire }).start();
+    const arena = await new Arena({ lookUp }).start();
     await arena.call(arena.admit('web-1')).hears('release');
     expect(arena.asked).toHaveLength(2);
   });

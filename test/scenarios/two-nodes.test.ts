@@ -370,7 +370,7 @@ describe.runIf(LONG)('two nodes', async () => {
         const after = ((containers.app?.sigtermAt ?? Number.NaN) - deletedAt) / 1000;
         const logs = [...(await linger.replicas.logs()).values()].join('\n').split('\n');
         const released = logs.filter(
-          (line) => line.includes('a pod is let go') && line.includes(`"on-${name}"`),
+          (line) => line.includes('pod released') && line.includes(`"on-${name}"`),
         );
         rows.push([`held on ${name}`, duration(after * 1000), 'from the deletion to SIGTERM']);
         expect(released.map((line) => (JSON.parse(line) as { reason: string }).reason)).toEqual(['Gone']);

@@ -10,8 +10,8 @@
  *   - once Linger has said `holding`: at the later of STATIC and 30 s after losing touch,
  *   - at the latest after MAX seconds.
  *
- * Lines of ASCII go over a TCP connection. Here: `linger-hold/1 TOKEN` first, then `w OPENS UDP ESTABLISHED REMOTES
- * LOOPBACK`; there: `holding`, `release`, `unsure`; other lines are passed over.
+ * Lines of ASCII go over a TCP connection. This end sends `linger-hold/1 TOKEN AGE`, with the milliseconds since it began,
+ * then `w OPENS UDP ESTABLISHED REMOTES LOOPBACK`; Linger answers `holding`, `release` or `unsure`. Other lines are ignored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -297,7 +297,7 @@ static struct {
 } counters;
 
 static const char *next_word(const char *at, const char *end) {
-  while (at < end && *at == ' ') at++;
+  while (at < end && (*at == ' ' || *at == '\t')) at++;
   return at;
 }
 
@@ -325,8 +325,7 @@ static int snmp_line(const char *line, const char *end) {
 
 static int snmp6_line(const char *line, const char *end) {
   if (!starts(line, end, "Udp6InDatagrams")) return 1;
-  const char *at = line + length_of("Udp6InDatagrams");
-  while (at < end && (*at == ' ' || *at == '\t')) at++;
+  const char *at = next_word(line + length_of("Udp6InDatagrams"), end);
   counters.udp6.known = number(at, end, 10, 20, &counters.udp6.value) != NULL;
   return 0;
 }
@@ -651,6 +650,8 @@ static void greet(int64_t at) {
   line.in_length = line.heard = line.out_at = 0;
   line.heard_from = line.sample_at = at;
   char *end = write_text(write_text(line.out, "linger-hold/1 "), line.token);
+  *end++ = ' ';
+  end = write_number(end, (uint64_t)(at - rule.begun), 10);
   *end++ = '\n';
   line.out_length = (size_t)(end - line.out);
   speak(at);

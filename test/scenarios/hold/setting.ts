@@ -118,7 +118,7 @@ export class HoldSetting {
 
   /** The pods of a namespace that have been let go, by the logs of the current replicas. */
   async releases(namespace: string): Promise<readonly Released[]> {
-    return this.#said<Released>('a pod is let go', namespace);
+    return this.#said<Released>('pod released', namespace);
   }
 
   /** The findings about terminated pods of a namespace. */

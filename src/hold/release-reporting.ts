@@ -2,9 +2,12 @@ import { Counter, Histogram, type Registry } from '@prometheus-io/client';
 import type { ObjectEvents } from '../cluster/index.ts';
 import { type Logger, numberAtScrape } from '../telemetry/index.ts';
 import type { Release } from './holds.ts';
-import { RELEASE_REASONS, type WaitingFor } from './release-rules.ts';
+import { RELEASE_REASONS, type ReleaseReason, type WaitingFor } from './release-rules.ts';
 
 const BUCKETS = [0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600];
+
+/** The pod was released although something may still send to it. */
+const CUT: ReadonlySet<string> = new Set<ReleaseReason>(['Max', 'NodeShutdown']);
 
 const SHOWN = 5;
 
@@ -49,16 +52,17 @@ export function reportRelease(
   metrics.seconds.observe({ reason }, heldMs / 1000);
   const members = {
     ...{ namespace, pod: name, reason, seconds: Math.round(heldMs) / 1000 },
-    ...(waitingFor.length > 0 && { [reason === 'Max' ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
+    ...(waitingFor.length > 0 && { [CUT.has(reason) ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
     ...(lag !== undefined && { lag: Math.round(lag * 1000) / 1000 }),
     ...(open !== undefined && open > 0 && { open }),
     ...(undeclared && { undeclared: undeclared.connections, from: undeclared.remotes.slice(0, SHOWN) }),
   };
-  if (reason === 'Max') logger.warn(members, 'a pod is let go before everything had let go of it');
-  else logger.info(members, 'a pod is let go');
+  if (CUT.has(reason))
+    logger.warn(members, 'pod released at its limit, while consumers may still send to it');
+  else logger.info(members, 'pod released');
   events.tell({
     object: { kind: 'Pod', namespace, name, uid: pod.uid },
-    type: reason === 'Max' || reason === 'Unsure' ? 'Warning' : 'Normal',
+    type: CUT.has(reason) || reason === 'Unsure' ? 'Warning' : 'Normal',
     reason: `Hold${reason}`,
     action: 'Release',
     note: noteOf(release),
@@ -66,10 +70,10 @@ export function reportRelease(
 }
 
 function noteOf({ reason, heldMs, waitingFor, open, undeclared }: Release): string {
-  const parts = [`Let go after ${(heldMs / 1000).toFixed(1)}s. ${RELEASE_REASONS[reason]}`];
+  const parts = [`Released after ${(heldMs / 1000).toFixed(1)}s. ${RELEASE_REASONS[reason]}`];
   if (waitingFor.length > 0)
     parts.push(
-      `${reason === 'Max' ? 'Still waited' : 'Waited last'} for: ${waitingFor.slice(0, SHOWN).map(inWords).join('; ')}.`,
+      `${CUT.has(reason) ? 'Still waiting' : 'Last waited'} for: ${waitingFor.slice(0, SHOWN).map(inWords).join('; ')}.`,
     );
   if (undeclared !== undefined)
     parts.push(

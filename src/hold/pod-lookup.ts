@@ -4,12 +4,14 @@ import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../clust
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import type { HeldPod } from './held-pods.ts';
-import type { Inquiry } from './holds.ts';
+import type { PodState } from './holds.ts';
 
-interface InquiriesOptions {
+interface PodLookupOptions {
   readonly connection: KubeConnection;
   readonly logger: Logger;
   readonly clock: () => number;
+  /** How many seconds a node that shuts down leaves its pods. */
+  readonly budgetOf: (node: string) => number;
   readonly signal: AbortSignal;
 }
 
@@ -27,35 +29,35 @@ const NODE_SHARED_MS = 300;
  * Asks the API server, with quorum reads, about pods whose hooks run although no deletion shows: because of a liveness
  * restart, a node that shuts down, or a watch that is behind.
  */
-export class Inquiries {
-  readonly #options: InquiriesOptions;
+export class PodLookup {
+  readonly #options: PodLookupOptions;
   readonly #once: LogOnce;
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #nodes = new Map<string, { readonly since: number; readonly ready: Promise<boolean> }>();
   /** When the next request may be sent. */
   #nextAt = 0;
 
-  constructor(options: InquiriesOptions) {
+  constructor(options: PodLookupOptions) {
     this.#options = options;
     this.#once = new LogOnce(options.logger);
     this.#agent = newAgent(options.connection, CONNECTIONS, options.signal);
   }
 
   /** @returns undefined where the API server cannot be asked */
-  async ask(pod: HeldPod): Promise<Inquiry | undefined> {
+  async ask(pod: HeldPod): Promise<PodState | undefined> {
     try {
       const found = await this.#ask(pod);
-      this.#once.over('inquiries', {}, 'the API server answers about held pods again');
+      this.#once.over('lookup', {}, 'held pods can be looked up again');
       return found;
     } catch (thrown) {
       const { message: problem } = asError(thrown);
       if (!this.#options.signal.aborted)
-        this.#once.warn('inquiries', { problem }, 'the API server cannot be asked about a held pod');
+        this.#once.warn('lookup', { problem }, 'looking up a held pod failed; retrying every second');
       return undefined;
     }
   }
 
-  async #ask(pod: HeldPod): Promise<Inquiry> {
+  async #ask(pod: HeldPod): Promise<PodState> {
     await this.#turn();
     // The watch may have caught up meanwhile.
     const { deletion } = pod;
@@ -74,10 +76,10 @@ export class Inquiries {
       const timestamp = new Date(deletionTimestamp).toISOString();
       return { found: 'Deleted', timestamp, graceSeconds: deletionGracePeriodSeconds };
     }
-    if (isStopped(found)) return { found: 'NodeShutdown' };
+    if (isStopped(found)) return { found: 'Evicted' };
     const node = found.spec?.nodeName;
-    const ready = node === undefined || (await this.#isNodeReady(node));
-    return { found: ready ? 'Restart' : 'NodeShutdown' };
+    if (node === undefined || (await this.#isNodeReady(node))) return { found: 'Restart' };
+    return { found: 'NodeShutdown', budget: this.#options.budgetOf(node) };
   }
 
   async #turn(): Promise<void> {

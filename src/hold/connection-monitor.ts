@@ -1,11 +1,11 @@
 import { FOREIGN_LIMITS } from '../api/index.ts';
 
 /**
- * The pod as a witness: whether it still gets new connections, by its own counters.
+ * Judges from the counters that a pod's helper reports whether the pod still gets new connections.
  *
- * They show connections of consumers that have not been declared. The kubelet's probes and the pod's own containers do
- * not count: probes are recognised by their rate, in-pod connections by their addresses. UDP is left out: an answer to
- * one of the pod's own requests is a datagram like any other.
+ * This reveals consumers that have not been declared. The kubelet's probes and the pod's own containers do not count:
+ * probes are recognised by their rate, in-pod connections by their addresses. UDP is ignored: an answer to one of the
+ * pod's own requests is a datagram like any other.
  */
 
 /** What a helper reports of its network namespace; undefined: it could not be read. */
@@ -26,7 +26,7 @@ const LINE = /^w (\d{1,20}|-) (\d{1,20}|-) (\d{1,9}|-) (\S{1,480})(?: (\d{1,9}|-
 const ADDRESS = /^[\dA-Fa-f.:]{2,45}$/;
 const MOST_REMOTES = FOREIGN_LIMITS.witness.parts.most;
 
-/** @returns undefined for what is no witness line */
+/** @returns undefined for any other text */
 export function witnessLine(text: string, at: number): WitnessLine | undefined {
   const [, opens, , established, remotes = '-', loopback = '-'] = LINE.exec(text) ?? [];
   if (opens === undefined) return undefined;
@@ -79,6 +79,9 @@ const EXPECTED_OF_ONE = 6.638;
 /** How much history the rule needs. Milliseconds. */
 const KEPT_MS = RATE_MS + LONGEST_QUIET_MS + GAP_MS;
 
+/** Helpers send two lines a second; the Hold Service accepts ten. */
+const MOST_LINES = 130;
+
 /** Connections between two lines. */
 interface Step {
   readonly from: number;
@@ -86,18 +89,18 @@ interface Step {
   readonly opened: number;
 }
 
-/** What a pod's witness lines amount to. */
-export interface Testimony {
+/** What a pod's witness lines show. */
+interface Observation {
   readonly verdict: QuietVerdict;
-  /** The line until which connections came that no probe explains; undefined: the lines tell of none, or nothing recent. */
-  readonly busyUntil: number | undefined;
+  /** The middle of the last step with connections that probes do not explain; undefined: there is no recent one. */
+  readonly lastAt: number | undefined;
 }
 
 /**
  * The recent witness lines of one helper. Thousands of helpers send two lines a second, and what is kept of a line
  * outlives V8's young generation: so only small integers are kept, which need no heap objects.
  */
-export class Witness {
+export class ConnectionMonitor {
   /** Arrival times of lines since the last gap, and the connections opened before each but the first. */
   readonly #times: number[] = [];
   readonly #opened: number[] = [];
@@ -109,14 +112,16 @@ export class Witness {
   #begunAt: number | undefined;
   #hasCounted = false;
 
-  /** @returns connections that others have opened since the line before; undefined: not known */
+  /** @returns connections that others have opened since the previous line; undefined: not known */
   hear(line: WitnessLine): number | undefined {
     const at = Math.round(line.at);
     this.#begunAt ??= at;
     const before = this.#times.at(-1);
+    this.open = line.established;
+    // Lines of one millisecond have no rate: the next line counts what this one would have.
+    if (before !== undefined && at <= before) return 0;
     const opened = before === undefined ? undefined : openedBetween(this.#opens, line);
     this.#opens = line.opens;
-    this.open = line.established;
     if (before === undefined || opened === undefined || at - before > GAP_MS) {
       this.#times.splice(0, this.#times.length, at);
       this.#opened.length = 0;
@@ -126,10 +131,9 @@ export class Witness {
     this.#times.push(at);
     this.#opened.push(opened);
     this.#hasCounted = true;
-    const old = this.#times.findIndex((time) => at - time <= KEPT_MS);
-    if (old > 0) {
-      this.#times.splice(0, old);
-      this.#opened.splice(0, old);
+    while (at - (this.#times[0] ?? at) > KEPT_MS || this.#times.length > MOST_LINES) {
+      this.#times.shift();
+      this.#opened.shift();
     }
     return opened;
   }
@@ -143,30 +147,19 @@ export class Witness {
    * Whether new connections have been absent for long enough at the rate at which they came.
    * @param probes connections a second that are the kubelet's
    */
-  testimony({ now, probes, min }: Readonly<Record<'now' | 'probes' | 'min', number>>): Testimony {
+  observe({ now, probes, min }: Readonly<Record<'now' | 'probes' | 'min', number>>): Observation {
     const steps = this.#steps();
     const end = steps.at(-1)?.to;
     const { busy, quietFrom } = silenceIn(steps, end ?? now, probes);
-    const busyUntil = busy.at(-1)?.to;
-    if (min === 0) return { verdict: 'Off', busyUntil };
-    if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', busyUntil };
+    const last = busy.at(-1);
+    const lastAt = last && (last.from + last.to) / 2;
+    if (min === 0) return { verdict: 'Off', lastAt };
+    if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
     // The hook starts with the deletion, so there are no lines from before; nor of the time while it could not count.
     const since = this.#hasCounted ? this.countsSince : (this.#begunAt ?? 0);
-    if (busyUntil === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', busyUntil };
-    if (end === undefined) return { verdict: 'Unknown', busyUntil };
-    return { verdict: quietVerdict(busy, end - quietFrom, probes), busyUntil };
-  }
-
-  /**
-   * The instant of the last connection that no probe explains, mostly to within half a second. Costs a tenth of a
-   * millisecond.
-   * @param probes connections a second that are the kubelet's
-   * @returns undefined where the lines tell of none, or nothing recent
-   */
-  lastConnection(probes: number): number | undefined {
-    const steps = this.#steps();
-    const { busy, silence } = silenceIn(steps, steps.at(-1)?.to ?? 0, probes);
-    return lastOf(busy, silence, probes);
+    if (last === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
+    if (end === undefined) return { verdict: 'Unknown', lastAt };
+    return { verdict: quietVerdict(busy, end - quietFrom, probes), lastAt };
   }
 
   #steps(): readonly Step[] {
@@ -190,74 +183,7 @@ function silenceIn(steps: readonly Step[], end: number, probes: number) {
     quietFrom = from;
     last = index;
   }
-  return { busy: steps.slice(0, last), silence: steps.slice(last), quietFrom };
-}
-
-/** How many possible instants of the first probe are tried. */
-const PHASES = 100;
-/** Lines and probes jitter: a probe this close to a line may count before or after it. Milliseconds. */
-const NEAR_MS = 15;
-/** The likelihood that a step nevertheless holds one probe more, or one fewer. */
-const ODD = 0.1;
-
-/** The lowest rate of connections that is assumed. Per second. */
-const LEAST_RATE = 0.2;
-
-/**
- * The expected instant of the last connection that no probe explains. The silence after it may contain connections that
- * look like probes. But probes come evenly and connections came at a certain rate: so for each possible instant of the
- * first probe, and each step that may hold the last connection, Bayes' rule gives the likelihood of the counts that were
- * seen. The probes of several containers count as one evenly spaced train.
- */
-function lastOf(busy: readonly Step[], silence: readonly Step[], probes: number): number | undefined {
-  const last = busy.at(-1);
-  if (last === undefined) return undefined;
-  if (probes === 0) return middleOf(last);
-  const perMs = Math.max(LEAST_RATE, rateBefore(busy, last.to, RATE_MS, probes)) / 1000;
-  const period = 1000 / probes;
-  const others = new Int32Array(silence.length);
-  let [sum, weights] = [0, 0];
-  const weigh = (step: Step, likely: number) => {
-    const weight = Math.exp(likely);
-    sum += weight * middleOf(step);
-    weights += weight;
-  };
-  for (let phase = 0; phase < period; phase += period / PHASES) {
-    // First the case that no connection came in the silence, then, step by step, that the last one came there.
-    let likely = 0;
-    for (const [index, step] of silence.entries()) {
-      const count = othersIn(step, last.to + phase, period);
-      others[index] = count;
-      likely += Math.abs(count) * Math.log(ODD);
-    }
-    weigh(last, likely);
-    for (const [index, step] of silence.entries()) {
-      const count = others[index] as number;
-      if (count >= 0) likely += logPoisson(count, perMs * (step.to - step.from)) - count * Math.log(ODD);
-      if (step.opened > 0) weigh(step, likely);
-    }
-  }
-  return sum / weights;
-}
-
-/**
- * The connections of a step that no probe explains; fewer than 0: probes that are missing. @param first when one probe came
- */
-function othersIn({ from, to, opened }: Step, first: number, period: number): number {
-  const probesIn = (begin: number, end: number) =>
-    Math.floor((end - first) / period) - Math.floor((begin - first) / period);
-  const most = probesIn(from - NEAR_MS, to + NEAR_MS);
-  if (opened > most) return opened - most;
-  return Math.min(0, opened - probesIn(from + NEAR_MS, to - NEAR_MS));
-}
-
-const middleOf = ({ from, to }: Step) => (from + to) / 2;
-
-/** The logarithm of the Poisson probability of `count` events where `expected` are expected. */
-function logPoisson(count: number, expected: number): number {
-  let log = count * Math.log(expected) - expected;
-  for (let each = 2; each <= count; each += 1) log -= Math.log(each);
-  return log;
+  return { busy: steps.slice(0, last), quietFrom };
 }
 
 function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): QuietVerdict {
