@@ -1,11 +1,69 @@
 import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
-import { isHoldToken } from '../api/index.ts';
+import { FOREIGN_LIMITS, isHoldToken } from '../api/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import { witnessLine } from './connection-monitor.ts';
-import type { HeldPod } from './held-pods.ts';
-import type { HeldPodWithTerms, Waiter } from './holds.ts';
-import type { HoldService } from './service.ts';
+import type { HeldPod, HeldPods } from './held-pods.ts';
+import type { HeldPodWithTerms, Holds, Waiter } from './holds.ts';
+
+/** Counts, and times in milliseconds. */
+export const HOLD_LIMITS = {
+  connections: 16_384,
+  /** How many of those are kept for addresses of pods with hook Hold. */
+  kept: 4_096,
+  /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
+  perSource: 2_048,
+  /** Connections per pod: its containers, and what reconnecting leaves behind. */
+  perPod: 64,
+  perPodAndSource: 24,
+  /** A pod with many containers may have more: two for each of this many. */
+  containers: 128,
+  /** Bytes of a line, without its end. */
+  line: FOREIGN_LIMITS.witness.bytes,
+  /** A helper sends two lines a second. */
+  lines: { perSecond: 10, atOnce: 10 },
+  /** Until the token must have arrived, and the answer must have been read. */
+  greeting: 5_000,
+  /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */
+  idle: 60_000,
+  /** How long an unknown token waits for its pod to appear in the watch. */
+  pending: 2_000,
+  /** How many unknown tokens of one address may wait in a minute; further ones are answered at once. */
+  unknownPerMinute: 120,
+  /** How often `holding` is repeated. */
+  again: 5_000,
+  /**
+   * How long a follower looks for a leader, and a leader for what its watches have missed: a lease that is not renewed
+   * lasts 15 s, and is looked at every 2 s.
+   */
+  leaderless: 25_000,
+  relayConnect: 1_000,
+  relayPause: 250,
+};
+export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
+
+/** Which replica holds pods: this one, another, or (undefined) none that is known. */
+export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
+
+/** What the connections of one service share. */
+export interface CallerHost {
+  readonly options: {
+    readonly holds: Holds;
+    readonly pods: HeldPods;
+    readonly route: () => Route;
+    /** Monotonic milliseconds. */
+    readonly clock: () => number;
+  };
+  readonly limits: HoldLimits;
+  watch(caller: Caller): void;
+  remove(caller: Caller): void;
+  count(source: string, by: 1 | -1): boolean;
+  mayWait(source: string): boolean;
+  join(pod: HeldPod, caller: Caller): void;
+  part(pod: HeldPod, caller: Caller): void;
+  relayLine(source: string, greeting: string): string;
+  relayedSource(line: string, greeting: string): string | undefined;
+}
 
 /** The states of a connection, and the state after each event. A state ignores the events that it does not list. */
 const TRANSITIONS = {
@@ -30,7 +88,7 @@ const RELAY = 'linger-hold-relay/';
 
 /** One connection of a helper, or of a replica that relays one. */
 export class Caller implements Waiter {
-  readonly #service: HoldService;
+  readonly #service: CallerHost;
   readonly #socket: Socket;
   source: string;
   /** When the helper started, by its own count. */
@@ -52,7 +110,7 @@ export class Caller implements Waiter {
   /** Whether its token may wait for a pod to appear; undefined: that has not been asked yet. */
   #mayWait: boolean | undefined;
 
-  constructor(service: HoldService, socket: Socket, source: string) {
+  constructor(service: CallerHost, socket: Socket, source: string) {
     this.#service = service;
     this.#socket = socket;
     this.source = source;

@@ -1,49 +1,9 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { FOREIGN_LIMITS } from '../api/index.ts';
 import { canonicalAddress, isProven, proofOf, type SigningKeys } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { Caller } from './caller.ts';
+import { Caller, type CallerHost, HOLD_LIMITS, type HoldLimits, type Route } from './caller.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
 import type { Holds } from './holds.ts';
-
-/** Counts, and times in milliseconds. */
-export const HOLD_LIMITS = {
-  connections: 16_384,
-  /** How many of those are kept for addresses of pods with hook Hold. */
-  kept: 4_096,
-  /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
-  perSource: 2_048,
-  /** Connections per pod: its containers, and what reconnecting leaves behind. */
-  perPod: 64,
-  perPodAndSource: 24,
-  /** A pod with many containers may have more: two for each of this many. */
-  containers: 128,
-  /** Bytes of a line, without its end. */
-  line: FOREIGN_LIMITS.witness.bytes,
-  /** A helper sends two lines a second. */
-  lines: { perSecond: 10, atOnce: 10 },
-  /** Until the token must have arrived, and the answer must have been read. */
-  greeting: 5_000,
-  /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */
-  idle: 60_000,
-  /** How long an unknown token waits for its pod to appear in the watch. */
-  pending: 2_000,
-  /** How many unknown tokens of one address may wait in a minute; further ones are answered at once. */
-  unknownPerMinute: 120,
-  /** How often `holding` is repeated. */
-  again: 5_000,
-  /**
-   * How long a follower looks for a leader, and a leader for what its watches have missed: a lease that is not renewed
-   * lasts 15 s, and is looked at every 2 s.
-   */
-  leaderless: 25_000,
-  relayConnect: 1_000,
-  relayPause: 250,
-};
-export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
-
-/** Which replica holds pods: this one, another, or (undefined) none that is known. */
-export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
 
 interface HoldServiceOptions {
   readonly holds: Holds;
@@ -64,7 +24,7 @@ const TICK_MS = 50;
  * The server that helpers call. It speaks plain TCP: a token is good for nothing but waiting, and what is answered is one
  * of three words. A replica that does not lead passes the bytes on to the one that does.
  */
-export class HoldService {
+export class HoldService implements CallerHost {
   readonly options: HoldServiceOptions;
   readonly limits: HoldLimits;
   readonly server: Server;

@@ -9,12 +9,13 @@ import {
   type SigningKeys,
 } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
+import type { Route } from './caller.ts';
 import { HeldPods } from './held-pods.ts';
 import { type HoldSources, Holds } from './holds.ts';
 import { PodLookup } from './pod-lookup.ts';
 import { registerHoldMetrics, reportRelease } from './release-reporting.ts';
 import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
-import { HoldService, type Route } from './service.ts';
+import { HoldService } from './service.ts';
 
 /** The operator's settings of the Hold Service. */
 export interface HoldSettings {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Route } from '../../src/hold/service.ts';
+import type { Route } from '../../src/hold/caller.ts';
 import type { Consumer } from '../../src/lag/index.ts';
 import type { SigningKeys } from '../../src/measurement/index.ts';
 import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, until, worldWith } from './arena.ts';
