@@ -37,6 +37,7 @@ export const DISCOVERY_CONSUMER: ResourceKind = {
   kind: 'DiscoveryConsumer',
   plural: 'discoveryconsumers',
   scope: 'Cluster',
+  shortNames: ['dc'],
   spec: discoveryConsumerSpec,
   status: discoveryConsumerStatus,
   columns: [
@@ -61,19 +62,24 @@ export const DISCOVERY_CONSUMER: ResourceKind = {
       description: 'How long ago it was timed last.',
     },
     {
+      name: 'Services',
+      type: 'integer',
+      jsonPath: '.status.services',
+      description: 'How many Services it applies to.',
+    },
+    {
+      name: 'Instances',
+      type: 'integer',
+      jsonPath: '.status.instances',
+      description: 'How many instances report, or are asked.',
+    },
+    {
       name: 'Measured',
       type: 'string',
       jsonPath: measured('status'),
       description: 'Whether its lag can be relied on.',
     },
     { name: 'Reason', type: 'string', jsonPath: measured('reason'), description: 'Why, or why not.' },
-    {
-      name: 'Instances',
-      type: 'integer',
-      jsonPath: '.status.instances',
-      description: 'How many instances report.',
-      priority: 1,
-    },
     {
       name: 'Message',
       type: 'string',

@@ -233,6 +233,7 @@ export const discoveryConsumerStatus = z
       z.object(lagFields),
       'How long it takes until it sends traffic to an endpoint that was added.',
     ),
+    services: optional(z.int().min(0), 'How many Services it applies to.'),
     instances: optional(z.int().min(0), 'How many instances report, or are asked.'),
     limits: optional(z.array(z.string()), 'What this way of measuring cannot see, in sentences.'),
     conditions,

@@ -65,6 +65,7 @@ const COLUMNS: readonly Column[] = [
     title: 'LAST SAMPLE',
     cell: ({ lastSample }, now) => (lastSample === null ? null : `${showSpan(now - lastSample)} ago`),
   },
+  { title: 'SERVICES', cell: ({ services }) => services },
   { title: 'INSTANCES', cell: ({ instances }) => instances },
   {
     title: 'MEASURED',

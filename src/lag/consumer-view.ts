@@ -17,6 +17,10 @@ export const CONDITIONS = {
     status: 'Unknown',
     summary: 'No replica measures at the moment: none leads, or the canary is off.',
   },
+  NoServices: {
+    status: 'False',
+    summary: 'It applies to no Service of the cluster: no wait considers it.',
+  },
   NoInstances: {
     status: 'False',
     summary: 'No instance reports, all that did have fallen silent, or there is none to ask.',
@@ -31,6 +35,10 @@ export const CONDITIONS = {
     status: 'False',
     summary:
       'What is answered cannot be used: an error status, a redirect, too much, or no page of that format.',
+  },
+  ListsNothing: {
+    status: 'False',
+    summary: 'Its pages can be read, and have never listed a pod that they were asked about.',
   },
   SomebodyElse: { status: 'False', summary: 'Something answers with success, and it is not Linger.' },
   Unauthorized: {
@@ -97,6 +105,8 @@ export interface ConsumerView {
   readonly additions: LagView | null;
   /** Seconds since the epoch. */
   readonly lastSample: number | null;
+  /** Services that it applies to; null: not known, or it finds pods without Services. */
+  readonly services: number | null;
   /** Instances that report or are inspected; null where they cannot be distinguished. */
   readonly instances: number | null;
   readonly condition: MeasuredCondition;
@@ -110,6 +120,8 @@ export interface ConsumerFacts {
   readonly additions: ConsumerLag | undefined;
   /** undefined: this replica does not measure it. */
   readonly state: MeasurementState | undefined;
+  /** How many Services it applies to; undefined: not known. */
+  readonly services?: number | undefined;
   /** Why its spec as it is now cannot be read. */
   readonly problem?: string | undefined;
 }
@@ -132,6 +144,7 @@ export function consumerView(facts: ConsumerFacts, now: number, before?: Before)
     removals: declared ? lagView({ samples: 0, quantile: lagsOf(declared).quantile }) : lagView(removals),
     additions: lagView(additions),
     lastSample: latest.length === 0 ? null : Math.max(...latest),
+    services: (consumer.serviceSelector && facts.services) ?? null,
     instances: state?.instances ?? null,
     condition: conditionOf(judged(facts, now), now, before),
     limits: declared === undefined ? (state?.limits ?? []) : [DECLARED_LIMIT],
@@ -140,9 +153,9 @@ export function consumerView(facts: ConsumerFacts, now: number, before?: Before)
 
 /** The view of a consumer whose spec has never been valid. */
 export function unreadableView(name: string, problem: string, now: number, before?: Before): ConsumerView {
-  const unknown = { removals: null, additions: null, lastSample: null, instances: null, limits: [] };
+  const none = { removals: null, additions: null, lastSample: null, services: null, instances: null };
   const condition = conditionOf(judgement('Invalid', problem), now, before);
-  return { name, measure: 'unknown', ...unknown, condition };
+  return { name, measure: 'unknown', ...none, condition, limits: [] };
 }
 
 /** Characters of a condition's message: some hundreds of them go into one ConfigMap. */
@@ -154,8 +167,10 @@ function conditionOf({ reason, message }: Judgement, now: number, before: Before
   return { status, reason, message: message.slice(0, LONGEST_MESSAGE), since };
 }
 
-function judged({ consumer, removals, state, problem }: ConsumerFacts, now: number): Judgement {
+function judged({ consumer, removals, state, services, problem }: ConsumerFacts, now: number): Judgement {
   if (problem !== undefined) return judgement('Invalid', problem);
+  const needsServices = !consumer.builtIn && consumer.podSelector === undefined;
+  if (needsServices && services === 0) return judgement('NoServices');
   if (consumer.declared !== undefined) return judgement('Declared');
   if (state === undefined) return judgement('NotMeasuring');
   if (state.trouble !== undefined) return state.trouble;
@@ -191,8 +206,16 @@ const MOVED = 0.05;
 
 /** Whether a view should be published soon: its condition, instances, limits or lag changed, not just its samples. */
 export function hasChanged(view: ConsumerView, published: ConsumerView): boolean {
-  const stated = ({ measure, instances, limits, condition }: ConsumerView) =>
-    JSON.stringify([measure, instances, limits, condition.status, condition.reason, condition.message]);
+  const stated = ({ measure, services, instances, limits, condition }: ConsumerView) =>
+    JSON.stringify([
+      measure,
+      services,
+      instances,
+      limits,
+      condition.status,
+      condition.reason,
+      condition.message,
+    ]);
   return (
     stated(view) !== stated(published) ||
     hasMoved(view.removals, published.removals) ||
@@ -206,7 +229,7 @@ function hasMoved(now: LagView | null, before: LagView | null): boolean {
   return moved(now.p50, before.p50) || moved(now.p99, before.p99);
 }
 
-const VERSION = 1;
+const VERSION = 2;
 
 /** What the leader publishes of all consumers, at one moment. */
 export interface ConsumerTable {
@@ -239,6 +262,7 @@ function isView(json: unknown): json is ConsumerView {
     isNullOr(isLag, json.removals) &&
     isNullOr(isLag, json.additions) &&
     isNullOr(isInstant, json.lastSample) &&
+    isNullOr(isInstant, json.services) &&
     isNullOr(isInstant, json.instances) &&
     isCondition(json.condition) &&
     Array.isArray(json.limits) &&

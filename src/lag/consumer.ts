@@ -6,6 +6,7 @@ import {
   type LabelSelector,
   type Labels,
   type NamespaceRecord,
+  NO_LABELS,
   type ServiceRecord,
   selects,
   selectsNamespace,
@@ -153,6 +154,15 @@ export function sendsTo(
       (which === 'all' || headless === (which === 'headless')) && selects(serviceSelector, ofService),
   );
   return found && sure;
+}
+
+/** Whether it sends, or may send, traffic to pods behind this Service. */
+export function sendsThrough(
+  consumer: Consumer,
+  namespace: NamespaceRecord,
+  service: ServiceRecord | 'unknown',
+): boolean {
+  return sendsTo(consumer, namespace, NO_LABELS, service === 'unknown' ? service : [service]) !== false;
 }
 
 /** Whether it finds the pod without any Service. */

@@ -8,6 +8,7 @@ export {
   findsByItself,
   type Measure,
   STANDARD_CONSUMERS,
+  sendsThrough,
   sendsTo,
   WITNESSED_ENOUGH,
   witnessName,

@@ -7,12 +7,13 @@ import { instant, type Statement, type StatusSource, type StatusTarget } from '.
 
 /** What the status of a DiscoveryConsumer should say. */
 function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {
-  const { measure, removals, additions, lastSample, instances, limits, condition } = view;
+  const { measure, removals, additions, lastSample, services, instances, limits, condition } = view;
   const content = {
     measure,
     ...lagOf(removals),
     ...(lastSample === null ? {} : { lastSample: instant(lastSample) }),
     ...(additions === null ? {} : { additions: lagOf(additions) }),
+    ...(services === null ? {} : { services }),
     ...(instances === null ? {} : { instances }),
     limits: [...limits],
   };

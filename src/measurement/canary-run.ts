@@ -16,7 +16,7 @@ import {
   runCanary,
   type Timed,
 } from './canary.ts';
-import type { ConsumerViews } from './consumer-views.ts';
+import { type ConsumerViews, serviceCounts } from './consumer-views.ts';
 import { clusterDns } from './dns.ts';
 import { CanaryEndpoints } from './flip.ts';
 import type { ConsumerMetrics } from './lag-metrics.ts';
@@ -160,6 +160,7 @@ const LOOK_EVERY_MS = 1_000;
 export function measureConsumers(context: MeasuredConsumersContext): Runnable {
   const { world, measurement, declared, views, epochSeconds } = context;
   const keep = keeping(context);
+  const countServices = serviceCounts();
   let current: Leadership | undefined;
   const run = async (signal: AbortSignal) => {
     do {
@@ -169,7 +170,8 @@ export function measureConsumers(context: MeasuredConsumersContext): Runnable {
       const problems = new Map(unreadable.map(({ name, problem = '' }) => [name, problem]));
       const { witnesses } = measurement.consumers.estimator;
       for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
-      views.look([...world.current().consumers, ...witnesses], problems, epochSeconds());
+      const now = world.current();
+      views.look([...now.consumers, ...witnesses], problems, countServices(now), epochSeconds());
     } while (await tick(LOOK_EVERY_MS, signal));
   };
   const lead = (leadership: Leadership): void => {

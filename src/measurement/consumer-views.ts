@@ -1,8 +1,11 @@
+import { unseenNamespace } from '../api/index.ts';
+import type { World } from '../decision/index.ts';
 import {
   type Consumer,
   type ConsumerLag,
   type ConsumerView,
   consumerView,
+  sendsThrough,
   unreadableView,
 } from '../lag/index.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
@@ -40,9 +43,15 @@ export class ConsumerViews {
   /**
    * Updates the views.
    * @param problems by consumer, why its spec cannot be read
+   * @param services by consumer, how many Services it applies to
    * @param now seconds since the epoch
    */
-  look(consumers: readonly Consumer[], problems: ReadonlyMap<string, string>, now: number): void {
+  look(
+    consumers: readonly Consumer[],
+    problems: ReadonlyMap<string, string>,
+    services: ReadonlyMap<string, number>,
+    now: number,
+  ): void {
     if (now >= this.#refreshAt) {
       for (const { name } of consumers) this.#outdated.add(name);
       this.#refreshAt = now + REFRESH_SECONDS;
@@ -54,7 +63,7 @@ export class ConsumerViews {
       const { name } = consumer;
       const known = this.#known.get(name) ?? NOTHING;
       const state = this.#measurement.state(name);
-      const facts = { consumer, ...known, state, problem: problems.get(name) };
+      const facts = { consumer, ...known, state, services: services.get(name), problem: problems.get(name) };
       this.#views.set(name, consumerView(facts, now, before.get(name)));
     }
     for (const [name, problem] of problems) {
@@ -100,3 +109,24 @@ export class ConsumerViews {
 }
 
 const NOTHING: Known = { removals: undefined, additions: undefined };
+
+type Selected = Pick<World, 'consumers' | 'services' | 'namespaces'>;
+
+/** How many Services each consumer applies to, counted again only when either changes. Empty until all are known. */
+export function serviceCounts(): (world: Selected) => ReadonlyMap<string, number> {
+  let seen: Selected | undefined;
+  let counts: ReadonlyMap<string, number> = new Map();
+  return ({ consumers, services, namespaces }) => {
+    const isSame =
+      seen?.consumers === consumers && seen.services === services && seen.namespaces === namespaces;
+    if (isSame) return counts;
+    seen = { consumers, services, namespaces };
+    const all = [...services.byNamespace].flatMap(([namespace, of]) => {
+      const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
+      return of.map((service) => [within, service] as const);
+    });
+    const countOf = (consumer: Consumer) => all.filter((each) => sendsThrough(consumer, ...each)).length;
+    counts = new Map(services.complete ? consumers.map((each) => [each.name, countOf(each)]) : []);
+    return counts;
+  };
+}

@@ -5,7 +5,6 @@ import {
   asError,
   EVERYTHING,
   labelQueryOf,
-  NO_LABELS,
   type ServiceRecord,
   selectsNamespace,
   unseenNamespace,
@@ -17,7 +16,7 @@ import {
   listSome,
 } from '../cluster/index.ts';
 import type { World } from '../decision/index.ts';
-import { type Consumer, PodAddresses, type ServiceName, sendsTo } from '../lag/index.ts';
+import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
@@ -128,7 +127,7 @@ function mightSend(
   { namespaces }: World,
 ): boolean {
   const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
-  return sendsTo(consumer, within, NO_LABELS, record === undefined ? 'unknown' : [record]) !== false;
+  return sendsThrough(consumer, within, record ?? 'unknown');
 }
 
 /** Lists the slices of Services that start to count: their watch events passed while no consumer needed them. */

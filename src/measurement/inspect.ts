@@ -158,6 +158,11 @@ class Instance {
   }
 }
 
+interface Unlisted {
+  readonly pages: number;
+  readonly pods: number;
+}
+
 class Asked {
   readonly consumer: Inspected;
   readonly instances = new Map<string, Instance>();
@@ -167,6 +172,10 @@ class Asked {
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   trouble: Problem | undefined;
+  /** Pages that were read for open questions, and the pods of these, as long as none has been listed; then undefined. */
+  unlisted: Unlisted | undefined = { pages: 0, pods: 0 };
+  /** The same at a round number of pages: a condition that changed with each page would be written each time. */
+  unlistedRound: Unlisted = { pages: 0, pods: 0 };
 
   constructor(consumer: Inspected) {
     this.consumer = consumer;
@@ -178,6 +187,14 @@ class Asked {
     const [oldest = uid] = this.settled;
     if (this.settled.size >= MOST_QUESTIONS) this.settled.delete(oldest);
     this.settled.add(uid);
+  }
+
+  /** A page has listed none of the pods in question. @param pods how many were asked about for the first time */
+  listsNothing(pods: number): void {
+    if (this.unlisted === undefined) return;
+    this.unlisted = { pages: this.unlisted.pages + 1, pods: this.unlisted.pods + pods };
+    const isRound = this.unlisted.pages % 10 ** Math.floor(Math.log10(this.unlisted.pages)) === 0;
+    if (isRound) this.unlistedRound = this.unlisted;
   }
 
   /** How long the clients of a discovery service may keep an address. */
@@ -458,7 +475,10 @@ export class Inspection {
       if (whole && questions.length > 0) instance.learn(outcome.clusters);
       const listed = listedOf(fellows, outcome);
       const read = { findings: outcome, listed, askedAt, readAt, whole };
+      const fresh = questions.filter(({ verdicts }) => verdicts.size === 0).length;
       for (const question of questions) this.#judge(asked, instance, question, read);
+      if (outcome.endpoints.size > 0) asked.unlisted = undefined;
+      else if (questions.length > 0) asked.listsNothing(fresh);
     } else {
       count.page(asked.consumer.name, outcome.reason, bytes);
       const { since = readAt, times = 0 } = instance.failing ?? {};
@@ -683,8 +703,11 @@ const LIMITS = [
   'What is in flight, or kept alive, outlives the page.',
 ];
 
+/** A page that lists none of its pods this often is not the right one, or they are not its own. */
+const PAGES_UNLISTED = 10;
+
 /** The state of inspection, in the condition's words. */
-function stateOf({ instances, trouble: listing }: Asked): MeasurementState {
+function stateOf({ instances, trouble: listing, unlisted, unlistedRound }: Asked): MeasurementState {
   const state = { instances: instances.size, limits: LIMITS };
   const failing = [...instances.values()].flatMap(({ page: { name }, failing: { trouble } = {} }) =>
     trouble === undefined ? [] : [{ name, ...trouble }],
@@ -695,9 +718,15 @@ function stateOf({ instances, trouble: listing }: Asked): MeasurementState {
     const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
     return { ...state, trouble: { reason, message: `The page of ${names} ${message}.` } };
   }
+  if (unlisted !== undefined && unlisted.pages >= PAGES_UNLISTED) {
+    const { pages, pods } = unlistedRound;
+    const counted = `It was asked ${pages} times, and listed none of ${pods} terminating pods`;
+    const wayOut = 'check format, port and path, and that it sends traffic to the Services of appliesTo';
+    return { ...state, trouble: { reason: 'ListsNothing', message: `${counted}: ${wayOut}.` } };
+  }
   if (instances.size > 0) return { ...state, trouble: undefined };
   const message = 'No running pod is selected, or none has been looked for yet.';
   if (listing === undefined) return { ...state, trouble: { reason: 'NoInstances', message } };
-  const unlisted = `Its instances are not known: that question ${listing.message}.`;
-  return { ...state, trouble: { reason: listing.reason, message: unlisted } };
+  const unknown = `Its instances are not known: that question ${listing.message}.`;
+  return { ...state, trouble: { reason: listing.reason, message: unknown } };
 }

@@ -38,7 +38,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   leader: 3_000,
   manager: 600,
   manifest: 1_500,
-  measurement: 4_400,
+  measurement: 4_500,
   telemetry: 400,
   timing: 500,
   webhook: 1_900,

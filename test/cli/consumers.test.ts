@@ -53,11 +53,11 @@ describe('the table', () => {
   it('has a line for each, then what is wrong, then what cannot be seen', () => {
     expect(renderConsumers({ asOf: NOW, consumers: views(NOW) }, NOW + 90)).toBe(
       [
-        'NAME        MEASURE    SAMPLES     P50     P99  ADDED P50  LAST SAMPLE  INSTANCES  MEASURED',
-        'cluster-ip  clusterIp      812  2.000s  3.960s     2.000s    102 s ago          -  Measured',
-        'edge        reports        812  2.000s  3.960s          -     93 s ago          3  Measured',
-        'eureka      declared         -   40.3s   40.3s          -            -          -  Declared',
-        'ingress     probe            9  2.000s  3.960s          -   48 min ago          -  False: Unreachable',
+        'NAME        MEASURE    SAMPLES     P50     P99  ADDED P50  LAST SAMPLE  SERVICES  INSTANCES  MEASURED',
+        'cluster-ip  clusterIp      812  2.000s  3.960s     2.000s    102 s ago         -          -  Measured',
+        'edge        reports        812  2.000s  3.960s          -     93 s ago         -          3  Measured',
+        'eureka      declared         -   40.3s   40.3s          -            -         -          -  Declared',
+        'ingress     probe            9  2.000s  3.960s          -   48 min ago         -          -  False: Unreachable',
         '',
         'Trouble',
         '  ingress: Unreachable, for 90 s: connection refused',

@@ -16,6 +16,7 @@ const WELL: MeasurementState = { trouble: undefined, limits: ['It sees one node.
 const PROBE = consumerOf('edge', { measure: { probe: { url: 'http://edge' } } });
 const SLOW_PROBE = consumerOf('slow', { measure: { probe: { url: 'http://slow', every: 3_600 } } });
 const REPORTS = consumerOf('gateway', { measure: { reports: {} } });
+const OWN_DISCOVERY = consumerOf('nacos', { appliesTo: { podSelector: {} }, measure: { reports: {} } });
 const DECLARED = consumerOf('eureka', { measure: { declared: { syncInterval: 10 } } });
 
 /** What is known of a consumer with so many lags of this length, the last of them so many seconds ago. */
@@ -53,6 +54,12 @@ describe('the condition', () => {
     ['who measures is slow', { removals: measured(3_000), state: { ...WELL, every: 600 } }, 'Measured'],
     ['trouble counts before age', { removals: measured(9e4), state: { ...WELL, trouble } }, 'Unreachable'],
     ['its spec cannot be read', { problem: 'spec.measure: unknown field' }, 'Invalid'],
+    ['it applies to no Service', { services: 0 }, 'NoServices'],
+    ['also where something is wrong', { services: 0, state: { ...WELL, trouble } }, 'NoServices'],
+    ['also of a declared one', { services: 0, consumer: DECLARED }, 'NoServices'],
+    ['it applies to one', { services: 1 }, 'Measured'],
+    ['a built-in one has no Services', { services: 0, consumer: CLUSTER_IP }, 'Measured'],
+    ['one that finds pods by itself needs none', { services: 0, consumer: OWN_DISCOVERY }, 'Measured'],
     ['also of a declared one', { consumer: DECLARED, problem: 'spec: no' }, 'Invalid'],
   ])('%s: %s', (_, more, reason) => {
     const condition = conditionOf(more);
@@ -152,7 +159,7 @@ describe('the published table of consumers', () => {
   };
   it.each<[string, unknown]>([
     ['nothing', undefined],
-    ['another version', broken((json) => Object.assign(json, { v: 2 }))],
+    ['another version', broken((json) => Object.assign(json, { v: 3 }))],
     ['no instant', broken((json) => Object.assign(json, { asOf: null }))],
     ['no list', broken((json) => Object.assign(json, { consumers: {} }))],
   ])('%s is refused', (_, json) => expect(consumersFromJson(json)).toBeUndefined());

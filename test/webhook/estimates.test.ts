@@ -75,6 +75,7 @@ describe('the page of estimates', () => {
         removals: null,
         additions: null,
         lastSample: null,
+        services: null,
         instances: 2,
         measured: {
           status: 'Unknown',

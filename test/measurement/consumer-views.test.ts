@@ -1,0 +1,58 @@
+import { expect, it } from 'vitest';
+import { serviceIndex } from '../../src/api/index.ts';
+import { consumerOf, STANDARD_CONSUMERS } from '../../src/lag/index.ts';
+import { ConsumerViews, serviceCounts } from '../../src/measurement/consumer-views.ts';
+import { ConsumerMeasurement } from '../../src/measurement/measurement.ts';
+
+const service = (namespace: string, name: string, tier: string, headless = false) => {
+  return {
+    namespace,
+    name,
+    labels: { tier },
+    selector: { app: name },
+    headless,
+    publishNotReadyAddresses: false,
+    externalName: false,
+  };
+};
+const SERVICES = [
+  service('shop', 'web', 'front'),
+  service('shop', 'db', 'back', true),
+  service('bank', 'web', 'front'),
+];
+const measure = { reports: {} };
+const front = { serviceSelector: { matchLabels: { tier: 'front' } } };
+const CONSUMERS = [
+  ...STANDARD_CONSUMERS,
+  consumerOf('all', { measure }),
+  consumerOf('edge', { measure, appliesTo: front }),
+  consumerOf('typo', { measure, appliesTo: { serviceSelector: { matchLabels: { tier: 'fornt' } } } }),
+];
+
+it('counts the Services that each consumer applies to', () => {
+  const world = { consumers: CONSUMERS, services: serviceIndex(SERVICES, true), namespaces: new Map() };
+  const counts = serviceCounts();
+  expect(Object.fromEntries(counts(world))).toEqual({
+    'cluster-ip': 2,
+    'cluster-dns': 1,
+    all: 3,
+    edge: 2,
+    typo: 0,
+  });
+  expect(counts(world)).toBe(counts(world));
+  const views = new ConsumerViews(new ConsumerMeasurement(() => 1e9));
+  views.look(CONSUMERS, new Map(), counts(world), 1e9);
+  const shown = views.all.map(({ name, services, condition }) => [name, services, condition.reason]);
+  expect(shown).toEqual([
+    ['cluster-ip', 2, 'NotMeasuring'],
+    ['cluster-dns', 1, 'NotMeasuring'],
+    ['all', 3, 'NotMeasuring'],
+    ['edge', 2, 'NotMeasuring'],
+    ['typo', 0, 'NoServices'],
+  ]);
+});
+
+it('does not count Services before all of them are known', () => {
+  const world = { consumers: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
+  expect(serviceCounts()(world).size).toBe(0);
+});
