@@ -5,11 +5,13 @@ import {
   GROUP,
   isRecord,
   type Labels,
+  leastSecondsOf,
   memberAt,
   plainSleep,
 } from '../api/index.ts';
 import {
   type Container,
+  containerWaits,
   type Decision,
   decide,
   type Exposure,
@@ -196,6 +198,11 @@ function standingOf(subject: Decided, exposure: Exposure | undefined): Standing 
       const text = `pods would wait ${wait}s (${hook}), but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
       return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
+    const unknown = unknownHook(subject);
+    if (unknown !== undefined) {
+      const text = `container "${unknown}" keeps a hook of its own, of which is not known how long it waits; the others get a wait of ${wait}s`;
+      return { verdict: 'unknown', reason: 'ExistingHook', wait, grace, text };
+    }
     const text = `pods get a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s when they are created`;
     return { verdict: 'protected', reason: 'Injected', wait, grace, text };
   }
@@ -204,6 +211,16 @@ function standingOf(subject: Decided, exposure: Exposure | undefined): Standing 
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
   const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
   return { verdict, reason, wait: null, grace: null, text: SKIP_REASONS[reason] };
+}
+
+/** The container that may stop before the others have waited: its own hook is no plain sleep. */
+function unknownHook({ request, decision }: Decided): string | undefined {
+  if (decision.outcome !== 'inject') return undefined;
+  const { wait } = decision.plan;
+  const found = containerWaits(request.object as Pod, decision).find(
+    ({ sidecar, ends, held }) => !sidecar && !ends && held.kind !== 'exact' && leastSecondsOf(held) < wait,
+  );
+  return found?.container.name;
 }
 
 /** A verdict that needs no dry run: a skip for another reason, or a wait that is there already. */
