@@ -1,10 +1,9 @@
 import https from 'node:https';
-import { Writable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { buffer } from 'node:stream/consumers';
 import { checkServerIdentity } from 'node:tls';
 import { createGunzip } from 'node:zlib';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
-import { ListReader, type PageEnd, sparingParser } from '../../src/cluster/list.ts';
+import { type PageEnd, readPage } from '../../src/cluster/object-json.ts';
 import { type PodMetadata, podsResource } from '../../src/cluster/pods.ts';
 import { acceptOf, pathOf, WATCH_LIMITS } from '../../src/cluster/resource.ts';
 
@@ -28,11 +27,10 @@ const agent = new https.Agent({
 });
 const way = port === '' ? server : new URL(`https://127.0.0.1:${port}`);
 const resource = podsResource();
-const parse = sparingParser(resource);
 const pods = new Map<string, PodMetadata>();
 let bytes = 0;
 
-/** One page, item by item as it arrives: the way of the list-watch, but for the encoding. */
+/** One page: the way of the list-watch, but for the encoding. */
 async function page(from: string | undefined): Promise<PageEnd> {
   const parameters = {
     limit: String(WATCH_LIMITS.pageSize),
@@ -44,22 +42,13 @@ async function page(from: string | undefined): Promise<PageEnd> {
   const response = await promise;
   if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}`);
   response.on('data', (chunk: Buffer) => (bytes += chunk.length));
-  const reader = new ListReader(parse);
-  const keep = (items: ReturnType<ListReader['push']>) => {
-    for (const item of items) pods.set(item.metadata.uid, resource.project(item));
-  };
-  const sink = new Writable({
-    write: (chunk: Buffer, _encoding, done) => {
-      keep(reader.push(chunk));
-      done();
-    },
-  });
-  if (response.headers['content-encoding'] === 'gzip')
-    await pipeline(response, createGunzip({ chunkSize: 65_536 }), sink);
-  else await pipeline(response, sink);
-  const { items, ...end } = reader.end();
-  keep(items);
-  return end;
+  const isGzip = response.headers['content-encoding'] === 'gzip';
+  const page = await buffer(isGzip ? response.pipe(createGunzip({ chunkSize: 65_536 })) : response);
+  const items = readPage(page, (item) => pods.set(item.metadata.uid, resource.project(item)));
+  for (;;) {
+    const step = items.next();
+    if (step.done === true) return step.value;
+  }
 }
 
 const begun = performance.now();

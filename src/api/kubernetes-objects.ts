@@ -55,6 +55,8 @@ export interface ServiceIndex {
   /** A namespace without an entry has no Service. Otherwise (files, or a watch that has not synced) it is unknown. */
   readonly complete: boolean;
   readonly byNamespace: ReadonlyMap<string, readonly ServiceRecord[]>;
+  /** Namespaces with Services whose labels and selectors are not known: they are too large. */
+  readonly unread?: ReadonlySet<string>;
 }
 
 /**
@@ -74,6 +76,7 @@ export function servicesSelecting(
   labels: Labels,
 ): readonly ServiceRecord[] | 'unknown' {
   const services = index.byNamespace.get(namespace);
+  if (index.unread?.has(namespace)) return 'unknown';
   if (services === undefined) return index.complete ? [] : 'unknown';
   return services.filter((service) => selectsPod(service, labels));
 }

@@ -204,7 +204,9 @@ interface Latest {
   readonly at: number;
 }
 
-function podsOf({ plan, count }: PodGroup): readonly RunningPod[] {
+/** Pods whose plan is not known say nothing about their workload. */
+function podsOf({ plan, unread, count }: PodGroup): readonly RunningPod[] {
+  if (unread) return [];
   return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
 }
 

@@ -237,9 +237,8 @@ async function everyOne<T>(
     signal,
     backoff: new Backoff(WATCH_LIMITS, Math.random),
     onBegin: () => found.clear(),
-    onItems: (items) => {
-      for (const item of items) found.set(item.metadata.uid, resource.project(item));
-    },
+    onItem: (item) => found.set(item.metadata.uid, resource.project(item)),
+    onBytes: () => undefined,
     pause: async (failure, pauseMs) => {
       if (!PASSING.has(failure.reason)) throw failure;
       await pause(pauseMs, signal);

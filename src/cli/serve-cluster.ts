@@ -16,6 +16,7 @@ import {
   type KubeFailure,
   type LastGood,
   ObjectEvents,
+  type ObjectIdentity,
   registerWatchMetrics,
   TERMINATION_POLICIES,
 } from '../cluster/index.ts';
@@ -98,11 +99,19 @@ function watchReporting(logger: Logger) {
       once.warn(what, members, 'the cluster cannot be followed for now; what is known stays in force');
     },
     onCurrent: (what: string) => once.over(what, { what }, 'the cluster is followed again'),
+    onLeftOut: (what: string, { namespace, name }: ObjectIdentity) => {
+      const message = what === 'pods' || what === 'services' ? UNREAD : FOREIGN;
+      once.warn(`${what} of ${namespace}`, { what, namespace, name }, message);
+    },
     onHandlerError: (what: string, err: Error) => {
       logger.error({ what, err }, 'an event of the cluster was left out: a mistake in Linger');
     },
   };
 }
+
+const UNREAD =
+  'labels, plan or selector too large to keep, or no room left for this namespace; treated as unknown';
+const FOREIGN = 'endpoints name pods of another namespace; these targets are ignored';
 
 /** The same for one kind of objects. */
 function reportingOf(what: string, logger: Logger) {
@@ -282,6 +291,17 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   };
 }
 
+/** What of pods and Services is not known. */
+function unreadProblems(unread: ReturnType<ClusterSource['unread']>): readonly string[] {
+  return Object.entries(unread).flatMap(([plural, namespaces]) =>
+    namespaces.size === 0
+      ? []
+      : [
+          `${plural} with labels, plans or selectors too large to keep, unknown, in: ${fewOf([...namespaces.keys()])}`,
+        ],
+  );
+}
+
 /** A server's connection to its cluster. */
 export type ClusterPart = ReturnType<typeof startCluster>;
 
@@ -404,7 +424,8 @@ export function startCluster(context: ClusterContext) {
     {
       name: 'cluster',
       watches: () => source.watches,
-      metrics: () => registerWatchMetrics(registry, { watches: manager.watches, synced, clock }),
+      metrics: () =>
+        registerWatchMetrics(registry, { watches: manager.watches, unread: source.unread, synced, clock }),
     },
     { name: 'declared', watches: declared.watches },
     // Before the measurement: a pod is asked about before its removal has ended.
@@ -443,7 +464,7 @@ export function startCluster(context: ClusterContext) {
     },
     /** Why the webhook should get no connections yet; undefined when it should. */
     unready: () => (reading() ? 'the cluster is being read' : undefined),
-    problems: declared.problems,
+    problems: () => [...declared.problems(), ...unreadProblems(source.unread())],
     /** What `/estimates` shows. */
     estimates: () =>
       estimatesPage({

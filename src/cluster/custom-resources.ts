@@ -17,6 +17,7 @@ import type { KubeConnection } from './connection.ts';
 import type { FailureReason } from './failure.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
 import type { RawObject, Resource, WatchHandlers } from './resource.ts';
+import { Shares } from './shares.ts';
 
 /** One of Linger's own kinds, and what is kept of each object. */
 export interface CustomKind<T> {
@@ -106,7 +107,7 @@ export function customKey({ namespace, name }: Pick<CustomObject<unknown>, 'name
 }
 
 export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>> {
-  return { path: kind.path, afterMetadata: 'spec', project: (raw) => customObject(kind, raw) };
+  return { path: kind.path, project: (raw) => customObject(kind, raw) };
 }
 
 /** Never throws: an invalid object must not stop the others from being followed. */
@@ -383,30 +384,4 @@ export function followCustomResources<T>(
     leftOut: () => [...leftOut.keys()],
     ...watch,
   };
-}
-
-class Shares {
-  readonly #of = new Map<string, number>();
-  total = 0;
-
-  add(namespace: string, weight: number): void {
-    this.#of.set(namespace, this.of(namespace) + weight);
-    if (this.of(namespace) === 0) this.#of.delete(namespace);
-    this.total += weight;
-  }
-
-  of(namespace: string): number {
-    return this.#of.get(namespace) ?? 0;
-  }
-
-  largest(): readonly [namespace: string, share: number] {
-    let found: readonly [string, number] = ['', 0];
-    for (const entry of this.#of) if (entry[1] > found[1]) found = entry;
-    return found;
-  }
-
-  clear(): void {
-    this.#of.clear();
-    this.total = 0;
-  }
 }

@@ -1,21 +1,21 @@
 import { isRecord, isString, listOf, recordsAt } from '../api/index.ts';
 import { type EndpointsState, type SliceState, STAMP_ANNOTATION } from '../lag/index.ts';
+import { OVER_CAPACITY } from './object-json.ts';
 import type { RawObject, Resource } from './resource.ts';
 
 interface Stamped {
   /** Annotation linger.dev/stamp. */
   readonly stamp: string | undefined;
+  /** It names targets in other namespaces, which are left out. */
+  readonly foreign?: true;
 }
 
 export type EndpointsProjection = EndpointsState & Stamped;
 export type SliceProjection = SliceState & Stamped;
 
-/** Source: k8s.io/api core/v1 (EndpointsOverCapacity). */
-const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
-
 /** Deprecated since 1.33, and still what older ingress controllers read. */
 export function endpointsResource(path = '/api/v1/endpoints'): Resource<EndpointsProjection> {
-  return { path, afterMetadata: 'subsets', project: projectEndpoints };
+  return { path, project: projectEndpoints };
 }
 
 /** All subsets merged: each holds the addresses that share a set of ports, and ports do not matter here. */
@@ -30,11 +30,17 @@ export function projectEndpoints(raw: RawObject): EndpointsProjection {
     overCapacity: annotations?.[OVER_CAPACITY] === 'truncated',
     ready: subsets.flatMap(({ addresses }) => recordsAt(addresses).map(addressOf)),
     notReady: subsets.flatMap(({ notReadyAddresses }) => recordsAt(notReadyAddresses).map(addressOf)),
+    ...foreignIn(
+      subsets.flatMap(({ addresses: ready, notReadyAddresses }) =>
+        [ready, notReadyAddresses].flatMap((each) => recordsAt(each)),
+      ),
+      namespace,
+    ),
   };
-}
 
-function addressOf({ targetRef, ip }: Record<string, unknown>) {
-  return { ...targetOf(targetRef), ip: isString(ip) ? ip : '' };
+  function addressOf(address: Record<string, unknown>) {
+    return { ...targetOf(address, namespace), ip: textOf(address.ip) ?? '' };
+  }
 }
 
 /** Source: k8s.io/api discovery/v1 (LabelServiceName, LabelManagedBy). */
@@ -44,7 +50,7 @@ const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 export function endpointSlicesResource(
   path = '/apis/discovery.k8s.io/v1/endpointslices',
 ): Resource<SliceProjection> {
-  return { path, afterMetadata: 'addressType', project: projectSlice };
+  return { path, project: projectSlice };
 }
 
 export function projectSlice(raw: RawObject): SliceProjection {
@@ -58,25 +64,57 @@ export function projectSlice(raw: RawObject): SliceProjection {
     serviceName: labels?.[SERVICE_NAME],
     managedBy: labels?.[MANAGED_BY],
     addressType: isString(addressType) ? addressType : '',
-    endpoints: recordsAt(endpoints).map(endpointOf),
+    endpoints: recordsAt(endpoints).map((each) => endpointOf(each, namespace)),
+    ...foreignIn(recordsAt(endpoints), namespace),
     ports: recordsAt(ports).flatMap(({ port }) => (typeof port === 'number' ? [port] : [])),
   };
 }
 
 /** Defaults of absent conditions, as discovery/v1 defines them: ready and serving are true, terminating is false. */
-function endpointOf({ addresses, conditions, targetRef }: Record<string, unknown>) {
+function endpointOf(endpoint: Record<string, unknown>, namespace: string) {
+  const { addresses, conditions } = endpoint;
   const { ready, serving, terminating } = isRecord(conditions) ? conditions : {};
   return {
-    ...targetOf(targetRef),
-    addresses: listOf(addresses) as readonly string[],
+    ...targetOf(endpoint, namespace),
+    addresses: listOf(addresses)
+      .slice(0, MOST_ADDRESSES)
+      .flatMap((each) => textOf(each) ?? []),
     ready: ready !== false,
     serving: (serving ?? ready !== false) === true,
     terminating: terminating === true,
   };
 }
 
-/** The pod that a targetRef (core/v1 ObjectReference) names; undefined for any other kind. */
-function targetOf(targetRef: unknown) {
-  const { uid, name } = isRecord(targetRef) && targetRef.kind === 'Pod' ? targetRef : {};
-  return { targetUid: isString(uid) ? uid : undefined, targetName: isString(name) ? name : undefined };
+/** Of one endpoint: discovery/v1 allows 100, and reads the first. */
+const MOST_ADDRESSES = 8;
+
+/** An address, a uid, or the name of a pod. */
+const LONGEST_TEXT = 253;
+
+function textOf(value: unknown): string | undefined {
+  return isString(value) && value.length <= LONGEST_TEXT ? value : undefined;
+}
+
+/**
+ * The pod that a targetRef (core/v1 ObjectReference) names; undefined for any other kind. The reference may name any
+ * namespace, but only pods of its own are what an object lists: its writer has no say about the pods of others.
+ */
+function targetOf(endpoint: Record<string, unknown>, namespace: string) {
+  const { targetRef } = endpoint;
+  const isPod = isRecord(targetRef) && targetRef.kind === 'Pod' && !isForeign(endpoint, namespace);
+  const { uid, name } = isPod ? targetRef : {};
+  return { targetUid: textOf(uid), targetName: textOf(name) };
+}
+
+/** An empty namespace is the object's own. */
+function isForeign({ targetRef }: Record<string, unknown>, namespace: string): boolean {
+  const { namespace: named = '' } = isRecord(targetRef) ? targetRef : {};
+  return named !== '' && named !== namespace;
+}
+
+function foreignIn(
+  endpoints: readonly Record<string, unknown>[],
+  namespace: string,
+): { readonly foreign?: true } {
+  return endpoints.some((each) => isForeign(each, namespace)) ? { foreign: true } : {};
 }

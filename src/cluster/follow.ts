@@ -18,6 +18,7 @@ import { followFleet, nodesResource } from './nodes.ts';
 import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
 import {
+  type ObjectIdentity,
   putChanged,
   type Resource,
   type ResourceEvent,
@@ -42,6 +43,8 @@ export interface ClusterHandlers {
   onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
   /** Events arrive without delay, or the version is known: for the first time, or again. */
   onCurrent(what: ClusterResource | 'version'): void;
+  /** Part of an object is not kept: its labels, plan or selector are too large, or its targets are in other namespaces. */
+  onLeftOut?(resource: ClusterResource, identity: ObjectIdentity): void;
   /** An error thrown by a handler or a projection, which has missed the event. */
   onHandlerError(resource: ClusterResource, error: Error): void;
 }
@@ -57,6 +60,8 @@ export interface ClusterSource {
   readonly watches: Readonly<Record<ClusterResource, WatchStats>>;
   /** undefined until they have been listed, and where Linger has no namespace of its own. */
   readonly pods: () => Iterable<PodGroup> | undefined;
+  /** How many objects of a namespace are not known, as their labels, plan or selector are too large. */
+  readonly unread: () => Readonly<Record<'pods' | 'services', ReadonlyMap<string, number>>>;
   /** Resolves once the signal has aborted and every connection is closed. */
   readonly ended: Promise<void>;
 }
@@ -70,7 +75,7 @@ const WORLD_EVERY_MS = 100;
 
 export function followCluster(
   connection: KubeConnection,
-  { onWorld, onEvent, onPod, onFailure, onCurrent, onHandlerError }: ClusterHandlers,
+  { onWorld, onEvent, onPod, onFailure, onCurrent, onLeftOut, onHandlerError }: ClusterHandlers,
   options: ClusterOptions,
 ): ClusterSource {
   const namespaces = new Map<string, NamespaceRecord>();
@@ -117,6 +122,7 @@ export function followCluster(
     resource: Resource<T>,
     onChange: (event: ResourceEvent<T>) => void,
     stream?: Stream,
+    relist?: () => boolean,
   ): ResourceWatch => {
     const own: WatchHandlers<T> = {
       onEvent: onChange,
@@ -125,30 +131,34 @@ export function followCluster(
       onFailure: (failure, pauseMs) => onFailure(name, failure, pauseMs),
       onHandlerError: (error) => onHandlerError(name, error),
     };
-    const start = (handlers: WatchHandlers<T>) => watchResource(resource, connection, handlers, options);
+    const start = (handlers: WatchHandlers<T>) =>
+      watchResource(resource, connection, handlers, { ...options, ...(relist && { relist }) });
     return stream === undefined ? start(own) : guard.follow(stream, own, start);
   };
 
   /** The annotation counts only in Linger's own namespace: elsewhere any tenant may write it. */
-  const followStamped = <T extends { readonly stamp: string | undefined }>(
+  const followStamped = <T extends { readonly stamp: string | undefined; readonly foreign?: true }>(
     name: ClusterResource,
     resource: Resource<T>,
     stream: StampedStream,
     eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
+    relist?: () => boolean,
   ) => {
     const pass = (event: ResourceEvent<T>) => {
+      if (event.type !== 'deleted' && event.object.foreign) onLeftOut?.(name, event.identity);
       const change = eventOf(event);
       if (change !== undefined) onEvent(change);
       const stamped = event.identity.namespace === options.namespace && stampEvent(event, stream);
       if (stamped) onEvent(stamped);
     };
-    return follow(name, resource, pass, stream);
+    return follow(name, resource, pass, stream, relist);
   };
 
   const podChange = (event: ResourceEvent<PodMetadata>) => {
-    onPod?.(event);
-    if (options.namespace !== undefined) pods.apply(event);
-    return podEvent(event);
+    const kept = pods.apply(event);
+    if (kept.type !== 'deleted' && kept.object.unread) onLeftOut?.('pods', kept.identity);
+    onPod?.(kept);
+    return podEvent(kept);
   };
 
   const watches: Readonly<Record<ClusterResource, ResourceWatch>> = {
@@ -167,12 +177,14 @@ export function followCluster(
         const gone = event.type === 'deleted';
         const changed = gone ? services.delete(namespace, name) : services.put(event.object);
         if (changed && listed.has('services')) servicesChanged();
-        onEvent(serviceEvent(event));
+        const kept = services.get(namespace, name);
+        if (kept?.unread) onLeftOut?.('services', event.identity);
+        onEvent(serviceEvent(kept === undefined || gone ? event : { ...event, object: kept }));
       },
       'services',
     ),
     nodes: follow('nodes', nodesResource(), fleet.node),
-    pods: followStamped('pods', podsResource(), 'pods', podChange),
+    pods: followStamped('pods', podsResource(), 'pods', podChange, () => pods.hasRoomAgain),
     endpointslices: followStamped('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
     endpoints: followStamped('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
   };
@@ -182,6 +194,7 @@ export function followCluster(
     synced: synced.promise,
     watches: Object.fromEntries(stats) as ClusterSource['watches'],
     pods: () => (listed.has('pods') && options.namespace !== undefined ? pods.groups() : undefined),
+    unread: () => ({ pods: pods.unread, services: services.unread }),
     ended: ended.then(() => undefined),
   };
 }

@@ -39,6 +39,7 @@ export {
 } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {
+  type ObjectIdentity,
   type RawObject,
   type Resource,
   type ResourceEvent,

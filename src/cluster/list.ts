@@ -1,178 +1,17 @@
-import { isRecord, isString, jsonIn } from '../api/index.ts';
-import type { Backoff } from '../timing/index.ts';
+import { FOREIGN_LIMITS } from '../api/index.ts';
+import { type Backoff, inPieces } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
-import { ask, type KubeRequest, newAgent, readChunks } from './request.ts';
+import { type PageEnd, readPage } from './object-json.ts';
+import { ask, type KubeRequest, newAgent, readBytes } from './request.ts';
 import { acceptOf, pathOf, type RawObject, type Resource, type WatchLimits } from './resource.ts';
 
-type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly' | 'afterMetadata'>;
+type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>;
 
-const BEGIN = Buffer.from(',"managedFields":[{');
+/** A longer page is asked for again with fewer objects. */
+const LONGEST_PAGE = FOREIGN_LIMITS.watch.bytes;
 
-/** The end of a metadata-only object with managedFields: it closes the last entry, the entries, metadata and the object. */
-const END = Buffer.from('}]}}');
-
-/**
- * Parses items of lists and watch events without managedFields: two thirds of the bytes of a pod's metadata, and most of
- * the time that parsing takes. Their bytes are skipped without being decoded. An object of any other form is parsed whole.
- *
- * They are the last field of ObjectMeta, and Go writes fields in the order of their declaration (k8s.io/apimachinery
- * pkg/apis/meta/v1). The marks of their beginning and end contain a quote outside of any string; within a string it would
- * be escaped, so no name of a label or field manager can forge a mark. Their entries have no arrays (FieldsV1 is objects
- * only); if they had, the rest would not be JSON, and the whole object is parsed.
- */
-export function sparingParser({ metadataOnly = false, afterMetadata }: Omit<Listed, 'path'>) {
-  /** The end of the entries, and what follows the metadata. */
-  const following = afterMetadata === undefined ? undefined : Buffer.from(`}]},"${afterMetadata}":`);
-
-  const shortened = (bytes: Buffer): string | undefined => {
-    const mark = following ?? (metadataOnly ? END : undefined);
-    if (mark === undefined) return undefined;
-    const begin = bytes.indexOf(BEGIN);
-    if (begin < 0) return undefined;
-    // A metadata-only object ends with the bytes, or one brace before if it is that of an event.
-    const end = bytes.indexOf(mark, mark === END ? bytes.length - END.length - 1 : begin);
-    return end < 0 ? undefined : bytes.toString('utf8', 0, begin) + bytes.toString('utf8', end + 2);
-  };
-
-  /** @returns undefined for bytes that are not the JSON of an object */
-  return (bytes: Buffer): Record<string, unknown> | undefined => {
-    const text = shortened(bytes);
-    // What cannot be parsed after all did not have the expected form.
-    return (text === undefined ? undefined : objectIn(text)) ?? objectIn(bytes.toString());
-  };
-}
-
-export interface PageEnd {
-  /** The list's resourceVersion: all pages show the collection as of one instant. */
-  readonly resourceVersion: string;
-  /** The continue token; undefined: this was the last page. */
-  readonly next: string | undefined;
-}
-
-/**
- * The most bytes that are buffered. An object is a few MB at most, but a page that is not formatted as API servers do it is
- * buffered whole, and a string cannot exceed 512 MB.
- */
-const LONGEST_HELD = 256 * 1024 * 1024;
-
-const ITEMS = Buffer.from('"items":[');
-
-/**
- * Parses a page as it arrives, item by item, so that neither the page's text
- * nor all of its objects are ever in memory at once.
- *
- * The end of an item is guessed from the text with which the first item begins, and then verified: a piece counts as an item if
- * it is valid JSON on its own. Since the rest must be valid as well, no other reading of the page is possible. An invalid piece is
- * extended to the next guess; at worst the whole page is parsed at its end.
- */
-export class ListReader {
-  readonly #parse: ReturnType<typeof sparingParser>;
-  /** Joined once they are as long as the buffer, so that joining takes time proportional to the page. */
-  #chunks: Buffer[] = [];
-  #chunkBytes = 0;
-  /** The bytes that no item has been parsed from yet. */
-  #held: Buffer = Buffer.alloc(0);
-  #searched = 0;
-  /** The text before the items. */
-  #head: Readonly<Record<string, unknown>> | undefined;
-  /** The separator of two items, with the beginning of the second. */
-  #separator: Buffer | undefined;
-
-  constructor(parse: ReturnType<typeof sparingParser>) {
-    this.#parse = parse;
-  }
-
-  /** @returns the items that this chunk completes @throws KubeFailure `Malformed` when an item does not end */
-  push(chunk: Buffer): readonly RawObject[] {
-    this.#chunks.push(chunk);
-    this.#chunkBytes += chunk.length;
-    if (this.#chunkBytes < this.#held.length) return [];
-    this.#join();
-    if (this.#head === undefined) this.#findItems();
-    if (this.#head === undefined) return [];
-    this.#separator ??= separatorAt(this.#held);
-    return this.#separator === undefined ? [] : this.#items(this.#separator);
-  }
-
-  /** @returns the list's metadata and the remaining items @throws KubeFailure `Malformed` for anything but a list */
-  end(): PageEnd & { readonly items: readonly RawObject[] } {
-    this.#join();
-    const text = this.#head === undefined ? this.#held.toString() : `{"items":[${this.#held}`;
-    const rest = objectIn(text);
-    if (rest === undefined) throw new KubeFailure('Malformed', `expected a list, got ${text.slice(0, 100)}`);
-    const { metadata } = { ...rest, ...this.#head };
-    if (!isRecord(metadata) || !isString(metadata.resourceVersion)) {
-      throw new KubeFailure('Malformed', 'a list without a resourceVersion');
-    }
-    const { resourceVersion, continue: next } = metadata;
-    // For some kinds Go writes an empty list as null.
-    const items = rest.items ?? [];
-    if (!Array.isArray(items)) throw new KubeFailure('Malformed', 'a list without items');
-    return { resourceVersion, next: isString(next) && next !== '' ? next : undefined, items };
-  }
-
-  #join(): void {
-    if (this.#held.length + this.#chunkBytes > LONGEST_HELD) {
-      throw new KubeFailure('Malformed', `more than ${LONGEST_HELD} bytes of a list without an item`);
-    }
-    this.#held = Buffer.concat([this.#held, ...this.#chunks]);
-    this.#chunks = [];
-    this.#chunkBytes = 0;
-  }
-
-  /** The text before the items becomes valid JSON, a list, once it is closed. */
-  #findItems(): void {
-    for (;;) {
-      const at = this.#held.indexOf(ITEMS, this.#searched);
-      if (at < 0) {
-        this.#searched = Math.max(0, this.#held.length - ITEMS.length);
-        return;
-      }
-      const begin = at + ITEMS.length;
-      this.#searched = begin;
-      const head = objectIn(`${this.#held.toString('utf8', 0, begin)}]}`);
-      if (head === undefined) continue;
-      this.#head = head;
-      this.#held = this.#held.subarray(begin);
-      this.#searched = 0;
-      return;
-    }
-  }
-
-  #items(separator: Buffer): readonly RawObject[] {
-    const items: RawObject[] = [];
-    const held = this.#held;
-    let begin = 0;
-    let from = this.#searched;
-    for (;;) {
-      const end = held.indexOf(separator, from);
-      if (end < 0) break;
-      from = end + 1;
-      const item = this.#parse(held.subarray(begin, end));
-      if (item === undefined) continue;
-      items.push(item as unknown as RawObject);
-      begin = from;
-    }
-    this.#held = held.subarray(begin);
-    this.#searched = Math.max(0, Math.max(from, held.length - separator.length) - begin);
-    return items;
-  }
-}
-
-/** Every item begins with the name of its first field. Undefined if no item, or too little of the first, has arrived. */
-function separatorAt(items: Buffer): Buffer | undefined {
-  const colon = items.indexOf(':');
-  return colon < 0 ? undefined : Buffer.concat([Buffer.from(','), items.subarray(0, colon + 1)]);
-}
-
-function objectIn(json: string): Record<string, unknown> | undefined {
-  const value = jsonIn(json);
-  return isRecord(value) ? value : undefined;
-}
-
-/** Called with items as they arrive, and the number of bytes received so far. */
-type OnItems = (items: readonly RawObject[], bytes: number) => void;
+type OnItem = (item: RawObject) => void;
 
 /**
  * Requests pages over one connection, without a resourceVersion, so that the first page is a consistent read: never older
@@ -180,34 +19,46 @@ type OnItems = (items: readonly RawObject[], bytes: number) => void;
  * back in time after a reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the
  * watch cache serves consistent reads too, and from 1.34 their further pages.
  */
-export function pagesOf(resource: Listed, connection: KubeConnection) {
-  const parse = sparingParser(resource);
+export function pagesOf(
+  resource: Listed,
+  connection: KubeConnection,
+  onBytes = (_bytes: number): void => undefined,
+) {
   const agent = newAgent(connection);
+  /** Fewer objects than asked for, where that many were too long. */
+  let most = LARGEST_PAGE_SIZE;
   return {
     /**
      * @param from the `next` of the previous page; undefined: the first page
-     * @param onItems called with the same items again when a failed page is retried
+     * @param onItem called with the same items again when a failed page is retried
      * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
      */
     async page(
       from: string | undefined,
       { limit, signal, answerMs }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly limit: number },
-      onItems: OnItems = () => undefined,
+      onItem: OnItem = () => undefined,
     ): Promise<PageEnd> {
-      const parameters = { limit: String(limit), ...(from === undefined ? {} : { continue: from }) };
-      const response = await ask(connection, {
-        path: pathOf(resource, parameters),
-        accept: acceptOf(resource, 'list'),
-        compressed: connection.compressed,
-        agent,
-        signal,
-        answerMs,
-      });
-      const reader = new ListReader(parse);
-      await readChunks(response, answerMs, (chunk) => onItems(reader.push(chunk), chunk.length));
-      const { items, ...end } = reader.end();
-      onItems(items, 0);
-      return end;
+      for (;;) {
+        const asked = Math.min(limit, most);
+        const parameters = { limit: String(asked), ...(from === undefined ? {} : { continue: from }) };
+        const response = await ask(connection, {
+          path: pathOf(resource, parameters),
+          accept: acceptOf(resource, 'list'),
+          compressed: connection.compressed,
+          agent,
+          signal,
+          answerMs,
+        });
+        const page = await readBytes(response, LONGEST_PAGE, answerMs);
+        onBytes(page?.length ?? LONGEST_PAGE);
+        if (page !== undefined) {
+          most = Math.min(LARGEST_PAGE_SIZE, 2 * asked);
+          // Others have their turn between pieces.
+          return await inPieces(readPage(page, onItem), () => performance.now());
+        }
+        if (asked === 1) throw new KubeFailure('Malformed', `an object of more than ${LONGEST_PAGE} bytes`);
+        most = Math.ceil(asked / 4);
+      }
     },
     close: () => agent.destroy(),
   };
@@ -219,7 +70,8 @@ interface ListOptions {
   readonly backoff: Backoff;
   /** Called before the first page, and whenever the list has to start over. */
   readonly onBegin: () => void;
-  readonly onItems: OnItems;
+  readonly onItem: OnItem;
+  readonly onBytes: (bytes: number) => void;
   /** Called with the failure before the page is retried. */
   readonly pause: (failure: KubeFailure, pauseMs: number) => Promise<void>;
 }
@@ -239,9 +91,9 @@ const LARGEST_PAGE_SIZE = 16_000;
 export async function listAll(
   resource: Listed,
   connection: KubeConnection,
-  { limits, signal, backoff, onBegin, onItems, pause }: ListOptions,
+  { limits, signal, backoff, onBegin, onItem, onBytes, pause }: ListOptions,
 ): Promise<string> {
-  const pages = pagesOf(resource, connection);
+  const pages = pagesOf(resource, connection, onBytes);
   let limit = limits.pageSize;
   let from: string | undefined;
   let restarted = false;
@@ -249,7 +101,7 @@ export async function listAll(
     onBegin();
     for (;;) {
       try {
-        const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItems);
+        const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItem);
         // Not reset by a restart: successful first pages would hide that the list never gets beyond them.
         if (!restarted) backoff.reset();
         if (page.next === undefined) return page.resourceVersion;
@@ -283,14 +135,14 @@ export async function listSome<T>(
 ): Promise<readonly T[]> {
   const pages = pagesOf(resource, connection);
   const found: T[] = [];
-  const onItems: OnItems = (items) => {
-    for (const item of items) if (found.length < most) found.push(resource.project(item));
+  const onItem: OnItem = (item) => {
+    if (found.length < most) found.push(resource.project(item));
   };
   try {
     let from: string | undefined;
     do {
       const limit = Math.min(most - found.length, SOME_PAGE);
-      from = (await pages.page(from, { limit, signal, answerMs }, onItems)).next;
+      from = (await pages.page(from, { limit, signal, answerMs }, onItem)).next;
     } while (from !== undefined && found.length < most);
     return found;
   } finally {
@@ -298,7 +150,7 @@ export async function listSome<T>(
   }
 }
 
-const SOME_PAGE = 500;
+const SOME_PAGE = 250;
 
 /** After these failures a list or a watch cannot be resumed where it stopped. */
 export const NOT_RESUMABLE: ReadonlySet<FailureReason> = new Set([

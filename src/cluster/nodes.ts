@@ -28,7 +28,7 @@ const VIRTUAL_TAINT = 'virtual-kubelet.io/provider';
 
 /** Whole Nodes: the kubelet's version is not in the metadata. */
 export function nodesResource(): Resource<NodeFacts> {
-  return { path: '/api/v1/nodes', afterMetadata: 'spec', project: projectNode };
+  return { path: '/api/v1/nodes', project: projectNode };
 }
 
 export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {

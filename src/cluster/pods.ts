@@ -1,9 +1,13 @@
+import { hash } from 'node:crypto';
 import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
 import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
-import type { RawObject, Resource, ResourceEvent } from './resource.ts';
+import { labelsOf, type RawObject, type Resource, type ResourceEvent } from './resource.ts';
+import { Shares } from './shares.ts';
 
 /** The part of a pod's metadata that concerns its termination. */
 export interface PodMetadata extends TerminatingPod {
+  /** undefined: not known; see {@link unread}. */
+  readonly labels: Labels | undefined;
   /** Present once it terminates. RFC 3339; the end of the grace, not its beginning. */
   readonly deletionTimestamp: string | undefined;
   readonly deletionGracePeriodSeconds: number | undefined;
@@ -17,10 +21,12 @@ export interface PodMetadata extends TerminatingPod {
   readonly controller?: string | undefined;
   /** The workload that owns the controller, such as `Deployment/web`. */
   readonly owner?: string | undefined;
+  /** Its labels or its plan are too large, or its namespace has taken all the room there is: they are not known. */
+  readonly unread?: true | undefined;
 }
 
 interface PodHold {
-  /** Annotation linger.dev/hold-token. */
+  /** Annotation linger.dev/hold-token: SHA-256, in hex. */
   readonly token: string;
   readonly created: string;
 }
@@ -30,15 +36,26 @@ export function podsResource(path = '/api/v1/pods'): Resource<PodMetadata> {
   return { path, metadataOnly: true, project: projectPod };
 }
 
+/** Room for a hundred containers; a pod has a handful, and a plan some 300 bytes. */
+const LONGEST_PLAN = 8 * 1024;
+
+const TOKEN = /^[0-9a-f]{64}$/;
+
 export function projectPod({ metadata }: RawObject): PodMetadata {
-  const { uid, namespace = '', name, labels, annotations } = metadata;
-  const { deletionTimestamp, deletionGracePeriodSeconds } = metadata;
+  const { uid, namespace = '', name, annotations, leftOut } = metadata;
+  const { deletionTimestamp, deletionGracePeriodSeconds, creationTimestamp: created = '' } = metadata;
+  const labels = labelsOf(metadata);
   const stamp = annotations?.[STAMP_ANNOTATION];
   const plan = annotations?.[ANNOTATION.plan];
-  const pod = { uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp, plan };
   const token = annotations?.[ANNOTATION.holdToken];
-  const { creationTimestamp: created = '' } = metadata;
-  return { ...pod, ...ownersOf(metadata), ...(token !== undefined && { hold: { token, created } }) };
+  const unread = leftOut || labels === undefined || (plan?.length ?? 0) > LONGEST_PLAN;
+  return {
+    ...{ uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp },
+    plan: unread ? undefined : plan,
+    ...ownersOf({ ...metadata, labels }),
+    ...(token !== undefined && TOKEN.test(token) && { hold: { token, created } }),
+    ...(unread && { unread }),
+  };
 }
 
 /** Kinds that create ReplicaSets, by the label that holds the ReplicaSet's own part of its name. */
@@ -51,12 +68,21 @@ const MAKERS = { Deployment: 'pod-template-hash', Rollout: 'rollouts-pod-templat
 export function ownersOf({
   labels = NO_LABELS,
   ownerReferences,
-}: Pick<RawObject['metadata'], 'labels' | 'ownerReferences'>) {
+}: {
+  readonly labels?: Labels | undefined;
+  readonly ownerReferences?: unknown;
+}) {
   const found = recordsAt(ownerReferences).find((owner) => owner.controller === true);
-  if (found === undefined) return { controller: undefined, owner: undefined };
-  const [kind, name] = [String(found.kind), String(found.name)];
+  const { kind, name } = found ?? {};
+  // The API server takes any text as an owner's kind and name; only what may be the name of an object can own a pod.
+  if (!isString(kind) || !KIND.test(kind) || !isString(name) || !OBJECT_NAME.test(name))
+    return { controller: undefined, owner: undefined };
   return { controller: `${kind}/${name}`, owner: makerOf(kind, name, labels) };
 }
+
+const KIND = /^[A-Za-z][A-Za-z0-9]{0,62}$/;
+/** DNS-1123 subdomains, and what some kinds allow besides. */
+const OBJECT_NAME = /^[A-Za-z0-9][-.:\w]{0,252}$/;
 
 function makerOf(kind: string, name: string, labels: Labels): string {
   for (const [maker, key] of Object.entries(MAKERS)) {
@@ -80,7 +106,7 @@ export function addressedPodsResource(
   path: string,
   query: NonNullable<Resource<unknown>['query']>,
 ): Resource<AddressedPod> {
-  return { path, query, afterMetadata: 'spec', project: projectAddress };
+  return { path, query, project: projectAddress };
 }
 
 function projectAddress({ metadata: { namespace = '', name, uid }, status }: RawObject): AddressedPod {
@@ -92,53 +118,125 @@ function projectAddress({ metadata: { namespace = '', name, uid }, status }: Raw
 /** Pods of one workload with the same labels and the same plan. */
 export interface PodGroup {
   readonly namespace: string;
-  readonly labels: Labels;
+  /** undefined: not known. */
+  readonly labels: Labels | undefined;
   /** Such as `Deployment/web`; undefined: they have none, or terminate. */
   readonly owner: string | undefined;
   /** Annotation linger.dev/plan, the same for all pods of a ReplicaSet. */
   readonly plan: string | undefined;
+  /** Neither labels nor plan are known. */
+  readonly unread: boolean;
   readonly count: number;
 }
 
+/** Characters of all labels and plans together, the cost of a label included; 150,000 pods of all different labels fit. */
+const MOST_WEIGHT = 96 * 1024 * 1024;
+const WEIGHT_OF_GROUP = 256;
+const WEIGHT_OF_LABEL = 48;
+
 /**
  * Counts pods by their labels. The pods of a Deployment share one entry, so a pod costs only a reference,
- * some 50 bytes.
+ * some 50 bytes. What entries hold is bounded by namespace, and what is too much of a namespace is not known.
  */
 export class PodCounts {
+  /** By digest: a key may be as long as all labels. */
   readonly #groups = new Map<string, Counted>();
   readonly #groupOf = new Map<string, Counted>();
+  readonly #shares = new Shares();
+  readonly #most: number;
+  /** How many pods are not known for want of room: with room, a new list brings them back. */
+  #withoutRoom = 0;
 
-  apply(event: ResourceEvent<PodMetadata>): void {
-    const { uid, namespace } = event.identity;
+  constructor(most = MOST_WEIGHT) {
+    this.#most = most;
+  }
+
+  /** @returns the event with what is kept of it: the others of its group share it */
+  apply(event: ResourceEvent<PodMetadata>): ResourceEvent<PodMetadata> {
+    const { uid } = event.identity;
     const before = this.#groupOf.get(uid);
     if (event.type === 'deleted') {
       this.#groupOf.delete(uid);
       this.#leave(before);
-      return;
+      return event;
     }
-    const { labels = NO_LABELS, plan, deletionTimestamp } = event.object;
-    const owner = deletionTimestamp === undefined ? event.object.owner : undefined;
-    const key = `${namespace} ${owner ?? ''} ${plan ?? ''} ${JSON.stringify(labels)}`;
-    if (key === before?.key) return;
-    const group = this.#groups.get(key) ?? { key, namespace, labels, owner, plan, count: 0 };
-    if (group.count === 0) this.#groups.set(key, group);
-    group.count += 1;
-    this.#groupOf.set(uid, group);
-    this.#leave(before);
+    const group = this.#groupFor(event.object, before);
+    if (group !== before) {
+      group.count += 1;
+      if (group.withoutRoom) this.#withoutRoom += 1;
+      this.#groupOf.set(uid, group);
+      this.#leave(before);
+    }
+    const { labels, plan, unread } = group;
+    return { ...event, object: { ...event.object, labels, plan, ...(unread && { unread }) } };
+  }
+
+  #groupFor(pod: PodMetadata, before: Counted | undefined): Counted {
+    const { namespace, deletionTimestamp, unread = false } = pod;
+    const owner = deletionTimestamp === undefined ? pod.owner : undefined;
+    const text = unread ? '' : `${pod.plan ?? ''} ${JSON.stringify(pod.labels)}`;
+    const key = digestOf(`${namespace} ${owner ?? ''} ${unread} ${text}`);
+    if (key === before?.key) return before;
+    const known = this.#groups.get(key);
+    if (known !== undefined) return known;
+    const labels = Object.keys(pod.labels ?? NO_LABELS).length;
+    const weight = WEIGHT_OF_GROUP + (unread ? 0 : text.length + WEIGHT_OF_LABEL * labels);
+    const group = { key, namespace, owner, labels: pod.labels, plan: pod.plan, unread, count: 0, weight };
+    return this.#shares.hasRoomFor(namespace, weight, this.#most)
+      ? this.#add({ ...group, withoutRoom: false })
+      : this.#unreadIn(namespace);
+  }
+
+  /** One for all pods of a namespace that has taken all the room it may. */
+  #unreadIn(namespace: string): Counted {
+    const key = `${namespace} without room`;
+    const nothing = { owner: undefined, labels: undefined, plan: undefined, count: 0, weight: 0 };
+    return (
+      this.#groups.get(key) ?? this.#add({ key, namespace, ...nothing, unread: true, withoutRoom: true })
+    );
+  }
+
+  #add(group: Counted): Counted {
+    this.#groups.set(group.key, group);
+    this.#shares.add(group.namespace, group.weight);
+    return group;
   }
 
   #leave(group: Counted | undefined): void {
     if (group === undefined) return;
     group.count -= 1;
-    if (group.count === 0) this.#groups.delete(group.key);
+    if (group.withoutRoom) this.#withoutRoom -= 1;
+    if (group.count > 0) return;
+    this.#groups.delete(group.key);
+    this.#shares.add(group.namespace, -group.weight);
   }
 
   groups(): Iterable<PodGroup> {
     return this.#groups.values();
   }
+
+  /** Whether pods that are not known may find room now. */
+  get hasRoomAgain(): boolean {
+    return this.#withoutRoom > 0 && 2 * this.#shares.total < this.#most;
+  }
+
+  /** How many pods are not known, by namespace. */
+  get unread(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const { namespace, count, unread } of this.#groups.values())
+      if (unread) counts.set(namespace, (counts.get(namespace) ?? 0) + count);
+    return counts;
+  }
+}
+
+function digestOf(text: string): string {
+  return hash('sha256', text, 'base64url');
 }
 
 interface Counted extends PodGroup {
   readonly key: string;
+  readonly weight: number;
+  /** Pods that would be known if their namespace had room. */
+  readonly withoutRoom: boolean;
   count: number;
 }

@@ -1,9 +1,10 @@
 import type { Agent, IncomingMessage } from 'node:http';
-import { asError, isRecord, isString } from '../api/index.ts';
+import { asError, FOREIGN_LIMITS, isRecord, isString } from '../api/index.ts';
 import { Backoff, pause, withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
-import { listAll, NOT_RESUMABLE, pagesOf, sparingParser } from './list.ts';
+import { listAll, NOT_RESUMABLE, pagesOf } from './list.ts';
+import { malformed, readEvent } from './object-json.ts';
 import { ask, newAgent, readChunks } from './request.ts';
 import {
   acceptOf,
@@ -20,11 +21,8 @@ import {
   type WatchStats,
 } from './resource.ts';
 
-/**
- * The longest line. etcd takes objects of 1.5 MiB (--max-request-bytes), in protobuf; the same as JSON is a few times
- * as long. 16 MiB is beyond any object there can be.
- */
-const LONGEST_LINE = 16 * 1024 * 1024;
+/** etcd takes objects of 1.5 MiB (--max-request-bytes), in protobuf; the same as JSON is a few times as long. */
+const LONGEST_LINE = FOREIGN_LIMITS.watch.bytes;
 
 const LINE_FEED = 10;
 
@@ -203,7 +201,6 @@ export class Inventory {
 /** Turns lists and watches into events, and tracks which objects exist. */
 class Reception<T> {
   readonly #project: Resource<T>['project'];
-  readonly #parse: ReturnType<typeof sparingParser>;
   readonly #handlers: WatchHandlers<T>;
   readonly #stats: ReturnType<typeof newStats>;
   readonly #inventory = new Inventory();
@@ -213,7 +210,6 @@ class Reception<T> {
 
   constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: ReturnType<typeof newStats>) {
     this.#project = resource.project;
-    this.#parse = sparingParser(resource);
     this.#handlers = handlers;
     this.#stats = stats;
   }
@@ -236,9 +232,8 @@ class Reception<T> {
    * @throws KubeFailure for an ERROR event, or when the line is not an event
    */
   line(line: Buffer, at: number): string {
-    const { type, object } = this.#parse(line) ?? {};
-    if (!isString(type) || !EVENT_TYPES.has(type))
-      throw new KubeFailure('Malformed', `expected a watch event, got ${line.toString('utf8', 0, 100)}`);
+    const { type, object } = readEvent(line) ?? {};
+    if (!isString(type) || !EVENT_TYPES.has(type)) throw malformed('a watch event', line);
     if (type === 'ERROR') throw failureOfEvent(object);
     const { resourceVersion } = metadataOf(object, type);
     this.#stats.lastEventAt = at;
@@ -418,10 +413,9 @@ export function watchResource<T>(
         stats.state = 'listing';
         reception.beginList(clock());
       },
-      onItems: (items, bytes) => {
-        const at = clock();
+      onItem: (item) => reception.put(item, clock(), true),
+      onBytes: (bytes) => {
         stats.bytes += bytes;
-        for (const item of items) reception.put(item, at, true);
       },
       pause: pauseAfter,
     });

@@ -57,14 +57,31 @@ export async function ask(connection: KubeConnection, request: KubeRequest): Pro
 
 /** A whole response. @throws KubeFailure `Malformed` if it is longer than `most` bytes, `Cut` if it ends early */
 export async function readText(response: IncomingMessage, most: number, stallMs: number): Promise<string> {
+  const bytes = await readBytes(response, most, stallMs);
+  if (bytes === undefined) throw new KubeFailure('Malformed', `an answer of more than ${most} bytes`);
+  return bytes.toString('utf8');
+}
+
+/** A whole response. @returns undefined if it is longer than `most` bytes @throws KubeFailure `Cut` if it ends early */
+export async function readBytes(
+  response: IncomingMessage,
+  most: number,
+  stallMs: number,
+): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
+  const tooLong = new Error('too long');
   let bytes = 0;
-  await readChunks(response, stallMs, (chunk) => {
-    bytes += chunk.length;
-    if (bytes > most) throw new KubeFailure('Malformed', `an answer of more than ${most} bytes`);
-    chunks.push(chunk);
-  });
-  return Buffer.concat(chunks, bytes).toString('utf8');
+  try {
+    await readChunks(response, stallMs, (chunk) => {
+      bytes += chunk.length;
+      if (bytes > most) throw tooLong;
+      chunks.push(chunk);
+    });
+  } catch (thrown) {
+    if (thrown === tooLong) return undefined;
+    throw thrown;
+  }
+  return Buffer.concat(chunks, bytes);
 }
 
 /**

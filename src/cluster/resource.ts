@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Labels } from '../api/index.ts';
+import { FOREIGN_LIMITS, type Labels, NO_LABELS } from '../api/index.ts';
 import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
 export interface RawMetadata {
@@ -19,12 +19,29 @@ export interface RawMetadata {
   /** RFC 3339. The end of the grace, not its beginning. */
   readonly deletionTimestamp?: string;
   readonly deletionGracePeriodSeconds?: number;
+  /** Labels, annotations or owners were too large to be read; see object-json. */
+  readonly leftOut?: true;
 }
 
 export interface RawObject {
   readonly metadata: RawMetadata;
   readonly spec?: unknown;
   readonly status?: unknown;
+}
+
+/** Characters of the labels of one object that are kept; the usual dozen has 500. */
+const LABEL_CHARACTERS = 8 * 1024;
+
+/** @returns undefined: there are too many to be kept, so none is known */
+export function labelsOf({ labels = NO_LABELS, leftOut }: Pick<RawMetadata, 'labels' | 'leftOut'>) {
+  return leftOut || !isSmall(labels) ? undefined : labels;
+}
+
+/** Whether labels, or a selector of labels, are few and short enough to be kept. */
+export function isSmall(labels: Labels): boolean {
+  const entries = Object.entries(labels);
+  const characters = entries.reduce((sum, [key, value]) => sum + key.length + value.length, 0);
+  return entries.length <= FOREIGN_LIMITS.watch.parts.most && characters <= LABEL_CHARACTERS;
 }
 
 /** A collection to follow, and which part of each object to keep. */
@@ -34,11 +51,6 @@ export interface Resource<T> {
   readonly query?: { readonly labelSelector?: string; readonly fieldSelector?: string };
   /** Whether to request metadata only (meta.k8s.io/v1 PartialObjectMetadata). */
   readonly metadataOnly?: boolean;
-  /**
-   * The field after metadata in the object's JSON, unless {@link metadataOnly}. It marks the end of the managedFields,
-   * which are skipped and not parsed.
-   */
-  readonly afterMetadata?: string;
   /** Called as soon as an object is parsed; everything else of it is then discarded. */
   readonly project: (raw: RawObject) => T;
 }
@@ -162,11 +174,10 @@ export type WatchLimits = Readonly<typeof WATCH_LIMITS>;
 
 export const WATCH_LIMITS = {
   /**
-   * Objects in one page of a list: client-go's number (tools/pager); pods with their managedFields take 1 to 3 MB. Here a
-   * page is read item by item and needs no memory; but the API server holds it whole, and a whole page is lost with a
-   * connection.
+   * Objects in one page of a list, half of client-go's number (tools/pager): a page is held whole, and pods with their
+   * managedFields take 1 MB.
    */
-  pageSize: 500,
+  pageSize: 250,
   /**
    * Seconds that the server is asked to keep a watch. Short enough that watches move to another API server within 5
    * minutes (each is a connection of its own), and drawn from a range, so that they do not all move in the same second.

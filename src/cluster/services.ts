@@ -8,35 +8,36 @@ import {
   type ServiceRecord,
 } from '../api/index.ts';
 import type { ServiceState } from '../lag/index.ts';
-import { putChanged, type RawObject, type Resource } from './resource.ts';
+import { TOLERATE_UNREADY } from './object-json.ts';
+import { isSmall, labelsOf, putChanged, type RawObject, type Resource } from './resource.ts';
+import { Shares } from './shares.ts';
 
 /** The part of a Service that decisions and the recorder need. */
 export interface ServiceProjection extends ServiceRecord, ServiceState {
   readonly selector: ServiceRecord['selector'];
   /** Undefined: headless, ExternalName, or not assigned yet. */
   readonly clusterIp: string | undefined;
+  /** Its labels or its selector are too large to be kept: they are not known. */
+  readonly unread?: true;
 }
 
-/**
- * Replaced by spec.publishNotReadyAddresses in 1.9; endpoint controllers before about 1.24 still honour it, and
- * wrongly assuming that a Service never withdraws only costs samples. Source: k8s.io/kubernetes
- * pkg/controller/endpoint (TolerateUnreadyEndpointsAnnotation).
- */
-const TOLERATE_UNREADY = 'service.alpha.kubernetes.io/tolerate-unready-endpoints';
-
 export function servicesResource(path = '/api/v1/services'): Resource<ServiceProjection> {
-  return { path, afterMetadata: 'spec', project: projectService };
+  return { path, project: projectService };
 }
 
 export function projectService({ metadata, spec: given }: RawObject): ServiceProjection {
-  const { namespace = '', name, labels = NO_LABELS, annotations } = metadata;
+  const { namespace = '', name, annotations } = metadata;
   const spec = isRecord(given) ? given : {};
   const { clusterIP } = spec;
+  const labels = labelsOf(metadata);
+  const selector = isStringMap(spec.selector) ? spec.selector : undefined;
+  const unread = labels === undefined || !isSmall(selector ?? NO_LABELS);
   return {
     namespace,
     name,
-    labels,
-    selector: isStringMap(spec.selector) ? spec.selector : undefined,
+    labels: labels ?? NO_LABELS,
+    selector: unread ? undefined : selector,
+    ...(unread && { unread }),
     externalName: spec.type === 'ExternalName',
     headless: clusterIP === 'None',
     clusterIp: isString(clusterIP) && clusterIP !== '' && clusterIP !== 'None' ? clusterIP : undefined,
@@ -52,35 +53,63 @@ export function neverWithdraws(service: Readonly<Record<string, unknown>>): bool
   );
 }
 
+type KeptService = ServiceRecord & Pick<ServiceProjection, 'unread'>;
+
 /**
  * Collects changes of the cluster's Services, and provides an immutable index of them on request.
  * Indexes share the namespaces that have not changed, so a new one costs a copy of the outer map
  * (3 ms for 13,000 namespaces) and the lists of the namespaces that have changed.
  */
-export class ServiceTable {
-  readonly #services = new Map<string, Map<string, ServiceRecord>>();
+export class ServiceTable<T extends KeptService = ServiceProjection> {
+  readonly #shares = new Shares();
+  /** How many Services of a namespace are not known. */
+  readonly #unread = new Map<string, number>();
+  readonly #services = new Map<string, Map<string, T>>();
   readonly #changed = new Set<string>();
   #lists = new Map<string, readonly ServiceRecord[]>();
 
   /** @returns whether anything relevant has changed: most changes of a Service are to its status or annotations */
-  put(service: ServiceRecord): boolean {
+  put(service: T): boolean {
     const { namespace, name } = service;
-    let services = this.#services.get(namespace);
-    if (services === undefined) {
-      services = new Map();
-      this.#services.set(namespace, services);
-    }
-    if (!putChanged(services, name, service)) return false;
+    const services = this.#services.get(namespace) ?? new Map<string, T>();
+    this.#services.set(namespace, services);
+    this.#account(services.get(name), -1);
+    const hasRoom = this.#shares.hasRoomFor(namespace, weightOf(service), MOST_WEIGHT);
+    const kept = hasRoom
+      ? service
+      : { ...service, labels: NO_LABELS, selector: undefined, unread: true as const };
+    this.#account(kept, 1);
+    if (!putChanged(services, name, kept)) return false;
     this.#changed.add(namespace);
     return true;
   }
 
+  #account(service: T | undefined, sign: 1 | -1): void {
+    if (service === undefined) return;
+    const { namespace, unread } = service;
+    this.#shares.add(namespace, sign * weightOf(service));
+    if (!unread) return;
+    const count = (this.#unread.get(namespace) ?? 0) + sign;
+    if (count > 0) this.#unread.set(namespace, count);
+    else this.#unread.delete(namespace);
+  }
+
+  /** How many Services are not known, by namespace. */
+  get unread(): ReadonlyMap<string, number> {
+    return this.#unread;
+  }
+
   delete(namespace: string, name: string): boolean {
     const services = this.#services.get(namespace);
+    this.#account(services?.get(name), -1);
     if (services?.delete(name) !== true) return false;
     if (services.size === 0) this.#services.delete(namespace);
     this.#changed.add(namespace);
     return true;
+  }
+
+  get(namespace: string, name: string): T | undefined {
+    return this.#services.get(namespace)?.get(name);
   }
 
   /** Complete only after every Service has been put. */
@@ -95,6 +124,13 @@ export class ServiceTable {
       this.#changed.clear();
       this.#lists = lists;
     }
-    return { complete: true, byNamespace: this.#lists };
+    return { complete: true, byNamespace: this.#lists, unread: new Set(this.#unread.keys()) };
   }
+}
+
+/** Characters of all labels and selectors together; 13,000 Services have 2 MB. */
+const MOST_WEIGHT = 32 * 1024 * 1024;
+
+function weightOf({ labels, selector, unread }: KeptService): number {
+  return unread ? 0 : 100 + JSON.stringify([labels, selector]).length;
 }

@@ -40,12 +40,17 @@ export class DeadWatches {
 
 interface ClusterReadings {
   watches(): Readonly<Record<string, WatchStats>>;
+  /** How many objects of a resource are not known, by namespace. */
+  unread(): Readonly<Record<string, ReadonlyMap<string, number>>>;
   /** Whether everything that decisions read has been read once. */
   synced(): boolean;
   readonly clock: () => number;
 }
 
-export function registerWatchMetrics(registry: Registry, { watches, synced, clock }: ClusterReadings): void {
+export function registerWatchMetrics(
+  registry: Registry,
+  { watches, unread, synced, clock }: ClusterReadings,
+): void {
   const each = (value: (watch: WatchStats) => number | undefined) => samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
     name: 'linger_cluster_synced',
@@ -67,8 +72,20 @@ export function registerWatchMetrics(registry: Registry, { watches, synced, cloc
       labelNames: ['resource'],
       read: () => each((w) => gauge.of(w, clock())),
     });
+  gaugeAtScrape(registry, {
+    name: 'linger_watch_unread_objects',
+    help: 'Objects whose labels, plan or selector are too large to be kept: they are unknown.',
+    labelNames: ['resource'],
+    read: () => samplesBy('resource', unread(), (byNamespace) => sumOf(byNamespace.values())),
+  });
   for (const counter of COUNTERS)
     counterAtScrape(registry, { ...counter, labelNames: ['resource'], read: () => each(counter.of) });
+}
+
+function sumOf(numbers: Iterable<number>): number {
+  let sum = 0;
+  for (const each of numbers) sum += each;
+  return sum;
 }
 
 const GAUGES = [

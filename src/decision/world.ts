@@ -207,7 +207,7 @@ function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
   const byNamespace = new Map(base.byNamespace);
   for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace))
     byNamespace.set(namespace, [...byName([...(byNamespace.get(namespace) ?? []), ...services]).values()]);
-  return { complete: base.complete, byNamespace };
+  return { ...base, byNamespace };
 }
 
 function consumersOf({ files, cluster }: Sources): readonly Consumer[] {

@@ -56,7 +56,7 @@ interface HeldPodsOptions {
 
 /** Addresses of one pod: one of each family, and a few more with additional networks. */
 const MOST_ADDRESSES = 8;
-/** Only this controller's slices are trusted: anybody's slice may claim any address for a pod. */
+/** Mirrored slices copy foreign targetRefs. The label proves nothing: who writes slices of a namespace can write it. */
 const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 
 /**
@@ -147,7 +147,7 @@ export class HeldPods {
   }
 
   #put(object: PodMetadata, at: number): void {
-    const { uid, namespace, name, labels = NO_LABELS, hold, plan } = object;
+    const { uid, namespace, name, labels, hold, plan } = object;
     // The annotation can be changed later; the pod's hooks, with the token, cannot.
     if (this.#byUid.get(uid)?.token !== hold?.token) this.#forget(uid);
     if (hold === undefined) return;
@@ -155,7 +155,9 @@ export class HeldPods {
     if (pod === undefined) {
       const { token, created } = hold;
       pod = {
-        ...{ uid, namespace, name, token, created, labels, terms: termsOf(plan), deletion: undefined },
+        ...{ uid, namespace, name, token, created, terms: termsOf(plan), deletion: undefined },
+        // Where they are not known, neither is the plan, and the pod waits for its static time.
+        labels: labels ?? NO_LABELS,
         ...{
           withdrawals: [],
           addresses: [],
@@ -171,7 +173,7 @@ export class HeldPods {
         same.toSorted((a, b) => Date.parse(a.created) - Date.parse(b.created)),
       );
     } else {
-      pod.labels = labels;
+      pod.labels = labels ?? pod.labels;
       // Where the plan no longer parses, the last good one counts.
       pod.terms = termsOf(plan) ?? pod.terms;
     }

@@ -25,6 +25,8 @@ export const DISCARDS = {
   OverCapacity: 'The Endpoints object is truncated at 1,000 addresses, so a missing pod says nothing.',
   NoService:
     'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
+  NoSelector:
+    'The Service has no selector, or its selector changed meanwhile: something else than the termination may have withdrawn the pod, or kept it listed.',
   Expired: 'Two hours passed without a withdrawal.',
   TooMany: 'More removals were open at once than are followed.',
   Relisted: 'A terminating pod was listed as ready again: the sample taken of it was too short.',
@@ -34,7 +36,12 @@ export type DiscardReason = keyof typeof DISCARDS;
 export type DiscardCounts = Readonly<Record<DiscardReason, number>>;
 
 /** With these reasons only the group is left out of the pod's lag; with any other the pod's lag is unknown. */
-const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set(['NeverWithdrawn', 'OverCapacity', 'NoService']);
+const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
+  'NeverWithdrawn',
+  'OverCapacity',
+  'NoService',
+  'NoSelector',
+]);
 
 /**
  * How far the instants of a stream's events can be trusted.
@@ -198,9 +205,13 @@ export class LagRecorder {
         break;
       }
       case 'Service': {
-        const { namespace, name, publishNotReadyAddresses } = event.service;
+        const { namespace, name, selector, publishNotReadyAddresses } = event.service;
+        const known = this.#services.get(`${namespace}/${name}`);
         this.#services.set(`${namespace}/${name}`, event.service);
+        // Its slices stay as they are without a selector, also when pods are deleted.
+        const changed = known !== undefined && JSON.stringify(selector) !== JSON.stringify(known.selector);
         if (publishNotReadyAddresses) this.#giveUpService(namespace, name, 'NeverWithdrawn');
+        else if (changed) this.#giveUpService(namespace, name, 'NoSelector');
         break;
       }
       case 'ServiceDeleted':
@@ -519,6 +530,7 @@ export class LagRecorder {
     const known = this.#services.get(`${namespace}/${service}`);
     if (known === undefined) return 'NoService';
     if (known.publishNotReadyAddresses) return 'NeverWithdrawn';
+    if (Object.keys(known.selector ?? {}).length === 0) return 'NoSelector';
     return overCapacity ? 'OverCapacity' : undefined;
   }
 

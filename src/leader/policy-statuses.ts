@@ -76,6 +76,8 @@ function counting({ world, pods, clock }: PublishedPolicies) {
     const steps = function* () {
       const found = new Map<string, number>();
       for (const { namespace, labels, count } of groups) {
+        // Such pods count for no policy, and are counted apart.
+        if (labels === undefined) continue;
         const record = namespaces.get(namespace) ?? unseenNamespace(namespace);
         for (const origin of policiesSelecting(policies, record, labels))
           found.set(origin, (found.get(origin) ?? 0) + count);

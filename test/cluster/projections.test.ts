@@ -17,7 +17,7 @@ describe('a pod', () => {
     {
       name: 'that terminates',
       meta: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
-      expected: { deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
+      expected: { labels: {}, deletionTimestamp: '2026-01-01T00:00:30Z', deletionGracePeriodSeconds: 30 },
     },
     {
       name: 'of a Deployment, with a plan',
@@ -39,6 +39,49 @@ describe('a pod', () => {
       name: 'web',
       ...expected,
     });
+  });
+});
+
+/** What nobody but an attacker writes. */
+describe('a hostile pod', () => {
+  const plan = 'x'.repeat(8_192);
+  const many = Object.fromEntries(Array.from({ length: 129 }, (_, index) => [`key-${index}`, '']));
+  const owner = (more: object) => [{ kind: 'ReplicaSet', name: 'web', controller: true, ...more }];
+
+  it.each([
+    ['a plan that is too long', { annotations: { 'linger.dev/plan': `${plan}x` } }],
+    ['too many labels', { labels: many, annotations: { 'linger.dev/plan': '{}' } }],
+    ['labels that are too long', { labels: { a: 'x'.repeat(8_192) } }],
+    ['what was skipped as bytes', { leftOut: true }],
+  ])('%s: neither is known', (_what, meta) => {
+    expect(projectPod(raw({}, meta))).toMatchObject({ plan: undefined, unread: true });
+  });
+
+  it('the largest that are kept', () => {
+    const { 'key-0': _, ...labels } = many;
+    const pod = projectPod(raw({}, { labels, annotations: { 'linger.dev/plan': plan } }));
+    expect(pod).toMatchObject({ labels, plan });
+    expect(pod.unread).toBeUndefined();
+  });
+
+  it.each(['a'.repeat(63), 'g'.repeat(64), 'a'.repeat(65), `${'a'.repeat(64)}\n`])(
+    'no token: %s',
+    (token) => {
+      expect(projectPod(raw({}, { annotations: { 'linger.dev/hold-token': token } })).hold).toBeUndefined();
+    },
+  );
+
+  it.each([
+    { name: 'web?watch=true' },
+    { name: '..%2f..%2fsecrets' },
+    { name: 'web\r\nHost: other' },
+    { name: 'x'.repeat(254) },
+    { name: 7 },
+    { kind: 'Replica Set' },
+    { kind: 'K'.repeat(64) },
+  ])('no owner: %j', (more) => {
+    const { controller, owner: found } = projectPod(raw({}, { ownerReferences: owner(more) }));
+    expect([controller, found]).toEqual([undefined, undefined]);
   });
 });
 
@@ -68,6 +111,16 @@ describe('a Service', () => {
       name: 'that publishes what is not ready',
       spec: { publishNotReadyAddresses: true },
       expected: { publishNotReadyAddresses: true },
+    },
+    {
+      name: 'with labels that are too large',
+      meta: { labels: { a: 'x'.repeat(8_192) } },
+      expected: { selector: undefined, unread: true },
+    },
+    {
+      name: 'with a selector that is too large',
+      spec: { selector: { a: 'x'.repeat(8_192) } },
+      expected: { selector: undefined, unread: true },
     },
     {
       name: 'that says so in the old way',
@@ -203,6 +256,29 @@ describe('an EndpointSlice', () => {
         ...expected,
       },
     ]);
+  });
+});
+
+describe('a target in another namespace', () => {
+  const targetRef = { ...pod('1'), namespace: 'other' };
+  const unknown = { targetUid: undefined, targetName: undefined };
+
+  it('is ignored in a slice', () => {
+    const endpoints = [{ addresses: ['10.1.0.1'], targetRef }];
+    const slice = projectSlice(raw({ endpoints }));
+    expect(slice).toMatchObject({ foreign: true, endpoints: [unknown] });
+  });
+
+  it('is ignored in Endpoints', () => {
+    const subsets = [{ addresses: [{ ip: '10.1.0.1' }], notReadyAddresses: [{ ip: '10.1.0.2', targetRef }] }];
+    expect(projectEndpoints(raw({ subsets }))).toMatchObject({ foreign: true, notReady: [unknown] });
+  });
+
+  it('is not meant where the reference names no namespace', () => {
+    const endpoints = [{ addresses: ['10.1.0.1'], targetRef: { kind: 'Pod', name: 'web-1', uid: '1' } }];
+    const slice = projectSlice(raw({ endpoints }));
+    expect(slice.endpoints).toMatchObject([{ targetUid: '1' }]);
+    expect(slice.foreign).toBeUndefined();
   });
 });
 

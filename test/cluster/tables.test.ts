@@ -46,7 +46,7 @@ describe('the table of Services', () => {
   test('gives the index that all Services together make, after whatever happened', () => {
     fc.assert(
       fc.property(fc.array(change), (changes) => {
-        const table = new ServiceTable();
+        const table = new ServiceTable<ServiceRecord>();
         const all = new Map<string, ServiceRecord>();
         const expected = () => contents(serviceIndex([...all.values()], true));
         for (const { kind, ...each } of changes) {
@@ -67,7 +67,7 @@ describe('the table of Services', () => {
   });
 
   it('never changes an index under its reader', () => {
-    const table = new ServiceTable();
+    const table = new ServiceTable<ServiceRecord>();
     table.put(service('shop', 'web'));
     const before = table.index();
     table.put(service('shop', 'api'));
@@ -76,7 +76,7 @@ describe('the table of Services', () => {
   });
 
   it('shares with the index before whatever has not changed', () => {
-    const table = new ServiceTable();
+    const table = new ServiceTable<ServiceRecord>();
     table.put(service('shop', 'web'));
     table.put(service('other', 'web'));
     const before = table.index();
@@ -94,7 +94,7 @@ describe('the table of Services', () => {
     ['a label', { labels: { team: 'a' } }, true],
     ['the type', { externalName: true }, true],
   ])('says whether a change says anything new: %s', (_what, more, isNew) => {
-    const table = new ServiceTable();
+    const table = new ServiceTable<ServiceRecord>();
     expect(table.put(service('shop', 'web'))).toBe(true);
     expect(table.put(service('shop', 'web', more))).toBe(isNew);
   });

@@ -25,7 +25,12 @@ export interface Described {
 const { registry } = createMetrics('0.0.0');
 new AdmissionMetrics(registry);
 const clocks = { clock: () => 0, epochSeconds: () => 0 };
-registerWatchMetrics(registry, { watches: () => ({}), synced: () => false, clock: clocks.clock });
+registerWatchMetrics(registry, {
+  watches: () => ({}),
+  unread: () => ({}),
+  synced: () => false,
+  clock: clocks.clock,
+});
 registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_WORLD));
 registerManagerMetrics(registry);
 registerPublishMetrics(registry, newStatus());

@@ -68,7 +68,7 @@ export const marker = (at: number, type: Marker, stream: Stream): ClusterEvent =
 export const service: ClusterEvent = {
   type: 'Service',
   at: 0,
-  service: { namespace: 'shop', name: 'web', publishNotReadyAddresses: false },
+  service: { namespace: 'shop', name: 'web', selector: { app: 'web' }, publishNotReadyAddresses: false },
 };
 
 /** Every stream has listed what there is, which is the Service `web` and these. */

@@ -153,6 +153,30 @@ describe('never sampled', () => {
     expect(seen).toMatchObject({ lags: [], discarded: { NeverWithdrawn: 1 }, unresolved: [] });
   });
 
+  it.each([undefined, {}])('Services whose selector is %j: their slices stay as they are', (selector) => {
+    const seen = recorded(
+      service({ selector }),
+      ...both(0, 'a'),
+      terminating(100, 'a'),
+      service({ selector: { app: 'web' } }, 25_000),
+      slice(25_100, {}),
+      endpoints(25_100, []),
+    );
+    expect(seen).toMatchObject({ lags: [], discarded: { NoSelector: 2 }, unresolved: [] });
+  });
+
+  it.each([undefined, { app: 'other' }])('nor those whose selector becomes %j meanwhile', (selector) => {
+    const seen = recorded(
+      ...both(0, 'a'),
+      terminating(100, 'a'),
+      service({ selector }, 200),
+      service({}, 25_000),
+      slice(25_100, {}),
+      endpoints(25_100, []),
+    );
+    expect(seen).toMatchObject({ lags: [], discarded: { NoSelector: 2 }, unresolved: [] });
+  });
+
   it('objects of a Service that is not known', () => {
     const seen = recordedFrom(ALL_CURRENT, [...both(0, 'a'), terminating(100, 'a'), slice(300, {})]);
     expect(seen).toMatchObject({ lags: [], discarded: { NoService: 2 }, unresolved: [] });

@@ -53,7 +53,12 @@ export function endpoints(
 }
 
 export function service(more: Partial<ServiceState> = {}, at = 0): ClusterEvent {
-  const plain = { namespace: NAMESPACE, name: 'web', publishNotReadyAddresses: false };
+  const plain = {
+    namespace: NAMESPACE,
+    name: 'web',
+    selector: { app: 'web' },
+    publishNotReadyAddresses: false,
+  };
   return { type: 'Service', at, service: { ...plain, ...more } };
 }
 

@@ -180,6 +180,7 @@ describe('a watch', () => {
     // Before the first event there is no age.
     ['linger_watch_last_event_age_seconds', ['{resource="pods"} 5']],
     ['linger_watch_objects', ['{resource="pods"} 4', '{resource="nodes"} 4']],
+    ['linger_watch_unread_objects', ['{resource="pods"} 3']],
     ['linger_watch_events_total', ['{resource="pods"} 10', '{resource="nodes"} 10']],
     ['linger_watch_received_bytes_total', ['{resource="pods"} 5000', '{resource="nodes"} 5000']],
     ['linger_watch_stalls_total', ['{resource="pods"} 1', '{resource="nodes"} 1']],
@@ -188,6 +189,12 @@ describe('a watch', () => {
     const registry = new Registry();
     registerWatchMetrics(registry, {
       watches: () => ({ pods, nodes }),
+      unread: () => ({
+        pods: new Map([
+          ['shop', 2],
+          ['other', 1],
+        ]),
+      }),
       synced: () => true,
       clock: () => 8_000,
     });
