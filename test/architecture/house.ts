@@ -30,7 +30,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   audit: 2_600,
   certs: 1_900,
   cli: 5_600,
-  cluster: 4_300,
+  cluster: 4_400,
   decision: 4_500,
   diagnose: 3_500,
   hold: 2_900,
