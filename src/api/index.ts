@@ -39,23 +39,14 @@ export {
   isHoldToken,
 } from './hold.ts';
 export {
-  type HookReading,
-  type LifecycleHandler,
-  leastSecondsOf,
-  plainSleep,
-  readableHook,
-  readHook,
-  readingInWords,
-} from './hook-reader.ts';
-export {
   HOOK_CHOICES,
   HOOK_NAMES,
   HOOKS,
   type HookChoice,
-  type HookContents,
-  type HookKind,
   type HookName,
   isHookName,
+  type LifecycleHandler,
+  plainSleep,
   runsHelper,
 } from './hooks.ts';
 export {
@@ -66,6 +57,7 @@ export {
   jsonIn,
   listOf,
   memberAt,
+  nonTexts,
   readEntries,
   recordsAt,
 } from './json.ts';
@@ -101,6 +93,7 @@ export {
 export {
   EVERYTHING,
   isSelected,
+  type LabelRequirement,
   type LabelSelector,
   type Labels,
   labelOf,

@@ -45,6 +45,14 @@ export function isString(value: unknown): value is string {
   return typeof value === 'string';
 }
 
+/** The members of a map that are not text: `replica (1)`. */
+export function nonTexts(map: unknown): readonly string[] {
+  if (!isRecord(map)) return [];
+  return Object.entries(map).flatMap(([key, value]) =>
+    isString(value) ? [] : [`${key} (${typeof value === 'object' ? 'no scalar' : String(value)})`],
+  );
+}
+
 export function isStringMap(value: unknown): value is Readonly<Record<string, string>> {
   if (!isRecord(value)) return false;
   for (const key in value) {

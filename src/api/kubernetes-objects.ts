@@ -42,6 +42,8 @@ export interface ServiceRecord {
   readonly name: string;
   readonly labels: Labels;
   readonly selector: Labels | undefined;
+  /** Of a manifest: its selector cannot be read, so it may select any pod of its namespace. */
+  readonly unreadable?: true;
   /** Without a ClusterIP: DNS answers with its pods' addresses. */
   readonly headless: boolean;
   /** spec.type is ExternalName: a DNS alias that sends nothing to pods. */
@@ -78,7 +80,8 @@ export function servicesSelecting(
   const services = index.byNamespace.get(namespace);
   if (index.unread?.has(namespace)) return 'unknown';
   if (services === undefined) return index.complete ? [] : 'unknown';
-  return services.filter((service) => selectsPod(service, labels));
+  const selecting = services.filter((service) => selectsPod(service, labels));
+  return selecting.length === 0 && services.some(({ unreadable }) => unreadable) ? 'unknown' : selecting;
 }
 
 function selectsPod(service: ServiceRecord, labels: Labels): boolean {

@@ -1,5 +1,5 @@
 import { printable } from '../api/index.ts';
-import { AUDIT_FINDINGS, type AuditFinding, type AuditSummary, subjectOf } from './findings.ts';
+import { AUDIT_FINDINGS, type AuditFinding, type AuditSummary, headlineOf, subjectOf } from './findings.ts';
 
 /** What `linger audit --output json` prints, and the source of all other formats. */
 export interface AuditReport {
@@ -12,6 +12,23 @@ export interface AuditReport {
 export function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' | undefined {
   if (verdict === 'unprotected') return 'warning';
   return verdict === 'unknown' || reason in AUDIT_FINDINGS ? 'note' : undefined;
+}
+
+/**
+ * The findings of each workload, by its name; by name and place where two files have one of the same name: `dev/app.yaml`
+ * and `prod/app.yaml` are often one input.
+ */
+export function byWorkload(findings: readonly AuditFinding[]): ReadonlyMap<string, readonly AuditFinding[]> {
+  const placeOf = ({ file = '', line = 0 }: AuditFinding) => `${file}:${line}`;
+  const named = Map.groupBy(findings, subjectOf);
+  return new Map(
+    [...named].flatMap(([subject, all]) => {
+      const places = Map.groupBy(all, placeOf);
+      return places.size === 1
+        ? [[subject, all] as const]
+        : [...places].map(([place, own]) => [`${subject} (${place})`, own] as const);
+    }),
+  );
 }
 
 /** What there is something to do about. */
@@ -73,11 +90,12 @@ export function github(report: AuditReport): string {
 
 /** A test case for each workload: unprotected ones fail, skipped ones are skipped. */
 export function junit({ findings, summary }: AuditReport): string {
-  const cases = Map.groupBy(findings, subjectOf);
-  const lines = [...cases].map(([subject, all]) => {
+  const cases = byWorkload(findings);
+  const lines = [...cases].map(([name, all]) => {
     const [own] = all as [AuditFinding];
+    const file = own.file === undefined ? '' : ` file="${xml(own.file)}"`;
     const said = all.map(({ reason, text }) => xml(`${reason}: ${text}`)).join('&#10;');
-    const head = `    <testcase classname="linger.${xml(own.namespace)}" name="${xml(subject)}"`;
+    const head = `    <testcase classname="linger.${xml(own.namespace)}" name="${xml(name)}"${file}`;
     if (own.verdict === 'unprotected')
       return `${head}>\n      <failure message="${xml(own.reason)}">${said}</failure>\n    </testcase>`;
     if (own.verdict === 'skipped')
@@ -110,15 +128,15 @@ export function markdown({ findings, summary }: AuditReport): string {
       .replaceAll(MARKDOWN, (char) => `\\${char}`)
       // Followed by a zero-width space: escapes and entities are undone before mentions and links are recognised.
       .replaceAll(ADDRESSED, (char) => `${char}\u200b`);
-  const rows = findings.map((finding) => {
-    const { verdict, reason, waitSeconds, exposureSeconds, text } = finding;
+  const named = [...byWorkload(findings)].flatMap(([subject, all]) =>
+    all.map((each) => ({ ...each, subject })),
+  );
+  const rows = named.map(({ subject, verdict, reason, waitSeconds, exposureSeconds, text }) => {
     const seconds = (value: number | null) => (value === null ? '' : `${value} s`);
-    const cells = [subjectOf(finding), verdict, reason, seconds(waitSeconds), seconds(exposureSeconds), text];
+    const cells = [subject, verdict, reason, seconds(waitSeconds), seconds(exposureSeconds), text];
     return `| ${cells.map(cell).join(' | ')} |\n`;
   });
-  const { verdicts, workloads } = summary;
-  const counted = Object.entries(verdicts).map(([verdict, count]) => `${count} ${verdict}`);
-  const head = `**linger audit**: ${workloads} workloads: ${counted.join(', ')}\n`;
+  const head = `**linger audit**: ${headlineOf(summary)}\n`;
   if (rows.length === 0) return head;
   return `${head}\n| workload | verdict | reason | wait | open for | |\n|---|---|---|---|---|---|\n${rows.join('')}`;
 }

@@ -135,7 +135,16 @@ export class ClusterAudit {
       const [kind = '', name = ''] = owner.split('/');
       return workloadKey(kind, namespace, name);
     });
-    const surrounding = await this.#objects(RELATED_KINDS, signal, (object) => object);
+    const denied = new Set<string>();
+    const surrounding = await this.#objects(RELATED_KINDS, signal, (object) => object, denied);
+    const kinds = [...denied].toSorted().join(', ');
+    if (denied.size > 0)
+      this.#once.warn(
+        'related',
+        { kinds },
+        'may not list what surrounds workloads: findings that need it are missing',
+      );
+    else this.#once.over('related', {}, 'what surrounds workloads can be listed again');
     const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
     const configurations = await this.#list(named, signal).catch(unlessNotForUs);
     const related = relatedObjectsIn(surrounding, 'default', configurations);
@@ -157,11 +166,18 @@ export class ClusterAudit {
     kinds: readonly Kind[],
     signal: AbortSignal,
     keep: (object: ReturnType<ReturnType<typeof objectsIn>['project']>) => T,
+    denied?: Set<string>,
   ): Promise<readonly T[]> {
     const found: T[] = [];
     for (const kind of kinds) {
       const { project, ...resource } = objectsIn(undefined, kind);
-      found.push(...(await this.#list({ ...resource, project: (raw) => keep(project(raw)) }, signal)));
+      const listed = this.#list({ ...resource, project: (raw) => keep(project(raw)) }, signal);
+      const all = await listed.catch((thrown: unknown) => {
+        if (denied === undefined || asFailure(thrown).reason !== 'Forbidden') throw thrown;
+        denied.add(kind.kind);
+        return [];
+      });
+      found.push(...all);
     }
     return found;
   }

@@ -1,17 +1,6 @@
-import {
-  ANNOTATION,
-  ANNOTATION_PREFIX,
-  fewOf,
-  GROUP,
-  isRecord,
-  type Labels,
-  leastSecondsOf,
-  memberAt,
-  plainSleep,
-} from '../api/index.ts';
+import { ANNOTATION, fewOf, GROUP, type Labels, memberAt, plainSleep } from '../api/index.ts';
 import {
   type Container,
-  containerWaits,
   type Decision,
   decide,
   type Exposure,
@@ -30,7 +19,16 @@ import {
   type Workload,
   type World,
 } from '../decision/index.ts';
-import { isAsked, type RelatedObjects, serviceKey, workloadKey } from './related-objects.ts';
+import { misplacedIn } from './misplaced.ts';
+import {
+  type Autoscaler,
+  budgetsOf,
+  isAsked,
+  type RelatedObjects,
+  serviceKey,
+  workloadKey,
+} from './related-objects.ts';
+import { type Rollout, rolloutOf } from './rollouts.ts';
 
 /** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
@@ -46,21 +44,26 @@ export const AUDIT_FINDINGS = {
   HookTooShort: 'unprotected',
   GraceEaten: 'unprotected',
   PartialWait: 'unprotected',
+  WaitShrunk: undefined,
   NeverWithdrawn: 'unprotected',
   NoOtherEndpoint: undefined,
+  DrainRefused: undefined,
+  LocalTrafficPolicy: undefined,
   NotInjected: 'unprotected',
+  UnknownKind: 'unknown',
   StampedTooShort: 'unprotected',
   LagNotCovered: 'unprotected',
   UndeclaredConsumer: undefined,
   DaemonSetServing: undefined,
   AnnotationMisplaced: undefined,
+  FieldMisplaced: undefined,
   StormNotCovered: undefined,
   Episode: undefined,
 } as const satisfies Readonly<Record<string, Verdict | undefined>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
 /** The reasons of workloads without findings. */
-export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked'] as const;
+export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked', 'NoReplicas'] as const;
 export type AuditReason = FindingCode | SkipReason | (typeof GOOD_REASONS)[number];
 
 /** A line of an audit. Times in whole seconds; null: not known. */
@@ -91,6 +94,17 @@ export interface RunningPod {
   readonly annotations: Labels;
 }
 
+/** What the cluster makes of the grace of a pod, as a dry run shows. Seconds. */
+export interface GraceCut {
+  /** The grace with Linger's change. */
+  readonly from: number;
+  readonly grace: number;
+  /** The wait that is left. */
+  readonly wait: number;
+  /** Who may have cut it: `MutatingAdmissionPolicy short-grace`; empty: not known. */
+  readonly by: readonly string[];
+}
+
 /** A workload to be audited. */
 export interface AuditSubject {
   readonly workload: Workload;
@@ -99,8 +113,12 @@ export interface AuditSubject {
   readonly object: unknown;
   readonly file?: string;
   readonly line?: number;
+  /** What is not known of its pods, as a sentence: their template, or who makes them. */
+  readonly unknown?: string;
   /** Why the API server refuses its pods with a wait and accepts them without; absent: it does not, or was not asked. */
   readonly refusal?: string;
+  /** Absent: its grace is left as it is, or that is not known. */
+  readonly cut?: GraceCut;
   /** undefined: not known, as in a manifest. */
   readonly running?: readonly RunningPod[];
 }
@@ -113,14 +131,16 @@ export interface Audited {
   readonly findings: readonly AuditFinding[];
   /** How many seconds longer a rollout takes, and at most the drain of a node, whose pods wait in parallel. */
   readonly cost: { readonly rollout: number; readonly drain: number };
+  /** It loses requests, and would not if Linger’s webhook were there and the mode were Enforce. */
+  readonly wouldBe: boolean;
 }
 
 /** A problem of a workload, or something good to know. */
 interface Said {
   readonly reason: FindingCode;
   readonly text: string;
-  /** The verdict in this case, where it differs from the finding's usual one. */
-  readonly verdict?: Verdict;
+  /** The verdict in this case, where it differs from the finding's usual one; null: none. */
+  readonly verdict?: Verdict | null;
   /** The shortest wait of the affected pods, where new pods get another. Seconds. */
   readonly wait?: number;
 }
@@ -153,7 +173,8 @@ export function auditWorkload(audited: AuditSubject, world: World, related: Rela
   const subject: Decided = { ...audited, request, decision: decide(request, world) };
   const exposure = exposureOf(request, world);
   const asked = isAsked(related, namespace, world.namespaces.get(namespace)?.labels);
-  const standing = asked ? standingOf(subject, exposure) : unasked(standingOf(subject, exposure));
+  const own = standingOf(subject, exposure, related);
+  const standing = asked ? own : unasked(own);
   const said = exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing);
   const sooner = said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
@@ -170,11 +191,15 @@ export function auditWorkload(audited: AuditSubject, world: World, related: Rela
   return {
     findings: all.map(({ reason, text }) => ({ ...common, reason, ...where, text })),
     cost: asked ? costOf(subject, related) : { rollout: 0, drain: 0 },
+    wouldBe: WITHOUT_LINGER.has(standing.reason) && said.every((each) => verdictOf(each) !== 'unprotected'),
   };
 }
 
+/** What Linger cures by being there, and by mode Enforce. */
+const WITHOUT_LINGER: ReadonlySet<AuditReason> = new Set(['AuditOnly', 'NotInjected']);
+
 function verdictOf({ reason, verdict }: Said): Verdict | undefined {
-  return verdict ?? AUDIT_FINDINGS[reason];
+  return verdict === undefined ? AUDIT_FINDINGS[reason] : (verdict ?? undefined);
 }
 
 /** How long requests may still come after the pod has stopped, as far as the lag is known. */
@@ -190,37 +215,50 @@ function neededOf({ policy, choice, lag }: Exposure): number {
   return lag.known.quantile(policy['wait.percentile'].value);
 }
 
-function standingOf(subject: Decided, exposure: Exposure | undefined): Standing {
+function standingOf(subject: Decided, exposure: Exposure | undefined, related: RelatedObjects): Standing {
   const { decision } = subject;
+  if (subject.unknown !== undefined) return standingUnknown(subject.unknown, decision);
+  if (replicasOf(subject, related) === 0 && autoscalerOf(subject, related) === undefined) {
+    const text = 'it has 0 replicas: there is no pod to lose a request';
+    return { verdict: 'skipped', reason: 'NoReplicas', wait: null, grace: null, text };
+  }
   if (decision.outcome === 'inject') {
     const { wait, grace, hook, why } = decision.plan;
+    if (!related.configured && subject.running === undefined) {
+      const text = `its pods have no wait, and nothing says that Linger’s webhook is there: SIGTERM comes while requests are still sent to them. Linger would give them a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s: run linger inject, or audit with --webhook where the webhook is installed`;
+      return {
+        verdict: 'unprotected',
+        reason: 'NotInjected',
+        wait: 0,
+        grace: graceOf(subject.request.object as Pod),
+        text,
+      };
+    }
     if (isAudit(decision)) {
       const text = `pods would wait ${wait}s (${hook}), but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
       return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
-    const unknown = unknownHook(subject);
-    if (unknown !== undefined) {
-      const text = `container "${unknown}" keeps a hook of its own, of which is not known how long it waits; the others get a wait of ${wait}s`;
-      return { verdict: 'unknown', reason: 'ExistingHook', wait, grace, text };
-    }
     const text = `pods get a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s when they are created`;
-    return { verdict: 'protected', reason: 'Injected', wait, grace, text };
+    const left = subject.cut ?? { wait, grace };
+    return { verdict: 'protected', reason: 'Injected', wait: left.wait, grace: left.grace, text };
   }
   const { reason, standing: plan } = decision;
-  if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure);
+  if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure, subject);
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
   const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
-  return { verdict, reason, wait: null, grace: null, text: SKIP_REASONS[reason] };
+  const notes = reason === 'InvalidPod' ? decision.notes.map(({ text }) => text) : [];
+  return { verdict, reason, wait: null, grace: null, text: [SKIP_REASONS[reason], ...notes].join(' ') };
 }
 
-/** The container that may stop before the others have waited: its own hook is no plain sleep. */
-function unknownHook({ request, decision }: Decided): string | undefined {
-  if (decision.outcome !== 'inject') return undefined;
-  const { wait } = decision.plan;
-  const found = containerWaits(request.object as Pod, decision).find(
-    ({ sidecar, ends, held }) => !sidecar && !ends && held.kind !== 'exact' && leastSecondsOf(held) < wait,
-  );
-  return found?.container.name;
+function standingUnknown(unknown: string, decision: Decision): Standing {
+  const base = { verdict: 'unknown', reason: 'UnknownKind', grace: null } as const;
+  if (decision.outcome === 'skip') {
+    const text = `${unknown}. The webhook leaves such pods unchanged, ${decision.reason}: ${SKIP_REASONS[decision.reason]}`;
+    return { ...base, wait: null, text };
+  }
+  const { wait, grace, hook } = decision.plan;
+  const text = `${unknown}. Linger’s webhook, where it is installed, gives such pods a wait of ${wait}s (${hook}) and a grace of ${grace}s${isAudit(decision) ? ' in mode Enforce' : ''}`;
+  return { ...base, wait, grace, text };
 }
 
 /** A verdict that needs no dry run: a skip for another reason, or a wait that is there already. */
@@ -235,14 +273,17 @@ function unasked(standing: Standing): Standing {
  * Whether the lag asks for a longer wait today, and new pods would get one: not beyond wait.max. A fixed wait is the
  * operator's decision: a measurement does not make it wrong.
  */
-function isTooShort(plan: Plan, exposure: Exposure): boolean {
-  const longer = Math.min(neededOf(exposure), exposure.choice.seconds);
+function isTooShort(plan: Plan, exposure: Exposure, { decision, cut }: Decided): boolean {
+  // What new pods get: less than the policy says where the grace has no room for it, or is cut.
+  const given =
+    cut?.wait ?? (decision.outcome === 'inject' ? longestWait(decision.plan) : Number.POSITIVE_INFINITY);
+  const longer = Math.min(neededOf(exposure), exposure.choice.seconds, given);
   return plan.why !== 'fixed' && longestWait(plan) < longer;
 }
 
-function standingPlan(plan: Plan, exposure: Exposure | undefined): Standing {
+function standingPlan(plan: Plan, exposure: Exposure | undefined, subject: Decided): Standing {
   const { wait, grace } = plan;
-  if (exposure !== undefined && isTooShort(plan, exposure)) {
+  if (exposure !== undefined && isTooShort(plan, exposure, subject)) {
     const text = `the pods carry a wait of ${wait}s, and the lag asks for ${exposure.choice.seconds}s today: roll them, or inject --refresh`;
     return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
   }
@@ -297,15 +338,21 @@ function furtherFindings(
   const ofNotes = [...subject.decision.notes, ...noted].flatMap(({ code, text }) =>
     OF_NOTES.filter((reason) => reason === code).map((reason) => ({ reason, text })),
   );
-  const misplaced = misplacedAnnotations(subject);
+  const misplaced = misplacedIn(subject.workload, subject.object).map(({ code, text }) => ({
+    reason: code,
+    text,
+  }));
   if (standing.verdict === 'skipped')
     return [...ofNotes.filter(({ reason }) => reason === 'DaemonSetServing'), ...misplaced];
   return [
     ...patchRefused(subject),
+    ...waitShrunk(subject, exposure),
     ...graceEaten(subject),
     ...ofNotes,
     ...neverWithdrawn(exposure, related),
     ...noOtherEndpoint(subject, exposure, related),
+    ...drainRefused(subject, related),
+    ...localTraffic(exposure, related),
     ...runningFindings(subject, exposure, related),
     ...lagNotCovered(subject, exposure, standing),
     ...undeclaredConsumer(exposure, related),
@@ -317,6 +364,21 @@ function patchRefused({ refusal }: AuditSubject): readonly Said[] {
   if (refusal === undefined) return [];
   const text = `pods with this wait would be refused, and without it they are taken: ${refusal}; change what refuses them before the mode is Enforce`;
   return [{ reason: 'PatchRefused', text, wait: 0 }];
+}
+
+/** Something in the cluster cuts the grace that the wait needs, so a restart changes nothing. */
+function waitShrunk({ cut, decision }: Decided, exposure: Exposure): readonly Said[] {
+  if (cut === undefined || decision.outcome !== 'inject') return [];
+  const { from, grace, wait, by } = cut;
+  const planned = decision.plan.wait;
+  const who = by.length === 0 ? 'something in the cluster' : fewOf(by);
+  const left =
+    wait < planned
+      ? `the wait is ${wait}s instead of ${planned}s`
+      : `the application has ${Math.max(0, grace - wait)}s left after the wait of ${wait}s`;
+  const text = `${who} cuts the grace of its pods from ${from}s to ${grace}s, so ${left}: exempt these pods there, or set grace.max to ${grace}s; a restart changes nothing`;
+  const isShort = wait < neededOf(exposure);
+  return [{ reason: 'WaitShrunk', text, wait, ...(isShort && { verdict: 'unprotected' as const }) }];
 }
 
 function graceEaten({ request, decision }: Decided): readonly Said[] {
@@ -332,55 +394,114 @@ function graceEaten({ request, decision }: Decided): readonly Said[] {
   return [{ reason: 'GraceEaten', text }];
 }
 
-/** A Service that lists terminating pods until they are gone sends to them however long they wait. */
-function neverWithdrawn({ services }: Exposure, { neverWithdrawing }: RelatedObjects): readonly Said[] {
+/**
+ * A Service that lists terminating pods until they are gone sends to them however long they wait. A headless one is for
+ * the pods' peers where clients have another.
+ */
+function neverWithdrawn({ services }: Exposure, related: RelatedObjects): readonly Said[] {
   if (services === 'unknown') return [];
-  const named = services.filter(({ namespace, name }) => neverWithdrawing.has(serviceKey(namespace, name)));
+  const traitsOf = ({ namespace, name }: (typeof services)[number]) =>
+    related.services.get(serviceKey(namespace, name));
+  const named = services.filter((each) => traitsOf(each)?.neverWithdraws === true);
   if (named.length === 0) return [];
-  const text = `Service ${fewOf(named.map(({ name }) => name))} has publishNotReadyAddresses: its clients are sent to terminating pods until these are gone, and no wait changes that`;
-  return [{ reason: 'NeverWithdrawn', text }];
+  const all = `Service ${fewOf(named.map(({ name }) => name))} has publishNotReadyAddresses: its clients are sent to terminating pods until these are gone, and no wait changes that`;
+  const clients = services.filter((each) => !named.includes(each) && traitsOf(each)?.headless !== true);
+  const isForPeers = named.every(
+    (each) => traitsOf(each)?.headless === true && !related.routes.has(serviceKey(each.namespace, each.name)),
+  );
+  if (clients.length === 0 || !isForPeers) return [{ reason: 'NeverWithdrawn', text: all }];
+  const text = `${all}. That is as it should be for the pods’ peers; clients use Service ${fewOf(clients.map(({ name }) => name))}`;
+  return [{ reason: 'NeverWithdrawn', text, verdict: null }];
 }
 
+const GAP = 'a wait only lengthens the time without an endpoint that serves';
+
 /** Without another ready endpoint, kube-proxy keeps sending to the terminating one. Source: KEP-1669. */
-function noOtherEndpoint(
-  subject: AuditSubject,
-  exposure: Exposure,
-  related: RelatedObjects,
-): readonly Said[] {
+function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedObjects): readonly Said[] {
   if (exposure.services !== 'unknown' && exposure.services.length === 0) return [];
   const { workload, namespace } = subject;
   const replicas = replicasOf(subject, related);
-  const gap = 'a wait only lengthens the time without an endpoint that serves';
-  if (workload.kind === 'Deployment' && strategyOf(subject) === 'Recreate') {
-    const text = `strategy Recreate ends every pod before it begins another: ${gap}; use RollingUpdate`;
+  if (replicas === undefined) return [];
+  const { gap } = rolloutIn(subject, related);
+  if (gap !== undefined) {
+    const text = `${gap}: ${GAP}; ${wayOutOf(subject, replicas)}`;
     return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
+  }
+  const scaler = autoscalerOf(subject, related);
+  if (replicas === 0 && scaler !== undefined) {
+    const text = `${scaler.by} scales it down to 0: when its last pod stops, no other endpoint serves; keep two replicas where requests may come at any time`;
+    return [{ reason: 'NoOtherEndpoint', text }];
   }
   if (replicas !== 1) return [];
-  if (workload.kind === 'StatefulSet') {
-    const text = `a StatefulSet of one ends its pod before it begins the next: ${gap}; use two replicas`;
-    return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
-  }
-  if (workload.kind !== 'Deployment' && workload.kind !== 'ReplicaSet' && workload.kind !== 'Rollout')
-    return [];
-  const text = `${subjectOf({ ...workload, namespace })} has one replica: when its node is drained, no other endpoint serves; use two replicas and a PodDisruptionBudget`;
+  const { refusing, any } = budgetsOf(related, namespace, podLabelsOf(subject), replicas);
+  // Its drain is refused, and a rollout overlaps.
+  if (refusing !== undefined) return [];
+  const budget = any === undefined ? ' and a PodDisruptionBudget' : '';
+  const least = scaler === undefined ? 'one replica' : `one replica at least (${scaler.by})`;
+  const text = `${subjectOf({ ...workload, namespace })} has ${least}: when its node is drained, no other endpoint serves; use two replicas${budget}`;
   return [{ reason: 'NoOtherEndpoint', text }];
 }
 
-/** @returns undefined for a kind without a number of replicas */
-function replicasOf(
-  { workload, namespace, object }: AuditSubject,
+function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number): string {
+  if (memberAt(object, ['spec', 'strategy', 'type']) === 'Recreate') return 'use RollingUpdate';
+  if (kind === 'StatefulSet' && replicas === 1) return 'use two replicas';
+  return 'lower maxUnavailable';
+}
+
+/** A drain waits for a budget that lets no pod go, and loses nothing. */
+function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[] {
+  const replicas = replicasOf(subject, related);
+  if (replicas === undefined || replicas === 0) return [];
+  const { refusing } = budgetsOf(related, subject.namespace, podLabelsOf(subject), replicas);
+  if (refusing === undefined) return [];
+  const pods = replicas === 1 ? 'its one pod' : `any of ${replicas} pods`;
+  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: no request is lost, but a drain of the node does not end until the pod is deleted by hand; use more replicas than it asks for`;
+  return [{ reason: 'DrainRefused', text }];
+}
+
+/** With policy Local a node without a ready pod of its own drops what comes to it. Source: KEP-1669, KEP-2086. */
+function localTraffic({ services }: Exposure, related: RelatedObjects): readonly Said[] {
+  if (services === 'unknown') return [];
+  return services.flatMap(({ namespace, name }) => {
+    const field = related.services.get(serviceKey(namespace, name))?.local;
+    if (field === undefined) return [];
+    const sender =
+      field === 'externalTrafficPolicy'
+        ? 'the load balancer follows by its health check of the node, whose interval the wait must cover'
+        : 'clients on that node have no other';
+    const text = `Service ${name} has ${field}: Local: the last endpoint is that of each node. While a node’s only pod terminates it gets all that comes to the node, and when it has stopped, that is dropped: ${sender}`;
+    return [{ reason: 'LocalTrafficPolicy' as const, text }];
+  });
+}
+
+function podLabelsOf({ request }: Decided): unknown {
+  return memberAt(request.object, ['metadata', 'labels']);
+}
+
+function autoscalerOf(
+  { workload, namespace }: AuditSubject,
   { scaled }: RelatedObjects,
-): number | undefined {
-  const least = scaled.get(workloadKey(workload.kind, namespace, workload.name));
-  if (least !== undefined) return least;
+): Autoscaler | undefined {
+  return scaled.get(workloadKey(workload.kind, namespace, workload.name));
+}
+
+/** The fewest replicas that there may be. @returns undefined for a kind without a number of replicas */
+function replicasOf(subject: AuditSubject, related: RelatedObjects): number | undefined {
+  return autoscalerOf(subject, related)?.least ?? declaredReplicas(subject);
+}
+
+function declaredReplicas({ workload, object }: AuditSubject): number | undefined {
   if (!/^(Deployment|ReplicaSet|ReplicationController|StatefulSet|Rollout|CloneSet)$/.test(workload.kind))
     return undefined;
   const replicas = memberAt(object, ['spec', 'replicas']);
   return typeof replicas === 'number' ? replicas : 1;
 }
 
-function strategyOf({ object }: AuditSubject): unknown {
-  return memberAt(object, ['spec', 'strategy', 'type']);
+function rolloutIn(subject: Decided, related: RelatedObjects): Rollout {
+  const { workload, object, running } = subject;
+  const least = replicasOf(subject, related) ?? 1;
+  const declared = declaredReplicas(subject) ?? running?.length ?? 1;
+  return rolloutOf(workload, object, Math.max(1, least), Math.max(declared, least, 1));
 }
 
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
@@ -396,7 +517,7 @@ function runningFindings(
     .filter((plan) => plan !== undefined);
   const without = running.length - plans.length;
   const expected = decision.outcome === 'inject' && !isAudit(decision);
-  const short = plans.filter((plan) => isTooShort(plan, exposure));
+  const short = plans.filter((plan) => isTooShort(plan, exposure, subject));
   const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
   const lacking = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait`;
@@ -406,7 +527,7 @@ function runningFindings(
   if (expected && (without > 0 || !configured)) said.push({ reason: 'NotInjected', text: noWait, wait: 0 });
   if (short.length > 0) {
     const lag = Math.ceil(neededOf(exposure));
-    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${lag}s; ${cure}`;
+    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${lag}s; ${cure}${workload.kind === 'Pod' || subject.cut ? '' : '. If new ones are as short, something cuts their grace: linger audit --server-dry-run names it'}`;
     said.push({ reason: 'StampedTooShort', text, wait: Math.min(...short.map(longestWait)) });
   }
   return said;
@@ -448,32 +569,18 @@ function declarationOf(route: string): string {
   return `{apiVersion: ${GROUP}/v1alpha1, kind: DiscoveryConsumer, metadata: {name: ${name}}, spec: {measure: {declared: {syncInterval: 10s}}}}`;
 }
 
-/** Pods do not inherit their workload's annotations. */
-function misplacedAnnotations({ workload, object }: AuditSubject): readonly Said[] {
-  const annotations = memberAt(object, ['metadata', 'annotations']);
-  if (workload.kind === 'Pod' || !isRecord(annotations)) return [];
-  const keys = Object.keys(annotations).filter((key) => key.startsWith(ANNOTATION_PREFIX));
-  if (keys.length === 0) return [];
-  const place = `spec${workload.pointer.slice('/spec'.length).replaceAll('/', '.')}.metadata.annotations`;
-  const text = `${fewOf(keys)} on the ${workload.kind} itself has no effect: it belongs into ${place}`;
-  return [{ reason: 'AnnotationMisplaced', text }];
-}
-
-/** StatefulSets replace one pod after the other, and Recreate starts when all pods have ended; other rollouts overlap. */
 function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
-  const { decision, workload } = subject;
+  const { decision } = subject;
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
-  const { wait } = decision.plan;
-  const replicas = replicasOf(subject, related) ?? 1;
-  if (workload.kind === 'StatefulSet') return { rollout: wait * replicas, drain: wait };
-  return { rollout: strategyOf(subject) === 'Recreate' ? wait : 0, drain: wait };
+  const wait = longestWait(decision.plan);
+  return { rollout: wait * rolloutIn(subject, related).waits, drain: wait };
 }
 
 /** The totals of an audit. */
 export interface AuditSummary {
   readonly workloads: number;
   readonly verdicts: Readonly<Record<Verdict, number>>;
-  /** How many workloads would be protected if the policies said Enforce. */
+  /** How many workloads would be protected if Linger's webhook were there and the policies said Enforce. */
   readonly wouldBe: number;
   /** The number of workloads by reason. */
   readonly reasons: Readonly<Record<string, number>>;
@@ -484,17 +591,26 @@ export interface AuditSummary {
   readonly drainSeconds: number;
 }
 
+/** The first line of everything that sums up an audit. */
+export function headlineOf({ workloads, verdicts, skipped }: AuditSummary): string {
+  const why = Object.entries(skipped).map(([reason, count]) => `${count} ${reason}`);
+  const counts = VERDICTS.map((verdict) => {
+    const reasons = verdict === 'skipped' && why.length > 0 ? ` (${why.join(', ')})` : '';
+    return `${verdicts[verdict]} ${verdict}${reasons}`;
+  });
+  return `${workloads} ${workloads === 1 ? 'workload' : 'workloads'}: ${counts.join(', ')}`;
+}
+
 export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
   const verdicts: Record<Verdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
   const reasons: Record<string, number> = {};
   const skipped: Record<string, number> = {};
   let wouldBe = 0;
-  for (const { findings } of audited) {
+  for (const { findings, wouldBe: cured } of audited) {
     const [own] = findings;
     if (own === undefined) continue;
     verdicts[own.verdict] += 1;
-    const remains = findings.some(({ reason }) => reason === 'PatchRefused' || reason === 'LagNotCovered');
-    if (own.reason === 'AuditOnly' && !remains) wouldBe += 1;
+    if (cured) wouldBe += 1;
     if (own.verdict === 'skipped') skipped[own.reason] = (skipped[own.reason] ?? 0) + 1;
     for (const { reason } of findings) reasons[reason] = (reasons[reason] ?? 0) + 1;
   }

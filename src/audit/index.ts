@@ -1,5 +1,5 @@
 export { Afterwards } from './afterwards.ts';
-export { type AuditReport, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
+export { type AuditReport, byWorkload, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
 export { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
 export {
   AUDIT_FINDINGS,
@@ -9,6 +9,8 @@ export {
   auditWorkload,
   type FindingCode,
   GOOD_REASONS,
+  type GraceCut,
+  headlineOf,
   type RunningPod,
   subjectOf,
   summaryOfAudit,
@@ -16,6 +18,7 @@ export {
   type Verdict,
 } from './findings.ts';
 export { type Kind, objectsIn, POD, pathOf, pluralOf, WORKLOAD_KINDS, type WorkloadKind } from './kinds.ts';
+export { misplacedIn } from './misplaced.ts';
 export {
   isAsked,
   RELATED_KINDS,

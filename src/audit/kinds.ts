@@ -3,6 +3,8 @@ import type { RawObject, Resource } from '../cluster/index.ts';
 export interface Kind {
   readonly apiVersion: string;
   readonly kind: string;
+  /** Where it is not made as those of Kubernetes are. */
+  readonly plural?: string;
 }
 
 /** A kind that creates pods. */
@@ -27,8 +29,10 @@ export const WORKLOAD_KINDS: readonly WorkloadKind[] = [
   { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', audited: true },
 ];
 
-export function pluralOf({ kind }: Kind): string {
-  return `${kind.toLowerCase()}${kind.endsWith('s') ? 'es' : 's'}`;
+export function pluralOf({ kind, plural }: Kind): string {
+  const word = kind.toLowerCase();
+  if (plural !== undefined) return plural;
+  return /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}${word.endsWith('s') ? 'es' : 's'}`;
 }
 
 /** @param namespace undefined: all; a manifest's may be any text, and must not turn into another path */
@@ -41,11 +45,11 @@ export function pathOf(each: Kind, namespace?: string): string {
 /** Objects without their statuses; items of a list do not name their kind. @param name of a single object */
 export function objectsIn(
   namespace: string | undefined,
-  { apiVersion, kind }: Kind,
+  { apiVersion, kind, plural }: Kind,
   name?: string,
 ): Resource<RawObject & Kind & { readonly webhooks?: unknown }> {
   return {
-    path: pathOf({ apiVersion, kind }, namespace),
+    path: pathOf({ apiVersion, kind, ...(plural !== undefined && { plural }) }, namespace),
     ...(name !== undefined && { query: { fieldSelector: `metadata.name=${name}` } }),
     project: ({ metadata, spec, ...rest }) => ({
       ...{ apiVersion, kind, metadata, spec },

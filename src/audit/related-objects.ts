@@ -3,6 +3,7 @@ import {
   isSelected,
   isString,
   type Labels,
+  listOf,
   memberAt,
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
@@ -10,19 +11,42 @@ import {
   type WebhookSelectors,
 } from '../api/index.ts';
 import { neverWithdraws } from '../cluster/index.ts';
+import { countOf, isPicked } from './rollouts.ts';
 
-/** What an audit knows beside the World: the routes to Services, and the autoscalers of workloads. */
+/** What an audit knows beside the World: what the objects around workloads say about them. */
 export interface RelatedObjects {
   /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
   readonly routes: ReadonlyMap<string, readonly string[]>;
-  /** Services that list a terminating pod as ready until it is gone (publishNotReadyAddresses). */
-  readonly neverWithdrawing: ReadonlySet<string>;
-  /** An autoscaler's minimum of replicas, by {@link workloadKey}. */
-  readonly scaled: ReadonlyMap<string, number>;
+  /** By {@link serviceKey}. */
+  readonly services: ReadonlyMap<string, ServiceTraits>;
+  /** By {@link workloadKey}. */
+  readonly scaled: ReadonlyMap<string, Autoscaler>;
+  readonly budgets: readonly DisruptionBudget[];
   /** The selectors of Linger's webhook, as the cluster has it. */
   readonly webhook: WebhookSelectors;
-  /** false: the cluster has no configuration with that webhook, so no pod reaches Linger. */
+  /** false: there is no configuration with that webhook, so no pod reaches Linger. */
   readonly configured: boolean;
+}
+
+export interface ServiceTraits {
+  /** It lists a terminating pod as ready until it is gone (publishNotReadyAddresses). */
+  readonly neverWithdraws: boolean;
+  readonly headless: boolean;
+  /** The field by which traffic stays on the node that it came to; undefined: it does not. */
+  readonly local: 'externalTrafficPolicy' | 'internalTrafficPolicy' | undefined;
+}
+
+export interface Autoscaler {
+  /** `ScaledObject web` */
+  readonly by: string;
+  /** The fewest replicas. */
+  readonly least: number;
+}
+
+export interface DisruptionBudget {
+  readonly namespace: string;
+  readonly name: string;
+  readonly spec: Readonly<Record<string, unknown>>;
 }
 
 /** As installed by deploy/webhook.yaml, but without the opt-outs, which decisions report themselves. */
@@ -43,18 +67,132 @@ export function workloadKey(kind: string, namespace: string, name: string): stri
   return `${kind}/${namespace}/${name}`;
 }
 
-/** The kinds that {@link relatedObjectsIn} reads. */
+/** A kind of object that sends traffic to Services. */
+interface TrafficKind {
+  /** Of these, the version in which a cluster lists it. */
+  readonly apiVersion: string;
+  readonly kinds: readonly string[];
+  /**
+   * Where in its spec Services are named: a `[]` goes through a list. There stands an object with a `name`, or a text:
+   * a name, or a host such as `web.shop.svc.cluster.local` or `http://web.shop:80`.
+   */
+  readonly services: readonly string[];
+}
+
+const ROUTE = {
+  services: [
+    'rules[].backendRefs[]',
+    'rules[].filters[].requestMirror.backendRef',
+    'rules[].backendRefs[].filters[].requestMirror.backendRef',
+  ],
+};
+
+/** Everything that leads traffic to a Service past kube-proxy, or before it. A cluster that does not serve a kind has none. */
+const TRAFFIC_KINDS: readonly TrafficKind[] = [
+  {
+    apiVersion: 'networking.k8s.io/v1',
+    kinds: ['Ingress'],
+    services: ['defaultBackend.service', 'rules[].http.paths[].backend.service'],
+  },
+  { apiVersion: 'gateway.networking.k8s.io/v1', kinds: ['HTTPRoute', 'GRPCRoute'], ...ROUTE },
+  { apiVersion: 'gateway.networking.k8s.io/v1alpha2', kinds: ['TCPRoute', 'TLSRoute', 'UDPRoute'], ...ROUTE },
+  {
+    apiVersion: 'networking.istio.io/v1',
+    kinds: ['VirtualService'],
+    services: [
+      ...['http[].route[].destination.host', 'http[].mirror.host', 'http[].mirrors[].destination.host'],
+      ...['tcp[].route[].destination.host', 'tls[].route[].destination.host'],
+    ],
+  },
+  {
+    apiVersion: 'traefik.io/v1alpha1',
+    kinds: ['IngressRoute', 'IngressRouteTCP', 'IngressRouteUDP'],
+    services: ['routes[].services[]'],
+  },
+  {
+    apiVersion: 'traefik.io/v1alpha1',
+    kinds: ['TraefikService'],
+    services: ['weighted.services[]', 'mirroring', 'mirroring.mirrors[]'],
+  },
+  {
+    apiVersion: 'projectcontour.io/v1',
+    kinds: ['HTTPProxy'],
+    services: ['routes[].services[]', 'tcpproxy.services[]'],
+  },
+  { apiVersion: 'route.openshift.io/v1', kinds: ['Route'], services: ['to', 'alternateBackends[]'] },
+  {
+    apiVersion: 'apisix.apache.org/v2',
+    kinds: ['ApisixRoute'],
+    services: ['http[].backends[].serviceName', 'stream[].backend.serviceName'],
+  },
+  {
+    apiVersion: 'configuration.konghq.com/v1beta1',
+    kinds: ['TCPIngress', 'UDPIngress'],
+    services: ['rules[].backend.serviceName'],
+  },
+  { apiVersion: 'elbv2.k8s.aws/v1beta1', kinds: ['TargetGroupBinding'], services: ['serviceRef'] },
+  {
+    apiVersion: 'k8s.nginx.org/v1',
+    kinds: ['VirtualServer', 'VirtualServerRoute', 'TransportServer'],
+    services: ['upstreams[].service'],
+  },
+  {
+    apiVersion: 'getambassador.io/v3alpha1',
+    kinds: ['Mapping', 'TCPMapping'],
+    services: ['service'],
+  },
+  { apiVersion: 'zalando.org/v1', kinds: ['RouteGroup'], services: ['backends[].serviceName'] },
+  { apiVersion: 'networking.gke.io/v1', kinds: ['ServiceAttachment'], services: ['resourceRef'] },
+  { apiVersion: 'http.keda.sh/v1alpha1', kinds: ['HTTPScaledObject'], services: ['scaleTargetRef.service'] },
+  {
+    apiVersion: 'cilium.io/v2',
+    kinds: ['CiliumEnvoyConfig'],
+    services: ['services[]', 'backendServices[]'],
+  },
+];
+
+/** Marks of Services, as annotations or labels, whose pods' addresses are copied to where something else follows them. */
+const MARKS: Readonly<Record<string, RegExp>> = {
+  'cloud.google.com/neg': /exposed_ports/,
+  'external-dns.alpha.kubernetes.io/hostname': /./,
+  'consul.hashicorp.com/service-sync': /^true$/,
+  'service.cilium.io/global': /^true$/,
+  'io.cilium/global-service': /^true$/,
+  'mirror.linkerd.io/exported': /./,
+};
+
+const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
+
+/** The kinds to be listed of a cluster. */
+const TRAFFIC_SOURCE_KINDS = [
+  ...TRAFFIC_KINDS.flatMap(({ apiVersion, kinds }) => kinds.map((kind) => ({ apiVersion, kind }))),
+  { apiVersion: 'multicluster.x-k8s.io/v1alpha1', kind: 'ServiceExport' },
+];
+
+/** By group and kind, in whatever version. */
+const SERVICES_AT: ReadonlyMap<string, readonly string[]> = new Map(
+  TRAFFIC_KINDS.flatMap(({ apiVersion, kinds, services }) =>
+    kinds.map((kind) => [`${apiVersion.split('/')[0]}/${kind}`, services] as const),
+  ),
+);
+
+interface Target {
+  readonly namespace: string;
+  readonly service: string;
+}
+
+/** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve most of them. */
 export const RELATED_KINDS = [
   { apiVersion: 'v1', kind: 'Service' },
-  { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
-  { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute' },
-  { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'GRPCRoute' },
   { apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler' },
+  { apiVersion: 'policy/v1', kind: 'PodDisruptionBudget' },
+  { apiVersion: 'keda.sh/v1alpha1', kind: 'ScaledObject' },
+  ...TRAFFIC_SOURCE_KINDS,
 ] as const;
 
 /**
- * Sorts the related of workloads by what they say about them. Ignores other kinds, and objects that the API server would
- * not accept.
+ * Sorts the objects around workloads by what they say about them. Ignores other kinds, and objects that the API server
+ * would not accept.
  * @param configurations {@link WEBHOOK_KIND}; undefined: not known. Without Linger's webhook, its installed selectors are assumed
  */
 export function relatedObjectsIn(
@@ -63,11 +201,10 @@ export function relatedObjectsIn(
   configurations?: readonly { readonly webhooks?: unknown }[],
 ): RelatedObjects {
   const routes = new Map<string, string[]>();
-  const neverWithdrawing = new Set<string>();
-  const scaled = new Map<string, number>();
-  const leads = (route: string, namespace: string, service: unknown) => {
-    if (!isString(service)) return;
-    const key = serviceKey(namespace, service);
+  const services = new Map<string, ServiceTraits>();
+  const scaled = new Map<string, Autoscaler>();
+  const budgets: DisruptionBudget[] = [];
+  const leads = (route: string, key: string) => {
     const known = routes.get(key);
     if (known === undefined) routes.set(key, [route]);
     // If a route names a Service twice, the entries are adjacent.
@@ -80,25 +217,26 @@ export function relatedObjectsIn(
     const given = memberAt(object, ['metadata', 'namespace']);
     const namespace = isString(given) && given !== '' ? given : defaultNamespace;
     const spec = isRecord(object.spec) ? object.spec : {};
-    const route = `${kind} ${namespace}/${name}`;
-    if (kind === 'Service') {
-      if (spec.type === 'LoadBalancer') leads(route, namespace, name);
-      if (neverWithdraws(object)) neverWithdrawing.add(serviceKey(namespace, name));
+    const subject = `${kind} ${namespace}/${name}`;
+    for (const target of servicesFed(object, namespace))
+      leads(subject, serviceKey(target.namespace, target.service));
+    if (kind === 'Service' && object.apiVersion === 'v1') {
+      const key = serviceKey(namespace, name);
+      for (const way of waysInto(object)) leads(way === '' ? subject : `${subject} (${way})`, key);
+      services.set(key, traitsOf(object, spec));
     }
-    if (kind === 'Ingress') for (const service of servicesOfIngress(spec)) leads(route, namespace, service);
-    if (kind === 'HTTPRoute' || kind === 'GRPCRoute')
-      for (const { name: service, namespace: other } of backendsOf(spec))
-        leads(route, isString(other) ? other : namespace, service);
-    if (kind === 'HorizontalPodAutoscaler') {
-      const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : {};
-      const least = typeof spec.minReplicas === 'number' ? spec.minReplicas : 1;
-      scaled.set(workloadKey(String(target.kind), namespace, String(target.name)), least);
-    }
+    if (kind === 'PodDisruptionBudget') budgets.push({ namespace, name, spec });
+    const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
+    if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
+      scaled.set(workloadKey(String(target.kind ?? 'Deployment'), namespace, String(target.name)), {
+        by: `${kind} ${name}`,
+        least: kind === 'ScaledObject' ? leastOfKeda(spec) : numberOr(spec.minReplicas, 1),
+      });
   }
   const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
   const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
   const configured = webhooks === undefined || webhook !== undefined;
-  return { routes, neverWithdrawing, scaled, webhook: webhook ?? INSTALLED, configured };
+  return { routes, services, scaled, budgets, webhook: webhook ?? INSTALLED, configured };
 }
 
 /** The kind that configures which pods a webhook is called for. */
@@ -115,18 +253,94 @@ export function isAsked({ webhook }: RelatedObjects, namespace: string, labels: 
   return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);
 }
 
-function servicesOfIngress(spec: Readonly<Record<string, unknown>>): readonly unknown[] {
-  const backends = [
-    spec.defaultBackend,
-    ...recordsAt(spec, 'rules').flatMap((rule) =>
-      recordsAt(rule, 'http', 'paths').map((path) => path.backend),
-    ),
-  ];
-  return backends.map((backend) => memberAt(backend, ['service', 'name']));
+function traitsOf(service: Record<string, unknown>, spec: Record<string, unknown>): ServiceTraits {
+  const isOpen = spec.type === 'LoadBalancer' || spec.type === 'NodePort';
+  const external = isOpen && spec.externalTrafficPolicy === 'Local' ? 'externalTrafficPolicy' : undefined;
+  const internal = spec.internalTrafficPolicy === 'Local' ? 'internalTrafficPolicy' : undefined;
+  return {
+    neverWithdraws: neverWithdraws(service),
+    headless: spec.clusterIP === 'None',
+    local: external ?? internal,
+  };
 }
 
-/** A route's backends; those of other kinds than Service lead elsewhere. */
-function backendsOf(spec: Readonly<Record<string, unknown>>): readonly Readonly<Record<string, unknown>>[] {
-  const backends = recordsAt(spec, 'rules').flatMap((rule) => recordsAt(rule, 'backendRefs'));
-  return backends.filter(({ kind }) => (kind ?? 'Service') === 'Service');
+/** Source: kedacore/keda apis/keda/v1alpha1 (minReplicaCount is 0 where it is absent). */
+function leastOfKeda({ minReplicaCount, idleReplicaCount }: Record<string, unknown>): number {
+  return Math.min(numberOr(minReplicaCount, 0), numberOr(idleReplicaCount, Number.POSITIVE_INFINITY));
+}
+
+function numberOr(value: unknown, otherwise: number): number {
+  return typeof value === 'number' ? value : otherwise;
+}
+
+/**
+ * The PodDisruptionBudget that lets none of so many pods be evicted while all are healthy, and the one that bounds their
+ * evictions. Source: k8s.io/kubernetes pkg/controller/disruption.
+ */
+export function budgetsOf(
+  { budgets }: RelatedObjects,
+  namespace: string,
+  labels: unknown,
+  replicas: number,
+): { readonly refusing?: DisruptionBudget; readonly any?: DisruptionBudget } {
+  const own = budgets.filter((each) => each.namespace === namespace && isPicked(each.spec.selector, labels));
+  const allowed = ({ spec: { minAvailable, maxUnavailable } }: DisruptionBudget) =>
+    maxUnavailable === undefined
+      ? replicas - countOf(minAvailable, 0, replicas, Math.ceil)
+      : countOf(maxUnavailable, 0, replicas, Math.ceil);
+  const [any] = own;
+  const refusing = own.find((each) => allowed(each) <= 0);
+  return { ...(any && { any }), ...(refusing && { refusing }) };
+}
+
+/** The Services that an object (of any kind, not validated) sends traffic to. */
+function servicesFed(object: Readonly<Record<string, unknown>>, namespace: string): readonly Target[] {
+  const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
+  const name = memberAt(object, ['metadata', 'name']);
+  if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
+  const paths = SERVICES_AT.get(key) ?? [];
+  return paths.flatMap((path) => valuesAt(object.spec, path)).flatMap((each) => targetOf(each, namespace));
+}
+
+/** What leads from outside to a Service by what the Service itself says. */
+function waysInto(service: Readonly<Record<string, unknown>>): readonly string[] {
+  const { metadata, spec } = service;
+  const type = memberAt(spec, ['type']);
+  const marks = { ...recordAt(metadata, 'labels'), ...recordAt(metadata, 'annotations') };
+  return [
+    ...(type === 'LoadBalancer' ? [''] : []),
+    ...(type === 'NodePort' ? ['NodePort'] : []),
+    ...(listOf(memberAt(spec, ['externalIPs'])).length > 0 ? ['externalIPs'] : []),
+    ...Object.keys(MARKS).filter((key) => MARKS[key]?.test(String(marks[key] ?? '')) === true),
+  ];
+}
+
+function recordAt(object: unknown, member: string): Readonly<Record<string, unknown>> {
+  const value = memberAt(object, [member]);
+  return isRecord(value) ? value : {};
+}
+
+function valuesAt(value: unknown, path: string): readonly unknown[] {
+  return path.split('.').reduce<readonly unknown[]>(
+    (values, step) => {
+      const name = step.replace('[]', '');
+      const members = values.map((each) => memberAt(each, [name]));
+      return name === step ? members : members.flatMap(listOf);
+    },
+    [value],
+  );
+}
+
+/** References to other kinds than Service lead elsewhere. */
+function targetOf(reference: unknown, namespace: string): readonly Target[] {
+  if (isString(reference)) {
+    const [service = '', other = namespace] = reference
+      .replace(/^\w+:\/\//, '')
+      .replace(/:\d+.*$/, '')
+      .split('.');
+    return service === '' ? [] : [{ namespace: other, service }];
+  }
+  const { name, namespace: other, kind = 'Service' } = isRecord(reference) ? reference : {};
+  if (!isString(name) || kind !== 'Service') return [];
+  return [{ namespace: isString(other) && other !== '' ? other : namespace, service: name }];
 }

@@ -1,4 +1,4 @@
-import { type ClusterTerminationPolicy, formatDuration, LingerError } from '../api/index.ts';
+import { type ClusterTerminationPolicy, formatDuration, isRecord, LingerError } from '../api/index.ts';
 import {
   AUDIT_FINDINGS,
   type AuditFinding,
@@ -6,8 +6,10 @@ import {
   type AuditSubject,
   type AuditSummary,
   auditWorkload,
+  byWorkload,
   GOOD_REASONS,
   github,
+  headlineOf,
   isAsked,
   isShortfall,
   junit,
@@ -26,13 +28,14 @@ import {
   TERMINATION_FINDINGS,
   type TerminationFinding,
   VERDICTS,
+  WEBHOOK_KIND,
 } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import { SKIP_REASONS, type Sources, type World, worldOf } from '../decision/index.ts';
+import { NO_DOCUMENTS, SKIP_REASONS, type Sources, type World, worldOf } from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import { askCluster, readInputs, sourcesFor, workloadsIn } from './manifests.ts';
+import { askCluster, readManifests, sourcesFor, workloadsIn } from './manifests.ts';
 import type { Tried } from './server-dry-run.ts';
 import {
   checkFailOn,
@@ -254,20 +257,32 @@ async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundin
   const wanted = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
   const cluster = asked ? await askCluster(settings, surroundings) : undefined;
-  const inputs = await readInputs(wanted, surroundings.stdin);
-  const sources = await sourcesFor(inputs, wanted, cluster?.known);
+  const manifests = await readManifests(wanted, surroundings);
+  const sources = await sourcesFor(manifests.documents, wanted, cluster?.known);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
-  const reading = { warn: surroundings.warn, failed: false };
-  for (const input of inputs)
+  const reading = { warn: surroundings.warn, failed: manifests.failed };
+  for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name)) {
       for (const object of document.objects())
         if (!(object instanceof ManifestError)) objects.push(object.value);
-      for (const { object, ...placed } of workloadsIn(document, input, wanted, reading))
+      for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading))
         subjects.push({ ...placed, object: object.value, file: input.name, line: object.line });
     }
-  const related = relatedObjectsIn(objects, namespace);
+  // Policies do something only where the webhook is.
+  const isThere = settings.webhook || settings.suggest;
+  const configurations = isThere ? undefined : await webhooksBeside(objects, cluster?.connection);
+  const related = relatedObjectsIn(objects, namespace, configurations);
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
+}
+
+/** A webhook is there where the cluster has one, or the manifests bring one; without `--webhook`, nothing else says so. */
+async function webhooksBeside(objects: readonly unknown[], connection: KubeConnection | undefined) {
+  const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
+  if (connection === undefined) return brought;
+  const { readWebhooks } = await import('./read-cluster.ts');
+  const there = await readWebhooks(connection);
+  return there && [...brought, ...there];
 }
 
 async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
@@ -277,24 +292,29 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   // A misspelt namespace would have no findings.
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
-  const sources = await sourcesFor([], { ...settings, namespace: namespace ?? 'default' }, known);
+  const sources = await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: namespace ?? 'default' }, known);
   const { workloads: subjects, related } = await readWorkloads(connection, settings, surroundings.warn);
   return { subjects, sources, related, connection, failed: false };
 }
 
 /** One screen first, then the list: the unprotected first. */
 function renderAudit({ findings, summary }: AuditReport, wide: boolean): string {
-  const workloads = Map.groupBy(findings, subjectOf);
+  const workloads = byWorkload(findings);
   const shown = [...workloads]
     .filter(([, [own, ...more]]) => wide || own?.verdict !== 'skipped' || more.length > 0)
     .toSorted(([, [a]], [, [b]]) => orderOf(a) - orderOf(b));
-  const rows = shown.flatMap(([subject, all]) => {
+  const isOfFiles = findings.some(({ file }) => file !== undefined);
+  const rows = shown.flatMap(([, all]) => {
     const [own] = all;
     if (own === undefined) return [];
-    const { verdict, waitSeconds, graceSeconds, exposureSeconds } = own;
+    const { verdict, waitSeconds, graceSeconds, exposureSeconds, file, line } = own;
+    const subject = subjectOf(own);
     const reasons = all.map(({ reason }) => reason).join(', ');
     return [
-      [verdict, subject, seconds(waitSeconds), seconds(graceSeconds), seconds(exposureSeconds), reasons],
+      [
+        ...[verdict, subject, seconds(waitSeconds), seconds(graceSeconds), seconds(exposureSeconds), reasons],
+        ...(isOfFiles ? [`${file}:${line}`] : []),
+      ],
     ];
   });
   const header = ['VERDICT', 'WORKLOAD', 'WAIT', 'GRACE', 'OPEN FOR', 'REASONS'];
@@ -305,7 +325,7 @@ function renderAudit({ findings, summary }: AuditReport, wide: boolean): string 
   );
   return paragraphs(
     summaryLines(summary),
-    rows.length === 0 ? [] : columns([header, ...rows], ALIGNMENT),
+    rows.length === 0 ? [] : columns([[...header, ...(isOfFiles ? ['FILE'] : [])], ...rows], ALIGNMENT),
     texts,
   );
 }
@@ -320,25 +340,15 @@ function seconds(value: number | null): string {
   return value === null ? '-' : `${value}s`;
 }
 
-function summaryLines({ workloads, verdicts, wouldBe, skipped, rolloutSeconds, drainSeconds }: AuditSummary) {
-  const share = (count: number) => `${count} of ${workloads}`;
-  const why = Object.entries(skipped).map(([reason, count]) => `${count} ${reason}`);
-  return columns([
-    ['protected', share(verdicts.protected)],
-    [
-      'lose requests today',
-      share(verdicts.unprotected),
-      wouldBe === 0 ? '' : `${wouldBe} of them would be protected by mode Enforce`,
-    ],
-    ['not known', share(verdicts.unknown)],
-    ['skipped', share(verdicts.skipped), why.join(', ')],
-    [
-      'the waits add',
-      minutes(rolloutSeconds),
-      'to rollouts that replace pods one after the other, all together',
-    ],
-    ['', minutes(drainSeconds), 'to the drain of a node, at most'],
-  ]);
+function summaryLines(summary: AuditSummary): readonly string[] {
+  const { wouldBe, rolloutSeconds, drainSeconds } = summary;
+  return [
+    headlineOf(summary),
+    ...(wouldBe === 0
+      ? []
+      : [`${wouldBe} of them would be protected by Linger (its webhook, or inject) in mode Enforce`]),
+    `the waits add ${minutes(rolloutSeconds)} to all rollouts together, and at most ${minutes(drainSeconds)} to the drain of a node`,
+  ];
 }
 
 function minutes(value: number): string {

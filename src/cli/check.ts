@@ -1,5 +1,5 @@
 import { NO_LABELS } from '../api/index.ts';
-import { effectivePolicy, shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
+import { effectivePolicy, NO_DOCUMENTS, shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
 import { type Check, type CheckState, checkBefore, checkInstallation } from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
 import { FAILURE_EXIT_CODE } from './command-line.ts';
@@ -60,7 +60,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     // What it warns of is said by other checks, and of files by what it returns.
     const known = await readCluster(connection, { lingerNamespace, policies: undefined }, () => undefined);
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
-    const world = worldOf(await sourcesFor([], inForce, known));
+    const world = worldOf(await sourcesFor(NO_DOCUMENTS, inForce, known));
     const wanting = [...world.namespaces.values()].filter((each) => wantsHold(world.policies, each));
     const namespace = world.namespaces.get(tryIn);
     const tried = namespace && { namespace, labels: NO_LABELS, annotations: NO_LABELS };

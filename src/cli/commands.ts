@@ -210,6 +210,9 @@ const AUDIT_FLAGS = {
     seconds,
     'instead: which pods were stopped too early in that time, such as 2h; of a cluster in which Linger runs',
   ),
+  webhook: toggle(
+    'of manifests: Linger’s webhook is where they will run, even if nothing among them says so',
+  ),
   suggest: toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
   serverDryRun: toggle(
     'also try, as dry runs, whether the cluster would take the pods with their waits; needs the right to create pods',

@@ -1,10 +1,12 @@
 import { existsSync } from 'node:fs';
 import { ANNOTATION } from '../api/index.ts';
+import { misplacedIn } from '../audit/index.ts';
 import {
   BUILT_IN,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
+  NO_DOCUMENTS,
   NOTES,
   parsePlan,
   SKIP_REASONS,
@@ -19,7 +21,7 @@ import {
   type ManifestSettings,
   patched,
   planOf,
-  readInputs,
+  readManifests,
   sourcesFor,
   type WorldSettings,
   workloadsIn,
@@ -61,18 +63,30 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
 /** The explanation of each workload; `failed`: a document could not be read, and was reported by `warn`. */
 export async function explainManifests(
   settings: ManifestSettings & WorldSettings,
-  { stdin, warn }: Pick<Surroundings, 'stdin' | 'warn'>,
+  surroundings: Pick<Surroundings, 'stdin' | 'warn'>,
   cluster?: KnownCluster,
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
-  const inputs = await readInputs(settings, stdin);
-  const world = worldOf(await sourcesFor(inputs, settings, cluster));
+  const manifests = await readManifests(settings, surroundings);
+  const world = worldOf(await sourcesFor(manifests.documents, settings, cluster));
   const plans: LocatedExplanation[] = [];
-  const reading = { warn, failed: false };
-  for (const input of inputs)
+  const reading = { warn: surroundings.warn, failed: manifests.failed };
+  for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
-      for (const found of workloadsIn(document, input, settings, reading))
-        plans.push({ ...explanationOf(planOf(found, world)), file: input.name, line: found.object.line });
+      for (const found of workloadsIn(document, input, settings, manifests, reading)) {
+        const { notes, ...explained } = explanationOf(planOf(found, world));
+        const { value, line } = found.object;
+        const also = misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }));
+        const unknown =
+          found.unknown === undefined
+            ? []
+            : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown) }];
+        plans.push({ ...explained, notes: [...notes, ...unknown, ...also], file: input.name, line });
+      }
   return { plans, failed: reading.failed };
+}
+
+function unknownText(unknown: string): string {
+  return `${unknown}: this is what the webhook does with such pods; inject leaves the object unchanged`;
 }
 
 /** `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. */
@@ -86,7 +100,7 @@ async function explainLive(
 ): Promise<readonly LocatedExplanation[]> {
   if (names.length === 0) return [];
   const { readNamed } = await import('./read-cluster.ts');
-  const world = worldOf(await sourcesFor([], settings, known));
+  const world = worldOf(await sourcesFor(NO_DOCUMENTS, settings, known));
   const found: LocatedExplanation[] = [];
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);

@@ -23,9 +23,10 @@ import { unifiedDiff } from './line-diff.ts';
 import {
   type FoundWorkload,
   type ManifestInput,
+  type Manifests,
   patched,
   planOf,
-  readInputs,
+  readManifests,
   sourcesFor,
   workloadsIn,
 } from './manifests.ts';
@@ -43,9 +44,9 @@ interface Edit {
  */
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
-  const inputs = await readInputs(settings, surroundings.stdin);
-  const world = worldOf(await sourcesFor(inputs, { ...settings, modeLimit: 'Enforce' }));
-  return rewrite(settings, surroundings, inputs, (found) => {
+  const manifests = await readManifests(settings, surroundings, !settings.inPlace);
+  const world = worldOf(await sourcesFor(manifests.documents, { ...settings, modeLimit: 'Enforce' }));
+  return rewrite(settings, surroundings, manifests, (found) => {
     const { pod: given } = found.workload;
     const pod = settings.refresh ? patched(given, undoFor(given)) : given;
     const planned = planOf({ ...found, workload: { ...found.workload, pod } }, world);
@@ -64,8 +65,8 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
 /** `linger uninject`: takes out of manifests what `inject` has put in. */
 export async function uninject(settings: Settings<'uninject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
-  const inputs = await readInputs(settings, surroundings.stdin);
-  return rewrite(settings, surroundings, inputs, ({ workload, namespace }) => {
+  const manifests = await readManifests(settings, surroundings, !settings.inPlace);
+  return rewrite(settings, surroundings, manifests, ({ workload, namespace }) => {
     const operations = undoFor(workload.pod);
     const said = operations.length === 0 ? [] : [`${workload.kind} ${namespace}/${workload.name}: taken out`];
     return { operations, said };
@@ -88,25 +89,28 @@ interface Output {
 async function rewrite(
   settings: Settings<'uninject'>,
   { print, warn, write }: Surroundings,
-  inputs: readonly ManifestInput[],
+  manifests: Manifests,
   editOf: (found: FoundWorkload) => Edit,
 ): Promise<number> {
-  const reading = { warn, remark: '; passed through as it is', failed: false };
+  const reading = { warn, remark: '; passed through as it is', failed: manifests.failed };
   const outputs: Output[] = [];
-  for (const input of inputs) {
+  for (const input of manifests.inputs) {
     const parts: string[] = [];
     let json = true;
     for (const document of readDocuments(input.text, input.name)) {
       json &&= document.json;
+      /** Said when it is done: what cannot be changed must not be announced. */
+      const announced = new Map<string, readonly string[]>();
       const edits = function* (): Generator<ManifestEdit> {
-        for (const found of workloadsIn(document, input, settings, reading)) {
+        for (const found of workloadsIn(document, input, settings, manifests, reading)) {
           const { operations, said } = editOf(found);
-          said.forEach(warn);
+          announced.set(found.object.where, said);
           if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
         }
       };
-      const { text, notes } = editDocument(document, edits());
-      notes.forEach(warn);
+      const { text, left } = editDocument(document, edits());
+      for (const [where, said] of announced) (left.get(where) ?? said).forEach(warn);
+      reading.failed ||= left.size > 0;
       parts.push(text);
     }
     outputs.push({ input, text: parts.join(''), json });

@@ -1,15 +1,16 @@
-import { readdir, readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { buffer as readAll } from 'node:stream/consumers';
 import { setFlagsFromString } from 'node:v8';
 import fastJsonPatch from 'fast-json-patch';
 import {
-  asError,
+  fewOf,
   isRecord,
   isStringMap,
   type LabelSelector,
-  LingerError,
+  memberAt,
   NO_LABELS,
+  nonTexts,
+  recordsAt,
   selects,
 } from '../api/index.ts';
 import {
@@ -36,6 +37,8 @@ import {
   sortDocuments,
 } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
+import { foreignWorkload, replacementOf } from './foreign-kinds.ts';
+import { build, findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';
 import type { Surroundings, Terminal } from './terminal.ts';
 
@@ -43,12 +46,23 @@ import type { Surroundings, Terminal } from './terminal.ts';
 export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
 
 export interface ManifestInput {
-  /** `-` is standard input. */
+  /** `-` is standard input; a kustomization's folder. */
   readonly path: string;
   /** For messages. */
   readonly name: string;
   readonly text: string;
   readonly encoding: Encoding;
+}
+
+/** The manifests of a command, and what their objects say about each other. */
+export interface Manifests {
+  readonly inputs: readonly ManifestInput[];
+  /** The Services and Namespaces among them. */
+  readonly documents: Documents;
+  /** By {@link keyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
+  readonly objects: ReadonlyMap<string, unknown>;
+  /** Something could not be read, and has been said. */
+  readonly failed: boolean;
 }
 
 /** Loads what asking a cluster takes only where one is asked. @throws ConnectionError, LingerError */
@@ -63,50 +77,53 @@ export async function askCluster(
 }
 
 /**
- * Reads the manifests that are named by `-f` and by words; standard input where none are.
+ * Reads the manifests that are named by `-f` and by words; standard input where none are. A kustomization is built where
+ * kubectl or kustomize is there and its files are not to be changed; else it is refused, as a chart is.
  * @throws LingerError, ManifestError
  */
-export async function readInputs(
-  { filename = [], operands, recursive }: ManifestSettings,
-  stdin: NodeJS.ReadableStream,
-): Promise<readonly ManifestInput[]> {
+export async function readManifests(
+  { filename = [], operands, recursive, namespace }: ManifestSettings,
+  { stdin, warn }: Pick<Surroundings, 'stdin' | 'warn'>,
+  mayBuild = true,
+): Promise<Manifests> {
   // Documents are read and dropped one after the other: collected early, they take a few times less memory.
   setFlagsFromString('--heap-growing-percent=20');
   setFlagsFromString('--semi-space-growth-factor=1');
   const named = [...filename, ...operands];
-  const paths = await Promise.all(
-    (named.length === 0 ? ['-'] : named).map((path) => filesOf(path, recursive)),
+  const { files, kustomizations, charts } = await findManifests(
+    named.length === 0 ? ['-'] : named,
+    recursive,
   );
   const inputs: ManifestInput[] = [];
-  for (const path of paths.flat()) {
+  let failed = false;
+  const refuse = (what: string) => {
+    failed = true;
+    warn(`linger: ${what}`);
+  };
+  for (const path of files) {
     const name = path === '-' ? 'stdin' : path;
     const bytes = await (path === '-' ? readAll(stdin) : readFile(path)).catch((cause: unknown) => {
       throw unreadable(name, cause);
     });
     inputs.push({ path, name, ...decodeText(bytes, name) });
   }
-  return inputs;
-}
-
-const MANIFEST_FILE = /\.(ya?ml|json)$/;
-
-/** A file itself; of a folder its manifests, in the order of their names, as kubectl takes them. */
-async function filesOf(path: string, recursive: boolean): Promise<readonly string[]> {
-  try {
-    if (path === '-' || !(await stat(path)).isDirectory()) return [path];
-    const entries = await readdir(path, { recursive, withFileTypes: true });
-    const files = entries.filter((entry) => !entry.isDirectory() && MANIFEST_FILE.test(entry.name));
-    if (files.length > 0) return files.map((entry) => join(entry.parentPath, entry.name)).toSorted();
-  } catch (cause) {
-    throw unreadable(path, cause);
+  for (const folder of kustomizations) {
+    const built = mayBuild ? await build(folder) : undefined;
+    if (built === undefined) {
+      const parts = 'its files are parts, and no manifests by themselves';
+      refuse(`${folder} is a kustomization, ${parts}: render it first (kubectl kustomize ${folder})`);
+    } else {
+      warn(`linger: ${folder} is a kustomization: rendered with ${built.by}`);
+      inputs.push({ path: folder, name: folder, ...decodeText(built.bytes, folder) });
+    }
   }
-  const wayOut = recursive ? 'name a file' : '-R also looks into its folders';
-  throw new LingerError('manifest-invalid', `${path}: there is no *.yaml, *.yml or *.json in it: ${wayOut}`);
-}
-
-function unreadable(name: string, cause: unknown): LingerError {
-  const why = /^https?:/.test(name) ? 'download it first' : asError(cause).message;
-  return new LingerError('manifest-invalid', `${name}: cannot be read (${why})`, { cause });
+  for (const folder of charts)
+    refuse(
+      `${folder} is a Helm chart, its templates are no manifests: render it first (helm template ${folder})`,
+    );
+  const { documents, objects, problems } = survey(inputs, namespace);
+  for (const problem of problems) refuse(problem);
+  return { inputs, documents, objects, failed };
 }
 
 export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' | 'modeLimit'>;
@@ -117,33 +134,67 @@ export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' |
  * @throws LingerError
  */
 export async function sourcesFor(
-  inputs: readonly ManifestInput[],
-  { namespace, policies, modeLimit }: WorldSettings,
+  applied: Documents,
+  { policies, modeLimit }: WorldSettings,
   cluster?: KnownCluster,
 ): Promise<Sources> {
   const given = policies === undefined ? cluster?.files : await readPolicies(policies);
-  const applied = clusterObjects(inputs, namespace);
   const sources = { ...NO_SOURCES, modeLimit, files: given ?? NO_DOCUMENTS, applied };
   return cluster === undefined ? sources : { ...sources, cluster, lags: cluster.lags };
 }
 
-const CLUSTER_OBJECT = /\b(?:Service|Namespace)(?:List)?\b/;
+/** Manifests of workloads that stand by themselves are read once. */
+const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkloadRef\b/;
 
 /** Policies among the manifests are left out: they are about to be applied and not in force. */
-function clusterObjects(inputs: readonly ManifestInput[], defaultNamespace: string): Documents {
-  const found: LocatedObject[] = [];
+function survey(inputs: readonly ManifestInput[], defaultNamespace: string) {
+  const documents: LocatedObject[] = [];
+  const objects = new Map<string, unknown>();
+  const refers = inputs.some(({ text }) => /\bworkloadRef\b/.test(text));
+  const owned = refers || inputs.some(({ text }) => /\bownerReferences\b/.test(text));
   for (const { text, name } of inputs) {
-    // Manifests of workloads alone are read once.
-    if (!CLUSTER_OBJECT.test(text)) continue;
+    if (!owned && !SURVEYED.test(text)) continue;
     for (const document of readDocuments(text, name))
-      for (const object of document.objects())
-        if (!(object instanceof ManifestError) && isClusterObject(object.value)) found.push(object);
+      for (const object of document.objects()) {
+        if (object instanceof ManifestError) continue;
+        if (isClusterObject(object.value)) documents.push(object);
+        const key = owned ? keyOf(object.value, defaultNamespace) : undefined;
+        if (key !== undefined) objects.set(key, refers ? workloadOf(object.value)?.pod : undefined);
+      }
   }
-  return sortDocuments(found, defaultNamespace);
+  const problems = documents.flatMap(unreadableIn);
+  return { documents: sortDocuments(documents, defaultNamespace), objects, problems };
+}
+
+/** A Service whose selector cannot be read might select anything of its namespace. */
+function unreadableIn({ value, where }: LocatedObject): readonly string[] {
+  const field = memberAt(value, ['kind']) === 'Service' ? ['spec', 'selector'] : ['metadata', 'labels'];
+  const map = memberAt(value, field);
+  if (map === undefined || map === null || isStringMap(map)) return [];
+  const members = nonTexts(map);
+  const what = members.length === 0 ? 'is no map of text' : `has members that are no text: ${fewOf(members)}`;
+  const subject = `${String(memberAt(value, ['kind']))} ${String(memberAt(value, ['metadata', 'name']))}`;
+  return [
+    `${where}: ${subject}: ${field.join('.')} ${what}: the pods of its namespace are decided on without it`,
+  ];
 }
 
 function isClusterObject(value: unknown): boolean {
   return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
+}
+
+function keyOf(value: unknown, defaultNamespace: string): string | undefined {
+  const name = memberAt(value, ['metadata', 'name']);
+  if (!isRecord(value) || typeof name !== 'string') return undefined;
+  return keyFor(
+    String(value.kind),
+    String(memberAt(value, ['metadata', 'namespace']) || defaultNamespace),
+    name,
+  );
+}
+
+function keyFor(kind: string, namespace: string, name: string): string {
+  return `${kind}/${namespace}/${name}`;
 }
 
 /** An object with pods in it. */
@@ -151,12 +202,14 @@ export interface FoundWorkload {
   readonly object: ManifestObject;
   readonly workload: Workload;
   readonly namespace: string;
+  /** What is not known of its pods, as a sentence: its kind, or its template. */
+  readonly unknown?: string;
 }
 
 /** A command's way through manifests. */
-interface Reading {
+export interface Reading {
   readonly warn: Terminal['warn'];
-  /** What else is said of an object that cannot be read. */
+  /** The manifests are about to be changed: what cannot be changed is passed through, and this is said of what cannot be read. */
   readonly remark?: string;
   /** Whether an object could not be read. */
   failed: boolean;
@@ -167,26 +220,67 @@ export function* workloadsIn(
   document: ManifestDocument,
   { name }: ManifestInput,
   { namespace, selector }: ManifestSettings,
+  { objects }: Manifests,
   reading: Reading,
 ): Generator<FoundWorkload> {
   const passOver = (message: string) => reading.warn(`linger: ${message}`);
-  const unreadable = ({ message }: ManifestError) => {
+  const fail = (message: string) => {
     reading.failed = true;
     passOver(message + (reading.remark ?? ''));
   };
+  const edits = reading.remark !== undefined;
+  const owned: string[] = [];
   for (const object of document.objects()) {
     if (object instanceof ManifestError) {
-      unreadable(object);
+      fail(object.message);
       continue;
     }
-    if (!isSelected(object.value, selector)) continue;
-    const workload = workloadOf(object.value);
-    if (workload === undefined) {
-      const message = overlooked(object.value);
-      if (message !== undefined) passOver(`${name}:${object.line}: ${message}; left unchanged`);
-    } else if (object.duplicateKey !== undefined) unreadable(object.duplicateKey);
-    else yield { object, workload, namespace: workload.namespace ?? namespace };
+    const { value, line } = object;
+    if (!isSelected(value, selector)) continue;
+    const place = `${name}:${line}`;
+    if (isKustomization(value)) {
+      fail(`${place}: this is a kustomization: render it first (kubectl kustomize FOLDER)`);
+      continue;
+    }
+    const replacement = replacementOf(value);
+    if (replacement !== undefined) {
+      passOver(`${place}: ${replacement}${edits ? '; left unchanged' : ''}`);
+      continue;
+    }
+    const own = workloadOf(value);
+    const found = own === undefined ? foundOtherwise(value, namespace, objects) : { workload: own };
+    if (found === undefined) continue;
+    const { workload } = found;
+    const where = { object, namespace: workload.namespace ?? namespace };
+    if (isOwnedIn(value, where.namespace, objects)) owned.push(`${workload.kind} ${workload.name}`);
+    else if (object.duplicateKey !== undefined) fail(object.duplicateKey.message);
+    else if (!edits || own !== undefined) yield { ...where, ...found };
+    // The template of a Rollout that refers to another workload is changed there.
+    else if (found.unknown !== undefined) passOver(`${place}: ${found.unknown}; left unchanged`);
   }
+  if (owned.length > 0)
+    passOver(
+      `${name}: ${fewOf(owned)}: left ${edits ? 'unchanged' : 'out'}, as their owners are among the manifests`,
+    );
+}
+
+/** Pods of a template that stands elsewhere, or of a kind that Linger does not know. */
+function foundOtherwise(
+  value: unknown,
+  defaultNamespace: string,
+  objects: Manifests['objects'],
+): Pick<FoundWorkload, 'workload' | 'unknown'> | undefined {
+  const reference = memberAt(value, ['spec', 'workloadRef']);
+  if (!isRecord(reference) || !isRecord(value)) return foreignWorkload(value);
+  const namespace = String(memberAt(value, ['metadata', 'namespace']) || defaultNamespace);
+  const [kind, name] = [String(reference.kind), String(reference.name)];
+  const template = objects.get(keyFor(kind, namespace, name));
+  const workload = workloadOf({ ...value, spec: { template: template ?? {} } });
+  if (workload === undefined || template !== undefined) return workload && { workload };
+  return {
+    workload,
+    unknown: `the pods of ${workload.kind} ${workload.name} come from the template of ${kind} ${name} (workloadRef), which is not among the manifests`,
+  };
 }
 
 function isSelected(value: unknown, selector: LabelSelector | undefined): boolean {
@@ -195,34 +289,15 @@ function isSelected(value: unknown, selector: LabelSelector | undefined): boolea
   return selects(selector, isStringMap(metadata.labels) ? metadata.labels : NO_LABELS);
 }
 
-/** Why Linger does not understand an object with a pod template in it. */
-function overlooked(value: unknown): string | undefined {
-  if (!isRecord(value)) return undefined;
-  const { apiVersion, kind, metadata } = value;
-  const place = podTemplateIn(value, '', 0);
-  if (place === undefined) return undefined;
-  const name = isRecord(metadata) && typeof metadata.name === 'string' ? ` ${metadata.name}` : '';
-  const subject = `${String(kind)}${name} has a pod template (${place})`;
-  if (apiVersion === 'extensions/v1beta1')
-    return `${subject}, and Kubernetes no longer serves ${apiVersion}: write apps/v1`;
-  return `${subject}, but ${String(apiVersion)} ${String(kind)} is no kind that Linger knows`;
+function isKustomization(value: unknown): boolean {
+  return isRecord(value) && String(value.apiVersion).startsWith('kustomize.config.k8s.io/');
 }
 
-/** Deep enough for an operator's nested templates. */
-const TEMPLATE_DEPTH = 8;
-
-/** Where in an object a list of containers stands. */
-function podTemplateIn(value: unknown, path: string, depth: number): string | undefined {
-  if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return undefined;
-  if (isRecord(value) && Array.isArray(value.containers)) {
-    const isContainer = (item: unknown) => isRecord(item) && typeof item.image === 'string';
-    if (value.containers.some(isContainer)) return `${path}/containers`;
-  }
-  for (const [key, member] of Object.entries(value)) {
-    const found = podTemplateIn(member, `${path}/${key}`, depth + 1);
-    if (found !== undefined) return found;
-  }
-  return undefined;
+/** Whether an owner of the object is among the manifests, and stands for it. */
+function isOwnedIn(value: unknown, namespace: string, objects: Manifests['objects']): boolean {
+  return recordsAt(value, 'metadata', 'ownerReferences').some(({ kind, name }) =>
+    objects.has(keyFor(String(kind), namespace, String(name))),
+  );
 }
 
 /** A pod with operations applied to it; itself where there are none. */

@@ -144,7 +144,17 @@ export async function readWorkloads(
     .slice(0, MOST_BARE_PODS)
     .map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
   const objects = [...made, ...(await asked(connection, Promise.all(single))).flat()];
-  const surrounding = await all(RELATED_KINDS);
+  const denied: string[] = [];
+  const lists = RELATED_KINDS.map((each) =>
+    everyOne(objectsIn(namespace, each), connection, signal).catch((thrown: unknown) => {
+      if (asFailure(thrown).reason !== 'Forbidden') return noneUnlessServed(thrown);
+      denied.push(each.kind);
+      return [];
+    }),
+  );
+  const surrounding = (await asked(connection, Promise.all(lists))).flat();
+  if (denied.length > 0)
+    warn(`${denied.toSorted().join(', ')}: may not be listed; what they would say of workloads is missing`);
   // Namespaces' owners may seldom list these; then they are taken to be as installed.
   const configurations = await everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(
     () => undefined,
@@ -155,6 +165,12 @@ export async function readWorkloads(
       .flatMap((object) => liveWorkload(object, pods) ?? []),
     related: relatedObjectsIn(surrounding, 'default', configurations),
   };
+}
+
+/** The configurations of webhooks; undefined where they may not be listed. */
+export async function readWebhooks(connection: KubeConnection) {
+  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+  return everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(() => undefined);
 }
 
 /**

@@ -1,16 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANNOTATION, listOf, memberAt, printable } from '../api/index.ts';
-import { type AuditSubject, POD, pathOf, subjectOf } from '../audit/index.ts';
+import { ANNOTATION, isString, jsonIn, listOf, memberAt, printable } from '../api/index.ts';
+import {
+  type AuditSubject,
+  type GraceCut,
+  objectsIn,
+  POD,
+  pathOf,
+  subjectOf,
+  WEBHOOK_KIND,
+} from '../audit/index.ts';
 import {
   asFailure,
   ask,
   type FailureReason,
   type KubeConnection,
   type KubeFailure,
+  listSome,
   newAgent,
   readText,
 } from '../cluster/index.ts';
-import { decide, type Pod, patchFor, requestOf, type World } from '../decision/index.ts';
+import { decide, graceOf, type Pod, parsePlan, patchFor, requestOf, type World } from '../decision/index.ts';
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -41,7 +50,7 @@ const NO_RIGHT = /^403: pods is forbidden: .* cannot create resource "pods"/;
 
 /** The result of the trial. */
 export interface Tried {
-  /** The workloads, with the API server's refusals of their waits. */
+  /** The workloads, with the API server's refusals of their waits, and what it makes of their grace. */
   readonly subjects: readonly AuditSubject[];
   /** Some could not be tried: a right is missing, no answer came, or time ran out. */
   readonly incomplete: boolean;
@@ -62,19 +71,22 @@ export async function tryPods(
 ): Promise<Tried> {
   const signal = AbortSignal.timeout(limits.withinMs);
   const agent = newAgent(connection);
-  const create = async (namespace: string, pod: unknown): Promise<KubeFailure | undefined> => {
+  /** The pod as it would be stored, or why it would not. */
+  const create = async (
+    namespace: string,
+    pod: unknown,
+  ): Promise<{ readonly created: unknown } | { readonly failure: KubeFailure }> => {
     const path = `${pathOf(POD, namespace)}?dryRun=All`;
     const body = { contentType: 'application/json', text: JSON.stringify(pod) };
     for (let attempt = 1; ; attempt += 1) {
       await sleep(limits.everyMs);
       try {
         const request = { method: 'POST', path, body, agent, signal, answerMs: ANSWER_MS };
-        await readText(await ask(connection, request), LONGEST_ANSWER, ANSWER_MS);
-        return undefined;
+        return { created: jsonIn(await readText(await ask(connection, request), LONGEST_ANSWER, ANSWER_MS)) };
       } catch (thrown) {
         signal.throwIfAborted();
         const failure = asFailure(thrown);
-        if (failure.reason !== 'Throttled' || attempt === MOST_ATTEMPTS) return failure;
+        if (failure.reason !== 'Throttled' || attempt === MOST_ATTEMPTS) return { failure };
         await sleep(Math.min(failure.retryAfterMs ?? 1_000, LONGEST_PAUSE_MS));
       }
     }
@@ -83,8 +95,8 @@ export async function tryPods(
     const decision = decide(requestOf(subject), world);
     return decision.outcome === 'inject' && asked(subject) ? [{ subject, decision }] : [];
   });
-  /** The workloads whose pods are refused with a wait, as they are returned. */
-  const refused = new Map<AuditSubject, AuditSubject>();
+  /** The workloads whose pods are refused with a wait, or get another, as they are returned. */
+  const judged = new Map<AuditSubject, AuditSubject>();
   const untried: string[] = [];
   /** Namespaces in which pods may not be created or that do not exist, each with the reason; key '': the whole cluster. */
   const hopeless = new Map<string, string>();
@@ -98,13 +110,21 @@ export async function tryPods(
       const known = hopeless.get('') ?? hopeless.get(namespace);
       if (known === undefined) {
         const pod = podOf(subject);
-        const failure = await create(namespace, patched(pod, patchFor(pod, decision)));
-        const without = failure && (await create(namespace, optedOut(pod)));
-        if (failure !== undefined && without === undefined && REFUSALS.has(failure.reason))
-          refused.set(subject, { ...subject, refusal: sentenceOf(failure) });
-        else if (failure !== undefined) {
-          const { reason, message } = without ?? failure;
-          leaveOut(sentenceOf(without ?? failure));
+        const sent = patched(pod, patchFor(pod, decision)) as Pod;
+        const answer = await create(namespace, sent);
+        const without = 'failure' in answer ? await create(namespace, optedOut(pod)) : undefined;
+        if (!('failure' in answer)) {
+          const cut = graceCutOf(sent, answer.created);
+          if (cut !== undefined) {
+            const by = await cuttersOf(answer.created, connection, signal);
+            judged.set(subject, { ...subject, cut: { ...cut, by } });
+          }
+        } else if (without !== undefined && !('failure' in without) && REFUSALS.has(answer.failure.reason))
+          judged.set(subject, { ...subject, refusal: sentenceOf(answer.failure) });
+        else {
+          const failure = without !== undefined && 'failure' in without ? without.failure : answer.failure;
+          const { reason, message } = failure;
+          leaveOut(sentenceOf(failure));
           const mayNot = NO_RIGHT.test(message);
           incomplete ||= mayNot || HOPELESS.has(reason);
           if (HOPELESS.has(reason)) hopeless.set('', message);
@@ -128,7 +148,63 @@ export async function tryPods(
     warn(
       `${untried.length} of ${waiting.length} workloads could not be tried (refused without a wait, too, or no answer): ${example}`,
     );
-  return { subjects: subjects.map((each) => refused.get(each) ?? each), incomplete };
+  return { subjects: subjects.map((each) => judged.get(each) ?? each), incomplete };
+}
+
+/** What the cluster has made of a pod's grace, and of the wait where Linger's own webhook has followed it. */
+function graceCutOf(sent: Pod, created: unknown): Omit<GraceCut, 'by'> | undefined {
+  const grace = memberAt(created, ['spec', 'terminationGracePeriodSeconds']);
+  if (typeof grace !== 'number' || grace >= graceOf(sent)) return undefined;
+  const planIn = (pod: unknown) => {
+    const text = memberAt(pod, ['metadata', 'annotations', ANNOTATION.plan]);
+    return isString(text) ? parsePlan(text) : undefined;
+  };
+  const wait = planIn(created)?.wait ?? planIn(sent)?.wait ?? 0;
+  return { from: graceOf(sent), grace, wait };
+}
+
+/** Kinds whose objects change pods; a cluster may serve none of them. */
+const MUTATING_KINDS = [
+  ...['v1', 'v1beta1', 'v1alpha1'].map((version) => ({
+    apiVersion: `admissionregistration.k8s.io/${version}`,
+    kind: 'MutatingAdmissionPolicy',
+    plural: 'mutatingadmissionpolicies',
+  })),
+  { apiVersion: 'kyverno.io/v1', kind: 'ClusterPolicy', plural: 'clusterpolicies' },
+  { apiVersion: 'kyverno.io/v1', kind: 'Policy', plural: 'policies' },
+  { apiVersion: 'mutations.gatekeeper.sh/v1', kind: 'Assign', plural: 'assign' },
+];
+
+const FIELD = 'terminationGracePeriodSeconds';
+/** Kyverno writes on each pod which of its rules changed what: `rule.policy.kyverno.io: replaced /spec/…`. */
+const KYVERNO_PATCHES = 'policies.kyverno.io/last-applied-patches';
+const LINGER_WEBHOOK = 'pods.linger.dev';
+const MOST_MUTATING = 500;
+
+/**
+ * Who may have cut the grace of a pod: whose mark it carries, or else the policies that name the field, or else the
+ * webhooks that change anything. What may not be listed is left out.
+ */
+async function cuttersOf(
+  pod: unknown,
+  connection: KubeConnection,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const patches = memberAt(pod, ['metadata', 'annotations', KYVERNO_PATCHES]);
+  const rules = isString(patches) ? patches.split('\n').filter((line) => line.includes(FIELD)) : [];
+  if (rules.length > 0) return rules.map((line) => `Kyverno ${line.split(': ')[0]}`);
+  const options = { signal, answerMs: ANSWER_MS, most: MOST_MUTATING };
+  const named = new Set<string>();
+  for (const kind of MUTATING_KINDS) {
+    const found = await listSome(objectsIn(undefined, kind), connection, options).catch(() => []);
+    for (const { metadata, spec } of found)
+      if (JSON.stringify(spec ?? {}).includes(FIELD)) named.add(`${kind.kind} ${metadata.name}`);
+  }
+  if (named.size > 0) return [...named];
+  const webhooks = await listSome(objectsIn(undefined, WEBHOOK_KIND), connection, options).catch(() => []);
+  return webhooks
+    .filter((each) => !JSON.stringify(each.webhooks ?? []).includes(LINGER_WEBHOOK))
+    .map(({ metadata }) => `${WEBHOOK_KIND.kind} ${metadata.name}`);
 }
 
 /** Of a webhook's or a policy's author. */

@@ -1,6 +1,5 @@
-export { type ContainerWait, eatsGrace, preStopOf, waitsLess } from './containers.ts';
+export { preStopOf } from './containers.ts';
 export {
-  containerWaits,
   decide,
   type Exposure,
   exposureOf,

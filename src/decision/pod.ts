@@ -1,4 +1,5 @@
 import {
+  fewOf,
   HOLD_HELPER,
   HOLD_MOUNT,
   HOLD_VOLUME,
@@ -12,8 +13,8 @@ import {
   labelOf,
   memberAt,
   NO_LABELS,
-  readableHook,
-  readHook,
+  nonTexts,
+  plainSleep,
   runsHelper,
 } from '../api/index.ts';
 
@@ -56,7 +57,7 @@ interface PodSpec {
 
 export interface Container {
   readonly name: string;
-  /** Of an init container, `Always` makes a native sidecar; of an ordinary one, it wins over the pod's. Source: KEP-5307. */
+  /** For init containers only: `Always` makes a native sidecar. */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
   readonly readinessProbe?: Probe | null | undefined;
@@ -101,22 +102,19 @@ export function problemOf(object: unknown): string | undefined {
   const { kind, apiVersion, spec } = object;
   if ((kind ?? 'Pod') !== 'Pod' || (apiVersion ?? 'v1') !== 'v1') return 'kind: expected v1 Pod';
   const wrongMember = MEMBERS.find(({ members, is }) => !isAbsentOr(is, memberAt(object, members)));
-  if (wrongMember !== undefined) return wrongMember.problem;
+  if (wrongMember !== undefined) {
+    const members = nonTexts(memberAt(object, wrongMember.members));
+    const isMap = wrongMember.is === isStringMap && members.length > 0;
+    return isMap ? `${wrongMember.problem}, got ${fewOf(members)}` : wrongMember.problem;
+  }
   if (!isRecord(spec)) return 'spec: expected an object';
   if (!Array.isArray(spec.containers)) return 'spec.containers: expected a list';
+  const wrong = spec.containers.findIndex((container) => !isContainer(container));
+  if (wrong >= 0) return `spec.containers[${wrong}]: expected a container`;
   const initContainers = spec.initContainers ?? [];
-  if (!Array.isArray(initContainers)) return 'spec.initContainers: expected a list of containers';
-  return problemIn('spec.containers', spec.containers) ?? problemIn('spec.initContainers', initContainers);
-}
-
-function problemIn(path: string, containers: readonly unknown[]): string | undefined {
-  for (const [index, container] of containers.entries()) {
-    if (!isContainer(container)) return `${path}[${index}]: expected a container`;
-    const handler = container.lifecycle?.preStop;
-    const reading = handler ? readHook(handler) : undefined;
-    if (reading?.kind === 'broken') return `${path}[${index}].lifecycle.preStop: ${reading.why}`;
-  }
-  return undefined;
+  return Array.isArray(initContainers) && initContainers.every(isContainer)
+    ? undefined
+    : 'spec.initContainers: expected a list of containers';
 }
 
 export function labelsOf(pod: Pod): Labels {
@@ -141,17 +139,9 @@ export function controllerOf(pod: Pod): OwnerReference | undefined {
 }
 
 /** The containers that run as long as the pod does: the ordinary ones and native sidecars. Source: KEP-753. */
-export function servingContainers(pod: Pod): readonly Container[] {
-  return [...pod.spec.containers, ...nativeSidecars(pod)];
-}
-
-export function nativeSidecars({ spec }: Pod): readonly Container[] {
-  return spec.initContainers?.filter(({ restartPolicy }) => restartPolicy === 'Always') ?? [];
-}
-
-/** Whether an ordinary container is one that exits by itself and is not started again. */
-export function endsByItself({ spec }: Pod, { restartPolicy }: Container): boolean {
-  return (restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Always';
+export function servingContainers({ spec }: Pod): readonly Container[] {
+  const sidecars = spec.initContainers?.filter(({ restartPolicy }) => restartPolicy === 'Always') ?? [];
+  return [...spec.containers, ...sidecars];
 }
 
 /** Whether the pod can only run on Windows, where there is no `sleep` program. Source: KEP-2802. */
@@ -341,7 +331,7 @@ function essentialsOfContainer(container: Container): Container {
   const { volumeMounts, volumeDevices, securityContext } = container;
   return {
     name,
-    restartPolicy: restartPolicy && shortTextIn(restartPolicy),
+    restartPolicy,
     ports: ports?.slice(0, 1).map(() => ({})),
     readinessProbe: readinessProbe && essentialsOfProbe(readinessProbe),
     livenessProbe: livenessProbe && essentialsOfProbe(livenessProbe),
@@ -377,7 +367,8 @@ function essentialsOfMount(mount: unknown): unknown {
   };
 }
 
+/** A handler that is not a plain sleep is its author's, whatever it does. */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
-  if (HOOKS.Hold.recognise(handler) !== undefined) return handler;
-  return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : readableHook(handler);
+  if (plainSleep(handler) !== undefined || HOOKS.Hold.recognise(handler) !== undefined) return handler;
+  return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : { unread: {} };
 }

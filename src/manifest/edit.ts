@@ -19,7 +19,7 @@ export interface ManifestEdit {
  * byte. An object whose change would affect others, through a YAML anchor, is left unchanged, with a note.
  * The result is parsed again and compared with the patched values before it is returned.
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
- * @returns the text, with its `---`, and a sentence for each object that was left unchanged
+ * @returns the text, with its `---`, and by `where` of each object that was left unchanged, why
  * @throws ManifestError for a patch that does not apply, or whose result does not have the patched values
  */
 export function editDocument(document: ManifestDocument, edits: Iterable<ManifestEdit>) {
@@ -31,7 +31,7 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
   const source = isOpen ? new SourceText(name, whole + lastEol) : document.source;
   const expected = new Map<string, string>();
   const splices: Splice[] = [];
-  const notes: string[] = [];
+  const left = new Map<string, readonly string[]>();
   for (const { object, operations, at } of edits) {
     if (operations.length === 0) continue;
     const { where, line, source: root } = object;
@@ -44,17 +44,15 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
       splices.push(...splicesFor(root, before, after, { source, json }));
       expected.set(where, digest(after));
     } else {
-      notes.push(
-        `${where} (line ${line}): left unchanged, because ${shared}, ` +
-          'which other places share: write it out there to have it changed',
-      );
+      const wayOut = 'which other places share: write it out there to have it changed';
+      left.set(where, [`${where} (line ${line}): left unchanged, because ${shared}, ${wayOut}`]);
     }
   }
-  if (expected.size === 0) return { text: whole.slice(start, end), notes };
+  if (expected.size === 0) return { text: whole.slice(start, end), left };
   const edited = applySplices(source.text, splices, start, end + lastEol.length);
   const text = isOpen && edited.endsWith(lastEol) ? edited.slice(0, -lastEol.length) : edited;
   verify(document, expected, text);
-  return { text, notes };
+  return { text, left };
 }
 
 /** Which of the places to be changed is shared with others, and by what. */

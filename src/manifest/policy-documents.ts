@@ -1,5 +1,6 @@
 import {
   cautiousPolicy,
+  isAbsentOr,
   isLingerObject,
   isRecord,
   isStringMap,
@@ -112,6 +113,7 @@ function clusterEntry(
     name,
     labels,
     selector: isStringMap(spec.selector) ? spec.selector : undefined,
+    ...(!isAbsentOr(isStringMap, spec.selector) && { unreadable: true as const }),
     externalName: spec.type === 'ExternalName',
     headless: spec.clusterIP === 'None',
   };

@@ -26,7 +26,7 @@ export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 330 } as
  * have to touch for a repair.
  */
 export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
-  api: 2_250,
+  api: 2_000,
   audit: 2_600,
   certs: 1_900,
   cli: 5_600,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
-import { type AuditFinding, auditWorkload, summaryOfAudit } from '../../src/audit/findings.ts';
+import { type AuditFinding, auditWorkload, type GraceCut, summaryOfAudit } from '../../src/audit/findings.ts';
 import { relatedObjectsIn } from '../../src/audit/related-objects.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';
@@ -22,7 +22,7 @@ const EXPECTED =
   /^# expect: (?<said>\w+ [\w,]+)\n(?:.*\n)*?kind: (?<kind>\w+)\nmetadata:\n {2}name: (?<name>\S+)/gm;
 
 describe('workloads in the style of public manifests', async () => {
-  const { stdout } = await linger(['audit', '-R', '-f', DATA, '-o', 'json']);
+  const { stdout } = await linger(['audit', '-R', '-f', DATA, '--webhook', '-o', 'json']);
   const { findings, summary } = JSON.parse(stdout) as AuditReport;
   const cases = readdirSync(DATA).flatMap((file) =>
     [...readFileSync(join(DATA, file), 'utf8').matchAll(EXPECTED)].map(({ groups = {} }) => ({
@@ -86,13 +86,24 @@ interface Given {
   readonly running?: readonly (number | undefined)[];
   /** What the API server says against its pods with a wait. */
   readonly refusal?: string;
+  readonly cut?: GraceCut;
   /** Annotations of the Deployment itself. */
   readonly own?: Readonly<Record<string, string>>;
   readonly namespace?: string;
 }
 
-function auditOf(
-  { sleeps, grace, replicas = 3, annotations = {}, running, refusal, own = {}, namespace = 'shop' }: Given,
+function auditedOf(
+  {
+    sleeps,
+    grace,
+    replicas = 3,
+    annotations = {},
+    running,
+    refusal,
+    cut,
+    own = {},
+    namespace = 'shop',
+  }: Given,
   world: World,
   related = NOTHING_RELATED,
 ) {
@@ -118,9 +129,12 @@ function auditOf(
     ...{ workload, namespace, object },
     ...(pods && { running: pods }),
     ...(refusal !== undefined && { refusal }),
+    ...(cut && { cut }),
   };
-  return auditWorkload(subject, world, related).findings;
+  return auditWorkload(subject, world, related);
 }
+
+const auditOf = (...args: Parameters<typeof auditedOf>) => auditedOf(...args).findings;
 
 const inWords = (findings: readonly AuditFinding[]) => {
   const [own] = findings;
@@ -228,12 +242,35 @@ describe('what is held against the lag that has been measured', () => {
     );
   });
 
+  test.each<[string, Given, string]>([
+    [
+      'to less than the lag',
+      { cut: { from: 50, grace: 35, wait: 5, by: ['Kyverno cap'] } },
+      'unprotected WaitShrunk, waits 5, open for 8',
+    ],
+    [
+      'to enough',
+      { cut: { from: 50, grace: 45, wait: 15, by: [] } },
+      'protected Injected,WaitShrunk, waits 15, open for 0',
+    ],
+  ])('a grace that the cluster cuts %s', (_, given, expected) => {
+    const findings = auditOf(given, slow(12));
+    expect(inWords(findings)).toBe(expected);
+    expect(findings.find(({ reason }) => reason === 'WaitShrunk')?.text).toContain(
+      'a restart changes nothing',
+    );
+  });
+
+  test('a restart is not advised where new pods wait no longer', () => {
+    const running = [5, 5];
+    const cut = { from: 50, grace: 35, wait: 5, by: [] };
+    expect(auditOf({ running }, slow(12)).map(({ reason }) => reason)).toContain('StampedTooShort');
+    expect(auditOf({ running, cut }, slow(12)).map(({ reason }) => reason)).not.toContain('StampedTooShort');
+  });
+
   test('mode Enforce would not protect where the lag outlasts what it would give', () => {
     const audited = (lag: number) =>
-      summaryOfAudit([
-        { findings: auditOf({ annotations: { 'linger.dev/mode': 'Audit' } }, slow(lag)), cost },
-      ]);
-    const cost = { rollout: 0, drain: 0 };
+      summaryOfAudit([auditedOf({ annotations: { 'linger.dev/mode': 'Audit' } }, slow(lag))]);
     expect([audited(12).wouldBe, audited(90).wouldBe]).toEqual([1, 0]);
   });
 
@@ -329,7 +366,7 @@ describe('linger audit --suggest', () => {
     const folder = await mkdtemp(join(tmpdir(), 'linger-suggested-'));
     onTestFinished(() => rm(folder, { recursive: true }));
     await writeFile(join(folder, 'suggested.yaml'), stdout);
-    const report = await linger(['audit', '-R', '-f', DATA, '--policies', folder, '-o', 'json']);
+    const report = await linger(['audit', '-R', '-f', DATA, '--webhook', '--policies', folder, '-o', 'json']);
     const { summary } = JSON.parse(report.stdout) as AuditReport;
     expect([summary.workloads, summary.verdicts.protected]).toEqual([Number(all), Number(claimed)]);
     expect(Number(claimed)).toBeGreaterThan(Number(before));

@@ -49,7 +49,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml', ...args]);
+const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml', '--webhook', ...args]);
 
 const EATEN =
   'container "50%|<a>" sleeps for all of its grace of 10s: the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the sleep';
@@ -59,16 +59,12 @@ describe.concurrent('linger audit of manifests', () => {
     const { stdout, code } = await audit();
     expect(code).toBe(0);
     expect(stdout).toBe(`\
-protected            1 of 3
-lose requests today  1 of 3
-not known            0 of 3
-skipped              1 of 3  1 Job
-the waits add        0s      to rollouts that replace pods one after the other, all together
-                     30s     to the drain of a node, at most
+3 workloads: 1 protected, 1 unprotected, 1 skipped (1 Job), 0 unknown
+the waits add 0s to all rollouts together, and at most 30s to the drain of a node
 
-VERDICT      WORKLOAD             WAIT  GRACE  OPEN FOR  REASONS
-unprotected  Deployment shop/own   10s    10s       20s  GraceEaten
-protected    Deployment shop/web   30s    60s        0s  Injected
+VERDICT      WORKLOAD             WAIT  GRACE  OPEN FOR  REASONS     FILE
+unprotected  Deployment shop/own   10s    10s       20s  GraceEaten  app.yaml:15
+protected    Deployment shop/web   30s    60s        0s  Injected    app.yaml:6
 
 Deployment shop/own: GraceEaten: ${EATEN}
 `);
@@ -111,11 +107,11 @@ Deployment shop/own: GraceEaten: ${EATEN}
 <?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="3" failures="1" skipped="1">
   <testsuite name="linger audit" tests="3" failures="1" skipped="1">
-    <testcase classname="linger.shop" name="Deployment shop/web"/>
-    <testcase classname="linger.shop" name="Deployment shop/own">
+    <testcase classname="linger.shop" name="Deployment shop/web" file="app.yaml"/>
+    <testcase classname="linger.shop" name="Deployment shop/own" file="app.yaml">
       <failure message="GraceEaten">GraceEaten: ${escaped}</failure>
     </testcase>
-    <testcase classname="linger.shop" name="Job shop/once">
+    <testcase classname="linger.shop" name="Job shop/once" file="app.yaml">
       <skipped message="Job"/>
     </testcase>
   </testsuite>
@@ -125,7 +121,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
 
   test('markdown: a table whose cells are not ended by what stands in them', async () => {
     const { stdout } = await audit('-o', 'markdown');
-    expect(stdout).toContain('3 workloads: 1 protected, 1 unprotected, 1 skipped, 0 unknown\n');
+    expect(stdout).toContain('3 workloads: 1 protected, 1 unprotected, 1 skipped (1 Job), 0 unknown\n');
     expect(stdout).toContain(
       `| Deployment shop/own | unprotected | GraceEaten | 10 s | 20 s | ${EATEN.replace('|', '\\|').replace('<', '\\<').replace('>', '\\>')} |\n`,
     );

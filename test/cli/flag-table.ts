@@ -250,6 +250,7 @@ const AUDIT: Rows<'audit'> = {
   context: TEXT(undefined),
   lingerNamespace: TEXT(undefined),
   since: { ...DURATION, byDefault: undefined },
+  webhook: SWITCH,
   suggest: SWITCH,
   serverDryRun: SWITCH,
   output: {

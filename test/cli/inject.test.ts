@@ -113,7 +113,7 @@ describe.concurrent('linger inject', () => {
     const anchored = DEPLOYMENT.replace('    spec:\n', '    spec: &shared\n');
     const stdin = anchored.replace(lastLine, `${lastLine}  again: *shared\n`);
     const { code, stdout, stderr } = await linger(['inject'], { stdin });
-    expect([code, stdout]).toEqual([0, stdin]);
+    expect([code, stdout]).toEqual([1, stdin]);
     expect(stderr).toMatch(/left unchanged.*&shared/);
   });
 

@@ -17,12 +17,22 @@ const TAKEN: Answer = [201];
 const PAGE = /^\/api\/v1\/namespaces\/([^/?]+)\/pods\?dryRun=All$/;
 
 /** An API server's admission: what it says of a pod, with a wait and without. */
-async function admission(judge: (pod: PodSent, count: number) => Answer | 'silence') {
+async function admission(
+  judge: (pod: PodSent, count: number) => Answer | 'silence',
+  lists: Readonly<Record<string, readonly object[]>> = {},
+  store: (pod: object) => object = () => ({}),
+) {
   const asked: string[] = [];
   const server = http.createServer((request, response) => {
     void text(request).then((body) => {
       const url = request.url ?? '';
       asked.push(url);
+      if (request.method === 'GET') {
+        const items = lists[url.split('?')[0] ?? ''];
+        response.writeHead(items === undefined ? 404 : 200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ metadata: { resourceVersion: '1' }, items }));
+        return;
+      }
       const { metadata, spec } = JSON.parse(body) as {
         metadata: { generateName: string };
         spec: { containers: { lifecycle?: object }[] };
@@ -34,7 +44,7 @@ async function admission(judge: (pod: PodSent, count: number) => Answer | 'silen
       if (answer === 'silence') return;
       const [code, message = '', headers = {}] = answer;
       response.writeHead(code, { 'content-type': 'application/json', ...headers });
-      response.end(JSON.stringify({ message }));
+      response.end(JSON.stringify({ ...store(JSON.parse(body) as object), message }));
     });
   });
   const port = await listening(server);
@@ -76,6 +86,66 @@ async function tried(
   );
   return { asked, refusals, incomplete: result.incomplete, said: warnings.join('') };
 }
+
+describe('a grace that the cluster cuts', () => {
+  const POLICIES = '/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies';
+  const policy = {
+    metadata: { name: 'short-grace', uid: '1' },
+    spec: { mutations: [{ jsonPatch: { expression: '/spec/terminationGracePeriodSeconds' } }] },
+  };
+  const other = { metadata: { name: 'labels', uid: '2' }, spec: {} };
+  type Stored = { spec: { terminationGracePeriodSeconds: number }; metadata: { annotations?: object } };
+
+  async function cut(lists: Parameters<typeof admission>[1], annotations = {}) {
+    const { connection } = await admission(
+      () => TAKEN,
+      lists,
+      (pod) => {
+        const { spec, metadata } = pod as Stored;
+        return {
+          metadata: { ...metadata, annotations: { ...metadata.annotations, ...annotations } },
+          spec: { ...spec, terminationGracePeriodSeconds: 45 },
+        };
+      },
+    );
+    const limits = { most: 10, everyMs: 0, withinMs: 60_000 };
+    const result = await tryPods(
+      [subject('web')],
+      EMPTY_WORLD,
+      () => true,
+      connection as never,
+      () => undefined,
+      limits,
+    );
+    return result.subjects[0]?.cut;
+  }
+
+  test('the policy that names the field is named', async () => {
+    expect(await cut({ [POLICIES]: [other, policy] })).toEqual({
+      ...{ from: 60, grace: 45, wait: 30 },
+      by: ['MutatingAdmissionPolicy short-grace'],
+    });
+  });
+
+  test('of Kyverno, the rule that the pod itself names', async () => {
+    const patches =
+      'a.labels.kyverno.io: added /metadata/labels/a\ncap.limit-grace.kyverno.io: replaced /spec/terminationGracePeriodSeconds\n';
+    expect((await cut({}, { 'policies.kyverno.io/last-applied-patches': patches }))?.by).toEqual([
+      'Kyverno cap.limit-grace.kyverno.io',
+    ]);
+  });
+
+  test('else the webhooks that change pods, without Linger’s', async () => {
+    const path = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
+    const webhooks = (name: string) => ({
+      metadata: { name, uid: name },
+      webhooks: [{ name: `pods.${name}.dev` }],
+    });
+    expect((await cut({ [path]: [webhooks('linger'), webhooks('mesh')] }))?.by).toEqual([
+      'MutatingWebhookConfiguration mesh',
+    ]);
+  });
+});
 
 describe('waits tried as dry runs', () => {
   test.each<[string, number, string]>([

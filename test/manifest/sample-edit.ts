@@ -76,7 +76,10 @@ export function editFile(
       edits.filter(({ object }) => objects.includes(object)),
     ),
   );
-  return { text: parts.map((part) => part.text).join(''), notes: parts.flatMap(({ notes }) => notes) };
+  return {
+    text: parts.map((part) => part.text).join(''),
+    notes: parts.flatMap(({ left }) => [...left.values()].flat()),
+  };
 }
 
 /** Edits every object of the text in the same way. */

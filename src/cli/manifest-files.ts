@@ -1,0 +1,133 @@
+import { execFile } from 'node:child_process';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { basename, dirname, join, normalize, relative } from 'node:path';
+import { promisify } from 'node:util';
+import { asError, isRecord, LingerError } from '../api/index.ts';
+import { decodeText, readManifests } from '../manifest/index.ts';
+
+/** What the paths of a command line come to. */
+export interface FoundFiles {
+  /** Manifests, `-` for standard input. */
+  readonly files: readonly string[];
+  /** Folders of kustomizations that no other of them uses: what is built. */
+  readonly kustomizations: readonly string[];
+  /** Folders of Helm charts. */
+  readonly charts: readonly string[];
+}
+
+const MANIFEST_FILE = /\.(ya?ml|json)$/;
+/** Source: sigs.k8s.io/kustomize api/konfig (RecognizedKustomizationFileNames). */
+const KUSTOMIZATION = /^(kustomization\.ya?ml|Kustomization)$/;
+const CHART = 'Chart.yaml';
+
+/**
+ * The manifests that paths stand for: a file itself, of a folder its manifests in the order of their names, as kubectl
+ * takes them. The files of a kustomization (resources, patches, generators) and of a chart are no manifests by themselves.
+ * @throws LingerError
+ */
+export async function findManifests(paths: readonly string[], recursive: boolean): Promise<FoundFiles> {
+  const files: string[] = [];
+  const kustomizations = new Map<string, Kustomization>();
+  const charts: string[] = [];
+  for (const path of paths) {
+    const all = await filesOf(path, recursive);
+    for (const file of all) {
+      if (basename(file) === CHART) charts.push(dirname(file));
+      const known = KUSTOMIZATION.test(basename(file)) ? await readKustomization(file) : undefined;
+      if (known !== undefined) kustomizations.set(normalize(dirname(file)), known);
+      else if (all.length === 1 || file === path || MANIFEST_FILE.test(file)) files.push(file);
+    }
+  }
+  const parts = new Set([...kustomizations.values()].flatMap(({ uses }) => uses));
+  const isPart = (file: string) => parts.has(normalize(file)) || [...kustomizations.keys()].some(holds(file));
+  const isOfChart = (file: string) => charts.some(holds(file));
+  return {
+    files: files.filter((file) => file === '-' || !(isPart(file) || isOfChart(file))),
+    kustomizations: [...kustomizations].flatMap(([folder, { isComponent }]) =>
+      isComponent || parts.has(folder) ? [] : [folder],
+    ),
+    charts: charts.filter((folder) => !charts.some((other) => other !== folder && holds(folder)(other))),
+  };
+}
+
+function holds(file: string): (folder: string) => boolean {
+  return (folder) => !relative(folder, file).startsWith('..');
+}
+
+async function filesOf(path: string, recursive: boolean): Promise<readonly string[]> {
+  try {
+    if (path === '-' || !(await stat(path)).isDirectory()) return [path];
+    const entries = await readdir(path, { recursive, withFileTypes: true });
+    const files = entries.filter(
+      (entry) => !entry.isDirectory() && (MANIFEST_FILE.test(entry.name) || KUSTOMIZATION.test(entry.name)),
+    );
+    if (files.length > 0) return files.map((entry) => join(entry.parentPath, entry.name)).toSorted();
+  } catch (cause) {
+    throw unreadable(path, cause);
+  }
+  const wayOut = recursive ? 'name a file' : '-R also looks into its folders';
+  throw new LingerError('manifest-invalid', `${path}: there is no *.yaml, *.yml or *.json in it: ${wayOut}`);
+}
+
+export function unreadable(name: string, cause: unknown): LingerError {
+  const why = /^https?:/.test(name) ? 'download it first' : asError(cause).message;
+  return new LingerError('manifest-invalid', `${name}: cannot be read (${why})`, { cause });
+}
+
+interface Kustomization {
+  readonly isComponent: boolean;
+  /** Paths of what it names: files and folders that are there, and others. */
+  readonly uses: readonly string[];
+}
+
+/** @returns undefined for a file that is none, such as a Kustomization of Flux */
+async function readKustomization(file: string): Promise<Kustomization | undefined> {
+  const { text } = decodeText(await readFile(file), file);
+  const { objects } = readManifests(text, file);
+  const values = objects.map(({ value }) => value).filter(isRecord);
+  const isOwn = ({ apiVersion = 'kustomize.config.k8s.io' }: Record<string, unknown>) =>
+    String(apiVersion).startsWith('kustomize.config.k8s.io');
+  if (!values.every(isOwn)) return undefined;
+  // `files: [name=path]` of a generator names a path, too.
+  const named = values
+    .flatMap(textsIn)
+    .map((text) => normalize(join(dirname(file), text.replace(/^[^=/]*=/, ''))));
+  return {
+    isComponent: values.some(({ kind }) => kind === 'Component'),
+    uses: named.map((path) => path.replace(/(?<=.)\/$/, '')),
+  };
+}
+
+function textsIn(value: unknown): readonly string[] {
+  if (typeof value === 'string') return value.length < LONGEST_PATH && !value.includes('\n') ? [value] : [];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+}
+
+const LONGEST_PATH = 4096;
+/** For one build; a kustomization may name remote bases. */
+const BUILD_WITHIN_MS = 60_000;
+const MOST_BYTES = 256 * 1024 * 1024;
+
+const BUILDERS = [
+  ['kubectl', 'kustomize'],
+  ['kustomize', 'build'],
+] as const;
+
+/** The manifests that a kustomization makes. @returns undefined where neither kubectl nor kustomize is there */
+export async function build(
+  folder: string,
+): Promise<{ readonly bytes: Buffer; readonly by: string } | undefined> {
+  for (const [program, verb] of BUILDERS) {
+    const options = { timeout: BUILD_WITHIN_MS, maxBuffer: MOST_BYTES, encoding: 'buffer' } as const;
+    try {
+      const { stdout } = await promisify(execFile)(program, [verb, folder], options);
+      return { bytes: stdout, by: `${program} ${verb} ${folder}` };
+    } catch (thrown) {
+      const { code, stderr } = thrown as { readonly code?: unknown; readonly stderr?: Buffer };
+      if (code === 'ENOENT') continue;
+      const said = stderr?.toString().trim() || asError(thrown).message;
+      throw new LingerError('manifest-invalid', `${program} ${verb} ${folder}: ${said}`);
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,224 @@
+import { cp, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { AuditReport } from '../../src/audit/index.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+import { emptyDirectory, linger, ROOT, shipped } from './linger.ts';
+
+// Inputs in the style of public bug reports; each stands for its kind.
+
+const atEnd = atEndOfFile();
+const CASES = join(ROOT, 'test', 'testdata', 'cases');
+const at = (name: string) => join(CASES, name);
+
+async function audit(name: string, ...flags: string[]) {
+  const { code, stdout, stderr } = await linger(['audit', '-f', at(name), '-o', 'json', ...flags]);
+  const { findings, summary } = JSON.parse(stdout) as AuditReport;
+  const rows = findings.map(({ kind, name, verdict, reason }) => `${kind} ${name}: ${verdict} ${reason}`);
+  const said = (reason: string) => findings.filter((each) => each.reason === reason).map(({ text }) => text);
+  return { code, stderr, findings, summary, rows, said };
+}
+
+interface Explained {
+  readonly kind: string;
+  readonly name: string;
+  readonly reason: string | null;
+  readonly waitSeconds: number | null;
+  readonly notes: readonly { readonly code: string; readonly text: string }[];
+}
+
+async function explain(name: string, ...flags: string[]) {
+  const { code, stdout, stderr } = await linger(['explain', '-f', at(name), '-o', 'json', ...flags]);
+  return { code, stderr, plans: (JSON.parse(stdout) as { plans: readonly Explained[] }).plans };
+}
+
+const codes = ({ notes }: Explained) => notes.map(({ code }) => code);
+
+describe.concurrent('what rollouts do', () => {
+  it('04: a rollout that may stop all pods before a new one is ready', async () => {
+    const { findings } = await audit('04-all-replicas-at-once.yaml', '--webhook');
+    const own = findings.filter(({ reason }) => reason === 'NoOtherEndpoint');
+    expect(own.map(({ name, verdict }) => [name, verdict])).toEqual([
+      ['one-surge0', 'unprotected'],
+      ['three-unavail10', 'unprotected'],
+      ['two-100pct', 'unprotected'],
+    ]);
+    expect(own[1]?.text).toContain('maxUnavailable lets a rollout stop all 3 pods');
+  });
+
+  it('15: KEDA scales to 0 unless it is told otherwise', async () => {
+    expect((await audit('15-keda-scale-to-zero.yaml')).said('NoOtherEndpoint')).toEqual([
+      expect.stringContaining('ScaledObject video scales it down to 0'),
+    ]);
+  });
+
+  it('16: a Service for peers beside one for clients is no verdict', async () => {
+    const { rows, said } = await audit('16-peer-service-not-ready.yaml', '--webhook');
+    expect(rows).toEqual(['StatefulSet kv: protected Injected', 'StatefulSet kv: protected NeverWithdrawn']);
+    expect(said('NeverWithdrawn')[0]).toContain('clients use Service kv');
+  });
+
+  it('17: OnDelete has no rollout', async () => {
+    const { summary } = await audit('17-ondelete-cost.yaml', '--webhook');
+    expect(summary).toMatchObject({ rolloutSeconds: 0, drainSeconds: 30 });
+  });
+
+  it('29: a budget that is there is not advised', async () => {
+    const { rows, said, findings } = await audit('29-pdb-not-read.yaml', '--webhook');
+    expect(rows).toEqual(['Deployment one: protected Injected', 'Deployment one: protected DrainRefused']);
+    expect(said('DrainRefused')[0]).toContain('PodDisruptionBudget one refuses the eviction');
+    expect(findings.map(({ text }) => text).join()).not.toContain('a PodDisruptionBudget');
+  });
+});
+
+describe.concurrent('what belongs to what', () => {
+  it('06: a Rollout by workloadRef has the pods of the Deployment', async () => {
+    const { rows } = await audit('06-rollout-workloadref.yaml', '--webhook');
+    expect(rows).toEqual([
+      'Deployment checkout: skipped NoReplicas',
+      'Rollout checkout: unprotected NoOtherEndpoint',
+    ]);
+    const { plans } = await explain('06-rollout-workloadref.yaml');
+    expect(plans.map(({ kind, waitSeconds }) => [kind, waitSeconds])).toEqual([
+      ['Deployment', 30],
+      ['Rollout', 30],
+    ]);
+  });
+
+  it('06: a Rollout alone, whose template is elsewhere', async () => {
+    const [, rollout = ''] = (await readFile(at('06-rollout-workloadref.yaml'), 'utf8')).split('---\n');
+    const { stdout, stderr } = await linger(['audit', '-o', 'json', '-'], { stdin: rollout });
+    const { findings } = JSON.parse(stdout) as AuditReport;
+    expect(findings).toMatchObject([{ kind: 'Rollout', verdict: 'unknown', reason: 'UnknownKind' }]);
+    expect(findings[0]?.text).toContain('template of Deployment checkout (workloadRef)');
+    expect(stderr).not.toContain('no Pod and no workload');
+  });
+
+  it('09: what another object of the input owns is not counted, and not changed', async () => {
+    const { rows, stderr } = await audit('09-get-all-export.json', '--webhook');
+    expect(rows).toEqual(['Deployment web: unprotected GraceEaten', 'Job mig: skipped Job']);
+    expect(stderr).toContain('Pod web-abc-0, Pod web-abc-1, ReplicaSet web-abc and 4 more: left out');
+    const text = await readFile(at('09-get-all-export.json'), 'utf8');
+    // Without the Deployment's own hook, it is the only one that gets one.
+    const stdin = text.replaceAll('preStop', 'postStart');
+    const { stdout } = await linger(['inject', '-'], { stdin });
+    expect(stdout.match(/linger\.dev\/plan/g)).toHaveLength(1);
+  });
+
+  it('08: one name in two files is two workloads', async () => {
+    const flags = ['-R', '-f', at('08-same-name-two-files')];
+    const { stdout: table } = await linger(['audit', ...flags]);
+    expect(table.split('\n').filter((line) => /^unprotected.*\/app\.yaml:1$/.test(line))).toHaveLength(2);
+    const { stdout: xml } = await linger(['audit', ...flags, '--webhook', '-o', 'junit']);
+    expect(xml).toContain('tests="2" failures="1"');
+    expect(xml.match(/<failure /g)).toHaveLength(1);
+    expect(xml.match(/ file="[^"]*(dev|prod)\/app\.yaml"/g)).toHaveLength(2);
+  });
+});
+
+const LEADING = [
+  ...['ingress', 'tgb', 'virtualservice', 'ingressroute', 'httpproxy', 'osroute', 'tcproute', 'nodeport'],
+  ...['neg', 'mirror'],
+];
+
+it('11: whatever leads traffic to a Service', async () => {
+  const { findings } = await audit('11-routes-not-seen.yaml');
+  const named = findings.filter(({ reason }) => reason === 'UndeclaredConsumer').map(({ name }) => name);
+  expect(named).toEqual(LEADING);
+});
+
+describe.concurrent('what cannot be read is never absent', () => {
+  it.each(['explain', 'audit', 'inject'])(
+    '18: %s names a Service with an unreadable selector',
+    async (verb) => {
+      const { code, stdout, stderr } = await linger([verb, '-f', at('18-unreadable-service.yaml')]);
+      expect([code, stdout]).toEqual([1, expect.not.stringContaining('NotServing')]);
+      expect(stderr).toMatch(/Service a: spec\.selector .*matchLabels/);
+      expect(stderr).toMatch(/Service b: spec\.selector .*version \(1\)/);
+    },
+  );
+
+  it('18: its pods wait', async () => {
+    const { plans } = await explain('18-unreadable-service.yaml');
+    expect(plans.map(({ waitSeconds }) => waitSeconds)).toEqual([30, 30]);
+  });
+
+  it('19: labels that are no text are named', async () => {
+    const { plans } = await explain('19-numeric-label.yaml');
+    const text = expect.stringMatching(/replica \(1\), commit \(1234567\)/) as string;
+    expect(plans).toMatchObject([{ reason: 'InvalidPod', notes: [{ code: 'UnreadablePod', text }] }]);
+    expect((await audit('19-numeric-label.yaml')).said('InvalidPod')).toEqual([text]);
+  });
+
+  it('20: fields where they have no effect', async () => {
+    const { said, findings } = await audit('20-misplaced-grace.yaml');
+    expect(findings.filter(({ reason }) => reason === 'FieldMisplaced').map(({ name }) => name)).toEqual([
+      'web',
+      'gateway',
+      'zk',
+    ]);
+    expect(said('FieldMisplaced')).toEqual([
+      'spec.template.spec.lifecycle has no effect: it belongs into each container',
+      'spec.template.spec.containers[0].terminationGracePeriodSeconds, spec.template.spec.containers[1].terminationGracePeriodSeconds has no effect: it belongs into the spec of the pod',
+      'spec.terminationGracePeriodSeconds has no effect: it belongs into the spec of the pod',
+    ]);
+    const { plans } = await explain('20-misplaced-grace.yaml');
+    expect(plans.every((plan) => codes(plan).includes('FieldMisplaced'))).toBe(true);
+  });
+
+  it.each(['explain', 'inject', 'audit'])('21: %s names API versions that are gone', async (verb) => {
+    const { stderr } = await linger([verb, '-f', at('21-old-api-group.yaml')]);
+    expect(stderr).toContain('Deployment old: Kubernetes no longer serves apps/v1beta1: write apps/v1');
+    expect(stderr).toContain('StatefulSet old-sts: Kubernetes no longer serves apps/v1beta2: write apps/v1');
+    expect(stderr).toContain('CronJob cron: Kubernetes no longer serves batch/v1beta1: write batch/v1');
+  });
+
+  it('21: and leaves them unchanged', async () => {
+    const { stdout } = await linger(['inject', '-f', at('21-old-api-group.yaml')]);
+    expect(stdout).toBe(await readFile(at('21-old-api-group.yaml'), 'utf8'));
+  });
+
+  it('22: of a kind that it does not know, what the webhook does with its pods', async () => {
+    const { plans, stderr } = await explain('22-deploymentconfig.yaml');
+    expect(plans).toMatchObject([{ kind: 'DeploymentConfig', name: 'shop', waitSeconds: 30 }]);
+    expect(plans.flatMap(codes)).toContain('UnknownKind');
+    expect(stderr).not.toContain('left unchanged');
+    const { rows, code } = await audit('22-deploymentconfig.yaml', '--fail-on', 'unknown');
+    expect([code, rows]).toEqual([3, ['DeploymentConfig shop: unknown UnknownKind']]);
+    const injected = await linger(['inject', '-f', at('22-deploymentconfig.yaml')]);
+    expect(injected.stdout).toBe(await readFile(at('22-deploymentconfig.yaml'), 'utf8'));
+    expect(injected.stderr).toContain('no kind that Linger knows; left unchanged');
+  });
+
+  it('24: what is left unchanged is not announced, and the exit code says so', async () => {
+    const { code, stdout, stderr } = await linger(['inject', '-f', at('24-anchored-inject.yaml')]);
+    expect([code, stdout]).toEqual([1, await readFile(at('24-anchored-inject.yaml'), 'utf8')]);
+    expect(stderr).toContain('left unchanged');
+    expect(stderr).not.toContain('wait 30s');
+  });
+});
+
+describe('07: a kustomization', () => {
+  const flags = ['-R', '-f', at('07-kustomize')];
+  const nowhere = { env: { PATH: '/nowhere' } };
+
+  it.each(['explain', 'audit', 'inject'])('%s refuses it where nothing builds it', async (verb) => {
+    const { code, stdout, stderr } = await shipped([verb, ...flags], nowhere);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining(`kubectl kustomize ${at('07-kustomize/overlays/prod')}`),
+    ]);
+    expect(stdout).not.toContain('api');
+  });
+
+  it('its files are never changed', async () => {
+    const folder = join(await emptyDirectory(atEnd), 'k');
+    await cp(at('07-kustomize'), folder, { recursive: true });
+    const { code, stderr } = await linger(['inject', '--in-place', '-R', '-f', folder]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('render it first')]);
+    for (const file of ['base/deployment.yaml', 'overlays/prod/drain.yaml'])
+      expect(await readFile(join(folder, file), 'utf8')).toBe(
+        await readFile(at(`07-kustomize/${file}`), 'utf8'),
+      );
+  });
+});
