@@ -39,14 +39,23 @@ export {
   isHoldToken,
 } from './hold.ts';
 export {
+  type HookReading,
+  type LifecycleHandler,
+  leastSecondsOf,
+  plainSleep,
+  readableHook,
+  readHook,
+  readingInWords,
+} from './hook-reader.ts';
+export {
   HOOK_CHOICES,
   HOOK_NAMES,
   HOOKS,
   type HookChoice,
+  type HookContents,
+  type HookKind,
   type HookName,
   isHookName,
-  type LifecycleHandler,
-  plainSleep,
   runsHelper,
 } from './hooks.ts';
 export {

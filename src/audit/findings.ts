@@ -1,6 +1,7 @@
-import { ANNOTATION, fewOf, GROUP, type Labels, memberAt, plainSleep } from '../api/index.ts';
+import { ANNOTATION, fewOf, GROUP, type Labels, leastSecondsOf, memberAt, plainSleep } from '../api/index.ts';
 import {
   type Container,
+  containerWaits,
   type Decision,
   decide,
   type Exposure,
@@ -238,6 +239,11 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
       const text = `pods would wait ${wait}s (${hook}), but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
       return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
+    const unknown = unknownHook(subject);
+    if (unknown !== undefined) {
+      const text = `container "${unknown}" keeps a hook of its own, of which is not known how long it waits; the others get a wait of ${wait}s`;
+      return { verdict: 'unknown', reason: 'ExistingHook', wait, grace, text };
+    }
     const text = `pods get a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s when they are created`;
     const left = subject.cut ?? { wait, grace };
     return { verdict: 'protected', reason: 'Injected', wait: left.wait, grace: left.grace, text };
@@ -259,6 +265,16 @@ function standingUnknown(unknown: string, decision: Decision): Standing {
   const { wait, grace, hook } = decision.plan;
   const text = `${unknown}. Linger’s webhook, where it is installed, gives such pods a wait of ${wait}s (${hook}) and a grace of ${grace}s${isAudit(decision) ? ' in mode Enforce' : ''}`;
   return { ...base, wait, grace, text };
+}
+
+/** The container that may stop before the others have waited: its own hook is no plain sleep. */
+function unknownHook({ request, decision }: Decided): string | undefined {
+  if (decision.outcome !== 'inject') return undefined;
+  const { wait } = decision.plan;
+  const found = containerWaits(request.object as Pod, decision).find(
+    ({ sidecar, ends, held }) => !sidecar && !ends && held.kind !== 'exact' && leastSecondsOf(held) < wait,
+  );
+  return found?.container.name;
 }
 
 /** A verdict that needs no dry run: a skip for another reason, or a wait that is there already. */

@@ -1,5 +1,14 @@
-import { type LifecycleHandler, plainSleep, runsHelper } from '../api/index.ts';
-import { type Container, type Pod, probeGraceOf } from './pod.ts';
+import {
+  type HookReading,
+  type LifecycleHandler,
+  leastSecondsOf,
+  memberAt,
+  plainSleep,
+  readHook,
+  readingInWords,
+  runsHelper,
+} from '../api/index.ts';
+import { type Container, endsByItself, nativeSidecars, type Pod, probeGraceOf } from './pod.ts';
 import type { EffectivePolicy } from './policy.ts';
 import { type Note, note } from './reasons.ts';
 
@@ -16,8 +25,9 @@ export const NO_CARRIERS: Carriers = new Map();
 
 /**
  * The ordinary containers that the policy names (all, where it names none) and that do not carry Linger's hook yet,
- * with what can be done to each. Native sidecars are init containers and so never among them: the kubelet sends
- * their SIGTERM only when the ordinary ones have ended. Source: KEP-753.
+ * with what can be done to each. Containers that exit by themselves are left out: a native sleep would outlive them.
+ * Native sidecars are init containers and so never among them: the kubelet sends their SIGTERM only when the ordinary
+ * ones have ended. Source: KEP-753.
  * @param lengthened those whose own sleeps count with the seconds of their authors
  */
 export function targetsOf(
@@ -31,7 +41,7 @@ export function targetsOf(
   const targets: Target[] = [];
   for (const container of pod.spec.containers) {
     const { name } = container;
-    if (carriers.has(name) || named?.has(name) === false) continue;
+    if (carriers.has(name) || named?.has(name) === false || endsByItself(pod, container)) continue;
     targets.push({ container, sleeps: lengthened.get(name) ?? sleepOf(container, policy) });
   }
   return targets;
@@ -49,18 +59,30 @@ function sleepOf(container: Container, policy: EffectivePolicy): number {
   return sleep?.seconds ?? Number.POSITIVE_INFINITY;
 }
 
-/** The targets whose own sleep is shorter than the wait. */
+/** The shortest of these sleeps of authors; undefined without any. */
+export function shortestOf(sleeps: readonly number[]): number | undefined {
+  const own = sleeps.filter((seconds) => seconds > 0 && seconds !== Number.POSITIVE_INFINITY);
+  return own.length === 0 ? undefined : Math.min(...own);
+}
+
+/**
+ * The targets that the wait changes: those without a hook, and all sleeps of authors where the shortest is shorter than
+ * the wait. These rise by the same, so that an order among them stays.
+ */
 export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
-  return targets.filter(({ sleeps }) => sleeps < wait);
+  const extends_ = (shortestOf(targets.map(({ sleeps }) => sleeps)) ?? wait) < wait;
+  return targets.filter(
+    ({ sleeps }) => sleeps !== Number.POSITIVE_INFINITY && (sleeps === 0 ? wait > 0 : extends_),
+  );
 }
 
-/** Whether every target keeps its author's hook: because it must not be changed, or is as long as the wait already. */
+/** Whether every target keeps its author's hook: because it must not be changed, or all sleep for the wait already. */
 export function isAllKept(targets: readonly Target[], wait: number): boolean {
-  return targets.every(({ sleeps }) => sleeps > 0 && sleeps >= wait);
+  return targets.every(({ sleeps }) => sleeps > 0) && changedBy(targets, wait).length === 0;
 }
 
-/** Notes that apply to any outcome: container names that do not exist, hooks that stay. */
-export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly Target[]): readonly Note[] {
+/** Notes that apply to any outcome: container names that do not exist, containers that end. */
+export function targetNotes(pod: Pod, policy: EffectivePolicy): readonly Note[] {
   const { value: named, origin } = policy.containers;
   const notes: Note[] = [];
   if (named.length > 0) {
@@ -69,45 +91,128 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy, targets: readonly
     const text = `${origin} names ${listed(unknown)}, which the pod does not have`;
     if (unknown.length > 0) notes.push(note('UnknownContainer', text));
   }
-  for (const { container, sleeps } of targets) {
-    if (sleeps !== Number.POSITIVE_INFINITY) continue;
-    notes.push(note('ExistingHookKept', `container ${quoted(container.name)} keeps its own preStop hook`));
+  const ending = pod.spec.containers.filter((each) => endsByItself(pod, each)).map(({ name }) => name);
+  if (ending.length > 0) {
+    const text = `${listed(ending)}: no wait, since the restart policy is not Always and a sleep would outlive what has exited`;
+    notes.push(note('ContainerEnds', text));
   }
   return notes;
 }
 
-/** Notes on the containers that get the wait, which is `longest` at most. */
-export function changeNotes(changed: readonly Target[], wait: number, longest: number): readonly Note[] {
+/**
+ * What is known of one container's termination: the one table from which notes and findings come. All times in seconds;
+ * those of hooks may have fractions.
+ */
+export interface ContainerWait {
+  readonly container: Container;
+  /** A native sidecar: its hook runs at second 0 like all others, its SIGTERM comes when the ordinary containers have ended. */
+  readonly sidecar: boolean;
+  /** It exits by itself, so no traffic is its own. */
+  readonly ends: boolean;
+  /** Its author's own hook; undefined: it has none. */
+  readonly own: HookReading | undefined;
+  /** Linger's wait, given now or by an earlier pass; undefined: none. */
+  readonly wait: number | undefined;
+  /** How long SIGTERM is held back in the end, by whichever hook: at least the seconds of {@link leastSecondsOf}. */
+  readonly held: HookReading;
+  /** The pod's grace in the end. */
+  readonly grace: number;
+}
+
+const NOT_HELD: HookReading = { kind: 'exact', seconds: 0 };
+
+/**
+ * @param given by container: Linger's wait
+ * @param authors by container that carries Linger's hook already: the seconds of its author's own
+ */
+export function containerTable(
+  pod: Pod,
+  grace: number,
+  given: ReadonlyMap<string, number>,
+  authors: Carriers,
+): readonly ContainerWait[] {
+  const row = (container: Container, sidecar: boolean): ContainerWait => {
+    const own = ownHookOf(container, sidecar ? NO_CARRIERS : authors);
+    const wait = sidecar ? undefined : given.get(container.name);
+    const held: HookReading = wait === undefined ? (own ?? NOT_HELD) : { kind: 'exact', seconds: wait };
+    return { container, sidecar, ends: !sidecar && endsByItself(pod, container), own, wait, held, grace };
+  };
+  return [
+    ...pod.spec.containers.map((each) => row(each, false)),
+    ...nativeSidecars(pod).map((each) => row(each, true)),
+  ];
+}
+
+function ownHookOf(container: Container, authors: Carriers): HookReading | undefined {
+  if (authors.has(container.name)) {
+    const seconds = authors.get(container.name);
+    return seconds === undefined ? undefined : { kind: 'exact', seconds };
+  }
+  const handler = preStopOf(container);
+  return handler === undefined || runsHelper(handler) ? undefined : readHook(handler);
+}
+
+/** What the kubelet grants after the hook at least. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
+const LEAST_GRACE = 2;
+
+/** Whether the hook takes so much of the grace that the application is killed as soon as it has SIGTERM. */
+export function eatsGrace({ held, grace }: ContainerWait): boolean {
+  return leastSecondsOf(held) > grace - LEAST_GRACE;
+}
+
+/** Whether SIGTERM certainly comes before `wait` is over. */
+export function waitsLess({ held, sidecar, ends }: ContainerWait, wait: number): boolean {
+  return !sidecar && !ends && held.kind === 'exact' && held.seconds < wait;
+}
+
+/**
+ * Notes on the pod as it is in the end.
+ * @param wait of the plan; undefined: the pod gets none
+ * @param longest that SIGTERM is held back by Linger
+ */
+export function tableNotes(
+  table: readonly ContainerWait[],
+  wait: number | undefined,
+  longest: number,
+): readonly Note[] {
   const notes: Note[] = [];
-  for (const { container, sleeps } of changed) {
+  const partial: string[] = [];
+  for (const row of table) {
+    const { container, own, sidecar, wait: given, held, grace } = row;
     const subject = () => `container ${quoted(container.name)}`;
-    if (sleeps > 0)
-      notes.push(note('HookExtended', `${subject()}: its sleep of ${sleeps}s becomes ${wait}s`));
-    const probeGrace = probeGraceOf(container);
+    if (sidecar && own !== undefined && own.kind !== 'exact')
+      notes.push(note('SidecarHook', sidecarText(container)));
+    else if (given !== undefined && own !== undefined)
+      notes.push(
+        note('HookExtended', `${subject()}: its sleep of ${leastSecondsOf(own)}s becomes ${given}s`),
+      );
+    else if (!sidecar && own !== undefined)
+      notes.push(
+        note('ExistingHookKept', `${subject()} keeps its own preStop hook, which ${readingInWords(own)}`),
+      );
+    if (given === undefined && eatsGrace(row)) {
+      const text = `${subject()}: its own hook ${readingInWords(held)} of a grace of ${grace}s, so the application is killed ${LEAST_GRACE}s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
+      notes.push(note('GraceEaten', text));
+    }
+    const probeGrace = given === undefined ? Number.POSITIVE_INFINITY : probeGraceOf(container);
     if (probeGrace < longest) {
       const text = `${subject()}: a failing probe gives it ${probeGrace}s, less than the wait of ${longest}s`;
       notes.push(note('ProbeGraceShort', text));
     }
+    if (wait !== undefined && given === undefined && waitsLess(row, wait)) partial.push(container.name);
+  }
+  if (partial.length > 0) {
+    const text = `${listed(partial)}: no wait of ${wait}s; SIGTERM may come sooner than in the others`;
+    notes.push(note('PartialWait', text));
   }
   return notes;
 }
 
-/** Notes on ordinary containers that get SIGTERM before the wait is over, as far as their hooks show. */
-export function partialWaitNotes(
-  { spec: { containers } }: Pod,
-  waiting: readonly string[],
-  wait: number,
-): readonly Note[] {
-  if (waiting.length === containers.length) return [];
-  const names = new Set(waiting);
-  const sooner = containers.filter((container) => {
-    const handler = preStopOf(container);
-    const own = (handler && plainSleep(handler)?.seconds) ?? 0;
-    return !names.has(container.name) && own < wait;
-  });
-  if (sooner.length === 0) return [];
-  const subject = listed(sooner.map(({ name }) => name));
-  return [note('PartialWait', `${subject}: no wait of ${wait}s; SIGTERM may come sooner than in the others`)];
+function sidecarText(container: Container): string {
+  const handler = preStopOf(container) ?? {};
+  const path = memberAt(handler, ['httpGet', 'path']);
+  const what = typeof path === 'string' ? ` (httpGet ${path.slice(0, LONGEST_NAME)})` : '';
+  return `native sidecar ${quoted(container.name)}: its own preStop hook${what} runs at second 0, beside the wait, so what it does (such as draining) begins while the pod still gets requests`;
 }
 
 const MOST_LISTED = 3;

@@ -14,12 +14,13 @@ import {
 import { type Consumer, findsByItself, type PlannedLag, sendsTo } from '../lag/index.ts';
 import {
   type Carriers,
+  type ContainerWait,
   changedBy,
-  changeNotes,
+  containerTable,
   isAllKept,
   NO_CARRIERS,
-  partialWaitNotes,
   type Target,
+  tableNotes,
   targetNotes,
   targetsOf,
 } from './containers.ts';
@@ -33,21 +34,25 @@ import {
   newSetup,
   standingSetup,
 } from './hold-delivery.ts';
+import { ownDrainOf } from './own-drains.ts';
 import {
   type Decision,
   type EarlierPass,
   earlierPass,
+  fitExtended,
   fitGrace,
   type HoldPlan,
   isAudit,
   longestWait,
   type Plan,
   type Skip,
+  secondsByContainer,
 } from './plan.ts';
 import {
   annotationsOf,
   type Container,
   controllerOf,
+  endsByItself,
   graceOf,
   isTooLarge,
   isWindows,
@@ -190,7 +195,7 @@ function decideUnder(
 
   const delivery = policy['hold.delivery'].value;
   const hold: DeliveryTerms = { namespace: namespace.name, delivery, token: request.holdToken, world };
-  const earlier = earlierPass(pod, policy['ceiling.wait'].value);
+  const earlier = earlierPass(pod);
   const { plan, carriers } = earlier;
   if (plan === undefined || carriers.size === 0)
     return decideAfresh(policy, pod, namespace, request, world, hold, earlier);
@@ -223,6 +228,8 @@ function decideAfresh(
   const exclusion = exclusionOf(pod, policy, ownerKind ?? controllerOf(pod)?.kind, serves);
   if (exclusion === 'DaemonSet' && selected === true) notes.push(note('DaemonSetServing', DAEMON_SET));
   if (exclusion !== undefined) return skip(exclusion, notes, policy);
+  const drain = policy.inject.value === true ? undefined : ownDrainOf(pod);
+  if (drain !== undefined) return skip('DrainsItself', [...notes, note('OwnDrain', drain)], policy);
   if (serves === 'unknown' && policy.inject.value !== true) {
     const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
     notes.push(note('ServicesUnknown', text));
@@ -252,23 +259,31 @@ function planFor(
   const choice = chooseWait(policy, lag);
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
-  const targets = targetsOf(pod, policy, NO_CARRIERS, carriers);
-  const said = [...notes, ...choice.notes, ...targetNotes(pod, policy, targets)];
+  const all = targetsOf(pod, policy, NO_CARRIERS, carriers);
+  const said = [...notes, ...choice.notes, ...targetNotes(pod, policy)];
+  const left = (reason: SkipReason, ...more: readonly Note[]) => {
+    const table = containerTable(pod, grace, new Map(), carriers);
+    return skip(reason, [...said, ...more, ...tableNotes(table, undefined, 0)], policy);
+  };
 
-  if (targets.length === 0) return skip('NoContainer', said, policy);
-  if (isAllKept(targets, choice.seconds)) return skip('ExistingHook', said, policy);
-  const { hook, setup, ...chosen } = chooseHook(policy, pod, changedBy(targets, choice.seconds), hold);
+  if (all.length === 0) return left('NoContainer');
+  if (isAllKept(all, choice.seconds)) return left('ExistingHook');
+  const { hook, setup, ...chosen } = chooseHook(policy, pod, changedBy(all, choice.seconds), hold);
   said.push(...chosen.notes);
   if (hook === undefined) {
     const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
-    return skip('NoHook', [...said, note('HookUnsupported', text)], policy);
+    return left('NoHook', note('HookUnsupported', text));
   }
-  if (choice.seconds < 1) return skip('NoWait', said, policy);
+  if (choice.seconds < 1) return left('NoWait');
   const wanted = setup === undefined ? choice.seconds : longestHold(policy, choice.seconds);
   const fit = fitGrace(wanted, Math.min(baseGrace, grace), maxGrace, grace);
-  const wait = Math.min(choice.seconds, fit.wait);
-  if (wait < 1) return skip('NoRoom', said, policy);
-  if (isAllKept(targets, wait)) return skip('ExistingHook', said, policy);
+  const { wait, targets } = extendable(all, Math.min(choice.seconds, fit.wait), {
+    grace: fit.grace,
+    baseGrace: Math.min(baseGrace, grace),
+    maxGrace,
+  });
+  if (wait < 1) return left('NoRoom');
+  if (isAllKept(targets, wait)) return left('ExistingHook');
 
   const changed = changedBy(targets, wait);
   const estimate = estimateOfWait(policy, lag, wait);
@@ -282,23 +297,53 @@ function planFor(
     why: choice.why,
     ...(typeof estimate?.coverage === 'number' && { coverage: estimate.coverage, samples: estimate.samples }),
     ...extendedIn(NO_CARRIERS, changed),
-    ...(setup && { hold: holdPlanOf(policy, pod, fit.wait) }),
+    ...(setup && { hold: holdPlanOf(policy, pod, Math.max(wait, fit.wait)) }),
     digest: digestOf(policy),
   };
   const stale = 'the pod’s linger.dev/plan says that there is no room for a wait, and there is';
   if (earlier?.wait === 0) said.push(note('StalePlan', stale));
-  said.push(...planNotes(pod, plan, changed));
-  if (fit.wait < wanted) {
+  said.push(...planNotes(pod, plan, carriers));
+  const longest = longestWait(plan);
+  if (longest < wanted) {
     const { value, origin } = policy['grace.max'];
     const limit = `grace.max is ${value}s (${origin}) and the pod's own grace is ${baseGrace}s`;
     const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
-    said.push(waitShrunk(fit.wait, wanted, why));
+    said.push(waitShrunk(longest, wanted, why));
   }
   const decision: Decision = { outcome: 'inject', plan, policy, notes: said, ...(estimate && { estimate }) };
   if (setup === undefined && carriers.size === 0) return decision;
   // A container that the policy no longer names (it was renamed) must not keep a hook whose helper is removed.
-  const left = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
-  return { ...decision, ...(setup && { setup }), ...(left.size > 0 && { released: left }) };
+  const released = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
+  return { ...decision, ...(setup && { setup }), ...(released.size > 0 && { released }) };
+}
+
+/** The wait, and the targets that it can change: without the sleeps of authors where the grace has no room for longer ones. */
+function extendable(
+  targets: readonly Target[],
+  wait: number,
+  room: Parameters<typeof fitExtended>[2],
+): { readonly wait: number; readonly targets: readonly Target[] } {
+  const sleeps = changedBy(targets, wait).flatMap(({ sleeps: own }) => (own > 0 ? own : []));
+  if (sleeps.length === 0) return { wait, targets };
+  const extended = fitExtended(wait, sleeps, room);
+  if (extended > Math.min(...sleeps)) return { wait: extended, targets };
+  const kept = Number.POSITIVE_INFINITY;
+  return { wait, targets: targets.map((each) => (each.sleeps > 0 ? { ...each, sleeps: kept } : each)) };
+}
+
+/**
+ * The table of a decision on a pod, one row for each container that runs as long as the pod: what audits, explanations
+ * and notes say of hooks and graces comes from it.
+ */
+export function containerWaits(pod: Pod, decision: Decision): readonly ContainerWait[] {
+  const plan = decision.outcome === 'inject' ? decision.plan : decision.standing;
+  const { carriers } = earlierPass(pod);
+  return containerTable(
+    pod,
+    plan?.grace ?? graceOf(pod),
+    plan ? secondsByContainer(plan) : new Map(),
+    carriers,
+  );
 }
 
 /** The longest hold: never shorter than the wait without the Hold Service. */
@@ -354,15 +399,31 @@ function decideAgain(
   const cut = grace < recorded.grace;
   const base = Math.min(recorded.baseGrace, grace);
   const recordedLongest = longestWait(recorded);
-  const longest = cut ? fitGrace(recordedLongest, base, grace).wait : recordedLongest;
-  const wait = Math.min(recorded.wait, longest);
-  const added = changedBy(targetsOf(pod, policy, carriers), wait);
-  const kept = new Map([...carriers].filter(([, authors = 0]) => authors < wait));
-  const waiting = new Set([...kept.keys(), ...added.map(({ container }) => container.name)]);
-  if (wait < 1 || waiting.size === 0) return withdrawal(pod, { plan: recorded, carriers, notes }, policy);
+  const ceiling = Math.floor(policy['ceiling.wait'].value);
+  const longest = Math.min(cut ? fitGrace(recordedLongest, base, grace).wait : recordedLongest, ceiling);
+  const room = { grace, baseGrace: base, maxGrace: cut ? grace : policy['grace.max'].value };
+  const fits = (sleeps: readonly number[], of: number) =>
+    sleeps.length === 0 ? of : fitExtended(of, sleeps, room);
+  const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
+  const bounded = Math.min(recorded.wait, longest);
+  const fitting = cut ? fits(lengthened, bounded) : bounded;
+  const keepsLengthened = lengthened.length === 0 || fitting > Math.min(...lengthened);
+  const wait = keepsLengthened ? fitting : bounded;
+  const kept = new Map([...carriers].filter(([, authors]) => authors === undefined || keepsLengthened));
+  const added = changedBy(
+    targetsOf(pod, policy, carriers).filter(({ sleeps }) => sleeps < wait),
+    wait,
+  );
+  const ofAuthors = added.map(({ sleeps }) => sleeps).filter((seconds) => seconds > 0);
+  const isTight = fits([...(keepsLengthened ? lengthened : []), ...ofAuthors], wait) < wait;
+  const joining = isTight ? added.filter(({ sleeps }) => sleeps === 0) : added;
+  const waiting = new Set([...kept.keys(), ...joining.map(({ container }) => container.name)]);
+  if (wait < 1 || waiting.size === 0)
+    return withdrawal(pod, { plan: recorded, carriers, notes }, policy, ceiling);
   const isWhole = carriers.size === recorded.containers.length && notes.length === 0;
   const isSetUp = setup === undefined || isSetUpIn(pod, waiting, setup);
-  if (longest === recordedLongest && added.length === 0 && isWhole && isSetUp)
+  const isAsRecorded = longest === recordedLongest && wait === recorded.wait && kept.size === carriers.size;
+  if (isAsRecorded && joining.length === 0 && isWhole && isSetUp)
     return { ...skip('AlreadyInjected', notes, policy), standing: recorded };
 
   const { extended: _, ...unextended } = wait === recorded.wait ? recorded : withoutMeasurement(recorded);
@@ -371,17 +432,25 @@ function decideAgain(
     wait,
     grace,
     containers: pod.spec.containers.map(({ name }) => name).filter((name) => waiting.has(name)),
-    ...extendedIn(kept, added),
+    ...extendedIn(kept, joining),
     ...(recorded.hold && {
       hold: { ...recorded.hold, min: Math.min(recorded.hold.min, longest), max: longest },
     }),
   };
-  const said = [...notes, ...planNotes(pod, plan, added)];
+  const said = [...notes, ...planNotes(pod, plan, carriers)];
   const decision = { outcome: 'inject', plan, policy, notes: said, ...(setup && { setup }) } as const;
-  if (longest === recordedLongest) return decision;
+  if (isAsRecorded) return decision;
   const released = new Map([...carriers].filter(([name]) => !kept.has(name)));
-  said.push(waitShrunk(longest, recordedLongest, cutInWords(recorded, grace)));
+  const now = longestWait(plan);
+  if (now < recordedLongest)
+    said.push(waitShrunk(now, recordedLongest, shrunkInWords(recorded, grace, ceiling, policy)));
   return { ...decision, released };
+}
+
+/** Why a recorded wait became shorter. */
+function shrunkInWords(recorded: Plan, grace: number, ceiling: number, policy: EffectivePolicy): string {
+  if (grace < recorded.grace || longestWait(recorded) <= ceiling) return cutInWords(recorded, grace);
+  return `ceiling.wait is ${ceiling}s (${policy['ceiling.wait'].origin})`;
 }
 
 /** Whether each hook of Hold makes the pod's own call, and finds its helper. */
@@ -393,14 +462,20 @@ function isSetUpIn(pod: Pod, waiting: ReadonlySet<string>, { token }: HoldSetup)
 }
 
 /** Every hook of Linger's goes, and an annotation says so: another pass must not put it back. */
-function withdrawal(pod: Pod, { plan, carriers, notes }: Again, policy: EffectivePolicy): Decision {
+function withdrawal(
+  pod: Pod,
+  { plan, carriers, notes }: Again,
+  policy: EffectivePolicy,
+  ceiling: number,
+): Decision {
   const grace = graceOf(pod);
   const effect = isAudit({ policy })
     ? 'Enforce would take the hook back (mode Audit: the pod is left as it is)'
     : 'the hook is taken back';
-  const text = `${cutInWords(plan, grace)}, which leaves no room for a wait; ${effect}`;
+  const text = `${shrunkInWords(plan, grace, ceiling, policy)}, which leaves no room for a wait; ${effect}`;
+  const reason = grace === 0 ? 'ZeroGrace' : ceiling < 1 ? 'NoWait' : 'NoRoom';
   return {
-    ...skip(grace === 0 ? 'ZeroGrace' : 'NoRoom', [...notes, note('HookWithdrawn', text)], policy),
+    ...skip(reason, [...notes, note('HookWithdrawn', text)], policy),
     ...withoutHooks(pod, { plan, carriers }),
   };
 }
@@ -430,12 +505,14 @@ function waitShrunk(wait: number, wanted: number, why: string): Note {
 }
 
 /** Notes on a plan, new or recorded. */
-function planNotes(pod: Pod, plan: Plan, changed: readonly Target[]): readonly Note[] {
-  const { wait, grace, baseGrace, containers, hold } = plan;
+function planNotes(pod: Pod, plan: Plan, carriers: Carriers): readonly Note[] {
+  const { wait, grace, baseGrace, hold } = plan;
   const own = Math.min(baseGrace, grace);
   const longest = longestWait(plan);
   const left = grace - longest;
-  const notes = [...changeNotes(changed, wait, longest), ...partialWaitNotes(pod, containers, wait)];
+  const notes = [
+    ...tableNotes(containerTable(pod, grace, secondsByContainer(plan), carriers), wait, longest),
+  ];
   if (left < own) {
     const text = `the application has ${left}s of its ${own}s left after the wait: the grace is ${grace}s`;
     notes.push(note('ShutdownShortened', text));
@@ -535,8 +612,8 @@ function declaresTraffic(pod: Pod): boolean {
 }
 
 /**
- * The reasons that come from what the pod is, in catalogue order. `linger.dev/inject: "true"` overrides DaemonSet
- * and NotServing only: overriding the others would break the pod or have no effect.
+ * The reasons that come from what the pod is, in catalogue order. `linger.dev/inject: "true"` overrides DaemonSet,
+ * NotServing and DrainsItself only: overriding the others would break the pod or have no effect.
  * @param kind of the pod's owner
  * @param serves unknown: a Service that is not known yet may select the pod, and an unneeded wait is the cheaper mistake
  */
@@ -549,7 +626,7 @@ function exclusionOf(
   const wanted = policy.inject.value === true;
   const excluded = policy.exclude.value.find((each) => each === kind);
   if (excluded === 'Job') return 'Job';
-  if ((pod.spec.restartPolicy ?? 'Always') !== 'Always') return 'RestartPolicy';
+  if (pod.spec.containers.every((each) => endsByItself(pod, each))) return 'RestartPolicy';
   if (excluded === 'DaemonSet' && !wanted) return 'DaemonSet';
   if (excluded !== undefined && excluded !== 'DaemonSet') return 'ExcludedKind';
   if (graceOf(pod) === 0) return 'ZeroGrace';

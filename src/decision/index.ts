@@ -1,5 +1,6 @@
-export { preStopOf } from './containers.ts';
+export { type ContainerWait, eatsGrace, preStopOf, waitsLess } from './containers.ts';
 export {
+  containerWaits,
   decide,
   type Exposure,
   exposureOf,

@@ -10,7 +10,7 @@ import {
 } from '../api/index.ts';
 import { type Carriers, preStopOf } from './containers.ts';
 import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
-import { type Decision, earlierPass, type Plan, renderPlan } from './plan.ts';
+import { type Decision, earlierPass, type Plan, renderPlan, secondsByContainer } from './plan.ts';
 import {
   annotationsOf,
   type Container,
@@ -44,13 +44,14 @@ const VOLUMES = '/spec/volumes';
 export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
   const plan = decision.outcome === 'inject' ? decision.plan : decision.withdrawn;
   if (plan === undefined) return [];
-  const waiting = new Set(plan.containers);
+  const waiting = secondsByContainer(plan);
   const setup = decision.outcome === 'inject' ? decision.setup : undefined;
   const operations = pod.spec.containers.flatMap((container, index) => {
     const path = `/spec/containers/${index}/lifecycle`;
     // A lifecycle that is left empty is valid.
     if (decision.released?.has(container.name)) return releaseOperations(container, path, decision.released);
-    return waiting.has(container.name) ? hookOperations(container, path, plan, setup) : [];
+    const seconds = waiting.get(container.name);
+    return seconds === undefined ? [] : hookOperations(container, path, plan, seconds, setup);
   });
   const isHeld = ({ name, lifecycle }: Container) =>
     setup !== undefined && waiting.has(name) && (!lifecycle?.preStop || runsHelper(lifecycle.preStop));
@@ -67,7 +68,7 @@ export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
  */
 export function undoFor(pod: unknown): readonly Operation[] {
   if (problemOf(pod) !== undefined) return [];
-  const { plan, carriers } = earlierPass(pod as Pod, Number.POSITIVE_INFINITY);
+  const { plan, carriers } = earlierPass(pod as Pod);
   if (plan === undefined) return [];
   const { spec, metadata } = pod as Pod;
   const operations = spec.containers.flatMap((container, index) => {
@@ -93,10 +94,11 @@ function hookOperations(
   { lifecycle }: Container,
   path: string,
   { hook, wait, hold }: Plan,
+  seconds: number,
   setup: HoldSetup | undefined,
 ): Operation[] {
   const handler = lifecycle?.preStop;
-  if (handler && !runsHelper(handler)) return secondsOperations(handler, path, wait);
+  if (handler && !runsHelper(handler)) return secondsOperations(handler, path, seconds);
   const call = setup && hold && { address: setup.address, token: setup.token, wait, max: hold.max };
   const preStop = HOOKS[hook].render({ wait, ...(call && { call }) });
   if (handler && JSON.stringify(handler) === JSON.stringify(preStop)) return [];

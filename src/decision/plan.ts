@@ -31,7 +31,7 @@ export interface Plan {
   /** The share of measured removals that the wait covers, 0 to 1. */
   readonly coverage?: number;
   readonly samples?: number;
-  /** By container: the seconds of its author's own sleep, where that was lengthened. */
+  /** By container: the seconds of its author's own sleep, where that was lengthened. All rise by the same, the shortest to the wait. */
   readonly extended?: Readonly<Record<string, number>>;
   /** With hook Hold and a wait above 0: what the Hold Service needs to know of the pod's policy. */
   readonly hold?: HoldPlan;
@@ -118,9 +118,40 @@ export function fitGrace(wait: number, grace: number, maxGrace: number, current 
   return { wait: Math.max(0, Math.floor(Math.min(wait, raised - keep))), grace: raised };
 }
 
-/** The longest that the plan holds SIGTERM back. */
+/**
+ * The wait to which the shortest of the authors' sleeps may rise: none of them may end beyond the grace, nor leave the
+ * application less time than it had, but for the tenth that {@link fitGrace} takes.
+ * @param grace as it is in the end
+ * @returns not more than the shortest sleep where there is no room
+ */
+export function fitExtended(
+  wait: number,
+  sleeps: readonly number[],
+  {
+    grace,
+    baseGrace,
+    maxGrace,
+  }: { readonly grace: number; readonly baseGrace: number; readonly maxGrace: number },
+): number {
+  const longest = Math.max(...sleeps);
+  const keep = Math.min(Math.max(0, baseGrace - longest), KEPT_SHARE * Math.floor(maxGrace));
+  return Math.min(wait, Math.min(...sleeps) + Math.floor(grace - keep - longest));
+}
+
+/** The longest that the plan holds SIGTERM back, in containers without a hook of their author's. */
 export function longestWait({ wait, hold }: Plan): number {
   return hold?.max ?? wait;
+}
+
+/** By container of the plan: the seconds of its hook. With Hold, without the Hold Service. */
+export function secondsByContainer({ wait, containers, extended }: Plan): ReadonlyMap<string, number> {
+  const rise = extended === undefined ? 0 : wait - Math.min(...Object.values(extended));
+  return new Map(
+    containers.map((name) => {
+      const authors = extended && Object.hasOwn(extended, name) ? extended[name] : undefined;
+      return [name, authors === undefined ? wait : authors + rise];
+    }),
+  );
 }
 
 /** The version in the plan annotation: a reader that predates Hold must not apply a Hold plan. */
@@ -178,7 +209,7 @@ export function parsePlan(text: string): Plan | undefined {
   const held = hook === 'Hold' && wait > 0 ? holdPlanIn(hold, wait, grace) : undefined;
   if ((hold !== undefined || (hook === 'Hold' && wait > 0)) && held === undefined) return undefined;
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
-  if (extended !== undefined && !isExtension(extended, containers, wait)) return undefined;
+  if (extended !== undefined && !isExtension(extended, containers, wait, grace)) return undefined;
   const reason = WAIT_REASONS.find((each) => each === why);
   if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {
@@ -219,12 +250,12 @@ const NO_EARLIER_PASS: EarlierPass = { carriers: NO_CARRIERS, notes: [] };
  * Reads the plan annotation, and judges it container by container: a hook that it claims and that is really there is
  * Linger's; any other hook is its author's. Otherwise a forged annotation could claim an author's hook.
  */
-export function earlierPass(pod: Pod, ceiling: number): EarlierPass {
+export function earlierPass(pod: Pod): EarlierPass {
   const text = labelOf(annotationsOf(pod), ANNOTATION.plan);
   if (text === undefined) return NO_EARLIER_PASS;
   const plan = parsePlan(text);
-  if (plan === undefined || longestWait(plan) > ceiling) {
-    const stale = 'the pod’s linger.dev/plan cannot be in force; it is ignored';
+  if (plan === undefined) {
+    const stale = 'the pod’s linger.dev/plan is not one that Linger has written; it is ignored';
     return { carriers: NO_CARRIERS, notes: [note('StalePlan', stale)] };
   }
   const carriers = carriersOf(plan, pod);
@@ -234,20 +265,35 @@ export function earlierPass(pod: Pod, ceiling: number): EarlierPass {
 }
 
 /**
- * A container that another webhook has renamed keeps its hook under a name that the plan does not know: where the plan
- * claims names that are gone, such a hook is Linger's as well.
+ * Usually each claim fits the container of its name. Where one does not, another webhook may have renamed containers, or
+ * swapped their names: then claims go to whichever hooks they fit, those with the fewest claims first. A container whose
+ * name the plan does not know is only looked at where a name is gone.
  */
 function carriersOf(plan: Plan, pod: Pod): Carriers {
-  const { containers } = pod.spec;
-  const claimed = new Set(plan.containers);
-  const present = new Set(containers.map(({ name }) => name));
-  const gone = plan.containers.filter((name) => !present.has(name));
-  const isOwn = (name: string) => authorsSeconds(plan, name) === undefined;
-  const renamed = [gone.find(isOwn), gone.find((name) => !isOwn(name))].filter((name) => name !== undefined);
+  const hooked = pod.spec.containers.filter((each) => preStopOf(each) !== undefined);
+  const bare = new Set(pod.spec.containers.filter((each) => !preStopOf(each)).map(({ name }) => name));
+  const claims = plan.containers.filter((name) => !bare.has(name));
+  const fits = (container: Container, claim: string) => carries(container, plan, authorsSeconds(plan, claim));
+  const byName = new Map(hooked.map((each) => [each.name, each]));
+  const isGone = claims.some((claim) => !byName.has(claim));
+  const isPlain = claims.every((claim) => {
+    const container = byName.get(claim);
+    return container !== undefined && fits(container, claim);
+  });
+  if (isPlain) return new Map(claims.map((claim) => [claim, authorsSeconds(plan, claim)]));
+  const kindOf = (claim: string) => authorsSeconds(plan, claim) ?? 0;
+  const open = Map.groupBy(claims, kindOf);
+  const known = new Set(plan.containers);
+  const candidates = hooked
+    .filter(({ name }) => isGone || known.has(name))
+    .map((container) => {
+      const kinds = [...open].flatMap(([kind, [claim]]) => (claim && fits(container, claim) ? [kind] : []));
+      const named = known.has(container.name) ? kindOf(container.name) : undefined;
+      return { container, kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)) };
+    });
   const carriers = new Map<string, number | undefined>();
-  for (const container of containers) {
-    const claims = claimed.has(container.name) ? [container.name] : renamed;
-    const claim = claims.find((name) => carries(container, plan, authorsSeconds(plan, name)));
+  for (const { container, kinds } of candidates.toSorted((a, b) => a.kinds.length - b.kinds.length)) {
+    const claim = kinds.map((kind) => open.get(kind)?.pop()).find((each) => each !== undefined);
     if (claim !== undefined) carriers.set(container.name, authorsSeconds(plan, claim));
   }
   return carriers;
@@ -258,10 +304,14 @@ function authorsSeconds({ extended = {} }: Plan, name: string): number | undefin
   return Object.hasOwn(extended, name) ? extended[name] : undefined;
 }
 
-function carries(container: Container, { hook, wait, hold }: Plan, authors: number | undefined): boolean {
+function carries(container: Container, plan: Plan, authors: number | undefined): boolean {
+  const { hook, wait, hold, extended = {} } = plan;
   const handler = preStopOf(container);
   if (handler === undefined || wait === 0) return false;
-  if (authors !== undefined) return plainSleep(handler)?.seconds === wait;
+  if (authors !== undefined) {
+    const rise = wait - Math.min(...Object.values(extended));
+    return plainSleep(handler)?.seconds === authors + rise;
+  }
   const own = HOOKS[hook].recognise(handler);
   return own?.wait === wait && own.call?.max === hold?.max;
 }
@@ -277,17 +327,20 @@ function isSeconds(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }
 
-/** Whether this is a valid `extended`: seconds by container, each shorter than the wait that replaced them. */
+/** Whether this is a valid `extended`: seconds by container, which all have risen by the same and fit into the grace. */
 function isExtension(
   value: unknown,
   containers: readonly string[],
   wait: number,
+  grace: number,
 ): value is Readonly<Record<string, number>> {
   if (!isRecord(value)) return false;
   const names = new Set(containers);
-  return Object.entries(value).every(
-    ([name, seconds]) => names.has(name) && isSeconds(seconds) && seconds > 0 && seconds < wait,
-  );
+  const entries = Object.entries(value);
+  if (!entries.every(([name, seconds]) => names.has(name) && isSeconds(seconds) && seconds > 0)) return false;
+  const seconds = entries.map(([, each]) => Number(each));
+  const rise = wait - Math.min(...seconds);
+  return seconds.length > 0 && rise > 0 && Math.max(...seconds) + rise <= grace;
 }
 
 function isNameList(value: unknown): value is readonly string[] {

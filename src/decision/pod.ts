@@ -14,7 +14,8 @@ import {
   memberAt,
   NO_LABELS,
   nonTexts,
-  plainSleep,
+  readableHook,
+  readHook,
   runsHelper,
 } from '../api/index.ts';
 
@@ -57,7 +58,7 @@ interface PodSpec {
 
 export interface Container {
   readonly name: string;
-  /** For init containers only: `Always` makes a native sidecar. */
+  /** Of an init container, `Always` makes a native sidecar; of an ordinary one, it wins over the pod's. Source: KEP-5307. */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
   readonly readinessProbe?: Probe | null | undefined;
@@ -109,12 +110,19 @@ export function problemOf(object: unknown): string | undefined {
   }
   if (!isRecord(spec)) return 'spec: expected an object';
   if (!Array.isArray(spec.containers)) return 'spec.containers: expected a list';
-  const wrong = spec.containers.findIndex((container) => !isContainer(container));
-  if (wrong >= 0) return `spec.containers[${wrong}]: expected a container`;
   const initContainers = spec.initContainers ?? [];
-  return Array.isArray(initContainers) && initContainers.every(isContainer)
-    ? undefined
-    : 'spec.initContainers: expected a list of containers';
+  if (!Array.isArray(initContainers)) return 'spec.initContainers: expected a list of containers';
+  return problemIn('spec.containers', spec.containers) ?? problemIn('spec.initContainers', initContainers);
+}
+
+function problemIn(path: string, containers: readonly unknown[]): string | undefined {
+  for (const [index, container] of containers.entries()) {
+    if (!isContainer(container)) return `${path}[${index}]: expected a container`;
+    const handler = container.lifecycle?.preStop;
+    const reading = handler ? readHook(handler) : undefined;
+    if (reading?.kind === 'broken') return `${path}[${index}].lifecycle.preStop: ${reading.why}`;
+  }
+  return undefined;
 }
 
 export function labelsOf(pod: Pod): Labels {
@@ -139,9 +147,17 @@ export function controllerOf(pod: Pod): OwnerReference | undefined {
 }
 
 /** The containers that run as long as the pod does: the ordinary ones and native sidecars. Source: KEP-753. */
-export function servingContainers({ spec }: Pod): readonly Container[] {
-  const sidecars = spec.initContainers?.filter(({ restartPolicy }) => restartPolicy === 'Always') ?? [];
-  return [...spec.containers, ...sidecars];
+export function servingContainers(pod: Pod): readonly Container[] {
+  return [...pod.spec.containers, ...nativeSidecars(pod)];
+}
+
+export function nativeSidecars({ spec }: Pod): readonly Container[] {
+  return spec.initContainers?.filter(({ restartPolicy }) => restartPolicy === 'Always') ?? [];
+}
+
+/** Whether an ordinary container is one that exits by itself and is not started again. */
+export function endsByItself({ spec }: Pod, { restartPolicy }: Container): boolean {
+  return (restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Always';
 }
 
 /** Whether the pod can only run on Windows, where there is no `sleep` program. Source: KEP-2802. */
@@ -331,7 +347,7 @@ function essentialsOfContainer(container: Container): Container {
   const { volumeMounts, volumeDevices, securityContext } = container;
   return {
     name,
-    restartPolicy,
+    restartPolicy: restartPolicy && shortTextIn(restartPolicy),
     ports: ports?.slice(0, 1).map(() => ({})),
     readinessProbe: readinessProbe && essentialsOfProbe(readinessProbe),
     livenessProbe: livenessProbe && essentialsOfProbe(livenessProbe),
@@ -367,8 +383,7 @@ function essentialsOfMount(mount: unknown): unknown {
   };
 }
 
-/** A handler that is not a plain sleep is its author's, whatever it does. */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
-  if (plainSleep(handler) !== undefined || HOOKS.Hold.recognise(handler) !== undefined) return handler;
-  return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : { unread: {} };
+  if (HOOKS.Hold.recognise(handler) !== undefined) return handler;
+  return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : readableHook(handler);
 }

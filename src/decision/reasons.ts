@@ -10,13 +10,15 @@ export const SKIP_REASONS = {
   AlreadyInjected: 'The pod already carries its plan and the hooks for it.',
   Job: 'Pods of Jobs are excluded: no traffic is routed to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
   RestartPolicy:
-    'The restart policy is not Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
+    'No container’s restart policy is Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
   DaemonSet:
     'Pods of DaemonSets are excluded: their rollout is serial and would take wait × nodes ÷ maxUnavailable longer.',
   ExcludedKind: 'The kind of workload that owns the pod is in the policy’s exclude list.',
   ZeroGrace: 'terminationGracePeriodSeconds is 0: the kubelet kills such a pod at once and runs no hook.',
   NotServing:
     'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
+  DrainsItself:
+    'The pod is of a kind that drains by itself when its termination begins (Knative, for one): a wait would undo that.',
   NoContainer: 'The policy names containers, and the pod has none of them.',
   ExistingHook: 'Every container that would wait has a preStop hook of its own, which is kept.',
   NoHook: 'The hook that the policy asks for does not work on this pod’s nodes.',
@@ -53,7 +55,15 @@ export const NOTES = {
   ProbeGraceShort:
     'A liveness or startup probe has a terminationGracePeriodSeconds shorter than the wait; a failing probe kills the container before its wait is over.',
   ExistingHookKept: 'A container has a preStop hook of its own, which is kept.',
-  HookExtended: 'A container’s own sleep hook was shorter than the wait and is lengthened.',
+  HookExtended:
+    'A container’s own sleep is lengthened: the shortest of the pod to the wait, all others by the same, so that their order stays.',
+  ContainerEnds:
+    'A container’s restart policy is not Always: it exits by itself, so it gets no wait; the others do.',
+  OwnDrain: 'With DrainsItself: what kind of workload the pod is, and what a wait would do to it.',
+  SidecarHook:
+    'A native sidecar has a preStop hook of its own that is no plain sleep. It runs at second 0, beside the wait.',
+  GraceEaten:
+    'A container’s own hook takes so much of the grace that the application is killed as soon as it has SIGTERM.',
   UnknownContainer: 'The policy names a container that the pod does not have.',
   HoldUnavailable: 'Hold cannot be used for this pod, so it waits as with Auto; the note says why.',
   HoldNeedsPod:

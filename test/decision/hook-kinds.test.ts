@@ -8,7 +8,7 @@ import {
   type HookKind,
   type HookName,
   plainSleep,
-} from '../../src/api/hooks.ts';
+} from '../../src/api/index.ts';
 import { terminationPolicySpec } from '../../src/api/termination-policy.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
@@ -91,7 +91,7 @@ describe.each(['Sleep', 'Exec'] as const)('an author’s own %s', (name) => {
     const object = pod({ containers: [server('app', preStop(kind.render({ wait: 4 })))] });
     const extend = worldOf([clusterPolicy({ existingHook: 'Extend', hook: name })]);
     const operations = patchFor(object as unknown as Pod, decide(creationOf(object), extend));
-    expect(kind.parse(kind.render({ wait: 4 }))?.seconds).toBe(4);
+    expect(plainSleep(kind.render({ wait: 4 }))?.seconds).toBe(4);
     expect(operations[0]?.path).toBe(
       `/spec/containers/0/lifecycle/preStop${plainSleep(kind.render({ wait: 4 }))?.pointer}`,
     );

@@ -52,7 +52,6 @@ describe('a plan annotation counts only when the hooks it claims are really ther
     ['a negative base', withHook(sleep(30), samplePlan({ baseGrace: -1 }))],
     ['an unknown hook', withHook(sleep(30), samplePlan({ hook: 'Hold' }))],
     ['an unknown why', withHook(sleep(30), samplePlan({ why: 'because' }))],
-    ['a wait above the ceiling', withHook(sleep(400), samplePlan({ wait: 400, grace: 500 }), 500)],
   ])('%s: ignored, and the hook is its author’s', (_, object) => {
     const { decision, operations } = pass(object);
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'ExistingHook' });
@@ -87,9 +86,39 @@ describe('a plan annotation counts only when the hooks it claims are really ther
     expect(result.spec).toEqual(object.spec);
   });
 
-  it('a wait above the ceiling of the policy in force is none of ours', () => {
+  it('a wait above the ceiling of the policy in force is lowered to it, and the grace stays', () => {
     const world = worldOf([clusterPolicy({ ceiling: { wait: '20s' } })]);
-    expect(pass(pass(pod()).result, world).decision).toMatchObject({ reason: 'ExistingHook' });
+    const { decision, result } = pass(pass(pod()).result, world);
+    expect(decision).toMatchObject({ outcome: 'inject', plan: { wait: 20, grace: 60, baseGrace: 30 } });
+    expect(codesOf(decision)).toEqual(['WaitShrunk']);
+    expect(result.spec.containers).toEqual([server('app', preStop(sleep(20)))]);
+    result.spec.containers.push(container('added'));
+    const again = pass(result, world).result.spec;
+    expect(again.terminationGracePeriodSeconds).toBe(60);
+    expect(again.containers[1]).toEqual(container('added', preStop(sleep(20))));
+  });
+
+  it('a ceiling of 0 takes the hook back', () => {
+    const world = worldOf([clusterPolicy({ ceiling: { wait: '0s' } })]);
+    const { decision, result } = pass(pass(pod()).result, world);
+    expect(decision).toMatchObject({ outcome: 'skip', reason: 'NoWait' });
+    expect(result.spec).toMatchObject({ containers: [server('app', { lifecycle: {} })] });
+    expect(pass(result, world).operations).toEqual([]);
+  });
+
+  it('hooks whose containers have swapped names are still Linger’s, and shrink with the grace', () => {
+    const world = worldOf([clusterPolicy({ existingHook: 'Extend' })]);
+    const first = pass(podOf(server('a'), container('b', preStop(exec('sleep', '5')))), world).result;
+    const [a, b] = first.spec.containers;
+    if (a === undefined || b === undefined) throw new Error('expected two containers');
+    [a.name, b.name] = [b.name, a.name];
+    first.spec.terminationGracePeriodSeconds = 10;
+    const { result } = pass(first, world);
+    expect(result.spec.containers).toMatchObject([
+      { name: 'b', lifecycle: {} },
+      { name: 'a', ...preStop(exec('sleep', '5')) },
+    ]);
+    expect(JSON.stringify(result.spec.containers)).not.toContain('30');
   });
 
   it('one of two hooks gone: it is put back, and the note says so', () => {

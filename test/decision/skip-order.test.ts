@@ -56,6 +56,9 @@ const CAUSES: { readonly [R in Exclude<SkipReason, 'InternalError'>]: (draft: Dr
   NotServing: ({ pod: object }) => {
     for (const each of object.spec.containers) delete each.ports;
   },
+  DrainsItself: ({ pod: object }) => {
+    object.metadata.labels = { app: 'web', 'serving.knative.dev/revision': 'web-00001' };
+  },
   NoContainer: ({ spec }) => {
     spec.containers = ['absent'];
   },

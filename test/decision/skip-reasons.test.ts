@@ -166,6 +166,11 @@ const SITUATIONS: readonly [SkipReason, string, Situation][] = [
     'another pod’s Service',
     { pod: silent, documents: [service({ selector: { app: 'api' } })] },
   ],
+  [
+    'DrainsItself',
+    'a Knative revision',
+    { pod: pod({}, { labels: { 'serving.knative.dev/revision': 'a' } }) },
+  ],
   ['NoContainer', 'no such name', { documents: [clusterPolicy({ containers: ['absent'] })] }],
   [
     'NoContainer',
@@ -251,6 +256,7 @@ it('the catalogue’s order is the design’s', () => {
     'DaemonSet',
     'ZeroGrace',
     'NotServing',
+    'DrainsItself',
     'NoContainer',
     'ExistingHook',
     'NoHook',
@@ -261,11 +267,12 @@ it('the catalogue’s order is the design’s', () => {
   expect(Object.keys(SKIP_REASONS).filter((reason) => reason !== 'ExcludedKind')).toEqual(designed);
 });
 
-describe('linger.dev/inject: "true" overrides NotServing and DaemonSet', () => {
+describe('linger.dev/inject: "true" overrides NotServing, DaemonSet and DrainsItself', () => {
   const wanted = { annotations: { 'linger.dev/inject': 'true' } };
   test.each<[string, PodObject]>([
     ['NotServing', pod({ containers: [container('app')] }, wanted)],
     ['DaemonSet', pod({}, { ...ownedBy('DaemonSet'), ...wanted })],
+    ['DrainsItself', pod({}, { ...wanted, labels: { 'serving.knative.dev/revision': 'a' } })],
     ['both', pod({ containers: [container('app')] }, { ...ownedBy('DaemonSet'), ...wanted })],
   ])('%s', (_, object) => {
     const decision = decide(creationOf(object), worldOf([], { servicesComplete: true }));
