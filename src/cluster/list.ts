@@ -52,7 +52,7 @@ export function pagesOf(
         const page = await readBytes(response, LONGEST_PAGE, answerMs);
         onBytes(page?.length ?? LONGEST_PAGE);
         if (page !== undefined) {
-          most = Math.min(LARGEST_PAGE_SIZE, 2 * asked);
+          if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);
           // Others have their turn between pieces.
           return await inPieces(readPage(page, onItem), () => performance.now());
         }
