@@ -11,7 +11,14 @@ import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts'
 import { Manager } from '../manager/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings, SigningKeys } from '../measurement/index.ts';
-import { createMetrics, type Logger, logToStandardOutput, type Metrics } from '../telemetry/index.ts';
+import {
+  createMetrics,
+  type Logger,
+  logToStandardOutput,
+  type Metrics,
+  reportLoopTime,
+  stepsOnLoop,
+} from '../telemetry/index.ts';
 import { inPieces, oneByOne } from '../timing/index.ts';
 import {
   AdmissionMetrics,
@@ -137,6 +144,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     const sayShadowed = shadowReporting(world, logger);
     const metrics = createMetrics(surroundings.version);
     const { registry } = metrics;
+    reportLoopTime(metrics.loopBlocked, logger);
     const time = { clock: () => performance.now(), random: Math.random };
     const beginning: Beginning = {
       settings,
@@ -145,7 +153,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       manager: new Manager({ registry, logger, ...time, signal: ending.signal }),
       world,
       changePolicies: oneByOne(async (event) => {
-        await inPieces(world.applying(event), () => performance.now(), PIECE_MS);
+        await inPieces(stepsOnLoop('policies', world.applying(event)), () => performance.now(), PIECE_MS);
         sayShadowed();
       }),
       signal: ending.signal,

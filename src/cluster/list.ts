@@ -1,4 +1,5 @@
 import { FOREIGN_LIMITS } from '../api/index.ts';
+import { stepsOnLoop } from '../telemetry/index.ts';
 import { type Backoff, inPieces } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
@@ -54,7 +55,7 @@ export function pagesOf(
         if (page !== undefined) {
           if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);
           // Others have their turn between pieces.
-          return await inPieces(readPage(page, onItem), () => performance.now());
+          return await inPieces(stepsOnLoop('list', readPage(page, onItem)), () => performance.now());
         }
         if (asked === 1) throw new KubeFailure('Malformed', `an object of more than ${LONGEST_PAGE} bytes`);
         most = Math.ceil(asked / 4);

@@ -1,5 +1,6 @@
 import type { Agent, IncomingMessage } from 'node:http';
 import { asError, FOREIGN_LIMITS, isRecord, isString } from '../api/index.ts';
+import { onLoop } from '../telemetry/index.ts';
 import { Backoff, pause, withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, failureOfEvent, KubeFailure } from './failure.ts';
@@ -476,11 +477,13 @@ export function watchResource<T>(
       const at = clock();
       heardAt = at;
       stats.bytes += chunk.length;
-      for (const line of lines.push(chunk)) {
-        resourceVersion = reception.line(line, at);
-        stats.version = resourceVersion;
-        errorsOnly = false;
-      }
+      onLoop('watch', () => {
+        for (const line of lines.push(chunk)) {
+          resourceVersion = reception.line(line, at);
+          stats.version = resourceVersion;
+          errorsOnly = false;
+        }
+      });
     };
     try {
       await readChunks(response, limits.silenceMs, take, () => {

@@ -15,6 +15,7 @@ import {
   type Inspection,
   type Measurement,
 } from '../measurement/index.ts';
+import { onLoop } from '../telemetry/index.ts';
 import { ConnectionMonitor, type QuietVerdict, type WitnessLine } from './connection-monitor.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
 import {
@@ -218,7 +219,7 @@ export class Holds {
     hold.waiters.add(waiter);
     hold.leftAt = undefined;
     hold.lookAt = Math.min(hold.lookAt, now);
-    this.#timer ??= setTimeout(() => this.#tick(), 0).unref();
+    this.#timer ??= setTimeout(() => onLoop('hold', () => this.#tick()), 0).unref();
   }
 
   /** A hook of the pod has disconnected. */
@@ -291,7 +292,10 @@ export class Holds {
     }
     this.#timer = undefined;
     if (this.#holds.size === 0) return;
-    this.#timer = setTimeout(() => this.#tick(), Math.max(LIMITS.tick, LIMITS.idleShare * took)).unref();
+    this.#timer = setTimeout(
+      () => onLoop('hold', () => this.#tick()),
+      Math.max(LIMITS.tick, LIMITS.idleShare * took),
+    ).unref();
   }
 
   #look(hold: Hold, now: number, blindSince: number | undefined): void {

@@ -1,4 +1,12 @@
-import { Counter, collectDefaultMetrics, Gauge, type LabelValues, Registry } from '@prometheus-io/client';
+import {
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  Histogram,
+  type LabelValues,
+  Registry,
+} from '@prometheus-io/client';
+import { LOOP_WORK } from './loop-time.ts';
 
 /** A metric whose samples are read at each scrape, so they are never stale. */
 export interface ReadAtScrape<L extends string> {
@@ -120,8 +128,16 @@ export function createMetrics(version: string) {
       'linger_certificate_reloads_total',
       'Changes of the serving certificate, by result: success, or failure (the last good one keeps serving).',
     ),
+    loopBlocked: new Histogram({
+      name: 'linger_loop_blocked_seconds',
+      help: 'How long one piece of work kept the event loop from everything else, by work; 10 ms and more.',
+      labelNames: ['work'] as const,
+      buckets: [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
+      registers,
+    }),
   };
   // A gauge begins with 0, which would be an alarm where nobody looks.
   metrics.certificateTrusted.remove();
+  for (const work of LOOP_WORK) metrics.loopBlocked.zero({ work });
   return metrics;
 }

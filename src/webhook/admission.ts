@@ -3,7 +3,7 @@ import type { RequestListener, ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { asError, FOREIGN_LIMITS, type HoldToken } from '../api/index.ts';
 import { type Decision, decide, type World } from '../decision/index.ts';
-import type { Logger } from '../telemetry/index.ts';
+import { type Logger, onLoop } from '../telemetry/index.ts';
 import { besides, OffLoop } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
 import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
@@ -81,7 +81,7 @@ function reviewListener(options: AdmissionOptions): RequestListener {
       const started = performance.now();
       if (body instanceof BodyError) return refuse(response, body.status, body.message, metrics);
       if (body.length > SMALL_BODY_BYTES) return answerLarge(response, body, started);
-      return answerReview(response, () => readReview(body), started, options);
+      return onLoop('review', () => answerReview(response, () => readReview(body), started, options));
     };
     // The Content-Type is ignored: the body must be an AdmissionReview whatever it says.
     readBody(request, MAX_BODY_BYTES, answerBody, bodies);

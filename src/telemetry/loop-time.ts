@@ -1,0 +1,48 @@
+import type { Histogram } from '@prometheus-io/client';
+import type { Logger } from 'pino';
+
+/** The work that others' bytes make for the event loop. */
+export const LOOP_WORK = ['watch', 'list', 'review', 'policies', 'hold'] as const;
+export type LoopWork = (typeof LOOP_WORK)[number];
+
+/** Milliseconds. Shorter work is not counted. */
+const COUNTED_MS = 10;
+/** A review is to wait for nothing longer than this. */
+const LOGGED_MS = 250;
+/** Between two lines about the same work. */
+const LOGGED_EVERY_MS = 10_000;
+
+let observe: ((work: LoopWork, milliseconds: number) => void) | undefined;
+
+/** Does work that keeps the event loop from everything else, and measures how long. */
+export function onLoop<T>(work: LoopWork, call: () => T): T {
+  const begun = performance.now();
+  try {
+    return call();
+  } finally {
+    const milliseconds = performance.now() - begun;
+    if (milliseconds >= COUNTED_MS) observe?.(work, milliseconds);
+  }
+}
+
+/** {@link onLoop} for each step of a long computation. */
+export function* stepsOnLoop<T>(work: LoopWork, steps: Generator<unknown, T>): Generator<unknown, T> {
+  for (;;) {
+    const step = onLoop(work, () => steps.next());
+    if (step.done === true) return step.value;
+    yield;
+  }
+}
+
+/** Reports the work of this process from now on: as a metric, and as a log line where it took too long. */
+export function reportLoopTime(histogram: Histogram<'work'>, logger: Logger): void {
+  const loggedAt = new Map<LoopWork, number>();
+  observe = (work, milliseconds) => {
+    histogram.observe({ work }, milliseconds / 1000);
+    const now = performance.now();
+    const isRecent = now - (loggedAt.get(work) ?? Number.NEGATIVE_INFINITY) < LOGGED_EVERY_MS;
+    if (milliseconds < LOGGED_MS || isRecent) return;
+    loggedAt.set(work, now);
+    logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked; reviews had to wait');
+  };
+}
