@@ -1,4 +1,3 @@
-export { Afterwards } from './afterwards.ts';
 export { type AuditReport, byWorkload, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
 export { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
 export {
@@ -27,13 +26,19 @@ export {
   WEBHOOK_KIND,
 } from './related-objects.ts';
 export { type Suggestion, suggest } from './suggest.ts';
+export { TerminationReview } from './termination-review.ts';
 export {
+  type EndedPods,
   isShortfall,
+  type JudgedEnd,
   KEPT_SECONDS,
+  ROW_SECONDS,
   type Shortfall,
   sentenceOf,
+  sumOfEnded,
   TERMINATION_FINDINGS,
   type TerminationFinding,
   TerminationLog,
+  type TerminationRecord,
   terminationsIn,
 } from './terminations.ts';

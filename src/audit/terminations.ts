@@ -3,7 +3,7 @@ import type { RemovalSample } from '../lag/index.ts';
 
 /** What may turn out at the end of a pod, and for how many of each there is room in the log. */
 export const TERMINATION_FINDINGS = {
-  StoppedTooEarly: 2_000,
+  StoppedTooEarly: 1_000,
   UndeclaredConsumer: 300,
   OpenAtStop: 300,
   SlowStop: 300,
@@ -29,15 +29,17 @@ export interface TerminationFinding {
   readonly from?: readonly string[];
 }
 
-/** A pod whose process was stopped before its endpoint had been withdrawn everywhere. */
+/** A pod whose process was stopped before everything that sends it traffic had followed its removal. */
 export interface Shortfall extends TerminationFinding {
   readonly reason: 'StoppedTooEarly';
   /** For how long its hook held SIGTERM back. Seconds; 0: it had none. */
   readonly wait: number;
-  /** From its deletion until the last list had withdrawn it; `seconds` is lag − wait. */
+  /** From its deletion until the last list had withdrawn it, and the consumer had followed; `seconds` is lag − wait. */
   readonly lag: number;
-  /** The Services whose lists came late. */
+  /** The Services that listed it. */
   readonly services: readonly string[];
+  /** The slowest consumer that applies, whose 99th percentile is part of the lag; absent: the lists alone. */
+  readonly consumer?: string;
 }
 
 export function isShortfall(finding: TerminationFinding): finding is Shortfall {
@@ -50,9 +52,13 @@ export function sentenceOf(finding: TerminationFinding): string {
   const seconds = tenths(finding.seconds);
   const subject = `Pod ${pod}`;
   if (isShortfall(finding)) {
-    const { wait, lag, services } = finding;
-    const when = wait === 0 ? 'at once' : `after ${wait}s`;
-    return `${subject} got SIGTERM ${when}, and ${services.join(', ')} listed it for ${tenths(lag)}s: for ${seconds}s requests may have been lost.`;
+    const { wait, lag, services, consumer } = finding;
+    const when = wait === 0 ? 'at once' : `after ${tenths(wait)}s`;
+    const until =
+      consumer === undefined
+        ? `${services.join(', ')} listed it for ${tenths(lag)}s`
+        : `${consumer} follows its removal from ${services.join(', ')} within ${tenths(lag)}s (p99)`;
+    return `${subject} got SIGTERM ${when}, and ${until}: for ${seconds}s requests may have been lost.`;
   }
   switch (reason) {
     case 'UndeclaredConsumer':
@@ -74,6 +80,14 @@ function tenths(seconds: number): number {
   return Math.round(seconds * 10) / 10;
 }
 
+/** What is known, at a pod's deletion, of the consumers that send it traffic. */
+export interface SendersLag {
+  /** The slowest with a known lag: its 99th percentile, in seconds after the control plane's change. */
+  readonly slowest: { readonly name: string; readonly seconds: number } | undefined;
+  /** Those of which nothing has been measured. */
+  readonly unknown: readonly string[];
+}
+
 /** What is known of a pod at its deletion. */
 export interface StoppingPod {
   readonly owner: string;
@@ -81,29 +95,56 @@ export interface StoppingPod {
   readonly wait: number | undefined;
   /** Of the deletion: it cuts the wait short. Seconds; undefined: not said. */
   readonly grace: number | undefined;
+  readonly senders: SendersLag;
+}
+
+/** Whether a pod was stopped in time; of `Unknown` ones its wait, or the lag of a consumer, is not known. */
+export const TERMINATION_OUTCOMES = ['InTime', 'TooEarly', 'Unknown'] as const;
+export type TerminationOutcome = (typeof TERMINATION_OUTCOMES)[number];
+
+/** A pod that has ended, judged. */
+export interface JudgedEnd extends Pick<TerminationFinding, 'at' | 'namespace' | 'owner' | 'pod'> {
+  readonly outcome: TerminationOutcome;
+  /** For how long SIGTERM was held back. Seconds; undefined: not known. */
+  readonly waited: number | undefined;
+  /** What cut the wait short: `grace 5s`, `Max`; empty: nothing. */
+  readonly cutBy: string;
+  /** What the wait was compared with. Seconds; undefined: nothing. */
+  readonly lag: number | undefined;
+  /** The consumer that was the slowest; empty: none is known. */
+  readonly consumer: string;
+  /** The consumers with no known lag. */
+  readonly unmeasured: readonly string[];
 }
 
 /** Events of two watches cannot be compared more precisely: see the recorder. Seconds. */
 const TOLERANCE = 0.25;
 
 /**
- * Compares a removal with its pod's wait. Consumers follow after the control plane, so the shortfall is a lower bound.
+ * Compares a pod's wait with its removal: with the lists that it has just seen, and with the 99th percentile of the
+ * slowest consumer that follows them. A pod without any wait is always too early: nothing follows in no time.
  * @param endedAt when the last list withdrew it: seconds since the epoch
- * @returns undefined where its process was not stopped too early, or where that is not known
  */
-export function shortfallOf(
-  { namespace, pod, uid, lag, withdrawals }: RemovalSample,
-  { owner, wait, grace }: StoppingPod,
+export function judgeEnd(
+  { namespace, pod, uid, lag: listed, withdrawals }: RemovalSample,
+  { owner, wait, grace, senders: { slowest, unknown } }: StoppingPod,
   endedAt: number,
-): Shortfall | undefined {
-  if (wait === undefined) return undefined;
-  const held = Math.min(wait, grace ?? wait);
-  const seconds = lag - held;
-  if (seconds <= TOLERANCE) return undefined;
-  const late = withdrawals.filter((each) => each.lag > held).map(({ name }) => name);
-  const services = [...new Set(late)].toSorted();
-  const at = endedAt - seconds;
-  return { reason: 'StoppedTooEarly', at, namespace, pod, uid, owner, wait: held, lag, seconds, services };
+): { readonly end: JudgedEnd; readonly shortfall: Shortfall | undefined } {
+  const lag = listed + (slowest?.seconds ?? 0);
+  const waited = wait === undefined ? undefined : Math.min(wait, grace ?? wait);
+  const cutBy = wait !== undefined && grace !== undefined && grace < wait ? `grace ${grace}s` : '';
+  const at = endedAt - listed + (waited ?? 0);
+  const judged = { at, namespace, owner, pod, waited, cutBy, lag, consumer: slowest?.name ?? '' };
+  const ended = (outcome: TerminationOutcome): JudgedEnd => ({ ...judged, outcome, unmeasured: unknown });
+  if (waited === undefined) return { end: ended('Unknown'), shortfall: undefined };
+  const seconds = lag - waited;
+  if (waited > 0 && seconds <= TOLERANCE)
+    return { end: ended(unknown.length > 0 ? 'Unknown' : 'InTime'), shortfall: undefined };
+  const late = withdrawals.filter((each) => slowest !== undefined || each.lag > waited);
+  const services = [...new Set(late.map(({ name }) => name))].toSorted();
+  const consumer = slowest && { consumer: slowest.name };
+  const shortfall = { reason: 'StoppedTooEarly', at, namespace, pod, uid, owner, ...consumer } as const;
+  return { end: ended('TooEarly'), shortfall: { ...shortfall, wait: waited, lag, seconds, services } };
 }
 
 /** The end of a pod with a plan. Instants are seconds of one clock. */
@@ -140,11 +181,92 @@ export const KEPT_SECONDS = 7 * 86_400;
 /** How many findings wait to be sorted in. */
 const MOST_UNSORTED = 1_000;
 
-/** The findings of the last week; of very many, the latest. */
+/** The pods of a workload that ended within a minute, as one replica saw them while it led. */
+export interface EndedPods {
+  /** The minute's beginning: seconds since the epoch. */
+  readonly from: number;
+  /** The replica that has counted them. */
+  readonly by: string;
+  readonly namespace: string;
+  /** As `Deployment/web`; of a bare pod, `Pod/web`. */
+  readonly owner: string;
+  readonly ended: number;
+  /** Of those, the ones that were stopped too early, and those of which that is not known. */
+  readonly tooEarly: number;
+  readonly unknown: number;
+  /** Without any wait, and with one that was cut short; `cutBy`: by what, the last time. */
+  readonly noWait: number;
+  readonly cut: number;
+  readonly cutBy: string;
+  /** The shortest and the longest wait. Seconds; null: none is known. */
+  readonly waits: readonly [least: number, most: number] | null;
+  /** The longest lag that a wait was compared with, and whose it was. */
+  readonly lag: number | null;
+  readonly consumer: string;
+  /** Consumers that apply and have no known lag. */
+  readonly unmeasured: readonly string[];
+}
+
+/** For {@link EndedPods}: so many rows are some 350 KB. */
+const MOST_ROWS = 1_500;
+export const ROW_SECONDS = 60;
+const MOST_UNMEASURED = 5;
+
+function rowOf(
+  { at, namespace, owner, pod, outcome, waited, cutBy, ...end }: JudgedEnd,
+  by: string,
+): EndedPods {
+  return {
+    ...{ from: Math.floor(at / ROW_SECONDS) * ROW_SECONDS, by, namespace, owner: owner || `Pod/${pod}` },
+    ...{ ended: 1, tooEarly: Number(outcome === 'TooEarly'), unknown: Number(outcome === 'Unknown') },
+    ...{ noWait: Number(waited === 0), cut: Number(cutBy !== ''), cutBy },
+    waits: waited === undefined ? null : [waited, waited],
+    ...{ lag: end.lag ?? null, consumer: end.consumer, unmeasured: end.unmeasured.slice(0, MOST_UNMEASURED) },
+  };
+}
+
+/** Both together: of one workload. */
+export function sumOfEnded(a: EndedPods, b: EndedPods): EndedPods {
+  const waits = [a.waits ?? [], b.waits ?? []].flat();
+  const longer = (b.lag ?? -1) > (a.lag ?? -1) ? b : a;
+  return {
+    ...a,
+    from: Math.min(a.from, b.from),
+    ended: a.ended + b.ended,
+    tooEarly: a.tooEarly + b.tooEarly,
+    unknown: a.unknown + b.unknown,
+    noWait: a.noWait + b.noWait,
+    cut: a.cut + b.cut,
+    cutBy: b.cutBy || a.cutBy,
+    waits: waits.length === 0 ? null : [Math.min(...waits), Math.max(...waits)],
+    lag: longer.lag,
+    consumer: longer.consumer,
+    unmeasured: [...new Set([...a.unmeasured, ...b.unmeasured])].slice(0, MOST_UNMEASURED),
+  };
+}
+
+/** What the leader has published of how pods ended. */
+export interface TerminationRecord {
+  /** Oldest first. */
+  readonly findings: readonly TerminationFinding[];
+  readonly ended: readonly EndedPods[];
+  /** Before this instant there was no room for all rows. Seconds since the epoch. */
+  readonly incompleteBefore: number;
+}
+
+/** How pods ended in the last week, and what turned out; of very many, the latest. */
 export class TerminationLog {
+  readonly #by: string;
   #all: readonly TerminationFinding[] = [];
   #added: TerminationFinding[] = [];
+  readonly #rows = new Map<string, EndedPods>();
+  #incompleteBefore = 0;
   #text: string | undefined;
+
+  /** @param by unique to this replica's process: rows that two replicas have counted are summed */
+  constructor(by = '') {
+    this.#by = by;
+  }
 
   /**
    * Adding one twice changes nothing: replicas see the same removals. What could not be read back, such as a number that
@@ -174,25 +296,63 @@ export class TerminationLog {
     return this.#all;
   }
 
+  /** Counts a pod that has ended. */
+  count(end: JudgedEnd): void {
+    const row = rowOf(end, this.#by);
+    if (!areEndedPods(row)) return;
+    const before = this.#rows.get(keyOfRow(row));
+    this.#put(before === undefined ? row : sumOfEnded(before, row));
+  }
+
+  #put(row: EndedPods): void {
+    const key = keyOfRow(row);
+    this.#text = undefined;
+    const isNew = !this.#rows.delete(key);
+    this.#rows.set(key, row);
+    if (!isNew) return;
+    for (const [old, { from }] of this.#rows) if (from < row.from - KEPT_SECONDS) this.#rows.delete(old);
+    if (this.#rows.size <= MOST_ROWS) return;
+    // The namespace with the most rows makes room, so that none can push out the others'.
+    const namespaces = [...Map.groupBy(this.#rows.values(), ({ namespace }) => namespace).values()];
+    const largest = namespaces.reduce((most, each) => (each.length > most.length ? each : most));
+    const oldest = largest.reduce((least, each) => (each.from < least.from ? each : least));
+    this.#rows.delete(keyOfRow(oldest));
+    this.#incompleteBefore = Math.max(this.#incompleteBefore, oldest.from + ROW_SECONDS);
+  }
+
   /** Oldest first. @param from seconds since the epoch */
   since(from: number): readonly TerminationFinding[] {
     return this.#settle().filter(({ at }) => at >= from);
   }
 
-  /** Takes in what {@link text} has said. @returns undefined for what it does not say */
+  get ended(): readonly EndedPods[] {
+    return [...this.#rows.values()];
+  }
+
+  /** Takes in what {@link text} has said; idempotent. @returns undefined for what it does not say */
   readonly restore = (json: unknown): true | undefined => {
-    const findings = terminationsIn(json);
-    if (findings === undefined) return undefined;
-    this.add(...findings);
+    const record = terminationsIn(json);
+    if (record === undefined) return undefined;
+    this.add(...record.findings);
+    for (const row of record.ended)
+      if (row.ended > (this.#rows.get(keyOfRow(row))?.ended ?? 0)) this.#put(row);
+    this.#incompleteBefore = Math.max(this.#incompleteBefore, record.incompleteBefore);
     return true;
   };
 
   /** The same text as long as nothing is added; empty while there is nothing. */
   get text(): string {
     const findings = this.#settle();
-    this.#text ??= findings.length === 0 ? '' : JSON.stringify({ v: 2, findings }, rounded);
+    if (findings.length === 0 && this.#rows.size === 0) return '';
+    const { ended } = this;
+    const incompleteBefore = this.#incompleteBefore;
+    this.#text ??= JSON.stringify({ v: 2, findings, ended, incompleteBefore }, rounded);
     return this.#text;
   }
+}
+
+function keyOfRow({ from, by, namespace, owner }: EndedPods): string {
+  return `${from} ${by} ${namespace} ${owner}`;
 }
 
 /** Milliseconds are as fine as it is known. */
@@ -200,14 +360,27 @@ function rounded(_member: string, value: unknown): unknown {
   return typeof value === 'number' ? Math.round(value * 1000) / 1000 : value;
 }
 
-/** @returns undefined for what {@link TerminationLog.text} does not say */
-export function terminationsIn(json: unknown): readonly TerminationFinding[] | undefined {
+/** @returns undefined for what {@link TerminationLog.text} does not say; records of older versions have no rows */
+export function terminationsIn(json: unknown): TerminationRecord | undefined {
   if (!isRecord(json) || json.v !== 2 || !Array.isArray(json.findings)) return undefined;
-  return readEntries(json.findings, findingIn);
+  const { ended = [], incompleteBefore = 0 } = json;
+  const findings = readEntries(json.findings, (each) => (isFinding(each) ? each : undefined));
+  return {
+    findings,
+    ended: readEntries(ended, (each) => (areEndedPods(each) ? each : undefined)),
+    incompleteBefore: Number.isFinite(incompleteBefore) ? (incompleteBefore as number) : 0,
+  };
 }
 
-function findingIn(value: unknown): TerminationFinding | undefined {
-  return isFinding(value) ? value : undefined;
+function areEndedPods(value: unknown): value is EndedPods {
+  if (!isRecord(value)) return false;
+  const { from, by, namespace, owner, cutBy, consumer, unmeasured, waits, lag } = value;
+  const { ended, tooEarly, unknown, noWait, cut } = value;
+  if (![by, namespace, owner, cutBy, consumer].every(isString) || !areTexts(unmeasured)) return false;
+  if (![from, ended, tooEarly, unknown, noWait, cut].every(Number.isFinite)) return false;
+  if (waits !== null && !(Array.isArray(waits) && waits.length === 2 && waits.every(Number.isFinite)))
+    return false;
+  return lag === null || Number.isFinite(lag);
 }
 
 function isFinding(value: unknown): value is TerminationFinding {
@@ -216,7 +389,8 @@ function isFinding(value: unknown): value is TerminationFinding {
   const { reason, namespace, pod, uid, owner, at, seconds, connections = 0, from = [] } = value;
   if (![namespace, pod, uid, owner].every(isString) || !areTexts(from)) return false;
   if (![at, seconds, connections].every(Number.isFinite)) return false;
-  const { wait, lag, services } = value;
+  const { wait, lag, services, consumer = '' } = value;
+  if (!isString(consumer)) return false;
   return reason !== 'StoppedTooEarly' || ([wait, lag].every(Number.isFinite) && areTexts(services));
 }
 

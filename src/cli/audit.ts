@@ -7,6 +7,7 @@ import {
   type AuditSummary,
   auditWorkload,
   byWorkload,
+  type EndedPods,
   GOOD_REASONS,
   github,
   headlineOf,
@@ -17,6 +18,7 @@ import {
   levelOf,
   markdown,
   type RelatedObjects,
+  ROW_SECONDS,
   relatedObjectsIn,
   type Shortfall,
   type Suggestion,
@@ -25,9 +27,11 @@ import {
   subjectOf,
   suggest,
   summaryOfAudit,
+  sumOfEnded,
   TERMINATION_FINDINGS,
   type TerminationFinding,
   VERDICTS,
+  type Verdict,
   WEBHOOK_KIND,
 } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
@@ -75,7 +79,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     ...[AUDIT_FINDINGS, SKIP_REASONS, TERMINATION_FINDINGS].flatMap((each) => Object.keys(each)),
   ]);
   refuseTogether(settings);
-  if (settings.since !== undefined) return afterwards(settings, settings.since, surroundings);
+  if (settings.since !== undefined) return terminationReview(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
   const { sources, related, connection, failed, ...input } = ofManifests
     ? await manifestsOf(settings, surroundings)
@@ -173,7 +177,7 @@ function renderSuggestion({ policies, before, after }: Suggestion): string {
 }
 
 /** `linger audit --since 2h`: were requests lost, and whose? */
-async function afterwards(
+async function terminationReview(
   settings: Settings<'audit'>,
   since: number,
   surroundings: Surroundings,
@@ -185,20 +189,95 @@ async function afterwards(
   const { readTerminations } = await import('./read-cluster.ts');
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
-  const all = await readTerminations(connection, lingerNamespace, signal);
+  const record = await readTerminations(connection, lingerNamespace, signal);
   const from = surroundings.now() - since;
   if (since > KEPT_SECONDS) surroundings.warn(`only the last ${formatDuration(KEPT_SECONDS)} are remembered`);
-  const told = all.filter((each) => each.at >= from && (namespace ?? each.namespace) === each.namespace);
+  const isIncomplete = record.incompleteBefore > from;
+  if (isIncomplete)
+    surroundings.warn(
+      `more pods have ended than there is room for: those before ${showInstant(record.incompleteBefore)} are not all counted`,
+    );
+  const isWanted = (each: { readonly namespace: string }) => (namespace ?? each.namespace) === each.namespace;
+  const told = record.findings.filter((each) => each.at >= from && isWanted(each));
   const shortfalls = told.filter(isShortfall);
   const findings = told.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
+  const rows = record.ended.filter((each) => each.from + ROW_SECONDS > from && isWanted(each));
+  const workloads = endedByWorkload(rows);
   surroundings.print(
-    rendered(
-      output,
-      { shortfalls, findings },
-      (wide) => renderShortfalls(shortfalls, since, wide) + renderTerminations(findings, wide),
-    ),
+    rendered(output, { summary: summaryOfEnded(workloads), workloads, shortfalls, findings }, (wide) => {
+      const detail = wide ? renderShortfalls(shortfalls) : '';
+      return renderEnded(workloads, since) + detail + renderTerminations(findings, wide);
+    }),
   );
-  return exitCodeFor(failOn, [...told.map(({ reason }) => reason), shortfalls.length > 0 ? ANY : null]);
+  const { tooEarly, unknown } = summaryOfEnded(workloads);
+  const lost = tooEarly > 0 || shortfalls.length > 0;
+  return exitCodeFor(failOn, [
+    ...told.map(({ reason }) => reason),
+    ...(lost ? [ANY, 'unprotected' as const] : []),
+    ...(unknown > 0 || isIncomplete ? ['unknown' as const] : []),
+    ...(lost || workloads.length === 0 ? [] : ['protected' as const]),
+  ]);
+}
+
+interface EndedWorkload extends Omit<EndedPods, 'from' | 'by'> {
+  readonly verdict: Verdict;
+}
+
+/** The worst first. */
+function endedByWorkload(rows: readonly EndedPods[]): readonly EndedWorkload[] {
+  const workloads = Map.groupBy(rows, ({ namespace, owner }) => `${namespace} ${owner}`);
+  return [...workloads.values()]
+    .map((all): EndedWorkload => {
+      const { from: _, by: __, ...sum } = all.reduce(sumOfEnded);
+      const verdict = sum.tooEarly > 0 ? 'unprotected' : sum.unknown > 0 ? 'unknown' : 'protected';
+      return { verdict, ...sum };
+    })
+    .toSorted((a, b) => b.tooEarly - a.tooEarly || b.unknown - a.unknown || b.ended - a.ended);
+}
+
+function summaryOfEnded(workloads: readonly EndedWorkload[]) {
+  const sum = (of: (each: EndedWorkload) => number) => workloads.reduce((total, each) => total + of(each), 0);
+  return {
+    ended: sum(({ ended }) => ended),
+    tooEarly: sum(({ tooEarly }) => tooEarly),
+    unknown: sum(({ unknown }) => unknown),
+    noWait: sum(({ noWait }) => noWait),
+    cut: sum(({ cut }) => cut),
+  };
+}
+
+/** A headline, then a row for each workload. */
+function renderEnded(workloads: readonly EndedWorkload[], since: number): string {
+  const { ended, tooEarly, unknown, noWait, cut } = summaryOfEnded(workloads);
+  const within = `in the last ${formatDuration(since)}`;
+  if (ended === 0) return `no pod that a Service lists ended ${within}\n`;
+  const why = [
+    ...(noWait > 0 ? [`${noWait} ended with no wait`] : []),
+    ...(cut > 0 ? [`${cut} had the wait cut short`] : []),
+    ...(unknown > 0 ? [`of ${unknown} it is not known`] : []),
+  ];
+  const headline = `${tooEarly} of ${ended} ${ended === 1 ? 'pod' : 'pods'} that ended ${within} may have lost requests`;
+  const rows = workloads.map((each) => [
+    ...[each.verdict, each.namespace, each.owner, String(each.ended), String(each.tooEarly)],
+    each.waits === null ? '?' : [...new Set(each.waits.map(showSeconds))].join('..'),
+    String(each.noWait),
+    each.cut === 0 ? '0' : `${each.cut} (${each.cutBy})`,
+    each.lag === null ? '?' : showSeconds(each.lag),
+    [each.consumer, ...each.unmeasured.map((name) => `${name} (not measured)`)].filter(Boolean).join(', '),
+  ]);
+  const header = [
+    'VERDICT',
+    'NAMESPACE',
+    'WORKLOAD',
+    'ENDED',
+    'TOO EARLY',
+    'WAITED',
+    'NO WAIT',
+    'CUT',
+    'LAG',
+    'CONSUMER',
+  ];
+  return paragraphs([[headline, ...why].join('; ')], columns([header, ...rows]));
 }
 
 /** Other findings about terminations: the latest for each workload and reason; `wide`: every one. */
@@ -217,30 +296,30 @@ function renderTerminations(findings: readonly TerminationFinding[], wide: boole
   return `\n${paragraphs(columns([header, ...rows]))}`;
 }
 
-/** By workload, the worst first; `wide`: each pod. */
-function renderShortfalls(shortfalls: readonly Shortfall[], since: number, wide: boolean): string {
-  const within = `in the last ${formatDuration(since)}`;
-  if (shortfalls.length === 0) return `no pod was stopped too early ${within}\n`;
-  const owners = Map.groupBy(
-    shortfalls,
-    ({ namespace, owner, pod }) => `${namespace} ${owner || `Pod/${pod}`}`,
-  );
-  const worst = (all: readonly Shortfall[]) => Math.max(...all.map(({ seconds: lost }) => lost));
-  const rows = [...owners]
-    .toSorted(([, a], [, b]) => worst(b) - worst(a))
-    .map(([key, all]) => {
-      const services = [...new Set(all.flatMap((each) => each.services))].join(', ');
-      const instants = all.map(({ at }) => at);
-      const span = [Math.min(...instants), Math.max(...instants)].map(showInstant);
-      return [...key.split(' '), String(all.length), ...span, showSeconds(worst(all)), services];
-    });
-  const header = ['NAMESPACE', 'WORKLOAD', 'PODS', 'FIRST (UTC)', 'LAST (UTC)', 'UP TO', 'SERVICES'];
-  const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost }) => {
-    return [showInstant(at), namespace, pod, ...[wait, lag, lost].map(showSeconds)];
+/** Each pod that was stopped too early. */
+function renderShortfalls(shortfalls: readonly Shortfall[]): string {
+  if (shortfalls.length === 0) return '';
+  const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost, services, consumer = '' }) => {
+    return [
+      showInstant(at),
+      namespace,
+      pod,
+      ...[wait, lag, lost].map(showSeconds),
+      services.join(', '),
+      consumer,
+    ];
   });
-  const detail = ['SIGTERM (UTC)', 'NAMESPACE', 'POD', 'WAITED', 'LISTED FOR', 'TOO EARLY BY'];
-  const said = `${shortfalls.length} ${shortfalls.length === 1 ? 'pod' : 'pods'} stopped too early ${within}: requests may have been lost`;
-  return paragraphs([said], columns([header, ...rows]), wide ? columns([detail, ...pods]) : []);
+  const header = [
+    'SIGTERM (UTC)',
+    'NAMESPACE',
+    'POD',
+    'WAITED',
+    'LAG',
+    'TOO EARLY BY',
+    'SERVICES',
+    'CONSUMER',
+  ];
+  return `\n${paragraphs(columns([header, ...pods]))}`;
 }
 
 function printed({ output }: Settings<'audit'>, report: AuditReport, version: string): string {

@@ -10,7 +10,7 @@ import {
   type RelatedObjects,
   type RunningPod,
   relatedObjectsIn,
-  type TerminationFinding,
+  type TerminationRecord,
   terminationsIn,
   WEBHOOK_KIND,
   WORKLOAD_KINDS,
@@ -340,7 +340,7 @@ export async function readTerminations(
   connection: KubeConnection,
   namespace: string,
   signal: AbortSignal,
-): Promise<readonly TerminationFinding[]> {
+): Promise<TerminationRecord> {
   const read = (name: string) =>
     asked(connection, readConfigMap(connection, namespace, name, { signal, withinMs: ANSWER_MS }));
   const shared = readShortfalls(await read(SHARED_NAMES.shortfalls), terminationsIn);
@@ -350,7 +350,7 @@ export async function readTerminations(
   // A Linger that has never published anything has never measured anything, either.
   if ((await read(SHARED_NAMES.planned)) === undefined)
     throw notPublished(connection, `there is neither ${place} nor ${SHARED_NAMES.planned}`);
-  return [];
+  return { findings: [], ended: [], incompleteBefore: 0 };
 }
 
 export function notPublished(connection: KubeConnection, problem: string): LingerError {

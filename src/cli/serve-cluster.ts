@@ -1,6 +1,12 @@
+import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { fewOf } from '../api/index.ts';
-import { Afterwards, ClusterAudit, type ClusterAuditSettings, TerminationLog } from '../audit/index.ts';
+import {
+  ClusterAudit,
+  type ClusterAuditSettings,
+  TerminationLog,
+  TerminationReview,
+} from '../audit/index.ts';
 import {
   asFailure,
   CLUSTER_TERMINATION_POLICIES,
@@ -347,7 +353,7 @@ export function startCluster(context: ClusterContext) {
   });
   measurement.onRemoval((sample) => inspecting.inspection.removed(sample));
 
-  const log = new TerminationLog();
+  const log = new TerminationLog(randomBytes(6).toString('base64url'));
   const sharing = startSharing(context, {
     measurement,
     shortfalls: log,
@@ -399,14 +405,15 @@ export function startCluster(context: ClusterContext) {
       onRelease: released.call,
     });
   if (hold !== undefined) reported.add(hold.heard);
-  const afterwards = new Afterwards({
+  const review = new TerminationReview({
     ...{ log, connection, registry, logger, events, clock, epochSeconds, signal },
     leadsSince: manager.leadsSince,
-    nodes: () => world.current().fleet?.nodes ?? [],
+    world: world.current,
+    listed: (uid) => measurement.listing(uid).length > 0,
     held: (uid) => hold?.pod(uid),
   });
-  released.add((release) => void afterwards.released(release));
-  measurement.onRemoval((sample) => void afterwards.removed(sample));
+  released.add((release) => void review.released(release));
+  measurement.onRemoval((sample) => void review.removed(sample));
   const audit = new ClusterAudit({
     ...{ connection, registry, logger, events, clock, epochSeconds, random, synced },
     settings: context.audit,
@@ -431,7 +438,7 @@ export function startCluster(context: ClusterContext) {
     // Before the measurement: a pod is asked about before its removal has ended.
     inspecting.runnable,
     // Before Hold: it asks what is known of a pod that is gone.
-    { name: 'terminations', onPod: (event) => afterwards.pod(event) },
+    { name: 'termination review', onPod: (event) => review.pod(event) },
     hold?.runnable,
     {
       name: 'measurement',

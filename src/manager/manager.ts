@@ -151,9 +151,10 @@ export class Manager {
     const now = clock();
     if (now - (this.#loggedAt.get(key) ?? Number.NEGATIVE_INFINITY) < LOG_AGAIN_MS) return;
     this.#loggedAt.set(key, now);
-    const follows = pauseMs === undefined ? 'all others continue' : 'restarting it';
-    const members = { runnable, call, err: asError(thrown), ...(pauseMs !== undefined && { pauseMs }) };
-    logger.error(members, `runnable failed, ${follows}; this is a bug in Linger`);
+    const members = { runnable, call, err: asError(thrown) };
+    if (pauseMs === undefined)
+      logger.error(members, 'runnable failed, all others continue; this is a bug in Linger');
+    else logger.error({ ...members, pauseMs }, 'runnable failed, restarting it; this is a bug in Linger');
   }
 }
 

@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import {
+  type JudgedEnd,
+  judgeEnd,
   type PodEnd,
+  type SendersLag,
   type Shortfall,
   sentenceOf,
-  shortfallOf,
   slowStopOf,
   type TerminationFinding,
   TerminationLog,
@@ -23,23 +25,40 @@ function removal(lag: number): RemovalSample {
   };
 }
 
-const told = (lag: number, wait: number | undefined, grace?: number) => {
-  const pod = { owner: 'Deployment/web', wait, grace };
-  const found = shortfallOf(removal(lag), pod, 1_000);
-  return found && [found.seconds, found.at, found.services.join()];
+const EDGE = { slowest: { name: 'edge', seconds: 4 }, unknown: [] };
+const NO_SENDERS = { slowest: undefined, unknown: [] };
+
+const judged = (lag: number, wait: number | undefined, grace?: number, senders: SendersLag = NO_SENDERS) => {
+  const { end, shortfall } = judgeEnd(removal(lag), { owner: 'Deployment/web', wait, grace, senders }, 1_000);
+  expect(shortfall !== undefined).toBe(end.outcome === 'TooEarly');
+  return [end.outcome, ...(shortfall ? [shortfall.seconds, shortfall.at, shortfall.services.join()] : [])];
 };
 
-describe('a shortfall is the lag less the time until SIGTERM', () => {
-  test.each<[string, Parameters<typeof told>, ReturnType<typeof told>]>([
-    ['stopped long after', [12, 30], undefined],
-    ['stopped at the same instant', [12, 12], undefined],
-    ['by less than two watches differ', [12.2, 12], undefined],
-    ['stopped before', [51.5, 30], [21.5, 978.5, 'slow']],
-    ['without a hook', [12, 0], [12, 988, 'quick,slow']],
-    ['a grace that was cut ends the wait', [12, 30, 5], [7, 993, 'slow']],
-    ['a grace that was not', [12, 30, 60], undefined],
-    ['a hook of which nothing is known accuses nobody', [500, undefined], undefined],
-  ])('%s', (_title, given, expected) => expect(told(...given)).toEqual(expected));
+describe('a pod was stopped in time if its wait covers the lists and the consumers that follow them', () => {
+  test.each<[string, Parameters<typeof judged>, ReturnType<typeof judged>]>([
+    ['stopped long after', [12, 30], ['InTime']],
+    ['stopped at the same instant', [12, 12], ['InTime']],
+    ['by less than two watches differ', [12.2, 12], ['InTime']],
+    ['stopped before', [51.5, 30], ['TooEarly', 21.5, 978.5, 'slow']],
+    ['without a hook', [12, 0], ['TooEarly', 12, 988, 'quick,slow']],
+    ['without a hook, however quick the lists', [0.125, 0], ['TooEarly', 0.125, 999.875, 'quick,slow']],
+    ['a grace that was cut ends the wait', [12, 30, 5], ['TooEarly', 7, 993, 'slow']],
+    ['a grace that was not', [12, 30, 60], ['InTime']],
+    ['a hook of which nothing is known', [500, undefined], ['Unknown']],
+    ['a wait for the lists, and none for a consumer', [1, 3, 60, EDGE], ['TooEarly', 2, 1_002, 'quick,slow']],
+    ['a wait for both', [1, 5, 60, EDGE], ['InTime']],
+    ['a consumer of which nothing is known', [1, 5, 60, { ...EDGE, unknown: ['dns'] }], ['Unknown']],
+    [
+      'the same, and too short for the others',
+      [1, 3, 60, { ...EDGE, unknown: ['dns'] }],
+      ['TooEarly', 2, 1_002, 'quick,slow'],
+    ],
+  ])('%s', (_title, given, expected) => expect(judged(...given)).toEqual(expected));
+
+  test('what cut a wait short is named', () => {
+    const pod = { owner: '', wait: 30, grace: 2, senders: EDGE };
+    expect(judgeEnd(removal(1), pod, 0).end).toMatchObject({ waited: 2, cutBy: 'grace 2s', lag: 5 });
+  });
 });
 
 function shortfall(at: number, uid = String(at)): Shortfall {
@@ -80,7 +99,7 @@ describe('the log of findings', () => {
     log.add(shortfall(0, 'old'), shortfall(8 * 86_400, 'new'));
     expect(log.since(0)).toHaveLength(1);
     log.add(...Array.from({ length: 5_000 }, (_, index) => shortfall(9 * 86_400 + index)));
-    expect(log.since(0)).toHaveLength(2_000);
+    expect(log.since(0)).toHaveLength(1_000);
     expect(log.since(0).at(-1)?.at).toBe(9 * 86_400 + 4_999);
     expect(log.text.length).toBeLessThan(900_000);
   });
@@ -102,7 +121,7 @@ describe('the log of findings', () => {
     { ...shortfall(1), reason: 'constructor' },
     { ...shortfall(1), reason: 'UndeclaredConsumer', from: [4] },
   ])('an entry that it has not written costs itself only: %j', (entry) => {
-    expect(terminationsIn({ v: 2, findings: [entry, shortfall(20)] })).toEqual([shortfall(20)]);
+    expect(terminationsIn({ v: 2, findings: [entry, shortfall(20)] })?.findings).toEqual([shortfall(20)]);
   });
 
   test('a number that JSON does not have costs its finding, and not what is stored', () => {
@@ -112,14 +131,14 @@ describe('the log of findings', () => {
       { ...shortfall(40), at: Number.POSITIVE_INFINITY },
       shortfall(10),
     );
-    expect(terminationsIn(JSON.parse(log.text))?.map(({ at }) => at)).toEqual([10]);
+    expect(terminationsIn(JSON.parse(log.text))?.findings.map(({ at }) => at)).toEqual([10]);
   });
 
-  test('2,000 findings one by one take a few milliseconds', () => {
+  test('1,000 findings one by one take a few milliseconds', () => {
     const log = new TerminationLog();
     const before = process.threadCpuUsage();
-    for (let each = 0; each < 2_000; each += 1) log.add(shortfall(1 + each, `pod-${each}`));
-    expect(log.since(0)).toHaveLength(2_000);
+    for (let each = 0; each < 1_000; each += 1) log.add(shortfall(1 + each, `pod-${each}`));
+    expect(log.since(0)).toHaveLength(1_000);
     const { user, system } = process.threadCpuUsage(before);
     expect((user + system) / 1000).toBeLessThan(100);
   });
@@ -168,4 +187,61 @@ test('each finding is a sentence about its pod', () => {
   expect(found({ reason: 'OpenAtStop', connections: 1 })).toContain('1 connection open');
   expect(found({ reason: 'SlowStop', seconds: 44.96 })).toContain('took 45s after SIGTERM');
   expect(found({ reason: 'HoldUnreachable', seconds: 31 })).toContain('gone 31s after its deletion');
+});
+
+describe('the pods that ended', () => {
+  const end = (at: number, more: Partial<JudgedEnd> = {}): JudgedEnd => ({
+    ...{ at, namespace: 'shop', owner: 'Deployment/web', pod: 'web-1', outcome: 'InTime', waited: 10 },
+    ...{ cutBy: '', lag: 4, consumer: 'edge', unmeasured: [], ...more },
+  });
+
+  test('are counted by workload and minute', () => {
+    const log = new TerminationLog('a');
+    log.count(end(60));
+    log.count(end(100, { outcome: 'TooEarly', waited: 0, lag: 5 }));
+    log.count(end(119, { outcome: 'Unknown', waited: 1.5, cutBy: 'Max' }));
+    log.count(end(120, { owner: '' }));
+    expect(log.ended).toMatchObject([
+      {
+        ...{ from: 60, by: 'a', owner: 'Deployment/web', ended: 3, tooEarly: 1, unknown: 1 },
+        ...{ noWait: 1, cut: 1, cutBy: 'Max', waits: [0, 10], lag: 5 },
+      },
+      { from: 120, owner: 'Pod/web-1', ended: 1 },
+    ]);
+  });
+
+  test('are taken over once, and added to those that the next leader counts', () => {
+    const [before, after] = [new TerminationLog('a'), new TerminationLog('b')];
+    before.count(end(60));
+    after.count(end(61));
+    for (let times = 0; times < 2; times += 1) expect(after.restore(JSON.parse(before.text))).toBe(true);
+    expect(after.ended.map(({ by, ended }) => [by, ended])).toEqual([
+      ['b', 1],
+      ['a', 1],
+    ]);
+    const again = new TerminationLog('a');
+    again.restore(JSON.parse(after.text));
+    expect(again.ended.toSorted((a, b) => (a.by < b.by ? -1 : 1))).toEqual(
+      after.ended.toSorted((a, b) => (a.by < b.by ? -1 : 1)),
+    );
+  });
+
+  test('of one namespace take no room from another’s, and what is left out is known', () => {
+    const log = new TerminationLog('a');
+    log.count(end(0, { namespace: 'quiet' }));
+    for (let pod = 0; pod < 2_000; pod += 1) log.count(end(60 * pod, { owner: `Deployment/${pod}` }));
+    log.count(end(1, { waited: Number.NaN }));
+    expect(log.ended).toHaveLength(1_500);
+    expect(log.ended.some(({ namespace }) => namespace === 'quiet')).toBe(true);
+    expect(terminationsIn(JSON.parse(log.text))?.incompleteBefore).toBe(60 * 501);
+    expect(log.text.length).toBeLessThan(500_000);
+  });
+
+  test('a row that cannot be read costs itself only', () => {
+    const log = new TerminationLog('a');
+    log.count(end(60));
+    const json = JSON.parse(log.text) as { ended: unknown[] };
+    json.ended.push({ ...(json.ended[0] as object), ended: null }, 7);
+    expect(terminationsIn(json)?.ended).toHaveLength(1);
+  });
 });

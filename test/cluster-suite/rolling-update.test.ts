@@ -1,5 +1,11 @@
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { shipped as command } from '../cli/linger.ts';
+import { waitUntil } from '../testbed/cluster.ts';
 import { causesBesidesStopped, formatReport, type LoadReport } from '../testbed/load/load.ts';
+import { Linger } from './support/linger.ts';
 import { clusterPolicy, fixedWait, policyFile } from './support/policies.ts';
 import { type RolloutReports, rollOver } from './support/rollout.ts';
 import { openStage, type Stage } from './support/stage.ts';
@@ -17,18 +23,51 @@ const OUT_OF_REACH =
 
 describe('a rolling update of an application that exits at once on SIGTERM', () => {
   let stage: Stage;
+  /** Leads in a namespace of its own, and reviews how pods end. */
+  let reviewer: Linger | undefined;
+  let home: string;
   const rows: string[][] = [['Linger', 'client', 'requests', 'lost', 'kinds', 'causes', 'client late by']];
 
   beforeAll(async () => {
     stage = await openStage(() => policyFile(clusterPolicy('base', fixedWait(WAIT))));
+    const { kubeconfig, nodeAddress: host } = stage.cluster;
+    home = await stage.cluster.namespace('rolling-home');
+    const directory = mkdtempSync(join(tmpdir(), 'linger-rolling-'));
+    reviewer = await Linger.start({ host, kubeconfig, directory, namespace: home });
+    await waitUntil('it to lead', async () => (await reviewer?.metric('linger_leader')) === 1);
   });
+
+  type Ended = { workloads: { verdict: string; namespace: string; ended: number; noWait: number }[] };
+  /** What `linger audit --since` says of the pods of a namespace that have ended. */
+  async function reviewed(
+    namespace: string,
+    ended: number,
+  ): Promise<Ended['workloads'][number] & { code: number | null }> {
+    const place = ['--kubeconfig', stage.cluster.kubeconfig, '--linger-namespace', home, '-n', namespace];
+    const look = async () => {
+      const { stdout, code } = await command([
+        'audit',
+        '--since',
+        '1h',
+        ...place,
+        '-o',
+        'json',
+        '--fail-on',
+        'any',
+      ]);
+      const found = stdout === '' ? [] : (JSON.parse(stdout) as Ended).workloads;
+      return found[0] !== undefined && found[0].ended >= ended && { ...found[0], code };
+    };
+    return waitUntil(`${ended} pods of ${namespace} to be reviewed`, look, { timeoutMs: 60_000 });
+  }
 
   afterAll(async () => {
     console.log(table(rows));
+    await reviewer?.stop();
     await stage?.close();
   });
 
-  async function run(linger: 'with' | 'without'): Promise<RolloutReports> {
+  async function run(linger: 'with' | 'without'): Promise<RolloutReports & { readonly namespace: string }> {
     const labels: Record<string, string> = linger === 'with' ? {} : { 'linger.dev/inject': 'false' };
     const namespace = await stage.cluster.namespace(`rolling-${linger}`, labels);
     const reports = await rollOver(stage.cluster, namespace);
@@ -39,7 +78,7 @@ describe('a rolling update of an application that exits at once on SIGTERM', () 
       console.log(`${linger} Linger: ${formatReport({ ...report, firstLosses: shown })}`);
     }
     expect(await stage.linger.decisions(namespace)).toHaveLength(linger === 'with' ? 8 : 0);
-    return reports;
+    return { ...reports, namespace };
   }
 
   /** Both generations of four pods must have answered, or nothing was rolled under load. */
@@ -61,10 +100,13 @@ describe('a rolling update of an application that exits at once on SIGTERM', () 
     // Where a busy kubelet sends SIGTERM later than kube-proxy has changed its rules, for each of the four pods, the ClusterIP
     // loses nothing: then it is rolled over again.
     for (let round = 1; round <= MOST_ROUNDS && Math.min(lost.clusterIp, lost.polling) === 0; round += 1) {
-      const { clusterIp, polling } = await run('without');
+      const { clusterIp, polling, namespace } = await run('without');
       expect([clusterIp, polling].map(generations)).toEqual([2, 2]);
       // Each loss is explained by a client that still sent to a terminating pod, and by nothing else.
       expect([clusterIp, polling].flatMap(causesBesidesStopped)).toEqual([]);
+      // And the review says so, of every one of the four pods.
+      const verdict = { verdict: 'unprotected', ended: 4, noWait: 4, code: 3 };
+      expect(await reviewed(namespace, 4)).toMatchObject(verdict);
       lost.clusterIp += clusterIp.lost;
       lost.polling += polling.lost;
     }

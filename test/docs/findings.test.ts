@@ -57,6 +57,6 @@ test.each([
 });
 
 test('the table of what turns out at the end of a pod has exactly the findings, in the catalogue’s order', () => {
-  const documented = tableUnder(PAGE, 'Afterwards').map(({ finding }) => codeOf(finding));
+  const documented = tableUnder(PAGE, 'Termination review').map(({ finding }) => codeOf(finding));
   expect(documented).toEqual(Object.keys(TERMINATION_FINDINGS));
 });

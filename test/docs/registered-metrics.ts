@@ -1,5 +1,5 @@
-import { registerTerminationMetrics } from '../../src/audit/afterwards.ts';
 import { registerAuditMetrics } from '../../src/audit/cluster-audit.ts';
+import { registerTerminationMetrics } from '../../src/audit/termination-review.ts';
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';

@@ -10,7 +10,7 @@ export const EVERYTHING = [
 
 /** These compare instants or durations: while one of them runs, nothing else does. */
 export const ALONE: readonly string[] = [
-  'test/cluster-suite/afterwards.test.ts',
+  'test/cluster-suite/termination-review.test.ts',
   'test/cluster-suite/hold-delivery.test.ts',
   'test/cluster-suite/hold.test.ts',
   'test/cluster-suite/policy-objects.test.ts',

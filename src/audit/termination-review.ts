@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { isRecord, memberAt, plainSleep } from '../api/index.ts';
+import { isRecord, memberAt, NO_LABELS, plainSleep } from '../api/index.ts';
 import {
   ask,
   type KubeConnection,
@@ -12,23 +12,27 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
-import { type NodeFacts, parsePlan } from '../decision/index.ts';
+import { parsePlan, trafficOf, type World } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
-import { type RemovalSample, setNewest } from '../lag/index.ts';
+import { findsByItself, type RemovalSample, setNewest } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { RateLimit } from '../timing/index.ts';
+import { pause, RateLimit } from '../timing/index.ts';
 import { pathOf, WORKLOAD_KINDS } from './kinds.ts';
 import {
+  type JudgedEnd,
+  judgeEnd,
+  type SendersLag,
   sentenceOf,
-  shortfallOf,
   slowStopOf,
   TERMINATION_FINDINGS,
+  TERMINATION_OUTCOMES,
   type TerminationFinding,
   type TerminationLog,
+  type TerminationOutcome,
 } from './terminations.ts';
 
-interface AfterwardsOptions {
+interface TerminationReviewOptions {
   readonly log: TerminationLog;
   readonly connection: KubeConnection;
   readonly registry: Registry;
@@ -36,7 +40,9 @@ interface AfterwardsOptions {
   readonly events: ObjectEvents;
   /** Since when this replica leads, by the clock; undefined: it does not. Only the leader reports. */
   readonly leadsSince: () => number | undefined;
-  readonly nodes: () => readonly NodeFacts[];
+  readonly world: () => World;
+  /** Whether a slice or Endpoints lists the pod as ready. */
+  readonly listed: (uid: string) => boolean;
   /** A pod with hook Hold, until the watch shows that it is gone. */
   readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
@@ -47,23 +53,28 @@ interface AfterwardsOptions {
 
 /** What a terminating pod carried. */
 interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
+  readonly senders: SendersLag;
   /** When the deletion showed. */
   readonly at: number;
   grace: number | undefined;
+  /** Whether a Service selects it, or a consumer finds it by itself. */
+  readonly selected: boolean;
   /** Whether one of the two has happened: its removal is over, or the pod is gone. */
   half: boolean;
 }
 
-/** Of `Unknown` pods it is not known whether they have a hook, or how long that waits. */
-const OUTCOMES = ['InTime', 'TooEarly', 'Unknown'] as const;
-
 /** As many terminating pods as the recorder follows removals. */
 const MOST_STOPPING = 50_000;
+/** How long the removal of a pod that is gone may still end: samples are verified by later heartbeats. */
+const REMOVAL_WITHIN_MS = 300_000;
 /** Workloads whose own hooks are known. */
 const MOST_KNOWN = 1_000;
 /** Requests for workloads' hooks and for the owners of addresses: a storm of removals must not become one of requests. */
 const QUESTIONS = { perSecond: 2, atOnce: 20 };
 const ANSWER_MS = 5_000;
+/** Workloads whose hooks are still to be requested; the pods of any further one count as `Unknown`. */
+const MOST_QUEUED = 1_000;
+const QUEUE_MS = 500;
 /** How many addresses that connected to a pod are named. */
 const MOST_PEERS = 5;
 /** Enough for a template with a thousand containers. */
@@ -76,9 +87,12 @@ const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
  * compared with the wait of the pod's hook, and every end with the application's own time; for held pods, the Hold Service
  * adds who still connected.
  */
-export class Afterwards {
-  readonly #options: AfterwardsOptions;
+export class TerminationReview {
+  readonly #options: TerminationReviewOptions;
   readonly #stopping = new Map<string, Stopping>();
+  /** The pods that are gone and whose removal may still end: when they went, the earliest first. */
+  readonly #gone = new Map<string, number>();
+  #queued = 0;
   /** By workload: the shortest of its containers' own hooks; undefined: not known. */
   readonly #ownHooks = new Map<string, Promise<number | undefined>>();
   readonly #agent: ReturnType<typeof newAgent>;
@@ -86,7 +100,7 @@ export class Afterwards {
   readonly #metrics: ReturnType<typeof registerTerminationMetrics>;
   readonly #questions: RateLimit;
 
-  constructor(options: AfterwardsOptions) {
+  constructor(options: TerminationReviewOptions) {
     const { connection, registry, logger, clock, signal } = options;
     this.#options = options;
     this.#agent = newAgent(connection, 1, signal);
@@ -97,9 +111,15 @@ export class Afterwards {
 
   /** To be called with each event of the pods' watch. */
   pod(event: ResourceEvent<PodMetadata>): void {
+    this.#forgetGone(event.at);
     if (event.type === 'deleted') {
       // A pod that vanished unseen may have been gone for long.
-      if (!event.relist) this.#gone(event.object, event.at);
+      if (!event.relist) this.#ended(event.object, event.at);
+      const { uid } = event.identity;
+      if (!this.#stopping.has(uid)) return;
+      // Jobs' pods, for one, have no removal.
+      if (this.#options.listed(uid) || this.#isSent(uid)) this.#gone.set(uid, event.at);
+      else this.#stopping.delete(uid);
       return;
     }
     const { uid, plan, controller, owner, deletionGracePeriodSeconds: grace } = event.object;
@@ -110,8 +130,26 @@ export class Afterwards {
       if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
-    const stopping = { plan, controller, owner, grace, at: event.at, half: false };
+    const { selected, ...senders } = sendersOf(event.object, this.#options.world());
+    const stopping = { plan, controller, owner, grace, senders, selected, at: event.at, half: false };
     setNewest(this.#stopping, uid, stopping, MOST_STOPPING);
+  }
+
+  #isSent(uid: string): boolean {
+    return this.#stopping.get(uid)?.selected === true;
+  }
+
+  #forgetGone(now: number): void {
+    for (const [uid, at] of this.#gone) {
+      if (now - at < REMOVAL_WITHIN_MS) return;
+      this.#gone.delete(uid);
+      this.#stopping.delete(uid);
+    }
+  }
+
+  /** How many pods are remembered. */
+  get size(): number {
+    return this.#stopping.size;
   }
 
   /** To be called with each removal that is over. Never throws. */
@@ -120,23 +158,33 @@ export class Afterwards {
     const endedAt = epochSeconds() - Math.max(0, clock() - sample.at) / 1000;
     const pod = this.#pass(sample.uid);
     if (pod === undefined) return this.#count('Unknown');
-    const { owner = '', controller, grace } = pod;
+    const { owner = '', controller, grace, senders } = pod;
     const plan = parsePlan(pod.plan ?? '');
+    // Judged as it is released.
     if (plan?.hook === 'Hold') return;
     const wait = plan?.wait ?? (await this.#ownHookOf(sample.namespace, controller, sample.pod));
     if (signal.aborted) return;
-    const shortfall = shortfallOf(sample, { owner, wait, grace }, endedAt);
-    if (shortfall === undefined) return this.#count(wait === undefined ? 'Unknown' : 'InTime');
-    this.#count('TooEarly');
+    const { end, shortfall } = judgeEnd(sample, { owner, wait, grace, senders }, endedAt);
+    this.#count(end.outcome);
+    this.#record(end);
+    if (shortfall === undefined) return;
     this.#metrics.seconds.observe(shortfall.seconds);
     this.#tell(shortfall);
   }
 
   /** To be called with each pod whose Hold hooks have been released. Never throws. */
-  async released({ pod, open = 0, undeclared }: Release): Promise<void> {
+  async released({ pod, reason, heldMs, open = 0, undeclared }: Release): Promise<void> {
     if (pod.deletion === undefined) return;
-    const { owner } = this.#stopping.get(pod.uid) ?? {};
+    const { owner, senders } = this.#stopping.get(pod.uid) ?? {};
     const told = aboutEnd({ ...pod, owner }, this.#options.epochSeconds());
+    this.#record({
+      ...told,
+      outcome: HELD_OUTCOMES[reason] ?? 'Unknown',
+      waited: heldMs / 1000,
+      cutBy: reason === 'Max' ? 'Max' : '',
+      lag: undefined,
+      ...{ consumer: senders?.slowest?.name ?? '', unmeasured: senders?.unknown ?? [] },
+    });
     if (open > 0) this.#tell({ ...told, reason: 'OpenAtStop', seconds: 0, connections: open });
     if (undeclared === undefined) return;
     const { connections, seconds, remotes } = undeclared;
@@ -145,7 +193,7 @@ export class Afterwards {
     this.#tell({ ...told, reason: 'UndeclaredConsumer', seconds, connections, from });
   }
 
-  #gone(pod: PodMetadata, at: number): void {
+  #ended(pod: PodMetadata, at: number): void {
     const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
     const stopping = this.#pass(pod.uid);
     const plan = parsePlan(stopping?.plan ?? '');
@@ -156,8 +204,18 @@ export class Afterwards {
     if (plan.hook === 'Hold' && held?.calledAt === undefined) {
       const since = leadsSince() ?? Number.POSITIVE_INFINITY;
       const seconds = (at - stopping.at) / 1000;
-      if (held !== undefined && since < stopping.at)
-        this.#tell({ ...aboutEnd(pod, epochAt(stopping.at)), reason: 'HoldUnreachable', seconds });
+      if (held === undefined || since >= stopping.at) return;
+      const end = aboutEnd(pod, epochAt(stopping.at));
+      const { slowest, unknown: unmeasured } = stopping.senders;
+      const judged = {
+        outcome: 'Unknown',
+        waited: undefined,
+        cutBy: '',
+        lag: undefined,
+        unmeasured,
+      } as const;
+      this.#record({ ...end, ...judged, consumer: slowest?.name ?? '' });
+      this.#tell({ ...end, reason: 'HoldUnreachable', seconds });
       return;
     }
     const waited = Math.min(plan.wait, stopping.grace ?? plan.wait);
@@ -174,8 +232,11 @@ export class Afterwards {
   /** One of the two awaited events has happened. */
   #pass(uid: string): Stopping | undefined {
     const stopping = this.#stopping.get(uid);
-    if (stopping?.half) this.#stopping.delete(uid);
-    else if (stopping !== undefined) stopping.half = true;
+    if (stopping?.half) {
+      this.#stopping.delete(uid);
+      this.#gone.delete(uid);
+    }
+    if (stopping !== undefined) stopping.half = true;
     return stopping;
   }
 
@@ -183,8 +244,12 @@ export class Afterwards {
     return this.#options.leadsSince() !== undefined;
   }
 
-  #count(outcome: (typeof OUTCOMES)[number]): void {
+  #count(outcome: TerminationOutcome): void {
     this.#metrics.terminations.inc({ outcome });
+  }
+
+  #record(end: JudgedEnd): void {
+    if (this.#leads) this.#options.log.count(end);
   }
 
   #tell(finding: TerminationFinding): void {
@@ -210,7 +275,7 @@ export class Afterwards {
 
   /** An address and its owner, if known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node worker-3)`. */
   async #named(address: string): Promise<string> {
-    const [asked, nodes] = [canonicalAddress(address), this.#options.nodes()];
+    const [asked, nodes] = [canonicalAddress(address), this.#options.world().fleet?.nodes ?? []];
     const node = nodes.find(({ addresses }) => addresses.some((each) => canonicalAddress(each) === asked));
     if (node !== undefined) return `${address} (node ${node.name})`;
     if (!this.#leads || !this.#questions.take(this.#options.clock())) return address;
@@ -235,18 +300,20 @@ export class Afterwards {
     pod: string,
   ): Promise<number | undefined> {
     const path = templatePath(namespace, controller ?? `Pod/${pod}`);
-    if (path === undefined || !this.#leads) return undefined;
+    if (path === undefined) return undefined;
     const known = this.#ownHooks.get(path);
     if (known !== undefined) return known;
-    if (!this.#questions.take(this.#options.clock())) return undefined;
+    if (this.#queued >= MOST_QUEUED) return undefined;
     const asked = this.#askForHook(path);
     setNewest(this.#ownHooks, path, asked, MOST_KNOWN);
     return asked;
   }
 
   async #askForHook(path: string): Promise<number | undefined> {
-    const { connection, signal } = this.#options;
+    const { connection, signal, clock } = this.#options;
     try {
+      this.#queued += 1;
+      while (!this.#questions.take(clock())) if (!(await pause(QUEUE_MS, signal))) return undefined;
       const response = await ask(connection, { path, agent: this.#agent, signal, answerMs: ANSWER_MS });
       const object: unknown = JSON.parse(await readText(response, LONGEST_TEMPLATE, ANSWER_MS));
       this.#once.over('templates', {}, 'the hooks of workloads can be read');
@@ -257,6 +324,8 @@ export class Afterwards {
       const members = { path, problem: String(error) };
       this.#once.warn('templates', members, 'the hooks of a workload cannot be read');
       return undefined;
+    } finally {
+      this.#queued -= 1;
     }
   }
 }
@@ -266,6 +335,31 @@ function aboutEnd(
   at: number,
 ) {
   return { at, namespace, pod: name, uid, owner };
+}
+
+/** Of the others it is not known: see {@link Release.reason}. */
+const HELD_OUTCOMES: Readonly<Partial<Record<Release['reason'], TerminationOutcome>>> = {
+  Gone: 'InTime',
+  NotServing: 'InTime',
+  Max: 'TooEarly',
+};
+
+/** Who sends traffic to a pod, and how late they follow, as known now. */
+function sendersOf(
+  { namespace, labels = NO_LABELS }: Pick<PodMetadata, 'namespace' | 'labels'>,
+  world: World,
+): SendersLag & { readonly selected: boolean } {
+  const { services, consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, world);
+  // The first part is the control plane's, which is measured for this very pod.
+  const parts = lag.parts.slice(1);
+  const known = parts.flatMap(({ name, lags }) => (lags ? [{ name, seconds: lags.quantile(99) }] : []));
+  const selected =
+    services === 'unknown' || services.length > 0 || consumers.some((each) => findsByItself(each, labels));
+  return {
+    slowest: known.toSorted((a, b) => b.seconds - a.seconds)[0],
+    unknown: parts.flatMap(({ name, lags }) => (lags === undefined ? [name] : [])),
+    selected,
+  };
 }
 
 /** The pods with this address, in words. */
@@ -313,7 +407,7 @@ export function registerTerminationMetrics(registry: Registry) {
     labelNames: ['outcome'] as const,
     registers: [registry],
   });
-  for (const outcome of OUTCOMES) terminations.inc({ outcome }, 0);
+  for (const outcome of TERMINATION_OUTCOMES) terminations.inc({ outcome }, 0);
   const seconds = new Histogram({
     name: 'linger_shortfall_seconds',
     help: 'For how long pods that were stopped too early were still listed.',

@@ -2,7 +2,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Shortfall } from '../../src/audit/terminations.ts';
+import type { Shortfall } from '../../src/audit/index.ts';
 import { shipped as command } from '../cli/linger.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import {
@@ -154,6 +154,7 @@ it('names every pod that was stopped before it was withdrawn, by how much, and n
   expect(events.find(({ involvedObject }) => involvedObject.name === 'plan-3')?.message).toMatch(
     /^Pod plan-3 got SIGTERM after 3s, and web listed it for \d+(\.\d)?s: for \d+(\.\d)?s requests may have been lost\.$/,
   );
+  // Nothing is measured of the cluster's DNS here, so no wait is called enough.
   const outcome = (name: string) => linger.metric(`linger_terminations_total{outcome="${name}"}`);
-  expect([await outcome('TooEarly'), await outcome('Unknown')]).toEqual([3, 1]);
+  expect([await outcome('TooEarly'), await outcome('Unknown')]).toEqual([3, 3]);
 });

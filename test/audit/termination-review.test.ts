@@ -1,14 +1,17 @@
 import { Registry } from '@prometheus-io/client';
 import { expect, onTestFinished, test } from 'vitest';
-import { Afterwards } from '../../src/audit/afterwards.ts';
+import { TerminationReview } from '../../src/audit/termination-review.ts';
 import { TerminationLog, type TerminationReason } from '../../src/audit/terminations.ts';
 import type { PodMetadata } from '../../src/cluster/index.ts';
 import type { ObjectEvent } from '../../src/cluster/object-events.ts';
+import { fleetOf } from '../../src/decision/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
+import { NONE_YET, plannedLags, type RemovalSample } from '../../src/lag/index.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
-import { sampleNode } from '../decision/sample-world.ts';
+import { namespace, sampleNode, service, worldOf } from '../decision/sample-world.ts';
 import { holdOf } from '../hold/arena.ts';
+import { measuredTable } from '../lag/sample-table.ts';
 import { ModelApi } from '../leader/model-api.ts';
 
 const SLEEP = samplePlan();
@@ -16,7 +19,14 @@ const SLEEP = samplePlan();
 const HOLD = holdOf('AAAAAAAAAAAAAAAAAAAAAA').plan;
 
 /** What is reported of pods whose ends are simulated; instants are seconds. */
-async function watching(ledSince: number | 'never' = -100) {
+async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
+  const world = {
+    ...worldOf([namespace({}, {}, 'shop'), service({ selector: { app: 'web' } }, 'web', 'shop')], {
+      lags,
+      servicesComplete: true,
+    }),
+    fleet: fleetOf('v1.36.0', [sampleNode({ name: 'worker-3', addresses: ['192.0.2.7', 'FD00:0202:3::1'] })]),
+  };
   const api = await ModelApi.start();
   onTestFinished(() => api.close());
   const ending = new AbortController();
@@ -25,35 +35,36 @@ async function watching(ledSince: number | 'never' = -100) {
   const registry = new Registry();
   const held = new Map<string, Partial<HeldPod>>();
   const log = new TerminationLog();
-  const afterwards = new Afterwards({
+  const review = new TerminationReview({
     log,
     connection: { server: api.url, credentials: async () => ({}) },
     ...{ registry, logger: createLogger('silent', process.stdout), signal: ending.signal },
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
-    nodes: () => [sampleNode({ name: 'worker-3', addresses: ['192.0.2.7', 'FD00:0202:3::1'] })],
+    world: () => world,
+    listed: () => false,
     held: (uid) => held.get(uid) as HeldPod | undefined,
     clock: () => 1_000_000,
     epochSeconds: () => 1_700_001_000,
   });
   const object = (plan: string | undefined, grace: number): PodMetadata => ({
-    ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: {}, stamp: undefined },
+    ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: { app: 'web' }, stamp: undefined },
     ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: grace },
     ...{ plan, controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
   });
   const identity = { namespace: 'shop', name: 'web-1', uid: 'u1' };
   return {
-    ...{ api, log, afterwards, events, held, registry },
+    ...{ api, log, review, events, held, registry },
     /** A pod that is deleted at 0 and is gone so many seconds later. */
     ends: (plan: string | undefined, goneAt: number, grace = 90) => {
       const pod = object(plan, grace);
-      afterwards.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
+      review.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
       const gone = { type: 'deleted', relist: false, at: goneAt * 1000, identity, object: pod } as const;
-      afterwards.pod(gone);
+      review.pod(gone);
     },
-    begins: (plan: string | undefined) => {
-      const pod = object(plan, 90);
-      afterwards.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
+    begins: (plan: string | undefined, grace = 90) => {
+      const pod = object(plan, grace);
+      review.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
     },
     told: () => log.since(0).map(({ reason, seconds }) => [reason, seconds]),
   };
@@ -83,9 +94,9 @@ test.each<[string, string | undefined, Partial<HeldPod> | undefined, number, Tol
 });
 
 test('what ends long after its removal is still reported of its workload', async () => {
-  const { afterwards, begins, ends, events } = await watching();
+  const { review, begins, ends, events } = await watching();
   begins(SLEEP);
-  await afterwards.removed({
+  await review.removed({
     namespace: 'shop',
     pod: 'web-1',
     uid: 'u1',
@@ -110,14 +121,14 @@ test.each([
 });
 
 test('an undeclared sender is named by pod and owner, where the API server knows its address', async () => {
-  const { log, api, afterwards, begins, events } = await watching();
+  const { log, api, review, begins, events } = await watching();
   const controller = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'gateway', controller: true };
   const metadata = { name: 'gateway-0', namespace: 'infra', uid: 'g0', ownerReferences: [controller] };
   api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }], metadata: {} });
   begins(HOLD);
   const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
   const undeclared = { connections: 40, seconds: 4, remotes: ['10.0.9.9'] };
-  await afterwards.released({ pod, open: 3, undeclared } as unknown as Release);
+  await review.released({ pod, open: 3, undeclared } as unknown as Release);
   expect(events.map(({ type, reason }) => [type, reason])).toEqual([
     ['Normal', 'OpenAtStop'],
     ['Warning', 'UndeclaredConsumer'],
@@ -127,12 +138,85 @@ test('an undeclared sender is named by pod and owner, where the API server knows
 
   // One of several pods with this address: those in a node's network.
   api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }, { metadata }], metadata: {} });
-  await afterwards.released({ pod: { ...pod, uid: 'u2' }, undeclared } as unknown as Release);
+  await review.released({ pod: { ...pod, uid: 'u2' }, undeclared } as unknown as Release);
   expect(log.since(0).at(-1)?.from).toEqual(['10.0.9.9']);
 
   // The kubelet's probes, among others.
   const ofNode = { ...undeclared, remotes: ['10.0.9.9', '192.0.2.7', 'fd00:202:3:0:0:0:0:1'] };
-  await afterwards.released({ pod: { ...pod, uid: 'u3' }, undeclared: ofNode } as unknown as Release);
+  await review.released({ pod: { ...pod, uid: 'u3' }, undeclared: ofNode } as unknown as Release);
   const [, ...others] = log.since(0).at(-1)?.from ?? [];
   expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
+});
+
+const REMOVAL: RemovalSample = {
+  namespace: 'shop',
+  pod: 'web-1',
+  uid: 'u1',
+  lag: 1,
+  at: 1_000,
+  withdrawals: [],
+};
+/** Kube-proxies follow within 4 s at the 99th percentile. */
+const FOLLOWED = plannedLags(measuredTable(1, { 'cluster-ip': 4 }));
+
+async function outcomesOf(registry: Registry): Promise<readonly string[]> {
+  const text = await registry.getSingleMetricAsString('linger_terminations_total');
+  return [...text.matchAll(/outcome="(\w+)"\} 1$/gm)].map(([, outcome = '']) => outcome);
+}
+
+test.each<[string, string | undefined, number, string, number]>([
+  ['no wait at all', undefined, 90, 'TooEarly', 0],
+  ['a wait that covers lists and consumers', SLEEP, 90, 'InTime', 30],
+  ['the same wait, cut by the deletion’s grace', SLEEP, 2, 'TooEarly', 2],
+])('%s: leader and follower say the same', async (_, plan, grace, outcome, waited) => {
+  for (const leads of [-100, 'never'] as const) {
+    const { api, log, review, begins, registry } = await watching(leads, FOLLOWED);
+    const spec = { template: { spec: { containers: [{ name: 'app' }] } } };
+    api.put('/apis/apps/v1/namespaces/shop/replicasets/web-5', { spec, metadata: { name: 'web-5' } });
+    begins(plan, grace);
+    await review.removed(REMOVAL);
+    expect(await outcomesOf(registry)).toEqual([outcome]);
+    const rows = [{ owner: 'Deployment/web', ended: 1, waits: [waited, waited], consumer: 'cluster-ip' }];
+    expect(log.ended).toMatchObject(leads === 'never' ? [] : rows);
+  }
+});
+
+test('a wait is not called enough while nothing is known of the consumers', async () => {
+  const { log, review, begins, registry } = await watching();
+  begins(SLEEP);
+  await review.removed(REMOVAL);
+  expect(await outcomesOf(registry)).toEqual(['Unknown']);
+  expect(log.ended).toMatchObject([{ unknown: 1, unmeasured: ['cluster-ip'] }]);
+});
+
+test.each([
+  ['Gone', { tooEarly: 0, unknown: 0 }],
+  ['Max', { tooEarly: 1, cut: 1, cutBy: 'Max' }],
+  ['Unsure', { unknown: 1 }],
+] as const)('a held pod that is let go as %s is counted', async (reason, row) => {
+  const { log, review, begins } = await watching(-100, FOLLOWED);
+  begins(HOLD);
+  const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
+  await review.released({ pod, reason, heldMs: 1_500 } as unknown as Release);
+  expect(log.ended).toMatchObject([{ owner: 'Deployment/web', ended: 1, waits: [1.5, 1.5], ...row }]);
+});
+
+test('pods that no Service lists are forgotten once they are gone, others once no removal can come', async () => {
+  const { review } = await watching();
+  const pod = (uid: string, app: string): PodMetadata => ({
+    ...{ uid, namespace: 'shop', name: uid, labels: { app }, stamp: undefined, plan: undefined },
+    ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: 30 },
+    ...{ controller: 'Job/batch', owner: 'Job/batch' },
+  });
+  const ends = (object: PodMetadata, at: number) => {
+    const identity = { namespace: 'shop', name: object.name, uid: object.uid };
+    review.pod({ type: 'modified', listed: false, at, identity, object });
+    review.pod({ type: 'deleted', relist: false, at, identity, object });
+  };
+  for (let job = 0; job < 50_000; job += 1) ends(pod(`job-${job}`, 'batch'), 0);
+  expect(review.size).toBe(0);
+  ends(pod('web-2', 'web'), 0);
+  expect(review.size).toBe(1);
+  ends(pod('job', 'batch'), 300_000);
+  expect(review.size).toBe(0);
 });
