@@ -281,7 +281,11 @@ export class TerminationLog {
   /** Sorted in when they are asked for: a storm adds thousands. */
   #settle(): readonly TerminationFinding[] {
     if (this.#added.length === 0) return this.#all;
-    const byKey = new Map([...this.#added, ...this.#all].map((each) => [`${each.reason}/${each.uid}`, each]));
+    const byKey = new Map<string, TerminationFinding>();
+    for (const each of [...this.#all, ...this.#added]) {
+      const key = `${each.reason}/${each.uid}`;
+      if (!byKey.has(key)) byKey.set(key, each);
+    }
     this.#added = [];
     const all = [...byKey.values()].toSorted((a, b) => a.at - b.at);
     const from = (all.at(-1)?.at ?? 0) - KEPT_SECONDS;
