@@ -185,6 +185,7 @@ const TEMPLATES: readonly Template[] = [
       ],
     ],
   },
+  { source: 'annotation-policy.yaml', when: '.Values.annotationPolicy.enabled' },
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
   { source: 'rbac-hold.yaml', when: '.Values.hold.enabled' },

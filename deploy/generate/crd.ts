@@ -105,11 +105,14 @@ const POLICY_COLUMNS: readonly Column[] = [
   },
   { name: 'Hook', type: 'string', jsonPath: '.status.hook', description: 'Which preStop hook waits.' },
   { name: 'Wait', type: 'string', jsonPath: '.status.wait', description: 'The wait that it gives now.' },
+  { name: 'Why', type: 'string', jsonPath: '.status.why', description: 'How that wait was chosen.' },
+  { name: 'Hold', type: 'string', jsonPath: '.status.hold', description: 'The shortest and longest hold.' },
   {
     name: 'P99',
     type: 'string',
     jsonPath: '.status.p99',
     description: '99 % of the measured lags are at most this.',
+    priority: 1,
   },
   {
     name: 'Samples',

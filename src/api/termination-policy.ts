@@ -147,6 +147,8 @@ export const policyStatus = z
     mode: optional(z.string(), 'What happens to pods that it selects, with all other layers and ceilings.'),
     hook: optional(z.string(), 'Which preStop hook waits, with all other layers.'),
     wait: optional(z.string(), 'The wait that it gives now, such as 30s; absent: none.'),
+    why: optional(z.string(), 'How the wait was chosen, such as "initial: 31 of 200 samples, 7h of 24h".'),
+    hold: optional(z.string(), 'With hook Hold: the shortest and the longest hold, such as 5s..60s.'),
     p99: optional(z.string(), '99 % of the lags that the wait is taken from are at most this.'),
     samples: optional(z.int().min(0), 'How many removals the wait is taken from.'),
     pods: optional(z.int().min(0), 'How many pods its selectors match.'),

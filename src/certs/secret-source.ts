@@ -140,6 +140,7 @@ export class SecretSource implements CertificateSource {
   /** What all webhooks of the configuration trust; where they differ, none: then all of them are written. */
   #bundle: string | undefined;
   #woken = new AbortController();
+  #watches: Readonly<Record<string, WatchStats>> = {};
   /** Whether a certificate of ours has been trusted once; after that, being distrusted is no reason to be unready. */
   #settled = false;
   readonly #openedAt = performance.now();
@@ -206,7 +207,7 @@ export class SecretSource implements CertificateSource {
   async follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void> {
     const { signal, metrics } = options;
     showCertificate(this.get(), metrics);
-    const watches = this.#watch(signal);
+    this.#watches = this.#watch(signal);
     // Not AbortSignal.any, which would leave something behind on this signal with each look.
     signal.addEventListener('abort', () => this.#woken.abort(), { once: true });
     const backoff = new Backoff(LIMITS.failure, Math.random);
@@ -215,7 +216,7 @@ export class SecretSource implements CertificateSource {
       // Changes that happen meanwhile are handled at once, but not during a pause before something is tried again.
       let wait: number;
       let until = signal;
-      const isFollowed = watches.every(({ current }) => current);
+      const isFollowed = Object.values(this.#watches).every(({ current }) => current);
       try {
         const unread = isFollowed ? undefined : await this.#read();
         const before = this.#serving;
@@ -342,7 +343,11 @@ export class SecretSource implements CertificateSource {
     this.#bundle = bundle;
   }
 
-  #watch(signal: AbortSignal): readonly WatchStats[] {
+  watches(): Readonly<Record<string, WatchStats>> {
+    return this.#watches;
+  }
+
+  #watch(signal: AbortSignal): Readonly<Record<string, WatchStats>> {
     const { connection, namespace, secret, configuration } = this.#options;
     const follow = <T>(
       path: string,
@@ -369,12 +374,14 @@ export class SecretSource implements CertificateSource {
       );
       return stats;
     };
-    return [
-      follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) =>
+    return {
+      secrets: follow(`/api/v1/namespaces/${namespace}/secrets`, secret, storedSecret, (stored) =>
         this.#secret.heard(stored),
       ),
-      follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) => this.#webhooks.heard(webhooks)),
-    ];
+      mutatingwebhookconfigurations: follow(CONFIGURATIONS, configuration, webhooksOf, (webhooks) =>
+        this.#webhooks.heard(webhooks),
+      ),
+    };
   }
 
   #tookSecret(secret: StoredSecret | undefined): void {

@@ -1,4 +1,5 @@
 import { asError } from '../api/index.ts';
+import type { WatchStats } from '../cluster/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
 import { type EnsureOptions, ensureCertificates, type ServingCertificate } from './folder.ts';
@@ -32,6 +33,8 @@ export interface CertificateSource {
   unready(now: Date): string | undefined;
   /** Whether there is a webhook configuration; undefined: not known. Absent: the source does not follow it. */
   configured?(): boolean | undefined;
+  /** The list-watches that it depends on, by resource; absent: none. */
+  watches?(): Readonly<Record<string, WatchStats>>;
   /**
    * Keeps the certificate up until the signal aborts; the wait keeps no process alive.
    * @param use gets each new certificate; one that it refuses, by throwing, does not come into force

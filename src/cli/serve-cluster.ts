@@ -8,7 +8,6 @@ import {
   TerminationReview,
 } from '../audit/index.ts';
 import {
-  asFailure,
   CLUSTER_TERMINATION_POLICIES,
   type ClusterSource,
   type CustomKind,
@@ -20,7 +19,6 @@ import {
   followCustomResources,
   type KubeConnection,
   type KubeFailure,
-  type LastGood,
   ObjectEvents,
   type ObjectIdentity,
   registerWatchMetrics,
@@ -42,7 +40,6 @@ import {
   type Place,
   type PublishingOptions,
   policyStatuses,
-  readLastGood,
   registerPublishMetrics,
   startPublishing,
 } from '../leader/index.ts';
@@ -135,26 +132,11 @@ function followDeclared(context: ClusterContext) {
   const consumers = followKind(DISCOVERY_CONSUMERS, context, (values) =>
     world.apply({ kind: 'consumers', consumers: values }),
   );
-  const { place, connection, signal, logger } = context;
-  const once = new LogOnce(logger);
-  const lastGood =
-    place &&
-    readLastGood(connection, place.namespace, signal, (thrown, pauseMs) => {
-      const { reason, message: problem } = asFailure(thrown, 'Malformed');
-      const members = { object: 'linger-last-good', reason, problem, pauseMs: Math.round(pauseMs) };
-      once.warn('last good', members, 'the last good specs of policies cannot be read');
-    });
-  const clusterPolicies = followKind(
-    CLUSTER_TERMINATION_POLICIES,
-    context,
-    (values) => changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
-    lastGood,
+  const clusterPolicies = followKind(CLUSTER_TERMINATION_POLICIES, context, (values) =>
+    changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
   );
-  const policies = followKind(
-    TERMINATION_POLICIES,
-    context,
-    (values) => changePolicies({ kind: 'policies', policies: values }),
-    lastGood,
+  const policies = followKind(TERMINATION_POLICIES, context, (values) =>
+    changePolicies({ kind: 'policies', policies: values }),
   );
   const kinds: Readonly<Record<string, CustomObjects<unknown>>> = {
     discoveryconsumers: consumers,
@@ -166,10 +148,6 @@ function followDeclared(context: ClusterContext) {
     consumers,
     clusterPolicies,
     policies,
-    lastGood: lastGood && {
-      policies: { ClusterTerminationPolicy: clusterPolicies, TerminationPolicy: policies },
-      stored: lastGood,
-    },
     /** What of policies and consumers cannot be read, and what holds instead. */
     problems: () =>
       Object.entries(kinds).flatMap(([plural, { objects, leftOut }]) => [
@@ -189,7 +167,6 @@ function followKind<T>(
   kind: CustomKind<T>,
   { connection, logger, signal }: ClusterContext,
   onValues: (values: readonly T[]) => Promise<void> | void,
-  lastGood?: LastGood,
 ): CustomObjects<T> {
   const of = { kind: kind.kind };
   let wasAbsent = false;
@@ -208,11 +185,11 @@ function followKind<T>(
     ...reportingOf(kind.path.slice(kind.path.lastIndexOf('/') + 1), logger),
   };
   const options = { signal, clock, random: Math.random };
-  return followCustomResources(kind, connection, handlers, options, lastGood);
+  return followCustomResources(kind, connection, handlers, options);
 }
 
 /** What is shared with the other replicas. A replica that is alone leads, too. */
-type Shared = Pick<PublishingOptions, 'consumers' | 'statuses' | 'lastGood' | 'shortfalls' | 'address'> & {
+type Shared = Pick<PublishingOptions, 'consumers' | 'statuses' | 'shortfalls' | 'address'> & {
   readonly measurement: Measurement;
 };
 
@@ -362,7 +339,6 @@ export function startCluster(context: ClusterContext) {
       since: views.since.bind(views),
       targets: declared.consumers.objects,
     },
-    lastGood: declared.lastGood,
     statuses: policyStatuses({
       world: () => world.current(),
       clusterPolicies: declared.clusterPolicies.objects,

@@ -249,6 +249,7 @@ async function answerUntilShutdown(
     {
       name: 'certificates',
       // New handshakes get the new pair; open connections keep theirs.
+      watches: () => certificates.watches?.() ?? {},
       run: () => certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running),
     },
     { name: 'admin', close: () => close(admin) },

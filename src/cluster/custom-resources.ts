@@ -82,25 +82,6 @@ export interface CustomObject<T> {
   readonly created: string;
 }
 
-/** The last valid spec of exactly this object. */
-export interface GoodSpec {
-  readonly uid: string;
-  /** As text. */
-  readonly spec: string;
-}
-
-/** The last good specs, which the replicas share. */
-export interface LastGood {
-  /** Resolves once they have been read, or after a time limit. */
-  readonly settled: Promise<unknown>;
-  /** Resolves once they have been read; may never resolve. */
-  readonly read: Promise<unknown>;
-  /** undefined: not read yet. */
-  of(kind: LingerKind): ReadonlyMap<string, GoodSpec> | undefined;
-}
-
-const NONE_SHARED: LastGood = { settled: Promise.resolve(), read: Promise.resolve(), of: () => new Map() };
-
 /** By namespace and name, or by name where the kind is cluster-scoped. */
 export function customKey({ namespace, name }: Pick<CustomObject<unknown>, 'namespace' | 'name'>): string {
   return namespace === '' ? name : `${namespace}/${name}`;
@@ -140,23 +121,12 @@ function readSpec<T>(
 }
 
 /**
- * What is in force for an invalid object of which this replica knows no valid spec: the last good one that replicas share.
- * Without one, a policy that may have been restrictive puts its pods into Audit: it had another spec before (its generation
- * shows that), or is restrictive as it stands, or the shared specs cannot be read.
+ * What is in force for an invalid object of which this replica knows no valid spec. A policy that may have been restrictive
+ * holds its pods in Audit: it had another spec before (its generation shows that), or is restrictive as it stands.
  */
-function standIn<T>(
-  kind: CustomKind<T>,
-  object: CustomObject<T>,
-  lastGood: LastGood,
-): Pick<CustomObject<T>, 'value' | 'good'> {
-  const shared = lastGood.of(kind.kind);
-  const stored = shared?.get(customKey(object));
-  const mine = stored?.uid === object.uid ? stored : undefined;
-  const { value } = mine === undefined ? { value: undefined } : readSpec(kind, object, jsonIn(mine.spec));
-  if (value !== undefined) return { value, good: mine?.spec };
+function standIn<T>(kind: CustomKind<T>, object: CustomObject<T>): Pick<CustomObject<T>, 'value' | 'good'> {
   const spec = jsonIn(object.spec);
-  const wasAnother = (object.generation ?? 1) > 1 || mine !== undefined || shared === undefined;
-  const holds = wasAnother || speaksOfRestraint(spec);
+  const holds = (object.generation ?? 1) > 1 || speaksOfRestraint(spec);
   return { value: holds ? kind.cautious?.(object, spec) : undefined, good: undefined };
 }
 
@@ -214,7 +184,6 @@ export function followCustomResources<T>(
   connection: KubeConnection,
   handlers: CustomHandlers<T>,
   options: WatchOptions,
-  lastGood = NONE_SHARED,
 ): CustomObjects<T> {
   const objects = new Map<string, CustomObject<T>>();
   const shares = new Shares();
@@ -291,21 +260,8 @@ export function followCustomResources<T>(
   const inForceOf = (object: CustomObject<T>, before: CustomObject<T> | undefined) => {
     if (object.value !== undefined) return object;
     if (before?.good !== undefined) return before;
-    return settled ? standIn(kind, object, lastGood) : object;
+    return standIn(kind, object);
   };
-
-  /** The shared specs have been read, or the time limit has passed. */
-  let settled = false;
-  const standInForAll = () => {
-    settled = true;
-    for (const [key, object] of objects) {
-      if (object.problem === undefined || object.good !== undefined) continue;
-      objects.set(key, { ...object, ...standIn(kind, object, lastGood) });
-      changed();
-    }
-  };
-  const ready = lastGood.settled.then(standInForAll);
-  void lastGood.read.then(standInForAll);
 
   const remove = (key: string, uid: string) => {
     if (leftOut.get(key) === uid) {
@@ -329,12 +285,9 @@ export function followCustomResources<T>(
     known = true;
     absentSince = undefined;
     setServed(true);
-    void ready.then(async () => {
-      const first = !listed;
-      listed = true;
-      if (first) await change();
-      read.resolve();
-    });
+    const first = !listed;
+    listed = true;
+    void Promise.resolve(first ? change() : undefined).then(read.resolve);
   };
 
   /** When a CRD is deleted, so is every object of its kind. */

@@ -10,8 +10,6 @@ export {
   customResource,
   DISCOVERY_CONSUMERS,
   followCustomResources,
-  type GoodSpec,
-  type LastGood,
   TERMINATION_POLICIES,
 } from './custom-resources.ts';
 export {

@@ -64,7 +64,7 @@ import {
 } from './pod.ts';
 import { digestOf, type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
-import { chooseWait, enoughOf, estimateOfWait, type WaitChoice, wholeSeconds } from './wait.ts';
+import { chooseWait, enoughOf, estimateOfWait, holdBounds, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { Workload } from './workload.ts';
 import type { World } from './world.ts';
 
@@ -348,7 +348,7 @@ export function containerWaits(pod: Pod, decision: Decision): readonly Container
 
 /** The longest hold: never shorter than the wait without the Hold Service. */
 function longestHold(policy: EffectivePolicy, wait: number): number {
-  return Math.max(wait, Math.floor(Math.min(policy['hold.max'].value, policy['ceiling.wait'].value)));
+  return holdBounds(policy, wait).max;
 }
 
 /** @param max seconds, as the grace allows */

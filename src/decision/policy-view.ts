@@ -20,7 +20,7 @@ import {
   type PolicySet,
   policyOf,
 } from './policy.ts';
-import { waitBehindPlainService } from './wait.ts';
+import { holdBounds, reasonInWords, waitBehindPlainService } from './wait.ts';
 import type { World } from './world.ts';
 
 /** The current result of a policy for a pod that it selects, without annotations, behind an ordinary Service. */
@@ -29,6 +29,10 @@ export interface PolicyView {
   readonly hook: HookChoice;
   /** Whole seconds, before the pod's own grace has its say; undefined where the mode is Off. */
   readonly wait: number | undefined;
+  /** How that wait was chosen, such as `initial: 31 of 200 samples, 7h of 24h`; undefined as the wait is. */
+  readonly why: string | undefined;
+  /** The shortest and the longest hold, in seconds; undefined: the hook is another. */
+  readonly hold: { readonly min: number; readonly max: number } | undefined;
   /** Of the lag that the wait is taken from; undefined where nothing is known, or the wait is fixed. */
   readonly p99: number | undefined;
   readonly samples: number | undefined;
@@ -62,6 +66,8 @@ export function policyView(policy: AnyPolicy, world: World): PolicyView {
     mode,
     hook: merged.hook.value,
     wait: mode === 'Off' ? undefined : choice.seconds,
+    why: mode === 'Off' ? undefined : reasonInWords(choice.why, merged, lag),
+    hold: merged.hook.value === 'Hold' ? holdBounds(merged, choice.seconds) : undefined,
     p99: measured?.quantile(99),
     samples: measured === undefined ? undefined : lag.samples,
     ignored: [...said, ...capped].slice(0, MOST_IGNORED),

@@ -1,4 +1,5 @@
 import {
+  formatDuration,
   type Labels,
   type NamespaceRecord,
   NO_LABELS,
@@ -224,6 +225,25 @@ export function waitBehindPlainService(
   const sending = consumers.filter((each) => sendsTo(each, namespace, labels, [PLAIN_SERVICE]) === true);
   const lag = lags.planned(namespace.name, sending, enoughOf(policy));
   return { choice: chooseWait(policy, lag), lag };
+}
+
+/** `initial: 31 of 200 samples, 7h of 24h`: how a wait was chosen, and what an initial one waits for. */
+export function reasonInWords(why: WaitReason, policy: EffectivePolicy, { parts }: PlannedLag): string {
+  if (why !== 'initial') return why;
+  const lacking = parts.filter(({ enough }) => !enough);
+  const plane = lacking.find(({ name }) => name === CONTROL_PLANE);
+  if (plane === undefined)
+    return `initial: too little known of ${lacking.map(({ name }) => name).join(', ')}`;
+  const { minSamples, minHistory } = enoughOf(policy);
+  const hours = (seconds: number) => formatDuration(Math.floor(seconds / 3600) * 3600);
+  const history = `${hours(plane.historySeconds)} of ${formatDuration(minHistory)}`;
+  return `initial: ${plane.samples} of ${minSamples} samples, ${history}`;
+}
+
+/** The shortest and the longest hold, before the grace has its say. Seconds. */
+export function holdBounds(policy: EffectivePolicy, wait: number) {
+  const max = Math.max(wait, Math.floor(Math.min(policy['hold.max'].value, policy['ceiling.wait'].value)));
+  return { min: Math.min(wholeSeconds(policy['hold.min'].value), max), max };
 }
 
 /** What has been measured and what a policy makes of it, for one wait. In seconds; coverage is a share, 0 to 1. */

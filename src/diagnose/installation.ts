@@ -638,7 +638,12 @@ async function leader(inquiry: Inquiry): Promise<Seen> {
   // A pod's name, and what tells it from itself after a restart.
   const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
   if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);
-  return ok(`${holder}, ${renewed}${known ? '' : '; it is no pod here'}`);
+  if (!known)
+    return warning(
+      `${holder} leads, ${renewed}, and is no pod of this installation`,
+      'A process outside of it follows this cluster and publishes waits: end it, or give it another --namespace. After a pod was deleted by force, wait a minute.',
+    );
+  return ok(`${holder}, ${renewed}`);
 }
 
 const WATCH = 'linger_watch_current';

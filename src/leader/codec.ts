@@ -11,7 +11,6 @@ export const SHARED_NAMES = {
   planned: 'linger-planned',
   history: 'linger-history',
   consumers: 'linger-consumers',
-  policies: 'linger-last-good',
   shortfalls: 'linger-shortfalls',
 } as const;
 export type SharedObject = keyof typeof SHARED_NAMES;
@@ -31,7 +30,6 @@ const TEXT_KEYS = {
 export const PLANNED_KEY = TEXT_KEYS.planned;
 /** Every key of a history, one for each part: `namespace.shop.json.gz`. */
 const PART_SUFFIX = '.json.gz';
-export const LAST_GOOD_KEY = `last-good${PART_SUFFIX}`;
 
 /** Raised when a version that knows only the lower one could not read, or would damage, what is written. */
 const FORMAT = 2;

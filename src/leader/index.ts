@@ -8,7 +8,6 @@ export {
   SHARED_NAMES,
 } from './codec.ts';
 export { restoreHistory } from './history-objects.ts';
-export { readLastGood } from './last-good.ts';
 export { labelLeader } from './leader-label.ts';
 export { followLease, type Place } from './lease.ts';
 export { effectOf, policyStatuses } from './policy-statuses.ts';

@@ -116,6 +116,8 @@ function statementOf(
     mode: view?.mode,
     hook: view?.hook,
     wait: view?.wait === undefined ? undefined : formatDuration(view.wait),
+    why: view?.why,
+    hold: view?.hold && `${formatDuration(view.hold.min)}..${formatDuration(view.hold.max)}`,
     p99: lagText(view?.p99),
     samples: view?.samples,
     pods,

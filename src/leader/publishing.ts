@@ -18,7 +18,6 @@ import {
 import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
 import { campaign, type ElectionClock, type ElectionEvents, type LeaseLeadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
-import { LastGoodPublisher, type SharedPolicies } from './last-good.ts';
 import { type LeaseRecord, leaseStore } from './lease.ts';
 import {
   PUBLISH_LIMITS,
@@ -57,8 +56,6 @@ export interface PublishingOptions {
   readonly epochSeconds: () => number;
   /** What to publish of consumers; absent: nothing. */
   readonly consumers?: PublishedConsumers | undefined;
-  /** Absent: no good specs are stored. */
-  readonly lastGood?: SharedPolicies | undefined;
   /** The statuses of other kinds to write. */
   readonly statuses?: readonly StatusSource[] | undefined;
   readonly shortfalls?: SharedShortfalls | undefined;
@@ -284,7 +281,7 @@ class Publisher {
 
   constructor(leadership: LeaseLeadership, replica: Replica) {
     const term = { ...replica.options, leadership };
-    const { limits, time, reporting, consumers, lastGood, statuses = [] } = term;
+    const { limits, time, reporting, consumers, statuses = [] } = term;
     const now = time.clock();
     const schedule = (everyMs: number, firstAt = now) =>
       new Schedule({ ...limits, everyMs }, firstAt, time.random);
@@ -296,7 +293,6 @@ class Publisher {
     const consumersAt = now + limits.firstConsumersMs;
     this.#publishers = [
       consumers && new ConsumerPublisher(term, consumers),
-      lastGood && new LastGoodPublisher(term, lastGood),
       consumers && new StatusPublisher(term, consumerStatuses(consumers), consumersAt),
       ...statuses.map((each) => new StatusPublisher(term, each, now)),
     ].filter((each) => each !== undefined);

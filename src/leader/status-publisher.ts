@@ -220,8 +220,8 @@ function isOf({ generation, status }: StatusTarget, type: string): boolean {
 /** Measured numbers, which count as news only when they have moved by more than noise. */
 const MEASURED = new Set(['p50', 'p99', 'pods']);
 const MOVED = 0.05;
-/** Numbers that grow all the time: an occasional write suffices. */
-const GROWING = new Set(['samples', 'lastSample']);
+/** What grows all the time: an occasional write suffices. A wait that is chosen in another way changes other members, too. */
+const GROWING = new Set(['samples', 'lastSample', 'why']);
 
 /** `drift`: only growing numbers differ, or measured ones that have hardly moved. */
 type Difference = 'none' | 'drift' | 'news';
@@ -252,7 +252,6 @@ function amountOf(value: unknown): number {
   return typeof value === 'number' ? value : (parseDuration(String(value)) ?? Number.POSITIVE_INFINITY);
 }
 
-/** The condition of this type in a status. @returns undefined where it has none */
 /** Without the members that JSON does not have: those that are undefined, and numbers that are not finite. */
 function known(content: object): object {
   const isKnown = (value: unknown) =>
@@ -261,6 +260,7 @@ function known(content: object): object {
   return Object.fromEntries(members.map(([name, value]) => [name, isRecord(value) ? known(value) : value]));
 }
 
+/** The condition of this type in a status. @returns undefined where it has none */
 function conditionIn(status: unknown, type: string): Members | undefined {
   return recordsAt(status, 'conditions').find((each) => each.type === type);
 }

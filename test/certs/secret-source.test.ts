@@ -82,6 +82,14 @@ it('leaves nothing behind on the signal of the process with each look', async ()
   expect(joined).not.toHaveBeenCalled();
 });
 
+it('shows its watches, as others are shown', async () => {
+  const api = await withUselessSecret();
+  const { source, surroundings } = await openSource(api);
+  void source.follow(() => undefined, surroundings);
+  expect(Object.keys(source.watches())).toEqual(['secrets', 'mutatingwebhookconfigurations']);
+  await vi.waitFor(() => expect(Object.values(source.watches()).every(({ current }) => current)).toBe(true));
+});
+
 it('says that there is no webhook configuration, and knows one', async () => {
   const api = await withUselessSecret();
   const lines: string[] = [];

@@ -110,6 +110,7 @@ describe('the status of a policy', () => {
       mode: 'Enforce',
       hook: 'Auto',
       wait: '45s',
+      why: 'fixed',
       pods: 4,
       ignored: [],
       conditions: [
@@ -135,6 +136,17 @@ describe('the status of a policy', () => {
     ).toMatchObject({
       kind: 'TerminationPolicy',
       metadata: { namespace: 'shop', name: 'web' },
+    });
+  });
+
+  it('says what an initial wait waits for, and between what a hold lasts', async () => {
+    const api = await openApi();
+    declare(api, { name: 'base', spec: { hook: 'Hold', hold: { max: '90s' }, ceiling: { wait: '80s' } } });
+    await leading(api);
+    expect(await soon('it', () => statusOf(api, { name: 'base' }))).toMatchObject({
+      wait: '30s',
+      why: 'initial: 0 of 200 samples, 0s of 24h',
+      hold: '5s..1m20s',
     });
   });
 

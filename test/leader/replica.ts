@@ -137,7 +137,7 @@ export function startReplica(
   consumers?: PublishedConsumers,
   watching = true,
   statuses: readonly StatusSource[] = [],
-  more: Partial<Pick<PublishingOptions, 'lastGood' | 'onLeading'>> = {},
+  more: Partial<Pick<PublishingOptions, 'onLeading'>> = {},
 ): TestReplica {
   const stopping = new AbortController();
   const lines: TestReplica['lines'][number][] = [];

@@ -345,7 +345,7 @@ const STAYS = new RegExp(
     'CustomResourceDefinition /(discoveryconsumers|(cluster)?terminationpolicies)\\.linger\\.dev',
     'APIService /v1alpha1\\.linger\\.dev',
     '(Secret tools/linger-certificates|Lease tools/linger)',
-    'ConfigMap tools/linger-(planned|history(-[2-8])?|consumers|last-good|shortfalls)',
+    'ConfigMap tools/linger-(planned|history(-[2-8])?|consumers|shortfalls)',
     '(EndpointSlice|Endpoints) tools/linger-stamp',
     '(Namespace /tools|ServiceAccount [\\w-]+/default|ConfigMap [\\w-]+/kube-root-ca\\.crt)',
   ]

@@ -4,7 +4,6 @@ import {
   CLUSTER_TERMINATION_POLICIES,
   type CustomObjects,
   followCustomResources,
-  type LastGood,
   TERMINATION_POLICIES,
 } from '../../src/cluster/custom-resources.ts';
 import { waitUntil } from '../testbed/waiting.ts';
@@ -12,31 +11,16 @@ import type { AtEnd } from '../webhook/connection.ts';
 import { QUICK } from './arena.ts';
 import { ModelCluster } from './model-cluster.ts';
 
-const GOOD = { mode: 'Off', wait: { max: '20s' } };
 const BAD = { wait: { max: 'long' } };
 type Policy = ClusterTerminationPolicy | TerminationPolicy;
 
 interface Given {
   readonly kind?: typeof CLUSTER_TERMINATION_POLICIES | typeof TERMINATION_POLICIES;
   readonly most?: number;
-  readonly lastGood?: LastGood;
 }
 
-const shared = (
-  specs: Record<string, { uid: string; spec: string }>,
-  more: Partial<LastGood> = {},
-): LastGood => ({
-  settled: Promise.resolve(),
-  read: Promise.resolve(),
-  of: () => new Map(Object.entries(specs)),
-  ...more,
-});
-
 /** A replica that starts with these objects in the cluster. */
-async function starting(
-  objects: readonly object[],
-  { kind = TERMINATION_POLICIES, most, lastGood = shared({}) }: Given = {},
-) {
+async function starting(objects: readonly object[], { kind = TERMINATION_POLICIES, most }: Given = {}) {
   const model = await ModelCluster.start(onTestFinished as AtEnd);
   model.refuse = () => undefined;
   const plural = kind.path.slice(kind.path.lastIndexOf('/') + 1) as 'terminationpolicies';
@@ -58,7 +42,6 @@ async function starting(
       onHandlerError: (error) => void said.push(error.message),
     },
     { signal: stopping.signal, clock: () => performance.now(), random: Math.random, limits: QUICK },
-    lastGood,
   );
   onTestFinished(() => {
     stopping.abort();
@@ -74,41 +57,14 @@ const own = (spec: object, more: object = {}) => ({
 });
 
 describe('a replica that starts while a policy is broken', () => {
-  it('goes by the spec that replicas share', async () => {
-    const lastGood = shared({ 'shop/own': { uid: 'u1', spec: JSON.stringify(GOOD) } });
-    const { inForce, source } = await starting([own(BAD, { generation: 2 })], { lastGood });
-    expect((await inForce()).map(({ spec }) => spec)).toEqual([{ mode: 'Off', wait: { max: 20 } }]);
-    expect(source.objects()[0]).toMatchObject({
-      good: JSON.stringify(GOOD),
-      problem: expect.stringContaining('long'),
-    });
-  });
-
-  it.each<[string, object, Record<string, { uid: string; spec: string }>, boolean]>([
-    [
-      'of another object of that name',
-      own(BAD, { generation: 2 }),
-      { 'shop/own': { uid: 'u0', spec: JSON.stringify(GOOD) } },
-      true,
-    ],
-    ['that this version cannot read', own(BAD), { 'shop/own': { uid: 'u1', spec: '{"later":1}' } }, true],
-    ['and none is shared, and it was another before', own(BAD, { generation: 2 }), {}, true],
-    ['and none is shared, and it never was another', own(BAD, { generation: 1 }), {}, false],
-    ['and it never was another, but says Off', own({ ...BAD, mode: 'Off' }, { generation: 1 }), {}, true],
-    [
-      'and it never was another, but its mode cannot be read',
-      own({ mode: 'audit-only' }, { generation: 1 }),
-      {},
-      true,
-    ],
-    [
-      'and it never was another, and says Enforce',
-      own({ ...BAD, mode: 'Enforce' }, { generation: 1 }),
-      {},
-      false,
-    ],
-  ])('a spec %s: held in Audit: %4$s', async (_, object, specs, held) => {
-    const { inForce, source } = await starting([object], { lastGood: shared(specs) });
+  it.each<[string, object, boolean]>([
+    ['was another before', own(BAD, { generation: 2 }), true],
+    ['never was another', own(BAD, { generation: 1 }), false],
+    ['never was another, but says Off', own({ ...BAD, mode: 'Off' }, { generation: 1 }), true],
+    ['never was another, but its mode cannot be read', own({ mode: 'audit-only' }, { generation: 1 }), true],
+    ['never was another, and says Enforce', own({ ...BAD, mode: 'Enforce' }, { generation: 1 }), false],
+  ])('that %s: held in Audit: %3$s', async (_, object, held) => {
+    const { inForce, source } = await starting([object]);
     const values = await inForce();
     expect(values.map(({ spec }) => spec.mode)).toEqual(held ? ['Audit'] : []);
     expect(source.objects()[0]?.good).toBeUndefined();
@@ -131,27 +87,6 @@ describe('a replica that starts while a policy is broken', () => {
         overrides: { namespaces: false },
       },
     ]);
-  });
-
-  it('tells nothing before what is shared has been read, and goes by it if it comes late', async () => {
-    const settled = Promise.withResolvers<void>();
-    const read = Promise.withResolvers<void>();
-    let specs: ReadonlyMap<string, { uid: string; spec: string }> | undefined;
-    const lastGood = { settled: settled.promise, read: read.promise, of: () => specs };
-    const { inForce, source } = await starting([own(BAD, { generation: 1 })], { lastGood });
-    let told = false;
-    void source.read.then(() => {
-      told = true;
-    });
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    expect(told).toBe(false);
-    settled.resolve();
-    expect((await inForce()).map(({ spec }) => spec.mode)).toEqual(['Audit']);
-    specs = new Map([['shop/own', { uid: 'u1', spec: JSON.stringify({ mode: 'Enforce' }) }]]);
-    read.resolve();
-    await waitUntil('the good one', async () => (await inForce())[0]?.spec.mode === 'Enforce', {
-      intervalMs: 5,
-    });
   });
 });
 
