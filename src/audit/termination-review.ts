@@ -384,7 +384,7 @@ const TEMPLATE_KINDS = WORKLOAD_KINDS.filter(({ kind }) =>
 function templatePath(namespace: string, owner: string): string | undefined {
   const [kind, name] = owner.split('/');
   const of = TEMPLATE_KINDS.find((each) => each.kind === kind);
-  return of && `${pathOf(of, namespace)}/${name}`;
+  return of && `${pathOf(of, namespace)}/${encodeURIComponent(name)}`;
 }
 
 /** Containers are stopped in parallel, so the first to stop loses requests. */
