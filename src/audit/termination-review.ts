@@ -382,7 +382,7 @@ const TEMPLATE_KINDS = WORKLOAD_KINDS.filter(({ kind }) =>
 
 /** @returns undefined for a kind that Linger may not read */
 function templatePath(namespace: string, owner: string): string | undefined {
-  const [kind, name] = owner.split('/');
+  const [kind, name = ''] = owner.split('/');
   const of = TEMPLATE_KINDS.find((each) => each.kind === kind);
   return of && `${pathOf(of, namespace)}/${encodeURIComponent(name)}`;
 }

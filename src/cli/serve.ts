@@ -19,7 +19,7 @@ import {
   reportLoopTime,
   stepsOnLoop,
 } from '../telemetry/index.ts';
-import { inPieces, oneByOne } from '../timing/index.ts';
+import { inPieces, serialize } from '../timing/index.ts';
 import {
   AdmissionMetrics,
   adminApp,
@@ -152,7 +152,7 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       metrics,
       manager: new Manager({ registry, logger, ...time, signal: ending.signal }),
       world,
-      changePolicies: oneByOne(async (event) => {
+      changePolicies: serialize(async (event) => {
         await inPieces(stepsOnLoop('policies', world.applying(event)), () => performance.now(), PIECE_MS);
         sayShadowed();
       }),

@@ -12,7 +12,7 @@ import {
   type TerminationPolicy,
 } from '../api/index.ts';
 import { type Consumer, consumerOf } from '../lag/index.ts';
-import { atMostEvery } from '../timing/index.ts';
+import { throttle } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import type { FailureReason } from './failure.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
@@ -199,7 +199,7 @@ export function followCustomResources<T>(
   const sorted = () => [...objects].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
   const change = () =>
     handlers.onValues(sorted().flatMap(({ value }) => (value === undefined ? [] : [value])));
-  const changeSoon = atMostEvery(CHANGES_EVERY_MS, change, options);
+  const changeSoon = throttle(CHANGES_EVERY_MS, change, options);
   /** The first list counts as a whole. */
   const changed = () => {
     if (listed) changeSoon();

@@ -15,10 +15,10 @@ import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import type { KubeFailure } from './failure.ts';
 import { listSome } from './list.ts';
 import { podsResource } from './pods.ts';
+import { type GuardedChange, ProcessPauseGuard } from './process-pause.ts';
 import { type WatchOptions, watchResource } from './reflector.ts';
 import type { Resource, ResourceEvent } from './resource.ts';
 import { servicesResource } from './services.ts';
-import { type GuardedChange, StandstillGuard } from './standstill.ts';
 
 /** Whose endpoints are watched; undefined: all. */
 export interface EndpointScope {
@@ -99,7 +99,7 @@ export class EndpointWatch {
   /** The existing Services, as `NAMESPACE/NAME`. */
   readonly services = new Set<string>();
   readonly #handlers: EndpointWatchHandlers;
-  readonly #guard: StandstillGuard;
+  readonly #guard: ProcessPauseGuard;
   readonly #streams: Stream[] = [];
 
   constructor(
@@ -112,7 +112,7 @@ export class EndpointWatch {
     this.selection = scope.selector && new PodSelection(scope.selector);
     this.observer = new ChangeObserver({ ...options, pods: this.selection });
     this.#handlers = handlers;
-    this.#guard = new StandstillGuard((change) => this.#streamChanged(change), options);
+    this.#guard = new ProcessPauseGuard((change) => this.#streamChanged(change), options);
 
     const follow = <T>(
       stream: Stream,

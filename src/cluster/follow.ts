@@ -1,7 +1,7 @@
 import type { NamespaceRecord } from '../api/index.ts';
 import type { WorldEvent } from '../decision/index.ts';
 import type { ClusterEvent, StampedStream, Stream } from '../lag/index.ts';
-import { atMostEvery } from '../timing/index.ts';
+import { throttle } from '../timing/index.ts';
 import {
   endpointsEvent,
   podEvent,
@@ -16,6 +16,7 @@ import type { KubeFailure } from './failure.ts';
 import { namespacesResource } from './namespaces.ts';
 import { followFleet, nodesResource } from './nodes.ts';
 import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
+import { ProcessPauseGuard } from './process-pause.ts';
 import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
 import {
   type ObjectIdentity,
@@ -26,7 +27,6 @@ import {
   type WatchStats,
 } from './resource.ts';
 import { ServiceTable, servicesResource } from './services.ts';
-import { StandstillGuard } from './standstill.ts';
 
 /** What is followed, by the plural names of the API. */
 type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';
@@ -85,12 +85,12 @@ export function followCluster(
   const listed = new Set<ClusterResource>();
   const synced = Promise.withResolvers<void>();
   /** The streams that the recorder follows. */
-  const guard = new StandstillGuard((change) => onEvent(streamEvent(change, change.stream)), options);
+  const guard = new ProcessPauseGuard((change) => onEvent(streamEvent(change, change.stream)), options);
 
   const showNamespaces = () => onWorld({ kind: 'namespaces', namespaces: new Map(namespaces) });
   const showServices = () => onWorld({ kind: 'services', services: services.index() });
-  const namespacesChanged = atMostEvery(WORLD_EVERY_MS, showNamespaces, options);
-  const servicesChanged = atMostEvery(WORLD_EVERY_MS, showServices, options);
+  const namespacesChanged = throttle(WORLD_EVERY_MS, showNamespaces, options);
+  const servicesChanged = throttle(WORLD_EVERY_MS, showServices, options);
   const lookWhetherSynced = () => {
     if (listed.has('namespaces') && listed.has('services') && fleet.known()) synced.resolve();
   };

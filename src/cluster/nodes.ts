@@ -9,7 +9,7 @@ import {
   settle,
   UNSETTLED,
 } from '../decision/index.ts';
-import { atMostEvery, Backoff, pause, tick } from '../timing/index.ts';
+import { Backoff, pause, throttle, tick } from '../timing/index.ts';
 import { kubeVersion } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
@@ -145,7 +145,7 @@ export function followFleet(
     inForce = fleet;
     onFleet(fleet);
   };
-  const observeSoon = atMostEvery(options.everyMs, observe, options);
+  const observeSoon = throttle(options.everyMs, observe, options);
 
   const letSettle = async () => {
     while (await tick(SETTLE_EVERY_MS, signal)) observe();

@@ -28,7 +28,7 @@ import { type HoldSupply, type NodeFacts, nodeKind, type WorldHolder, wantsHold 
 import type { Place } from '../leader/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
-import { atMostEvery, Schedule } from '../timing/index.ts';
+import { Schedule, throttle } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
 
 /** The operator's settings of the delivery. */
@@ -150,7 +150,7 @@ export class Delivery {
 
   #watch(): WatchStats {
     const { connection, place, onFailure, onHandlerError, onCurrent } = this.#options;
-    const showSoon = atMostEvery(SHOWN_EVERY_MS, () => this.#show(), this.#options);
+    const showSoon = throttle(SHOWN_EVERY_MS, () => this.#show(), this.#options);
     const resource: Resource<Trials> = {
       path: '/api/v1/configmaps',
       query: { fieldSelector: `metadata.name=${this.#helper.name}` },

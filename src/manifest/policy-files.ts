@@ -15,7 +15,7 @@ import {
   type TerminationPolicy,
 } from '../api/index.ts';
 import type { Documents } from '../decision/index.ts';
-import { besides, OffLoop, tick } from '../timing/index.ts';
+import { OffLoop, tick, workerUrl } from '../timing/index.ts';
 
 // This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
 
@@ -191,7 +191,7 @@ export async function followPolicyFiles(
   pollMs = POLL_MS,
 ): Promise<PolicyState> {
   const parser = new OffLoop<readonly PolicyFile[], PolicyReading>(
-    besides(import.meta.url, 'policy-worker'),
+    workerUrl(import.meta.url, 'policy-worker'),
     PARSING,
   );
   let good: readonly PolicyEntry[] = [];

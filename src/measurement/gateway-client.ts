@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { asError, type PageFormat } from '../api/index.ts';
-import { besides, OffLoop } from '../timing/index.ts';
+import { OffLoop, workerUrl } from '../timing/index.ts';
 import { LONGEST_PAGE, type PageEndpoint, PageFindings, readerOf } from './page-formats.ts';
 import type { PagePiece, PageTask } from './page-worker.ts';
 import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
@@ -83,7 +83,7 @@ class UnreadablePage extends Error {}
 
 /** Parses large pages off the event loop, chunk by chunk. */
 export class PageParser {
-  readonly #thread = new OffLoop<PageTask, PagePiece>(besides(import.meta.url, 'page-worker'), OFF_LOOP);
+  readonly #thread = new OffLoop<PageTask, PagePiece>(workerUrl(import.meta.url, 'page-worker'), OFF_LOOP);
   #pages = 0;
 
   open(format: PageFormat, wanted: readonly PageEndpoint[]): PageSink {

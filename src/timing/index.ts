@@ -1,3 +1,3 @@
 export { Backoff } from './backoff.ts';
-export { answerOffLoop, besides, OffLoop } from './off-loop.ts';
-export { atMostEvery, inPieces, oneByOne, pause, RateLimit, Schedule, tick, withSignal } from './pacing.ts';
+export { answerOffLoop, OffLoop, workerUrl } from './off-loop.ts';
+export { inPieces, pause, RateLimit, Schedule, serialize, throttle, tick, withSignal } from './pacing.ts';

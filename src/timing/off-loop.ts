@@ -39,7 +39,7 @@ export class OffLoop<I, O> {
   #ready = false;
   #idle: NodeJS.Timeout | undefined;
 
-  /** @param module what the thread loads: a module that calls {@link answerOffLoop}; see {@link besides} */
+  /** @param module what the thread loads: a module that calls {@link answerOffLoop}; see {@link workerUrl} */
   constructor(module: URL, limits: OffLoopLimits) {
     this.#module = module;
     this.#limits = limits;
@@ -152,6 +152,6 @@ export function answerOffLoop<I, O>(work: (input: I) => Iterable<O>): void {
 }
 
 /** The module `name` beside the calling one, from the sources (`.ts`) as in the bundle (`.js`). */
-export function besides(url: string, name: string): URL {
+export function workerUrl(url: string, name: string): URL {
   return new URL(`./${name}${extname(url)}`, url);
 }

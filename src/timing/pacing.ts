@@ -43,7 +43,7 @@ export function tick(milliseconds: number, signal: AbortSignal): Promise<boolean
  * So a single change is passed on in a millisecond or two, and a storm costs no more than a tick's work for each tick.
  * @returns what to call to ask for one
  */
-export function atMostEvery(
+export function throttle(
   everyMs: number,
   call: () => void,
   { clock, signal }: { readonly clock: () => number; readonly signal: AbortSignal },
@@ -87,7 +87,7 @@ export async function inPieces<T>(
 }
 
 /** @returns what does this work one call after the other, in the order of the calls */
-export function oneByOne<I, O>(work: (input: I) => Promise<O>): (input: I) => Promise<O> {
+export function serialize<I, O>(work: (input: I) => Promise<O>): (input: I) => Promise<O> {
   let last: Promise<unknown> = Promise.resolve();
   return (input) => {
     const done = last.then(() => work(input));

@@ -4,7 +4,7 @@ import type { TLSSocket } from 'node:tls';
 import { asError, FOREIGN_LIMITS, type HoldToken } from '../api/index.ts';
 import { type Decision, decide, type World } from '../decision/index.ts';
 import { type Logger, onLoop } from '../telemetry/index.ts';
-import { besides, OffLoop } from '../timing/index.ts';
+import { OffLoop, workerUrl } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
 import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
 import { answerJson, BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
@@ -58,7 +58,7 @@ export function admissionApp(options: AdmissionOptions): RequestListener {
 function reviewListener(options: AdmissionOptions): RequestListener {
   const { metrics, logger } = options;
   const bodies = new LargeBodies();
-  const worker = besides(import.meta.url, 'review-worker');
+  const worker = workerUrl(import.meta.url, 'review-worker');
   const screener = new OffLoop<Uint8Array, Screened>(worker, LARGE_REVIEWS);
 
   const answerLarge = async (response: ServerResponse, body: Buffer, started: number) => {

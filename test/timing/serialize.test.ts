@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
-import { oneByOne } from '../../src/timing/pacing.ts';
+import { serialize } from '../../src/timing/pacing.ts';
 
 it('calls wait for those before them, also for one that fails', async () => {
   const events: string[] = [];
-  const work = oneByOne(async (name: string) => {
+  const work = serialize(async (name: string) => {
     events.push(`${name} begins`);
     await new Promise((resolve) => setImmediate(resolve));
     events.push(`${name} ends`);

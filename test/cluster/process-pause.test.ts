@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { type GuardedChange, ProcessPauseGuard } from '../../src/cluster/process-pause.ts';
 import { newStats } from '../../src/cluster/resource.ts';
-import { type GuardedChange, StandstillGuard } from '../../src/cluster/standstill.ts';
 
 type Look = readonly [now: number, said: { readonly since: number } | 'recovered' | undefined];
 
@@ -8,7 +8,7 @@ type Look = readonly [now: number, said: { readonly since: number } | 'recovered
 function guarded() {
   const changes: GuardedChange[] = [];
   const options = { clock: () => 0, signal: AbortSignal.abort() };
-  const guard = new StandstillGuard((change) => void changes.push(change), options);
+  const guard = new ProcessPauseGuard((change) => void changes.push(change), options);
   const watch = { stats: { ...newStats(), current: true }, ended: Promise.resolve() };
   guard.follow('pods', { onEvent: () => undefined }, () => watch);
   return (now: number): Look[1] => {

@@ -27,7 +27,7 @@ type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
  * that are current are reported as such again once the backlog has been read. It checks before each event, not just on a
  * timer: after a standstill the event loop delivers the backlog first.
  */
-export class StandstillGuard {
+export class ProcessPauseGuard {
   readonly #watches = new Map<Stream, ResourceWatch>();
   readonly #onChange: (change: GuardedChange) => void;
   #lookedAt: number | undefined;

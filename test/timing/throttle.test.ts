@@ -1,5 +1,5 @@
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { atMostEvery } from '../../src/timing/pacing.ts';
+import { throttle } from '../../src/timing/pacing.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -12,7 +12,7 @@ function called() {
   const stopping = new AbortController();
   const at: number[] = [];
   const now = () => Date.now() - begun;
-  const ask = atMostEvery(100, () => void at.push(now()), { clock: now, signal: stopping.signal });
+  const ask = throttle(100, () => void at.push(now()), { clock: now, signal: stopping.signal });
   return { at, ask, stop: () => stopping.abort() };
 }
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { type GuardedChange, ProcessPauseGuard } from '../../src/cluster/process-pause.ts';
 import { newStats, type StreamChange, type WatchHandlers } from '../../src/cluster/resource.ts';
-import { type GuardedChange, StandstillGuard } from '../../src/cluster/standstill.ts';
 import { STREAMS, type Stream } from '../../src/lag/events.ts';
 import { runs } from '../property/runs.ts';
 
@@ -18,7 +18,7 @@ class Guarded {
   readonly told: GuardedChange[] = [];
   /** What was told and what arrived, in its order. */
   readonly order: string[] = [];
-  readonly guard: StandstillGuard;
+  readonly guard: ProcessPauseGuard;
   /** When this process was seen awake. */
   readonly looks: number[] = [];
   readonly #stats = new Map(STREAMS.map((stream) => [stream, newStats()]));
@@ -37,7 +37,7 @@ class Guarded {
       else if (change.type !== 'ListEnds') this.#toldCurrent.delete(change.stream);
     };
     // Its own timer has ended with the signal: this looks instead of it, see pass().
-    this.guard = new StandstillGuard(tell, { clock: () => this.now, signal: AbortSignal.abort() });
+    this.guard = new ProcessPauseGuard(tell, { clock: () => this.now, signal: AbortSignal.abort() });
     for (const stream of STREAMS) this.#follow(stream);
   }
 
@@ -214,7 +214,7 @@ describe('a standstill', () => {
 
 it('a stream’s own handlers are called even where a change is withheld', () => {
   const order: string[] = [];
-  const guard = new StandstillGuard(({ type }) => order.push(`told ${type}`), {
+  const guard = new ProcessPauseGuard(({ type }) => order.push(`told ${type}`), {
     clock: () => 0,
     signal: AbortSignal.abort(),
   });
@@ -242,7 +242,7 @@ it('a stream’s own handlers are called even where a change is withheld', () =>
 it('has ended once the signal has aborted and its watches have', async () => {
   const stopping = new AbortController();
   const watching = Promise.withResolvers<void>();
-  const guard = new StandstillGuard(() => undefined, { clock: () => 0, signal: stopping.signal });
+  const guard = new ProcessPauseGuard(() => undefined, { clock: () => 0, signal: stopping.signal });
   guard.follow('pods', { onEvent: () => undefined }, () => ({ ended: watching.promise, stats: newStats() }));
   let hasEnded = false;
   const ended = guard.ended().then(() => {
