@@ -1,0 +1,66 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { mutated } from './mutate.ts';
+import { Random } from './random.ts';
+import { TARGETS } from './targets.ts';
+
+export type Source = keyof typeof TARGETS;
+export const SOURCES = Object.keys(TARGETS) as Source[];
+
+const CORPUS = join(import.meta.dirname, '..', 'testdata', 'corpus');
+
+/** The inputs that are kept for a source: real ones, and each that has found a fault. By file name. */
+export function corpusOf(source: Source): ReadonlyMap<string, Uint8Array> {
+  const folder = join(CORPUS, source);
+  return new Map(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
+}
+
+export interface Finding {
+  readonly input: Uint8Array;
+  readonly problem: string;
+}
+
+/** The most processor time that one input may take, however it is made. */
+const MOST_CPU_MS = 250;
+
+/** @returns what is wrong with how a source takes this input */
+export function faultOf(source: Source, input: Uint8Array): string | undefined {
+  const before = process.cpuUsage();
+  try {
+    TARGETS[source](input);
+  } catch (thrown) {
+    return thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
+  }
+  const ms = cpuMsSince(before);
+  // What the process did besides, such as collecting garbage, does not repeat itself.
+  return ms > MOST_CPU_MS && cpuMsOf(source, input) > MOST_CPU_MS ? `took ${Math.round(ms)} ms` : undefined;
+}
+
+function cpuMsOf(source: Source, input: Uint8Array): number {
+  const before = process.cpuUsage();
+  TARGETS[source](input);
+  return cpuMsSince(before);
+}
+
+function cpuMsSince(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000;
+}
+
+/** Tries changed inputs of the corpus for as long as `goOn` says. @returns how many, and the first that has a fault */
+export function fuzz(
+  source: Source,
+  seed: number,
+  goOn: (tried: number) => boolean,
+): { tried: number; finding?: Finding } {
+  const random = new Random(seed);
+  const inputs = [...corpusOf(source).values()];
+  const pick = () => inputs[random.below(inputs.length)] ?? new Uint8Array();
+  let tried = 0;
+  for (; goOn(tried); tried += 1) {
+    const input = mutated(pick(), pick(), random);
+    const problem = faultOf(source, input);
+    if (problem !== undefined) return { tried, finding: { input, problem } };
+  }
+  return { tried };
+}

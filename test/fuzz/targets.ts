@@ -1,0 +1,94 @@
+import { type ForeignSource, type PageFormat, reportRequest } from '../../src/api/index.ts';
+import { parseCertificates, parseKey } from '../../src/certs/x509.ts';
+import { KubeFailure } from '../../src/cluster/index.ts';
+import { readEvent, readPage } from '../../src/cluster/object-json.ts';
+import { projectPod } from '../../src/cluster/pods.ts';
+import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
+import { witnessLine } from '../../src/hold/connection-monitor.ts';
+import { policiesOfMap } from '../../src/manifest/index.ts';
+import { readerOf } from '../../src/measurement/index.ts';
+import { screenReview } from '../../src/webhook/review.ts';
+import { EMPTY_WORLD } from '../decision/sample-world.ts';
+
+/**
+ * Takes one input from outside. Throws where Linger would do what it must not: fail in a way that is not foreseen, or keep
+ * more than its limits. The form is that of the fuzzers for JavaScript, so that they can call it, too.
+ */
+export type Fuzz = (data: Uint8Array) => void;
+
+const FORMATS: readonly PageFormat[] = ['Envoy', 'HAProxy', 'Traefik', 'Text'];
+const WANTED = [
+  { address: '10.0.0.1', ports: [8080] },
+  { address: 'fd00::a:1', ports: [] },
+];
+
+/** The helper's own reader of /proc is C, and fuzzed with sanitizers where it is built: test/hold/helper.test.ts. */
+export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
+  review: (data) => {
+    const screened = screenReview(Buffer.from(data));
+    if ('refused' in screened || screened.skip !== undefined) return;
+    const decision = decide(screened.review, EMPTY_WORLD);
+    if (decision.outcome === 'inject') patchFor(screened.review.object as Pod, decision);
+  },
+  watch: (data) => {
+    const bytes = Buffer.from(data);
+    unlessMalformed(() => keep(readEvent(bytes)?.object));
+    unlessMalformed(() => {
+      const reading = readPage(bytes, keep);
+      while (reading.next().done !== true);
+    });
+  },
+  page: (data) => {
+    for (const format of FORMATS) {
+      const reader = readerOf(format, WANTED);
+      for (let at = 0; at < data.length; at += 4_096)
+        reader.write(Buffer.from(data.subarray(at, at + 4_096)));
+      reader.end();
+    }
+  },
+  report: (data) => {
+    let body: unknown;
+    try {
+      body = JSON.parse(Buffer.from(data).toString());
+    } catch {
+      return;
+    }
+    reportRequest.safeParse(body);
+  },
+  witness: (data) => {
+    const line = witnessLine(Buffer.from(data).toString('latin1'), 0);
+    const numbers = [line?.established, line?.loopback].filter((each) => each !== undefined);
+    if (!numbers.every(Number.isSafeInteger)) throw new Error(`a count that is none: ${numbers.join()}`);
+  },
+  policy: (data) => {
+    policiesOfMap({ 'policy.yaml': Buffer.from(data).toString() }, 'fuzz');
+  },
+  certificate: (data) => {
+    const text = Buffer.from(data).toString('latin1');
+    parseCertificates(text);
+    parseKey(text);
+  },
+};
+
+function unlessMalformed(read: () => void): void {
+  try {
+    read();
+  } catch (thrown) {
+    if (!(thrown instanceof KubeFailure)) throw thrown;
+  }
+}
+
+/** Of one pod, in memory. */
+const MOST_KEPT = 256 * 1024;
+
+function keep(object: unknown): void {
+  let kept: unknown;
+  try {
+    kept = projectPod(object as Parameters<typeof projectPod>[0]);
+  } catch (thrown) {
+    // The reflector counts such an object and goes on: the API server sends none.
+    if (thrown instanceof TypeError) return;
+    throw thrown;
+  }
+  if (JSON.stringify(kept).length > MOST_KEPT) throw new Error('more is kept of a pod than its limits allow');
+}
