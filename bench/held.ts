@@ -78,7 +78,7 @@ async function hold(count: number): Promise<void> {
     const hash = createHash('sha256').update(token).digest('hex');
     const identity = { namespace: 'shop', name: uid, uid };
     const object = {
-      ...{ ...identity, labels: { app: 'web' }, stamp: undefined },
+      ...{ ...identity, labels: { app: 'web' }, heartbeat: undefined },
       deletionTimestamp: deleted ? new Date(Date.now() + 300_000).toISOString() : undefined,
       deletionGracePeriodSeconds: deleted ? 300 : undefined,
       hold: { token: hash, created: '2026-11-22T10:00:00Z' },

@@ -53,7 +53,7 @@ import {
   registerConsumerMetrics,
   registerLagMetrics,
   type SigningKeys,
-  stampStreams,
+  sendHeartbeats,
   startCanary,
   startInspecting,
   versionsOf,
@@ -312,7 +312,7 @@ export function startCluster(context: ClusterContext) {
   const measurement = new Measurement(
     { clock, epochSeconds },
     {
-      stamps: place !== undefined,
+      heartbeats: place !== undefined,
       asked: () => world.current().policies.thresholds,
       onListenerError: manager.listenerFailed('measurement'),
     },
@@ -426,7 +426,7 @@ export function startCluster(context: ClusterContext) {
     ...reports.runnables,
     ...(delivery?.runnables ?? []),
     { name: 'audit', lead: (leadership) => audit.lead(leadership) },
-    place && stamping(place, context, measurement),
+    place && heartbeats(place, context, measurement),
     sharing.runnable,
   );
   // Nothing is shared with others that could lead.
@@ -466,17 +466,17 @@ export function startCluster(context: ClusterContext) {
   };
 }
 
-function stamping(
+function heartbeats(
   place: Place,
   { connection, manager, logger }: ClusterContext,
   measurement: Measurement,
 ): Runnable {
-  const wanted = measurement.wantsStamp.bind(measurement);
-  const onWritten = measurement.stamped.bind(measurement);
+  const wanted = measurement.wantsHeartbeat.bind(measurement);
+  const onWritten = measurement.heartbeatWritten.bind(measurement);
   const time = { clock, random: Math.random, pause: tick };
   const run = (signal: AbortSignal) =>
-    stampStreams({ connection, place, leads: manager.leads, wanted, onWritten, logger, signal, ...time });
-  return { name: 'stamps', run };
+    sendHeartbeats({ connection, place, leads: manager.leads, wanted, onWritten, logger, signal, ...time });
+  return { name: 'heartbeats', run };
 }
 
 /** @returns undefined where replicas share nothing: then there is no Service to take one out of */

@@ -1,4 +1,4 @@
-import { type ClusterEvent, type StampedStream, type Stream, stampOf } from '../lag/index.ts';
+import { type ClusterEvent, type HeartbeatStream, heartbeatOf, type Stream } from '../lag/index.ts';
 import type { EndpointsProjection, SliceProjection } from './endpoints.ts';
 import type { PodMetadata } from './pods.ts';
 import type { ResourceEvent, StreamChange } from './resource.ts';
@@ -38,13 +38,13 @@ export function serviceEvent(event: ResourceEvent<ServiceProjection>): ClusterEv
   return { type: 'ServiceDeleted', at, namespace: identity.namespace, name: identity.name };
 }
 
-/** @returns undefined for an object without a stamp */
-export function stampEvent(
-  event: ResourceEvent<{ readonly stamp: string | undefined }>,
-  from: StampedStream,
+/** @returns undefined for an object without a heartbeat */
+export function heartbeatEvent(
+  event: ResourceEvent<{ readonly heartbeat: string | undefined }>,
+  from: HeartbeatStream,
 ): ClusterEvent | undefined {
-  const stamp = event.type === 'deleted' ? undefined : stampOf(event.object.stamp);
-  return stamp && { type: 'Stamp', at: event.at, from, stamp };
+  const heartbeat = event.type === 'deleted' ? undefined : heartbeatOf(event.object.heartbeat);
+  return heartbeat && { type: 'Heartbeat', at: event.at, from, heartbeat };
 }
 
 export function streamEvent({ type, at }: StreamChange, stream: Stream): ClusterEvent {

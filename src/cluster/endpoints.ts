@@ -1,17 +1,17 @@
 import { isRecord, isString, listOf, recordsAt } from '../api/index.ts';
-import { type EndpointsState, type SliceState, STAMP_ANNOTATION } from '../lag/index.ts';
+import { type EndpointsState, HEARTBEAT_ANNOTATION, type SliceState } from '../lag/index.ts';
 import { OVER_CAPACITY } from './object-json.ts';
 import type { RawObject, Resource } from './resource.ts';
 
-interface Stamped {
-  /** Annotation linger.dev/stamp. */
-  readonly stamp: string | undefined;
+interface WithHeartbeat {
+  /** Annotation linger.dev/heartbeat. */
+  readonly heartbeat: string | undefined;
   /** It names targets in other namespaces, which are left out. */
   readonly foreign?: true;
 }
 
-export type EndpointsProjection = EndpointsState & Stamped;
-export type SliceProjection = SliceState & Stamped;
+export type EndpointsProjection = EndpointsState & WithHeartbeat;
+export type SliceProjection = SliceState & WithHeartbeat;
 
 /** Deprecated since 1.33, and still what older ingress controllers read. */
 export function endpointsResource(path = '/api/v1/endpoints'): Resource<EndpointsProjection> {
@@ -26,7 +26,7 @@ export function projectEndpoints(raw: RawObject): EndpointsProjection {
     namespace,
     name,
     version,
-    stamp: annotations?.[STAMP_ANNOTATION],
+    heartbeat: annotations?.[HEARTBEAT_ANNOTATION],
     overCapacity: annotations?.[OVER_CAPACITY] === 'truncated',
     ready: subsets.flatMap(({ addresses }) => recordsAt(addresses).map(addressOf)),
     notReady: subsets.flatMap(({ notReadyAddresses }) => recordsAt(notReadyAddresses).map(addressOf)),
@@ -60,7 +60,7 @@ export function projectSlice(raw: RawObject): SliceProjection {
     namespace,
     name,
     version,
-    stamp: annotations?.[STAMP_ANNOTATION],
+    heartbeat: annotations?.[HEARTBEAT_ANNOTATION],
     serviceName: labels?.[SERVICE_NAME],
     managedBy: labels?.[MANAGED_BY],
     addressType: isString(addressType) ? addressType : '',

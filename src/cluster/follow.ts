@@ -1,13 +1,13 @@
 import type { NamespaceRecord } from '../api/index.ts';
 import type { WorldEvent } from '../decision/index.ts';
-import type { ClusterEvent, StampedStream, Stream } from '../lag/index.ts';
+import type { ClusterEvent, HeartbeatStream, Stream } from '../lag/index.ts';
 import { throttle } from '../timing/index.ts';
 import {
   endpointsEvent,
+  heartbeatEvent,
   podEvent,
   serviceEvent,
   sliceEvent,
-  stampEvent,
   streamEvent,
 } from './cluster-events.ts';
 import type { KubeConnection } from './connection.ts';
@@ -50,7 +50,7 @@ export interface ClusterHandlers {
 }
 
 export interface ClusterOptions extends WatchOptions {
-  /** Linger's own namespace, in which its leader stamps objects; undefined: no stamps. */
+  /** Linger's own namespace, in which its leader writes heartbeats; undefined: none. */
   readonly namespace?: string | undefined;
 }
 
@@ -137,10 +137,10 @@ export function followCluster(
   };
 
   /** The annotation counts only in Linger's own namespace: elsewhere any tenant may write it. */
-  const followStamped = <T extends { readonly stamp: string | undefined; readonly foreign?: true }>(
+  const followHeartbeats = <T extends { readonly heartbeat: string | undefined; readonly foreign?: true }>(
     name: ClusterResource,
     resource: Resource<T>,
-    stream: StampedStream,
+    stream: HeartbeatStream,
     eventOf: (event: ResourceEvent<T>) => ClusterEvent | undefined,
     relist?: () => boolean,
   ) => {
@@ -148,8 +148,8 @@ export function followCluster(
       if (event.type !== 'deleted' && event.object.foreign) onLeftOut?.(name, event.identity);
       const change = eventOf(event);
       if (change !== undefined) onEvent(change);
-      const stamped = event.identity.namespace === options.namespace && stampEvent(event, stream);
-      if (stamped) onEvent(stamped);
+      const heartbeat = event.identity.namespace === options.namespace && heartbeatEvent(event, stream);
+      if (heartbeat) onEvent(heartbeat);
     };
     return follow(name, resource, pass, stream, relist);
   };
@@ -184,9 +184,9 @@ export function followCluster(
       'services',
     ),
     nodes: follow('nodes', nodesResource(), fleet.node),
-    pods: followStamped('pods', podsResource(), 'pods', podChange, () => pods.hasRoomAgain),
-    endpointslices: followStamped('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
-    endpoints: followStamped('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
+    pods: followHeartbeats('pods', podsResource(), 'pods', podChange, () => pods.hasRoomAgain),
+    endpointslices: followHeartbeats('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
+    endpoints: followHeartbeats('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
   };
   const ended = Promise.all([...Object.values(watches).map((watch) => watch.ended), fleet.ended]);
   const stats = Object.entries(watches).map(([name, watch]) => [name, watch.stats] as const);

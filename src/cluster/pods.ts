@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
-import { STAMP_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
+import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import { labelsOf, type RawObject, type Resource, type ResourceEvent } from './resource.ts';
 import { Shares } from './shares.ts';
 
@@ -11,8 +11,8 @@ export interface PodMetadata extends TerminatingPod {
   /** Present once it terminates. RFC 3339; the end of the grace, not its beginning. */
   readonly deletionTimestamp: string | undefined;
   readonly deletionGracePeriodSeconds: number | undefined;
-  /** Annotation linger.dev/stamp. */
-  readonly stamp: string | undefined;
+  /** Annotation linger.dev/heartbeat. */
+  readonly heartbeat: string | undefined;
   /** What the Hold Service needs to know about a pod with a token; absent from all others. */
   readonly hold?: PodHold | undefined;
   /** Annotation linger.dev/plan. */
@@ -45,12 +45,12 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const { uid, namespace = '', name, annotations, leftOut } = metadata;
   const { deletionTimestamp, deletionGracePeriodSeconds, creationTimestamp: created = '' } = metadata;
   const labels = labelsOf(metadata);
-  const stamp = annotations?.[STAMP_ANNOTATION];
+  const heartbeat = annotations?.[HEARTBEAT_ANNOTATION];
   const plan = annotations?.[ANNOTATION.plan];
   const token = annotations?.[ANNOTATION.holdToken];
   const unread = leftOut || labels === undefined || (plan?.length ?? 0) > LONGEST_PLAN;
   return {
-    ...{ uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, stamp },
+    ...{ uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, heartbeat },
     plan: unread ? undefined : plan,
     ...ownersOf({ ...metadata, labels }),
     ...(token !== undefined && TOKEN.test(token) && { hold: { token, created } }),

@@ -5,7 +5,7 @@ import {
   type ClusterEvent,
   type EndpointChange,
   type EndpointGroup,
-  STAMPED_STREAMS,
+  HEARTBEAT_STREAMS,
   type Stream,
 } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
@@ -100,7 +100,7 @@ export class HeldPods {
 
   /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */
   get followedSince(): number {
-    return Math.max(...STAMPED_STREAMS.map((stream) => this.#read.get(stream) ?? Number.POSITIVE_INFINITY));
+    return Math.max(...HEARTBEAT_STREAMS.map((stream) => this.#read.get(stream) ?? Number.POSITIVE_INFINITY));
   }
 
   /** An event of the watches: slices carry the addresses of pods. */

@@ -201,7 +201,7 @@ function lagView(lag: Pick<ConsumerLag, 'samples' | 'quantile'> | undefined): La
   return lag === undefined ? null : { samples: lag.samples, p50: lag.quantile(50), p99: lag.quantile(99) };
 }
 
-/** A percentile must move by more than this share to count as changed: less is the histogram's grid, or noise. */
+/** A percentile must move by more than this share to count as changed: less is the histogram's precision, or noise. */
 const MOVED = 0.05;
 
 /** Whether a view should be published soon: its condition, instances, limits or lag changed, not just its samples. */

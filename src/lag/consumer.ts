@@ -11,8 +11,8 @@ import {
   selects,
   selectsNamespace,
 } from '../api/index.ts';
-import { Busiest } from './busiest.ts';
 import { type Density, exactly, type Lags, lagsOf, uniformUpTo } from './distribution.ts';
+import { HeavyHitters } from './heavy-hitters.ts';
 import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 
 /** Anything that discovers endpoints and sends traffic to them: kube-proxy, a gateway, DNS clients, another cluster. */
@@ -190,7 +190,7 @@ export interface ConsumerLag extends Pick<Lags, 'quantile'> {
 export class ConsumerEstimator {
   readonly #consumers = new Map<string, Histories>();
   /** They need no declaration, only to be among the busiest. */
-  readonly #witnesses = new Busiest(WITNESSED_KEPT, newHistories);
+  readonly #witnesses = new HeavyHitters(WITNESSED_KEPT, newHistories);
   #complete = false;
 
   /**

@@ -1,21 +1,22 @@
+import { BUCKETS, bucketOf, lastBucketWithin, secondsOf, sumCell } from './buckets.ts';
 import type { LagStage } from './events.ts';
-import { CELLS, cellOf, lastCellWithin, secondsOf, sumCell } from './grid.ts';
 
 /**
- * A distribution of lags: weights ≥ 0 by cell of the grid, with any total. Percentiles cannot be added; distributions can
+ * A distribution of lags: weights ≥ 0 by bucket, with any total. Percentiles cannot be added; distributions can
  * be summed, maximised and mixed, and then asked for percentiles.
  */
 export type Density = Float64Array;
 
 export function totalOf(density: Density): number {
   let total = 0;
-  for (let cell = 0; cell < density.length; cell += 1) total += density[cell] as number;
+  for (let bucket = 0; bucket < density.length; bucket += 1) total += density[bucket] as number;
   return total;
 }
 
 /** In place. */
 export function addTo(sum: Density, addend: Density): void {
-  for (let cell = 0; cell < CELLS; cell += 1) sum[cell] = (sum[cell] ?? 0) + (addend[cell] ?? 0);
+  for (let bucket = 0; bucket < BUCKETS; bucket += 1)
+    sum[bucket] = (sum[bucket] ?? 0) + (addend[bucket] ?? 0);
 }
 
 /**
@@ -24,12 +25,12 @@ export function addTo(sum: Density, addend: Density): void {
  */
 export function sumOf(a: Density, b: Density): Density {
   const scale = 1 / (someTotal(a) * someTotal(b));
-  const sum = new Float64Array(CELLS);
+  const sum = new Float64Array(BUCKETS);
   const addends = occupiedCells(b);
-  for (const cell of occupiedCells(a)) {
-    const weight = (a[cell] ?? 0) * scale;
+  for (const bucket of occupiedCells(a)) {
+    const weight = (a[bucket] ?? 0) * scale;
     for (const other of addends) {
-      const at = sumCell(cell, other);
+      const at = sumCell(bucket, other);
       sum[at] = (sum[at] ?? 0) + weight * (b[other] ?? 0);
     }
   }
@@ -45,15 +46,15 @@ export function sumOf(a: Density, b: Density): Density {
 export function maxOf(densities: readonly Density[]): Density {
   if (densities.length === 0) throw new RangeError('expected at least one distribution');
   const shares = densities.map((density) => ({ density, total: someTotal(density), upTo: 0 }));
-  const slowest = new Float64Array(CELLS);
+  const slowest = new Float64Array(BUCKETS);
   let before = 0;
-  for (let cell = 0; cell < CELLS; cell += 1) {
+  for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
     let product = 1;
     for (const share of shares) {
-      share.upTo += share.density[cell] ?? 0;
+      share.upTo += share.density[bucket] ?? 0;
       product *= share.upTo / share.total;
     }
-    slowest[cell] = Math.max(0, product - before);
+    slowest[bucket] = Math.max(0, product - before);
     before = Math.max(product, before);
   }
   return slowest;
@@ -61,23 +62,23 @@ export function maxOf(densities: readonly Density[]): Density {
 
 /** A lag that is always this long, with total 1. */
 export function exactly(seconds: number): Density {
-  const density = new Float64Array(CELLS);
-  density[cellOf(seconds)] = 1;
+  const density = new Float64Array(BUCKETS);
+  density[bucketOf(seconds)] = 1;
   return density;
 }
 
 /** Uniform from 0 to this many seconds, with total 1: the lag of a consumer that polls at this interval. */
 export function uniformUpTo(seconds: number): Density {
   if (seconds === 0) return exactly(0);
-  const density = new Float64Array(CELLS);
+  const density = new Float64Array(BUCKETS);
   let before = 0;
-  for (let cell = 1; cell <= cellOf(seconds); cell += 1) {
-    // Lags between the values of two cells belong to the nearer one.
-    const end = Math.min(seconds, (secondsOf(cell) + secondsOf(cell + 1)) / 2);
-    density[cell] = (end - before) / seconds;
+  for (let bucket = 1; bucket <= bucketOf(seconds); bucket += 1) {
+    // Lags between the values of two buckets belong to the nearer one.
+    const end = Math.min(seconds, (secondsOf(bucket) + secondsOf(bucket + 1)) / 2);
+    density[bucket] = (end - before) / seconds;
     before = end;
   }
-  const last = cellOf(seconds);
+  const last = bucketOf(seconds);
   density[last] = (density[last] ?? 0) + (seconds - before) / seconds;
   return density;
 }
@@ -97,14 +98,14 @@ export function quantileOf(density: Density, percentile: number): number {
 /** The same for several percentiles, which must ascend: in one pass. */
 export function quantilesOf(density: Density, percentiles: readonly number[]): number[] {
   const total = someTotal(density);
-  let [upTo, last, cell] = [0, -1, 0];
+  let [upTo, last, bucket] = [0, -1, 0];
   return percentiles.map((percentile) => {
     const enough = (percentile / 100 - DUST) * total;
-    for (; cell < CELLS && (last < 0 || upTo < enough); cell += 1) {
-      const weight = density[cell] as number;
+    for (; bucket < BUCKETS && (last < 0 || upTo < enough); bucket += 1) {
+      const weight = density[bucket] as number;
       if (weight === 0) continue;
       upTo += weight;
-      last = cell;
+      last = bucket;
     }
     return secondsOf(last);
   });
@@ -118,7 +119,8 @@ export function coverageOf(density: Density, seconds: number): number {
   const total = someTotal(density);
   let beyond = 0;
   // Summed from the far end: the relevant shares are close to 1, and small numbers add up without loss.
-  for (let cell = CELLS - 1; cell > lastCellWithin(seconds); cell -= 1) beyond += density[cell] ?? 0;
+  for (let bucket = BUCKETS - 1; bucket > lastBucketWithin(seconds); bucket -= 1)
+    beyond += density[bucket] ?? 0;
   return Math.max(0, 1 - beyond / total);
 }
 
@@ -129,11 +131,11 @@ function someTotal(density: Density): number {
 }
 
 function occupiedCells(density: Density): number[] {
-  const cells: number[] = [];
-  density.forEach((weight, cell) => {
-    if (weight > 0) cells.push(cell);
+  const buckets: number[] = [];
+  density.forEach((weight, bucket) => {
+    if (weight > 0) buckets.push(bucket);
   });
-  return cells;
+  return buckets;
 }
 
 /** The questions a distribution answers. Lags are in seconds; a coverage is a share of removals, from 0 to 1. */

@@ -288,7 +288,7 @@ export class ChangeSummary {
   sources(wanted: readonly LagStage[]): readonly SourceSummary[] {
     return LAG_STAGES.filter((source) => wanted.includes(source)).map((source) => {
       const { changes, lags, min, max } = this.#sources[source];
-      // A cell's value may lie beyond all that was recorded in it.
+      // A bucket's value may lie beyond all that was recorded in it.
       const quantile = (percentile: number) =>
         Math.min(Math.max(quantileOf(lags.counts, percentile), min), max);
       const samples = lags.total;

@@ -1,10 +1,10 @@
-import { Busiest } from './busiest.ts';
+import { BUCKETS } from './buckets.ts';
 import { addTo, type Density, type MeasuredLag, totalOf } from './distribution.ts';
 import { LAG_STAGES, type LagStage, type StageSample } from './events.ts';
-import { CELLS } from './grid.ts';
+import { HeavyHitters } from './heavy-hitters.ts';
 import { Histogram } from './histogram.ts';
 import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
-import { OWN_SAMPLES } from './planned.ts';
+import { OWN_SAMPLES } from './published-lag.ts';
 import type { UnresolvedRemoval } from './recorder.ts';
 
 const MINUTE_SECONDS = 60;
@@ -28,16 +28,16 @@ class RecentLags {
     this.#minutes.get(minute)?.record(lagSeconds);
   }
 
-  /** Counts by cell; all zeros when nothing ended recently. */
+  /** Counts by bucket; all zeros when nothing ended recently. */
   counts(epochSeconds: number): Density {
     this.#forget(Math.floor(epochSeconds / MINUTE_SECONDS));
-    const all = new Float64Array(CELLS);
+    const all = new Float64Array(BUCKETS);
     for (const { counts } of this.#minutes.values()) addTo(all, counts);
     return all;
   }
 
   get bytes(): number {
-    return this.#minutes.size * CELLS * Float64Array.BYTES_PER_ELEMENT;
+    return this.#minutes.size * BUCKETS * Float64Array.BYTES_PER_ELEMENT;
   }
 
   /** Minutes in the future come from a clock that was set back, and would stay; the next minute may be a small correction. */
@@ -50,27 +50,27 @@ class RecentLags {
 /**
  * The distribution of lags where some have not ended yet: the product-limit estimator (Kaplan and Meier, 1958).
  *
- * `ended[cell]` lags ended in that cell; `waiting[cell]` have reached it and still wait. A waiting lag distributes its
+ * `ended[bucket]` lags ended in that bucket; `waiting[bucket]` have reached it and still wait. A waiting lag distributes its
  * weight over those that ended later than its age; at equal age, ended ones come first. Where nothing ended later, the
  * weight stays at the longest age of all (Efron's rule for the tail).
  *
  * @returns a distribution of total 1, or undefined when there is neither an ended nor a waiting lag
  */
 export function withWaiting(ended: Density, waiting: Density): Density | undefined {
-  const isOccupied = (_: number, cell: number) => (ended[cell] ?? 0) + (waiting[cell] ?? 0) > 0;
+  const isOccupied = (_: number, bucket: number) => (ended[bucket] ?? 0) + (waiting[bucket] ?? 0) > 0;
   const longest = ended.findLastIndex(isOccupied);
   if (longest < 0) return undefined;
   let atRisk = totalOf(ended) + totalOf(waiting);
-  const density = new Float64Array(CELLS);
+  const density = new Float64Array(BUCKETS);
   let surviving = 1;
-  for (let cell = 0; cell <= longest; cell += 1) {
-    const ends = ended[cell] ?? 0;
+  for (let bucket = 0; bucket <= longest; bucket += 1) {
+    const ends = ended[bucket] ?? 0;
     if (ends > 0) {
       const share = surviving * Math.min(1, ends / atRisk);
-      density[cell] = share;
+      density[bucket] = share;
       surviving -= share;
     }
-    atRisk -= ends + (waiting[cell] ?? 0);
+    atRisk -= ends + (waiting[bucket] ?? 0);
   }
   density[longest] = (density[longest] ?? 0) + Math.max(0, surviving);
   return density;
@@ -111,10 +111,10 @@ class Scope {
  */
 export class LagEstimator {
   readonly #cluster = new Scope();
-  readonly #namespaces: Busiest<Scope>;
+  readonly #namespaces: HeavyHitters<Scope>;
 
   constructor(namespacesKept: number = NAMESPACES_KEPT) {
-    this.#namespaces = new Busiest(namespacesKept, () => new Scope());
+    this.#namespaces = new HeavyHitters(namespacesKept, () => new Scope());
   }
 
   /** Records a removed pod: how long it took until the last object that listed it had withdrawn it. */
@@ -176,7 +176,7 @@ export class LagEstimator {
     const podAges = new Histogram();
     for (const age of pods.values()) podAges.record(age);
     const lagOf = (recent: RecentLags | undefined, waitingAges: Histogram) => {
-      const ended = recent?.counts(epochSeconds) ?? new Float64Array(CELLS);
+      const ended = recent?.counts(epochSeconds) ?? new Float64Array(BUCKETS);
       const density = withWaiting(ended, waitingAges.counts);
       return density && { samples: totalOf(ended) + waitingAges.total, density };
     };

@@ -36,8 +36,8 @@ export const STREAMS = ['pods', 'services', ...LAG_STAGES] as const;
 export type Stream = (typeof STREAMS)[number];
 
 /** The streams that a removal is measured by. */
-export const STAMPED_STREAMS = ['pods', ...LAG_STAGES] as const;
-export type StampedStream = (typeof STAMPED_STREAMS)[number];
+export const HEARTBEAT_STREAMS = ['pods', ...LAG_STAGES] as const;
+export type HeartbeatStream = (typeof HEARTBEAT_STREAMS)[number];
 
 export interface TerminatingPod {
   readonly uid: string;
@@ -99,16 +99,16 @@ export interface Acknowledged {
   readonly at: number;
 }
 
-/** A stamp that one of Linger's replicas wrote, to show how late each stream is; see `Punctuality`. */
-export interface Stamp {
+/** A heartbeat that one of Linger's replicas wrote, to show how late each stream is; see `WatchDelay`. */
+export interface Heartbeat {
   /** Identifies the writer's process: numbers and instants of different writers cannot be compared. */
   readonly life: string;
-  /** Counts the stamps of one stream. */
+  /** Counts the heartbeats of one stream. */
   readonly number: number;
   /** When it was sent: milliseconds of its monotonic clock. */
   readonly sentAt: number;
-  /** The latest stamp of each stream that the API server had acknowledged, and when, by the same clock; 0: none yet. */
-  readonly acknowledged: Readonly<Record<StampedStream, Acknowledged>>;
+  /** The latest heartbeat of each stream that the API server had acknowledged, and when, by the same clock; 0: none yet. */
+  readonly acknowledged: Readonly<Record<HeartbeatStream, Acknowledged>>;
 }
 
 /**
@@ -125,7 +125,7 @@ export interface Stamp {
  *   from the last resourceVersion at once.
  * - `StreamCurrent`: the list and what had piled up behind it have been read: from here on, an event's instant is when
  *   the thing happened.
- * - `Stamp`: a stamp arrived by this stream.
+ * - `Heartbeat`: a heartbeat arrived by this stream.
  */
 export type ClusterEvent =
   | { readonly type: 'PodTerminating' | 'PodDeleted'; readonly at: number; readonly pod: TerminatingPod }
@@ -139,7 +139,12 @@ export type ClusterEvent =
       readonly name: string;
       readonly version?: string | undefined;
     }
-  | { readonly type: 'Stamp'; readonly at: number; readonly from: StampedStream; readonly stamp: Stamp }
+  | {
+      readonly type: 'Heartbeat';
+      readonly at: number;
+      readonly from: HeartbeatStream;
+      readonly heartbeat: Heartbeat;
+    }
   | StreamEvent;
 
 export interface StreamEvent {

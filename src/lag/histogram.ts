@@ -1,9 +1,9 @@
 import { isString } from '../api/index.ts';
-import { CELLS, cellOf } from './grid.ts';
+import { BUCKETS, bucketOf } from './buckets.ts';
 
-/** Counts of lags on the shared grid, in memory that never grows (6.4 kB): `counts[cell]` lags fell into that cell. */
+/** Counts of lags by the shared buckets, in memory that never grows (6.4 kB): `counts[bucket]` lags fell into that bucket. */
 export class Histogram {
-  readonly counts: Float64Array = new Float64Array(CELLS);
+  readonly counts: Float64Array = new Float64Array(BUCKETS);
   #total = 0;
 
   get total(): number {
@@ -12,52 +12,52 @@ export class Histogram {
 
   /** @throws RangeError for a negative lag or NaN */
   record(seconds: number): void {
-    const cell = cellOf(seconds);
-    this.counts[cell] = (this.counts[cell] ?? 0) + 1;
+    const bucket = bucketOf(seconds);
+    this.counts[bucket] = (this.counts[bucket] ?? 0) + 1;
     this.#total += 1;
   }
 }
 
-/** A cell of the grid, and how often it occurs or what it weighs. */
-export type CellValue = readonly [cell: number, value: number];
+/** A bucket, and how often it occurs or what it weighs. */
+export type BucketValue = readonly [bucket: number, value: number];
 
 /**
- * The occupied cells of a histogram or curve as short text, in base 36: `distance.value`, the distance from the cell
- * before where it is not 1, the value after a dot where it is not 1. Two lags of cell 400, one of cell 401 and one of
- * cell 410: `b4.2,1,9.`.
- * @param cells ascending
+ * The occupied buckets of a histogram or curve as short text, in base 36: `distance.value`, the distance from the bucket
+ * before where it is not 1, the value after a dot where it is not 1. Two lags of bucket 400, one of bucket 401 and one of
+ * bucket 410: `b4.2,1,9.`.
+ * @param buckets ascending
  */
-export function cellsToText(cells: Iterable<CellValue>): string {
+export function bucketsToText(buckets: Iterable<BucketValue>): string {
   const tokens: string[] = [];
   let previous = 0;
-  for (const [cell, value] of cells) {
+  for (const [bucket, value] of buckets) {
     if (value === 0) continue;
-    const distance = cell - previous;
+    const distance = bucket - previous;
     const written = value === 1 && distance !== 1 ? '' : value.toString(36);
     tokens.push(distance === 1 ? written : `${distance.toString(36)}.${written}`);
-    previous = cell;
+    previous = bucket;
   }
   return tokens.join(',');
 }
 
-/** In base 36 a cell has three digits, and a safe integer ten. */
+/** In base 36 a bucket has three digits, and a safe integer ten. */
 const TOKEN = /^(?:([0-9a-z]{1,3})\.)?([0-9a-z]{0,10})$/;
 
-/** Reads the output of {@link cellsToText}. @returns undefined for anything else */
-export function readCells(text: unknown): readonly CellValue[] | undefined {
+/** Reads the output of {@link bucketsToText}. @returns undefined for anything else */
+export function readBuckets(text: unknown): readonly BucketValue[] | undefined {
   if (!isString(text)) return undefined;
-  const tokens = text === '' ? [] : text.split(',', CELLS + 1);
-  if (tokens.length > CELLS) return undefined;
-  const cells: CellValue[] = [];
-  let cell = 0;
+  const tokens = text === '' ? [] : text.split(',', BUCKETS + 1);
+  if (tokens.length > BUCKETS) return undefined;
+  const buckets: BucketValue[] = [];
+  let bucket = 0;
   for (const token of tokens) {
     const [, distance, value] = TOKEN.exec(token) ?? [];
     if (value === undefined || token === '') return undefined;
-    cell += distance === undefined ? 1 : Number.parseInt(distance, 36);
-    if (cell >= CELLS) return undefined;
-    cells.push([cell, value === '' ? 1 : Number.parseInt(value, 36)]);
+    bucket += distance === undefined ? 1 : Number.parseInt(distance, 36);
+    if (bucket >= BUCKETS) return undefined;
+    buckets.push([bucket, value === '' ? 1 : Number.parseInt(value, 36)]);
   }
-  return cells;
+  return buckets;
 }
 
 export function isCount(value: unknown): value is number {

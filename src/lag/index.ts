@@ -1,4 +1,4 @@
-export { setNewest } from './busiest.ts';
+export { Arrival, type Attempt, Departure, ENOUGH_SIGHTINGS, type Instant } from './change-point.ts';
 export {
   type Consumer,
   ConsumerEstimator,
@@ -45,37 +45,37 @@ export {
   type ClusterEvent,
   compareVersions,
   type EndpointsState,
+  HEARTBEAT_STREAMS,
+  type Heartbeat,
+  type HeartbeatStream,
   LAG_STAGES,
   type LagStage,
   type RemovalSample,
   type ServiceState,
   type SliceState,
-  STAMPED_STREAMS,
   STREAMS,
   type StageSample,
-  type Stamp,
-  type StampedStream,
   type Stream,
   type TerminatingPod,
 } from './events.ts';
+export { setNewest } from './heavy-hitters.ts';
 export { type Enough, type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+export { type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export {
   BUILT_IN_ENOUGH,
+  NOTHING_PLANNED,
+  nextPlanned,
+  type PlannedRow,
+  type PlannedTable,
+} from './published-lag.ts';
+export { plannedFromJson, plannedToText, shrunkTable } from './published-lag-codec.ts';
+export {
   CONTROL_PLANE,
   type LagSource,
   NONE_YET,
-  NOTHING_PLANNED,
-  nextPlanned,
   type PlannedLag,
-  type PlannedRow,
-  type PlannedTable,
-  plannedFromJson,
   plannedLags,
-  plannedToText,
-  shrunkTable,
-} from './planned.ts';
-export { type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
-export { STAMP_ANNOTATION, stampOf, stampText } from './punctuality.ts';
+} from './published-lag-query.ts';
 export {
   DISCARDS,
   type DiscardCounts,
@@ -91,4 +91,4 @@ export {
   type SyncClaim,
   type SyncResult,
 } from './reported-syncs.ts';
-export { Arrival, type Attempt, Departure, ENOUGH_SIGHTINGS, type Instant } from './sightings.ts';
+export { HEARTBEAT_ANNOTATION, heartbeatOf, heartbeatText } from './watch-delay.ts';

@@ -1,7 +1,7 @@
 import { isRecord, isString, readEntries } from '../api/index.ts';
+import { BUCKETS, bucketOf } from './buckets.ts';
 import { type Density, quantileOf } from './distribution.ts';
-import { CELLS, cellOf } from './grid.ts';
-import { type CellValue, cellsToText, Histogram, isCount, isInstant, readCells } from './histogram.ts';
+import { type BucketValue, bucketsToText, Histogram, isCount, isInstant, readBuckets } from './histogram.ts';
 
 /** 15 minutes, so that a storm like S1's (10 to 12 minutes) fills one or two slices. */
 export const SLICE_SECONDS = 900;
@@ -27,7 +27,7 @@ const SAMPLES_KEPT = 10_000;
 /** The widths, in slices, of the slots that a text may have: a slice, an hour, 6 hours, a day; each divides the next. */
 const WIDTHS = [1, 4, 24, 96] as const;
 
-/** Entries are `cell × 2^22 + times`: 800 cells need 10 bits. No cluster has 4 million lags of one cell in a day. */
+/** Entries are `bucket × 2^22 + times`: 800 buckets need 10 bits. No cluster has 4 million lags of one bucket in a day. */
 const TIMES_BITS = 22;
 const MOST_TIMES = 2 ** TIMES_BITS - 1;
 
@@ -41,7 +41,7 @@ interface Slot {
   /** How many slices it spans. */
   readonly width: number;
   readonly samples: number;
-  /** Occupied cells only: hardly any slice has over 300. */
+  /** Occupied buckets only: hardly any slice has over 300. */
   readonly entries: Uint32Array;
 }
 
@@ -49,31 +49,31 @@ const endOf = ({ first, width }: Slot) => (first + width) * SLICE_SECONDS;
 const dayOf = ({ first }: Slot) => Math.floor(first / 96);
 const byEnd = (a: Slot, b: Slot) => endOf(a) - endOf(b) || a.first - b.first;
 
-/** @param cells ascending */
-function slotOf(first: number, width: number, cells: Iterable<CellValue>): Slot {
+/** @param buckets ascending */
+function slotOf(first: number, width: number, buckets: Iterable<BucketValue>): Slot {
   const entries: number[] = [];
   let samples = 0;
-  for (const [cell, count] of cells) {
+  for (const [bucket, count] of buckets) {
     const times = Math.min(count, MOST_TIMES);
     if (times === 0) continue;
-    entries.push(cell * 2 ** TIMES_BITS + times);
+    entries.push(bucket * 2 ** TIMES_BITS + times);
     samples += times;
   }
   return { first, width, samples, entries: Uint32Array.from(entries) };
 }
 
-function* cellsIn({ entries }: Slot): Generator<CellValue> {
+function* bucketsIn({ entries }: Slot): Generator<BucketValue> {
   for (const entry of entries) yield [entry >>> TIMES_BITS, entry & MOST_TIMES];
 }
 
 function countsOf(slots: readonly Slot[]): Density {
-  const counts = new Float64Array(CELLS);
+  const counts = new Float64Array(BUCKETS);
   for (const { entries } of slots) {
     // By index: a day of hourly windows is summed at once, and `for…of` takes four times as long.
     for (let at = 0; at < entries.length; at += 1) {
       const entry = entries[at] as number;
-      const cell = entry >>> TIMES_BITS;
-      counts[cell] = (counts[cell] as number) + (entry & MOST_TIMES);
+      const bucket = entry >>> TIMES_BITS;
+      counts[bucket] = (counts[bucket] as number) + (entry & MOST_TIMES);
     }
   }
   return counts;
@@ -120,7 +120,7 @@ export interface WindowLags {
   readonly samples: number;
   /** From the window's first lag until that instant. */
   readonly historySeconds: number;
-  /** Lags by cell. */
+  /** Lags by bucket. */
   readonly counts: Density;
 }
 
@@ -266,7 +266,7 @@ export class LagHistory {
   *episodes(now: number, minSamples: number): Generator<Episode> {
     const slots = lastDays(this.#slots(), now, minSamples);
     if (slots.length === 0) return;
-    const long = cellOf(quantileOf(countsOf(slots), 99) * LONG_SHARE);
+    const long = bucketOf(quantileOf(countsOf(slots), 99) * LONG_SHARE);
     const runs: { from: number; to: number; long: number; slots: Slot[] }[] = [];
     let allLong = 0;
     for (const slot of slots) {
@@ -360,7 +360,7 @@ export class LagHistory {
     let text = '';
     for (const width of WIDTHS) {
       if (width > 1) slots = coarsened(slots, width);
-      const rows = slots.map((slot) => [slot.first, slot.width, cellsToText(cellsIn(slot))]);
+      const rows = slots.map((slot) => [slot.first, slot.width, bucketsToText(bucketsIn(slot))]);
       text = JSON.stringify({ v: VERSION, key, since, latest, reached, slots: rows });
       if (text.length <= characters) break;
     }
@@ -428,13 +428,13 @@ function samplesOf(slots: readonly Slot[]): number {
   return slots.reduce((sum, slot) => sum + slot.samples, 0);
 }
 
-/** How many of the slot's lags fell into this cell or a later one. */
-function longLags({ entries }: Slot, cell: number): number {
+/** How many of the slot's lags fell into this bucket or a later one. */
+function longLags({ entries }: Slot, bucket: number): number {
   let count = 0;
   // Entries ascend, and hardly any are that long.
   for (let at = entries.length - 1; at >= 0; at -= 1) {
     const entry = entries[at] as number;
-    if (entry >>> TIMES_BITS < cell) break;
+    if (entry >>> TIMES_BITS < bucket) break;
     count += entry & MOST_TIMES;
   }
   return count;
@@ -469,8 +469,8 @@ function slotFromJson(json: unknown): Slot | undefined {
   if (!Array.isArray(json)) return undefined;
   const [first, width, text] = json as unknown[];
   if (!isCount(first) || !isCount(width) || !WIDTHS.some((each) => each === width)) return undefined;
-  const cells = readCells(text);
-  if (first % width !== 0 || cells === undefined) return undefined;
-  const slot = slotOf(first, width, cells);
+  const buckets = readBuckets(text);
+  if (first % width !== 0 || buckets === undefined) return undefined;
+  const slot = slotOf(first, width, buckets);
   return slot.samples > 0 ? slot : undefined;
 }

@@ -1,19 +1,19 @@
-import { setNewest } from './busiest.ts';
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
 import {
   type Acknowledged,
   type ClusterEvent,
   type EndpointsState,
+  type HeartbeatStream,
   type RemovalSample,
   type ServiceState,
   STREAMS,
   type StageSample,
-  type StampedStream,
   type Stream,
   type StreamEvent,
   type TerminatingPod,
 } from './events.ts';
-import { Punctuality } from './punctuality.ts';
+import { setNewest } from './heavy-hitters.ts';
+import { WatchDelay } from './watch-delay.ts';
 
 /** Why a removal gave no sample. Each withdrawal is counted under one reason at most. */
 export const DISCARDS = {
@@ -54,7 +54,7 @@ const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
  */
 type StreamState = 'current' | 'rotating' | 'broken';
 
-/** The longest lag of the grid: waiting longer gains nothing, and what is never withdrawn must not pile up. */
+/** The longest lag that has a bucket: waiting longer gains nothing, and what is never withdrawn must not pile up. */
 export const EXPIRY_MS = 7_200_000;
 
 /** More removals than a node failure or a rollout of everything opens at once; some 10 MB when full. */
@@ -67,14 +67,14 @@ export const INVERSION_MS = 250;
 const LATE_MS = INVERSION_MS;
 const LATE_SHARE = 0.02;
 
-/** The leader stamps once a removal has been open for this long. */
-const STAMPED_AFTER_MS = 1_000;
+/** The leader writes heartbeats once a removal has been open for this long. */
+const HEARTBEATS_AFTER_MS = 1_000;
 
-/** By then even a replica that alone has open removals has stamped twice; without stamps, samples are accepted as they are. */
-const STAMPS_WITHIN_MS = 10_000;
+/** By then even a replica that alone has open removals has written two; without heartbeats, samples are accepted as they are. */
+const HEARTBEATS_WITHIN_MS = 10_000;
 
-/** How long a sample waits for stamps that have been written but not delivered; then it is discarded. */
-const LATE_STAMPS_WITHIN_MS = 120_000;
+/** How long a sample waits for heartbeats that have been written but not delivered; then it is discarded. */
+const LATE_HEARTBEATS_WITHIN_MS = 120_000;
 
 /** In a storm, thousands of samples wait while thousands of events a second come: not each event looks at each sample. */
 const VERIFY_EVERY_MS = 1_000;
@@ -96,7 +96,7 @@ interface Termination {
   /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer has. */
   withdrawals: Withdrawal[];
   unverified: number;
-  /** How late the pods' stream was, in milliseconds; undefined: no stamp has shown it yet. */
+  /** How late the pods' stream was, in milliseconds; undefined: no heartbeat has shown it yet. */
   lateness: number | undefined;
   /** Its lag is unknown, or has been reported. */
   closed: boolean;
@@ -110,7 +110,7 @@ interface Removal {
   spoiled: boolean;
 }
 
-/** A removal that has ended. Stamps show whether its streams were punctual. */
+/** A removal that has ended. Heartbeats show whether its streams were punctual. */
 interface Withdrawal {
   readonly termination: Termination;
   readonly group: EndpointGroup;
@@ -141,8 +141,8 @@ interface Recorded {
 interface RecorderOptions {
   /** Whether to keep addresses for {@link Recorded.changes}; see {@link EndpointIndex}. */
   readonly addresses?: boolean;
-  /** Whether a leader stamps, so that samples wait to be verified. */
-  readonly stamps?: boolean;
+  /** Whether a leader writes heartbeats, so that samples wait to be verified. */
+  readonly heartbeats?: boolean;
 }
 
 const NO_CHANGES: readonly EndpointChange[] = [];
@@ -164,8 +164,8 @@ export class LagRecorder {
   readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
   /** By pod uid, the latest withdrawn last. */
   readonly #early = new Map<string, readonly EarlyEnd[]>();
-  readonly #punctuality: Punctuality | undefined;
-  /** Terminations whose beginning no stamp has verified yet, oldest first. */
+  readonly #watchDelay: WatchDelay | undefined;
+  /** Terminations whose beginning no heartbeat has verified yet, oldest first. */
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
   readonly #unverified = new Set<Withdrawal>();
@@ -175,9 +175,9 @@ export class LagRecorder {
   /** The results of the current event. */
   #recorded = { stages: [] as StageSample[], removals: [] as RemovalSample[], changes: NO_CHANGES };
 
-  constructor({ addresses = false, stamps = false }: RecorderOptions = {}) {
+  constructor({ addresses = false, heartbeats = false }: RecorderOptions = {}) {
     this.#index = new EndpointIndex({ addresses });
-    this.#punctuality = stamps ? new Punctuality() : undefined;
+    this.#watchDelay = heartbeats ? new WatchDelay() : undefined;
     const none = Object.keys(DISCARDS).map((reason) => [reason, 0]);
     this.#discarded = Object.fromEntries(none) as Record<DiscardReason, number>;
   }
@@ -218,8 +218,13 @@ export class LagRecorder {
         this.#services.delete(`${event.namespace}/${event.name}`);
         this.#giveUpService(event.namespace, event.name, 'NoService');
         break;
-      case 'Stamp':
-        this.#punctuality?.stamp(event.from, event.stamp, at, this.#streams.get(event.from) === 'current');
+      case 'Heartbeat':
+        this.#watchDelay?.heartbeat(
+          event.from,
+          event.heartbeat,
+          at,
+          this.#streams.get(event.from) === 'current',
+        );
         this.#verifyAll(at);
         break;
       default:
@@ -239,23 +244,23 @@ export class LagRecorder {
   }
 
   /**
-   * Whether this replica should stamp: a removal has been open for more than a second, or a sample awaits verification.
-   * @param life of its own stamps
-   * @param silentMs only when it has been so for this long without a stamp of another replica
+   * Whether this replica should write heartbeats: a removal has been open for more than a second, or a sample awaits verification.
+   * @param life of its own heartbeats
+   * @param silentMs only when it has been so for this long without a heartbeat of another replica
    */
-  wantsStamp(now: number, life: string, silentMs = 0): boolean {
+  wantsHeartbeat(now: number, life: string, silentMs = 0): boolean {
     const before = now - silentMs;
-    if (this.#punctuality === undefined || this.#punctuality.stampedAt(life) > before) return false;
+    if (this.#watchDelay === undefined || this.#watchDelay.heartbeatAt(life) > before) return false;
     const [oldest] = this.#unverified;
     if (oldest !== undefined && oldest.sample.at <= before) return true;
     for (const { spoiled, termination } of this.#open)
-      if (!spoiled) return before - termination.since > STAMPED_AFTER_MS;
+      if (!spoiled) return before - termination.since > HEARTBEATS_AFTER_MS;
     return false;
   }
 
-  /** The API server has stored a stamp of this replica. */
-  stamped(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
-    this.#punctuality?.wrote(life, stream, acknowledged);
+  /** The API server has stored a heartbeat of this replica. */
+  heartbeatWritten(life: string, stream: HeartbeatStream, acknowledged: Acknowledged): void {
+    this.#watchDelay?.wrote(life, stream, acknowledged);
   }
 
   /** Whether the slices or the Endpoints of a Service list the pod as ready. */
@@ -311,7 +316,7 @@ export class LagRecorder {
       withdrawals: [],
       // Counts as unverified until everything below is known.
       unverified: 1,
-      lateness: this.#punctuality === undefined ? 0 : undefined,
+      lateness: this.#watchDelay === undefined ? 0 : undefined,
       closed: false,
     };
     this.#terminations.set(pod.uid, termination);
@@ -325,7 +330,7 @@ export class LagRecorder {
       else if (at - endedAt > INVERSION_MS) this.#discard('Inversion', termination);
       else this.#sample(termination, group, at, version);
     }
-    if (termination.open.length > 0 && this.#punctuality !== undefined)
+    if (termination.open.length > 0 && this.#watchDelay !== undefined)
       this.#unverifiedBeginnings.add(termination);
     termination.unverified -= 1;
     this.#report(termination);
@@ -422,7 +427,7 @@ export class LagRecorder {
 
   #verifyAll(now: number): void {
     for (const termination of this.#unverifiedBeginnings) {
-      termination.lateness = this.#punctuality?.lateness('pods', termination.since);
+      termination.lateness = this.#watchDelay?.lateness('pods', termination.since);
       if (termination.lateness !== undefined) this.#unverifiedBeginnings.delete(termination);
     }
     for (const each of this.#unverified) this.#verify(each, now);
@@ -442,20 +447,20 @@ export class LagRecorder {
 
   /** @returns undefined: not known yet */
   #isLate({ lateness: beginning, since }: Termination, { stage, at, lag }: StageSample, now: number) {
-    const punctuality = this.#punctuality;
-    if (punctuality === undefined) return false;
+    const watchDelay = this.#watchDelay;
+    if (watchDelay === undefined) return false;
     const tolerated = Math.max(LATE_MS, LATE_SHARE * 1000 * lag);
-    const first = beginning ?? punctuality.lateness('pods', since);
-    const last = punctuality.lateness(stage, at);
-    // A stream that owes a stamp from before the event has delivered the event late, too.
-    const owed = Math.max(first ?? punctuality.behind('pods', now), last ?? punctuality.behind(stage, now));
+    const first = beginning ?? watchDelay.lateness('pods', since);
+    const last = watchDelay.lateness(stage, at);
+    // A stream that owes a heartbeat from before the event has delivered the event late, too.
+    const owed = Math.max(first ?? watchDelay.behind('pods', now), last ?? watchDelay.behind(stage, now));
     if (owed > tolerated) return true;
     if (first !== undefined && last !== undefined) return false;
-    if (lag * 1000 <= STAMPED_AFTER_MS) return false;
-    if (now - at < STAMPS_WITHIN_MS) return undefined;
-    // Where all streams are late, the stamps are late with them.
-    if (!punctuality.awaits('pods') && !punctuality.awaits(stage)) return false;
-    return now - at < LATE_STAMPS_WITHIN_MS ? undefined : true;
+    if (lag * 1000 <= HEARTBEATS_AFTER_MS) return false;
+    if (now - at < HEARTBEATS_WITHIN_MS) return undefined;
+    // Where all streams are late, the heartbeats are late with them.
+    if (!watchDelay.awaits('pods') && !watchDelay.awaits(stage)) return false;
+    return now - at < LATE_HEARTBEATS_WITHIN_MS ? undefined : true;
   }
 
   /** Reports the pod's sample once all groups have withdrawn it. */
@@ -513,7 +518,7 @@ export class LagRecorder {
     }
     if (now < this.#verifyAt) return;
     for (const withdrawal of this.#unverified) {
-      if (now - withdrawal.sample.at < STAMPS_WITHIN_MS) break;
+      if (now - withdrawal.sample.at < HEARTBEATS_WITHIN_MS) break;
       this.#verify(withdrawal, now);
       if (this.#unverified.has(withdrawal)) this.#verifyAt = now + VERIFY_EVERY_MS;
     }
@@ -543,7 +548,7 @@ export class LagRecorder {
 
   #stream({ type, stream }: StreamEvent): void {
     if (type === 'ListEnds') return;
-    if (stream !== 'services') this.#punctuality?.forget(stream);
+    if (stream !== 'services') this.#watchDelay?.forget(stream);
     if (type === 'StreamCurrent') this.#streams.set(stream, 'current');
     else if (type !== 'StreamRotated') this.#interrupt(stream);
     else if (this.#streams.get(stream) === 'current') this.#streams.set(stream, 'rotating');

@@ -2,6 +2,7 @@ export type { CanarySettings } from './canary.ts';
 export { measureConsumers, registerCanaryMetrics, startCanary } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
 export { type PageAnswer, readPage } from './gateway-client.ts';
+export { sendHeartbeats } from './heartbeats.ts';
 export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
 export { startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
@@ -30,4 +31,3 @@ export {
   type SigningKeys,
   versionsOf,
 } from './reports.ts';
-export { stampStreams } from './stamper.ts';

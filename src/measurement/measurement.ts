@@ -10,6 +10,7 @@ import {
   type EndpointChange,
   type EndpointGroup,
   type Enough,
+  type HeartbeatStream,
   type HistoryPart,
   LAG_STAGES,
   LagEstimator,
@@ -26,7 +27,6 @@ import {
   type RemovalSample,
   type Span,
   type StageSample,
-  type StampedStream,
   type UnresolvedRemoval,
 } from '../lag/index.ts';
 import { Listeners } from '../manager/index.ts';
@@ -169,7 +169,7 @@ export class ConsumerMeasurement {
 type OnListenerError = ConstructorParameters<typeof Listeners>[0];
 
 interface MeasurementOptions {
-  readonly stamps?: boolean;
+  readonly heartbeats?: boolean;
   readonly asked?: () => readonly Enough[];
   readonly onListenerError?: OnListenerError;
 }
@@ -212,13 +212,13 @@ export class Measurement {
   readonly onLags: Listeners<[LagSource]>['add'];
 
   /**
-   * @param options.stamps whether a leader stamps objects, so that late streams show
+   * @param options.heartbeats whether a leader writes heartbeats, so that late streams show
    * @param options.asked what the policies in force take for enough history
    * @param options.onListenerError called with what a listener throws, which costs neither the measurement nor others
    */
   constructor(
     clocks: MeasurementClocks,
-    { stamps = false, asked = () => [BUILT_IN_ENOUGH], onListenerError }: MeasurementOptions = {},
+    { heartbeats = false, asked = () => [BUILT_IN_ENOUGH], onListenerError }: MeasurementOptions = {},
   ) {
     this.#samples = new Listeners(onListenerError);
     this.#removals = new Listeners(onListenerError);
@@ -228,7 +228,7 @@ export class Measurement {
     this.onRemoval = this.#removals.add;
     this.onChange = this.#changes.add;
     this.onLags = this.#planned.add;
-    this.#recorder = new LagRecorder({ stamps });
+    this.#recorder = new LagRecorder({ heartbeats });
     this.#clocks = clocks;
     this.#asked = asked;
     this.consumers = new ConsumerMeasurement(clocks.epochSeconds, onListenerError);
@@ -272,13 +272,13 @@ export class Measurement {
     return this.#recorder.withdraws(group);
   }
 
-  /** Whether this replica should stamp now; see the recorder. */
-  wantsStamp(life: string, silentMs: number): boolean {
-    return this.#recorder.wantsStamp(this.#clocks.clock(), life, silentMs);
+  /** Whether this replica should write heartbeats now; see the recorder. */
+  wantsHeartbeat(life: string, silentMs: number): boolean {
+    return this.#recorder.wantsHeartbeat(this.#clocks.clock(), life, silentMs);
   }
 
-  stamped(life: string, stream: StampedStream, acknowledged: Acknowledged): void {
-    this.#recorder.stamped(life, stream, acknowledged);
+  heartbeatWritten(life: string, stream: HeartbeatStream, acknowledged: Acknowledged): void {
+    this.#recorder.heartbeatWritten(life, stream, acknowledged);
   }
 
   unresolved(): WaitingByStage {

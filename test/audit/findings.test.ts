@@ -9,7 +9,7 @@ import { type AuditFinding, auditWorkload, type GraceCut, summaryOfAudit } from 
 import { relatedObjectsIn } from '../../src/audit/related-objects.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
 import type { World } from '../../src/decision/world.ts';
-import { plannedLags } from '../../src/lag/planned.ts';
+import { plannedLags } from '../../src/lag/index.ts';
 import { linger } from '../cli/linger.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import { clusterPolicy, consumer, service, worldOf } from '../decision/sample-world.ts';

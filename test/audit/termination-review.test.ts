@@ -48,7 +48,7 @@ async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
     epochSeconds: () => 1_700_001_000,
   });
   const object = (plan: string | undefined, grace: number): PodMetadata => ({
-    ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: { app: 'web' }, stamp: undefined },
+    ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: { app: 'web' }, heartbeat: undefined },
     ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: grace },
     ...{ plan, controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
   });

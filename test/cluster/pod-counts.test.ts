@@ -7,7 +7,7 @@ const MOST = 4_000;
 
 function event(namespace: string, name: string, more: Partial<PodMetadata> = {}): ResourceEvent<PodMetadata> {
   const identity = { namespace, name, uid: `${namespace}/${name}` };
-  const none = { stamp: undefined, deletionTimestamp: undefined, deletionGracePeriodSeconds: undefined };
+  const none = { heartbeat: undefined, deletionTimestamp: undefined, deletionGracePeriodSeconds: undefined };
   const labels = { app: `${namespace}/${name}`.padEnd(1_100, 'x') };
   return { type: 'added', listed: true, at: 0, identity, object: { ...identity, ...none, labels, ...more } };
 }

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { estimateInWords } from '../../src/decision/wait.ts';
 import type { World } from '../../src/decision/world.ts';
-import { NONE_YET, plannedLags } from '../../src/lag/planned.ts';
+import { NONE_YET, plannedLags } from '../../src/lag/index.ts';
 import { historyOf, measuredTable, START, tableOf } from '../lag/sample-table.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
 import { clusterPolicy, consumer, namespace, service, worldOf } from './sample-world.ts';

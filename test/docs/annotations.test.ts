@@ -6,7 +6,7 @@ import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
 import { annotationLayers } from '../../src/decision/policy.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
 import { TRIED_ANNOTATION } from '../../src/hold/delivery.ts';
-import { STAMP_ANNOTATION } from '../../src/lag/punctuality.ts';
+import { HEARTBEAT_ANNOTATION } from '../../src/lag/watch-delay.ts';
 import { SHARED_ANNOTATIONS } from '../../src/leader/codec.ts';
 import { LEADER_LABEL } from '../../src/leader/leader-label.ts';
 import { CANARY_LABEL } from '../../src/measurement/canary.ts';
@@ -17,7 +17,7 @@ const readByLinger = tableUnder(PAGE, 'Read by Linger');
 const known: readonly string[] = Object.values(ANNOTATION);
 /** Labels, and an audience. */
 const others: readonly (string | undefined)[] = [
-  STAMP_ANNOTATION,
+  HEARTBEAT_ANNOTATION,
   CANARY_LABEL,
   LEADER_LABEL,
   VERBS.serve.flags.reportsAudience.fallback,

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import { BUCKETS } from '../../src/lag/buckets.ts';
 import { type Density, exactly, maxOf, quantileOf, sumOf, uniformUpTo } from '../../src/lag/distribution.ts';
-import { CELLS } from '../../src/lag/grid.ts';
 import { addScaled } from '../lag/shapes.ts';
 import { read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/concepts.md';
 
-const plane: Density = new Float64Array(CELLS);
+const plane: Density = new Float64Array(BUCKETS);
 addScaled(plane, exactly(0.03), 0.9);
 addScaled(plane, uniformUpTo(4), 0.1);
 const proxy = uniformUpTo(1);

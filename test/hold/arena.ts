@@ -10,7 +10,7 @@ import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
 import { HoldService } from '../../src/hold/service.ts';
-import { type EndpointGroup, STAMPED_STREAMS } from '../../src/lag/index.ts';
+import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/lag/index.ts';
 import type { SigningKeys } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 
@@ -135,7 +135,7 @@ export class Arena {
       onChange: ({ uid }) => this.holds.touch(uid),
     });
     const { readAt: at = Number.NEGATIVE_INFINITY } = options;
-    for (const stream of STAMPED_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
+    for (const stream of HEARTBEAT_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
     this.holds = new Holds({
       clock,
       leads: () => this.leads,
@@ -210,7 +210,7 @@ export class Arena {
   put(name: string, held: ReturnType<typeof holdOf>, deleted?: { readonly grace: number }): void {
     const deadline = deleted && new Date(Date.now() + deleted.grace * 1000).toISOString();
     const object: PodMetadata = {
-      ...{ uid: name, namespace: 'shop', name, labels: { app: 'web' }, stamp: undefined, ...held },
+      ...{ uid: name, namespace: 'shop', name, labels: { app: 'web' }, heartbeat: undefined, ...held },
       ...{ deletionTimestamp: deadline, deletionGracePeriodSeconds: deleted?.grace },
     };
     this.#objects.set(name, object);

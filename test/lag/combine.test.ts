@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
+import { BUCKET_ERROR, BUCKETS, bucketOf } from '../../src/lag/buckets.ts';
 import {
   coverageOf,
   type Density,
@@ -11,7 +12,6 @@ import {
   uniformUpTo,
 } from '../../src/lag/distribution.ts';
 import { withWaiting } from '../../src/lag/estimator.ts';
-import { CELL_ERROR, CELLS, cellOf } from '../../src/lag/grid.ts';
 import { Histogram } from '../../src/lag/histogram.ts';
 import { addScaled, exactPercentile, PERCENTILES, randomNumbers, SHAPES, type Shape } from './shapes.ts';
 
@@ -53,7 +53,7 @@ function expectPercentiles(found: Density, drawn: Float64Array, error: number): 
 }
 
 describe('one after the other: the sum', () => {
-  const error = (1 + CELL_ERROR) ** 2 - 1;
+  const error = (1 + BUCKET_ERROR) ** 2 - 1;
 
   test.each(PAIRS)('%s, against a draw of each', (_, one, other) => {
     const a = draw(one, COUNT, 2);
@@ -85,8 +85,8 @@ describe('one after the other: the sum', () => {
     const [a, b] = [densityOf(draw(heavy!, 500, 4)), densityOf(draw(zeros!, 500, 5))];
     const [one, other] = [sumOf(a, b), sumOf(b, a)];
     expect(totalOf(one)).toBeCloseTo(1, 12);
-    one.forEach((weight, cell) => {
-      expect(weight).toBeCloseTo(other[cell]!, 12);
+    one.forEach((weight, bucket) => {
+      expect(weight).toBeCloseTo(other[bucket]!, 12);
     });
   });
 });
@@ -96,7 +96,7 @@ describe('side by side: the maximum', () => {
     const a = draw(one, COUNT, 6);
     const b = draw(other, COUNT, 7);
     const slower = a.map((lag, index) => Math.max(lag, b[index]!));
-    expectPercentiles(maxOf([densityOf(a), densityOf(b)]), slower, CELL_ERROR);
+    expectPercentiles(maxOf([densityOf(a), densityOf(b)]), slower, BUCKET_ERROR);
   });
 
   it('of n alike is their order statistic: P(max ≤ x) = P(one ≤ x)^n', () => {
@@ -119,7 +119,7 @@ describe('side by side: the maximum', () => {
 
 describe('mixtures and given distributions', () => {
   it('weights count: 1 part to 9', () => {
-    const mixed = new Float64Array(CELLS);
+    const mixed = new Float64Array(BUCKETS);
     addScaled(mixed, exactly(5), 0.1);
     addScaled(mixed, exactly(1), 0.9);
     expect(coverageOf(mixed, 2)).toBeCloseTo(0.9, 12);
@@ -136,7 +136,7 @@ describe('mixtures and given distributions', () => {
 });
 
 describe('with what still waits', () => {
-  const none = new Float64Array(CELLS);
+  const none = new Float64Array(BUCKETS);
 
   it('nothing waiting: what ended', () => {
     const ended = densityOf([1, 2, 2, 9]);
@@ -170,10 +170,10 @@ describe('with what still waits', () => {
   it('one that waits takes what those took that were as old: the textbook’s product', () => {
     // At 1 s: 1 of 4 ends. Then one is at 2 s and waits. At 3 s: 1 of 2. At 5 s: the last.
     const density = withWaiting(densityOf([1, 3, 5]), densityOf([2]))!;
-    expect(density[cellOf(1)]).toBeCloseTo(1 / 4, 12);
-    expect(density[cellOf(3)]).toBeCloseTo((3 / 4) * (1 / 2), 12);
-    expect(density[cellOf(5)]).toBeCloseTo(3 / 8, 12);
-    expect(density[cellOf(2)]).toBe(0);
+    expect(density[bucketOf(1)]).toBeCloseTo(1 / 4, 12);
+    expect(density[bucketOf(3)]).toBeCloseTo((3 / 4) * (1 / 2), 12);
+    expect(density[bucketOf(5)]).toBeCloseTo(3 / 8, 12);
+    expect(density[bucketOf(2)]).toBe(0);
   });
 
   it('is of total 1, and waiting never makes it shorter', () => {

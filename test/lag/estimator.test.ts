@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { Busiest } from '../../src/lag/busiest.ts';
 import { quantileOf } from '../../src/lag/distribution.ts';
 import { LagEstimator } from '../../src/lag/estimator.ts';
-import { OWN_SAMPLES } from '../../src/lag/planned.ts';
+import { HeavyHitters } from '../../src/lag/heavy-hitters.ts';
+import { OWN_SAMPLES } from '../../src/lag/published-lag.ts';
 import { randomNumbers, SHAPES } from './shapes.ts';
 
 const NOW = 20_000 * 86_400;
@@ -122,7 +122,7 @@ describe('now', () => {
 
 describe('the busiest namespaces', () => {
   it('find a place however many there are, and keep it', () => {
-    const busiest = new Busiest(4, () => undefined);
+    const busiest = new HeavyHitters(4, () => undefined);
     const random = randomNumbers(3);
     for (let n = 0; n < 40_000; n += 1) {
       // Half of all from four names, the rest from a thousand.
@@ -133,7 +133,7 @@ describe('the busiest namespaces', () => {
   });
 
   it('make room for who has become busier', () => {
-    const busiest = new Busiest(1, () => 'value');
+    const busiest = new HeavyHitters(1, () => 'value');
     busiest.count('old', NOW, 1_000);
     expect(busiest.count('new', NOW, 1_200)).toBeUndefined();
     expect(busiest.count('new', NOW, 100)).toBe('value');

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
+import { BUCKET_ERROR, BUCKETS, bucketOf, LONGEST_SECONDS, secondsOf } from '../../src/lag/buckets.ts';
 import { addTo, coverageOf, type Density, quantileOf, totalOf } from '../../src/lag/distribution.ts';
-import { CELL_ERROR, CELLS, cellOf, LONGEST_SECONDS, secondsOf } from '../../src/lag/grid.ts';
-import { cellsToText, Histogram, readCells } from '../../src/lag/histogram.ts';
+import { bucketsToText, Histogram, readBuckets } from '../../src/lag/histogram.ts';
 import { exactPercentile, PERCENTILES, randomNumbers, SHAPES } from './shapes.ts';
 
 const MILLION = 1_000_000;
@@ -21,7 +21,7 @@ function histogramOf(values: Iterable<number>): Histogram {
 }
 
 function mergedOf(...all: Density[]): Density {
-  const merged = new Float64Array(CELLS);
+  const merged = new Float64Array(BUCKETS);
   for (const counts of all) addTo(merged, counts);
   return merged;
 }
@@ -31,27 +31,27 @@ describe('the grid', () => {
     fc.assert(
       fc.property(fc.double({ min: Math.log(0.001), max: Math.log(7_200), noNaN: true }), (log) => {
         const seconds = Math.max(0.001, Math.exp(log));
-        expect(Math.abs(secondsOf(cellOf(seconds)) - seconds)).toBeLessThanOrEqual(
-          seconds * (CELL_ERROR + 1e-9),
+        expect(Math.abs(secondsOf(bucketOf(seconds)) - seconds)).toBeLessThanOrEqual(
+          seconds * (BUCKET_ERROR + 1e-9),
         );
       }),
     );
   });
 
   it('is a millisecond off at most below that, and exact for 0', () => {
-    expect(secondsOf(cellOf(0))).toBe(0);
-    expect([1e-9, 0.0004, 0.001].map(cellOf)).toEqual([1, 1, 1]);
+    expect(secondsOf(bucketOf(0))).toBe(0);
+    expect([1e-9, 0.0004, 0.001].map(bucketOf)).toEqual([1, 1, 1]);
     expect(secondsOf(1)).toBe(0.001);
   });
 
-  it('has each value in its own cell, and whatever is longer in the last', () => {
-    for (let cell = 0; cell < CELLS; cell += 1) expect(cellOf(secondsOf(cell))).toBe(cell);
-    expect(cellOf(1e9)).toBe(CELLS - 1);
-    expect(cellOf(Number.POSITIVE_INFINITY)).toBe(CELLS - 1);
+  it('has each value in its own bucket, and whatever is longer in the last', () => {
+    for (let bucket = 0; bucket < BUCKETS; bucket += 1) expect(bucketOf(secondsOf(bucket))).toBe(bucket);
+    expect(bucketOf(1e9)).toBe(BUCKETS - 1);
+    expect(bucketOf(Number.POSITIVE_INFINITY)).toBe(BUCKETS - 1);
   });
 
   it.each([-1, Number.NaN])('refuses a lag of %s', (seconds) => {
-    expect(() => cellOf(seconds)).toThrow(RangeError);
+    expect(() => bucketOf(seconds)).toThrow(RangeError);
   });
 });
 
@@ -69,8 +69,8 @@ describe('a million lags', () => {
       return expected === 0 ? found : Math.abs(found / expected - 1);
     });
     expect(Math.max(...errors)).toBeLessThanOrEqual(0.02);
-    // In fact one cell's error.
-    expect(Math.max(...errors)).toBeLessThanOrEqual(CELL_ERROR + 1e-9);
+    // In fact one bucket's error.
+    expect(Math.max(...errors)).toBeLessThanOrEqual(BUCKET_ERROR + 1e-9);
     expect(histogram.total).toBe(MILLION);
     expect(histogram.counts.byteLength).toBe(bytes);
     expect(bytes).toBe(6_400);
@@ -92,11 +92,11 @@ describe('merging', () => {
 });
 
 describe('as text', () => {
-  it('occupied cells are written shortly', () => {
-    const cells = new Float64Array(CELLS);
-    cells.set([0, 0, 0, 35, 36, 1, 0, 0, 1]);
-    expect(cellsToText(cells.entries())).toBe('3.z,10,1,3.');
-    expect(cellsToText([])).toBe('');
+  it('occupied buckets are written shortly', () => {
+    const buckets = new Float64Array(BUCKETS);
+    buckets.set([0, 0, 0, 35, 36, 1, 0, 0, 1]);
+    expect(bucketsToText(buckets.entries())).toBe('3.z,10,1,3.');
+    expect(bucketsToText([])).toBe('');
   });
 
   it('any histogram is read back', () => {
@@ -104,7 +104,7 @@ describe('as text', () => {
       fc.property(lags, (values) => {
         const { counts } = histogramOf(values);
         const occupied = [...counts.entries()].filter(([, times]) => times > 0);
-        expect(readCells(cellsToText(counts.entries()))).toEqual(occupied);
+        expect(readBuckets(bucketsToText(counts.entries()))).toEqual(occupied);
       }),
     );
   });
@@ -114,10 +114,10 @@ describe('as text', () => {
     ['a number', 3],
     ['no distance', '3,,2'],
     ['a negative number', '-1'],
-    ['more cells than there are', 'm8.'],
+    ['more buckets than there are', 'm8.'],
     ['a value that is too long', `2.${'z'.repeat(11)}`],
   ])('%s is not read', (_, text) => {
-    expect(readCells(text)).toBeUndefined();
+    expect(readBuckets(text)).toBeUndefined();
   });
 });
 

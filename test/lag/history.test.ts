@@ -121,7 +121,7 @@ describe('windows that are asked for again and again', () => {
   const seen = (history: LagHistory, now: number, minSamples: number) =>
     history.windows(now, minSamples).map(({ counts, ...rest }) => ({
       ...rest,
-      cells: [...counts].flatMap((n, cell) => (n ? [[cell, n]] : [])),
+      buckets: [...counts].flatMap((n, bucket) => (n ? [[bucket, n]] : [])),
     }));
 
   function rebuilt(done: readonly ((history: LagHistory) => void)[]): LagHistory {

@@ -1,34 +1,34 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { Stamp } from '../../src/lag/events.ts';
-import { Punctuality, stampOf, stampText } from '../../src/lag/punctuality.ts';
+import type { Heartbeat } from '../../src/lag/events.ts';
+import { heartbeatOf, heartbeatText, WatchDelay } from '../../src/lag/watch-delay.ts';
 import { runs } from '../property/runs.ts';
-import { type Delays, LateCluster, LateReplica, stampFrom } from './late-streams.ts';
+import { type Delays, LateCluster, LateReplica, sendHeartbeatsFrom } from './late-streams.ts';
 import { slice, terminating } from './sample-events.ts';
 
 const UNTIL = 60_000;
 
 /** The first replica leads, the others follow. */
-function stampAll(cluster: LateCluster, until: number, writeMs = () => 20): void {
+function sendAllHeartbeats(cluster: LateCluster, until: number, writeMs = () => 20): void {
   for (const [index, replica] of cluster.replicas.entries()) {
     const silentMs = index === 0 ? 0 : 2_500;
-    stampFrom(cluster, replica, { writeMs, until, life: `r${index}`, silentMs });
+    sendHeartbeatsFrom(cluster, replica, { writeMs, until, life: `r${index}`, silentMs });
   }
 }
 
-/** One removal, seen by a leader that stamps and a follower, each with streams as late as this. */
+/** One removal, seen by a leader that writes heartbeats and a follower, each with streams as late as this. */
 function removed(
   lags: { readonly slices: number; readonly endpoints: number },
   { leader = {}, follower = {} }: { leader?: Partial<Delays>; follower?: Partial<Delays> },
-  stamps = true,
+  heartbeats = true,
 ) {
   const [leading, following] = [
-    new LateReplica(leader, { stamps }),
-    new LateReplica(follower, { stamps, skew: 5e6 }),
+    new LateReplica(leader, { heartbeats }),
+    new LateReplica(follower, { heartbeats, skew: 5e6 }),
   ];
   const cluster = new LateCluster([leading, following]);
   cluster.removal('a', 10_000, lags);
-  if (stamps) stampAll(cluster, UNTIL);
+  if (heartbeats) sendAllHeartbeats(cluster, UNTIL);
   cluster.run(UNTIL);
   const of = ({ removals, recorder }: LateReplica) => ({
     lags: removals.map(({ lag }) => lag),
@@ -51,7 +51,7 @@ describe('a watch that is alive may still be behind', () => {
     ['slices 0.4 s late', { slices: 3_000, endpoints: 100 }, { EndpointSlice: 400 }, 3.4],
     ['Endpoints 0.4 s late', { slices: 100, endpoints: 3_000 }, { Endpoints: 400 }, 3.4],
   ])('%s', (_, lags, delays, wrong) => {
-    // What the recorder makes of it without stamps.
+    // What the recorder makes of it without heartbeats.
     expect(removed(lags, { leader: delays }, false).leader).toEqual(onTime(wrong));
     const { leader } = removed(lags, { leader: delays });
     expect(leader).toEqual(late);
@@ -64,7 +64,7 @@ describe('a watch that is alive may still be behind', () => {
     expect(follower).toEqual(late);
   });
 
-  it('and where the leader has no removal open to stamp for, the follower stamps', () => {
+  it('and where the leader has no removal open, the follower writes heartbeats', () => {
     const { leader, follower } = removed(NOW, { follower: { EndpointSlice: 15_000 } });
     expect([leader, follower]).toEqual([onTime(0.05), late]);
     expect(follower.late).toBe(1);
@@ -89,7 +89,7 @@ describe('a watch that is alive may still be behind', () => {
     cluster.removal('a', 10_000, { slices: 50, endpoints: 80 });
     for (let now = 0; now <= 20_000; now += 10) {
       cluster.run(now);
-      expect(replica.recorder.wantsStamp(now, '')).toBe(false);
+      expect(replica.recorder.wantsHeartbeat(now, '')).toBe(false);
     }
     expect(replica.removals).toMatchObject([{ lag: 0.08 }]);
   });
@@ -104,13 +104,13 @@ describe('a watch that is alive may still be behind', () => {
     }
   });
 
-  it('where no leader stamps, a sample comes ten seconds later', () => {
+  it('where no leader writes heartbeats, a sample comes ten seconds later', () => {
     const replica = new LateReplica();
     const cluster = new LateCluster([replica]);
     cluster.removal('a', 10_000, { slices: 3_000, endpoints: 50 });
     cluster.removal('b', 22_999, { slices: 50, endpoints: 50 });
     cluster.run(22_999);
-    expect([replica.removals, replica.recorder.wantsStamp(22_999, '')]).toEqual([[], true]);
+    expect([replica.removals, replica.recorder.wantsHeartbeat(22_999, '')]).toEqual([[], true]);
     cluster.run(25_000);
     expect(replica.removals).toMatchObject([{ uid: 'a', lag: 3, at: 13_000 }, { uid: 'b' }]);
   });
@@ -122,21 +122,23 @@ describe('a watch that is alive may still be behind', () => {
     for (const uid of Object.keys(ready)) replica.apply(terminating(1_000, uid));
     replica.apply(slice(5_000, {}));
     // Written but not delivered: until it is, no sample can be verified.
-    replica.recorder.stamped('', 'pods', { number: 1, at: 5_000 });
-    const lateness = vi.spyOn(Punctuality.prototype, 'lateness');
+    replica.recorder.heartbeatWritten('', 'pods', { number: 1, at: 5_000 });
+    const lateness = vi.spyOn(WatchDelay.prototype, 'lateness');
     for (let at = 16_000; at < 17_000; at += 1) replica.apply(slice(at, {}, { name: 'other' }));
     expect(lateness.mock.calls.length).toBeLessThan(20_000);
-    expect(replica.recorder.wantsStamp(17_000, '')).toBe(true);
+    expect(replica.recorder.wantsHeartbeat(17_000, '')).toBe(true);
     lateness.mockRestore();
   });
 
-  it('a new leader’s stamps are not compared with the former’s', () => {
+  it('a new leader’s heartbeats are not compared with the former’s', () => {
     const [first, second] = [new LateReplica(), new LateReplica({}, { skew: -7e6 })];
     const cluster = new LateCluster([first, second]);
     cluster.removal('a', 10_000, { slices: 5_000, endpoints: 50 });
     cluster.removal('b', 21_000, { slices: 5_000, endpoints: 50 });
-    stampFrom(cluster, first, { writeMs: () => 20, until: 20_000, life: 'first' });
-    cluster.at(20_000, () => stampFrom(cluster, second, { writeMs: () => 20, until: UNTIL, life: 'second' }));
+    sendHeartbeatsFrom(cluster, first, { writeMs: () => 20, until: 20_000, life: 'first' });
+    cluster.at(20_000, () =>
+      sendHeartbeatsFrom(cluster, second, { writeMs: () => 20, until: UNTIL, life: 'second' }),
+    );
     cluster.run(UNTIL);
     for (const { removals } of [first, second]) expect(removals.map(({ lag }) => lag)).toEqual([5, 5]);
   });
@@ -163,7 +165,7 @@ describe('whatever the streams and the leader’s writes are like', () => {
     for (const [index, { at, ...lags }] of all.entries()) cluster.removal(`p${index}`, at, lags);
     let next = 0;
     const writeMs = () => writes[next++ % writes.length] ?? 20;
-    stampAll(cluster, 110_000, writeMs);
+    sendAllHeartbeats(cluster, 110_000, writeMs);
     cluster.run(120_000);
   };
   const writes = fc.array(fc.integer({ min: 2, max: 400 }), { minLength: 1, maxLength: 20 });
@@ -203,17 +205,17 @@ describe('whatever the streams and the leader’s writes are like', () => {
   });
 });
 
-describe('a stamp', () => {
+describe('a heartbeat', () => {
   const acknowledged = {
     pods: { number: 3, at: 900 },
     EndpointSlice: { number: 2, at: 850 },
     Endpoints: { number: 0, at: 0 },
   };
-  const stamp: Stamp = { life: 'x-_9', number: 4, sentAt: 1_000, acknowledged };
+  const heartbeat: Heartbeat = { life: 'x-_9', number: 4, sentAt: 1_000, acknowledged };
 
   it('is read as it was written', () => {
-    expect(stampText(stamp)).toBe('x-_9:4@1000:3@900,2@850,0@0');
-    expect(stampOf(stampText(stamp))).toEqual(stamp);
+    expect(heartbeatText(heartbeat)).toBe('x-_9:4@1000:3@900,2@850,0@0');
+    expect(heartbeatOf(heartbeatText(heartbeat))).toEqual(heartbeat);
   });
 
   it.each([
@@ -223,22 +225,22 @@ describe('a stamp', () => {
     'x:4@1000:3@900,2@850',
     'x:-1@0:0@0,0@0,0@0',
     `x:${'9'.repeat(16)}@0:0@0,0@0,0@0`,
-  ])('is not %j', (text) => expect(stampOf(text)).toBeUndefined());
+  ])('is not %j', (text) => expect(heartbeatOf(text)).toBeUndefined());
 
   it('that an object shows again with another change of it is not taken for a new one', () => {
-    const punctuality = new Punctuality();
-    punctuality.stamp('pods', stamp, 1_010, true);
-    punctuality.stamp('EndpointSlice', { ...stamp, number: 3, sentAt: 1_020 }, 1_030, true);
-    punctuality.stamp('pods', stamp, 9_000, true);
+    const watchDelay = new WatchDelay();
+    watchDelay.heartbeat('pods', heartbeat, 1_010, true);
+    watchDelay.heartbeat('EndpointSlice', { ...heartbeat, number: 3, sentAt: 1_020 }, 1_030, true);
+    watchDelay.heartbeat('pods', heartbeat, 9_000, true);
     const next = { ...acknowledged, pods: { number: 4, at: 1_010 } };
-    punctuality.stamp(
+    watchDelay.heartbeat(
       'EndpointSlice',
-      { ...stamp, number: 4, sentAt: 1_040, acknowledged: next },
+      { ...heartbeat, number: 4, sentAt: 1_040, acknowledged: next },
       1_050,
       true,
     );
-    expect(punctuality.lateness('pods', 1_005)).toBe(0);
-    expect(punctuality.lateness('pods', 8_000)).toBeUndefined();
-    expect(punctuality.behind('pods', 9_000)).toBe(0);
+    expect(watchDelay.lateness('pods', 1_005)).toBe(0);
+    expect(watchDelay.lateness('pods', 8_000)).toBeUndefined();
+    expect(watchDelay.behind('pods', 9_000)).toBe(0);
   });
 });

@@ -1,16 +1,16 @@
 import {
   type ClusterEvent,
+  HEARTBEAT_STREAMS,
+  type Heartbeat,
+  type HeartbeatStream,
   type RemovalSample,
-  STAMPED_STREAMS,
   type StageSample,
-  type Stamp,
-  type StampedStream,
 } from '../../src/lag/events.ts';
 import { LagRecorder } from '../../src/lag/recorder.ts';
 import { ALL_CURRENT, endpoints, service, slice, terminating } from './sample-events.ts';
 
 /** How late a stream brings what is written at an instant. Milliseconds. */
-export type Delays = Readonly<Record<StampedStream, number>>;
+export type Delays = Readonly<Record<HeartbeatStream, number>>;
 
 /** A replica whose streams are late; its clock differs from the true one. */
 export class LateReplica {
@@ -19,17 +19,17 @@ export class LateReplica {
   readonly removals: RemovalSample[] = [];
   readonly #delays: Delays;
   readonly #skew: number;
-  readonly #delivered = new Map<StampedStream, number>();
+  readonly #delivered = new Map<HeartbeatStream, number>();
 
-  constructor(delays: Partial<Delays> = {}, { stamps = true, skew = 0 } = {}) {
-    this.recorder = new LagRecorder({ stamps });
+  constructor(delays: Partial<Delays> = {}, { heartbeats = true, skew = 0 } = {}) {
+    this.recorder = new LagRecorder({ heartbeats });
     this.#delays = { pods: 0, EndpointSlice: 0, Endpoints: 0, ...delays };
     this.#skew = skew;
     for (const event of [...ALL_CURRENT, service()]) this.apply(event);
   }
 
   /** When this replica gets what is written now: a stream keeps its order. */
-  deliveryOf(stream: StampedStream, now: number): number {
+  deliveryOf(stream: HeartbeatStream, now: number): number {
     const at = Math.max(this.#delivered.get(stream) ?? 0, now + this.#delays[stream]);
     this.#delivered.set(stream, at);
     return at;
@@ -64,7 +64,7 @@ export class LateCluster {
     this.#queue.splice(index < 0 ? this.#queue.length : index, 0, each);
   }
 
-  write(stream: StampedStream, eventAt: (at: number) => ClusterEvent): void {
+  write(stream: HeartbeatStream, eventAt: (at: number) => ClusterEvent): void {
     for (const replica of this.replicas) {
       const at = replica.deliveryOf(stream, this.now);
       this.at(at, () => replica.apply(eventAt(at)));
@@ -86,8 +86,8 @@ export class LateCluster {
     this.at(at + lags.endpoints, () => this.write('Endpoints', endpointsOf([])));
   }
 
-  stamp(from: StampedStream, stamp: Stamp): void {
-    this.write(from, (at) => ({ type: 'Stamp', at, from, stamp }));
+  heartbeat(from: HeartbeatStream, heartbeat: Heartbeat): void {
+    this.write(from, (at) => ({ type: 'Heartbeat', at, from, heartbeat }));
   }
 
   /** Lets time pass. */
@@ -101,7 +101,7 @@ export class LateCluster {
   }
 }
 
-interface StampOptions {
+interface HeartbeatOptions {
   readonly writeMs: () => number;
   readonly until: number;
   readonly life?: string;
@@ -109,23 +109,23 @@ interface StampOptions {
   readonly silentMs?: number;
 }
 
-/** Stamps as a replica does: one stream after the other, each as long as a write takes, once a second while wanted. */
-export function stampFrom(
+/** Heartbeats as a replica does: one stream after the other, each as long as a write takes, once a second while wanted. */
+export function sendHeartbeatsFrom(
   cluster: LateCluster,
   replica: LateReplica,
-  { writeMs, until, life = 'life', silentMs = 0 }: StampOptions,
+  { writeMs, until, life = 'life', silentMs = 0 }: HeartbeatOptions,
 ): void {
   const numbers = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
   const none = { number: 0, at: 0 };
   const acknowledged = { pods: none, EndpointSlice: none, Endpoints: none };
   let wantedUntil = 0;
   const wanted = () => {
-    const wants = replica.recorder.wantsStamp(replica.clock(cluster.now), life, silentMs);
+    const wants = replica.recorder.wantsHeartbeat(replica.clock(cluster.now), life, silentMs);
     if (wants) wantedUntil = cluster.now + 2_000;
     return cluster.now < wantedUntil;
   };
   const round = (index: number, begunAt: number) => {
-    const stream = STAMPED_STREAMS[index];
+    const stream = HEARTBEAT_STREAMS[index];
     if (stream === undefined || !wanted()) {
       const next = Math.max(cluster.now + 250, stream === undefined ? begunAt + 1_000 : 0);
       if (next < until) cluster.at(next, () => round(0, cluster.now));
@@ -134,13 +134,13 @@ export function stampFrom(
     numbers[stream] += 1;
     const number = numbers[stream];
     const sentAt = replica.clock(cluster.now);
-    const stamp = { life, number, sentAt, acknowledged: { ...acknowledged } };
+    const heartbeat = { life, number, sentAt, acknowledged: { ...acknowledged } };
     const took = writeMs();
     // Committed half-way.
-    cluster.at(cluster.now + took / 2, () => cluster.stamp(stream, stamp));
+    cluster.at(cluster.now + took / 2, () => cluster.heartbeat(stream, heartbeat));
     cluster.at(cluster.now + took, () => {
       acknowledged[stream] = { number, at: replica.clock(cluster.now) };
-      replica.recorder.stamped(life, stream, acknowledged[stream]);
+      replica.recorder.heartbeatWritten(life, stream, acknowledged[stream]);
       round(index + 1, begunAt);
     });
   };

@@ -1,12 +1,12 @@
+import { BUCKETS, secondsOf } from '../../src/lag/buckets.ts';
 import type { Density } from '../../src/lag/distribution.ts';
-import { CELLS, secondsOf } from '../../src/lag/grid.ts';
 import { LagHistory } from '../../src/lag/lag-history.ts';
 import {
   type MeasuredHistories,
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
-} from '../../src/lag/planned.ts';
+} from '../../src/lag/published-lag.ts';
 import { taken } from './steps.ts';
 
 /** Seconds since the epoch, at the beginning of a day. */
@@ -35,9 +35,9 @@ export function historyOfDensity(density: Density, samples = 5_000): LagHistory 
   const lags: number[] = [];
   let upTo = 0;
   const total = density.reduce((sum, weight) => sum + weight, 0);
-  for (let cell = 0; cell < CELLS; cell += 1) {
-    upTo += (density[cell] ?? 0) / total;
-    while (lags.length < Math.round(upTo * samples)) lags.push(secondsOf(cell));
+  for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
+    upTo += (density[bucket] ?? 0) / total;
+    while (lags.length < Math.round(upTo * samples)) lags.push(secondsOf(bucket));
   }
   return historyOf(lags, samples);
 }

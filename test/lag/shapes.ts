@@ -39,7 +39,7 @@ export const PERCENTILES = [0.1, 1, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.9
 
 /** Adds `factor` × the one to the other, in place. */
 export function addScaled(target: Density, density: Density, factor: number): void {
-  density.forEach((weight, cell) => {
-    target[cell] = (target[cell] ?? 0) + factor * weight;
+  density.forEach((weight, bucket) => {
+    target[bucket] = (target[bucket] ?? 0) + factor * weight;
   });
 }

@@ -1,4 +1,4 @@
-import { Arrival, type Attempt, Departure } from '../../src/lag/sightings.ts';
+import { Arrival, type Attempt, Departure } from '../../src/lag/change-point.ts';
 
 /** One instance of a consumer: since when it no longer sends to the canary, and how fast it answers. */
 export interface SimulatedInstance {

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { plannedToText } from '../../src/lag/planned.ts';
+import { plannedToText } from '../../src/lag/index.ts';
 import {
   bytesOf,
   type Content,

@@ -7,7 +7,7 @@ import {
   type PlannedTable,
   plannedLags,
   plannedToText,
-} from '../../src/lag/planned.ts';
+} from '../../src/lag/index.ts';
 import { type Forgotten, PLANNED_KEY, readForgotten, readPlanned } from '../../src/leader/codec.ts';
 import type { PublishedConsumers } from '../../src/leader/consumer-statuses.ts';
 import { PUBLISH_LIMITS, type PublishLimits } from '../../src/leader/publish-status.ts';

@@ -346,7 +346,7 @@ const STAYS = new RegExp(
     'APIService /v1alpha1\\.linger\\.dev',
     '(Secret tools/linger-certificates|Lease tools/linger)',
     'ConfigMap tools/linger-(planned|history(-[2-8])?|consumers|shortfalls)',
-    '(EndpointSlice|Endpoints) tools/linger-stamp',
+    '(EndpointSlice|Endpoints) tools/linger-heartbeat',
     '(Namespace /tools|ServiceAccount [\\w-]+/default|ConfigMap [\\w-]+/kube-root-ca\\.crt)',
   ]
     .map((each) => `^${each}$`)

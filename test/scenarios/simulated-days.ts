@@ -8,7 +8,7 @@ import {
   nextPlanned,
   type PlannedTable,
   plannedLags,
-} from '../../src/lag/planned.ts';
+} from '../../src/lag/index.ts';
 import { taken } from '../lag/steps.ts';
 
 export interface SimulatedDays {

@@ -5,7 +5,7 @@ import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import type { DefaultWait } from '../../src/decision/wait.ts';
 import { exactly } from '../../src/lag/distribution.ts';
 import type { StageSample } from '../../src/lag/events.ts';
-import { NOTHING_PLANNED } from '../../src/lag/planned.ts';
+import { NOTHING_PLANNED } from '../../src/lag/index.ts';
 import { DISCARDS, type DiscardCounts } from '../../src/lag/recorder.ts';
 import { type LagReadings, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
 import { historyOf, START, tableOf } from '../lag/sample-table.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BUILT_IN_ENOUGH, NONE_YET } from '../../src/lag/planned.ts';
+import { BUILT_IN_ENOUGH, NONE_YET } from '../../src/lag/index.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import { annotated, container, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
 import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';

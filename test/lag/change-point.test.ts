@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { Arrival, type Attempt, Departure } from '../../src/lag/sightings.ts';
+import { Arrival, type Attempt, Departure } from '../../src/lag/change-point.ts';
 import { runs } from '../property/runs.ts';
 import { observeArrival, observeDeparture, randomOf, type SimulatedConsumer } from './simulated-consumer.ts';
 

@@ -6,10 +6,9 @@ import {
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
-  plannedFromJson,
-  plannedLags,
-  plannedToText,
-} from '../../src/lag/planned.ts';
+} from '../../src/lag/published-lag.ts';
+import { plannedFromJson, plannedToText } from '../../src/lag/published-lag-codec.ts';
+import { plannedLags } from '../../src/lag/published-lag-query.ts';
 import { historyOf, START, tableOf } from './sample-table.ts';
 import { randomNumbers } from './shapes.ts';
 import { taken } from './steps.ts';

@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { callApi, type KubeConnection, KubeFailure } from '../cluster/index.ts';
 import {
   type Acknowledged,
-  STAMP_ANNOTATION,
-  STAMPED_STREAMS,
-  type StampedStream,
-  stampText,
+  HEARTBEAT_ANNOTATION,
+  HEARTBEAT_STREAMS,
+  type HeartbeatStream,
+  heartbeatText,
 } from '../lag/index.ts';
 import type { Place } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
@@ -15,10 +15,10 @@ interface StamperOptions {
   readonly connection: KubeConnection;
   readonly place: Place;
   readonly leads: () => boolean;
-  /** See `LagRecorder.wantsStamp`. */
+  /** See `LagRecorder.wantsHeartbeat`. */
   readonly wanted: (life: string, silentMs: number) => boolean;
-  /** See `LagRecorder.stamped`. */
-  readonly onWritten: (life: string, stream: StampedStream, acknowledged: Acknowledged) => void;
+  /** See `LagRecorder.heartbeatWritten`. */
+  readonly onWritten: (life: string, stream: HeartbeatStream, acknowledged: Acknowledged) => void;
   readonly signal: AbortSignal;
   readonly logger: Logger;
   readonly clock: () => number;
@@ -27,33 +27,33 @@ interface StamperOptions {
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** The EndpointSlice and the Endpoints that are stamped. deploy/role-publish.yaml allows writing these and no others. */
-const STAMPED_OBJECT = 'linger-stamp';
+/** The EndpointSlice and the Endpoints that carry heartbeats. deploy/role-publish.yaml allows writing these and no others. */
+const STAMPED_OBJECT = 'linger-heartbeat';
 
-/** A stamp a second on each stream at most; later after failures, which may be the storm that is being measured. */
+/** A heartbeat a second on each stream at most; later after failures, which may be the storm that is being measured. */
 const PACE = { everyMs: 1_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const TICK_MS = 250;
 const WRITTEN_WITHIN_MS = 5_000;
 
-/** Two more stamps, for replicas whose streams are later. */
+/** Two more heartbeats, for replicas whose streams are later. */
 const LONGER_MS = 2_000;
 
-/** A follower stamps after the leader's silence: removals open here alone mean that one of the two has late streams. */
+/** A follower writes heartbeats after the leader's silence: removals open here alone mean that one of the two has late streams. */
 const SILENT_MS = 2_500;
 
 /**
- * Stamps objects of our own while this replica's recorder wants it, so that every replica sees how late its streams are:
+ * Writes heartbeats to objects of our own while this replica's recorder wants it, so that every replica sees how late its streams are:
  * this replica's pod, an EndpointSlice and an Endpoints without addresses, one after the other.
  * @returns resolves once the signal has aborted; never rejects
  */
-export async function stampStreams(options: StamperOptions): Promise<void> {
+export async function sendHeartbeats(options: StamperOptions): Promise<void> {
   const { leads, wanted, onWritten, signal, logger, clock, random, pause } = options;
   const once = new LogOnce(logger);
   const life = randomBytes(6).toString('base64url');
   const numbers = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
   const none: Acknowledged = { number: 0, at: 0 };
   const acknowledged = { pods: none, EndpointSlice: none, Endpoints: none };
-  const schedules = new Map(STAMPED_STREAMS.map((stream) => [stream, new Schedule(PACE, clock(), random)]));
+  const schedules = new Map(HEARTBEAT_STREAMS.map((stream) => [stream, new Schedule(PACE, clock(), random)]));
   let until = Number.NEGATIVE_INFINITY;
   while (await pause(TICK_MS, signal)) {
     for (const [stream, schedule] of schedules) {
@@ -61,19 +61,19 @@ export async function stampStreams(options: StamperOptions): Promise<void> {
       if (clock() >= until || !schedule.due(clock())) continue;
       numbers[stream] += 1;
       const sentAt = clock();
-      const text = stampText({ life, number: numbers[stream], sentAt, acknowledged });
+      const text = heartbeatText({ life, number: numbers[stream], sentAt, acknowledged });
       try {
         await write(stream, text, options);
         acknowledged[stream] = { number: numbers[stream], at: clock() };
         onWritten(life, stream, acknowledged[stream]);
         schedule.done(sentAt);
-        once.over(stream, { stream }, 'the stream is stamped again');
+        once.over(stream, { stream }, 'heartbeats are written again');
       } catch (thrown) {
         if (signal.aborted) return;
         const { reason, retryAfterMs } = thrown instanceof KubeFailure ? thrown : {};
         const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
         const members = { stream, problem: String(thrown), pauseMs, ...(reason && { reason }) };
-        once.warn(stream, members, 'a stream cannot be stamped: a watch that is behind would go unnoticed');
+        once.warn(stream, members, 'heartbeats cannot be written; a watch that is behind would go unnoticed');
       }
     }
   }
@@ -81,22 +81,22 @@ export async function stampStreams(options: StamperOptions): Promise<void> {
 
 /** Server-side apply makes the object where it is missing: controllers delete Endpoints that belong to no Service. */
 async function write(
-  stream: StampedStream,
+  stream: HeartbeatStream,
   text: string,
   { connection, place: { namespace, identity }, signal }: StamperOptions,
 ): Promise<unknown> {
   const call = { signal, withinMs: WRITTEN_WITHIN_MS };
-  const annotations = { [STAMP_ANNOTATION]: text };
+  const annotations = { [HEARTBEAT_ANNOTATION]: text };
   if (stream === 'pods') {
     const patched = { name: identity, namespace, body: { metadata: { annotations } } };
     return callApi(connection, 'CoreV1Api', { ...call, patch: 'merge-patch' }, (core) =>
       core.patchNamespacedPod(patched),
     );
   }
-  const target = { name: STAMPED_OBJECT, namespace, fieldManager: 'linger-stamp', force: true };
+  const target = { name: STAMPED_OBJECT, namespace, fieldManager: 'linger-heartbeat', force: true };
   const applied = { ...call, patch: 'apply-patch' } as const;
   if (stream === 'EndpointSlice') {
-    // Kube-proxies leave headless slices out of their watch: a stamp is not sent to every node.
+    // Kube-proxies leave headless slices out of their watch: a heartbeat is not sent to every node.
     const labels = {
       'endpointslice.kubernetes.io/managed-by': 'linger.dev',
       'service.kubernetes.io/headless': '',

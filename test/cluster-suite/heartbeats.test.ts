@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { callApi } from '../../src/cluster/client.ts';
 import { type KubeConnection, readKubeconfig } from '../../src/cluster/connection.ts';
 import { followCluster } from '../../src/cluster/follow.ts';
-import { type ClusterEvent, STAMPED_STREAMS, type StampedStream } from '../../src/lag/events.ts';
-import { Punctuality } from '../../src/lag/punctuality.ts';
-import { stampStreams } from '../../src/measurement/stamper.ts';
+import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/lag/events.ts';
+import { WatchDelay } from '../../src/lag/watch-delay.ts';
+import { sendHeartbeats } from '../../src/measurement/heartbeats.ts';
 import { pause } from '../../src/timing/pacing.ts';
 import { bearer } from '../cluster/bearer.ts';
 import {
@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster?.close());
 
-it('with the rights of deploy/, stamps reach every stream in time, and disturb no Service', async () => {
+it('with the rights of deploy/, heartbeats reach every stream in time, and disturb no Service', async () => {
   const { namespace, token } = await placeToPublish(cluster, 'role-publish.yaml', 'role-pods.yaml');
   const containers = [{ name: 'linger', image: 'linger' }];
   const spec = { nodeSelector: { 'linger.test/no': 'node' }, containers };
@@ -49,16 +49,16 @@ it('with the rights of deploy/, stamps reach every stream in time, and disturb n
   const ending = new AbortController();
   const { signal } = ending;
   const clock = () => performance.now();
-  const punctuality = new Punctuality();
-  const stamps: Extract<ClusterEvent, { type: 'Stamp' }>[] = [];
+  const punctuality = new WatchDelay();
+  const heartbeats: Extract<ClusterEvent, { type: 'Heartbeat' }>[] = [];
   const source = followCluster(
     admin,
     {
       onWorld: () => undefined,
       onEvent: (event) => {
-        if (event.type !== 'Stamp') return;
-        stamps.push(event);
-        punctuality.stamp(event.from, event.stamp, event.at, true);
+        if (event.type !== 'Heartbeat') return;
+        heartbeats.push(event);
+        punctuality.heartbeat(event.from, event.heartbeat, event.at, true);
       },
       onFailure: () => undefined,
       onCurrent: () => undefined,
@@ -75,7 +75,7 @@ it('with the rights of deploy/, stamps reach every stream in time, and disturb n
   const lines: string[] = [];
   const logger = pino({}, { write: (line: string) => void lines.push(line) });
   const place = { namespace, identity: 'linger-0' };
-  const stamping = stampStreams({
+  const sendingHeartbeats = sendHeartbeats({
     connection: linger,
     place,
     leads: () => true,
@@ -87,14 +87,14 @@ it('with the rights of deploy/, stamps reach every stream in time, and disturb n
     random: Math.random,
     pause,
   });
-  const of = (stream: StampedStream) => stamps.filter(({ from }) => from === stream);
-  await waitUntil('five stamps on each stream', () =>
-    STAMPED_STREAMS.every((stream) => of(stream).length >= 5),
+  const of = (stream: HeartbeatStream) => heartbeats.filter(({ from }) => from === stream);
+  await waitUntil('five heartbeats on each stream', () =>
+    HEARTBEAT_STREAMS.every((stream) => of(stream).length >= 5),
   );
   // Tests share the machine: it is the machine that may be slow here, not the streams.
-  const lateness = STAMPED_STREAMS.map((stream) => punctuality.lateness(stream, of(stream)[1]!.at));
+  const lateness = HEARTBEAT_STREAMS.map((stream) => punctuality.lateness(stream, of(stream)[1]!.at));
   console.log(
-    `lateness of ${STAMPED_STREAMS.join(', ')} in ms: ${lateness.map((ms) => Math.round(ms ?? -1)).join(', ')}`,
+    `lateness of ${HEARTBEAT_STREAMS.join(', ')} in ms: ${lateness.map((ms) => Math.round(ms ?? -1)).join(', ')}`,
   );
   for (const ms of lateness) expect(ms).toBeLessThan(1_000);
   expect(lines).toEqual([]);
@@ -104,7 +104,7 @@ it('with the rights of deploy/, stamps reach every stream in time, and disturb n
     kind: 'EndpointSlice',
     namespace,
   });
-  expect(slices.map(({ metadata }) => metadata.name)).toEqual(['linger-stamp']);
+  expect(slices.map(({ metadata }) => metadata.name)).toEqual(['linger-heartbeat']);
 
   const body = { apiVersion: 'v1', kind: 'Endpoints', metadata: { name: 'other' } };
   const other = callApi(linger, 'CoreV1Api', { signal, withinMs: 5_000, patch: 'apply-patch' }, (core) =>
@@ -112,19 +112,23 @@ it('with the rights of deploy/, stamps reach every stream in time, and disturb n
       name: 'other',
       namespace,
       body,
-      fieldManager: 'linger-stamp',
+      fieldManager: 'linger-heartbeat',
       force: true,
     }),
   );
   await expect(other).rejects.toMatchObject({ reason: 'Forbidden' });
 
-  // Endpoints without a Service are deleted when the controller-manager starts: they come back with the next stamp.
-  const reference = { apiVersion: 'v1', kind: 'Endpoints', metadata: { namespace, name: 'linger-stamp' } };
+  // Endpoints without a Service are deleted when the controller-manager starts: they come back with the next heartbeat.
+  const reference = {
+    apiVersion: 'v1',
+    kind: 'Endpoints',
+    metadata: { namespace, name: 'linger-heartbeat' },
+  };
   await cluster.delete(reference);
   await waitUntil(
     'the Endpoints to be there again',
     async () => (await cluster.get(reference)) !== undefined,
   );
   ending.abort();
-  await Promise.all([stamping, source.ended]);
+  await Promise.all([sendingHeartbeats, source.ended]);
 }, 60_000);

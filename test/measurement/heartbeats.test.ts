@@ -3,23 +3,23 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { ClusterEvent, StampedStream } from '../../src/lag/events.ts';
-import { STAMP_ANNOTATION, stampOf } from '../../src/lag/punctuality.ts';
+import type { ClusterEvent, HeartbeatStream } from '../../src/lag/events.ts';
+import { HEARTBEAT_ANNOTATION, heartbeatOf } from '../../src/lag/watch-delay.ts';
+import { sendHeartbeats } from '../../src/measurement/heartbeats.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
-import { stampStreams } from '../../src/measurement/stamper.ts';
 import { ALL_CURRENT, service, slice, terminating } from '../lag/sample-events.ts';
 
 const CORE = '/api/v1/namespaces/linger';
 const DISCOVERY = '/apis/discovery.k8s.io/v1/namespaces/linger';
-const STREAM_OF: Readonly<Record<string, StampedStream>> = {
+const STREAM_OF: Readonly<Record<string, HeartbeatStream>> = {
   [`${CORE}/pods/linger-0`]: 'pods',
-  [`${DISCOVERY}/endpointslices/linger-stamp`]: 'EndpointSlice',
-  [`${CORE}/endpoints/linger-stamp`]: 'Endpoints',
+  [`${DISCOVERY}/endpointslices/linger-heartbeat`]: 'EndpointSlice',
+  [`${CORE}/endpoints/linger-heartbeat`]: 'Endpoints',
 };
 
 interface Write {
   readonly at: number;
-  readonly stream: StampedStream | undefined;
+  readonly stream: HeartbeatStream | undefined;
   readonly method: string | undefined;
   readonly query: string;
   readonly type: string | undefined;
@@ -30,13 +30,13 @@ interface Write {
 }
 
 /** A stamper and an API server over a real socket; their time passes only in pauses, 250 ms each. */
-class Stamped {
+class WithHeartbeat {
   now = 0;
   readonly writes: Write[] = [];
   readonly lines: { msg: string }[] = [];
   wanted = (_life: string, _silentMs: number): boolean => true;
   answer: (write: Write) => { status: number; retryAfter?: number } = () => ({ status: 200 });
-  onWrite: (stream: StampedStream, text: string) => void = () => undefined;
+  onWrite: (stream: HeartbeatStream, text: string) => void = () => undefined;
   onPause: () => void = () => undefined;
   leads = true;
   readonly #server = http.createServer((request, response) => void this.#serve(request, response));
@@ -53,11 +53,11 @@ class Stamped {
     await once(this.#server, 'close');
   }
 
-  /** Stamps until so many milliseconds have passed. */
+  /** Heartbeats until so many milliseconds have passed. */
   async run(until: number): Promise<void> {
     const { port } = this.#server.address() as AddressInfo;
     const write = (line: string) => this.lines.push(JSON.parse(line) as { msg: string });
-    await stampStreams({
+    await sendHeartbeats({
       connection: {
         server: new URL(`http://127.0.0.1:${port}`),
         namespace: undefined,
@@ -92,7 +92,7 @@ class Stamped {
     this.writes.push(write);
     const { status, retryAfter } = this.answer(write);
     if (status === 200 && stream !== undefined)
-      this.onWrite(stream, object.metadata.annotations[STAMP_ANNOTATION] ?? '');
+      this.onWrite(stream, object.metadata.annotations[HEARTBEAT_ANNOTATION] ?? '');
     response.writeHead(status, retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) });
     response.end(
       JSON.stringify(status === 200 ? object : { kind: 'Status', status: 'Failure', message: 'no' }),
@@ -100,16 +100,16 @@ class Stamped {
   }
 }
 
-let stamped: Stamped;
+let stamped: WithHeartbeat;
 beforeEach(async () => {
-  stamped = new Stamped();
+  stamped = new WithHeartbeat();
   await stamped.start();
 });
 afterEach(() => stamped.stop());
 
-const stampIn = ({ object }: Write) => stampOf(object.metadata.annotations[STAMP_ANNOTATION]);
+const stampIn = ({ object }: Write) => heartbeatOf(object.metadata.annotations[HEARTBEAT_ANNOTATION]);
 
-describe('stamps', () => {
+describe('heartbeats', () => {
   it('are an annotation of the own pod, and an EndpointSlice and an Endpoints that belong to no Service', async () => {
     await stamped.run(1_000);
     const [pod, endpointSlice, endpoints] = stamped.writes;
@@ -121,7 +121,10 @@ describe('stamps', () => {
     expect(pod).toMatchObject({ type: 'application/merge-patch+json', query: '' });
     expect(Object.keys(pod!.object)).toEqual(['metadata']);
     expect(Object.keys(pod!.object.metadata)).toEqual(['annotations']);
-    const applied = { type: 'application/apply-patch+yaml', query: 'fieldManager=linger-stamp&force=true' };
+    const applied = {
+      type: 'application/apply-patch+yaml',
+      query: 'fieldManager=linger-heartbeat&force=true',
+    };
     expect(endpointSlice).toMatchObject({ ...applied, object: { kind: 'EndpointSlice', endpoints: [] } });
     expect(endpointSlice!.object.metadata).toMatchObject({
       labels: { 'service.kubernetes.io/headless': '' },
@@ -143,7 +146,7 @@ describe('stamps', () => {
     expect(pods.map((write) => stampIn(write)?.number)).toEqual([1, 2, 3, 4, 5]);
   });
 
-  it('are left to the leader, unless it does not stamp', async () => {
+  it('are left to the leader, unless it writes none', async () => {
     const asked: number[] = [];
     stamped.leads = false;
     stamped.wanted = (_, silentMs) => {
@@ -158,7 +161,7 @@ describe('stamps', () => {
     stamped.answer = ({ stream, at }) =>
       stream === 'Endpoints' && at < 20_000 ? { status: 429, retryAfter: 4 } : { status: 200 };
     await stamped.run(40_000);
-    const of = (stream: StampedStream) => stamped.writes.filter((write) => write.stream === stream);
+    const of = (stream: HeartbeatStream) => stamped.writes.filter((write) => write.stream === stream);
     expect(of('pods').length).toBeGreaterThan(35);
     expect(of('Endpoints').filter(({ at }) => at < 20_000).length).toBeLessThanOrEqual(5);
     expect(stamped.lines.map(({ msg }) => msg)).toEqual([
@@ -169,25 +172,25 @@ describe('stamps', () => {
 });
 
 describe('with the measurement of two replicas', () => {
-  /** The stamps and the removals reach each by streams that are late. */
+  /** The heartbeats and the removals reach each by streams that are late. */
   class Replica {
     readonly lags: number[] = [];
     readonly measurement: Measurement;
-    readonly #delays: Partial<Record<StampedStream, number>>;
+    readonly #delays: Partial<Record<HeartbeatStream, number>>;
     readonly #queue: ClusterEvent[] = [];
 
-    constructor(delays: Partial<Record<StampedStream, number>>) {
+    constructor(delays: Partial<Record<HeartbeatStream, number>>) {
       this.#delays = delays;
       this.measurement = new Measurement(
         { clock: () => stamped.now, epochSeconds: () => 1e9 },
-        { stamps: true },
+        { heartbeats: true },
       );
       this.measurement.onRemoval(({ lag }) => void this.lags.push(lag));
       for (const event of [...ALL_CURRENT, service(), slice(0, { a: 'ready' })])
         this.measurement.apply(event);
     }
 
-    write(stream: StampedStream, eventAt: (at: number) => ClusterEvent): void {
+    write(stream: HeartbeatStream, eventAt: (at: number) => ClusterEvent): void {
       this.#queue.push(eventAt(stamped.now + (this.#delays[stream] ?? 0)));
       this.#queue.sort((a, b) => a.at - b.at);
     }
@@ -205,10 +208,10 @@ describe('with the measurement of two replicas', () => {
     const [leader, follower] = [new Replica({}), new Replica(delays)];
     const both = [leader, follower];
     stamped.wanted = (life, silentMs) =>
-      both.some(({ measurement }, index) => measurement.wantsStamp(life, index === 0 ? silentMs : 2_500));
+      both.some(({ measurement }, index) => measurement.wantsHeartbeat(life, index === 0 ? silentMs : 2_500));
     stamped.onWrite = (from, text) => {
-      const stamp = stampOf(text)!;
-      for (const replica of both) replica.write(from, (at) => ({ type: 'Stamp', at, from, stamp }));
+      const heartbeat = heartbeatOf(text)!;
+      for (const replica of both) replica.write(from, (at) => ({ type: 'Heartbeat', at, from, heartbeat }));
     };
     stamped.onPause = () => {
       for (const replica of both) {

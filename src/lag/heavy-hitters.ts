@@ -17,7 +17,7 @@ const DAY_SECONDS = 86_400;
  * The busiest names, each with a value, in bounded memory however many names there are: the Space-Saving counters
  * (Metwally, Agrawal and El Abbadi, 2005), halved every day so that last month's rush does not keep its place forever.
  */
-export class Busiest<T> {
+export class HeavyHitters<T> {
   readonly #places: number;
   readonly #newValue: () => T;
   readonly #counted = new Map<string, Activity>();

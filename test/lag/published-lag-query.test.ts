@@ -2,16 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
 import { type Density, quantileOf, uniformUpTo } from '../../src/lag/distribution.ts';
-import {
-  BUILT_IN_ENOUGH,
-  CONTROL_PLANE,
-  NONE_YET,
-  type PlannedTable,
-  plannedFromJson,
-  plannedLags,
-  plannedToText,
-  shrunkTable,
-} from '../../src/lag/planned.ts';
+import { BUILT_IN_ENOUGH, type PlannedTable } from '../../src/lag/published-lag.ts';
+import { plannedFromJson, plannedToText, shrunkTable } from '../../src/lag/published-lag-codec.ts';
+import { CONTROL_PLANE, NONE_YET, plannedLags } from '../../src/lag/published-lag-query.ts';
 import { historyOf, historyOfDensity, measuredTable, START, tableOf } from './sample-table.ts';
 
 /** The table that comes of these densities. */

@@ -1,0 +1,154 @@
+import { type Consumer, witnessName } from './consumer.ts';
+import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf } from './distribution.ts';
+import { setNewest } from './heavy-hitters.ts';
+import { type Enough, isEnough } from './lag-history.ts';
+import {
+  ENOUGH_OF_BUILT_IN,
+  ENOUGH_OF_WITNESS,
+  NOTHING_PLANNED,
+  type PlannedEpisode,
+  type PlannedRow,
+  type PlannedTable,
+} from './published-lag.ts';
+
+/** One of the parts that a lag consists of. */
+interface LagPart {
+  /** `control plane`, or the consumer's name. */
+  readonly name: string;
+  readonly builtIn: boolean;
+  readonly source: 'measured' | 'declared' | 'unknown';
+  /** Whether it counts: it is declared, or has enough samples and history for the policy. */
+  readonly enough: boolean;
+  readonly samples: number;
+  readonly historySeconds: number;
+  /** undefined: nothing is known. */
+  readonly lags: Pick<Lags, 'quantile'> | undefined;
+}
+
+/** The known lag of a pod's removal, by a policy's thresholds. */
+export interface PlannedLag {
+  readonly scope: LagScope;
+  /** The samples of the measured part with the fewest; 0 where none is measured. */
+  readonly samples: number;
+  readonly historySeconds: number;
+  /** The control plane first, then each consumer that applies. */
+  readonly parts: readonly LagPart[];
+  /** The lag of all parts that count: waits are taken from it. */
+  readonly known: Lags | undefined;
+  /** The lag of all parts with any samples, for display. */
+  readonly seen: Lags | undefined;
+  /** The share of removals that a wait covers, as measured now; undefined where a part does not count yet. */
+  readonly coverage: ((seconds: number) => number) | undefined;
+  readonly episode: (Omit<PlannedEpisode, 'without'> & { readonly without: () => Lags }) | undefined;
+}
+
+/** Where planned (slow, published) lags come from. Answers from memory: it is asked for every pod. */
+export interface LagSource {
+  /**
+   * @param consumers those that send traffic to the pod
+   * @param services the names of the Services that select it: their witnesses count, too
+   */
+  planned(
+    namespace: string,
+    consumers: readonly Pick<Consumer, 'name' | 'lagKey' | 'declared' | 'builtIn'>[],
+    enough: Enough,
+    services?: readonly string[],
+  ): PlannedLag;
+}
+
+/** How many combinations are cached: of namespaces with their own lags, applicable consumers, and thresholds. */
+const COMBINATIONS_KEPT = 512;
+
+export const CONTROL_PLANE = 'control plane';
+
+interface Part extends LagPart {
+  readonly row: Pick<PlannedRow, 'slow' | 'current' | 'episode'> | undefined;
+}
+
+/**
+ * What the decision asks: the namespace's row where it has one, else the cluster's, followed by the slowest of the
+ * consumers that apply. A combination takes some milliseconds once, and is kept for as long as the table is in force.
+ */
+export function plannedLags(table: PlannedTable): LagSource {
+  const combinations = new Map<string, PlannedLag>();
+  return {
+    planned: (namespace, consumers, enough, services = []) => {
+      const own = table.namespaces.get(namespace);
+      // Neither names of namespaces nor of consumers contain blanks.
+      let key = `${own === undefined ? '' : namespace} ${enough.minSamples}/${enough.minHistory}`;
+      // A consumer that replaces a built-in one has its name, and other thresholds.
+      for (const { lagKey, builtIn } of consumers) key += builtIn ? ` ${lagKey}!` : ` ${lagKey}`;
+      const witnesses: string[] = [];
+      for (const service of services) {
+        const name = witnessName(namespace, service);
+        if (!table.consumers.has(name)) continue;
+        witnesses.push(name);
+        key += ` ${name}`;
+      }
+      const kept = combinations.get(key);
+      if (kept !== undefined) {
+        setNewest(combinations, key, kept, COMBINATIONS_KEPT);
+        return kept;
+      }
+      const plane = partOf({ name: CONTROL_PLANE, builtIn: true }, own ?? table.cluster, enough);
+      const rowOf = (name: string) => table.consumers.get(name);
+      const parts = [
+        ...consumers.map((each) =>
+          partOf(each, rowOf(each.name), each.builtIn ? ENOUGH_OF_BUILT_IN : enough),
+        ),
+        ...witnesses.map((name) => partOf({ name, builtIn: true }, rowOf(name), ENOUGH_OF_WITNESS)),
+      ];
+      const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, parts);
+      setNewest(combinations, key, combined, COMBINATIONS_KEPT);
+      return combined;
+    },
+  };
+}
+
+function partOf(
+  { name, builtIn, declared }: Pick<Consumer, 'name' | 'builtIn'> & Partial<Pick<Consumer, 'declared'>>,
+  measured: PlannedRow | undefined,
+  enough: Enough,
+): Part {
+  const known = { name, builtIn, samples: 0, historySeconds: 0 };
+  if (declared !== undefined) {
+    const row = { slow: declared, current: declared };
+    return { ...known, source: 'declared', enough: true, lags: lagsOf(declared), row };
+  }
+  if (measured === undefined)
+    return { ...known, source: 'unknown', enough: false, lags: undefined, row: undefined };
+  const { samples, historySeconds, reached, slow } = measured;
+  const rest = { samples, historySeconds, enough: isEnough(reached, enough), lags: lagsOf(slow) };
+  return { ...known, ...rest, source: 'measured', row: measured };
+}
+
+function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): PlannedLag {
+  const parts = [plane, ...consumers];
+  const measured = parts.filter((part) => part === plane || part.source === 'measured');
+  const whole = parts.every(({ enough }) => enough);
+  /** The control plane's lag followed by the slowest of the consumers', as far as they are known. */
+  const combined = (densityOf: (part: Part) => Density | undefined): Lags | undefined => {
+    const ofPlane = densityOf(plane);
+    const ofConsumers = consumers.flatMap((part) => densityOf(part) ?? []);
+    if (ofConsumers.length === 0) return ofPlane && lagsOf(ofPlane);
+    const slowest = maxOf(ofConsumers);
+    return lagsOf(ofPlane === undefined ? slowest : sumOf(ofPlane, slowest));
+  };
+  const current = whole ? combined(({ row }) => row?.current) : undefined;
+  const lifted = whole ? parts.find(({ row }) => row?.episode !== undefined) : undefined;
+  const episode = lifted?.row?.episode;
+  const without = () => combined((part) => (part === lifted ? episode?.without : part.row?.slow)) as Lags;
+  return {
+    scope,
+    samples: Math.min(...measured.map(({ samples }) => samples)),
+    historySeconds: Math.min(...measured.map(({ historySeconds }) => historySeconds)),
+    parts,
+    known: combined(({ enough, row }) => (enough ? row?.slow : undefined)),
+    seen: combined(({ row }) => row?.slow),
+    coverage: current?.coverage,
+    episode: episode && { ...episode, without },
+  };
+}
+
+/** Nothing measured yet: every wait is `initial`, or what consumers are declared to need. */
+export const NONE_YET: LagSource = plannedLags(NOTHING_PLANNED);
