@@ -204,7 +204,7 @@ test.each([
 test('pods that no Service lists are forgotten once they are gone, others once no removal can come', async () => {
   const { review } = await watching();
   const pod = (uid: string, app: string): PodMetadata => ({
-    ...{ uid, namespace: 'shop', name: uid, labels: { app }, stamp: undefined, plan: undefined },
+    ...{ uid, namespace: 'shop', name: uid, labels: { app }, heartbeat: undefined, plan: undefined },
     ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: 30 },
     ...{ controller: 'Job/batch', owner: 'Job/batch' },
   });

@@ -49,7 +49,7 @@ it('with the rights of deploy/, heartbeats reach every stream in time, and distu
   const ending = new AbortController();
   const { signal } = ending;
   const clock = () => performance.now();
-  const punctuality = new WatchDelay();
+  const watchDelay = new WatchDelay();
   const heartbeats: Extract<ClusterEvent, { type: 'Heartbeat' }>[] = [];
   const source = followCluster(
     admin,
@@ -58,7 +58,7 @@ it('with the rights of deploy/, heartbeats reach every stream in time, and distu
       onEvent: (event) => {
         if (event.type !== 'Heartbeat') return;
         heartbeats.push(event);
-        punctuality.heartbeat(event.from, event.heartbeat, event.at, true);
+        watchDelay.heartbeat(event.from, event.heartbeat, event.at, true);
       },
       onFailure: () => undefined,
       onCurrent: () => undefined,
@@ -92,7 +92,7 @@ it('with the rights of deploy/, heartbeats reach every stream in time, and distu
     HEARTBEAT_STREAMS.every((stream) => of(stream).length >= 5),
   );
   // Tests share the machine: it is the machine that may be slow here, not the streams.
-  const lateness = HEARTBEAT_STREAMS.map((stream) => punctuality.lateness(stream, of(stream)[1]!.at));
+  const lateness = HEARTBEAT_STREAMS.map((stream) => watchDelay.lateness(stream, of(stream)[1]!.at));
   console.log(
     `lateness of ${HEARTBEAT_STREAMS.join(', ')} in ms: ${lateness.map((ms) => Math.round(ms ?? -1)).join(', ')}`,
   );
