@@ -165,8 +165,8 @@ describe('heartbeats', () => {
     expect(of('pods').length).toBeGreaterThan(35);
     expect(of('Endpoints').filter(({ at }) => at < 20_000).length).toBeLessThanOrEqual(5);
     expect(stamped.lines.map(({ msg }) => msg)).toEqual([
-      'a stream cannot be stamped: a watch that is behind would go unnoticed',
-      'the stream is stamped again',
+      'heartbeats cannot be written; a watch that is behind would go unnoticed',
+      'heartbeats are written again',
     ]);
   });
 });
