@@ -122,6 +122,7 @@ const DEPLOYMENT: readonly Change[] = [
       ).join('') +
       '            {{- if not .Values.hold.enabled }}\n            - --hold-port=0\n            {{- end }}\n' +
       `            {{- if ${WITH_REPORTS} }}\n            - --policy-reports={{ .Values.policyReports }}\n            {{- end }}\n` +
+      '            {{- if .Values.deleteOnNodeShutdown }}\n            - --delete-on-node-shutdown\n            {{- end }}\n' +
       '            {{- range .Values.flags }}\n            - {{ quote . }}\n            {{- end }}\n',
   ],
   ['          ports:\n', `${more('.Values.env', 12)}          ports:\n`],
@@ -191,6 +192,7 @@ const TEMPLATES: readonly Template[] = [
   { source: 'rbac-hold.yaml', when: '.Values.hold.enabled' },
   { source: 'rbac-audit.yaml' },
   { source: 'rbac-policy-reports.yaml', when: WITH_REPORTS },
+  { source: 'rbac-node-shutdown.yaml', when: '.Values.deleteOnNodeShutdown' },
   { source: 'role-publish.yaml' },
   { source: 'role-pods.yaml' },
   { source: 'role-certificates.yaml', unless: OWN_CERTIFICATE },

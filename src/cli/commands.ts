@@ -140,6 +140,9 @@ const SERVE_FLAGS = {
     text('<image>'),
     'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
   ),
+  deleteOnNodeShutdown: toggle(
+    'delete the pods of a node that is shutting down, so that no endpoint of theirs is used any more',
+  ),
   auditEvery: flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
   policyReports: flag(
     oneOf(POLICY_REPORTS),

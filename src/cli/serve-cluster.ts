@@ -30,6 +30,7 @@ import {
   type DeliverySettings,
   type HoldSettings,
   type Release,
+  NodeShutdowns,
   startHold,
 } from '../hold/index.ts';
 import {
@@ -79,6 +80,8 @@ export interface ClusterContext {
   readonly canary: CanarySettings | undefined;
   /** undefined: no pod gets hook Hold. */
   readonly hold: (DeliverySettings & HoldSettings) | undefined;
+  /** Whether the leader deletes the pods of a node that shuts down. */
+  readonly deleteOnNodeShutdown: boolean;
   /** Where pages of consumers may be asked for, and the folder of files that consumers may name. */
   readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
   /** What tokens of reports must have been made for, and what cursors are signed with. */
@@ -381,6 +384,11 @@ export function startCluster(context: ClusterContext) {
       onRelease: released.call,
     });
   if (hold !== undefined) reported.add(hold.heard);
+  const { deleteOnNodeShutdown: deletes } = context;
+  const nodeShutdowns = new NodeShutdowns({
+    ...{ connection, logger, clock, random, deletes },
+    onPod: (uid, budget) => hold?.nodeShutsDown(uid, budget),
+  });
   const review = new TerminationReview({
     ...{ log, connection, registry, logger, events, clock, epochSeconds, signal },
     leadsSince: manager.leadsSince,
@@ -416,6 +424,7 @@ export function startCluster(context: ClusterContext) {
     // Before Hold: it asks what is known of a pod that is gone.
     { name: 'termination review', onPod: (event) => review.pod(event) },
     hold?.runnable,
+    place && (deletes || hold !== undefined) ? nodeShutdowns : undefined,
     {
       name: 'measurement',
       onEvent: (event) => measurement.apply(event),

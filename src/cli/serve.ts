@@ -351,7 +351,8 @@ async function startCluster(
   const inspect = { allowLinkLocal, files };
   const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;
   const audit = { every, policyReports, configuration, configured: () => certificates.configured?.() };
-  return start({ ...beginning, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
+  const { deleteOnNodeShutdown } = settings;
+  return start({ ...beginning, deleteOnNodeShutdown, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
 }
 
 /** Where other replicas reach this one's Hold Service. */

@@ -165,7 +165,8 @@ function answerTo(
     accept,
     ...(request.compressed && { 'accept-encoding': 'gzip' }),
     ...authorization,
-    ...(body && { 'content-type': body.contentType }),
+    // Without its length Node frames no body of a DELETE, and the API server reads none.
+    ...(body && { 'content-type': body.contentType, 'content-length': Buffer.byteLength(body.text) }),
     'user-agent': 'linger',
   };
   const agent = credentials.agent ?? request.agent;

@@ -54,3 +54,4 @@ export {
   type WorldHolder,
   worldOf,
 } from './world.ts';
+export { nodeBudgetOf } from './node-budget.ts';

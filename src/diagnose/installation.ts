@@ -229,6 +229,10 @@ const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
     without: 'pods get Sleep where policies ask for hook Hold',
     used: (flag) => !isZero(flag('hold-port')),
   },
+  'deploy/rbac-node-shutdown.yaml': {
+    without: 'the pods of a node that shuts down are not deleted',
+    used: (flag) => flag('delete-on-node-shutdown') !== undefined,
+  },
   'deploy/rbac-policy-reports.yaml': {
     without: 'reports of findings are not written',
     used: (flag) => (flag('policy-reports') ?? 'off') !== 'off',
@@ -314,7 +318,7 @@ function flagsOf(declared: Json | undefined): Flags {
   const env = containers.flatMap((each) => recordsAt(each, 'env'));
   return (name) => {
     const at = args.findLastIndex((each) => each === `--${name}` || each.startsWith(`--${name}=`));
-    if (at >= 0) return args[at]?.includes('=') ? args[at].slice(name.length + 3) : args[at + 1];
+    if (at >= 0) return args[at]?.includes('=') ? args[at].slice(name.length + 3) : (args[at + 1] ?? '');
     const variable = `LINGER_${name.replaceAll('-', '_').toUpperCase()}`;
     const value = env.find((each) => each.name === variable)?.value;
     return isString(value) ? value : undefined;

@@ -1,17 +1,17 @@
 import type { V1Node, V1Pod } from '@kubernetes/client-node';
-import { asError } from '../api/index.ts';
+import { asError, NO_LABELS } from '../api/index.ts';
 import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../cluster/index.ts';
+import { nodeBudgetOf } from '../decision/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import type { HeldPod } from './held-pods.ts';
 import type { PodState } from './holds.ts';
+import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
 
 interface PodLookupOptions {
   readonly connection: KubeConnection;
   readonly logger: Logger;
   readonly clock: () => number;
-  /** How many seconds a node that shuts down leaves its pods. */
-  readonly budgetOf: (node: string) => number;
   readonly signal: AbortSignal;
 }
 
@@ -33,7 +33,7 @@ export class PodLookup {
   readonly #options: PodLookupOptions;
   readonly #once: LogOnce;
   readonly #agent: ReturnType<typeof newAgent>;
-  readonly #nodes = new Map<string, { readonly since: number; readonly ready: Promise<boolean> }>();
+  readonly #nodes = new Map<string, { readonly since: number; readonly budget: Promise<number | undefined> }>();
   /** When the next request may be sent. */
   #nextAt = 0;
 
@@ -78,8 +78,8 @@ export class PodLookup {
     }
     if (isStopped(found)) return { found: 'Evicted' };
     const node = found.spec?.nodeName;
-    if (node === undefined || (await this.#isNodeReady(node))) return { found: 'Restart' };
-    return { found: 'NodeShutdown', budget: this.#options.budgetOf(node) };
+    const budget = node === undefined ? undefined : await this.#budgetOf(node);
+    return budget === undefined ? { found: 'Restart' } : { found: 'NodeShutdown', budget };
   }
 
   async #turn(): Promise<void> {
@@ -90,22 +90,26 @@ export class PodLookup {
     if (at > now) await pause(at - now, signal);
   }
 
-  #isNodeReady(name: string): Promise<boolean> {
+  /** @returns undefined for a node that is ready */
+  #budgetOf(name: string): Promise<number | undefined> {
     const now = this.#options.clock();
     for (const [other, { since }] of this.#nodes) if (now - since > NODE_SHARED_MS) this.#nodes.delete(other);
     const known = this.#nodes.get(name);
-    if (known !== undefined) return known.ready;
-    const ready = this.#readNodeTwice(name);
-    this.#nodes.set(name, { since: now, ready });
-    return ready;
+    if (known !== undefined) return known.budget;
+    const budget = this.#readNodeTwice(name);
+    this.#nodes.set(name, { since: now, budget });
+    return budget;
   }
 
-  async #readNodeTwice(name: string): Promise<boolean> {
+  async #readNodeTwice(name: string): Promise<number | undefined> {
     const { connection, signal } = this.#options;
     const read = () => callApi(connection, 'CoreV1Api', this.#call, (core) => core.readNode({ name }));
-    if (!isReady(await read())) return false;
-    await pause(NODE_APART_MS, signal);
-    return isReady(await read());
+    let node = await read();
+    if (isReady(node)) {
+      await pause(NODE_APART_MS, signal);
+      node = await read();
+    }
+    return isReady(node) ? undefined : (nodeBudgetOf(node.metadata?.labels ?? NO_LABELS) ?? UNKNOWN_NODE_BUDGET);
   }
 
   get #call() {

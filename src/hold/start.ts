@@ -14,7 +14,6 @@ import { HeldPods } from './held-pods.ts';
 import { type HoldSources, Holds } from './holds.ts';
 import { PodLookup } from './pod-lookup.ts';
 import { registerHoldMetrics, reportRelease } from './release-reporting.ts';
-import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
 import { HoldService } from './service.ts';
 
 /** The operator's settings of the Hold Service. */
@@ -46,7 +45,7 @@ export function startHold(context: HoldContext) {
   const { address, keys } = context.relay;
   const wall = Date.now;
   const once = new LogOnce(logger);
-  const lookup = new PodLookup({ ...context, budgetOf: () => UNKNOWN_NODE_BUDGET });
+  const lookup = new PodLookup(context);
   const metrics = registerHoldMetrics(registry, () => holds.size);
   const pods = new HeldPods({ clock, wall, onChange: ({ uid }) => holds.touch(uid) });
   let leads: Leadership | undefined;
@@ -110,6 +109,12 @@ export function startHold(context: HoldContext) {
     } satisfies Runnable,
     /** A pod with hook Hold, until the watch has shown it to be gone. */
     pod: pods.withUid.bind(pods),
+    /** The pod's node shuts down, and leaves it so many seconds. */
+    nodeShutsDown: (uid: string, budget: number) => {
+      const pod = pods.withUid(uid);
+      if (pod !== undefined) pod.nodeBudget = budget;
+      holds.touch(uid);
+    },
     /** An instance of the consumer has said what it has applied. */
     heard: holds.heard.bind(holds),
     /** undefined: this replica does not lead. */

@@ -155,6 +155,7 @@ const SERVE: Rows<'serve'> = {
     ],
     refuses: ['', '-1s', 'often'],
   },
+  deleteOnNodeShutdown: { byDefault: false, reads: [], refuses: [] },
   policyReports: {
     byDefault: 'off',
     reads: [

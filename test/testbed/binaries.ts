@@ -84,6 +84,8 @@ const SOURCES = {
   ),
   // The builder, and the client that has the part of `docker build`.
   buildkit: source('buildkit', 2, { buildctl: `${BUILDKIT}/buildctl`, buildkitd: `${BUILDKIT}/buildkitd` }),
+  // Stands in for systemd-logind; see logind.ts.
+  logind: source('logind', 1, { logind: '.' }, { files: ['go.mod', 'go.sum', 'main.go'] }),
   // What lists the packages in an image.
   syft: source('syft', 4, { syft: 'github.com/anchore/syft/cmd/syft' }),
 };
@@ -132,6 +134,9 @@ export const ensurePromtool = ensuring(SOURCES.promtool, 'promtool');
 
 /** Only BuildKit, which builds images; see builder.ts. @returns the folder of its programs */
 export const ensureBuildkit = ensuring(SOURCES.buildkit);
+
+/** Only the stand-in for systemd-logind; see logind.ts. */
+export const ensureLogind = ensuring(SOURCES.logind, 'logind');
 
 /** Only Syft, which BuildKit's own scanner of images is made of. */
 export const ensureSyft = ensuring(SOURCES.syft, 'syft');

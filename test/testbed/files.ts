@@ -17,6 +17,7 @@ export const ALONE: readonly string[] = [
   'test/cluster-suite/termination.test.ts',
   'test/cluster-suite/truth.test.ts',
   'test/scenarios/canary.test.ts',
+  'test/scenarios/node-shutdown.test.ts',
   'test/scenarios/polling.test.ts',
   'test/scenarios/storm.test.ts',
   'test/scenarios/unbalanced.test.ts',

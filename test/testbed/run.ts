@@ -3,7 +3,7 @@ import { existsSync, globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
-import { ensureContour, ensureCoreDns, ensureHelm, ensurePromtool, ensureReportCrd } from './binaries.ts';
+import { ensureContour, ensureCoreDns, ensureHelm, ensureLogind, ensurePromtool, ensureReportCrd } from './binaries.ts';
 import { bootedAt } from './boot.ts';
 import { ensureBuilder } from './builder.ts';
 import { ALONE, EVERYTHING } from './files.ts';
@@ -108,7 +108,7 @@ async function runEverything(first: ClusterSettings): Promise<number> {
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
-  const always = [ensureHaproxy, ensureCoreDns, ensureHelm];
+  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureLogind];
   const wanted = LONG ? [...always, ensureEnvoy, ensureContour, ensurePromtool, ensureBuilder] : always;
   for (const ensure of wanted) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);

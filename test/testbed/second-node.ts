@@ -4,6 +4,7 @@ import type { Binaries } from './binaries.ts';
 import { importImages, prepareNode, restartComponent, startWith, waitForNode } from './boot.ts';
 import { cgroupProcesses } from './cgroups.ts';
 import { buildImageArchive } from './images.ts';
+import { busAddress, type Logind, type ShutdownGrace, startLogind } from './logind.ts';
 import { removeNode } from './leftovers.ts';
 import { connectSecondNode, enter, secondNode } from './network.ts';
 import { unlessMissing } from './objects.ts';
@@ -24,6 +25,8 @@ export interface SecondNode {
   /** The words before a command that make it run in its network. */
   readonly enter: readonly string[];
   importImages(archive: Buffer): Promise<void>;
+  /** Gives its kubelet a logind, and so long for its pods when the machine shuts down. */
+  withLogind(grace: ShutdownGrace): Promise<Logind>;
   /** Restarts a component with extra flags, none by default. */
   restart(component: NodeComponent, flags?: readonly string[]): Promise<void>;
   /** SIGSTOP: it hangs until SIGCONT. */
@@ -38,7 +41,11 @@ export interface SecondNode {
 export async function startSecondNode(settings: ClusterSettings, binaries: Binaries): Promise<SecondNode> {
   const own = secondNodeOf(settings);
   const [cluster, paths] = [statePaths(settings.stateDir), statePaths(own.stateDir)];
-  const place = { node: secondNode, enter: enter(own.name) };
+  const place = {
+    node: secondNode,
+    // Its kubelet asks no other logind than one of ours.
+    enter: [...enter(own.name), 'env', `DBUS_SYSTEM_BUS_ADDRESS=${busAddress(own.stateDir)}`],
+  };
   claimStateDirectory(own);
   await removeSecondNode(settings);
   await connectSecondNode(own.name);
@@ -56,6 +63,13 @@ export async function startSecondNode(settings: ClusterSettings, binaries: Binar
   return {
     ...{ name: secondNode.name, address: secondNode.address, enter: place.enter, signal },
     importImages: (archive) => importImages(archive, paths, binaries),
+    withLogind: async (grace) => {
+      const logind = await startLogind(own.stateDir, settings.cacheDir, grace);
+      await restartComponent(own, binaries, 'kubelet', [`--config-dir=${logind.configDir}`], place);
+      await logind.inhibited();
+      await waitForNode(paths, secondNode.name);
+      return logind;
+    },
     restart: (component, flags = []) => restartComponent(own, binaries, component, flags, place),
     hang: () => {
       for (const component of nodeComponents) signal(component, 'SIGKILL');

@@ -27,8 +27,8 @@ interface AppEvent {
 /** A pod of the test application, ready, its logs followed. */
 export interface RunningPod {
   readonly pod: PodObject;
-  /** Deletes it and follows its containers to their ends. */
-  terminate(): Promise<Termination>;
+  /** Deletes it, or ends it otherwise, and follows its containers to their ends. */
+  terminate(end?: () => void): Promise<Termination>;
 }
 
 /** Starts a pod and resolves when it is ready. */
@@ -39,9 +39,14 @@ export async function startPod(cluster: Cluster, object: NewObject): Promise<Run
   const logs = names.map((name) => followEvents(cluster, pod, name));
   await Promise.all(logs.map(({ started }) => started()));
   const ends = await watchEnds(cluster, pod);
-  const terminate = async () => {
+  const terminate = async (end?: () => void) => {
     const deletedAt = Date.now();
-    await cluster.delete(object, { wait: true });
+    if (end === undefined) await cluster.delete(object, { wait: true });
+    else {
+      end();
+      const haveEnded = () => names.every((name) => ends.of(name).finishedAt !== undefined);
+      await waitUntil('all containers to end', haveEnded, { timeoutMs: 120_000 });
+    }
     ends.stop();
     await Promise.all(logs.map(({ ended }) => ended()));
     const containers = names.map((name, index) => {

@@ -1,0 +1,25 @@
+import { GROUP, type Labels, labelOf } from '../api/index.ts';
+
+/**
+ * How long a node leaves its pods once it is taken away, by the labels that clouds give such nodes. Seconds.
+ * - GKE: the kubelet gives pods that are not critical 15 s (graceful termination of Spot and preemptible VMs).
+ * - EKS, Karpenter: the notice before an interruption is two minutes.
+ * - AKS: the Preempt event comes 30 s before.
+ */
+const BUDGETS: readonly (readonly [label: string, value: string, seconds: number])[] = [
+  ['cloud.google.com/gke-spot', 'true', 15],
+  ['cloud.google.com/gke-preemptible', 'true', 15],
+  ['kubernetes.azure.com/scalesetpriority', 'spot', 30],
+  ['eks.amazonaws.com/capacityType', 'SPOT', 120],
+  ['karpenter.sh/capacity-type', 'spot', 120],
+];
+
+/** The operator's own word, as a label of the node: seconds. */
+export const NODE_BUDGET_LABEL = `${GROUP}/node-budget`;
+
+/** @returns undefined for a node of which nothing is known */
+export function nodeBudgetOf(labels: Labels): number | undefined {
+  const own = /^[1-9]\d{0,4}$/.exec(labelOf(labels, NODE_BUDGET_LABEL) ?? '')?.[0];
+  if (own !== undefined) return Number(own);
+  return BUDGETS.find(([label, value]) => labelOf(labels, label) === value)?.[2];
+}

@@ -1,0 +1,188 @@
+import { Counter, type Registry } from '@prometheus-io/client';
+import { type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
+import {
+  asFailure,
+  callApi,
+  type KubeConnection,
+  listSome,
+  newAgent,
+  type RawObject,
+  type Resource,
+  type ResourceEvent,
+  unlessNotFound,
+  watchResource,
+} from '../cluster/index.ts';
+import { nodeBudgetOf } from '../decision/index.ts';
+import type { Leadership, Runnable } from '../manager/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { pause } from '../timing/index.ts';
+import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
+
+interface NodeShutdownOptions {
+  readonly connection: KubeConnection;
+  readonly logger: Logger;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+  readonly random: () => number;
+  /** Whether to delete the pods of such a node, so that slices drop them at once. */
+  readonly deletes: boolean;
+  /** A pod of this uid has so many seconds left. */
+  readonly onPod: (uid: string, budget: number) => void;
+}
+
+interface ObservedNode {
+  readonly name: string;
+  readonly labels: Labels;
+  readonly isShuttingDown: boolean;
+}
+
+interface PodOnNode {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** A DaemonSet replaces its pod on the same node, and a mirror pod stands for one that the API server does not own. */
+  readonly stays: boolean;
+  readonly isDeleted: boolean;
+}
+
+const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
+const ANSWER_MS = 5_000;
+/** More than a kubelet runs. */
+const MOST_PODS = 2_000;
+const AT_ONCE = 16;
+const RETRY_MS = 1_000;
+const MOST_ATTEMPTS = 30;
+
+/** The kubelet says so in its condition Ready. Source: pkg/kubelet/nodestatus/setters.go and nodeshutdown. */
+const SHUTTING_DOWN = /\bshutting down\b/;
+
+const NODES: Resource<ObservedNode> = {
+  path: '/api/v1/nodes',
+  afterMetadata: 'spec',
+  project: ({ metadata: { name, labels = NO_LABELS }, status }) => {
+    const ready = recordsAt(status, 'conditions').find(({ type }) => type === 'Ready');
+    return { name, labels, isShuttingDown: ready?.status === 'False' && SHUTTING_DOWN.test(String(ready.message)) };
+  },
+};
+
+/** The pods of a node that have not ended. */
+function podsOn(node: string): Resource<PodOnNode> {
+  return {
+    path: '/api/v1/pods',
+    query: { fieldSelector: `spec.nodeName=${node},status.phase!=Succeeded,status.phase!=Failed` },
+    metadataOnly: true,
+    project: ({ metadata }) => ({
+      ...{ namespace: metadata.namespace ?? '', name: metadata.name, uid: metadata.uid },
+      stays: isDaemon(metadata) || labelOf(metadata.annotations ?? NO_LABELS, MIRROR_ANNOTATION) !== undefined,
+      isDeleted: metadata.deletionTimestamp !== undefined,
+    }),
+  };
+}
+
+function isDaemon({ ownerReferences }: RawObject['metadata']): boolean {
+  return recordsAt(ownerReferences).some(({ kind, controller }) => kind === 'DaemonSet' && controller === true);
+}
+
+/**
+ * Watches for nodes that shut down. The kubelet stops their pods without deleting them, so slices list them until they
+ * have ended (kubernetes#116965). Hold learns how much time they have; with the operator's leave they are deleted.
+ */
+export class NodeShutdowns implements Runnable {
+  readonly name = 'node-shutdown';
+  readonly #options: NodeShutdownOptions;
+  /** The nodes that are shutting down. */
+  readonly #nodes = new Set<string>();
+  #deleted: Counter<'result'> | undefined;
+
+  constructor(options: NodeShutdownOptions) {
+    this.#options = options;
+  }
+
+  metrics(registry: Registry): void {
+    this.#deleted = registerNodeShutdownMetrics(registry);
+  }
+
+  async lead(leadership: Leadership): Promise<void> {
+    const { connection, clock, random, logger } = this.#options;
+    const { signal } = leadership;
+    this.#nodes.clear();
+    const handlers = {
+      onEvent: (event: ResourceEvent<ObservedNode>) => {
+        const node = event.type === 'deleted' ? undefined : event.object;
+        if (node?.isShuttingDown !== true) this.#nodes.delete(event.identity.name);
+        else if (!this.#nodes.has(node.name)) {
+          this.#nodes.add(node.name);
+          void this.#shutDown(node, leadership);
+        }
+      },
+      onHandlerError: (err: Error) => logger.error({ err }, 'event of a node dropped; this is a bug in Linger'),
+    };
+    await watchResource(NODES, connection, handlers, { signal, clock, random }).ended;
+  }
+
+  async #shutDown({ name: node, labels }: ObservedNode, leadership: Leadership): Promise<void> {
+    const { logger, deletes } = this.#options;
+    const budget = nodeBudgetOf(labels) ?? UNKNOWN_NODE_BUDGET;
+    logger.info({ node, budget, deletes }, 'node is shutting down');
+    for (let attempt = 1; attempt <= MOST_ATTEMPTS && this.#nodes.has(node) && leadership.holds(); attempt += 1) {
+      const problem = await this.#passOver(node, budget, leadership);
+      if (problem === undefined) return;
+      logger.warn({ node, problem }, 'cannot tend to the pods of a node that shuts down; retrying every second');
+      if (!(await pause(RETRY_MS, leadership.signal))) return;
+    }
+  }
+
+  /** @returns what went wrong */
+  async #passOver(node: string, budget: number, leadership: Leadership): Promise<string | undefined> {
+    const { connection, deletes, onPod, logger } = this.#options;
+    const { signal } = leadership;
+    const agent = newAgent(connection, AT_ONCE);
+    try {
+      const pods = await listSome(podsOn(node), connection, { signal, answerMs: ANSWER_MS, most: MOST_PODS });
+      for (const { uid } of pods) onPod(uid, budget);
+      if (!deletes) return undefined;
+      const due = pods.filter(({ stays, isDeleted }) => !stays && !isDeleted);
+      const problems: string[] = [];
+      const call = { signal, withinMs: ANSWER_MS, agent };
+      const remove = async (next: Iterator<PodOnNode>): Promise<void> => {
+        for (let each = next.next(); !each.done && leadership.holds(); each = next.next()) {
+          const { namespace, name, uid } = each.value;
+          try {
+            const body = { preconditions: { uid } };
+            await unlessNotFound(
+              callApi(connection, 'CoreV1Api', call, (core) => core.deleteNamespacedPod({ namespace, name, body })),
+            );
+            this.#deleted?.inc({ result: 'deleted' });
+          } catch (thrown) {
+            const failure = asFailure(thrown);
+            // Another pod of that name: it runs elsewhere.
+            if (failure.reason === 'Conflict') continue;
+            this.#deleted?.inc({ result: 'failed' });
+            problems.push(`${namespace}/${name}: ${failure.reason}: ${failure.message}`);
+          }
+        }
+      };
+      const next = due.values();
+      await Promise.all(Array.from({ length: AT_ONCE }, () => remove(next)));
+      if (due.length > 0)
+        logger.info({ node, pods: due.length, failed: problems.length }, 'deleted the pods of a node that shuts down');
+      return problems[0];
+    } catch (thrown) {
+      const { reason, message } = asFailure(thrown);
+      return `${reason}: ${message}`;
+    } finally {
+      agent.destroy();
+    }
+  }
+}
+
+export function registerNodeShutdownMetrics(registry: Registry) {
+  const deleted = new Counter({
+    name: 'linger_node_shutdown_pods_total',
+    help: 'Pods of nodes that shut down which this replica has deleted (--delete-on-node-shutdown), by result.',
+    labelNames: ['result'] as const,
+    registers: [registry],
+  });
+  for (const result of ['deleted', 'failed']) deleted.inc({ result }, 0);
+  return deleted;
+}
