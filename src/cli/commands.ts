@@ -306,6 +306,7 @@ const HOLD_FLAGS = {
     'n',
   ),
   lingerNamespace,
+  watch: toggle('list: print again every two seconds, until interrupted', 'w'),
   output: output('the result; manifest: YAML, or JSON where that is asked for'),
 };
 
@@ -389,7 +390,7 @@ export const VERBS = {
     '[action]',
     'list (the default) or forget',
   ]),
-  hold: verb('List the pods that hook Hold holds; print the ConfigMap with its helper.', HOLD_FLAGS, [
+  hold: verb('List the pods that hook Hold is holding; print the ConfigMap with its helper.', HOLD_FLAGS, [
     '[action]',
     'list (the default), or manifest: the ConfigMap, for kubectl apply',
   ]),

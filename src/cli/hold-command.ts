@@ -10,6 +10,7 @@ import {
   readText,
 } from '../cluster/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';
+import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectToLinger, explained } from './connect.ts';
 import { usageError } from './flags.ts';
@@ -28,32 +29,62 @@ const REQUEST_MS = 10_000;
 /** The name of the port in deploy/, and its number where a Deployment of one's own names none. */
 const ADMIN = { name: 'admin', port: 8080 };
 
-/** Who is held now: the replica that leads knows. */
+const WATCH_MS = 2_000;
+/** A handover takes as long where the leader has vanished, and helpers then call the next one. */
+const HANDOVER_MS = 25_000;
+
+/** The pods that are held now, as the replica that leads knows. */
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
-  const { namespace: wanted, output } = settings;
-  const { connection, lingerNamespace: namespace } = await connectToLinger(settings, surroundings);
-  const call = { signal: AbortSignal.timeout(3 * REQUEST_MS), withinMs: REQUEST_MS };
-  const listing = callApi(connection, 'CoreV1Api', call, (core) =>
-    core.listNamespacedPod({ namespace, labelSelector: 'app.kubernetes.io/name=linger' }),
-  );
-  const { items } = await asked(connection, listing);
-  let failure: KubeFailure | undefined;
-  for (const { metadata, spec } of items) {
-    const ports = spec?.containers.flatMap((each) => each.ports ?? []) ?? [];
-    const port = ports.find((each) => each.name === ADMIN.name)?.containerPort ?? ADMIN.port;
-    try {
-      const held = await heldBy(connection, `${namespace}/pods/${metadata?.name}:${port}`, call.signal);
-      const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
-      surroundings.print(rendered(output, { held: shown }, () => tableOf(shown)));
-      return 0;
-    } catch (thrown) {
-      // Those that do not lead say so with a 503.
-      failure = asFailure(thrown);
-      if (failure.reason === 'Forbidden') break;
+  const { namespace: wanted, output, watch } = settings;
+  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  const stopping = new AbortController();
+  const stop = () => stopping.abort();
+  if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);
+  do {
+    const held = await askLeader(connection, lingerNamespace, surroundings);
+    const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
+    surroundings.print(rendered(output, { held: shown }, () => tableOf(shown)));
+  } while (watch && (await pause(WATCH_MS, stopping.signal)));
+  process.off('SIGINT', stop).off('SIGTERM', stop);
+  return 0;
+}
+
+/** Asks each replica; where none leads, again until the handover is over. */
+async function askLeader(
+  connection: KubeConnection,
+  namespace: string,
+  { warn }: Surroundings,
+): Promise<readonly HeldView[]> {
+  const { signal } = new AbortController();
+  let isAnnounced = false;
+  for (const begun = performance.now(); ; ) {
+    const call = { signal, withinMs: REQUEST_MS };
+    const listing = callApi(connection, 'CoreV1Api', call, (core) =>
+      core.listNamespacedPod({ namespace, labelSelector: 'app.kubernetes.io/name=linger' }),
+    );
+    const { items } = await asked(connection, listing);
+    let failure: KubeFailure | undefined;
+    let isHandover = false;
+    for (const { metadata, spec } of items) {
+      const ports = spec?.containers.flatMap((each) => each.ports ?? []) ?? [];
+      const port = ports.find((each) => each.name === ADMIN.name)?.containerPort ?? ADMIN.port;
+      try {
+        return await heldBy(connection, `${namespace}/pods/${metadata?.name}:${port}`, signal);
+      } catch (thrown) {
+        failure = asFailure(thrown);
+        // Replicas that do not lead say so with a 503.
+        isHandover ||= failure.message.startsWith('503');
+        if (failure.reason === 'Forbidden') break;
+      }
     }
+    if (failure === undefined)
+      throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
+    if (failure.reason === 'Forbidden' || !isHandover || performance.now() - begun > HANDOVER_MS)
+      throw explained(failure, connection);
+    if (!isAnnounced) warn('no replica leads: a handover is under way, held pods stay held; waiting for it');
+    isAnnounced = true;
+    await pause(1_000, signal);
   }
-  if (failure !== undefined) throw explained(failure, connection);
-  throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
 }
 
 async function heldBy(
@@ -77,15 +108,33 @@ function tableOf(held: readonly HeldView[]): string {
   if (held.length === 0) return 'No pod is held.\n';
   const rows = held
     .toSorted((a, b) => b.heldMs - a.heldMs)
-    .map(({ namespace, pod, deleted, heldMs, maxSeconds, waitingFor }) => [
-      namespace,
-      pod,
-      deleted ? showSeconds(heldMs / 1000) : '-',
-      showSeconds(maxSeconds),
-      waitingFor.map(({ consumer, instances = [] }) => [consumer, ...instances].join(' ')).join('; '),
+    .map((each) => [
+      each.namespace,
+      each.pod,
+      each.cause === undefined ? 'no deletion seen' : CAUSES[each.cause],
+      showSeconds(each.heldMs / 1000),
+      showSeconds(each.leftMs / 1000),
+      each.waitingFor.map(({ consumer, instances = [] }) => [consumer, ...instances].join(' ')).join('; '),
+      connectionsOf(each),
     ]);
-  const header = ['NAMESPACE', 'POD', 'HELD', 'MAX', 'WAITING FOR'];
-  return paragraphs(columns([header, ...rows], ['left', 'left', 'right', 'right', 'left']));
+  const header = ['NAMESPACE', 'POD', 'WHY', 'HELD', 'LEFT', 'WAITING FOR', 'CONNECTIONS'];
+  return paragraphs(columns([header, ...rows], ['left', 'left', 'left', 'right', 'right', 'left', 'left']));
+}
+
+const CAUSES = {
+  Deleted: 'deleted',
+  NodeShutdown: 'node shuts down',
+  Evicted: 'evicted',
+  Restart: 'container restarts',
+} as const;
+
+const MOST_ADDRESSES = 5;
+
+/** `3 open, from 10.0.0.7, 10.0.0.8` */
+function connectionsOf({ open, from }: HeldView): string {
+  const more = from.length > MOST_ADDRESSES ? ` and ${from.length - MOST_ADDRESSES} more` : '';
+  const addresses = from.length === 0 ? '' : `, from ${from.slice(0, MOST_ADDRESSES).join(', ')}${more}`;
+  return open === undefined && from.length === 0 ? '-' : `${open ?? '?'} open${addresses}`;
 }
 
 /** The ConfigMap with the helpers of this version, once for each namespace: for kubectl apply, and for GitOps. */

@@ -29,8 +29,8 @@ import {
   Delivery,
   type DeliverySettings,
   type HoldSettings,
-  type Release,
   NodeShutdowns,
+  type Release,
   startHold,
 } from '../hold/index.ts';
 import {

@@ -352,7 +352,18 @@ async function startCluster(
   const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;
   const audit = { every, policyReports, configuration, configured: () => certificates.configured?.() };
   const { deleteOnNodeShutdown } = settings;
-  return start({ ...beginning, deleteOnNodeShutdown, connection, syncTimeout, place, canary, inspect, reports, hold, audit });
+  return start({
+    ...beginning,
+    deleteOnNodeShutdown,
+    connection,
+    syncTimeout,
+    place,
+    canary,
+    inspect,
+    reports,
+    hold,
+    audit,
+  });
 }
 
 /** Where other replicas reach this one's Hold Service. */

@@ -22,6 +22,7 @@ export {
   supportsNativeSleep,
   UNSETTLED,
 } from './fleet.ts';
+export { NODE_BUDGET_LABEL, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
 export {
   type Decision,
@@ -54,4 +55,3 @@ export {
   type WorldHolder,
   worldOf,
 } from './world.ts';
-export { nodeBudgetOf } from './node-budget.ts';

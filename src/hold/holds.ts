@@ -203,7 +203,11 @@ export class Holds {
     if (hold === undefined) {
       hold = {
         ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, cause: undefined, witness: undefined },
-        ...{ verdict: { waitingFor: [], nextLookAt: now }, askAt: now + LIMITS.askAfter, leftAt: undefined },
+        ...{
+          verdict: { waitingFor: [], nextLookAt: now, until: now + pod.terms.max * 1000 },
+          askAt: now + LIMITS.askAfter,
+          leftAt: undefined,
+        },
         ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);
@@ -263,17 +267,30 @@ export class Holds {
 
   list() {
     const now = this.#sources.clock();
-    return [...this.#holds.values()].map(({ pod, calledAt, waiters, verdict }) => ({
-      namespace: pod.namespace,
-      pod: pod.name,
-      uid: pod.uid,
-      /** Milliseconds since its deletion (or since its hook called). */
-      heldMs: now - (pod.deletion?.at ?? calledAt),
-      deleted: pod.deletion !== undefined,
-      hooks: waiters.size,
-      maxSeconds: pod.terms.max,
-      waitingFor: verdict.waitingFor,
-    }));
+    return [...this.#holds.values()].map((hold) => {
+      const { pod, cause, waiters, verdict, witness, remotes } = hold;
+      const { namespace, name, uid, deletion, nodeBudget, terms } = pod;
+      return {
+        ...{ namespace, pod: name, uid },
+        /** Why it is being stopped; undefined: not known yet. */
+        cause: (nodeBudget !== undefined ? 'NodeShutdown' : deletion === undefined ? cause : 'Deleted') as
+          | StopCause
+          | 'Deleted'
+          | undefined,
+        /** Milliseconds since its termination began. */
+        heldMs: now - beganAt(hold),
+        deleted: deletion !== undefined,
+        hooks: waiters.size,
+        maxSeconds: terms.max,
+        /** Milliseconds until it is released whatever happens. */
+        leftMs: Math.max(0, verdict.until - now),
+        waitingFor: verdict.waitingFor,
+        /** Connections that are open; undefined: not known. */
+        open: witness?.monitor.open,
+        /** Addresses that have connected while it is held. */
+        from: [...remotes],
+      };
+    });
   }
 
   #tick(): void {

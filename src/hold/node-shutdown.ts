@@ -61,7 +61,11 @@ const NODES: Resource<ObservedNode> = {
   afterMetadata: 'spec',
   project: ({ metadata: { name, labels = NO_LABELS }, status }) => {
     const ready = recordsAt(status, 'conditions').find(({ type }) => type === 'Ready');
-    return { name, labels, isShuttingDown: ready?.status === 'False' && SHUTTING_DOWN.test(String(ready.message)) };
+    return {
+      name,
+      labels,
+      isShuttingDown: ready?.status === 'False' && SHUTTING_DOWN.test(String(ready.message)),
+    };
   },
 };
 
@@ -73,14 +77,17 @@ function podsOn(node: string): Resource<PodOnNode> {
     metadataOnly: true,
     project: ({ metadata }) => ({
       ...{ namespace: metadata.namespace ?? '', name: metadata.name, uid: metadata.uid },
-      stays: isDaemon(metadata) || labelOf(metadata.annotations ?? NO_LABELS, MIRROR_ANNOTATION) !== undefined,
+      stays:
+        isDaemon(metadata) || labelOf(metadata.annotations ?? NO_LABELS, MIRROR_ANNOTATION) !== undefined,
       isDeleted: metadata.deletionTimestamp !== undefined,
     }),
   };
 }
 
 function isDaemon({ ownerReferences }: RawObject['metadata']): boolean {
-  return recordsAt(ownerReferences).some(({ kind, controller }) => kind === 'DaemonSet' && controller === true);
+  return recordsAt(ownerReferences).some(
+    ({ kind, controller }) => kind === 'DaemonSet' && controller === true,
+  );
 }
 
 /**
@@ -115,7 +122,8 @@ export class NodeShutdowns implements Runnable {
           void this.#shutDown(node, leadership);
         }
       },
-      onHandlerError: (err: Error) => logger.error({ err }, 'event of a node dropped; this is a bug in Linger'),
+      onHandlerError: (err: Error) =>
+        logger.error({ err }, 'event of a node dropped; this is a bug in Linger'),
     };
     await watchResource(NODES, connection, handlers, { signal, clock, random }).ended;
   }
@@ -124,10 +132,17 @@ export class NodeShutdowns implements Runnable {
     const { logger, deletes } = this.#options;
     const budget = nodeBudgetOf(labels) ?? UNKNOWN_NODE_BUDGET;
     logger.info({ node, budget, deletes }, 'node is shutting down');
-    for (let attempt = 1; attempt <= MOST_ATTEMPTS && this.#nodes.has(node) && leadership.holds(); attempt += 1) {
+    for (
+      let attempt = 1;
+      attempt <= MOST_ATTEMPTS && this.#nodes.has(node) && leadership.holds();
+      attempt += 1
+    ) {
       const problem = await this.#passOver(node, budget, leadership);
       if (problem === undefined) return;
-      logger.warn({ node, problem }, 'cannot tend to the pods of a node that shuts down; retrying every second');
+      logger.warn(
+        { node, problem },
+        'cannot tend to the pods of a node that shuts down; retrying every second',
+      );
       if (!(await pause(RETRY_MS, leadership.signal))) return;
     }
   }
@@ -150,7 +165,9 @@ export class NodeShutdowns implements Runnable {
           try {
             const body = { preconditions: { uid } };
             await unlessNotFound(
-              callApi(connection, 'CoreV1Api', call, (core) => core.deleteNamespacedPod({ namespace, name, body })),
+              callApi(connection, 'CoreV1Api', call, (core) =>
+                core.deleteNamespacedPod({ namespace, name, body }),
+              ),
             );
             this.#deleted?.inc({ result: 'deleted' });
           } catch (thrown) {
@@ -165,7 +182,10 @@ export class NodeShutdowns implements Runnable {
       const next = due.values();
       await Promise.all(Array.from({ length: AT_ONCE }, () => remove(next)));
       if (due.length > 0)
-        logger.info({ node, pods: due.length, failed: problems.length }, 'deleted the pods of a node that shuts down');
+        logger.info(
+          { node, pods: due.length, failed: problems.length },
+          'deleted the pods of a node that shuts down',
+        );
       return problems[0];
     } catch (thrown) {
       const { reason, message } = asFailure(thrown);
@@ -178,7 +198,7 @@ export class NodeShutdowns implements Runnable {
 
 export function registerNodeShutdownMetrics(registry: Registry) {
   const deleted = new Counter({
-    name: 'linger_node_shutdown_pods_total',
+    name: 'linger_hold_node_shutdown_pods_total',
     help: 'Pods of nodes that shut down which this replica has deleted (--delete-on-node-shutdown), by result.',
     labelNames: ['result'] as const,
     registers: [registry],

@@ -33,7 +33,10 @@ export class PodLookup {
   readonly #options: PodLookupOptions;
   readonly #once: LogOnce;
   readonly #agent: ReturnType<typeof newAgent>;
-  readonly #nodes = new Map<string, { readonly since: number; readonly budget: Promise<number | undefined> }>();
+  readonly #nodes = new Map<
+    string,
+    { readonly since: number; readonly budget: Promise<number | undefined> }
+  >();
   /** When the next request may be sent. */
   #nextAt = 0;
 
@@ -109,7 +112,9 @@ export class PodLookup {
       await pause(NODE_APART_MS, signal);
       node = await read();
     }
-    return isReady(node) ? undefined : (nodeBudgetOf(node.metadata?.labels ?? NO_LABELS) ?? UNKNOWN_NODE_BUDGET);
+    return isReady(node)
+      ? undefined
+      : (nodeBudgetOf(node.metadata?.labels ?? NO_LABELS) ?? UNKNOWN_NODE_BUDGET);
   }
 
   get #call() {

@@ -83,6 +83,8 @@ export interface Holding {
   readonly waitingFor: readonly WaitingFor[];
   /** Until then the same facts give the same verdict. */
   readonly nextLookAt: number;
+  /** When they end at the latest. */
+  readonly until: number;
 }
 
 export type HoldVerdict = { readonly release: ReleaseReason } | Holding;
@@ -119,7 +121,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
 
   const hold = (waitingFor: readonly WaitingFor[], ...instants: readonly number[]): HoldVerdict => {
     const nextLookAt = Math.min(maxAt, ...instants.filter((instant) => instant > now));
-    return { waitingFor, nextLookAt };
+    return { waitingFor, nextLookAt, until: maxAt };
   };
   if (terms.observe) {
     if (now >= staticAt) return { release: 'Observed' };

@@ -40,6 +40,9 @@ interface HoldContext
   readonly signal: AbortSignal;
 }
 
+/** Helpers call again at most this long after a connection ended. Milliseconds. */
+const RECONNECTED_MS = 4_000;
+
 export function startHold(context: HoldContext) {
   const { registry, measurement, clock, logger, leader } = context;
   const { address, keys } = context.relay;
@@ -85,8 +88,10 @@ export function startHold(context: HoldContext) {
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
   const service = new HoldService({ holds, pods, route, keys, clock, logger });
+  let ledSince = clock();
   const lead = (leadership: Leadership): void => {
     leads = leadership;
+    ledSince = clock();
     const over = () => {
       if (leads === leadership) leads = undefined;
       holds.end();
@@ -117,8 +122,8 @@ export function startHold(context: HoldContext) {
     },
     /** An instance of the consumer has said what it has applied. */
     heard: holds.heard.bind(holds),
-    /** undefined: this replica does not lead. */
-    list: () => (isLeading() ? holds.list() : undefined),
+    /** undefined: this replica does not lead, or has only just begun: helpers are still reconnecting. */
+    list: () => (isLeading() && clock() - ledSince >= RECONNECTED_MS ? holds.list() : undefined),
   };
 }
 

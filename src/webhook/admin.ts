@@ -55,7 +55,7 @@ export function adminApp({ unready, dead, metrics, estimates, holds }: AdminOpti
   app.get('/holds', (_request, response) => {
     const text = held();
     if (holds === undefined) say(response, 404, 'nothing is held: there is no Hold Service');
-    else if (text === undefined) say(response, 503, 'another replica leads, and holds');
+    else if (text === undefined) say(response, 503, 'another replica leads, or this one has just begun to');
     else response.type('application/json').send(`${text}\n`);
   });
   const here = 'not found; here are /healthz, /readyz, /metrics, /estimates and /holds';

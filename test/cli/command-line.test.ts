@@ -91,6 +91,7 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_HOLD_ADDRESS',
       'LINGER_HOLD_IMAGE',
       'LINGER_HOLD_TEST_IMAGE',
+      'LINGER_DELETE_ON_NODE_SHUTDOWN',
       'LINGER_AUDIT_EVERY',
       'LINGER_POLICY_REPORTS',
     ]);

@@ -396,6 +396,7 @@ const HISTORY: Rows<'history'> = {
 };
 
 const HOLD: Rows<'hold'> = {
+  watch: SWITCH,
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   namespace: SOME_NAMES,

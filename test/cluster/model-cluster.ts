@@ -38,7 +38,7 @@ export class ModelCluster {
   refuse: (what: ModelResource | 'version') => Refusal | undefined = (what) =>
     CUSTOM.includes(what) ? 404 : undefined;
   version = 'v1.36.3';
-  /** Single objects by their path, such as `/api/v1/namespaces/linger/configmaps/linger-planned`. */
+  /** Single objects, or the status code of a refusal, by their path, such as `/api/v1/namespaces/linger/configmaps/linger-planned`. */
   readonly single = new Map<string, unknown>();
   readonly #server = http.createServer((request, response) => this.#answer(request, response));
   readonly #objects = new Map<string, ModelObject>();
@@ -115,7 +115,7 @@ export class ModelCluster {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
     const single = this.single.get(pathname);
     if (single !== undefined) {
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(single));
+      response.writeHead(typeof single === 'number' ? single : 200, { 'content-type': 'application/json' }).end(JSON.stringify(single));
       return;
     }
     const what = pathname === '/version' ? 'version' : resourceAt(pathname);

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ANNOTATION } from '../../src/api/names.ts';
 import { REPORT_ANNOTATION } from '../../src/audit/policy-reports.ts';
 import { VERBS } from '../../src/cli/commands.ts';
+import { NODE_BUDGET_LABEL } from '../../src/decision/index.ts';
 import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
 import { annotationLayers } from '../../src/decision/policy.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
@@ -20,6 +21,7 @@ const others: readonly (string | undefined)[] = [
   HEARTBEAT_ANNOTATION,
   CANARY_LABEL,
   LEADER_LABEL,
+  NODE_BUDGET_LABEL,
   VERBS.serve.flags.reportsAudience.fallback,
 ];
 const ofObjects: readonly string[] = [

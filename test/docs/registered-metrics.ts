@@ -3,6 +3,7 @@ import { registerTerminationMetrics } from '../../src/audit/termination-review.t
 import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
 import { defaultWait } from '../../src/decision/wait.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
+import { registerNodeShutdownMetrics } from '../../src/hold/node-shutdown.ts';
 import { registerHoldMetrics } from '../../src/hold/release-reporting.ts';
 import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
 import { registerManagerMetrics } from '../../src/manager/index.ts';
@@ -41,6 +42,7 @@ registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochS
 registerTerminationMetrics(registry);
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => ({}) });
 registerHoldMetrics(registry, () => 0);
+registerNodeShutdownMetrics(registry);
 registerAuditMetrics(
   registry,
   () => undefined,

@@ -9,10 +9,12 @@ const atEnd = atEndOfFile();
 const HELD = [
   {
     ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', heldMs: 4_200, deleted: true, hooks: 2, maxSeconds: 60 },
+    ...{ cause: 'Deleted', leftMs: 55_800, open: 3, from: ['10.0.0.7'] },
     waitingFor: [{ consumer: 'edge', instances: ['edge-1', 'edge-2'] }],
   },
   {
     ...{ namespace: 'pay', pod: 'api-1', uid: 'u2', heldMs: 900, deleted: false, hooks: 1, maxSeconds: 30 },
+    ...{ leftMs: 29_100, from: [] },
     waitingFor: [{ consumer: 'API server (no deletion seen)' }],
   },
 ];
@@ -29,7 +31,8 @@ async function clusterOf(pods: readonly string[], leader?: string) {
     model.single.set(`/api/v1/namespaces/linger/pods/${leader}:9090/proxy/holds`, HELD);
   const file = join(await emptyDirectory(), 'config');
   await writeFile(file, model.kubeconfig);
-  return (...args: string[]) => linger(['hold', 'list', '--kubeconfig', file, ...args]);
+  const run = (...args: string[]) => linger(['hold', 'list', '--kubeconfig', file, ...args]);
+  return Object.assign(run, { model });
 }
 
 it('shows the held pods and what they wait for, from the leader', async () => {
@@ -37,9 +40,9 @@ it('shows the held pods and what they wait for, from the leader', async () => {
   const { code, stdout, stderr } = await run();
   expect([code, stderr]).toEqual([0, '']);
   expect(stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
-    ['NAMESPACE', 'POD', 'HELD', 'MAX', 'WAITING FOR'],
-    ['shop', 'web-1', '4.200s', '60.0s', 'edge edge-1 edge-2'],
-    ['pay', 'api-1', '-', '30.0s', 'API server (no deletion seen)'],
+    ['NAMESPACE', 'POD', 'WHY', 'HELD', 'LEFT', 'WAITING FOR', 'CONNECTIONS'],
+    ['shop', 'web-1', 'deleted', '4.200s', '55.8s', 'edge edge-1 edge-2', '3 open, from 10.0.0.7'],
+    ['pay', 'api-1', 'no deletion seen', '900ms', '29.1s', 'API server (no deletion seen)', '-'],
     [''],
   ]);
 });
@@ -49,6 +52,16 @@ it('for programs, and for some namespaces alone', async () => {
   const { stdout } = await run('--namespace', 'pay', '--output', 'json');
   expect(JSON.parse(stdout)).toEqual({ held: [HELD[1]] });
   expect((await run('--namespace', 'other')).stdout).toBe('No pod is held.\n');
+});
+
+it('waits for the end of a handover, and says so', async () => {
+  const run = await clusterOf(['linger-a'], 'linger-a');
+  const path = '/api/v1/namespaces/linger/pods/linger-a:9090/proxy/holds';
+  run.model.single.set(path, 503);
+  setTimeout(() => run.model.single.set(path, []), 1_500);
+  const { code, stdout, stderr } = await run();
+  expect([code, stdout]).toEqual([0, 'No pod is held.\n']);
+  expect(stderr).toContain('a handover is under way');
 });
 
 it('says what is missing', async () => {

@@ -18,13 +18,20 @@ const RIGHTS = join(import.meta.dirname, '..', '..', 'deploy', 'rbac-node-shutdo
 
 interface NodeObject extends KubernetesObject {
   readonly status?: {
-    readonly conditions?: readonly { readonly type: string; readonly status: string; readonly message?: string }[];
+    readonly conditions?: readonly {
+      readonly type: string;
+      readonly status: string;
+      readonly message?: string;
+    }[];
   };
 }
 
 interface Slice extends KubernetesObject {
   readonly endpoints?:
-    | readonly { readonly targetRef?: { readonly name?: string }; readonly conditions?: { readonly ready?: boolean } }[]
+    | readonly {
+        readonly targetRef?: { readonly name?: string };
+        readonly conditions?: { readonly ready?: boolean };
+      }[]
     | null;
 }
 
@@ -57,7 +64,11 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
   }
 
   /** Watches until the signal aborts. @returns when the condition was first met, in milliseconds since the epoch */
-  function when<T extends KubernetesObject>(path: string, isMet: (object: T) => boolean, signal: AbortSignal) {
+  function when<T extends KubernetesObject>(
+    path: string,
+    isMet: (object: T) => boolean,
+    signal: AbortSignal,
+  ) {
     const seen: { at?: number } = {};
     const take = ({ object }: { object: T }) => {
       if (isMet(object)) seen.at ??= Date.now();
@@ -73,12 +84,17 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
     });
     if (waiting === 'hold') await setting.holds(namespace);
     await cluster.create(service(namespace, 'web') as never);
-    const spec = { nodeSelector: { 'kubernetes.io/hostname': secondNode.name }, terminationGracePeriodSeconds: 30 };
+    const spec = {
+      nodeSelector: { 'kubernetes.io/hostname': secondNode.name },
+      terminationGracePeriodSeconds: 30,
+    };
     const running = await startPod(cluster, pod(namespace, 'web', spec, { labels: { app: 'web' } }) as never);
     expect(planOf(running.pod)?.hook).toBe(waiting === 'hold' ? 'Hold' : undefined);
     const slices = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
     const isListed = ({ endpoints }: Slice) =>
-      (endpoints ?? []).some(({ targetRef, conditions }) => targetRef?.name === 'web' && conditions?.ready === true);
+      (endpoints ?? []).some(
+        ({ targetRef, conditions }) => targetRef?.name === 'web' && conditions?.ready === true,
+      );
     const list = async () => (await cluster.api.call<{ items: readonly Slice[] }>('GET', slices)).items;
     await waitUntil('the pod to be listed', async () => (await list()).some(isListed));
     const watching = new AbortController();
@@ -95,7 +111,8 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
     logind.cancel();
     await cluster.waitFor<NodeObject>(
       { apiVersion: 'v1', kind: 'Node', metadata: { name: secondNode.name } },
-      ({ status }) => status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true,
+      ({ status }) =>
+        status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true,
       { timeoutMs: 120_000 },
     );
     const { sigtermAt = Number.NaN, exitCode } = end.containers.app ?? {};
@@ -131,7 +148,9 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
     expect(await setting.releases(namespace)).toMatchObject([{ reason: 'NodeShutdown' }]);
   });
 
-  it('with --delete-on-node-shutdown: its endpoint is gone within a second', { timeout: 400_000 }, async () => {
+  it('with --delete-on-node-shutdown: its endpoint is gone within a second', {
+    timeout: 400_000,
+  }, async () => {
     await kubectl('apply', '--filename', RIGHTS);
     const patch = JSON.stringify([
       { op: 'add', path: '/spec/template/spec/containers/0/args/-', value: '--delete-on-node-shutdown' },
@@ -139,12 +158,18 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
     ]);
     await kubectl('patch', 'deployment', 'linger', '--namespace=linger', '--type=json', `--patch=${patch}`);
     await kubectl('rollout', 'status', 'deployment/linger', '--namespace=linger', '--timeout=150s');
-    await waitUntil('a replica to lead', async () => {
-      const leaders = [...(await setting.linger.replicas.sums('linger_leader '))];
-      return leaders.filter(([, leads]) => leads === 1).length === 1;
-    }, { timeoutMs: 60_000 });
+    await waitUntil(
+      'a replica to lead',
+      async () => {
+        const leaders = [...(await setting.linger.replicas.sums('linger_leader '))];
+        return leaders.filter(([, leads]) => leads === 1).length === 1;
+      },
+      { timeoutMs: 60_000 },
+    );
     const { dropped, announced, left, exitCode } = await story('hold', 'Hold, deleted by Linger');
-    console.log(`node announced after ${announced.toFixed(2)} s, endpoint gone after ${dropped.toFixed(2)} s`);
+    console.log(
+      `node announced after ${announced.toFixed(2)} s, endpoint gone after ${dropped.toFixed(2)} s`,
+    );
     expect(dropped - announced).toBeLessThan(1);
     expect(left).toBeGreaterThan((BUDGET * 2) / 3 - 2);
     expect(exitCode).toBe(0);

@@ -81,7 +81,9 @@ shutdownGracePeriodCriticalPods: ${grace.critical}s
     return {
       configDir,
       inhibited: async () => {
-        await waitUntil('the kubelet to inhibit shutdowns', () => logind.output().includes('granted shutdown'));
+        await waitUntil('the kubelet to inhibit shutdowns', () =>
+          logind.output().includes('granted shutdown'),
+        );
       },
       shutDown: () => say('shutdown'),
       cancel: () => say('cancel'),

@@ -3,7 +3,14 @@ import { existsSync, globSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
-import { ensureContour, ensureCoreDns, ensureHelm, ensureLogind, ensurePromtool, ensureReportCrd } from './binaries.ts';
+import {
+  ensureContour,
+  ensureCoreDns,
+  ensureHelm,
+  ensureLogind,
+  ensurePromtool,
+  ensureReportCrd,
+} from './binaries.ts';
 import { bootedAt } from './boot.ts';
 import { ensureBuilder } from './builder.ts';
 import { ALONE, EVERYTHING } from './files.ts';
