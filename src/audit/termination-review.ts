@@ -75,6 +75,10 @@ const ANSWER_MS = 5_000;
 /** Workloads whose hooks are still to be requested; the pods of any further one count as `Unknown`. */
 const MOST_QUEUED = 1_000;
 const QUEUE_MS = 500;
+/** Undeclared senders that are remembered, and what stands for more than one pod. */
+const MOST_SENDERS = 2_000;
+const SEVERAL = '';
+
 /** How many addresses that connected to a pod are named. */
 const MOST_PEERS = 5;
 /** Enough for a template with a thousand containers. */
@@ -93,6 +97,8 @@ export class TerminationReview {
   /** The pods that are gone and whose removal may still end: when they went, the earliest first. */
   readonly #gone = new Map<string, number>();
   #queued = 0;
+  /** Undeclared senders, by the pod that has reported each first; or {@link SEVERAL}. */
+  readonly #witnesses = new Map<string, string>();
   /** By workload: the shortest of its containers' own hooks; undefined: not known. */
   readonly #ownHooks = new Map<string, Promise<number | undefined>>();
   readonly #agent: ReturnType<typeof newAgent>;
@@ -187,10 +193,21 @@ export class TerminationReview {
     });
     if (open > 0) this.#tell({ ...told, reason: 'OpenAtStop', seconds: 0, connections: open });
     if (undeclared === undefined) return;
-    const { connections, seconds, remotes } = undeclared;
-    const from = await Promise.all(remotes.slice(0, MOST_PEERS).map((address) => this.#named(address)));
+    const { connections, seconds } = undeclared;
+    const remotes = undeclared.remotes.slice(0, MOST_PEERS);
+    const seen = remotes.filter((address) => this.#isWitnessed(address, pod.uid));
+    // A pod may name any address as its sender, so one pod's word is no finding about others.
+    if (seen.length === 0 && (remotes.length > 0 || !this.#isWitnessed(`of ${told.owner}`, pod.uid))) return;
+    const from = await Promise.all(seen.map((address) => this.#named(address)));
     if (this.#options.signal.aborted) return;
     this.#tell({ ...told, reason: 'UndeclaredConsumer', seconds, connections, from });
+  }
+
+  /** Whether another pod has reported this sender, too. */
+  #isWitnessed(sender: string, uid: string): boolean {
+    const first = this.#witnesses.get(sender) ?? uid;
+    setNewest(this.#witnesses, sender, first === uid ? uid : SEVERAL, MOST_SENDERS);
+    return first !== uid;
   }
 
   #ended(pod: PodMetadata, at: number): void {
@@ -269,7 +286,8 @@ export class TerminationReview {
       type: isBad ? 'Warning' : 'Normal',
       reason,
       action: 'Terminate',
-      note: sentenceOf(finding),
+      // Whose an address is concerns other namespaces: that is for readers of Linger's own.
+      note: sentenceOf(withoutNames(finding)),
     });
   }
 
@@ -328,6 +346,12 @@ export class TerminationReview {
       this.#queued -= 1;
     }
   }
+}
+
+/** The addresses alone: a tenant's Event names no pods of other namespaces. */
+function withoutNames<F extends TerminationFinding>(finding: F): F {
+  const from = finding.from?.map((each) => each.replace(/ .*$/, ''));
+  return from === undefined ? finding : { ...finding, from };
 }
 
 function aboutEnd(

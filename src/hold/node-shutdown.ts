@@ -58,7 +58,6 @@ const SHUTTING_DOWN = /\bshutting down\b/;
 
 const NODES: Resource<ObservedNode> = {
   path: '/api/v1/nodes',
-  afterMetadata: 'spec',
   project: ({ metadata: { name, labels = NO_LABELS }, status }) => {
     const ready = recordsAt(status, 'conditions').find(({ type }) => type === 'Ready');
     return {

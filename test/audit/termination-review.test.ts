@@ -128,12 +128,19 @@ test('an undeclared sender is named by pod and owner, where the API server knows
   begins(HOLD);
   const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
   const undeclared = { connections: 40, seconds: 4, remotes: ['10.0.9.9'] };
+  // A pod can name any address: nothing is found until another has seen it, too.
+  const first = { pod: { ...pod, uid: 'u0' }, undeclared } as unknown as Release;
+  await review.released(first);
+  await review.released(first);
+  expect(events).toEqual([]);
   await review.released({ pod, open: 3, undeclared } as unknown as Release);
   expect(events.map(({ type, reason }) => [type, reason])).toEqual([
     ['Normal', 'OpenAtStop'],
     ['Warning', 'UndeclaredConsumer'],
   ]);
-  expect(events[1]?.note).toContain('from 10.0.9.9 (infra/gateway-0 of StatefulSet/gateway)');
+  // In the tenant's namespace the address alone; whose it is stays in Linger's own.
+  expect(events[1]?.note).toContain('from 10.0.9.9: declare');
+  expect(log.since(0).at(-1)?.from).toEqual(['10.0.9.9 (infra/gateway-0 of StatefulSet/gateway)']);
   expect(log.since(0)).toMatchObject([{ connections: 3 }, { connections: 40, owner: 'Deployment/web' }]);
 
   // One of several pods with this address: those in a node's network.
@@ -143,7 +150,8 @@ test('an undeclared sender is named by pod and owner, where the API server knows
 
   // The kubelet's probes, among others.
   const ofNode = { ...undeclared, remotes: ['10.0.9.9', '192.0.2.7', 'fd00:202:3:0:0:0:0:1'] };
-  await review.released({ pod: { ...pod, uid: 'u3' }, undeclared: ofNode } as unknown as Release);
+  for (const uid of ['u3', 'u4'])
+    await review.released({ pod: { ...pod, uid }, undeclared: ofNode } as unknown as Release);
   const [, ...others] = log.since(0).at(-1)?.from ?? [];
   expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
 });

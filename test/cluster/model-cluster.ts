@@ -115,7 +115,9 @@ export class ModelCluster {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
     const single = this.single.get(pathname);
     if (single !== undefined) {
-      response.writeHead(typeof single === 'number' ? single : 200, { 'content-type': 'application/json' }).end(JSON.stringify(single));
+      response
+        .writeHead(typeof single === 'number' ? single : 200, { 'content-type': 'application/json' })
+        .end(JSON.stringify(single));
       return;
     }
     const what = pathname === '/version' ? 'version' : resourceAt(pathname);

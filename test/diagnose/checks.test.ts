@@ -764,7 +764,9 @@ describe('afterwards', () => {
 
   it('asks for exactly the rights that deploy/ gives', () => {
     const flags = (group: string) => (name: string) =>
-      ({ 'certs-secret': 'linger-certificates', 'policy-reports': group, 'delete-on-node-shutdown': '' })[name];
+      ({ 'certs-secret': 'linger-certificates', 'policy-reports': group, 'delete-on-node-shutdown': '' })[
+        name
+      ];
     const installation = { namespace: 'linger', configuration: 'linger' };
     const asked = ['wgpolicyk8s.io', 'openreports.io'].flatMap((group) =>
       [...declaredRights(flags(group), installation)].flatMap(([manifest, accesses]) =>
