@@ -27,7 +27,7 @@ export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 330 } as
  */
 export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_250,
-  audit: 2_900,
+  audit: 2_950,
   certs: 1_900,
   cli: 5_750,
   cluster: 4_400,
