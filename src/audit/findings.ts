@@ -1,10 +1,19 @@
-import { ANNOTATION, fewOf, GROUP, type Labels, leastSecondsOf, memberAt, plainSleep } from '../api/index.ts';
 import {
-  type Container,
+  ANNOTATION,
+  fewOf,
+  GROUP,
+  type Labels,
+  leastSecondsOf,
+  memberAt,
+  readingInWords,
+} from '../api/index.ts';
+import {
+  type ContainerWait,
   containerWaits,
   type Decision,
   decide,
   type Exposure,
+  eatsGrace,
   exposureOf,
   graceOf,
   isAudit,
@@ -13,7 +22,7 @@ import {
   type Pod,
   type PodRequest,
   parsePlan,
-  preStopOf,
+  promiseOf,
   requestOf,
   SKIP_REASONS,
   type SkipReason,
@@ -46,6 +55,8 @@ export const AUDIT_FINDINGS = {
   GraceEaten: 'unprotected',
   PartialWait: 'unprotected',
   WaitShrunk: undefined,
+  SidecarHook: undefined,
+  HoldUnavailable: undefined,
   NeverWithdrawn: 'unprotected',
   NoOtherEndpoint: undefined,
   DrainRefused: undefined,
@@ -224,9 +235,14 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
     return { verdict: 'skipped', reason: 'NoReplicas', wait: null, grace: null, text };
   }
   if (decision.outcome === 'inject') {
-    const { wait, grace, hook, why } = decision.plan;
+    const { wait, grace: own, hook, why } = decision.plan;
+    const grace = decision.hold?.grace ?? own;
+    const gets =
+      decision.hold === undefined
+        ? `a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s`
+        : promiseOf(decision);
     if (!related.configured && subject.running === undefined) {
-      const text = `its pods have no wait, and nothing says that Linger’s webhook is there: SIGTERM comes while requests are still sent to them. Linger would give them a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s: run linger inject, or audit with --webhook where the webhook is installed`;
+      const text = `its pods have no wait, and nothing says that Linger’s webhook is there: SIGTERM comes while requests are still sent to them. Linger would give them ${gets}: run linger inject, or audit with --webhook where the webhook is installed`;
       return {
         verdict: 'unprotected',
         reason: 'NotInjected',
@@ -236,7 +252,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
       };
     }
     if (isAudit(decision)) {
-      const text = `pods would wait ${wait}s (${hook}), but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
+      const text = `pods would get ${gets}, but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
       return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
     const unknown = unknownHook(subject);
@@ -244,7 +260,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
       const text = `container "${unknown}" keeps a hook of its own, of which is not known how long it waits; the others get a wait of ${wait}s`;
       return { verdict: 'unknown', reason: 'ExistingHook', wait, grace, text };
     }
-    const text = `pods get a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s when they are created`;
+    const text = `pods get ${gets} when they are created`;
     const left = subject.cut ?? { wait, grace };
     return { verdict: 'protected', reason: 'Injected', wait: left.wait, grace: left.grace, text };
   }
@@ -309,19 +325,20 @@ function standingPlan(plan: Plan, exposure: Exposure | undefined, subject: Decid
 
 /** Every container has a hook of its author's. */
 function standingHook(subject: Decided, exposure: Exposure): Standing {
-  const pod = subject.request.object as Pod;
-  const grace = graceOf(pod);
-  const sleeps = pod.spec.containers.map(ownSleep).filter((seconds) => seconds !== undefined);
-  if (sleeps.length < pod.spec.containers.length) {
-    const text = 'every container has a preStop hook of its own; how long that waits is not known';
-    return { verdict: 'unknown', reason: 'ExistingHook', wait: null, grace, text };
-  }
-  const own = Math.min(...sleeps);
-  const base = { wait: own, grace };
-  const { choice, lag } = exposure;
+  const rows = ordinaryRows(subject, true);
   const needed = Math.ceil(neededOf(exposure));
+  const least = Math.min(...rows.map(({ held }) => leastSecondsOf(held)));
+  const own = Math.floor(least);
+  const base = { wait: own, grace: graceOf(subject.request.object as Pod) };
+  const { choice, lag } = exposure;
   const enough = `the containers' own hooks wait ${own}s`;
-  if (own >= needed) return { ...base, verdict: 'protected', reason: 'OwnHook', text: enough };
+  if (least >= needed) return { ...base, verdict: 'protected', reason: 'OwnHook', text: enough };
+  const open = rows.find(({ held }) => held.kind !== 'exact' && leastSecondsOf(held) < needed);
+  const isShort = rows.some(({ held }) => held.kind === 'exact' && held.seconds < needed);
+  if (open !== undefined && !isShort) {
+    const text = `every container has a preStop hook of its own; that of "${open.container.name}" ${readingInWords(open.held)}`;
+    return { ...base, verdict: 'unknown', reason: 'ExistingHook', wait: null, text };
+  }
   if (choice.why !== 'fixed' && lag.known === undefined) {
     const text = `${enough}; whether that is enough is not known: nothing has been measured, and Linger would wait ${choice.seconds}s`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', text };
@@ -331,17 +348,19 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
-/** The seconds of a container's own hook; undefined: it has none, or they are not known. */
-function ownSleep(container: Container): number | undefined {
-  const handler = preStopOf(container);
-  return handler && plainSleep(handler)?.seconds;
+const NO_WAIT: Decision = { outcome: 'skip', reason: 'ExistingHook', notes: [] };
+
+/** The containers that serve for as long as the pod does. @param given whether Linger's wait is given */
+function ordinaryRows({ request, decision }: Decided, given: boolean): readonly ContainerWait[] {
+  const table = containerWaits(request.object as Pod, given ? decision : NO_WAIT);
+  return table.filter(({ sidecar, ends }) => !sidecar && !ends);
 }
 
 /** Notes of the decision that are findings, too. */
-const OF_NOTES = ['PartialWait', 'DaemonSetServing', 'StormNotCovered', 'Episode'] as const;
-
-/** What the kubelet grants after the hook. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
-const LEAST_GRACE = 2;
+const OF_NOTES = [
+  ...(['PartialWait', 'WaitShrunk', 'SidecarHook', 'HoldUnavailable', 'DaemonSetServing'] as const),
+  ...(['StormNotCovered', 'Episode'] as const),
+] as const;
 
 function furtherFindings(
   subject: Decided,
@@ -363,7 +382,7 @@ function furtherFindings(
   return [
     ...patchRefused(subject),
     ...waitShrunk(subject, exposure),
-    ...graceEaten(subject),
+    ...graceEaten(subject, related),
     ...ofNotes,
     ...neverWithdrawn(exposure, related),
     ...noOtherEndpoint(subject, exposure, related),
@@ -397,16 +416,13 @@ function waitShrunk({ cut, decision }: Decided, exposure: Exposure): readonly Sa
   return [{ reason: 'WaitShrunk', text, wait, ...(isShort && { verdict: 'unprotected' as const }) }];
 }
 
-function graceEaten({ request, decision }: Decided): readonly Said[] {
-  if (decision.outcome === 'inject' || decision.reason !== 'ExistingHook') return [];
-  const pod = request.object as Pod;
-  const grace = graceOf(pod);
-  const eater = pod.spec.containers.find((each) => {
-    const own = ownSleep(each);
-    return own !== undefined && own > grace - LEAST_GRACE;
-  });
+function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly Said[] {
+  const rows = ordinaryRows(subject, configured || subject.running !== undefined);
+  // Without a grace no hook runs.
+  const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
   if (eater === undefined) return [];
-  const text = `container "${eater.name}" sleeps for all of its grace of ${grace}s: the application is killed ${LEAST_GRACE}s after SIGTERM; raise terminationGracePeriodSeconds by the sleep`;
+  const { container, held, grace } = eater;
+  const text = `container "${container.name}": its own hook ${readingInWords(held)} of a grace of ${grace}s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
   return [{ reason: 'GraceEaten', text }];
 }
 
@@ -588,7 +604,7 @@ function declarationOf(route: string): string {
 function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
   const { decision } = subject;
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
-  const wait = longestWait(decision.plan);
+  const wait = decision.hold?.max ?? longestWait(decision.plan);
   return { rollout: wait * rolloutIn(subject, related).waits, drain: wait };
 }
 

@@ -192,6 +192,7 @@ function outcomeRows(plan: Explanation): readonly (readonly string[])[] {
     ['grace', `${plan.baseGraceSeconds}s → ${plan.graceSeconds}s`],
     ['hook', `${plan.hook} in ${plan.containers.join(', ')}`],
     ...(plan.hold === null ? [] : [['hold', holdInWords(plan.hold)]]),
+    ...(plan.admitted === null ? [] : [['admitted', `${plan.admitted} (what the webhook gives its pods)`]]),
   ];
 }
 

@@ -110,7 +110,10 @@ export async function tryPods(
       const known = hopeless.get('') ?? hopeless.get(namespace);
       if (known === undefined) {
         const pod = podOf(subject);
-        const sent = patched(pod, patchFor(pod, decision)) as Pod;
+        const changed = patched(pod, patchFor(pod, decision)) as Pod;
+        // Only admission gives a token, so its hooks are those of the fallback; the grace is the one that it gets.
+        const grace = decision.hold?.grace ?? graceOf(changed);
+        const sent = { ...changed, spec: { ...changed.spec, terminationGracePeriodSeconds: grace } };
         const answer = await create(namespace, sent);
         const without = 'failure' in answer ? await create(namespace, optedOut(pod)) : undefined;
         if (!('failure' in answer)) {

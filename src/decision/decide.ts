@@ -310,7 +310,19 @@ function planFor(
     const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
     said.push(waitShrunk(longest, wanted, why));
   }
-  const decision: Decision = { outcome: 'inject', plan, policy, notes: said, ...(estimate && { estimate }) };
+  const later =
+    chosen.isLater &&
+    fitGrace(longestHold(policy, choice.seconds), Math.min(baseGrace, grace), maxGrace, grace);
+  const decision: Decision = {
+    ...{ outcome: 'inject', plan, policy, notes: said },
+    ...(estimate && { estimate }),
+    ...(later && {
+      hold: {
+        min: Math.min(wholeSeconds(policy['hold.min'].value), later.wait),
+        ...{ max: later.wait, grace: later.grace },
+      },
+    }),
+  };
   if (setup === undefined && carriers.size === 0) return decision;
   // A container that the policy no longer names (it was renamed) must not keep a hook whose helper is removed.
   const released = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
@@ -541,6 +553,8 @@ interface ChosenHook {
   /** With Hold. */
   readonly setup?: HoldSetup;
   readonly notes: readonly Note[];
+  /** Its pods get Hold when they are admitted. */
+  readonly isLater?: true;
 }
 
 /** @param changed those that get a hook, or a longer sleep */
@@ -564,17 +578,24 @@ function chooseHook(
   if (setup === undefined) return { hook, notes: [] };
   if (!('why' in setup)) return { hook, setup, notes: [] };
   const instead = `no hook Hold (${origin}), but ${hook ?? 'none'}`;
-  if (!terms.isManifest || setup.ofPod)
+  if (!terms.isManifest || setup.ofPod || setup.why !== OF_MANIFEST)
     return { hook, notes: [note('HoldUnavailable', `${instead}: ${setup.why}`)] };
   const { value: min } = policy['hold.min'];
   const text = `${instead}: a pod gets its token when it is admitted; there, Hold takes ${min}s to ${longestHold(policy, 0)}s`;
-  return { hook, notes: [note('HoldNeedsPod', text)] };
+  return { hook, notes: [note('HoldNeedsPod', text)], isLater: true };
 }
+
+/** No obstacle: its pods get what they need when they are admitted. */
+const OF_MANIFEST = 'the pod comes from a manifest';
+/** Stands for the token that a pod gets when it is admitted. */
+const TOKEN_TO_COME: HoldToken = { text: '', hashOf: () => '' };
 
 function setupFor(pod: Pod, hooked: readonly Container[], terms: HookTerms): HoldSetup | NoHold {
   if (hooked.length === 0) return { why: 'every container that waits has a sleep of its own', ofPod: true };
-  const setup = newSetup(pod, hooked, terms);
-  return terms.isManifest && !('why' in setup) ? { why: 'the pod comes from a manifest' } : setup;
+  if (!terms.isManifest) return newSetup(pod, hooked, terms);
+  const setup = newSetup(pod, hooked, { ...terms, token: TOKEN_TO_COME });
+  const isOpen = !('why' in setup) || (!setup.ofPod && terms.world.hold === undefined);
+  return isOpen ? { why: OF_MANIFEST } : setup;
 }
 
 /** The containers that get a hook, or whose hook is Linger's already; the others have sleeps of their own. */

@@ -1,5 +1,5 @@
 import { formatDuration } from '../api/index.ts';
-import { type Decision, type HoldPlan, isAudit } from './plan.ts';
+import { type Decision, type HoldPlan, isAudit, promiseOf } from './plan.ts';
 import { DURATION_FIELDS, digestOf, type EffectivePolicy, type Field, type IgnoredValue } from './policy.ts';
 import { SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
@@ -40,6 +40,8 @@ export function explain({ workload: { kind, name }, namespace, decision }: Expla
     hook: plan?.hook ?? null,
     /** The terms of the hold; null with any other hook. */
     hold: plan?.hold ? holdOf(plan.hold) : null,
+    /** What pods of a manifest get in place of that when they are admitted: `Hold 5s..120s, fallback Sleep 30s, grace 150s`. */
+    admitted: outcome === 'inject' && decision.hold ? promiseOf(decision) : null,
     containers: plan?.containers ?? [],
     why: plan?.why ?? null,
     /** The measurement behind the wait; null where the wait is fixed or nothing is known. */

@@ -31,6 +31,7 @@ export {
   longestWait,
   type Plan,
   parsePlan,
+  promiseOf,
   renderPlan,
   type Skip,
 } from './plan.ts';

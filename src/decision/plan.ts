@@ -65,6 +65,8 @@ export interface Injection {
   readonly notes: readonly Note[];
   /** With hook Hold: what its hooks call, and the volume that they need. */
   readonly setup?: HoldSetup;
+  /** Of a manifest whose policy says Hold: what its pods get when they are admitted; the plan is the fallback. Seconds. */
+  readonly hold?: { readonly min: number; readonly max: number; readonly grace: number };
   /** Containers that lose Linger's hook: their author's seconds are restored; without any, the hook is removed. */
   readonly released?: Carriers;
 }
@@ -83,6 +85,13 @@ export interface Skip {
 }
 
 export type Decision = Injection | Skip;
+
+/** `Hold 5s..120s, fallback Sleep 30s, grace 150s` */
+export function promiseOf({ plan, hold }: Pick<Injection, 'plan' | 'hold'>): string {
+  const { hook, wait, grace } = plan;
+  if (hold === undefined) return `${hook} ${wait}s, grace ${grace}s`;
+  return `Hold ${hold.min}s..${hold.max}s, fallback ${hook} ${wait}s, grace ${hold.grace}s`;
+}
 
 /** Whether the decision is not applied. */
 export function isAudit({ policy }: Pick<Decision, 'policy'>): boolean {

@@ -261,6 +261,14 @@ describe('what is held against the lag that has been measured', () => {
     );
   });
 
+  test('Hold is told as Hold, with its costs', () => {
+    const hold = clusterPolicy({ hook: 'Hold', hold: { min: '5s', max: '120s' } });
+    const { findings, cost } = auditedOf({}, worldOf([hold, ...SHOP]));
+    expect(findings[0]).toMatchObject({ reason: 'Injected', waitSeconds: 30, graceSeconds: 150 });
+    expect(findings[0]?.text).toContain('Hold 5s..120s, fallback Sleep 30s, grace 150s');
+    expect(cost.drain).toBe(120);
+  });
+
   test('a restart is not advised where new pods wait no longer', () => {
     const running = [5, 5];
     const cut = { from: 50, grace: 35, wait: 5, by: [] };

@@ -34,6 +34,30 @@ async function explain(name: string, ...flags: string[]) {
 
 const codes = ({ notes }: Explained) => notes.map(({ code }) => code);
 
+describe.concurrent('what own hooks wait', () => {
+  it('01: a sleep of any shell', async () => {
+    const { rows, said } = await audit('01-bash-sleep-eats-grace.yaml');
+    expect(rows).toEqual(
+      ['Deployment search: unprotected GraceEaten', 'Deployment search: unprotected OwnHook'].slice(0, 1),
+    );
+    expect(said('GraceEaten')[0]).toContain('waits 60s of a grace of 30s');
+  });
+
+  it.each([[[]], [['--webhook']]])(
+    '03: one container eats the grace, whatever the others get %j',
+    async (flags) => {
+      const { rows, said } = await audit('03-sidecar-hides-grace-eaten.yaml', ...flags);
+      expect(rows).toContain('Deployment sqlapp: unprotected GraceEaten');
+      expect(said('GraceEaten')[0]).toContain(`waits 120s of a grace of ${flags.length === 0 ? 30 : 60}s`);
+    },
+  );
+
+  it('13: the hook of a native sidecar is not passed over', async () => {
+    const { rows } = await audit('13-native-sidecar-prestop.yaml', '--webhook');
+    expect(rows.map((row) => row.split(' ').at(-1))).toContain('SidecarHook');
+  });
+});
+
 describe.concurrent('what rollouts do', () => {
   it('04: a rollout that may stop all pods before a new one is ready', async () => {
     const { findings } = await audit('04-all-replicas-at-once.yaml', '--webhook');

@@ -4,13 +4,14 @@ import { describe, expect, test } from 'vitest';
 import type { AuditSubject } from '../../src/audit/index.ts';
 import { type Tried, type TryLimits, tryPods } from '../../src/cli/server-dry-run.ts';
 import { workloadOf } from '../../src/decision/workload.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
 import { listening } from '../webhook/listening.ts';
 
 interface PodSent {
   readonly namespace: string;
   readonly name: string;
   readonly sleeps: boolean;
+  readonly grace: number | undefined;
 }
 type Answer = readonly [code: number, message?: string, headers?: Readonly<Record<string, string>>];
 const TAKEN: Answer = [201];
@@ -35,12 +36,13 @@ async function admission(
       }
       const { metadata, spec } = JSON.parse(body) as {
         metadata: { generateName: string };
-        spec: { containers: { lifecycle?: object }[] };
+        spec: { containers: { lifecycle?: object }[]; terminationGracePeriodSeconds?: number };
       };
       const namespace = decodeURIComponent(PAGE.exec(url)?.[1] ?? '');
       const name = metadata.generateName.slice(0, -1);
       const sleeps = spec.containers[0]?.lifecycle !== undefined;
-      const answer = judge({ namespace, name, sleeps }, asked.length);
+      const grace = spec.terminationGracePeriodSeconds;
+      const answer = judge({ namespace, name, sleeps, grace }, asked.length);
       if (answer === 'silence') return;
       const [code, message = '', headers = {}] = answer;
       response.writeHead(code, { 'content-type': 'application/json', ...headers });
@@ -145,6 +147,33 @@ describe('a grace that the cluster cuts', () => {
       'MutatingWebhookConfiguration mesh',
     ]);
   });
+});
+
+test('a pod of Hold is tried with the grace that it gets', async () => {
+  const { connection } = await admission(
+    () => TAKEN,
+    {},
+    (pod) => pod,
+  );
+  const world = worldOf([clusterPolicy({ hook: 'Hold', hold: { min: '5s', max: '120s' } })]);
+  const graces: unknown[] = [];
+  const judged = await admission(({ grace }) => {
+    graces.push(grace);
+    return grace !== undefined && grace > 60 ? [422, 'grace beyond 60'] : TAKEN;
+  });
+  const limits = { most: 10, everyMs: 0, withinMs: 60_000 };
+  const run = (to: typeof connection) =>
+    tryPods(
+      [subject('web')],
+      world,
+      () => true,
+      to as never,
+      () => undefined,
+      limits,
+    );
+  expect((await run(judged.connection)).subjects[0]?.refusal).toBe('422: grace beyond 60');
+  expect(graces).toEqual([150, undefined]);
+  expect((await run(connection)).subjects[0]?.cut).toBeUndefined();
 });
 
 describe('waits tried as dry runs', () => {
