@@ -75,6 +75,8 @@ const SOURCES = {
   coreDns: source('coredns', 4, { coredns: '.' }, { files: ['go.mod', 'go.sum', 'main.go'] }),
   helm: source('helm', 3, { helm: 'helm.sh/helm/v4/cmd/helm' }),
   contour: source('contour', 4, { contour: `${CONTOUR}/cmd/contour` }),
+  // Knative's sidecar, which drains by itself.
+  queueProxy: source('queue-proxy', 2, { queue: 'knative.dev/serving/cmd/queue' }),
   // Without what discovers targets: it judges rules and metrics, and scrapes nothing.
   promtool: source(
     'promtool',
@@ -128,6 +130,9 @@ export const ensureCoreDns = ensuring(SOURCES.coreDns, 'coredns');
 
 /** Only Helm: what installs the chart, and no part of the cluster. */
 export const ensureHelm = ensuring(SOURCES.helm, 'helm');
+
+/** Only Knative's queue-proxy: a neighbour of application containers, and no part of the cluster. */
+export const ensureQueueProxy = ensuring(SOURCES.queueProxy, 'queue');
 
 /** Only promtool, which judges alerts and metrics as Prometheus does. */
 export const ensurePromtool = ensuring(SOURCES.promtool, 'promtool');

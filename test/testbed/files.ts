@@ -10,10 +10,11 @@ export const EVERYTHING = [
 
 /** These compare instants or durations: while one of them runs, nothing else does. */
 export const ALONE: readonly string[] = [
-  'test/cluster-suite/termination-review.test.ts',
+  'test/cluster-suite/drains-itself.test.ts',
   'test/cluster-suite/hold-delivery.test.ts',
   'test/cluster-suite/hold.test.ts',
   'test/cluster-suite/policy-objects.test.ts',
+  'test/cluster-suite/termination-review.test.ts',
   'test/cluster-suite/termination.test.ts',
   'test/cluster-suite/truth.test.ts',
   'test/scenarios/canary.test.ts',

@@ -9,6 +9,7 @@ import {
   ensureHelm,
   ensureLogind,
   ensurePromtool,
+  ensureQueueProxy,
   ensureReportCrd,
 } from './binaries.ts';
 import { bootedAt } from './boot.ts';
@@ -115,7 +116,7 @@ async function runEverything(first: ClusterSettings): Promise<number> {
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
-  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureLogind];
+  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureLogind, ensureQueueProxy];
   const wanted = LONG ? [...always, ensureEnvoy, ensureContour, ensurePromtool, ensureBuilder] : always;
   for (const ensure of wanted) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
