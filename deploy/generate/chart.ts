@@ -189,6 +189,7 @@ const TEMPLATES: readonly Template[] = [
   { source: 'annotation-policy.yaml', when: '.Values.annotationPolicy.enabled' },
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
+  { source: 'rbac-view.yaml' },
   { source: 'rbac-hold.yaml', when: '.Values.hold.enabled' },
   { source: 'rbac-audit.yaml' },
   { source: 'rbac-policy-reports.yaml', when: WITH_REPORTS },

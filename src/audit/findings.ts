@@ -624,7 +624,11 @@ export interface AuditSummary {
 }
 
 /** The first line of everything that sums up an audit. */
-export function headlineOf({ workloads, verdicts, skipped }: AuditSummary): string {
+export function headlineOf({
+  workloads,
+  verdicts,
+  skipped,
+}: Pick<AuditSummary, 'workloads' | 'verdicts' | 'skipped'>): string {
   const why = Object.entries(skipped).map(([reason, count]) => `${count} ${reason}`);
   const counts = VERDICTS.map((verdict) => {
     const reasons = verdict === 'skipped' && why.length > 0 ? ` (${why.join(', ')})` : '';

@@ -1,6 +1,12 @@
 import { NO_LABELS } from '../api/index.ts';
 import { effectivePolicy, NO_DOCUMENTS, shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
-import { type Check, type CheckState, checkBefore, checkInstallation } from '../diagnose/index.ts';
+import {
+  type Check,
+  type CheckState,
+  checkBefore,
+  checkInstallation,
+  overviewOf,
+} from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
 import { FAILURE_EXIT_CODE } from './command-line.ts';
 import type { Settings } from './commands.ts';
@@ -8,6 +14,7 @@ import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster } from './read-cluster.ts';
+import { statusHeadline } from './status.ts';
 import { columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /**
@@ -58,7 +65,8 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   };
   const readInForce = async () => {
     // What it warns of is said by other checks, and of files by what it returns.
-    const known = await readCluster(connection, { lingerNamespace, policies: undefined }, () => undefined);
+    const place = { lingerNamespace, policies: undefined, namespace: tryIn };
+    const known = await readCluster(connection, place, () => undefined);
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
     const world = worldOf(await sourcesFor(NO_DOCUMENTS, inForce, known));
     const wanting = [...world.namespaces.values()].filter((each) => wantsHold(world.policies, each));
@@ -75,7 +83,13 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   let reading: ReturnType<typeof readInForce> | undefined;
   const inForce = () => (reading ??= readInForce());
   const checks = await (pre ? checkBefore(options) : checkInstallation({ ...options, inForce }));
-  print(rendered(output, { checks }, () => renderChecks(checks)));
+  const place = { connection, namespace: lingerNamespace, now: now() };
+  const headline = pre ? [] : [statusHeadline(await overviewOf(place))];
+  print(
+    rendered(output, { ...(!pre && { headline: headline[0] }), checks }, () =>
+      renderChecks(checks, headline),
+    ),
+  );
   const states = checks.map(({ state }) => state);
   const times = (state: CheckState) => states.filter((each) => each === state).length;
   const found = `${times('ok')} ok, ${times('warning')} warnings, ${times('failure')} failures`;
@@ -84,10 +98,10 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
 }
 
 /** A line for each check, followed by what to do. */
-function renderChecks(checks: readonly Check[]): string {
+function renderChecks(checks: readonly Check[], headline: readonly string[]): string {
   const rows = checks.flatMap(({ code, state, text, cure }) => [
     [state.padEnd('warning'.length), code, text],
     ...(cure === undefined ? [] : [['', '', `→ ${cure}`]]),
   ]);
-  return paragraphs(columns(rows));
+  return paragraphs(headline, columns(rows));
 }

@@ -288,6 +288,8 @@ const WITNESS_FLAGS = {
   format: flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
 };
 
+const STATUS_FLAGS = { ...CLUSTER_FLAGS, lingerNamespace, output: output('what is seen') };
+
 const HISTORY_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace,
@@ -375,6 +377,10 @@ export const VERBS = {
     'Say whether Linger works in a cluster, or can be installed there; of policies, which documents cannot be used.',
     CHECK_FLAGS,
     POLICIES,
+  ),
+  status: verb(
+    'Say on one screen what a running Linger does: modes, waits, decisions, holds, findings.',
+    STATUS_FLAGS,
   ),
   simulate: verb(
     'Say which waits Linger would have planned while recorded removals happened.',

@@ -102,7 +102,7 @@ const UNITS = [
 ] as const;
 
 /** An age in the largest unit of which it has at least two: the clocks of other machines are not more precise. */
-function showSpan(seconds: number): string {
+export function showSpan(seconds: number): string {
   const span = Math.max(0, seconds);
   const [unit, length] = UNITS.find(([, each]) => span >= 2 * each) ?? ['s', 1];
   return `${Math.floor(span / length)} ${unit}`;

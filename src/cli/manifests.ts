@@ -66,7 +66,9 @@ export interface Manifests {
 
 /** Loads what asking a cluster takes only where one is asked. @throws ConnectionError, LingerError */
 export async function askCluster(
-  settings: Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'>,
+  settings: Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'> & {
+    readonly namespace?: string | undefined;
+  },
   surroundings: Surroundings,
 ) {
   const { connectToLinger } = await import('./connect.ts');

@@ -1,4 +1,12 @@
-import { EVERYTHING, LingerError, NO_LABELS, selects, serviceIndex } from '../api/index.ts';
+import {
+  EVERYTHING,
+  LingerError,
+  NO_LABELS,
+  type ServiceIndex,
+  type ServiceRecord,
+  selects,
+  serviceIndex,
+} from '../api/index.ts';
 import {
   type AuditSubject,
   type Kind,
@@ -44,7 +52,7 @@ import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES
 import { policiesOfMap } from '../manifest/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
-import { asked, nameOf } from './connect.ts';
+import { asked, explained, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -75,24 +83,31 @@ const NO_FILES: KnownFiles = { files: NO_DOCUMENTS, fileProblems: [], filesUnrea
  */
 export async function readCluster(
   connection: KubeConnection,
-  { lingerNamespace, policies }: Pick<Settings<'explain'>, 'policies'> & { readonly lingerNamespace: string },
+  {
+    lingerNamespace,
+    policies,
+    namespace,
+  }: Pick<Settings<'explain'>, 'policies'> & {
+    readonly lingerNamespace: string;
+    readonly namespace?: string | undefined;
+  },
   warn: Terminal['warn'],
 ): Promise<KnownCluster> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const all = <T>(resource: Resource<T>) => everyOne(resource, connection, signal);
+  const read = { connection, signal, namespace, warn };
   const [namespaces, services, nodes, version] = await asked(
     connection,
     Promise.all([
-      all(namespacesResource()),
-      all(servicesResource()),
-      all(nodesResource()),
+      asFarAsAllowed(namespacesResource(), read, 'selectors and annotations of namespaces are left out'),
+      asFarAsAllowed(servicesResource(), read, 'pods of other namespaces are taken to receive traffic'),
+      asFarAsAllowed(nodesResource(), read, 'all kubelets are taken to know the native sleep'),
       kubeVersion(connection, signal),
     ]),
   );
   const declared = await Promise.all([
-    objectsOf(DISCOVERY_CONSUMERS, connection, signal),
-    objectsOf(CLUSTER_TERMINATION_POLICIES, connection, signal),
-    objectsOf(TERMINATION_POLICIES, connection, signal),
+    objectsOf(DISCOVERY_CONSUMERS, read),
+    objectsOf(CLUSTER_TERMINATION_POLICIES, read),
+    objectsOf(TERMINATION_POLICIES, read),
   ]);
   for (const problem of declared.flatMap(({ problems }) => problems)) warn(`${problem}; it is left out`);
   const place = [lingerNamespace, SHARED_NAMES.planned] as const;
@@ -101,15 +116,61 @@ export async function readCluster(
     warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
   const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
   return {
-    namespaces: new Map(namespaces.map((each) => [each.name, each])),
-    services: serviceIndex(services, true),
-    fleet: fleetOf(version, nodes),
+    namespaces: new Map(namespaces.items.map((each) => [each.name, each])),
+    services: servicesSeen(services, namespace),
+    fleet: fleetOf(version, nodes.items),
     consumers: declared[0].values,
     clusterPolicies: declared[1].values,
     policies: declared[2].values,
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
     ...(files || NO_FILES),
   };
+}
+
+interface Reading {
+  readonly connection: KubeConnection;
+  readonly signal: AbortSignal;
+  /** Where a list of the whole cluster is forbidden, that of this namespace is tried; undefined: none is. */
+  readonly namespace: string | undefined;
+  readonly warn: Terminal['warn'];
+}
+
+interface Allowed<T> {
+  readonly items: readonly T[];
+  /** `namespace`: only those of the one namespace. */
+  readonly scope: 'cluster' | 'namespace' | 'none';
+}
+
+/** All objects, or where that is forbidden those of one namespace; what is assumed of the others is said. */
+async function asFarAsAllowed<T>(
+  resource: Resource<T>,
+  { connection, signal, namespace, warn }: Reading,
+  assumed: string,
+): Promise<Allowed<T>> {
+  try {
+    return { items: await everyOne(resource, connection, signal), scope: 'cluster' };
+  } catch (thrown) {
+    const { reason, message } = asFailure(thrown);
+    if (reason !== 'Forbidden') throw thrown;
+    warn(`${message}; ${assumed}`);
+    if (namespace === undefined || NOT_NAMESPACED.test(resource.path)) return { items: [], scope: 'none' };
+    const path = resource.path.replace(/[^/]+$/, `namespaces/${namespace}/$&`);
+    const items = await everyOne({ ...resource, path }, connection, signal).catch(noneIfForbidden);
+    return items === undefined ? { items: [], scope: 'none' } : { items, scope: 'namespace' };
+  }
+}
+
+const NOT_NAMESPACED = /\/(namespaces|nodes|clusterterminationpolicies|discoveryconsumers)$/;
+
+function noneIfForbidden(thrown: unknown): undefined {
+  if (asFailure(thrown).reason !== 'Forbidden') throw thrown;
+}
+
+function servicesSeen({ items, scope }: Allowed<ServiceRecord>, namespace = ''): ServiceIndex {
+  const index = serviceIndex(items, scope === 'cluster');
+  // A namespace whose Services were listed and are none is known, too.
+  const own = scope === 'namespace' && !index.byNamespace.has(namespace);
+  return own ? { ...index, byNamespace: new Map([...index.byNamespace, [namespace, []]]) } : index;
 }
 
 /** A workload of the cluster; of a Pod, itself is what runs. */
@@ -130,12 +191,27 @@ export async function readWorkloads(
 ): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly related: RelatedObjects }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const all = async (kinds: readonly Kind[]) => {
+    const denied: KubeFailure[] = [];
     const lists = kinds.map((each) =>
-      everyOne(objectsIn(namespace, each), connection, signal).catch(noneUnlessServed),
+      everyOne(objectsIn(namespace, each), connection, signal).catch((thrown: unknown) => {
+        const failure = asFailure(thrown);
+        if (failure.reason !== 'Forbidden') return noneUnlessServed(failure);
+        denied.push(failure);
+        return [];
+      }),
     );
-    return (await asked(connection, Promise.all(lists))).flat();
+    const objects = (await asked(connection, Promise.all(lists))).flat();
+    // An audit that may read nothing must not pass as one that finds nothing.
+    const [first] = denied;
+    if (first !== undefined && denied.length === kinds.length) throw explained(first, connection);
+    for (const { message } of denied) warn(`${message}; these are left out`);
+    return objects;
   };
-  const pods = await readPods(connection, namespace, signal);
+  const pods = await readPods(connection, namespace, signal).catch((thrown: unknown): PodsByOwner => {
+    if (!(thrown instanceof LingerError) || thrown.code !== 'cluster-denied') throw thrown;
+    warn(`${thrown.message}; running pods are left out`);
+    return new Map();
+  });
   const made = await all(WORKLOAD_KINDS.filter(({ audited }) => audited));
   const bare = pods.get(undefined) ?? [];
   if (bare.length > MOST_BARE_PODS)
@@ -264,10 +340,12 @@ async function everyOne<T>(
 }
 
 /** The objects of one of Linger's own kinds, none where its CRD is not installed; and why some could not be read. */
-async function objectsOf<T>(kind: CustomKind<T>, connection: KubeConnection, signal: AbortSignal) {
+async function objectsOf<T>(kind: CustomKind<T>, read: Reading) {
+  const { signal } = read;
   let objects: readonly CustomObject<T>[];
   try {
-    objects = await everyOne(customResource(kind), connection, signal);
+    objects = (await asFarAsAllowed(customResource(kind), read, 'those that cannot be read are left out'))
+      .items;
   } catch (thrown) {
     signal.throwIfAborted();
     const { reason, message } = asFailure(thrown);

@@ -32,6 +32,7 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   diagnose: async () => (await import('./diagnose.ts')).diagnose,
   consumers: async () => (await import('./consumers.ts')).consumers,
   witness: async () => (await import('./witness.ts')).witness,
+  status: async () => (await import('./status.ts')).status,
   history: async () => (await import('./history.ts')).history,
   hold: async () => (await import('./hold-command.ts')).hold,
   completion: async () => (await import('./completion.ts')).completion,

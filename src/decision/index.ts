@@ -37,7 +37,7 @@ export {
 } from './plan.ts';
 export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
 export { BUILT_IN, effectivePolicy, shadowedPolicies, wantsHold } from './policy.ts';
-export { policiesSelecting, policyView } from './policy-view.ts';
+export { namespaceView, policiesSelecting, policyView } from './policy-view.ts';
 export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
 export { type DefaultWait, defaultWait, shareInWords } from './wait.ts';

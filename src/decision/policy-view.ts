@@ -75,6 +75,19 @@ export function policyView(policy: AnyPolicy, world: World): PolicyView {
   };
 }
 
+/** What pods without labels and annotations get in a namespace behind an ordinary Service, and why so long a wait. */
+export function namespaceView(namespace: NamespaceRecord, world: World) {
+  const subject = { namespace, labels: NO_LABELS, annotations: NO_LABELS };
+  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const { choice, lag } = waitBehindPlainService(policy, subject, world);
+  return {
+    mode: policy.mode.value,
+    hook: policy.hook.value,
+    seconds: choice.seconds,
+    why: reasonInWords(choice.why, policy, lag),
+  };
+}
+
 /** The origins of the policies that select a pod, including those whose fields are overridden. */
 export function policiesSelecting(
   policies: PolicySet,

@@ -3,4 +3,5 @@ export { isAddress } from './controller-observation.ts';
 export type { Facts, Look } from './facts.ts';
 export { type GatherOptions, gatherFacts } from './gather.ts';
 export { checkInstallation } from './installation.ts';
+export { type Overview, overviewOf } from './overview.ts';
 export { diagnose, FINDINGS, type Finding } from './rules.ts';

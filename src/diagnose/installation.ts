@@ -424,7 +424,7 @@ function decoded(base64: string): string {
 }
 
 /** The pods of the Deployment that are not being deleted, and why one is not ready. */
-async function replicaPods(inquiry: Inquiry) {
+export async function replicaPods(inquiry: Inquiry) {
   const { namespace } = inquiry.options;
   const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, 'app.kubernetes.io/name=linger');
   return pods
@@ -620,6 +620,11 @@ function reaches(port: unknown, wanted: readonly (number | string)[]): boolean {
   return wanted.some((each) => Number(each) >= first && Number(each) <= Number(last));
 }
 
+/** Where replicas serve their metrics. */
+export function adminPort(inquiry: Inquiry): Promise<number> {
+  return portOf(inquiry, 'admin-port', 8080);
+}
+
 async function portOf(inquiry: Inquiry, flag: string, usual: number): Promise<number> {
   return Number(flagsOf(await deployment(inquiry))(flag) ?? usual);
 }
@@ -627,21 +632,29 @@ async function portOf(inquiry: Inquiry, flag: string, usual: number): Promise<nu
 /** A leader renews every two seconds; the rest is what clocks differ by. */
 const LEASE_SECONDS = 60;
 
-async function leader(inquiry: Inquiry): Promise<Seen> {
+/** Who holds the lease, and for how many seconds it has not been renewed (NaN: it does not say); undefined: nobody. */
+export async function leaseOf(inquiry: Inquiry) {
   const { namespace, now } = inquiry.options;
   const lease = await inquiry.find(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/linger`);
-  const holder = memberAt(lease, ['spec', 'holderIdentity']);
+  const name = memberAt(lease, ['spec', 'holderIdentity']);
+  if (!isString(name) || name === '') return undefined;
+  const renewedSeconds = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
+  return { name, renewedSeconds };
+}
+
+async function leader(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
   const cure =
     'Usual for half a minute after a start; else the log of the replicas says why, and deploy/role-publish.yaml which rights it takes.';
-  if (!isString(holder) || holder === '')
-    return warning('no replica leads: nothing that is measured is published', cure);
-  const age = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
+  const lease = await leaseOf(inquiry);
+  if (lease === undefined) return warning('no replica leads: nothing that is measured is published', cure);
+  const { name: holder, renewedSeconds: age } = lease;
   const renewed = Number.isNaN(age)
     ? 'which does not say when it was renewed'
     : `renewed ${span(Math.max(0, age))} ago by its clock`;
+  if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);
   // A pod's name, and what tells it from itself after a restart.
   const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
-  if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);
   if (!known)
     return warning(
       `${holder} leads, ${renewed}, and is no pod of this installation`,
@@ -661,7 +674,7 @@ function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
   return async (inquiry: Inquiry): Promise<Seen> => {
     const { namespace } = inquiry.options;
     const said = new Map<string, Exposition>();
-    const port = await portOf(inquiry, 'admin-port', 8080);
+    const port = await adminPort(inquiry);
     try {
       for (const { name, ready } of await replicaPods(inquiry)) {
         const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;

@@ -1,6 +1,7 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
 import { ANNOTATION } from '../api/index.ts';
 import { NOTES, type Note } from '../decision/index.ts';
+import { gaugeAtScrape } from '../telemetry/index.ts';
 
 /**
  * Finer than the API server's own apiserver_admission_webhook_admission_duration_seconds, whose first bucket ends
@@ -36,9 +37,21 @@ type Series = ReturnType<typeof admissionSeries>;
  */
 export class AdmissionMetrics {
   readonly #series: Series;
+  readonly #recent: RecentDecisions;
   #pending: ((series: Series) => void)[] = [];
 
-  constructor(registry: Registry) {
+  /** @param clock monotonic milliseconds */
+  constructor(registry: Registry, clock = () => performance.now()) {
+    this.#recent = new RecentDecisions(clock);
+    gaugeAtScrape<'outcome' | 'reason'>(registry, {
+      name: 'linger_recent_decisions',
+      help: 'Decisions of the last hour, to five minutes, for `linger status`; labels as of linger_decisions_total.',
+      labelNames: ['outcome', 'reason'],
+      read: () => {
+        this.#flush();
+        return this.#recent.totals();
+      },
+    });
     this.#series = admissionSeries([registry], () => this.#flush());
     // Prometheus sees no increase in a series that starts with 1, so the series that alerts use start at 0.
     const { decisions, notes, invalidAnnotations } = this.#series;
@@ -58,6 +71,7 @@ export class AdmissionMetrics {
   decided({ outcome, reason, wait, notes: remarks }: Decided): void {
     this.#later(({ decisions, plannedWait, notes, invalidAnnotations }) => {
       decisions.inc({ outcome, reason });
+      this.#recent.add(outcome, reason);
       if (wait !== undefined) plannedWait.observe({ outcome }, wait);
       for (const { code, subject } of remarks) {
         notes.inc({ code });
@@ -74,6 +88,46 @@ export class AdmissionMetrics {
   #flush(): void {
     for (const update of this.#pending) update(this.#series);
     this.#pending = [];
+  }
+}
+
+const RECENT_STEP_MS = 5 * 60_000;
+const RECENT_STEPS = 12;
+
+/** Counts of the last hour: a command that looks once has no rate of a counter. */
+class RecentDecisions {
+  readonly #clock: () => number;
+  /** By the number of their step; twelve at most. */
+  readonly #steps = new Map<number, Map<string, number>>();
+
+  constructor(clock: () => number) {
+    this.#clock = clock;
+  }
+
+  add(outcome: string, reason: string): void {
+    const step = this.#now();
+    const counts = this.#steps.get(step) ?? new Map<string, number>();
+    this.#steps.set(step, counts);
+    const key = `${outcome} ${reason}`;
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+
+  totals(): readonly (readonly [{ outcome: string; reason: string }, number])[] {
+    this.#now();
+    const totals = new Map<string, number>();
+    for (const counts of this.#steps.values())
+      for (const [key, count] of counts) totals.set(key, (totals.get(key) ?? 0) + count);
+    return [...totals].map(([key, count]) => {
+      const [outcome = '', reason = ''] = key.split(' ');
+      return [{ outcome, reason }, count];
+    });
+  }
+
+  /** The step that is under way; what is older than an hour is forgotten. */
+  #now(): number {
+    const now = Math.floor(this.#clock() / RECENT_STEP_MS);
+    for (const step of this.#steps.keys()) if (step <= now - RECENT_STEPS) this.#steps.delete(step);
+    return now;
   }
 }
 

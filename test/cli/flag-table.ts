@@ -384,6 +384,13 @@ const WITNESS: Rows<'witness'> = {
   },
 };
 
+const STATUS: Rows<'status'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT(undefined),
+  output: EXPLAIN.output,
+};
+
 const HISTORY: Rows<'history'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
@@ -412,6 +419,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   explain: EXPLAIN,
   audit: AUDIT,
   check: CHECK,
+  status: STATUS,
   simulate: SIMULATE,
   certs: CERTS,
   watch: WATCH,

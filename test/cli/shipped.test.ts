@@ -57,6 +57,7 @@ const CASES: Readonly<Record<string, Case>> = {
     code: 3,
   },
   check: { args: async (file) => ['check', await file(`${POLICY}---\na: [`), '-o', 'json'], code: 1 },
+  status: { args: async () => ['status', '--kubeconfig', 'none'], code: 1 },
   simulate: { args: async () => ['simulate', '-'], stdin: '{"at": 1790000000, "lag": 0.2}', code: 0 },
   certs: { args: async () => ['certs', '--dns', 'localhost,127.0.0.1,::1', '--out', certs()], code: 0 },
   diagnose: { args: async () => ['diagnose', '--controller-metrics', SCRAPES], code: 0 },

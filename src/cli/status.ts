@@ -1,0 +1,127 @@
+import { headlineOf } from '../audit/index.ts';
+import { NO_DOCUMENTS, namespaceView, worldOf } from '../decision/index.ts';
+import { type Overview, overviewOf } from '../diagnose/index.ts';
+import type { ConsumerView } from '../lag/index.ts';
+import type { Settings } from './commands.ts';
+import { connectToLinger } from './connect.ts';
+import { showSpan } from './consumers.ts';
+import { sourcesFor } from './manifests.ts';
+import { readCluster, readConsumerTable } from './read-cluster.ts';
+import { columns, paragraphs, rendered, type Surroundings } from './terminal.ts';
+
+/** Namespaces whose pods get the same. */
+interface NamespaceGroup {
+  readonly mode: string;
+  readonly hook: string;
+  readonly waitSeconds: number;
+  readonly why: string;
+  readonly namespaces: readonly string[];
+}
+
+const ANSWER_WITHIN_MS = 30_000;
+
+/** `linger status`: what a running Linger does, on one screen. Says what it may not read, and goes on. */
+export async function status(settings: Settings<'status'>, surroundings: Surroundings): Promise<number> {
+  const { print, now } = surroundings;
+  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  const unseen: string[] = [];
+  const overview = await overviewOf({ connection, namespace: lingerNamespace, now: now() });
+  const place = { lingerNamespace, policies: undefined, namespace: connection.namespace };
+  const known = await readCluster(connection, place, (line) => unseen.push(line));
+  const within = { namespace: 'default', policies: undefined, modeLimit: 'Enforce' } as const;
+  const world = worldOf(await sourcesFor(NO_DOCUMENTS, within, known));
+  const groups = new Map<string, NamespaceGroup>();
+  for (const namespace of world.namespaces.values()) {
+    const { mode, hook, seconds, why } = namespaceView(namespace, world);
+    const key = JSON.stringify([mode, hook, seconds, why]);
+    const { namespaces = [] } = groups.get(key) ?? {};
+    groups.set(key, { mode, hook, waitSeconds: seconds, why, namespaces: [...namespaces, namespace.name] });
+  }
+  const table = await readConsumerTable(
+    connection,
+    lingerNamespace,
+    AbortSignal.timeout(ANSWER_WITHIN_MS),
+  ).catch((error: Error) => void unseen.push(`consumers: ${error.message}`));
+  const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False');
+  const value = {
+    headline: statusHeadline(overview),
+    ...overview,
+    namespaces: [...groups.values()].toSorted((a, b) => b.namespaces.length - a.namespaces.length),
+    consumers: troubled,
+    unseen: [...overview.unseen, ...unseen],
+  };
+  print(rendered(settings.output, value, (wide) => renderStatus(value, now(), wide)));
+  return 0;
+}
+
+/** As `audit` begins; `check` has it, too. */
+export function statusHeadline({ audit }: Pick<Overview, 'audit'>): string {
+  if (audit !== undefined) {
+    const { protected: safe = 0, unprotected = 0, skipped = 0, unknown = 0 } = audit.verdicts;
+    const verdicts = { protected: safe, unprotected, skipped, unknown };
+    return headlineOf({ workloads: safe + unprotected + skipped + unknown, verdicts, skipped: {} });
+  }
+  return 'Not known which workloads may lose requests: no audit of the leader was seen (linger audit makes one).';
+}
+
+const MOST_NAMES = 5;
+const MOST_FINDINGS = 5;
+
+function renderStatus(
+  value: Overview & {
+    readonly headline: string;
+    readonly namespaces: readonly NamespaceGroup[];
+    readonly consumers: readonly ConsumerView[] | undefined;
+  },
+  now: number,
+  wide: boolean,
+): string {
+  const { replicas, leader, decisions, held, audit, namespaces, consumers, unseen } = value;
+  const few = (names: readonly string[]) => {
+    const shown = wide ? names : names.slice(0, MOST_NAMES);
+    return `${shown.join(', ')}${names.length > shown.length ? `, and ${names.length - shown.length} more` : ''}`;
+  };
+  const facts = [
+    ['replicas', replicas && `${replicas.ready} of ${replicas.all} ready`],
+    ['leader', leader && `${leader.name}, renewed ${showSpan(leader.renewedSeconds)} ago`],
+    ['decisions', decisions && `${inOrder(decisions.outcomes)} in the last hour${skipsOf(decisions.skips)}`],
+    ['held', held === undefined ? undefined : `${held} pods now${held > 0 ? ': linger hold list' : ''}`],
+  ] as const;
+  const rows = namespaces.map(({ mode, hook, waitSeconds, why, namespaces: names }) => [
+    mode,
+    mode === 'Off' ? '-' : hook,
+    mode === 'Off' ? '-' : `${waitSeconds}s`,
+    mode === 'Off' ? '-' : why,
+    `${names.length}: ${few(names)}`,
+  ]);
+  const troubles = (consumers ?? []).map(
+    ({ name, condition: { reason, message, since } }) =>
+      `  ${name}: ${reason}, for ${showSpan(now - since)}: ${message}`,
+  );
+  const findings = (audit?.findings ?? [])
+    .slice(0, wide ? undefined : MOST_FINDINGS)
+    .map(({ reason, workloads, namespaces: names }) => ['', reason, String(workloads), `in ${few(names)}`]);
+  return paragraphs(
+    [value.headline],
+    columns(facts.map(([name, text]) => [name, text ?? 'not seen'])),
+    rows.length === 0 ? [] : columns([['MODE', 'HOOK', 'WAIT', 'WHY', 'NAMESPACES'], ...rows]),
+    troubles.length === 0 ? [] : ['consumers in trouble (linger consumers)', ...troubles],
+    findings.length === 0
+      ? []
+      : ['findings (linger audit)', ...columns(findings, ['left', 'left', 'right', 'left'])],
+    unseen.length === 0 ? [] : ['not seen', ...unseen.map((line) => `  ${line}`)],
+  );
+}
+
+const OUTCOMES = { inject: 'injected', audit: 'only audited', skip: 'skipped' };
+
+function inOrder(outcomes: Readonly<Record<string, number>>): string {
+  return Object.entries(OUTCOMES)
+    .map(([outcome, word]) => `${outcomes[outcome] ?? 0} ${word}`)
+    .join(', ');
+}
+
+function skipsOf(skips: Readonly<Record<string, number>>): string {
+  const each = Object.entries(skips).toSorted(([, a], [, b]) => b - a);
+  return each.length === 0 ? '' : ` (${each.map(([reason, times]) => `${reason} ${times}`).join(', ')})`;
+}

@@ -1,0 +1,105 @@
+import { isString } from '../api/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
+import { Inquiry } from './checks.ts';
+import { type Exposition, type MetricSample, parseExposition } from './controller-metrics.ts';
+import { messageOf } from './controller-observation.ts';
+import { adminPort, leaseOf, replicaPods } from './installation.ts';
+
+/** How many there are of each, by name. */
+export type Tally = Readonly<Record<string, number>>;
+
+/** A running Linger at a glance. What is undefined could not be read; `unseen` says why. */
+export interface Overview {
+  readonly replicas: { readonly ready: number; readonly all: number } | undefined;
+  /** The replica that leads, and how many seconds ago it renewed its lease. */
+  readonly leader: { readonly name: string; readonly renewedSeconds: number } | undefined;
+  /** Of the last hour, on all replicas together: by outcome, and skips by reason. */
+  readonly decisions: { readonly outcomes: Tally; readonly skips: Tally } | undefined;
+  /** Pods that are held now. */
+  readonly held: number | undefined;
+  /** Of the last audit: workloads by verdict, and findings by reason and namespace. */
+  readonly audit: { readonly verdicts: Tally; readonly findings: readonly FindingCount[] } | undefined;
+  readonly unseen: readonly string[];
+}
+
+interface FindingCount {
+  readonly reason: string;
+  readonly workloads: number;
+  readonly namespaces: readonly string[];
+}
+
+const DECISIONS = 'linger_recent_decisions';
+const HELD = 'linger_hold_pods';
+const VERDICTS = 'linger_audited_workloads';
+const FINDINGS = 'linger_findings';
+const WANTED: ReadonlySet<string> = new Set([DECISIONS, HELD, VERDICTS, FINDINGS]);
+
+/** Asks everything on its own, so that a right that is missing costs one line. */
+export async function overviewOf(options: {
+  readonly connection: KubeConnection;
+  readonly namespace: string;
+  /** Seconds since the epoch. */
+  readonly now: number;
+}): Promise<Overview> {
+  const inquiry = new Inquiry({ ...options, configuration: 'linger', tryIn: 'default' });
+  const unseen: string[] = [];
+  const attempt = async <T>(what: string, ask: () => Promise<T>): Promise<T | undefined> => {
+    try {
+      return await ask();
+    } catch (thrown) {
+      unseen.push(`${what}: ${messageOf(thrown)}`);
+      return undefined;
+    }
+  };
+  try {
+    const pods = await attempt('replicas', () => replicaPods(inquiry));
+    const lease = await attempt('leader', () => leaseOf(inquiry));
+    const metrics: Exposition[] = [];
+    const port = (await attempt('Deployment', () => adminPort(inquiry))) ?? 8080;
+    const ready = (pods ?? []).filter((pod) => pod.ready);
+    for (const { name } of ready) {
+      const path = `/api/v1/namespaces/${options.namespace}/pods/${name}:${port}/proxy/metrics`;
+      const text = await attempt(`metrics of ${name}`, () => inquiry.text(path));
+      if (text !== undefined) metrics.push(parseExposition(text, WANTED));
+      // The others would be refused as well.
+      else break;
+    }
+    const all = metrics.length > 0 && metrics.length === ready.length;
+    const samples = (name: string) => metrics.flatMap((each) => each.get(name) ?? []);
+    const verdicts = tallied(samples(VERDICTS), 'verdict');
+    const decisions = samples(DECISIONS);
+    const skips = decisions.filter(({ labels }) => labels.get('outcome') === 'skip');
+    return {
+      replicas: pods && { ready: ready.length, all: pods.length },
+      leader: lease,
+      decisions: all
+        ? { outcomes: tallied(decisions, 'outcome'), skips: tallied(skips, 'reason') }
+        : undefined,
+      held: all ? samples(HELD).reduce((sum, { value }) => sum + value, 0) : undefined,
+      audit:
+        Object.keys(verdicts).length > 0 ? { verdicts, findings: counted(samples(FINDINGS)) } : undefined,
+      unseen,
+    };
+  } finally {
+    inquiry.close();
+  }
+}
+
+function tallied(samples: readonly MetricSample[], label: string): Tally {
+  const tally: Record<string, number> = {};
+  for (const { labels, value } of samples) {
+    const key = labels.get(label) ?? '';
+    if (value > 0) tally[key] = (tally[key] ?? 0) + value;
+  }
+  return tally;
+}
+
+function counted(samples: readonly MetricSample[]): readonly FindingCount[] {
+  const byReason = Map.groupBy(samples, ({ labels }) => labels.get('reason') ?? '');
+  const counts = [...byReason].map(([reason, each]) => ({
+    reason,
+    workloads: each.reduce((sum, { value }) => sum + value, 0),
+    namespaces: each.map(({ labels }) => labels.get('namespace')).filter(isString),
+  }));
+  return counts.toSorted((a, b) => b.workloads - a.workloads);
+}

@@ -1,0 +1,120 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
+import type { AtEnd } from '../webhook/connection.ts';
+import { emptyDirectory, linger } from './linger.ts';
+
+const atEnd = onTestFinished as AtEnd;
+
+const items = (...objects: readonly unknown[]): Answer =>
+  well({ metadata: { resourceVersion: '1' }, items: objects });
+const LISTED = '?limit=500';
+const PODS = `/api/v1/namespaces/linger/pods?labelSelector=${encodeURIComponent('app.kubernetes.io/name=linger')}&limit=500`;
+const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
+
+const replica = (name: string) => ({
+  metadata: { name, namespace: 'linger', uid: name },
+  spec: { nodeName: 'one' },
+  status: { conditions: [{ type: 'Ready', status: 'True' }] },
+});
+const namespaceObject = (name: string, annotations = {}) => ({
+  metadata: { name, uid: name, resourceVersion: '1', annotations },
+});
+
+/** Of the leader, and of a follower, which has audited nothing. */
+const LEADS = `linger_recent_decisions{outcome="inject",reason=""} 100
+linger_recent_decisions{outcome="skip",reason="NotServing"} 7
+linger_hold_pods 3
+linger_audited_workloads{verdict="unprotected"} 4
+linger_audited_workloads{verdict="protected"} 30
+linger_audited_workloads{verdict="skipped"} 5
+linger_audited_workloads{verdict="unknown"} 1
+linger_findings{namespace="shop",reason="NoHook"} 3
+linger_findings{namespace="team",reason="NoHook"} 1
+linger_findings{namespace="shop",reason="GraceEaten"} 1
+`;
+const FOLLOWS = 'linger_recent_decisions{outcome="inject",reason=""} 20\nlinger_hold_pods 0\n';
+
+function running(): Answers {
+  return {
+    '/version': well({ gitVersion: 'v1.36.3' }),
+    [PODS]: items(replica('a'), replica('b')),
+    '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger': well({
+      spec: { holderIdentity: 'a_1f', renewTime: new Date().toISOString() },
+    }),
+    [metricsOf('a')]: well(LEADS),
+    [metricsOf('b')]: well(FOLLOWS),
+    [`/api/v1/namespaces${LISTED}`]: items(
+      namespaceObject('shop', { 'linger.dev/mode': 'Enforce' }),
+      namespaceObject('team'),
+      namespaceObject('other'),
+    ),
+    [`/api/v1/services${LISTED}`]: items(),
+    [`/api/v1/nodes${LISTED}`]: items(),
+  };
+}
+
+async function statusOf(changes: Answers = {}, ...args: readonly string[]) {
+  const server = await AnsweringServer.start({ ...running(), ...changes }, atEnd);
+  const file = join(await emptyDirectory(atEnd), 'kubeconfig');
+  const config = {
+    'current-context': 'x',
+    clusters: [{ name: 'x', cluster: { server: server.url.href } }],
+    users: [{ name: 'x', user: { token: 'x' } }],
+    contexts: [{ name: 'x', context: { cluster: 'x', user: 'x', namespace: 'shop' } }],
+  };
+  await writeFile(file, JSON.stringify(config));
+  const said = await linger(['status', '--kubeconfig', file, '--linger-namespace', 'linger', ...args]);
+  return { ...said, asked: server.asked.map(({ path }) => path) };
+}
+
+describe.concurrent('linger status', () => {
+  it('is one screen: findings first, then who runs, what was decided, and waits with their reason', async () => {
+    const { code, stdout } = await statusOf();
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /^40 workloads: 30 protected, 4 unprotected, 5 skipped, 1 unknown\n/,
+    );
+    expect(stdout).toMatch(/^replicas +2 of 2 ready$/m);
+    expect(stdout).toMatch(/^leader +a_1f, renewed \d+ s ago$/m);
+    // Summed over both replicas.
+    expect(stdout).toMatch(
+      /^decisions +120 injected, 0 only audited, 7 skipped in the last hour \(NotServing 7\)$/m,
+    );
+    expect(stdout).toMatch(/^held +3 pods now: linger hold list$/m);
+    expect(stdout).toMatch(/^\S+ +Auto +\d+s +initial: 0 of \d+ samples, .* of .* +\d: /m);
+    expect(stdout).toMatch(/^ +NoHook +4 +in shop, team$/m);
+    expect(stdout.split('\n').length).toBeLessThan(40);
+  });
+
+  it('has the same as JSON', async () => {
+    const { stdout } = await statusOf({}, '--output', 'json');
+    const value = JSON.parse(stdout) as { held: number; namespaces: { namespaces: string[] }[] };
+    expect(value.held).toBe(3);
+    expect(value.namespaces.flatMap(({ namespaces }) => namespaces).toSorted()).toEqual([
+      'other',
+      'shop',
+      'team',
+    ]);
+  });
+
+  it('goes on with the rights that there are, and says what it could not read', async () => {
+    const no = (what: string) =>
+      refused(403, `${what} is forbidden: User "team" cannot list resource "${what}"`);
+    const { code, stdout, asked } = await statusOf({
+      [`/api/v1/namespaces${LISTED}`]: no('namespaces'),
+      [`/api/v1/services${LISTED}`]: no('services'),
+      [`/api/v1/namespaces/shop/services${LISTED}`]: items(),
+      [`/api/v1/nodes${LISTED}`]: no('nodes'),
+      [metricsOf('a')]: no('pods/proxy'),
+    });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Not known which workloads may lose requests: /);
+    expect(stdout).toMatch(/^decisions +not seen$/m);
+    expect(stdout).toMatch(/^ {2}metrics of a: 403: pods\/proxy is forbidden/m);
+    expect(stdout).toMatch(/nodes is forbidden.*; all kubelets are taken to know the native sleep$/m);
+    // The Services of the context's own namespace may be read.
+    expect(asked).toContain(`/api/v1/namespaces/shop/services${LISTED}`);
+  });
+});
