@@ -32,7 +32,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cli: 5_750,
   cluster: 4_400,
   decision: 4_500,
-  diagnose: 3_500,
+  diagnose: 3_600,
   hold: 2_900,
   lag: 4_700,
   leader: 3_000,
