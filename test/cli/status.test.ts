@@ -9,8 +9,8 @@ const atEnd = onTestFinished as AtEnd;
 
 const items = (...objects: readonly unknown[]): Answer =>
   well({ metadata: { resourceVersion: '1' }, items: objects });
-const LISTED = '?limit=500';
-const PODS = `/api/v1/namespaces/linger/pods?labelSelector=${encodeURIComponent('app.kubernetes.io/name=linger')}&limit=500`;
+const LISTED = '?limit=250';
+const PODS = `/api/v1/namespaces/linger/pods?labelSelector=${encodeURIComponent('app.kubernetes.io/name=linger')}&limit=250`;
 const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
 
 const replica = (name: string) => ({

@@ -23,13 +23,13 @@ const DAY_MS = 86_400_000;
 type Json = Record<string, unknown>;
 const items = (...objects: readonly unknown[]) =>
   well({ metadata: { resourceVersion: '1' }, items: objects });
-const query = (name: string, value: string) => `${name}=${encodeURIComponent(value)}&limit=500`;
+const query = (name: string, value: string) => `${name}=${encodeURIComponent(value)}&limit=250`;
 
 const HOOKS = '/apis/admissionregistration.k8s.io/v1';
-const MUTATING = `${HOOKS}/mutatingwebhookconfigurations?limit=500`;
-const VALIDATING = `${HOOKS}/validatingwebhookconfigurations?limit=500`;
+const MUTATING = `${HOOKS}/mutatingwebhookconfigurations?limit=250`;
+const VALIDATING = `${HOOKS}/validatingwebhookconfigurations?limit=250`;
 const OWN_HOOK = `${HOOKS}/mutatingwebhookconfigurations/linger`;
-const NODES = '/api/v1/nodes?limit=500';
+const NODES = '/api/v1/nodes?limit=250';
 const DEPLOYMENT = '/apis/apps/v1/namespaces/linger/deployments/linger';
 const PODS = `/api/v1/namespaces/linger/pods?${query('labelSelector', 'app.kubernetes.io/name=linger')}`;
 const SECRET = '/api/v1/namespaces/linger/secrets/linger-certificates';
@@ -38,13 +38,13 @@ const TRY_OWN = '/api/v1/namespaces/linger/pods?dryRun=All';
 const PROXY = '/api/v1/namespaces/linger/services/https:linger:webhook/proxy/mutate';
 const REVIEW = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
 const REVIEW_OF_OTHERS = '/apis/authorization.k8s.io/v1/subjectaccessreviews';
-const NAMESPACES = '/api/v1/namespaces?limit=500';
+const NAMESPACES = '/api/v1/namespaces?limit=250';
 const SERVICE = '/api/v1/namespaces/linger/services/linger';
 const HOLD = '/api/v1/namespaces/linger/services/linger-hold';
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger';
 const CONSUMERS = '/api/v1/namespaces/linger/configmaps/linger-consumers';
-const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=500';
-const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=500';
+const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=250';
+const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=250';
 const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
 const slicesOf = (service: string, namespace = 'other') =>
   `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
@@ -200,7 +200,7 @@ function healthy(): Answers {
     [CONSUMERS]: consumersMap(['cluster-ip', 'True', 'Measured']),
     [NETWORK]: items(parse(read('networkpolicy.yaml'))),
     [CLUSTER_POLICIES]: items(policy('base', 'True', 'InForce')),
-    '/apis/linger.dev/v1alpha1/terminationpolicies?limit=500': items(),
+    '/apis/linger.dev/v1alpha1/terminationpolicies?limit=250': items(),
     [metricsOf('a')]: metrics(),
     [metricsOf('b')]: metrics(),
   };
