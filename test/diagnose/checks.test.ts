@@ -102,6 +102,7 @@ const consumersMap = (...conditions: readonly (readonly [string, string, string]
       removals: null,
       additions: null,
       lastSample: null,
+      services: null,
       instances: null,
       limits: [],
     },
@@ -110,7 +111,7 @@ const consumersMap = (...conditions: readonly (readonly [string, string, string]
   const annotations = { 'linger.dev/writer': 'a', 'linger.dev/term': '1', 'linger.dev/written-at': '1' };
   return well({
     metadata: { annotations },
-    data: { 'consumers.json': JSON.stringify({ v: 1, asOf: 1, consumers }) },
+    data: { 'consumers.json': JSON.stringify({ v: 2, asOf: 1, consumers }) },
   });
 };
 const policy = (name: string, status: string, reason: string) => ({
@@ -877,10 +878,10 @@ describe('afterwards', () => {
     };
 
     it('is due when a quarter of its life is left: nobody else renews it', async () => {
-      expect(await said(cert, {}, 61)).toEqual([
+      expect(await said(cert, {}, 270)).toEqual([
         expect.stringMatching(/^ok: .*\/my-tls is trusted and valid/),
       ]);
-      expect(await said(cert, {}, 70)).toEqual([
+      expect(await said(cert, {}, 280)).toEqual([
         expect.stringMatching(/^warning: .*\/my-tls ends soon; valid/),
       ]);
     });

@@ -15,8 +15,8 @@ const DATA = join(import.meta.dirname, '..', 'testdata', 'controller-manager');
 const text = (name: string) => readFileSync(join(DATA, `${name}.prom`), 'utf8');
 
 const PODS = '/api/v1/namespaces/kube-system/pods';
-const BY_COMPONENT = `${PODS}?labelSelector=component%3Dkube-controller-manager&limit=500`;
-const BY_APP = `${PODS}?labelSelector=k8s-app%3Dkube-controller-manager&limit=500`;
+const BY_COMPONENT = `${PODS}?labelSelector=component%3Dkube-controller-manager&limit=250`;
+const BY_APP = `${PODS}?labelSelector=k8s-app%3Dkube-controller-manager&limit=250`;
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
 const EKS = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
 const metricsOf = (pod: string) => `${PODS}/https:${pod}:10257/proxy/metrics`;
@@ -187,7 +187,7 @@ describe('by way of the API server', () => {
           EKS,
           '/api/v1/pods?limit=1',
           '/api/v1/nodes?limit=1',
-          '/api/v1/services?limit=500',
+          '/api/v1/services?limit=250',
         ].map((path) => [path, refused(403, 'forbidden')]),
       ),
       '/apis/discovery.k8s.io/v1/endpointslices?limit=1': well({
@@ -217,11 +217,11 @@ describe('by way of the API server', () => {
       spec: { publishNotReadyAddresses },
     });
     const { facts } = await gatherFrom({
-      '/api/v1/services?limit=500': well({
+      '/api/v1/services?limit=250': well({
         metadata: { resourceVersion: '7', continue: 'next' },
         items: [service('web', false), service('peers', true)],
       }),
-      '/api/v1/services?limit=500&continue=next': well({
+      '/api/v1/services?limit=250&continue=next': well({
         metadata: { resourceVersion: '7' },
         items: [service('more', true)],
       }),
@@ -235,7 +235,7 @@ describe('removals that happen meanwhile', () => {
   it('rights are missing: it is said at once, and not waited for', async () => {
     const slices = '/apis/discovery.k8s.io/v1/endpointslices';
     const paths = ['/api/v1/pods', '/api/v1/services', '/api/v1/endpoints', slices];
-    const answers = paths.map((path) => [`${path}?limit=500`, refused(403, 'forbidden')] as const);
+    const answers = paths.map((path) => [`${path}?limit=250`, refused(403, 'forbidden')] as const);
     const { facts } = await gatherFrom(Object.fromEntries(answers), { watch: true });
     expect(facts.lag).toBeUndefined();
     expect(looksAt(facts, 'measured lag')).toEqual([
