@@ -643,7 +643,6 @@ export async function leaseOf(inquiry: Inquiry) {
 }
 
 async function leader(inquiry: Inquiry): Promise<Seen> {
-  const { namespace } = inquiry.options;
   const cure =
     'Usual for half a minute after a start; else the log of the replicas says why, and deploy/role-publish.yaml which rights it takes.';
   const lease = await leaseOf(inquiry);
