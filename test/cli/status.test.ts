@@ -73,9 +73,7 @@ describe.concurrent('linger status', () => {
   it('is one screen: findings first, then who runs, what was decided, and waits with their reason', async () => {
     const { code, stdout } = await statusOf();
     expect(code).toBe(0);
-    expect(stdout).toMatch(
-      /^40 workloads: 30 protected, 4 unprotected, 5 skipped, 1 unknown\n/,
-    );
+    expect(stdout).toMatch(/^40 workloads: 30 protected, 4 unprotected, 5 skipped, 1 unknown\n/);
     expect(stdout).toMatch(/^replicas +2 of 2 ready$/m);
     expect(stdout).toMatch(/^leader +a_1f, renewed \d+ s ago$/m);
     // Summed over both replicas.
