@@ -29,7 +29,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_250,
   audit: 2_950,
   certs: 1_900,
-  cli: 5_750,
+  cli: 6_000,
   cluster: 4_400,
   decision: 4_500,
   diagnose: 3_600,
