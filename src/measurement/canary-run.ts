@@ -112,10 +112,10 @@ export function flipReporter(
       if (addition !== undefined) consumers.record({ consumer, direction: 'addition', lag: addition });
       const now = removal === undefined ? (trouble ?? stateAfter(flipped, consumers, consumer)) : undefined;
       consumers.report(consumer, { trouble: now, every: intervalOf(each), limits });
-      if (now === undefined) once.over(consumer, { consumer }, 'the canary sees this consumer again');
+      if (now === undefined) once.over(consumer, { consumer }, 'canary measures this consumer again');
       else {
         const members = { consumer, reason: now.reason, problem: now.message };
-        once.warn(consumer, members, 'the canary cannot measure this consumer');
+        once.warn(consumer, members, 'canary cannot measure this consumer; its last lag stays in force');
       }
     }
   };
@@ -204,7 +204,7 @@ function keeping({ world, measurement, declared, metrics, logger }: MeasuredCons
       once.warn(
         hidden,
         { consumers: hidden },
-        'the cluster declares consumers of the same names as files do; its count',
+        'consumers in files ignored: the cluster declares consumers of the same names',
       );
   };
 }

@@ -158,10 +158,10 @@ async function keepAddresses(
       if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
       seen = { consumers, services, namespaces };
-      once.over('slices', {}, 'the addresses of pods are known');
+      once.over('slices', {}, 'pod addresses listed again');
     } catch (error) {
       const { message } = asError(error);
-      once.warn('slices', { problem: message }, 'the addresses of pods cannot be listed for now');
+      once.warn('slices', { problem: message }, 'pod addresses cannot be listed; retrying');
     }
   } while (await tick(LOOK_EVERY_MS, signal));
 }

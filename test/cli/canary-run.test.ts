@@ -81,8 +81,8 @@ it('samples are recorded, troubles shown; each is logged once, and its end', () 
   tell(flipped({ consumers: new Map([['edge', { removal: 1 }]]) }));
   expect(measurement.state('edge')).toEqual({ trouble: undefined, every: 30, limits: LIMITS });
   expect(said()).toEqual([
-    'warn: the canary cannot measure this consumer',
-    'info: the canary sees this consumer again',
+    'warn: canary cannot measure this consumer; its last lag stays in force',
+    'info: canary measures this consumer again',
   ]);
   expect(counted).toEqual(['Measured', 'Measured', 'Measured']);
 });
