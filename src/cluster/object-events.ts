@@ -82,10 +82,10 @@ export class ObjectEvents {
       if (event === undefined) break;
       try {
         await this.#write(event);
-        this.#once.over('events', {}, 'Events are written again');
+        this.#once.over('events', {}, 'writing Events works again');
       } catch (thrown) {
         if (this.#options.signal.aborted) break;
-        this.#once.warn('events', { problem: String(thrown) }, 'an Event could not be written');
+        this.#once.warn('events', { problem: String(thrown) }, 'writing an Event failed; it is dropped');
       }
     }
     // Dropped and not queued: later they would be stale.

@@ -125,7 +125,7 @@ export interface StreamChange {
 export interface WatchHandlers<T> {
   onEvent(event: ResourceEvent<T>): void;
   onStream?(change: StreamChange): void;
-  /** `ListEnds`: everything there is has been told. Called after {@link onStream}, like the next. */
+  /** `ListEnds`: every existing object has been passed on. Called after {@link onStream}, like the next. */
   onListed?(): void;
   /** `StreamCurrent`. */
   onCurrent?(): void;

@@ -136,7 +136,7 @@ export function createMetrics(version: string) {
       registers,
     }),
   };
-  // A gauge begins with 0, which would be an alarm where nobody looks.
+  // A gauge begins with 0, which would be an alarm where it does not apply.
   metrics.certificateTrusted.remove();
   for (const work of LOOP_WORK) metrics.loopBlocked.zero({ work });
   return metrics;

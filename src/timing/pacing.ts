@@ -97,7 +97,7 @@ export function serialize<I, O>(work: (input: I) => Promise<O>): (input: I) => P
 }
 
 /**
- * Does work with a signal of its own: it aborts with the given one, when it is told to, or after so many milliseconds.
+ * Does work with a signal of its own: it aborts with the given one, on request, or after so many milliseconds.
  * Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.
  */
 export async function withSignal<T>(
