@@ -37,12 +37,12 @@ export async function labelLeader(lead: Leadership, options: LeaderLabelOptions)
     try {
       const found = await settle(options, lead.signal);
       schedule.done(clock());
-      if (found) once.over(LEADER_LABEL, { label: LEADER_LABEL }, 'the leader’s pod is labelled again');
+      if (found) once.over(LEADER_LABEL, { label: LEADER_LABEL }, 'leader label set again');
       else
         once.info(
           LEADER_LABEL,
           { identity },
-          'no pod of that name: the Service linger-reports does not lead here',
+          'no pod of this identity; the Service linger-reports has no endpoint',
         );
     } catch (thrown) {
       if (lead.signal.aborted) break;
@@ -50,7 +50,7 @@ export async function labelLeader(lead: Leadership, options: LeaderLabelOptions)
       once.warn(
         LEADER_LABEL,
         { label: LEADER_LABEL, problem: String(thrown), pauseMs },
-        'the leader’s pod cannot be labelled for now: reports may not find it',
+        'cannot label the leader’s pod; retrying, reports may not reach it',
       );
     }
   } while (await pause(TICK_MS, lead.signal));

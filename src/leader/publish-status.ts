@@ -174,11 +174,11 @@ export class Reporting {
     const counts = this.status.failures[target];
     counts[reason] = (counts[reason] ?? 0) + 1;
     const members = { object: nameOf(target), reason, problem, pauseMs: Math.round(pauseMs) };
-    this.#once.warn(target, members, 'publishing fails for now; what is known stays in force');
+    this.#once.warn(target, members, 'publishing failed; retrying, the last published state stays in force');
   }
 
   succeeded(target: PublishTarget): void {
-    this.#once.over(target, { object: nameOf(target) }, 'publishing works again');
+    this.#once.over(target, { object: nameOf(target) }, 'publishing recovered');
   }
 
   /** @param bytes of all its ConfigMaps; undefined for statuses */
@@ -197,18 +197,18 @@ export class Reporting {
     state.refusal = present.outcome === 'refused' ? present.refusal : undefined;
     if (present.outcome !== 'refused' || state.refusal === before) return;
     const members = { object: nameOf(object), reason: present.refusal, problem: present.problem };
-    this.#logger.error(members, 'what is published cannot be used');
+    this.#logger.error(members, 'published state cannot be used');
   }
 
   /** The history has more scopes than its ConfigMaps have room for. */
   historyFull(full: boolean): void {
     const members = { object: SHARED_NAMES.history };
-    if (!full) this.#once.over('room', members, 'the history fits into its ConfigMaps again');
+    if (!full) this.#once.over('room', members, 'history fits into its ConfigMaps again');
     else
       this.#once.warn(
         'room',
         members,
-        'the history does not fit into its ConfigMaps: the quietest scopes are not stored',
+        'history too large for its ConfigMaps; the quietest scopes are not stored',
       );
   }
 
@@ -218,12 +218,12 @@ export class Reporting {
     this.#once.warn(
       `${target} CRD`,
       members,
-      'the CRD is of an older version: its status says whether it is in force, and no more',
+      'CRD of an older version; writing only the condition into its statuses',
     );
   }
 
   broke(err: Error): void {
-    this.#logger.error({ err }, 'publishing failed: a mistake in Linger');
+    this.#logger.error({ err }, 'internal error while publishing; restarting the term');
   }
 }
 

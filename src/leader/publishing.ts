@@ -177,7 +177,7 @@ class Replica {
   #lead(leadership: LeaseLeadership): void {
     const { logger, reporting, onLeading } = this.options;
     Object.assign(reporting.status, { leading: true, holder: this.#identity });
-    logger.info({ identity: this.#identity, term: leadership.term }, 'this replica leads: it publishes');
+    logger.info({ identity: this.#identity, term: leadership.term }, 'lease acquired, leading');
     this.#term = new Publisher(leadership, this);
     onLeading(leadership);
   }
@@ -187,8 +187,8 @@ class Replica {
     const led = this.#term !== undefined;
     this.#term = undefined;
     Object.assign(reporting.status, { leading: false, holder });
-    if (led) logger.info({ identity: this.#identity }, 'this replica leads no more');
-    if (holder !== '') logger.info({ holder }, 'another replica leads');
+    if (led) logger.info({ identity: this.#identity }, 'lease lost, stepping down');
+    if (holder !== '') logger.info({ holder }, 'following the leader');
     if (led && this.#seen !== undefined) measurement.adopt(this.#seen);
   }
 
@@ -214,7 +214,7 @@ class Replica {
     for (const each of added) {
       measurement.forget(each, each);
       const span = { from: new Date(each.from * 1000), to: new Date(each.to * 1000) };
-      logger.info({ ...each, ...span }, 'a span has been taken out of the history');
+      logger.info({ ...each, ...span }, 'span removed from the history');
     }
     return added.length > 0;
   }

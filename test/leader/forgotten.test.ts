@@ -55,9 +55,7 @@ it('a span that is forgotten is gone from every replica, and from those that sta
   );
   expect([samplesOf(leader), samplesOf(follower)]).toEqual([300, 300]);
   await soon('the history without it', () => annotationsOf(api, HISTORY)[NOTE] === forgottenText([storm]));
-  expect(leader.lines).toContainEqual(
-    expect.objectContaining({ msg: 'a span has been taken out of the history' }),
-  );
+  expect(leader.lines).toContainEqual(expect.objectContaining({ msg: 'span removed from the history' }));
 
   await follower.stop();
   await leader.stop();

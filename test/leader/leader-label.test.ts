@@ -92,15 +92,15 @@ describe('the leader’s label', () => {
     await until(() => labelled(own).length === 1);
     await until(() => logs.length > 1);
     expect(logs).toEqual([
-      'the leader’s pod cannot be labelled for now: reports may not find it',
-      'the leader’s pod is labelled again',
+      'cannot label the leader’s pod; retrying, reports may not reach it',
+      'leader label set again',
     ]);
   });
 
   it('has no place where this replica is no pod of the namespace', async () => {
     const { own, until, logs } = await start({ 'web-2': { ...REPLICA } });
     await until(() => logs.length > 0);
-    expect(logs).toEqual(['no pod of that name: the Service linger-reports does not lead here']);
+    expect(logs).toEqual(['no pod of this identity; the Service linger-reports has no endpoint']);
     expect(own.patches).toEqual([]);
   });
 });

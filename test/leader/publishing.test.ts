@@ -63,7 +63,7 @@ describe('the leader', () => {
     expect(msgs(leader.lines).filter((msg) => msg.startsWith('publishing fails'))).toHaveLength(2);
     api.refuse = () => undefined;
     await soon('the table in force', () => p99(leader.measured) !== undefined);
-    await soon('a line', () => msgs(leader.lines).includes('publishing works again'));
+    await soon('a line', () => msgs(leader.lines).includes('publishing recovered'));
   });
 
   it.each<{ name: string; harm: (api: ModelApi) => void }>([
@@ -188,7 +188,7 @@ describe('two replicas', () => {
     }
     await leader.stop();
     await leads(other);
-    expect(msgs(leader.lines)).toContain('this replica leads no more');
+    expect(msgs(leader.lines)).toContain('lease lost, stepping down');
     expect(api.objects.has(HISTORY)).toBe(true);
     expect(other.status.term).toBe(6);
     wall.now += PUBLISH_SECONDS / 2 + 60;
@@ -317,9 +317,9 @@ it('an internal error ends the term and is logged; the next term begins with the
   measured.record(4);
   const leader = startReplica(api, 'a', {}, measured);
   await soon('the lags in force', () => p99(measured) !== undefined);
-  expect(msgs(leader.lines).filter((msg) => msg === 'publishing failed: a mistake in Linger')).toHaveLength(
-    2,
-  );
+  expect(
+    msgs(leader.lines).filter((msg) => msg === 'internal error while publishing; restarting the term'),
+  ).toHaveLength(2);
 });
 
 it('without a server it ends at once, and has disturbed nothing', async () => {

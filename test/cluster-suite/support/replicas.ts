@@ -147,9 +147,9 @@ function notes() {
   const write = (line: string) => {
     const said = JSON.parse(line) as ClusterReplica['lines'][number];
     lines.push(said);
-    if (said.msg === 'this replica leads: it publishes') led.push({ from: clock(), until: undefined });
+    if (said.msg === 'lease acquired, leading') led.push({ from: clock(), until: undefined });
     const last = led.at(-1);
-    if (said.msg === 'this replica leads no more' && last !== undefined) last.until = clock();
+    if (said.msg === 'lease lost, stepping down' && last !== undefined) last.until = clock();
   };
   return { lines, led, write };
 }
