@@ -35,6 +35,7 @@ import {
   standingSetup,
 } from './hold-delivery.ts';
 import { ownDrainOf } from './own-drains.ts';
+import { nodeBudget, runsOnWindows } from './placement.ts';
 import {
   type Decision,
   type EarlierPass,
@@ -55,7 +56,6 @@ import {
   endsByItself,
   graceOf,
   isTooLarge,
-  isWindows,
   labelsOf,
   type Pod,
   probeRateOf,
@@ -164,7 +164,8 @@ export interface Exposure extends Traffic {
 export function exposureOf(request: PodRequest, world: World): Exposure | undefined {
   if (screen(request) !== undefined) return undefined;
   const traffic = trafficOf(placeOf(request), world);
-  return { ...traffic, choice: chooseWait(traffic.policy, traffic.lag) };
+  const budget = nodeBudget(request.object as Pod, world.fleet);
+  return { ...traffic, choice: withinBudget(chooseWait(traffic.policy, traffic.lag), budget) };
 }
 
 /** The skip reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */
@@ -256,7 +257,7 @@ function planFor(
   hold: HookTerms,
   { plan: earlier, carriers, notes }: EarlierPass,
 ): Decision {
-  const choice = chooseWait(policy, lag);
+  const choice = withinBudget(chooseWait(policy, lag), nodeBudget(pod, hold.world.fleet));
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
   const all = targetsOf(pod, policy, NO_CARRIERS, carriers);
@@ -357,6 +358,29 @@ export function containerWaits(pod: Pod, decision: Decision): readonly Container
     carriers,
   );
 }
+
+/** How much of a node's budget a wait may take: the application needs the rest. */
+const BUDGET_SHARE = 1 / 3;
+
+/**
+ * Where a pod can only run on nodes that go away at short notice, the kubelet gives it the node's budget instead of its
+ * grace: a wait beyond a third of that would cost the application its shutdown. The author's own wait stands.
+ */
+function withinBudget(choice: WaitChoice, budget: number | undefined): WaitChoice {
+  if (budget === undefined) return choice;
+  const most = Math.floor(budget * BUDGET_SHARE);
+  const isAuthors = choice.origin.startsWith(POD_ORIGIN);
+  if (choice.seconds <= most) return choice;
+  const given = `the pod can only run on nodes that leave it ${budget}s when they are taken away`;
+  const effect = isAuthors
+    ? `the wait of ${choice.seconds}s (${choice.origin}) is more than a third of that`
+    : `the wait is ${most}s instead of ${choice.seconds}s, a third of that`;
+  const seconds = isAuthors ? choice.seconds : most;
+  return { ...choice, seconds, notes: [...choice.notes, note('NodeBudgetShort', `${given}: ${effect}`)] };
+}
+
+/** How origins of a pod's own annotations begin. */
+const POD_ORIGIN = 'Pod ';
 
 /** The longest hold: never shorter than the wait without the Hold Service. */
 function longestHold(policy: EffectivePolicy, wait: number): number {
@@ -569,7 +593,7 @@ function chooseHook(
   const why = setup && 'why' in setup ? setup.why : undefined;
   const nodes = {
     nativeSleep: supportsNativeSleep(terms.world.fleet),
-    windows: isWindows(pod),
+    windows: runsOnWindows(pod, terms.world.fleet),
     holdHelper: why === undefined,
   };
   const isAuto = choice === 'Auto' || why !== undefined;

@@ -15,10 +15,10 @@ import {
   isString,
   labelOf,
   memberAt,
-  NO_LABELS,
 } from '../api/index.ts';
 import { type Carriers, preStopOf, quoted } from './containers.ts';
-import { type Fleet, type NodeFacts, nodeKind, supportsImageVolumes } from './fleet.ts';
+import { nodeKind, supportsImageVolumes } from './fleet.ts';
+import { type Kinds, reachOf } from './placement.ts';
 import {
   annotationsOf,
   type Container,
@@ -27,7 +27,6 @@ import {
   isReadableList,
   isWindows,
   NODE_PROFILES,
-  nodeSelectorTerms,
   type Pod,
   shortTextIn,
 } from './pod.ts';
@@ -229,139 +228,6 @@ function configMapVolume(
     return holdVolume(digest, first);
   };
   // In most clusters the helper works on every node, so the pod's own constraints need not be evaluated.
-  const anywhere = fits(kindsOf(fleet, ''));
-  const key = 'why' in anywhere ? constraintsOf(pod) : '';
-  return key === '' ? anywhere : fits(kindsOf(fleet, key, pod));
-}
-
-/** The kinds of node among those that a pod can run on, each with an example. */
-type Kinds = ReadonlyMap<string, NodeFacts>;
-
-/** Results about the nodes of one Fleet. A Fleet is replaced as a whole, and its results with it. */
-interface NodeIndex {
-  readonly byName: ReadonlyMap<string, NodeFacts>;
-  /** Which kinds of node a pod can run on, by the text of its node constraints. */
-  readonly answers: Map<string, Kinds>;
-}
-
-const INDEXES = new WeakMap<readonly NodeFacts[], NodeIndex>();
-/** Bounded, because the pods of a DaemonSet each have different constraints. */
-const MOST_ANSWERS = 1_000;
-
-function indexOf(nodes: readonly NodeFacts[]): NodeIndex {
-  const known = INDEXES.get(nodes);
-  if (known !== undefined) return known;
-  const index = {
-    byName: new Map(nodes.map((node) => [node.name, node])),
-    answers: new Map<string, Kinds>(),
-  };
-  INDEXES.set(nodes, index);
-  return index;
-}
-
-/** @param pod absent: one that can run anywhere */
-function kindsOf({ nodes }: Fleet, key: string, pod?: Pod): Kinds {
-  const { byName, answers } = indexOf(nodes);
-  const known = answers.get(key);
-  if (known !== undefined) return known;
-  const reachable = pod === undefined ? nodes : nodesFor(constraintsIn(pod), nodes, byName);
-  const kinds = new Map([...reachable].map((node) => [nodeKind(node), node]));
-  if (answers.size >= MOST_ANSWERS) answers.clear();
-  answers.set(key, kinds);
-  return kinds;
-}
-
-interface Requirement {
-  readonly key: string;
-  readonly operator: unknown;
-  readonly values: readonly unknown[];
-}
-
-interface Constraints {
-  /** The node's name must be one of these. undefined: any name. */
-  readonly names: readonly unknown[] | undefined;
-  readonly linux: boolean;
-  readonly selector: readonly (readonly [key: string, value: string])[];
-  /** At least one term must match, with all its requirements. undefined: no constraint. */
-  readonly terms: readonly (readonly Requirement[])[] | undefined;
-}
-
-/** A field stands among the labels, under a key that no label can have. */
-const NAME_FIELD = 'metadata.name ';
-
-function constraintsIn({ spec }: Pod): Constraints {
-  const { nodeName, nodeSelector, os } = spec;
-  const all = nodeSelectorTerms(spec);
-  const terms = Array.isArray(all) ? all.map(requirementsOf) : undefined;
-  const named = terms?.map((term) =>
-    term.find(({ key, operator }) => key === NAME_FIELD && operator === 'In'),
-  );
-  const ofTerms = named?.every((each) => each !== undefined)
-    ? named.flatMap(({ values }) => values)
-    : undefined;
-  return {
-    names: isString(nodeName) && nodeName !== '' ? [nodeName] : ofTerms,
-    linux: os?.name === 'linux',
-    selector: Object.entries(nodeSelector ?? NO_LABELS),
-    terms,
-  };
-}
-
-function requirementsOf(term: unknown): readonly Requirement[] {
-  const listed = (member: string, keyOf: (key: string) => string) =>
-    entriesOf(memberAt(term, [member])).map((each) => {
-      const { key, operator, values } = isRecord(each) ? each : {};
-      // A requirement that cannot be read has no operator, and counts as possibly met.
-      return { key: keyOf(String(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
-    });
-  return [...listed('matchExpressions', (key) => key), ...listed('matchFields', (key) => `${key} `)];
-}
-
-/** How many comparisons one review may cost; constraints beyond that count as met on every node. */
-const MOST_COMPARISONS = 50_000;
-
-/** The nodes where the scheduler may put the pod. Taints are not looked at: the answer may be too wide, never too narrow. */
-function nodesFor(
-  constraints: Constraints,
-  nodes: readonly NodeFacts[],
-  byName: NodeIndex['byName'],
-): readonly NodeFacts[] {
-  const { names, linux, selector, terms = [] } = constraints;
-  const named = names?.flatMap((name) => byName.get(String(name)) ?? []);
-  const candidates = named === undefined ? nodes : [...new Set(named)];
-  const requirements = terms.flat();
-  const each = selector.length + requirements.length + requirements.flatMap(({ values }) => values).length;
-  if (each * candidates.length > MOST_COMPARISONS) return nodes;
-  return candidates.filter(
-    (node) =>
-      !(linux && node.operatingSystem === 'windows') &&
-      selector.every(([key, value]) => labelOf(node.labels, key) === value) &&
-      // A term without requirements matches no node. Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity.
-      (constraints.terms === undefined ||
-        terms.some((term) => term.length > 0 && term.every((requirement) => meets(requirement, node)))),
-  );
-}
-
-function meets({ key, operator, values }: Requirement, { name, labels }: NodeFacts): boolean {
-  const value = key === NAME_FIELD ? name : labelOf(labels, key);
-  switch (operator) {
-    case 'In':
-      return value !== undefined && values.includes(value);
-    case 'NotIn':
-      return value === undefined || !values.includes(value);
-    case 'Exists':
-      return value !== undefined;
-    case 'DoesNotExist':
-      return value === undefined;
-    case 'Gt':
-      return integerIn(value) > integerIn(values[0]);
-    case 'Lt':
-      return integerIn(value) < integerIn(values[0]);
-    default:
-      return true;
-  }
-}
-
-function integerIn(text: unknown): number {
-  return isString(text) && /^[+-]?\d{1,18}$/.test(text) ? Number(text) : Number.NaN;
+  const anywhere = fits(reachOf(fleet).kinds);
+  return 'why' in anywhere && constraintsOf(pod) !== '' ? fits(reachOf(fleet, pod).kinds) : anywhere;
 }

@@ -24,6 +24,7 @@ export {
 } from './fleet.ts';
 export { NODE_BUDGET_LABEL, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
+export { nodeBudget } from './placement.ts';
 export {
   type Decision,
   type HoldPlan,

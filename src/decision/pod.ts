@@ -160,9 +160,46 @@ export function endsByItself({ spec }: Pod, { restartPolicy }: Container): boole
   return (restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Always';
 }
 
-/** Whether the pod can only run on Windows, where there is no `sleep` program. Source: KEP-2802. */
-export function isWindows({ spec: { os, nodeSelector } }: Pod): boolean {
-  return os?.name === 'windows' || labelOf(nodeSelector ?? NO_LABELS, 'kubernetes.io/os') === 'windows';
+/** The second was removed from new nodes in 1.37; manifests have it still. */
+const OS_LABELS = ['kubernetes.io/os', 'beta.kubernetes.io/os'] as const;
+/** Only Windows nodes have it. */
+const WINDOWS_BUILD = 'node.kubernetes.io/windows-build';
+
+/**
+ * Whether the pod asks for Windows, where there is no `sleep` program, in any of the ways that Kubernetes has. Source:
+ * KEP-2802, and kubernetes.io/docs/concepts/windows/user-guide.
+ */
+export function isWindows({ spec }: Pod): boolean {
+  const { os, nodeSelector, securityContext, runtimeClassName, containers, initContainers } = spec;
+  if (isString(os?.name)) return os.name === 'windows';
+  const selector = nodeSelector ?? NO_LABELS;
+  const selected = OS_LABELS.map((label) => labelOf(selector, label)).find((each) => each !== undefined);
+  if (selected !== undefined) return selected === 'windows';
+  if (labelOf(selector, WINDOWS_BUILD) !== undefined) return true;
+  if (entriesOf(nodeSelectorTerms(spec)).some(asksForWindows)) return true;
+  const contexts = [
+    securityContext,
+    ...[...containers, ...(initContainers ?? [])].map((each) => each.securityContext),
+  ];
+  if (contexts.some(hasWindowsOptions)) return true;
+  // Admission has merged the class's own nodeSelector into a pod; in a manifest there is its name only.
+  return /windows|wcow/i.test(runtimeClassName ? shortTextIn(runtimeClassName) : '');
+}
+
+/** A term that Windows nodes meet, and perhaps others: the image has to be one for Windows, too. */
+function asksForWindows(term: unknown): boolean {
+  return entriesOf(memberAt(term, ['matchExpressions'])).some((expression) => {
+    const { key, operator, values } = isRecord(expression) ? expression : {};
+    if (key === WINDOWS_BUILD) return operator !== 'DoesNotExist';
+    if (!OS_LABELS.some((label) => label === key)) return false;
+    const listed = entriesOf(values);
+    return operator === 'In' ? listed.includes('windows') : operator === 'NotIn' && listed.includes('linux');
+  });
+}
+
+function hasWindowsOptions(securityContext: unknown): boolean {
+  const options = memberAt(securityContext, ['windowsOptions']);
+  return isRecord(options) && Object.values(options).some((value) => value !== null && value !== false);
 }
 
 /** More volumes than any real pod has, or mounts than any container: longer lists are not read. */

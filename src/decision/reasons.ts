@@ -57,6 +57,8 @@ export const NOTES = {
   ExistingHookKept: 'A container has a preStop hook of its own, which is kept.',
   HookExtended:
     'A container’s own sleep is lengthened: the shortest of the pod to the wait, all others by the same, so that their order stays.',
+  NodeBudgetShort:
+    'The pod can only run on nodes that go away at short notice (spot): the wait takes at most a third of what they leave it.',
   ContainerEnds:
     'A container’s restart policy is not Always: it exits by itself, so it gets no wait; the others do.',
   OwnDrain: 'With DrainsItself: what kind of workload the pod is, and what a wait would do to it.',

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it, test } from 'vitest';
+import { fleetOf } from '../../src/decision/index.ts';
 import { linger, ROOT } from '../cli/linger.ts';
 import { pass } from './sample-pass.ts';
 import {
@@ -12,7 +13,7 @@ import {
   preStop,
   server,
 } from './sample-pod.ts';
-import { worldOf } from './sample-world.ts';
+import { clusterPolicy, sampleNode, worldOf } from './sample-world.ts';
 
 const at = (name: string) => join(ROOT, 'test/testdata/cases', name);
 
@@ -32,6 +33,121 @@ async function explained(file: string, policies?: string): Promise<ReadonlyMap<s
 
 const noted = (plan: ExplainedPlan | undefined, code: string) =>
   plan?.notes.filter((each) => each.code === code).map(({ text }) => text);
+
+test('10: a pod for Windows gets no ["sleep"], however it says so', async () => {
+  const plans = await explained('10-windows-affinity.yaml', '10-policy.yaml');
+  expect([...plans.values()].map(({ reason }) => reason)).toEqual(Array(4).fill('NoHook'));
+});
+
+const affinity = (...terms: JsonObject[][]) => ({
+  affinity: {
+    nodeAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: {
+        nodeSelectorTerms: terms.map((matchExpressions) => ({ matchExpressions })),
+      },
+    },
+  },
+});
+const required = (key: string, operator: string, ...values: string[]) => ({ key, operator, values });
+
+describe('Windows', () => {
+  const OS = 'kubernetes.io/os';
+  const withExec = worldOf([clusterPolicy({ hook: 'Exec' })]);
+  const inContainer = (securityContext: JsonObject) => ({ containers: [server('app', { securityContext })] });
+
+  test.each<[string, JsonObject]>([
+    ['spec.os', { os: { name: 'windows' } }],
+    ['nodeSelector', { nodeSelector: { [OS]: 'windows' } }],
+    ['the beta label', { nodeSelector: { 'beta.kubernetes.io/os': 'windows' } }],
+    ['a build', { nodeSelector: { 'node.kubernetes.io/windows-build': '10.0.20348' } }],
+    ['In', affinity([required(OS, 'In', 'windows')])],
+    ['NotIn', affinity([required(OS, 'NotIn', 'linux')])],
+    ['In, the beta label', affinity([required('beta.kubernetes.io/os', 'In', 'windows')])],
+    ['a build in an affinity', affinity([required('node.kubernetes.io/windows-build', 'Exists')])],
+    ['either system', affinity([required(OS, 'In', 'linux', 'windows')])],
+    ['a host process', { securityContext: { windowsOptions: { hostProcess: true } } }],
+    ['a user', { securityContext: { windowsOptions: { runAsUserName: 'ContainerUser' } } }],
+    ['a container’s host process', inContainer({ windowsOptions: { hostProcess: true } })],
+    ['a runtime class', { runtimeClassName: 'windows-2022' }],
+  ])('by %s', (_, spec) => {
+    expect(pass(pod(spec), withExec).decision).toMatchObject({ reason: 'NoHook' });
+  });
+
+  test.each<[string, JsonObject]>([
+    ['spec.os linux, whatever else', { os: { name: 'linux' }, nodeSelector: { [OS]: 'windows' } }],
+    ['nodeSelector', { nodeSelector: { [OS]: 'linux' } }],
+    ['NotIn', affinity([required(OS, 'NotIn', 'windows')])],
+    ['DoesNotExist', affinity([required('node.kubernetes.io/windows-build', 'DoesNotExist')])],
+    ['options that say nothing', { securityContext: { windowsOptions: { hostProcess: false } } }],
+    ['a runtime class', { runtimeClassName: 'gvisor' }],
+  ])('is not meant by %s', (_, spec) => {
+    expect(pass(pod(spec), withExec).decision.outcome).toBe('inject');
+  });
+
+  it('shows in the nodes that a selector leads to', () => {
+    const nodes = [
+      sampleNode({ name: 'a', labels: { pool: 'linux' } }),
+      sampleNode({ name: 'b', labels: { pool: 'win' }, operatingSystem: 'windows' }),
+    ];
+    const world = { ...withExec, fleet: fleetOf('v1.36.0', nodes) };
+    expect(pass(pod({ nodeSelector: { pool: 'win' } }), world).decision).toMatchObject({ reason: 'NoHook' });
+    expect(pass(pod({ nodeSelector: { pool: 'linux' } }), world).decision.outcome).toBe('inject');
+    expect(pass(pod(), world).decision.outcome).toBe('inject');
+  });
+});
+
+describe('nodes that go away at short notice', () => {
+  const spot = { 'cloud.google.com/gke-spot': 'true' };
+  const waitOf = (object: PodObject, world = worldOf([])) => {
+    const { decision } = pass(object, world);
+    const notes = decision.notes.filter(({ code }) => code === 'NodeBudgetShort').length;
+    return decision.outcome === 'inject' ? [decision.plan.wait, notes] : [decision.reason, notes];
+  };
+  const nodes = [
+    sampleNode({ name: 'a', labels: spot }),
+    sampleNode({ name: 'b', labels: { ...spot, pool: 'x' } }),
+  ];
+  const onlySpot = { ...worldOf([]), fleet: fleetOf('v1.36.0', nodes) };
+  const mixed = { ...worldOf([]), fleet: fleetOf('v1.36.0', [...nodes, sampleNode({ name: 'c' })]) };
+
+  test.each<[string, JsonObject, readonly unknown[]]>([
+    ['no constraint', {}, [30, 0]],
+    ['GKE', { nodeSelector: spot }, [5, 1]],
+    ['GKE, preemptible', { nodeSelector: { 'cloud.google.com/gke-preemptible': 'true' } }, [5, 1]],
+    ['AKS', { nodeSelector: { 'kubernetes.azure.com/scalesetpriority': 'spot' } }, [10, 1]],
+    ['EKS', { nodeSelector: { 'eks.amazonaws.com/capacityType': 'SPOT' } }, [30, 0]],
+    ['Karpenter', affinity([required('karpenter.sh/capacity-type', 'In', 'spot')]), [30, 0]],
+    ['GKE, by affinity', affinity([required('cloud.google.com/gke-spot', 'In', 'true')]), [5, 1]],
+    [
+      'GKE in one term of two',
+      affinity([required('cloud.google.com/gke-spot', 'In', 'true')], [required('a', 'In', 'b')]),
+      [30, 0],
+    ],
+    ['GKE, not required', affinity([required('cloud.google.com/gke-spot', 'NotIn', 'true')]), [30, 0]],
+    [
+      'other values, too',
+      affinity([required('kubernetes.azure.com/scalesetpriority', 'In', 'spot', 'regular')]),
+      [30, 0],
+    ],
+  ])('%s', (_, spec, expected) => {
+    expect(waitOf(pod(spec))).toEqual(expected);
+  });
+
+  it('are known by the nodes that the pod can run on', () => {
+    expect(waitOf(pod(), onlySpot)).toEqual([5, 1]);
+    expect(waitOf(pod(), mixed)).toEqual([30, 0]);
+    expect(waitOf(pod({ nodeSelector: { pool: 'x' } }), mixed)).toEqual([5, 1]);
+    const labelled = sampleNode({ labels: { ...spot, 'linger.dev/node-budget': '60' } });
+    expect(waitOf(pod(), { ...worldOf([]), fleet: fleetOf('v1.36.0', [labelled]) })).toEqual([20, 1]);
+  });
+
+  it('leave the author’s own wait alone, and say so', () => {
+    const object = pod({ nodeSelector: spot }, { annotations: { 'linger.dev/wait': '25s' } });
+    expect(waitOf(object)).toEqual([25, 1]);
+    const fixed = worldOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '25s' } })]);
+    expect(waitOf(pod({ nodeSelector: spot }), fixed)).toEqual([5, 1]);
+  });
+});
 
 test('12: a pod of Knative’s is left as it is, and the note says why', async () => {
   const [plan] = (await explained('12-knative-pod.yaml')).values();

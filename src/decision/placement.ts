@@ -1,0 +1,182 @@
+import { isRecord, isString, labelOf, memberAt, NO_LABELS } from '../api/index.ts';
+import { type Fleet, type NodeFacts, nodeKind } from './fleet.ts';
+import { nodeBudgetOf } from './node-budget.ts';
+import { constraintsOf, entriesOf, isWindows, nodeSelectorTerms, type Pod } from './pod.ts';
+
+/** The kinds of node among those that a pod can run on, each with an example. */
+export type Kinds = ReadonlyMap<string, NodeFacts>;
+
+/** What the nodes that a pod can run on have in common. */
+interface Reach {
+  readonly kinds: Kinds;
+  /** There are some, and all of them run Windows. */
+  readonly windows: boolean;
+  /** The least time, in seconds, that one of them leaves its pods when it is taken away; undefined: not all of them are. */
+  readonly budget: number | undefined;
+}
+
+/** Results about the nodes of one Fleet. A Fleet is replaced as a whole, and its results with it. */
+interface NodeIndex {
+  readonly byName: ReadonlyMap<string, NodeFacts>;
+  /** Which nodes a pod can run on, by the text of its node constraints. */
+  readonly answers: Map<string, Reach>;
+}
+
+const INDEXES = new WeakMap<readonly NodeFacts[], NodeIndex>();
+/** Bounded, because the pods of a DaemonSet each have different constraints. */
+const MOST_ANSWERS = 1_000;
+
+function indexOf(nodes: readonly NodeFacts[]): NodeIndex {
+  const known = INDEXES.get(nodes);
+  if (known !== undefined) return known;
+  const index = {
+    byName: new Map(nodes.map((node) => [node.name, node])),
+    answers: new Map<string, Reach>(),
+  };
+  INDEXES.set(nodes, index);
+  return index;
+}
+
+/** @param pod absent: one that can run anywhere */
+export function reachOf({ nodes }: Fleet, pod?: Pod): Reach {
+  const key = pod === undefined ? '' : constraintsOf(pod);
+  const { byName, answers } = indexOf(nodes);
+  const known = answers.get(key);
+  if (known !== undefined) return known;
+  const reachable = pod === undefined || key === '' ? nodes : nodesFor(constraintsIn(pod), nodes, byName);
+  const budgets = reachable.map(({ labels }) => nodeBudgetOf(labels) ?? Number.NaN);
+  const least = Math.min(...budgets);
+  const reach = {
+    kinds: new Map(reachable.map((node) => [nodeKind(node), node])),
+    windows: reachable.length > 0 && reachable.every(({ operatingSystem }) => operatingSystem === 'windows'),
+    budget: Number.isFinite(least) ? least : undefined,
+  };
+  if (answers.size >= MOST_ANSWERS) answers.clear();
+  answers.set(key, reach);
+  return reach;
+}
+
+/** Whether the pod runs on Windows only: by what it says itself, or by the nodes that it can run on. */
+export function runsOnWindows(pod: Pod, fleet: Fleet | undefined): boolean {
+  return isWindows(pod) || (fleet !== undefined && constraintsOf(pod) !== '' && reachOf(fleet, pod).windows);
+}
+
+/**
+ * The least time, in seconds, that a node leaves the pod when it is taken away (a spot node, for one); undefined where the
+ * pod can also run on nodes that stay. By what the pod asks for itself, since a pool may have no node yet, or by the nodes
+ * that it can run on.
+ */
+export function nodeBudget(pod: Pod, fleet: Fleet | undefined): number | undefined {
+  const asked = constraintsOf(pod) === '' ? undefined : askedBudget(constraintsIn(pod));
+  return asked ?? (fleet && reachOf(fleet, pod).budget);
+}
+
+/** Of the node labels that every place where the pod may run must have. */
+function askedBudget({ selector, terms = [] }: Constraints): number | undefined {
+  const selected = nodeBudgetOf(Object.fromEntries(selector));
+  if (selected !== undefined) return selected;
+  const budgets = terms.map((term) => {
+    const wanted = term.filter(({ operator, values }) => operator === 'In' && values.length === 1);
+    return (
+      nodeBudgetOf(Object.fromEntries(wanted.map(({ key, values }) => [key, String(values[0])]))) ??
+      Number.NaN
+    );
+  });
+  const least = Math.min(...budgets);
+  return Number.isFinite(least) ? least : undefined;
+}
+
+interface Requirement {
+  readonly key: string;
+  readonly operator: unknown;
+  readonly values: readonly unknown[];
+}
+
+interface Constraints {
+  /** The node's name must be one of these. undefined: any name. */
+  readonly names: readonly unknown[] | undefined;
+  readonly linux: boolean;
+  readonly selector: readonly (readonly [key: string, value: string])[];
+  /** At least one term must match, with all its requirements. undefined: no constraint. */
+  readonly terms: readonly (readonly Requirement[])[] | undefined;
+}
+
+/** A field stands among the labels, under a key that no label can have. */
+const NAME_FIELD = 'metadata.name ';
+
+function constraintsIn({ spec }: Pod): Constraints {
+  const { nodeName, nodeSelector, os } = spec;
+  const all = nodeSelectorTerms(spec);
+  const terms = Array.isArray(all) ? all.map(requirementsOf) : undefined;
+  const named = terms?.map((term) =>
+    term.find(({ key, operator }) => key === NAME_FIELD && operator === 'In'),
+  );
+  const ofTerms = named?.every((each) => each !== undefined)
+    ? named.flatMap(({ values }) => values)
+    : undefined;
+  return {
+    names: isString(nodeName) && nodeName !== '' ? [nodeName] : ofTerms,
+    linux: os?.name === 'linux',
+    selector: Object.entries(nodeSelector ?? NO_LABELS),
+    terms,
+  };
+}
+
+function requirementsOf(term: unknown): readonly Requirement[] {
+  const listed = (member: string, keyOf: (key: string) => string) =>
+    entriesOf(memberAt(term, [member])).map((each) => {
+      const { key, operator, values } = isRecord(each) ? each : {};
+      // A requirement that cannot be read has no operator, and counts as possibly met.
+      return { key: keyOf(String(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
+    });
+  return [...listed('matchExpressions', (key) => key), ...listed('matchFields', (key) => `${key} `)];
+}
+
+/** How many comparisons one review may cost; constraints beyond that count as met on every node. */
+const MOST_COMPARISONS = 50_000;
+
+/** The nodes where the scheduler may put the pod. Taints are not looked at: the answer may be too wide, never too narrow. */
+function nodesFor(
+  constraints: Constraints,
+  nodes: readonly NodeFacts[],
+  byName: NodeIndex['byName'],
+): readonly NodeFacts[] {
+  const { names, linux, selector, terms = [] } = constraints;
+  const named = names?.flatMap((name) => byName.get(String(name)) ?? []);
+  const candidates = named === undefined ? nodes : [...new Set(named)];
+  const requirements = terms.flat();
+  const each = selector.length + requirements.length + requirements.flatMap(({ values }) => values).length;
+  if (each * candidates.length > MOST_COMPARISONS) return nodes;
+  return candidates.filter(
+    (node) =>
+      !(linux && node.operatingSystem === 'windows') &&
+      selector.every(([key, value]) => labelOf(node.labels, key) === value) &&
+      // A term without requirements matches no node. Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity.
+      (constraints.terms === undefined ||
+        terms.some((term) => term.length > 0 && term.every((requirement) => meets(requirement, node)))),
+  );
+}
+
+function meets({ key, operator, values }: Requirement, { name, labels }: NodeFacts): boolean {
+  const value = key === NAME_FIELD ? name : labelOf(labels, key);
+  switch (operator) {
+    case 'In':
+      return value !== undefined && values.includes(value);
+    case 'NotIn':
+      return value === undefined || !values.includes(value);
+    case 'Exists':
+      return value !== undefined;
+    case 'DoesNotExist':
+      return value === undefined;
+    case 'Gt':
+      return integerIn(value) > integerIn(values[0]);
+    case 'Lt':
+      return integerIn(value) < integerIn(values[0]);
+    default:
+      return true;
+  }
+}
+
+function integerIn(text: unknown): number {
+  return isString(text) && /^[+-]?\d{1,18}$/.test(text) ? Number(text) : Number.NaN;
+}
