@@ -281,7 +281,6 @@ function planFor(
   const { wait, targets } = extendable(all, Math.min(choice.seconds, fit.wait), {
     grace: fit.grace,
     baseGrace: Math.min(baseGrace, grace),
-    maxGrace,
   });
   if (wait < 1) return left('NoRoom');
   if (isAllKept(targets, wait)) return left('ExistingHook');
@@ -426,18 +425,15 @@ function roomIn(
  * what has been learned meanwhile; a container without a hook gets one; where another webhook has cut the grace, the
  * wait shrinks with it, and goes when nothing is left: the API server would reject the pod otherwise.
  */
-function decideAgain(
-  pod: Pod,
-  { plan: recorded, carriers, notes, setup }: Again,
-  policy: EffectivePolicy,
-): Decision {
+function decideAgain(pod: Pod, { plan, carriers, notes, setup }: Again, policy: EffectivePolicy): Decision {
+  const recorded = standingPlan(plan, carriers);
   const grace = graceOf(pod);
   const cut = grace < recorded.grace;
   const base = Math.min(recorded.baseGrace, grace);
   const recordedLongest = longestWait(recorded);
   const ceiling = Math.floor(policy['ceiling.wait'].value);
   const longest = Math.min(cut ? fitGrace(recordedLongest, base, grace).wait : recordedLongest, ceiling);
-  const room = { grace, baseGrace: base, maxGrace: cut ? grace : policy['grace.max'].value };
+  const room = { grace, baseGrace: base };
   const fits = (sleeps: readonly number[], of: number) =>
     sleeps.length === 0 ? of : fitExtended(of, sleeps, room);
   const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
@@ -446,10 +442,7 @@ function decideAgain(
   const keepsLengthened = lengthened.length === 0 || fitting > Math.min(...lengthened);
   const wait = keepsLengthened ? fitting : bounded;
   const kept = new Map([...carriers].filter(([, authors]) => authors === undefined || keepsLengthened));
-  const added = changedBy(
-    targetsOf(pod, policy, carriers).filter(({ sleeps }) => sleeps < wait),
-    wait,
-  );
+  const added = changedBy(targetsOf(pod, policy, carriers), wait);
   const ofAuthors = added.map(({ sleeps }) => sleeps).filter((seconds) => seconds > 0);
   const isTight = fits([...(keepsLengthened ? lengthened : []), ...ofAuthors], wait) < wait;
   const joining = isTight ? added.filter(({ sleeps }) => sleeps === 0) : added;
@@ -458,12 +451,13 @@ function decideAgain(
     return withdrawal(pod, { plan: recorded, carriers, notes }, policy, ceiling);
   const isWhole = carriers.size === recorded.containers.length && notes.length === 0;
   const isSetUp = setup === undefined || isSetUpIn(pod, waiting, setup);
-  const isAsRecorded = longest === recordedLongest && wait === recorded.wait && kept.size === carriers.size;
+  const isAsRecorded =
+    recorded === plan && longest === recordedLongest && wait === recorded.wait && kept.size === carriers.size;
   if (isAsRecorded && joining.length === 0 && isWhole && isSetUp)
     return { ...skip('AlreadyInjected', notes, policy), standing: recorded };
 
   const { extended: _, ...unextended } = wait === recorded.wait ? recorded : withoutMeasurement(recorded);
-  const plan: Plan = {
+  const next: Plan = {
     ...unextended,
     wait,
     grace,
@@ -473,14 +467,22 @@ function decideAgain(
       hold: { ...recorded.hold, min: Math.min(recorded.hold.min, longest), max: longest },
     }),
   };
-  const said = [...notes, ...planNotes(pod, plan, carriers)];
-  const decision = { outcome: 'inject', plan, policy, notes: said, ...(setup && { setup }) } as const;
+  const said = [...notes, ...planNotes(pod, next, carriers)];
+  const decision = { outcome: 'inject', plan: next, policy, notes: said, ...(setup && { setup }) } as const;
   if (isAsRecorded) return decision;
   const released = new Map([...carriers].filter(([name]) => !kept.has(name)));
-  const now = longestWait(plan);
+  const now = longestWait(next);
   if (now < recordedLongest)
     said.push(waitShrunk(now, recordedLongest, shrunkInWords(recorded, grace, ceiling, policy)));
   return { ...decision, released };
+}
+
+/** The recorded plan; where only lengthened sleeps are left, with the wait to which the shortest of them has risen. */
+function standingPlan(plan: Plan, carriers: Carriers): Plan {
+  const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
+  if (plan.extended === undefined || plan.hook === 'Hold' || lengthened.length < carriers.size) return plan;
+  const wait = Math.min(...lengthened) + plan.wait - Math.min(...Object.values(plan.extended));
+  return wait === plan.wait ? plan : { ...plan, wait };
 }
 
 /** Why a recorded wait became shorter. */

@@ -136,14 +136,10 @@ export function fitGrace(wait: number, grace: number, maxGrace: number, current 
 export function fitExtended(
   wait: number,
   sleeps: readonly number[],
-  {
-    grace,
-    baseGrace,
-    maxGrace,
-  }: { readonly grace: number; readonly baseGrace: number; readonly maxGrace: number },
+  { grace, baseGrace }: { readonly grace: number; readonly baseGrace: number },
 ): number {
   const longest = Math.max(...sleeps);
-  const keep = Math.min(Math.max(0, baseGrace - longest), KEPT_SHARE * Math.floor(maxGrace));
+  const keep = Math.min(Math.max(0, baseGrace - longest), KEPT_SHARE * grace);
   return Math.min(wait, Math.min(...sleeps) + Math.floor(grace - keep - longest));
 }
 
@@ -275,8 +271,7 @@ export function earlierPass(pod: Pod): EarlierPass {
 
 /**
  * Usually each claim fits the container of its name. Where one does not, another webhook may have renamed containers, or
- * swapped their names: then claims go to whichever hooks they fit, those with the fewest claims first. A container whose
- * name the plan does not know is only looked at where a name is gone.
+ * swapped their names: then claims go to whichever hooks they fit, those that fit the fewest first.
  */
 function carriersOf(plan: Plan, pod: Pod): Carriers {
   const hooked = pod.spec.containers.filter((each) => preStopOf(each) !== undefined);
@@ -284,7 +279,6 @@ function carriersOf(plan: Plan, pod: Pod): Carriers {
   const claims = plan.containers.filter((name) => !bare.has(name));
   const fits = (container: Container, claim: string) => carries(container, plan, authorsSeconds(plan, claim));
   const byName = new Map(hooked.map((each) => [each.name, each]));
-  const isGone = claims.some((claim) => !byName.has(claim));
   const isPlain = claims.every((claim) => {
     const container = byName.get(claim);
     return container !== undefined && fits(container, claim);
@@ -293,16 +287,17 @@ function carriersOf(plan: Plan, pod: Pod): Carriers {
   const kindOf = (claim: string) => authorsSeconds(plan, claim) ?? 0;
   const open = Map.groupBy(claims, kindOf);
   const known = new Set(plan.containers);
-  const candidates = hooked
-    .filter(({ name }) => isGone || known.has(name))
-    .map((container) => {
-      const kinds = [...open].flatMap(([kind, [claim]]) => (claim && fits(container, claim) ? [kind] : []));
-      const named = known.has(container.name) ? kindOf(container.name) : undefined;
-      return { container, kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)) };
-    });
+  const candidates = hooked.map((container) => {
+    const kinds = [...open].flatMap(([kind, [claim]]) => (claim && fits(container, claim) ? [kind] : []));
+    const named = known.has(container.name) ? kindOf(container.name) : undefined;
+    return { container, kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)) };
+  });
   const carriers = new Map<string, number | undefined>();
   for (const { container, kinds } of candidates.toSorted((a, b) => a.kinds.length - b.kinds.length)) {
-    const claim = kinds.map((kind) => open.get(kind)?.pop()).find((each) => each !== undefined);
+    const claim = kinds
+      .map((kind) => open.get(kind))
+      .find((each) => each?.length)
+      ?.pop();
     if (claim !== undefined) carriers.set(container.name, authorsSeconds(plan, claim));
   }
   return carriers;
