@@ -129,22 +129,9 @@ function episodeNotes(policy: EffectivePolicy, { episode }: PlannedLag, seconds:
   return [note('Episode', text)];
 }
 
-/** `2026-11-22 07:15`, in UTC, by the proleptic Gregorian calendar; Date is a clock, which this room does without. */
+/** `2026-11-22 07:15`, in UTC. */
 function instantInWords(epochSeconds: number): string {
-  const days = Math.floor(epochSeconds / 86_400);
-  // Counted from 0000-03-01, in years that begin in March: a leap day is the last of its year.
-  const shifted = days + 719_468;
-  const daysBefore = (year: number) =>
-    365 * year + Math.floor(year / 4) - Math.floor(year / 100) + Math.floor(year / 400);
-  let year = Math.floor(shifted / 365.2425) + 1;
-  while (daysBefore(year) > shifted) year -= 1;
-  const ofYear = shifted - daysBefore(year);
-  const month = Math.floor((5 * ofYear + 2) / 153);
-  const day = ofYear - Math.floor((153 * month + 2) / 5) + 1;
-  const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
-  const date = month < 10 ? `${year}-${two(month + 3)}` : `${year + 1}-${two(month - 9)}`;
-  const seconds = epochSeconds - days * 86_400;
-  return `${date}-${two(day)} ${two(seconds / 3_600)}:${two((seconds / 60) % 60)}`;
+  return new Date(epochSeconds * 1_000).toISOString().slice(0, 16).replace('T', ' ');
 }
 
 function coveredInWords(coverage: number): string {

@@ -55,6 +55,7 @@ describe('pure rooms import no packages but zod, and that only in api', () => {
 describe('pure rooms have no clock, chance, environment or I/O', () => {
   it.each([
     ['new Date()', 'Date'],
+    ['[new Date(1), Date.now()]', 'Date'],
     ['Date.now()', 'Date'],
     ['let at: Date;', 'Date'],
     ['const o = { Date };', 'Date'],
@@ -95,6 +96,7 @@ describe('pure rooms have no clock, chance, environment or I/O', () => {
 
   it.each([
     ['in comments', '// new Date(), process.env', '/** Math.random() */'],
+    ['a date of an instant', 'export const a = (ms: number): string => new Date(ms).toISOString();'],
     ['in strings', 'export const a = ["Date", \'process.env\', `fetch()`];'],
     ['in regular expressions', 'export const a = /Date|import("x")/;'],
     [
