@@ -14,6 +14,7 @@ import { duration, table } from './table.ts';
  * without deleting them, so slices list them until they have ended.
  */
 const BUDGET = 15;
+const SLOW_START = 3;
 const RIGHTS = join(import.meta.dirname, '..', '..', 'deploy', 'rbac-node-shutdown.yaml');
 
 interface NodeObject extends KubernetesObject {
@@ -142,8 +143,8 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
 
   it('with Hold: it keeps two thirds of it', { timeout: 300_000 }, async () => {
     const { namespace, left, exitCode } = await story('hold', 'Hold');
-    // The kubelet takes a moment to start the hook.
-    expect(left).toBeGreaterThan((BUDGET * 2) / 3 - 2);
+    // Hold counts from the start of the hook, and a busy kubelet takes up to two seconds to start it.
+    expect(left).toBeGreaterThan((BUDGET * 2) / 3 - SLOW_START);
     expect(exitCode).toBe(0);
     expect(await setting.releases(namespace)).toMatchObject([{ reason: 'NodeShutdown' }]);
   });
@@ -171,7 +172,7 @@ describe.runIf(cluster.own)('a node that shuts down', () => {
       `node announced after ${announced.toFixed(2)} s, endpoint gone after ${dropped.toFixed(2)} s`,
     );
     expect(dropped - announced).toBeLessThan(1);
-    expect(left).toBeGreaterThan((BUDGET * 2) / 3 - 2);
+    expect(left).toBeGreaterThan((BUDGET * 2) / 3 - SLOW_START);
     expect(exitCode).toBe(0);
   });
 });
