@@ -82,7 +82,8 @@ export async function ensureCertificates(options: EnsureOptions, now: Date): Pro
     });
     made ??= await makePair(names, now);
     // Where another process is making a pair, that one will do.
-    if (!(await writePair(directory, made))) await sleep(LOCK_PAUSE_MS);
+    const isStillDue = async () => isDue(await readFolder(directory), { ...options, names }, now);
+    if (!(await writePair(directory, made, isStillDue))) await sleep(LOCK_PAUSE_MS);
   }
   throw new CertificateError(
     'Contended',
@@ -218,7 +219,11 @@ async function makeDirectory(directory: string): Promise<void> {
  * that is killed in between leaves no key, and the next one makes a new pair.
  * @returns false while another process writes
  */
-async function writePair(directory: string, files: Required<Files>): Promise<boolean> {
+async function writePair(
+  directory: string,
+  files: Required<Files>,
+  isStillDue: () => Promise<boolean>,
+): Promise<boolean> {
   const target = (name: FolderFile) => join(directory, name);
   const lock = join(directory, '.tls.key.tmp');
   try {
@@ -229,6 +234,12 @@ async function writePair(directory: string, files: Required<Files>): Promise<boo
     });
     if (file === undefined) return false;
     try {
+      // Another process may have written a pair since this one looked.
+      if (!(await isStillDue())) {
+        await file.close();
+        await rm(lock, { force: true });
+        return true;
+      }
       await rm(target('tls.key'), { force: true });
       for (const name of ['ca.crt', 'tls.crt'] as const) {
         await writeFile(`${lock}.crt`, files[name], { mode: 0o644, flush: true });

@@ -60,7 +60,7 @@ describe('the leader', () => {
     await leads(leader);
     await soon('some failures', () => (leader.status.failures.planned.ServerError ?? 0) > 3);
     expect(p99(leader.measured)).toBeUndefined();
-    expect(msgs(leader.lines).filter((msg) => msg.startsWith('publishing fails'))).toHaveLength(2);
+    expect(msgs(leader.lines).filter((msg) => msg.startsWith('publishing failed'))).toHaveLength(2);
     api.refuse = () => undefined;
     await soon('the table in force', () => p99(leader.measured) !== undefined);
     await soon('a line', () => msgs(leader.lines).includes('publishing recovered'));
@@ -327,7 +327,7 @@ it('without a server it ends at once, and has disturbed nothing', async () => {
   api.refuse = () => ({ status: 503 });
   const replica = startReplica(api, 'a');
   await soon('failures', () => (replica.status.failures.lease.ServerError ?? 0) > 2);
-  expect(msgs(replica.lines).filter((msg) => msg.startsWith('publishing fails'))).toHaveLength(2);
+  expect(msgs(replica.lines).filter((msg) => msg.startsWith('publishing failed'))).toHaveLength(2);
   await replica.stop();
   expect(replica.status.leading).toBe(false);
 });
