@@ -84,9 +84,10 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   const inForce = () => (reading ??= readInForce());
   const checks = await (pre ? checkBefore(options) : checkInstallation({ ...options, inForce }));
   const place = { connection, namespace: lingerNamespace, now: now() };
-  const headline = pre ? [] : [statusHeadline(await overviewOf(place))];
+  const reached = !checks.some(({ code, state }) => code === 'ApiServer' && state === 'failure');
+  const headline = pre || !reached ? [] : [statusHeadline(await overviewOf(place))];
   print(
-    rendered(output, { ...(!pre && { headline: headline[0] }), checks }, () =>
+    rendered(output, { ...(headline.length > 0 && { headline: headline[0] }), checks }, () =>
       renderChecks(checks, headline),
     ),
   );

@@ -106,18 +106,20 @@ function watchReporting(logger: Logger) {
     },
     onCurrent: (what: string) => once.over(what, { what }, 'the cluster is followed again'),
     onLeftOut: (what: string, { namespace, name }: ObjectIdentity) => {
-      const message = what === 'pods' || what === 'services' ? UNREAD : FOREIGN;
-      once.warn(`${what} of ${namespace}`, { what, namespace, name }, message);
+      const [key, members] = [`${what} of ${namespace}`, { what, namespace, name }];
+      if (what === 'pods' || what === 'services')
+        once.warn(
+          key,
+          members,
+          'objects too large to keep, or no room left for their namespace; treated as unknown',
+        );
+      else once.warn(key, members, 'endpoints name pods of another namespace; these targets are ignored');
     },
     onHandlerError: (what: string, err: Error) => {
       logger.error({ what, err }, 'an event of the cluster was left out: a mistake in Linger');
     },
   };
 }
-
-const UNREAD =
-  'labels, plan or selector too large to keep, or no room left for this namespace; treated as unknown';
-const FOREIGN = 'endpoints name pods of another namespace; these targets are ignored';
 
 /** The same for one kind of objects. */
 function reportingOf(what: string, logger: Logger) {

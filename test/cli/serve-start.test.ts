@@ -223,14 +223,6 @@ describe.concurrent('the names in the certificate', () => {
     });
     expect(await names(server)).toContain('IP Address:127.0.0.2');
   });
-
-  it('a certificate that `certs` has made keeps its names', async () => {
-    const directory = await emptyDirectory(atEnd);
-    expect((await linger(['certs', '--dns', '127.0.0.2,linger.example', '--out', directory])).code).toBe(0);
-    const server = await serving(directory, ['--host', '127.0.0.2', '--cert-names', 'localhost'], { atEnd });
-    for (const name of ['IP Address:127.0.0.2', 'DNS:linger.example', 'DNS:localhost'])
-      expect(await names(server)).toContain(name);
-  });
 });
 
 /** A serve that is expected to end at once; without --port, so that the variable counts. */

@@ -53,9 +53,10 @@ describe('decisions', () => {
   });
 });
 
-test('the changelog begins with the version of package.json', () => {
+test('the changelog begins with what is not released, and with the version of package.json', () => {
   const { version } = JSON.parse(read('package.json')) as { version: string };
-  expect(/^## \[([^\]]+)\]/m.exec(read('CHANGELOG.md'))?.[1]).toBe(version);
+  const sections = [...read('CHANGELOG.md').matchAll(/^## \[([^\]]+)\]/gm)].map(([, name]) => name);
+  expect(sections.slice(0, 2)).toEqual(['Unreleased', version]);
 });
 
 test('every script that CONTRIBUTING names exists', () => {

@@ -22,7 +22,6 @@ describe('a scrape shows', () => {
       'linger_publish_writes_total{object="consumers"} 0',
       'linger_publish_writes_total{object="history"} 0',
       'linger_publish_writes_total{object="planned"} 0',
-      'linger_publish_writes_total{object="policies"} 0',
       'linger_publish_writes_total{object="policyStatus"} 0',
       'linger_publish_writes_total{object="shortfalls"} 0',
       'linger_publish_writes_total{object="status"} 0',

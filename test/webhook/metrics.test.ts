@@ -35,6 +35,7 @@ describe('each decision is counted exactly once', () => {
       ...answered(1),
       'linger_decisions_total{outcome="inject",reason=""}': 1,
       'linger_planned_wait_seconds_count{outcome="inject"}': 1,
+      'linger_recent_decisions{outcome="inject",reason=""}': 1,
     });
   });
 
@@ -51,6 +52,8 @@ describe('each decision is counted exactly once', () => {
       ...answered(3),
       'linger_decisions_total{outcome="skip",reason="ZeroGrace"}': 2,
       'linger_decisions_total{outcome="skip",reason="OptedOut"}': 1,
+      'linger_recent_decisions{outcome="skip",reason="ZeroGrace"}': 2,
+      'linger_recent_decisions{outcome="skip",reason="OptedOut"}': 1,
     });
   });
 
@@ -61,6 +64,7 @@ describe('each decision is counted exactly once', () => {
       ...answered(1),
       'linger_decisions_total{outcome="audit",reason=""}': 1,
       'linger_planned_wait_seconds_count{outcome="audit"}': 1,
+      'linger_recent_decisions{outcome="audit",reason=""}': 1,
     });
   });
 
