@@ -396,7 +396,10 @@ async function startPolicies({ settings, logger, metrics, changePolicies, signal
     await changePolicies({ kind: 'documents', documents: state.documents });
     const known = new Set(problems.map(({ message }) => message));
     for (const { message: problem } of state.problems)
-      if (!known.has(problem))
+      if (known.has(problem)) continue;
+      else if (state.unknown)
+        logger.error({ path, problem }, 'policies cannot be read; every pod is held in Audit until they can');
+      else
         logger.error(
           { path, problem },
           'a policy document cannot be used; its last good version stays in force',
@@ -411,7 +414,7 @@ async function startPolicies({ settings, logger, metrics, changePolicies, signal
   };
   const first =
     path === undefined
-      ? { documents: NO_DOCUMENTS, problems }
+      ? { documents: NO_DOCUMENTS, problems, unknown: false }
       : await followPolicyFiles(path, onChange, signal);
   const [problem] = first.problems;
   if (settings.strict && problem !== undefined) throw new LingerError(problem.code, problem.message);
@@ -419,12 +422,13 @@ async function startPolicies({ settings, logger, metrics, changePolicies, signal
   return () => problems.map(({ message }) => message);
 }
 
-function showPolicies({ documents, problems }: PolicyState, metrics: Metrics): void {
+function showPolicies({ documents, problems, unknown }: PolicyState, metrics: Metrics): void {
   metrics.policyReloadSuccessful.set(problems.length === 0 ? 1 : 0);
   metrics.policyProblems.set(problems.length);
   if (problems.length === 0) metrics.policyLastSuccess.setToCurrentTime();
   const counts = {
-    ClusterTerminationPolicy: documents.clusterPolicies.length,
+    // While they are unknown, the one that holds pods in Audit is none of the operator's.
+    ClusterTerminationPolicy: documents.clusterPolicies.length - (unknown ? 1 : 0),
     TerminationPolicy: documents.policies.length,
     DiscoveryConsumer: documents.consumers.length,
     Namespace: documents.namespaces.length,

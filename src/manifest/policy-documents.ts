@@ -164,7 +164,7 @@ export function policiesOfMap(data: Readonly<Record<string, string>>, place: str
     .filter(([name]) => POLICY_FILE.test(name))
     .map(([name, text]) => ({ name: `${place} ${name}`, bytes: Buffer.from(text) }));
   const reading = joined(parsePolicyFiles(files));
-  return { documents: documentsOf(withLastGood(reading, [])), problems: reading.problems };
+  return { documents: documentsOf(withLastGood(reading, [])), problems: reading.problems, unknown: false };
 }
 
 /** Everything in a policy path that is invalid, and everything that is valid. */

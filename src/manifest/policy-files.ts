@@ -3,6 +3,7 @@ import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import {
+  API_VERSION,
   asError,
   type ClusterTerminationPolicy,
   type DiscoveryConsumer,
@@ -154,7 +155,22 @@ export interface PolicyState {
   readonly documents: Documents;
   /** What is invalid on disk; for documents that were valid before, the last good version is in force. */
   readonly problems: readonly PolicyProblem[];
+  /** Since the start, it has not been known which policies there are: no pod is enforced, for one of them may say Audit. */
+  readonly unknown: boolean;
 }
+
+/** Stands in for policies that are not known. */
+const NOTHING_ENFORCED: PolicyEntry = {
+  kind: 'linger.dev',
+  value: {
+    apiVersion: API_VERSION,
+    kind: 'ClusterTerminationPolicy',
+    metadata: { name: 'policies-unknown' },
+    spec: { ceiling: { mode: 'Audit' } },
+  },
+  key: 'policies that are not known',
+  file: '',
+};
 
 /**
  * How often the folder is read. A change takes effect when two readings agree, so that a half-written file is
@@ -164,6 +180,9 @@ export const POLL_MS = 1_000;
 
 /** How often a mounted folder is read even if its `..data` link is unchanged: it may be a copy that is edited in place. */
 const READ_EVERY_POLLS = 10;
+
+/** How often unchanged files are parsed again while policies are unknown: a thread that was too slow may be fast enough now. */
+const RETRY_EVERY_POLLS = 60;
 
 /**
  * The current revision of a ConfigMap that a kubelet has mounted: the kubelet changes no file, but swaps the link `..data`
@@ -195,13 +214,17 @@ export async function followPolicyFiles(
     PARSING,
   );
   let good: readonly PolicyEntry[] = [];
+  let unknown = true;
   const stateOf = async ({ files, problems }: PolicySnapshot): Promise<PolicyState> => {
     const unreadable = { entries: [], problems };
     const reading = joined([unreadable, ...(await parsed(files, parser))]);
     good = withLastGood(reading, good);
+    // A document that cannot be used is its own affair; of a file that cannot be read, nothing is known.
+    unknown &&= reading.problems.some(({ code, file }) => code === 'policy-unreadable' || file === undefined);
     // With thousands of policies the rest takes a while as well.
     await turn();
-    return { documents: documentsOf(good), problems: reading.problems };
+    const inForce = unknown ? [...good, NOTHING_ENFORCED] : good;
+    return { documents: documentsOf(inForce), problems: reading.problems, unknown };
   };
   const first = await readPolicyFiles(path);
   const state = await stateOf(first);
@@ -212,12 +235,13 @@ export async function followPolicyFiles(
     let revision: string | undefined;
     for (let polls = 1; await tick(pollMs, signal); polls += 1) {
       const now = await mountedRevision(path);
-      if (now !== undefined && now === revision && polls % READ_EVERY_POLLS !== 0) continue;
+      const again = unknown && polls % RETRY_EVERY_POLLS === 0;
+      if (now !== undefined && now === revision && polls % READ_EVERY_POLLS !== 0 && !again) continue;
       const snapshot = await readPolicyFiles(path);
       const settled = snapshot.digest === previous;
       previous = snapshot.digest;
       revision = settled ? now : undefined;
-      if (!settled || snapshot.digest === taken) continue;
+      if (!settled || (snapshot.digest === taken && !again)) continue;
       taken = snapshot.digest;
       const next = await stateOf(snapshot);
       if (!signal.aborted) await onChange(next);

@@ -157,10 +157,14 @@ describe.concurrent('a server with policies that cannot be used starts, and says
     expect(await server.count('linger_policy_last_reload_successful')).toBe(0);
   });
 
-  it('a folder that is not there', async () => {
+  it('a folder that is not there: one of its policies may say Audit', async () => {
     const server = await serving(certs(), ['--policies', '/nonexistent/policies'], { atEnd });
-    expect(await reasonNow(server, atEnd)).toBe('Injected');
+    expect(await reasonNow(server, atEnd)).toBe('Audit');
     expect(await server.count('linger_policy_problems')).toBe(1);
+    expect(await server.count('linger_policy_documents{kind="ClusterTerminationPolicy"}')).toBe(0);
+    expect(server.logs().map(({ msg }) => msg)).toContain(
+      'policies cannot be read; every pod is held in Audit until they can',
+    );
   });
 });
 

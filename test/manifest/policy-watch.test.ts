@@ -108,6 +108,32 @@ describe('a watched folder', () => {
     expect((await settled(3)).at(-1)).toBe('second');
   });
 
+  it('that cannot be read at the start: every pod is held in Audit until it can', async () => {
+    const directory = join(await emptyDirectory(), 'policies');
+    const states: PolicyState[] = [];
+    const ending = new AbortController();
+    onTestFinished(() => ending.abort());
+    const take = (state: PolicyState) => void states.push(state);
+    take(await followPolicyFiles(directory, take, ending.signal, POLL));
+    const [first] = states;
+    expect(first?.unknown).toBe(true);
+    expect(first?.documents.clusterPolicies.map(({ spec }) => spec)).toEqual([
+      { ceiling: { mode: 'Audit' } },
+    ]);
+    // A file among others that cannot be read may hold the one that says Audit.
+    await mkdir(join(directory, 'b.yaml'), { recursive: true });
+    await writeFile(join(directory, 'a.yaml'), named('first'));
+    await until(async () => states.some(({ documents }) => documents.clusterPolicies.length === 2));
+    expect(states.at(-1)?.unknown).toBe(true);
+    await rm(join(directory, 'b.yaml'), { recursive: true });
+    await until(async () => states.at(-1)?.unknown === false);
+    expect(states.at(-1)?.documents.clusterPolicies.map(({ metadata }) => metadata.name)).toEqual(['first']);
+    // From now on, what was in force stays.
+    await rename(directory, `${directory}-gone`);
+    await until(async () => (states.at(-1)?.problems.length ?? 0) > 0);
+    expect(states.at(-1)?.documents.clusterPolicies.map(({ metadata }) => metadata.name)).toEqual(['first']);
+  });
+
   it('swapped as a ConfigMap is: one announcement, no error', async () => {
     const { directory, seen, settled } = await watched();
     await rm(join(directory, 'a.yaml'));
@@ -163,7 +189,7 @@ describe('at the start', () => {
   });
 
   it('a folder that is not there is a problem', async () => {
-    expect(await start('/nonexistent/policies')).toEqual(['', 1]);
+    expect(await start('/nonexistent/policies')).toEqual(['policies-unknown', 1]);
   });
 });
 
