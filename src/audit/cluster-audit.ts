@@ -59,12 +59,14 @@ interface ClusterAuditOptions {
   readonly clock: () => number;
   readonly epochSeconds: () => number;
   readonly random: () => number;
+  /** The most objects of each kind that are read. Default: {@link MOST_OBJECTS}. */
+  readonly mostObjects?: number;
 }
 
 /** More than anybody reads, and 400 KB. Metrics count all findings. */
 const MOST_FINDINGS = 1_000;
-/** The most workloads of each kind that are audited. */
-const MOST_WORKLOADS = 20_000;
+/** Of each kind: workloads, and what surrounds them. The rest is left out, and said. */
+const MOST_OBJECTS = 20_000;
 /** The most series of namespaces × reasons; further namespaces are counted together. */
 const MOST_SERIES = 1_000;
 const LOOK_EVERY_MS = 1_000;
@@ -109,9 +111,9 @@ export class ClusterAudit {
       const begun = clock();
       if (!schedule.due(begun) || !synced() || pods() === undefined || !lead.holds()) continue;
       try {
-        const { tally, configured } = await this.#audit(lead.signal);
+        const { tally, truncated, configured } = await this.#audit(lead.signal);
         schedule.done(begun);
-        this.#last = { lead, tally, configured, at: this.#options.epochSeconds() };
+        this.#last = { lead, tally, truncated, configured, at: this.#options.epochSeconds() };
         const { settings } = this.#options;
         // A source of certificates that follows it has said so at once.
         if (settings.configured() === undefined && configured !== undefined)
@@ -128,7 +130,7 @@ export class ClusterAudit {
     }
   }
 
-  async #audit(signal: AbortSignal): Promise<Pick<Latest, 'tally' | 'configured'>> {
+  async #audit(signal: AbortSignal): Promise<Omit<Latest, 'at'>> {
     const { settings, pods } = this.#options;
     const world = this.#options.world();
     const running = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
@@ -136,7 +138,8 @@ export class ClusterAudit {
       return workloadKey(kind, namespace, name);
     });
     const denied = new Set<string>();
-    const surrounding = await this.#objects(RELATED_KINDS, signal, (object) => object, denied);
+    const truncated = new Set<string>();
+    const surrounding = await this.#objects(RELATED_KINDS, signal, (object) => object, truncated, denied);
     const kinds = [...denied].toSorted().join(', ');
     if (denied.size > 0)
       this.#once.warn(
@@ -150,15 +153,28 @@ export class ClusterAudit {
     const related = relatedObjectsIn(surrounding, 'default', configurations);
     const tally = new Tally();
     const audited = WORKLOAD_KINDS.filter((each) => each.audited);
-    await this.#objects(audited, signal, (object) => {
-      const workload = workloadOf(object);
-      const namespace = object.metadata.namespace ?? '';
-      if (workload === undefined) return;
-      const groups = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
-      const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
-      tally.add(auditWorkload(subject, world, related));
-    });
-    return { tally, configured: configurations && related.configured };
+    await this.#objects(
+      audited,
+      signal,
+      (object) => {
+        const workload = workloadOf(object);
+        const namespace = object.metadata.namespace ?? '';
+        if (workload === undefined) return;
+        const groups = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
+        const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
+        tally.add(auditWorkload(subject, world, related));
+      },
+      truncated,
+    );
+    const cut = [...truncated].toSorted();
+    if (cut.length > 0)
+      this.#once.warn(
+        'truncated',
+        { kinds: cut.join(', '), most: this.#most },
+        'audit is incomplete: more objects of a kind than are read; the others are left out',
+      );
+    else this.#once.over('truncated', {}, 'audit is complete again');
+    return { tally, truncated: cut, configured: configurations && related.configured };
   }
 
   /** Each object is reduced as it arrives, so that thousands of templates are never in memory together. */
@@ -166,6 +182,7 @@ export class ClusterAudit {
     kinds: readonly Kind[],
     signal: AbortSignal,
     keep: (object: ReturnType<ReturnType<typeof objectsIn>['project']>) => T,
+    truncated: Set<string>,
     denied?: Set<string>,
   ): Promise<readonly T[]> {
     const found: T[] = [];
@@ -177,16 +194,22 @@ export class ClusterAudit {
         denied.add(kind.kind);
         return [];
       });
-      found.push(...all);
+      if (all.length > this.#most) truncated.add(kind.kind);
+      // Not by spreading: the arguments of a call are limited.
+      for (const each of all) found.push(each);
     }
     return found;
+  }
+
+  get #most(): number {
+    return this.#options.mostObjects ?? MOST_OBJECTS;
   }
 
   /** A kind that is not served has no objects. */
   async #list<T>(resource: Resource<T>, signal: AbortSignal): Promise<readonly T[]> {
     try {
       const { connection } = this.#options;
-      return await listSome(resource, connection, { signal, answerMs: ANSWER_MS, most: MOST_WORKLOADS });
+      return await listSome(resource, connection, { signal, answerMs: ANSWER_MS, most: this.#most + 1 });
     } catch (thrown) {
       if (asFailure(thrown).reason === 'NotServed') return [];
       throw thrown;
@@ -214,6 +237,8 @@ export class ClusterAudit {
 /** The result of an audit, and its time. */
 interface Latest {
   readonly tally: Tally;
+  /** The kinds with more objects than are read. */
+  readonly truncated: readonly string[];
   /** Whether there is the webhook configuration; undefined: it may not be read. */
   readonly configured: boolean | undefined;
   /** Seconds since the epoch. */
@@ -257,6 +282,12 @@ export function registerAuditMetrics(
     help: 'Workloads that the last audit of the leader has judged, by verdict.',
     labelNames: ['verdict'],
     read: () => samplesBy('verdict', latest()?.tally.verdicts ?? {}, (count) => count),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_audit_truncated',
+    help: '1 for each kind with more objects than the last audit of the leader has read: the others are left out.',
+    labelNames: ['kind'],
+    read: () => (latest()?.truncated ?? []).map((kind) => [{ kind }, 1] as const),
   });
   numberAtScrape(registry, {
     name: 'linger_audit_timestamp_seconds',

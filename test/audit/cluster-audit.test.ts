@@ -104,7 +104,9 @@ async function leading(
   {
     settings,
     pods = [],
+    mostObjects,
   }: {
+    readonly mostObjects?: number;
     readonly settings?: Partial<ClusterAuditSettings>;
     readonly pods?: readonly ReturnType<typeof projectPod>[];
   } = {},
@@ -136,6 +138,7 @@ async function leading(
     clock: () => performance.now(),
     epochSeconds: () => 1_790_000_000,
     random: Math.random,
+    ...(mostObjects !== undefined && { mostObjects }),
   });
   let holds = true;
   void audit.lead({ signal: ending.signal, holds: () => holds });
@@ -148,6 +151,14 @@ async function leading(
 }
 
 describe('the leader', () => {
+  test('says of which kinds it has not read everything', async () => {
+    const api = new Lists();
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web'), deployment('api'), deployment('db')]);
+    const { samples, lines } = await leading(api, { mostObjects: 2 });
+    expect(await samples('linger_audit_truncated')).toEqual(['linger_audit_truncated{kind="Deployment"} 1']);
+    expect(lines).toContainEqual(expect.objectContaining({ kinds: 'Deployment', most: 2 }));
+  });
+
   test('counts findings by namespace and reason, and tells the workloads', async () => {
     const api = new Lists();
     api.lists.set('/apis/apps/v1/deployments', [
