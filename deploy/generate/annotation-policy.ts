@@ -5,6 +5,7 @@ import { celPattern } from '../../src/api/fields.ts';
 import { HOOK_CHOICES } from '../../src/api/hooks.ts';
 import { ANNOTATION } from '../../src/api/names.ts';
 import { POD_LIMITS } from '../../src/decision/pod.ts';
+import { TRIED_NAME } from '../../src/diagnose/checks.ts';
 
 /*
  * ValidatingAdmissionPolicies by which kubectl says at once what is wrong with a linger.dev annotation. They accept exactly
@@ -166,6 +167,11 @@ function policy(
             name: 'made-by-a-person',
             expression:
               '!object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))',
+          },
+          {
+            // Its annotation does not parse on purpose: Linger's warning shows that the webhook has answered.
+            name: 'not-a-dry-run-of-linger-check',
+            expression: `!(request.dryRun && object.metadata.?generateName.orValue('') == '${TRIED_NAME}')`,
           },
         ],
         variables,

@@ -323,12 +323,15 @@ async function otherInstallation(inquiry: Inquiry): Promise<Seen> {
 
 const TRIED_GRACE = 90;
 
+/** The start of the names of pods that are tried, which deploy/annotation-policy.yaml knows them by. */
+export const TRIED_NAME = 'linger-check-';
+
 /** Conforms to Pod Security's level restricted, with a hook and a grace as Linger sets them. */
 export function triedPod(annotations: Labels, labels: Labels) {
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    metadata: { generateName: 'linger-check-', annotations, labels },
+    metadata: { generateName: TRIED_NAME, annotations, labels },
     spec: {
       automountServiceAccountToken: false,
       terminationGracePeriodSeconds: TRIED_GRACE,

@@ -425,10 +425,13 @@ function comparable(object: Manifest | undefined): unknown {
     annotations?: Record<string, string>;
   }
   const copy = structuredClone(object) as unknown as {
-    metadata: Labelled;
+    kind: string;
+    metadata: Labelled & { namespace?: string };
     spec?: { template?: { metadata: Labelled; spec?: { containers: { imagePullPolicy?: string }[] } } };
     webhooks?: { namespaceSelector: { matchExpressions: { values: string[] }[] } }[];
   };
+  // To this kubectl's kustomize the kind is unknown, and so one of namespaces; kubectl apply leaves the namespace out.
+  if (copy.kind.startsWith('ValidatingAdmissionPolicy')) delete copy.metadata.namespace;
   if (copy.metadata.annotations?.['helm.sh/resource-policy'] !== undefined) delete copy.metadata.annotations;
   for (const { labels } of [copy.metadata, copy.spec?.template?.metadata ?? {}])
     for (const name of ['instance', 'version', 'managed-by', 'chart'])

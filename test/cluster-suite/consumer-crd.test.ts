@@ -91,6 +91,7 @@ describe('the CRD of DiscoveryConsumers, as a real API server applies it', () =>
       p50: '4.9s',
       p99: '9.8s',
       lastSample: new Date(Date.now() - 7_200_000).toISOString(),
+      services: 2,
       instances: 3,
       conditions: [
         {
@@ -117,13 +118,14 @@ describe('the CRD of DiscoveryConsumers, as a real API server applies it', () =>
       'P50',
       'P99',
       'LAST SAMPLE',
+      'SERVICES',
+      'INSTANCES',
       'MEASURED',
       'REASON',
-      'INSTANCES',
       'MESSAGE',
       'AGE',
     ]);
-    expect(stdout).toMatch(/^shown +reports +812 +4\.9s +9\.8s +120m +False +Stale +3 +too old +\d+s/m);
+    expect(stdout).toMatch(/^shown +reports +812 +4\.9s +9\.8s +120m +2 +3 +False +Stale +too old +\d+s/m);
     const explained = await judge.cluster.kubectl(['explain', 'discoveryconsumer.spec.measure'], {
       timeoutMs: 30_000,
     });

@@ -21,7 +21,7 @@ import {
 } from '../testbed/workloads.ts';
 import { InstalledReplicas } from './support/installed-replicas.ts';
 import { LINGER_IMAGE, lingerImageArchive } from './support/linger-image.ts';
-import { type PodObject, pod } from './support/manifests.ts';
+import { type PodObject, pod, service } from './support/manifests.ts';
 import { hookOf } from './support/outcome.ts';
 import { allowReports, sendReport, tokenOf } from './support/reports.ts';
 
@@ -378,8 +378,8 @@ describe('an installation by hand', async () => {
     { timeout: 240_000 },
     async () => {
       const declare = (name: string, measure: object) => {
-        // Of pods that do not exist here: waits stay what they are.
-        const spec = { appliesTo: { namespaceSelector: { matchLabels: { of: 'nobody' } } }, measure };
+        // Of a Service without pods: waits stay what they are.
+        const spec = { appliesTo: { serviceSelector: { matchLabels: { of: 'nobody' } } }, measure };
         const object = {
           apiVersion: 'linger.dev/v1alpha1',
           kind: 'DiscoveryConsumer',
@@ -388,6 +388,9 @@ describe('an installation by hand', async () => {
         };
         return cluster.create(object);
       };
+      const empty = service(namespace, 'of-nobody');
+      const labelled = { ...empty.metadata, labels: { of: 'nobody' } };
+      await cluster.create({ ...empty, metadata: labelled });
       await declare('declared', { declared: { syncInterval: '10s' } });
       await declare('silent', { reports: {} });
       await kubectl('wait', '--for=condition=Measured', 'discoveryconsumer/declared', '--timeout=90s');
@@ -486,11 +489,11 @@ describe('an installation by hand', async () => {
       await kubectl('--namespace', 'linger', 'delete', kind, name);
     const rights = async () => (await check()).said.filter((line) => line.includes(' Rights: '));
     expect(await rights()).toEqual([
-      expect.stringMatching(/^warning .* may not patch pods, get services linger-canary: /),
+      expect.stringMatching(/^warning .* may not list deployments\.apps, .* and \d+ more: the leader audits/),
       expect.stringMatching(
         /^failure .* may not get mutatingwebhookconfigurations\.\S+ linger, .*: the cert/,
       ),
-      expect.stringMatching(/^warning .* may not list deployments\.apps, .* and \d+ more: the leader audits/),
+      expect.stringMatching(/^warning .* may not patch pods, get services linger-canary: /),
     ]);
     for (const file of ['role-certificates.yaml', 'rbac-audit.yaml', 'role-pods.yaml'])
       await kubectl('apply', '--filename', join(ROOT, 'deploy', file));
@@ -548,11 +551,11 @@ describe('an installation by hand', async () => {
     return stored;
   }
 
-  async function endpointsOf(service: string): Promise<number> {
+  async function endpointsOf(name: string): Promise<number> {
     type Slice = KubernetesObject & { endpoints: { conditions: { ready: boolean } }[] | null };
     const slices = await cluster.list<Slice>(
       { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', namespace },
-      `kubernetes.io/service-name=${service}`,
+      `kubernetes.io/service-name=${name}`,
     );
     return slices.flatMap(({ endpoints }) => endpoints ?? []).filter(({ conditions }) => conditions.ready)
       .length;
