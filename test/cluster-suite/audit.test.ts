@@ -123,15 +123,17 @@ describe('an audit of a cluster', () => {
       spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } },
     };
     const withGrace = (terminationGracePeriodSeconds: number) => ({ terminationGracePeriodSeconds });
+    // Paused from the start: there are no pods of theirs.
+    const paused = { replicas: 2, paused: true };
     for (const object of [
-      workload('Deployment', namespace, 'refused', { replicas: 0 }),
-      workload('Deployment', namespace, 'taken', { replicas: 0 }, withGrace(10)),
-      workload('Deployment', namespace, 'hopeless', { replicas: 0 }, withGrace(120)),
+      workload('Deployment', namespace, 'refused', paused),
+      workload('Deployment', namespace, 'taken', paused, withGrace(10)),
+      workload('Deployment', namespace, 'hopeless', paused, withGrace(120)),
       workload(
         'StatefulSet',
         namespace,
         'db',
-        { replicas: 0, serviceName: 'db', volumeClaimTemplates: [claim] },
+        { replicas: 2, serviceName: 'db', volumeClaimTemplates: [claim] },
         {
           ...withGrace(10),
           containers: [{ ...appContainer('app'), volumeMounts: [{ name: 'data', mountPath: '/data' }] }],

@@ -265,7 +265,7 @@ describe('the certificate that replicas share', async () => {
     await cluster.delete(CONFIGURATION);
     await waitUntil('both to miss it', shown(0), { timeoutMs: 10_000, intervalMs: 250 });
     for (const logs of (await linger!.replicas.logs()).values())
-      expect(logs).toContain('there is no webhook configuration');
+      expect(logs).toContain('no webhook configuration: no pod creation reaches Linger');
     const unbundled = webhooks.map((each) => ({
       ...each,
       clientConfig: { ...each.clientConfig, caBundle: undefined },
