@@ -81,8 +81,8 @@ describe('a pod that drains by itself: Knative with its real queue-proxy', () =>
   it('is left as it is, and its own drain goes on while requests come; a wait would have cancelled it', async () => {
     const forced = { annotations: { 'linger.dev/inject': 'true' } };
     const [untouched, injected] = await Promise.all([
-      startPod(stage.cluster, revisionPod(namespace, 'untouched')),
-      startPod(stage.cluster, revisionPod(namespace, 'injected', forced)),
+      startPod(stage.cluster, revisionPod(namespace, 'untouched'), ['queue-proxy']),
+      startPod(stage.cluster, revisionPod(namespace, 'injected', forced), ['queue-proxy']),
     ]);
     const { spec, metadata, status } = untouched.pod;
     expect(spec.terminationGracePeriodSeconds).toBe(300);

@@ -31,11 +31,16 @@ export interface RunningPod {
   terminate(end?: () => void): Promise<Termination>;
 }
 
-/** Starts a pod and resolves when it is ready. */
-export async function startPod(cluster: Cluster, object: NewObject): Promise<RunningPod> {
+/** Starts a pod and resolves when it is ready. @param foreign containers of other programs, whose logs are not read */
+export async function startPod(
+  cluster: Cluster,
+  object: NewObject,
+  foreign: readonly string[] = [],
+): Promise<RunningPod> {
   await cluster.create(object);
   const pod = await cluster.waitFor<PodObject>(object, isReady);
-  const names = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].map(({ name }) => name);
+  const containers = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
+  const names = containers.map(({ name }) => name).filter((name) => !foreign.includes(name));
   const logs = names.map((name) => followEvents(cluster, pod, name));
   await Promise.all(logs.map(({ started }) => started()));
   const ends = await watchEnds(cluster, pod);
@@ -49,11 +54,11 @@ export async function startPod(cluster: Cluster, object: NewObject): Promise<Run
     }
     ends.stop();
     await Promise.all(logs.map(({ ended }) => ended()));
-    const containers = names.map((name, index) => {
+    const lastWords = names.map((name, index) => {
       const at = (event: string) => timeOf(logs[index]?.events ?? [], event);
       return [name, { sigtermAt: at('sigterm'), exitAt: at('exit'), ...ends.of(name) }] as const;
     });
-    return { deletedAt, pod, containers: Object.fromEntries(containers) };
+    return { deletedAt, pod, containers: Object.fromEntries(lastWords) };
   };
   return { pod, terminate };
 }
