@@ -379,8 +379,8 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     await waitUntil('the other', async () => (await statusOf(wide)) !== undefined, { timeoutMs: STATUS_MS });
     const table = await kubectl('get', 'tp,ctp', '--all-namespaces');
     console.log(table);
-    expect(table).toMatch(/MODE +HOOK +WAIT +P99 +SAMPLES +PODS +READY/);
-    expect(table).toMatch(/own +Audit +Auto +40s .* 2 +True/);
+    expect(table).toMatch(/MODE +HOOK +WAIT +WHY +HOLD +SAMPLES +PODS +READY/);
+    expect(table).toMatch(/own +Audit +Auto +40s +fixed .* 2 +True/);
   });
 
   it('that are hostile are refused without harm to others', async () => {
