@@ -82,6 +82,8 @@ const COUNTS = {
  * pods are in three Services.
  */
 const MIN_SAMPLES = 10;
+const NAME_LABEL = 'kubernetes.io/metadata.name';
+
 const ENFORCING = JSON.stringify({
   apiVersion: 'linger.dev/v1alpha1',
   kind: 'ClusterTerminationPolicy',
@@ -377,9 +379,14 @@ describe('an installation by hand', async () => {
     'a consumer that is declared gets a status, and linger consumers tells of it',
     { timeout: 240_000 },
     async () => {
+      // Of a Service without pods: waits of others stay what they are.
+      const elsewhere = await cluster.namespace('elsewhere');
+      await cluster.create(service(elsewhere, 'web'));
       const declare = (name: string, measure: object) => {
-        // Of a Service without pods: waits stay what they are.
-        const spec = { appliesTo: { serviceSelector: { matchLabels: { of: 'nobody' } } }, measure };
+        const spec = {
+          appliesTo: { namespaceSelector: { matchLabels: { [NAME_LABEL]: elsewhere } } },
+          measure,
+        };
         const object = {
           apiVersion: 'linger.dev/v1alpha1',
           kind: 'DiscoveryConsumer',
@@ -388,9 +395,6 @@ describe('an installation by hand', async () => {
         };
         return cluster.create(object);
       };
-      const empty = service(namespace, 'of-nobody');
-      const labelled = { ...empty.metadata, labels: { of: 'nobody' } };
-      await cluster.create({ ...empty, metadata: labelled });
       await declare('declared', { declared: { syncInterval: '10s' } });
       await declare('silent', { reports: {} });
       await kubectl('wait', '--for=condition=Measured', 'discoveryconsumer/declared', '--timeout=90s');
@@ -443,8 +447,16 @@ describe('an installation by hand', async () => {
     expect(await replicas.sum('linger_watch_handler_errors_total')).toBe(0);
   });
 
-  onOurOwn('and linger check says that it works', { timeout: 60_000 }, async () => {
-    const { code, said, checks } = await check();
+  onOurOwn('and linger check says that it works', { timeout: 180_000 }, async () => {
+    // The first flip may come before there is a second replica; the next one is a minute later.
+    const { code, said, checks } = await waitUntil(
+      'the canary to have measured something',
+      async () => {
+        const checked = await check();
+        return checked.said.some((line) => /^warning Canary: no flip/.test(line)) ? undefined : checked;
+      },
+      { timeoutMs: 120_000, intervalMs: 5_000 },
+    );
     console.log(checks.map(({ state, code, text }) => `${state} ${code}: ${text}`).join('\n'));
     // Nobody reports for the two consumers that were declared above.
     const other = said.filter((line) => !/^warning Consumers: (edge|silent): NoInstances/.test(line));
