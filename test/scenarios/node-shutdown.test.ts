@@ -6,6 +6,7 @@ import { startPod } from '../cluster-suite/support/termination.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import type { Logind } from '../testbed/logind.ts';
 import { secondNode } from '../testbed/network.ts';
+import { LONG } from './form.ts';
 import { HoldSetting } from './hold/setting.ts';
 import { duration, table } from './table.ts';
 
@@ -39,7 +40,8 @@ interface Slice extends KubernetesObject {
 const cluster: Cluster = await openCluster();
 afterAll(() => cluster.close());
 
-describe.runIf(cluster.own)('a node that shuts down', () => {
+// In the long form alone: a second node and three rollouts take six minutes.
+describe.runIf(cluster.own && LONG)('a node that shuts down', () => {
   let setting: HoldSetting;
   let logind: Logind;
   const rows: (readonly (string | number)[])[] = [];

@@ -116,8 +116,10 @@ async function runEverything(first: ClusterSettings): Promise<number> {
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
-  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureLogind, ensureQueueProxy];
-  const wanted = LONG ? [...always, ensureEnvoy, ensureContour, ensurePromtool, ensureBuilder] : always;
+  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureQueueProxy];
+  const wanted = LONG
+    ? [...always, ensureEnvoy, ensureContour, ensureLogind, ensurePromtool, ensureBuilder]
+    : always;
   for (const ensure of wanted) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);
