@@ -44,7 +44,7 @@ import {
   registerPublishMetrics,
   startPublishing,
 } from '../leader/index.ts';
-import type { Manager, Runnable } from '../manager/index.ts';
+import type { Leadership, Manager, Runnable } from '../manager/index.ts';
 import {
   type CanarySettings,
   ConsumerViews,
@@ -406,7 +406,7 @@ export function startCluster(context: ClusterContext) {
     world: world.current,
     pods: source.pods,
   });
-  const canary = canaryOf(context, measurement);
+  const canary = canaryOf(context, measurement, declared.read);
   const consumerMeasuring = measureConsumers({
     ...{ world, measurement, views, logger, epochSeconds },
     declared: declared.consumers,
@@ -494,13 +494,32 @@ function heartbeats(
 function canaryOf(
   { connection, place, canary, world, metrics, logger }: ClusterContext,
   measurement: Measurement,
+  declared: Promise<unknown>,
 ): Runnable | undefined {
   if (place === undefined || canary === undefined) return undefined;
   const count = registerCanaryMetrics(metrics.registry);
   const present = () => world.current().consumers;
   const { namespace } = place;
-  return startCanary({ ...canary, connection, namespace, present, measurement, logger, count, clock });
+  const running = startCanary({
+    ...canary,
+    connection,
+    namespace,
+    present,
+    measurement,
+    logger,
+    count,
+    clock,
+  });
+  const lead = async (leadership: Leadership) => {
+    // Declared consumers may replace the built-in ones, which would be flipped for until they are known.
+    await Promise.race([declared, pause(DECLARED_WITHIN_MS, leadership.signal)]);
+    await running.lead?.(leadership);
+  };
+  return { ...running, lead };
 }
+
+/** How long the canary waits for the API server to say which consumers are declared. */
+const DECLARED_WITHIN_MS = 30_000;
 
 /** @returns undefined where replicas share nothing: then there is no Service that helpers could call */
 function deliveryOf(context: ClusterContext): Delivery | undefined {
