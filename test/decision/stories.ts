@@ -1,5 +1,5 @@
 import type { SimulatedEvent } from '../../src/decision/simulation.ts';
-import { randomNumbers } from '../lag/shapes.ts';
+import { randomOf } from '../property/random.ts';
 
 export const HOUR = 3_600;
 export const DAY = 24 * HOUR;
@@ -27,7 +27,7 @@ const STORM = between(20, 60);
 
 class Teller {
   readonly #events: SimulatedEvent[] = [];
-  readonly #random = randomNumbers(11);
+  readonly #random = randomOf(11);
 
   /** So many removals an hour from one instant to another, in seconds since the beginning. */
   steadily(perHour: number, lag: Lag, from: number, to: number): this {

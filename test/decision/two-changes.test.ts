@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { readHook, runsHelper } from '../../src/api/index.ts';
 import type { World } from '../../src/decision/index.ts';
+import { randomOf } from '../property/random.ts';
 import { FUZZ } from '../property/runs.ts';
 import { HOLD_MOUNTS, heldWorld } from './sample-hold.ts';
 import { pass } from './sample-pass.ts';
@@ -17,15 +18,10 @@ import {
 } from './sample-pod.ts';
 import { clusterPolicy, worldOf } from './sample-world.ts';
 
-/** Mulberry32: a million pods need a generator that is fast, and the seed repeats a failure. */
+/** The seed repeats a failure. */
 function generator(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
+  const random = randomOf(seed);
+  return (below) => (random() * 2 ** 32) % below;
 }
 
 const LONGEST_WAIT = 100;

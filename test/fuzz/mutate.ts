@@ -1,5 +1,3 @@
-import type { Random } from './random.ts';
-
 /** What fuzzing splices into inputs: numbers at their edges, brackets, escapes, and what parsers give a meaning. */
 const DICTIONARY: readonly string[] = [
   ...['0', '-1', '1e999', 'NaN', 'Infinity', '9007199254740993', '18446744073709551616', '1e-400'],
@@ -32,27 +30,30 @@ const DICTIONARY: readonly string[] = [
 const MOST_COPIES = 4_096;
 const MOST_BYTES = 256 * 1024;
 
+/** A whole number from 0 to `bound` - 1; 0 where the bound is 0. */
+export type Below = (bound: number) => number;
+
 /** One to four changes of an input: bytes flipped, removed, doubled over and over, or replaced by another's. */
-export function mutated(input: Uint8Array, other: Uint8Array, random: Random): Uint8Array {
+export function mutated(input: Uint8Array, other: Uint8Array, below: Below): Uint8Array {
   let bytes = Buffer.from(input);
-  for (let change = 1 + random.below(4); change > 0; change -= 1) bytes = changed(bytes, other, random);
+  for (let change = 1 + below(4); change > 0; change -= 1) bytes = changed(bytes, other, below);
   return bytes.subarray(0, MOST_BYTES);
 }
 
-function changed(bytes: Buffer, other: Uint8Array, random: Random): Buffer<ArrayBuffer> {
-  const at = random.below(bytes.length + 1);
-  const end = Math.min(bytes.length, at + random.below(64));
+function changed(bytes: Buffer, other: Uint8Array, below: Below): Buffer<ArrayBuffer> {
+  const at = below(bytes.length + 1);
+  const end = Math.min(bytes.length, at + below(64));
   const [before, piece, after] = [bytes.subarray(0, at), bytes.subarray(at, end), bytes.subarray(end)];
-  switch (random.below(6)) {
+  switch (below(6)) {
     case 0: {
       const flipped = Buffer.from(piece);
-      for (let each = 0; each < flipped.length; each += 1) flipped[each] = random.below(256);
+      for (let each = 0; each < flipped.length; each += 1) flipped[each] = below(256);
       return Buffer.concat([before, flipped, after]);
     }
     case 1:
       return Buffer.concat([before, after]);
     case 2: {
-      const copies = 1 + random.below(MOST_COPIES);
+      const copies = 1 + below(MOST_COPIES);
       const most = Math.max(0, MOST_BYTES - bytes.length);
       return Buffer.concat([
         before,
@@ -62,15 +63,15 @@ function changed(bytes: Buffer, other: Uint8Array, random: Random): Buffer<Array
       ]);
     }
     case 3: {
-      const word = Buffer.from(DICTIONARY[random.below(DICTIONARY.length)] ?? '');
-      const copies = random.below(8) === 0 ? 1 + random.below(MOST_COPIES) : 1;
+      const word = Buffer.from(DICTIONARY[below(DICTIONARY.length)] ?? '');
+      const copies = below(8) === 0 ? 1 + below(MOST_COPIES) : 1;
       return Buffer.concat([before, Buffer.alloc(copies * word.length, word), after]);
     }
     case 4: {
-      const from = random.below(other.length + 1);
-      return Buffer.concat([before, other.subarray(from, from + random.below(512)), after]);
+      const from = below(other.length + 1);
+      return Buffer.concat([before, other.subarray(from, from + below(512)), after]);
     }
     default:
-      return Buffer.concat([before, piece, after.subarray(random.below(after.length + 1))]);
+      return Buffer.concat([before, piece, after.subarray(below(after.length + 1))]);
   }
 }

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { Arrival, type Attempt, Departure } from '../../src/lag/change-point.ts';
+import { randomOf } from '../property/random.ts';
 import { runs } from '../property/runs.ts';
-import { observeArrival, observeDeparture, randomOf, type SimulatedConsumer } from './simulated-consumer.ts';
+import { observeArrival, observeDeparture, type SimulatedConsumer } from './simulated-consumer.ts';
 
 const CONSUMER = { everyMs: 25, slowestAnswerMs: 20, hanging: 0, leastMisses: 40 };
 const FLIPS = 300;

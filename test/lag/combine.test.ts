@@ -13,10 +13,11 @@ import {
 } from '../../src/lag/distribution.ts';
 import { withWaiting } from '../../src/lag/estimator.ts';
 import { Histogram } from '../../src/lag/histogram.ts';
-import { addScaled, exactPercentile, PERCENTILES, randomNumbers, SHAPES, type Shape } from './shapes.ts';
+import { randomOf } from '../property/random.ts';
+import { addScaled, exactPercentile, PERCENTILES, SHAPES, type Shape } from './shapes.ts';
 
 function draw(shape: Shape, count: number, seed: number): Float64Array {
-  const random = randomNumbers(seed);
+  const random = randomOf(seed);
   return Float64Array.from({ length: count }, (_, index) => shape(random, index / count));
 }
 
@@ -191,7 +192,7 @@ describe('with what still waits', () => {
   });
 
   it('recovers the lags of which some were cut off', () => {
-    const random = randomNumbers(9);
+    const random = randomOf(9);
     const lags = Array.from({ length: 20_000 }, () => -2 * Math.log(1 - random()));
     const seen = lags.map((lag) => ({ lag, age: 10 * random() }));
     const ended = densityOf(seen.filter(({ lag, age }) => lag <= age).map(({ lag }) => lag));

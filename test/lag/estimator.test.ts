@@ -3,7 +3,8 @@ import { quantileOf } from '../../src/lag/distribution.ts';
 import { LagEstimator } from '../../src/lag/estimator.ts';
 import { HeavyHitters } from '../../src/lag/heavy-hitters.ts';
 import { OWN_SAMPLES } from '../../src/lag/published-lag.ts';
-import { randomNumbers, SHAPES } from './shapes.ts';
+import { randomOf } from '../property/random.ts';
+import { SHAPES } from './shapes.ts';
 
 const NOW = 20_000 * 86_400;
 
@@ -123,7 +124,7 @@ describe('now', () => {
 describe('the busiest namespaces', () => {
   it('find a place however many there are, and keep it', () => {
     const busiest = new HeavyHitters(4, () => undefined);
-    const random = randomNumbers(3);
+    const random = randomOf(3);
     for (let n = 0; n < 40_000; n += 1) {
       // Half of all from four names, the rest from a thousand.
       const name = random() < 0.5 ? `busy-${n % 4}` : `quiet-${Math.floor(1_000 * random())}`;
@@ -153,7 +154,7 @@ describe('the busiest namespaces', () => {
 describe('stored parts', () => {
   const before = new LagEstimator();
   beforeAll(() => {
-    const random = randomNumbers(5);
+    const random = randomOf(5);
     for (let n = 0; n < 30_000; n += 1) {
       const namespace = `ns-${Math.floor(20 * random() ** 2)}`;
       before.record(removal(namespace, SHAPES.bimodal!(random, 0)), NOW + n * 20);

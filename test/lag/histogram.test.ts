@@ -3,7 +3,8 @@ import { describe, expect, it, test } from 'vitest';
 import { BUCKET_ERROR, BUCKETS, bucketOf, LONGEST_SECONDS, secondsOf } from '../../src/lag/buckets.ts';
 import { addTo, coverageOf, type Density, quantileOf, totalOf } from '../../src/lag/distribution.ts';
 import { bucketsToText, Histogram, readBuckets } from '../../src/lag/histogram.ts';
-import { exactPercentile, PERCENTILES, randomNumbers, SHAPES } from './shapes.ts';
+import { randomOf } from '../property/random.ts';
+import { exactPercentile, PERCENTILES, SHAPES } from './shapes.ts';
 
 const MILLION = 1_000_000;
 const lag = fc.oneof(
@@ -57,7 +58,7 @@ describe('the grid', () => {
 
 describe('a million lags', () => {
   test.each(Object.entries(SHAPES))('$0: percentiles within two per cent, memory constant', (_, shape) => {
-    const random = randomNumbers(1);
+    const random = randomOf(1);
     const exact = Float64Array.from({ length: MILLION }, (__, index) => shape(random, index / MILLION));
     const histogram = new Histogram();
     const bytes = histogram.counts.byteLength;

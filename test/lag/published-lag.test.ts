@@ -9,8 +9,8 @@ import {
 } from '../../src/lag/published-lag.ts';
 import { plannedFromJson, plannedToText } from '../../src/lag/published-lag-codec.ts';
 import { plannedLags } from '../../src/lag/published-lag-query.ts';
+import { randomOf } from '../property/random.ts';
 import { historyOf, START, tableOf } from './sample-table.ts';
-import { randomNumbers } from './shapes.ts';
 import { taken } from './steps.ts';
 
 const HOUR = 3_600;
@@ -66,7 +66,7 @@ describe('a table is published', () => {
   });
 
   it('not while nothing changes but chance: three hours of the same', () => {
-    const random = randomNumbers(7);
+    const random = randomOf(7);
     const cluster = new LagHistory();
     const lag = () => 0.05 + 0.3 * random();
     let at = START - 2 * DAY;

@@ -1,16 +1,5 @@
 import type { Density } from '../../src/lag/distribution.ts';
 
-/** Deterministic random numbers in [0, 1): mulberry32. */
-export function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Lags in seconds as clusters have them: the i-th of n. */
 export type Shape = (random: () => number, share: number) => number;
 

@@ -17,7 +17,7 @@ import {
   restoreHistory,
   type StoredHistory,
 } from '../../src/leader/history-objects.ts';
-import { randomNumbers } from '../lag/shapes.ts';
+import { randomOf } from '../property/random.ts';
 import { longestTurn } from '../webhook/longest-turn.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
@@ -59,7 +59,7 @@ const weeks = new Map<number, LagHistory>();
 
 /** A week of this scope, with so many lags in each slice. */
 function restoreAs(histories: Histories, key: string, lags: number): void {
-  const random = randomNumbers(lags);
+  const random = randomOf(lags);
   const week = weeks.get(lags) ?? new LagHistory();
   if (!weeks.has(lags)) {
     for (let slice = 0; slice < WEEK_SLICES; slice += 1)
@@ -121,7 +121,7 @@ describe('200 consumers and 50 namespaces', () => {
   });
 
   it('fit even where text hardly compresses', async () => {
-    const random = randomNumbers(2);
+    const random = randomOf(2);
     const digits = () => Math.floor(random() * 2 ** 30).toString(36);
     const noise = (characters: number) => {
       let text = '';

@@ -7,7 +7,7 @@ import {
   type LeaseLeadership,
 } from '../../src/leader/election.ts';
 import type { LeaseRecord } from '../../src/leader/lease.ts';
-import { randomNumbers } from '../lag/shapes.ts';
+import { randomOf } from '../property/random.ts';
 import { type Fate, SimulatedLease } from './simulated-lease.ts';
 import { type SimulatedHost, SimulatedProcess, SimulatedTime } from './simulated-time.ts';
 
@@ -46,7 +46,7 @@ export class SimulatedElection {
   readonly #limits: ElectionLimits;
 
   constructor(seed: number, limits: Partial<ElectionLimits> = {}) {
-    this.random = randomNumbers(seed);
+    this.random = randomOf(seed);
     this.#limits = { ...ELECTION_LIMITS, ...limits };
   }
 

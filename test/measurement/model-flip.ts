@@ -8,8 +8,8 @@ import {
 } from '../../src/measurement/flip.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 import type { Answer } from '../../src/measurement/probe.ts';
-import { randomOf } from '../lag/simulated-consumer.ts';
 import { SimulatedProcess, SimulatedTime } from '../leader/simulated-time.ts';
+import { randomOf } from '../property/random.ts';
 
 export const CANARY = 'c'.repeat(32);
 const FELLOW = 'f'.repeat(32);
