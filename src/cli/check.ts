@@ -5,6 +5,7 @@ import {
   type CheckState,
   checkBefore,
   checkInstallation,
+  inquire,
   overviewOf,
 } from '../diagnose/index.ts';
 import { problemsIn } from '../manifest/index.ts';
@@ -82,10 +83,12 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   };
   let reading: ReturnType<typeof readInForce> | undefined;
   const inForce = () => (reading ??= readInForce());
-  const checks = await (pre ? checkBefore(options) : checkInstallation({ ...options, inForce }));
-  const place = { connection, namespace: lingerNamespace, now: now() };
-  const reached = !checks.some(({ code, state }) => code === 'ApiServer' && state === 'failure');
-  const headline = pre || !reached ? [] : [statusHeadline(await overviewOf(place))];
+  const { checks, headline } = await inquire(options, async (inquiry) => {
+    if (pre) return { checks: await checkBefore(inquiry), headline: [] };
+    const found = await checkInstallation(inquiry, inForce);
+    const isReached = !found.some(({ code, state }) => code === 'ApiServer' && state === 'failure');
+    return { checks: found, headline: isReached ? [statusHeadline(await overviewOf(inquiry))] : [] };
+  });
   print(
     rendered(output, { ...(headline.length > 0 && { headline: headline[0] }), checks }, () =>
       renderChecks(checks, headline),

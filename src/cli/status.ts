@@ -1,6 +1,6 @@
 import { headlineOf } from '../audit/index.ts';
 import { NO_DOCUMENTS, namespaceView, worldOf } from '../decision/index.ts';
-import { type Overview, overviewOf } from '../diagnose/index.ts';
+import { inquire, type Overview, overviewOf } from '../diagnose/index.ts';
 import type { ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
@@ -25,7 +25,14 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   const { print, now } = surroundings;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const unseen: string[] = [];
-  const overview = await overviewOf({ connection, namespace: lingerNamespace, now: now() });
+  const about = {
+    connection,
+    namespace: lingerNamespace,
+    configuration: 'linger',
+    tryIn: 'default',
+    now: now(),
+  };
+  const overview = await inquire(about, overviewOf);
   const place = { lingerNamespace, policies: undefined, namespace: connection.namespace };
   const known = await readCluster(connection, place, (line) => unseen.push(line));
   const within = { namespace: 'default', policies: undefined, modeLimit: 'Enforce' } as const;

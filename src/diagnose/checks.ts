@@ -132,24 +132,29 @@ export async function unlessNotServed<T>(answer: Promise<T>): Promise<T | undefi
 export type Seen = Judgement | readonly Judgement[];
 type LookAt = (inquiry: Inquiry) => Promise<Seen>;
 
-/** Runs the checks one after the other; one that cannot be done becomes a line that says so. */
-export async function checked(
-  options: CheckOptions,
-  looks: Partial<Readonly<Record<CheckCode, LookAt>>>,
-): Promise<readonly Check[]> {
+/** Does work with an inquiry of its own. */
+export async function inquire<T>(options: CheckOptions, work: (inquiry: Inquiry) => Promise<T>): Promise<T> {
   const inquiry = new Inquiry(options);
-  const checks: Check[] = [];
   try {
-    for (const code of CHECK_CODES) {
-      const seen = (await looks[code]?.(inquiry).catch(unseen)) ?? [];
-      const judgements = [seen].flat();
-      checks.push(...judgements.map((judgement) => ({ code, ...judgement })));
-      if (code === 'ApiServer' && judgements.some(({ state }) => state === 'failure')) break;
-    }
-    return checks;
+    return await work(inquiry);
   } finally {
     inquiry.close();
   }
+}
+
+/** Runs the checks one after the other; one that cannot be done becomes a line that says so. */
+export async function checked(
+  inquiry: Inquiry,
+  looks: Partial<Readonly<Record<CheckCode, LookAt>>>,
+): Promise<readonly Check[]> {
+  const checks: Check[] = [];
+  for (const code of CHECK_CODES) {
+    const seen = (await looks[code]?.(inquiry).catch(unseen)) ?? [];
+    const judgements = [seen].flat();
+    checks.push(...judgements.map((judgement) => ({ code, ...judgement })));
+    if (code === 'ApiServer' && judgements.some(({ state }) => state === 'failure')) break;
+  }
+  return checks;
 }
 
 const CHECK_CODES = Object.keys(CHECKS) as readonly CheckCode[];
@@ -162,8 +167,8 @@ export function unseen(thrown: unknown): Judgement {
 }
 
 /** What can be known before Linger is installed. */
-export function checkBefore(options: CheckOptions): Promise<readonly Check[]> {
-  return checked(options, {
+export function checkBefore(inquiry: Inquiry): Promise<readonly Check[]> {
+  return checked(inquiry, {
     ApiServer: apiServer,
     Rights: rights,
     Kubelets: kubelets,

@@ -57,10 +57,6 @@ import { type Exposition, MalformedExposition, parseExposition } from './control
 import { type Json, oneLine } from './controller-observation.ts';
 import installed from './installed.json' with { type: 'json' };
 
-export interface InstallationOptions extends CheckOptions {
-  readonly inForce: () => Promise<InForce>;
-}
-
 /** What policies, of objects and of files, come to. */
 export interface InForce {
   /** The namespaces whose pods may get hook Hold. */
@@ -76,8 +72,11 @@ export interface InForce {
 }
 
 /** Whether an installed Linger works. */
-export function checkInstallation(options: InstallationOptions): Promise<readonly Check[]> {
-  return checked(options, {
+export function checkInstallation(
+  inquiry: Inquiry,
+  inForce: () => Promise<InForce>,
+): Promise<readonly Check[]> {
+  return checked(inquiry, {
     ApiServer: apiServer,
     Kubelets: kubelets,
     CustomResources: customResources,
@@ -92,8 +91,8 @@ export function checkInstallation(options: InstallationOptions): Promise<readonl
     Watches: watches,
     Canary: canary,
     Consumers: consumers,
-    Policies: async (inquiry) => policies(inquiry, await options.inForce().catch(() => undefined)),
-    HoldHelper: async (inquiry) => holdHelper(inquiry, (await options.inForce()).wantingHold),
+    Policies: async () => policies(inquiry, await inForce().catch(() => undefined)),
+    HoldHelper: async () => holdHelper(inquiry, (await inForce()).wantingHold),
   });
 }
 
@@ -620,6 +619,11 @@ function reaches(port: unknown, wanted: readonly (number | string)[]): boolean {
   return wanted.some((each) => Number(each) >= first && Number(each) <= Number(last));
 }
 
+/** The metrics of a replica, by way of the API server. */
+export function metricsPath(namespace: string, pod: string, port: number): string {
+  return `/api/v1/namespaces/${namespace}/pods/${pod}:${port}/proxy/metrics`;
+}
+
 /** Where replicas serve their metrics. */
 export function adminPort(inquiry: Inquiry): Promise<number> {
   return portOf(inquiry, 'admin-port', 8080);
@@ -676,7 +680,7 @@ function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
     const port = await adminPort(inquiry);
     try {
       for (const { name, ready } of await replicaPods(inquiry)) {
-        const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
+        const path = metricsPath(namespace, name, port);
         if (ready) said.set(name, parseExposition(await inquiry.text(path), WANTED));
       }
     } catch (thrown) {

@@ -1,9 +1,8 @@
 import { isString } from '../api/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
-import { Inquiry } from './checks.ts';
+import type { Inquiry } from './checks.ts';
 import { type Exposition, type MetricSample, parseExposition } from './controller-metrics.ts';
 import { messageOf } from './controller-observation.ts';
-import { adminPort, leaseOf, replicaPods } from './installation.ts';
+import { adminPort, leaseOf, metricsPath, replicaPods } from './installation.ts';
 
 /** How many there are of each, by name. */
 export type Tally = Readonly<Record<string, number>>;
@@ -35,13 +34,7 @@ const FINDINGS = 'linger_findings';
 const WANTED: ReadonlySet<string> = new Set([DECISIONS, HELD, VERDICTS, FINDINGS]);
 
 /** Asks everything on its own, so that a right that is missing costs one line. */
-export async function overviewOf(options: {
-  readonly connection: KubeConnection;
-  readonly namespace: string;
-  /** Seconds since the epoch. */
-  readonly now: number;
-}): Promise<Overview> {
-  const inquiry = new Inquiry({ ...options, configuration: 'linger', tryIn: 'default' });
+export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   const unseen: string[] = [];
   const attempt = async <T>(what: string, ask: () => Promise<T>): Promise<T | undefined> => {
     try {
@@ -51,38 +44,31 @@ export async function overviewOf(options: {
       return undefined;
     }
   };
-  try {
-    const pods = await attempt('replicas', () => replicaPods(inquiry));
-    const lease = await attempt('leader', () => leaseOf(inquiry));
-    const metrics: Exposition[] = [];
-    const port = (await attempt('Deployment', () => adminPort(inquiry))) ?? 8080;
-    const ready = (pods ?? []).filter((pod) => pod.ready);
-    for (const { name } of ready) {
-      const path = `/api/v1/namespaces/${options.namespace}/pods/${name}:${port}/proxy/metrics`;
-      const text = await attempt(`metrics of ${name}`, () => inquiry.text(path));
-      if (text !== undefined) metrics.push(parseExposition(text, WANTED));
-      // The others would be refused as well.
-      else break;
-    }
-    const all = metrics.length > 0 && metrics.length === ready.length;
-    const samples = (name: string) => metrics.flatMap((each) => each.get(name) ?? []);
-    const verdicts = tallied(samples(VERDICTS), 'verdict');
-    const decisions = samples(DECISIONS);
-    const skips = decisions.filter(({ labels }) => labels.get('outcome') === 'skip');
-    return {
-      replicas: pods && { ready: ready.length, all: pods.length },
-      leader: lease,
-      decisions: all
-        ? { outcomes: tallied(decisions, 'outcome'), skips: tallied(skips, 'reason') }
-        : undefined,
-      held: all ? samples(HELD).reduce((sum, { value }) => sum + value, 0) : undefined,
-      audit:
-        Object.keys(verdicts).length > 0 ? { verdicts, findings: counted(samples(FINDINGS)) } : undefined,
-      unseen,
-    };
-  } finally {
-    inquiry.close();
+  const pods = await attempt('replicas', () => replicaPods(inquiry));
+  const lease = await attempt('leader', () => leaseOf(inquiry));
+  const metrics: Exposition[] = [];
+  const port = (await attempt('Deployment', () => adminPort(inquiry))) ?? 8080;
+  const ready = (pods ?? []).filter((pod) => pod.ready);
+  for (const { name } of ready) {
+    const path = metricsPath(inquiry.options.namespace, name, port);
+    const text = await attempt(`metrics of ${name}`, () => inquiry.text(path));
+    if (text !== undefined) metrics.push(parseExposition(text, WANTED));
+    // The others would be refused as well.
+    else break;
   }
+  const all = metrics.length > 0 && metrics.length === ready.length;
+  const samples = (name: string) => metrics.flatMap((each) => each.get(name) ?? []);
+  const verdicts = tallied(samples(VERDICTS), 'verdict');
+  const decisions = samples(DECISIONS);
+  const skips = decisions.filter(({ labels }) => labels.get('outcome') === 'skip');
+  return {
+    replicas: pods && { ready: ready.length, all: pods.length },
+    leader: lease,
+    decisions: all ? { outcomes: tallied(decisions, 'outcome'), skips: tallied(skips, 'reason') } : undefined,
+    held: all ? samples(HELD).reduce((sum, { value }) => sum + value, 0) : undefined,
+    audit: Object.keys(verdicts).length > 0 ? { verdicts, findings: counted(samples(FINDINGS)) } : undefined,
+    unseen,
+  };
 }
 
 function tallied(samples: readonly MetricSample[], label: string): Tally {

@@ -6,7 +6,13 @@ import { LingerError } from '../../src/api/errors.ts';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
-import { type Access, accessesToInstall, type Check, checkBefore } from '../../src/diagnose/checks.ts';
+import {
+  type Access,
+  accessesToInstall,
+  type Check,
+  checkBefore,
+  inquire,
+} from '../../src/diagnose/checks.ts';
 import { checkInstallation, declaredRights } from '../../src/diagnose/installation.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { days, signedByItself } from '../certs/fixture.ts';
@@ -235,7 +241,9 @@ async function check(changes: Answers, asked: Asked = {}) {
       return { wantingHold, files: 1, fileProblems, filesUnread, mode };
     },
   };
-  return pre ? checkBefore(options) : checkInstallation(options);
+  return inquire(options, (inquiry) =>
+    pre ? checkBefore(inquiry) : checkInstallation(inquiry, options.inForce),
+  );
 }
 
 /** All but what is ok, and what a case is about. */
