@@ -23,6 +23,7 @@ export {
   RELATED_KINDS,
   type RelatedObjects,
   relatedObjectsIn,
+  WEBHOOK,
   WEBHOOK_KIND,
 } from './related-objects.ts';
 export { type Suggestion, suggest } from './suggest.ts';

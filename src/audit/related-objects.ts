@@ -245,7 +245,7 @@ export const WEBHOOK_KIND = {
   kind: 'MutatingWebhookConfiguration',
 } as const;
 /** The name of Linger's webhook in a configuration of any name. */
-const WEBHOOK = 'pods.linger.dev';
+export const WEBHOOK = 'pods.linger.dev';
 
 /** Whether Linger's webhook is called for the pods of a namespace. @param labels its labels, as far as they are known */
 export function isAsked({ webhook }: RelatedObjects, namespace: string, labels: Labels = NO_LABELS): boolean {

@@ -183,14 +183,9 @@ export class TerminationReview {
     if (pod.deletion === undefined) return;
     const { owner, senders } = this.#stopping.get(pod.uid) ?? {};
     const told = aboutEnd({ ...pod, owner }, this.#options.epochSeconds());
-    this.#record({
-      ...told,
-      outcome: HELD_OUTCOMES[reason] ?? 'Unknown',
-      waited: heldMs / 1000,
-      cutBy: reason === 'Max' ? 'Max' : '',
-      lag: undefined,
-      ...{ consumer: senders?.slowest?.name ?? '', unmeasured: senders?.unknown ?? [] },
-    });
+    const outcome = HELD_OUTCOMES[reason] ?? 'Unknown';
+    const cutBy = reason === 'Max' ? 'Max' : '';
+    this.#record(heldEnd(told, senders, { outcome, waited: heldMs / 1000, cutBy }));
     if (open > 0) this.#tell({ ...told, reason: 'OpenAtStop', seconds: 0, connections: open });
     if (undeclared === undefined) return;
     const { connections, seconds } = undeclared;
@@ -223,15 +218,7 @@ export class TerminationReview {
       const seconds = (at - stopping.at) / 1000;
       if (held === undefined || since >= stopping.at) return;
       const end = aboutEnd(pod, epochAt(stopping.at));
-      const { slowest, unknown: unmeasured } = stopping.senders;
-      const judged = {
-        outcome: 'Unknown',
-        waited: undefined,
-        cutBy: '',
-        lag: undefined,
-        unmeasured,
-      } as const;
-      this.#record({ ...end, ...judged, consumer: slowest?.name ?? '' });
+      this.#record(heldEnd(end, stopping.senders, { outcome: 'Unknown', waited: undefined, cutBy: '' }));
       this.#tell({ ...end, reason: 'HoldUnreachable', seconds });
       return;
     }
@@ -359,6 +346,16 @@ function aboutEnd(
   at: number,
 ) {
   return { at, namespace, pod: name, uid, owner };
+}
+
+/** The end of a pod with Hold: not its wait is compared with a lag, but the release says how it ended. */
+function heldEnd(
+  end: ReturnType<typeof aboutEnd>,
+  senders: SendersLag | undefined,
+  judged: Pick<JudgedEnd, 'outcome' | 'waited' | 'cutBy'>,
+): JudgedEnd {
+  const { slowest, unknown: unmeasured = [] } = senders ?? {};
+  return { ...end, ...judged, lag: undefined, consumer: slowest?.name ?? '', unmeasured };
 }
 
 /** Of the others it is not known: see {@link Release.reason}. */

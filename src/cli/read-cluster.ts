@@ -190,62 +190,53 @@ export async function readWorkloads(
   warn: Terminal['warn'],
 ): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly related: RelatedObjects }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+  /** The objects of these kinds, and which of them may not be listed. */
   const all = async (kinds: readonly Kind[]) => {
-    const denied: KubeFailure[] = [];
+    const denied: { readonly kind: string; readonly failure: KubeFailure }[] = [];
     const lists = kinds.map((each) =>
       everyOne(objectsIn(namespace, each), connection, signal).catch((thrown: unknown) => {
         const failure = asFailure(thrown);
         if (failure.reason !== 'Forbidden') return noneUnlessServed(failure);
-        denied.push(failure);
+        denied.push({ kind: each.kind, failure });
         return [];
       }),
     );
-    const objects = (await asked(connection, Promise.all(lists))).flat();
-    // An audit that may read nothing must not pass as one that finds nothing.
-    const [first] = denied;
-    if (first !== undefined && denied.length === kinds.length) throw explained(first, connection);
-    for (const { message } of denied) warn(`${message}; these are left out`);
-    return objects;
+    return { objects: (await asked(connection, Promise.all(lists))).flat(), denied };
   };
   const pods = await readPods(connection, namespace, signal).catch((thrown: unknown): PodsByOwner => {
     if (!(thrown instanceof LingerError) || thrown.code !== 'cluster-denied') throw thrown;
     warn(`${thrown.message}; running pods are left out`);
     return new Map();
   });
-  const made = await all(WORKLOAD_KINDS.filter(({ audited }) => audited));
+  const kinds = WORKLOAD_KINDS.filter(({ audited }) => audited);
+  const made = await all(kinds);
+  // An audit that may read nothing must not pass as one that finds nothing.
+  const [first] = made.denied;
+  if (first !== undefined && made.denied.length === kinds.length) throw explained(first.failure, connection);
+  for (const { failure } of made.denied) warn(`${failure.message}; these are left out`);
   const bare = pods.get(undefined) ?? [];
   if (bare.length > MOST_BARE_PODS)
     warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out`);
   const single = bare
     .slice(0, MOST_BARE_PODS)
     .map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
-  const objects = [...made, ...(await asked(connection, Promise.all(single))).flat()];
-  const denied: string[] = [];
-  const lists = RELATED_KINDS.map((each) =>
-    everyOne(objectsIn(namespace, each), connection, signal).catch((thrown: unknown) => {
-      if (asFailure(thrown).reason !== 'Forbidden') return noneUnlessServed(thrown);
-      denied.push(each.kind);
-      return [];
-    }),
-  );
-  const surrounding = (await asked(connection, Promise.all(lists))).flat();
-  if (denied.length > 0)
-    warn(`${denied.toSorted().join(', ')}: may not be listed; what they would say of workloads is missing`);
+  const objects = [...made.objects, ...(await asked(connection, Promise.all(single))).flat()];
+  const surrounding = await all(RELATED_KINDS);
+  const unlisted = surrounding.denied.map(({ kind }) => kind).toSorted();
+  if (unlisted.length > 0)
+    warn(`${unlisted.join(', ')}: may not be listed; what they would say of workloads is missing`);
   // Namespaces' owners may seldom list these; then they are taken to be as installed.
-  const configurations = await everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(
-    () => undefined,
-  );
+  const configurations = await readWebhooks(connection, signal);
   return {
     workloads: objects
       .filter(({ metadata: { labels = NO_LABELS } }) => selects(selector, labels))
       .flatMap((object) => liveWorkload(object, pods) ?? []),
-    related: relatedObjectsIn(surrounding, 'default', configurations),
+    related: relatedObjectsIn(surrounding.objects, 'default', configurations),
   };
 }
 
 /** The configurations of webhooks; undefined where they may not be listed. */
-export async function readWebhooks(connection: KubeConnection) {
-  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+export function readWebhooks(connection: KubeConnection, signal = AbortSignal.timeout(CLUSTER_WITHIN_MS)) {
   return everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(() => undefined);
 }
 

@@ -395,15 +395,16 @@ async function startPolicies({ settings, logger, metrics, changePolicies, signal
   const take = async (state: PolicyState) => {
     await changePolicies({ kind: 'documents', documents: state.documents });
     const known = new Set(problems.map(({ message }) => message));
-    for (const { message: problem } of state.problems)
+    for (const { message: problem } of state.problems) {
       if (known.has(problem)) continue;
-      else if (state.unknown)
+      if (state.unknown)
         logger.error({ path, problem }, 'policies cannot be read; every pod is held in Audit until they can');
       else
         logger.error(
           { path, problem },
           'a policy document cannot be used; its last good version stays in force',
         );
+    }
     problems = state.problems;
     showPolicies(state, metrics);
   };

@@ -7,6 +7,7 @@ import {
   POD,
   pathOf,
   subjectOf,
+  WEBHOOK,
   WEBHOOK_KIND,
 } from '../audit/index.ts';
 import {
@@ -181,7 +182,6 @@ const MUTATING_KINDS = [
 const FIELD = 'terminationGracePeriodSeconds';
 /** Kyverno writes on each pod which of its rules changed what: `rule.policy.kyverno.io: replaced /spec/…`. */
 const KYVERNO_PATCHES = 'policies.kyverno.io/last-applied-patches';
-const LINGER_WEBHOOK = 'pods.linger.dev';
 const MOST_MUTATING = 500;
 
 /**
@@ -206,7 +206,7 @@ async function cuttersOf(
   if (named.size > 0) return [...named];
   const webhooks = await listSome(objectsIn(undefined, WEBHOOK_KIND), connection, options).catch(() => []);
   return webhooks
-    .filter((each) => !JSON.stringify(each.webhooks ?? []).includes(LINGER_WEBHOOK))
+    .filter((each) => !JSON.stringify(each.webhooks ?? []).includes(WEBHOOK))
     .map(({ metadata }) => `${WEBHOOK_KIND.kind} ${metadata.name}`);
 }
 

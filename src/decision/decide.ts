@@ -34,6 +34,7 @@ import {
   newSetup,
   standingSetup,
 } from './hold-delivery.ts';
+import { NODE_BUDGET_SHARE } from './node-budget.ts';
 import { ownDrainOf } from './own-drains.ts';
 import { nodeBudget, runsOnWindows } from './placement.ts';
 import {
@@ -358,16 +359,13 @@ export function containerWaits(pod: Pod, decision: Decision): readonly Container
   );
 }
 
-/** How much of a node's budget a wait may take: the application needs the rest. */
-const BUDGET_SHARE = 1 / 3;
-
 /**
  * Where a pod can only run on nodes that go away at short notice, the kubelet gives it the node's budget instead of its
  * grace: a wait beyond a third of that would cost the application its shutdown. The author's own wait stands.
  */
 function withinBudget(choice: WaitChoice, budget: number | undefined): WaitChoice {
   if (budget === undefined) return choice;
-  const most = Math.floor(budget * BUDGET_SHARE);
+  const most = Math.floor(budget * NODE_BUDGET_SHARE);
   const isAuthors = choice.origin.startsWith(POD_ORIGIN);
   if (choice.seconds <= most) return choice;
   const given = `the pod can only run on nodes that leave it ${budget}s when they are taken away`;

@@ -22,7 +22,7 @@ export {
   supportsNativeSleep,
   UNSETTLED,
 } from './fleet.ts';
-export { NODE_BUDGET_LABEL, nodeBudgetOf } from './node-budget.ts';
+export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
 export { nodeBudget } from './placement.ts';
 export {

@@ -12,11 +12,10 @@ import {
   unlessNotFound,
   watchResource,
 } from '../cluster/index.ts';
-import { nodeBudgetOf } from '../decision/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
-import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
+import { shutdownBudgetOf } from './release-rules.ts';
 
 interface NodeShutdownOptions {
   readonly connection: KubeConnection;
@@ -129,7 +128,7 @@ export class NodeShutdowns implements Runnable {
 
   async #shutDown({ name: node, labels }: ObservedNode, leadership: Leadership): Promise<void> {
     const { logger, deletes } = this.#options;
-    const budget = nodeBudgetOf(labels) ?? UNKNOWN_NODE_BUDGET;
+    const budget = shutdownBudgetOf(labels);
     logger.info({ node, budget, deletes }, 'node is shutting down');
     for (
       let attempt = 1;

@@ -1,12 +1,11 @@
 import type { V1Node, V1Pod } from '@kubernetes/client-node';
 import { asError, NO_LABELS } from '../api/index.ts';
 import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../cluster/index.ts';
-import { nodeBudgetOf } from '../decision/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import type { HeldPod } from './held-pods.ts';
 import type { PodState } from './holds.ts';
-import { UNKNOWN_NODE_BUDGET } from './release-rules.ts';
+import { shutdownBudgetOf } from './release-rules.ts';
 
 interface PodLookupOptions {
   readonly connection: KubeConnection;
@@ -112,9 +111,7 @@ export class PodLookup {
       await pause(NODE_APART_MS, signal);
       node = await read();
     }
-    return isReady(node)
-      ? undefined
-      : (nodeBudgetOf(node.metadata?.labels ?? NO_LABELS) ?? UNKNOWN_NODE_BUDGET);
+    return isReady(node) ? undefined : shutdownBudgetOf(node.metadata?.labels ?? NO_LABELS);
   }
 
   get #call() {

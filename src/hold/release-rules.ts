@@ -1,4 +1,5 @@
-import type { HoldPlan, Plan } from '../decision/index.ts';
+import type { Labels } from '../api/index.ts';
+import { type HoldPlan, NODE_BUDGET_SHARE, nodeBudgetOf, type Plan } from '../decision/index.ts';
 import type { QuietVerdict } from './connection-monitor.ts';
 
 /** Why a hook was released; in metrics, log lines and Events. */
@@ -93,10 +94,13 @@ export type HoldVerdict = { readonly release: ReleaseReason } | Holding;
 export const BLIND_MS = 30_000;
 /** The kubelet starts the hook soon after the deletion. Milliseconds. */
 export const HOOK_STARTS_MS = 2_000;
-/** Where a node's own setting is not known: the shortest that clouds have for spot nodes (GKE). Seconds. */
-export const UNKNOWN_NODE_BUDGET = 15;
-/** The share of its node's time that a pod may wait: the application keeps the rest. */
-const SHUTDOWN_SHARE = 1 / 3;
+/** The shortest that clouds have for spot nodes (GKE). Seconds. */
+const UNKNOWN_NODE_BUDGET = 15;
+
+/** The time, in seconds, that a node with these labels leaves its pods when it shuts down. */
+export function shutdownBudgetOf(labels: Labels): number {
+  return nodeBudgetOf(labels) ?? UNKNOWN_NODE_BUDGET;
+}
 
 /** Not consumers: no consumer's name contains a blank. */
 export const CONTROL_PLANE_LISTS = 'control plane';
@@ -115,7 +119,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
   const shutdownAt =
     facts.nodeBudget === undefined
       ? Number.POSITIVE_INFINITY
-      : calledAt + seconds(Math.min(facts.nodeBudget, terms.grace) * SHUTDOWN_SHARE);
+      : calledAt + seconds(Math.min(facts.nodeBudget, terms.grace) * NODE_BUDGET_SHARE);
   const maxAt = Math.min(lastAt, shutdownAt);
   if (now >= maxAt) return { release: shutdownAt < lastAt ? 'NodeShutdown' : 'Max' };
 

@@ -93,17 +93,19 @@ test.each<[string, string | undefined, Partial<HeldPod> | undefined, number, Tol
     expect(metric).toContain(`linger_termination_findings_total{reason="${reason}"} 1`);
 });
 
+const REMOVAL: RemovalSample = {
+  namespace: 'shop',
+  pod: 'web-1',
+  uid: 'u1',
+  lag: 1,
+  at: 1_000,
+  withdrawals: [],
+};
+
 test('what ends long after its removal is still reported of its workload', async () => {
   const { review, begins, ends, events } = await watching();
   begins(SLEEP);
-  await review.removed({
-    namespace: 'shop',
-    pod: 'web-1',
-    uid: 'u1',
-    lag: 1,
-    at: 1_000,
-    withdrawals: [],
-  });
+  await review.removed(REMOVAL);
   ends(SLEEP, 75, 60);
   expect(events.map(({ reason, object }) => [reason, object.kind, object.name])).toEqual([
     ['SlowStop', 'Deployment', 'web'],
@@ -156,14 +158,6 @@ test('an undeclared sender is named by pod and owner, where the API server knows
   expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
 });
 
-const REMOVAL: RemovalSample = {
-  namespace: 'shop',
-  pod: 'web-1',
-  uid: 'u1',
-  lag: 1,
-  at: 1_000,
-  withdrawals: [],
-};
 /** Kube-proxies follow within 4 s at the 99th percentile. */
 const FOLLOWED = plannedLags(measuredTable(1, { 'cluster-ip': 4 }));
 
