@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ConnectionMonitor } from '../../src/hold/connection-monitor.ts';
 import { Arena, clock, FakeHelper, holdOf, until } from './arena.ts';
 
@@ -117,8 +117,10 @@ describe('connections that occupy places', () => {
     }).start();
     const token = arena.admit('web-1');
     arena.address('web-1', OWN);
+    const lookUps = vi.spyOn(arena.pods, 'withToken');
     const unknown = Array.from({ length: 6 }, (_, index) => arena.call(`${index}`.repeat(22), '127.0.0.3'));
-    await until('all to wait', () => arena.service.connections === 6);
+    // A connection whose token has not been read yet would give up its place.
+    await until('all to wait', () => new Set(lookUps.mock.calls.map(([hash]) => hash)).size === 6);
     await arena.call(token, '127.0.0.4').closes();
     await arena.call(token, OWN).hears('holding');
     expect(unknown.every(({ closedAt }) => closedAt === undefined)).toBe(true);
