@@ -11,7 +11,7 @@ import {
   TerminationLog,
   terminationsIn,
 } from '../../src/audit/terminations.ts';
-import type { RemovalSample } from '../../src/lag/events.ts';
+import type { RemovalSample } from '../../src/lag/index.ts';
 
 /** A removal by two Services: of one after a second, of the other after `lag`. */
 function removal(lag: number): RemovalSample {

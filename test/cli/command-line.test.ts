@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LingerError } from '../../src/api/errors.ts';
+import { LingerError } from '../../src/api/index.ts';
 import { type Environment, readCommandLine } from '../../src/cli/command-line.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { variableName } from '../../src/cli/flags.ts';

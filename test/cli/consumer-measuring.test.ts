@@ -1,10 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { holdWorld, NO_DOCUMENTS } from '../../src/decision/world.ts';
-import { type Consumer, consumerOf } from '../../src/lag/consumer.ts';
-import { sortDocuments } from '../../src/manifest/policy-documents.ts';
-import { measureConsumers } from '../../src/measurement/canary-run.ts';
-import { ConsumerViews } from '../../src/measurement/consumer-views.ts';
-import { Measurement } from '../../src/measurement/measurement.ts';
+import { holdWorld, NO_DOCUMENTS } from '../../src/decision/index.ts';
+import { type Consumer, consumerOf } from '../../src/lag/index.ts';
+import { sortDocuments } from '../../src/manifest/index.ts';
+import { ConsumerViews, Measurement, measureConsumers } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { consumer } from '../decision/sample-world.ts';
 import { waitUntil } from '../testbed/waiting.ts';

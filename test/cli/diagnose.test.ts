@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { FINDINGS } from '../../src/diagnose/rules.ts';
+import { FINDINGS } from '../../src/diagnose/index.ts';
 import { AnsweringServer, refused, well } from '../diagnose/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';

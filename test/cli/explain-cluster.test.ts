@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Explanation } from '../../src/decision/explanation.ts';
+import type { Explanation } from '../../src/decision/index.ts';
 import { plannedToText } from '../../src/lag/index.ts';
 import { textContent } from '../../src/leader/codec.ts';
 import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';

@@ -1,9 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { holdWorld } from '../../src/decision/world.ts';
-import { followPolicyFiles, type PolicyState } from '../../src/manifest/policy-files.ts';
-import { inPieces } from '../../src/timing/pacing.ts';
+import { holdWorld } from '../../src/decision/index.ts';
+import { followPolicyFiles, type PolicyState } from '../../src/manifest/index.ts';
+import { inPieces } from '../../src/timing/index.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { longestTurn } from '../webhook/longest-turn.ts';
 import { sharedCertificates } from './certificates.ts';

@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import type { AuditSubject } from '../../src/audit/index.ts';
 import { type Tried, type TryLimits, tryPods } from '../../src/cli/server-dry-run.ts';
-import { workloadOf } from '../../src/decision/workload.ts';
+import { workloadOf } from '../../src/decision/index.ts';
 import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
 import { listening } from '../webhook/listening.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { renderSummary, type WatchSummary } from '../../src/cli/watch.ts';
-import { DISCARDS, type DiscardCounts, type DiscardReason } from '../../src/lag/recorder.ts';
+import { DISCARDS, type DiscardCounts, type DiscardReason } from '../../src/lag/index.ts';
 
 const counts = (more: Partial<Record<DiscardReason, number>> = {}): DiscardCounts => {
   const none = Object.keys(DISCARDS).map((reason) => [reason, 0]);

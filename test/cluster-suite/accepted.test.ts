@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { decide } from '../../src/decision/decide.ts';
-import { patchFor } from '../../src/decision/patch.ts';
-import type { Pod } from '../../src/decision/pod.ts';
+import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
 import { generatedPods } from '../decision/arbitrary-pod.ts';
 import { type GoldenCase, loadGoldenCases } from '../decision/golden-cases.ts';
 import { HOLD_MOUNTS, heldWorld, tokenIn } from '../decision/sample-hold.ts';

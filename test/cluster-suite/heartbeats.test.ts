@@ -1,12 +1,10 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { callApi } from '../../src/cluster/client.ts';
-import { type KubeConnection, readKubeconfig } from '../../src/cluster/connection.ts';
-import { followCluster } from '../../src/cluster/follow.ts';
-import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/lag/events.ts';
+import { callApi, followCluster, type KubeConnection, readKubeconfig } from '../../src/cluster/index.ts';
+import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/lag/index.ts';
 import { WatchDelay } from '../../src/lag/watch-delay.ts';
-import { sendHeartbeats } from '../../src/measurement/heartbeats.ts';
-import { pause } from '../../src/timing/pacing.ts';
+import { sendHeartbeats } from '../../src/measurement/index.ts';
+import { pause } from '../../src/timing/index.ts';
 import { bearer } from '../cluster/bearer.ts';
 import {
   type Cluster,

@@ -1,22 +1,25 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { kubeVersion } from '../../src/cluster/client.ts';
-import type { KubeConnection } from '../../src/cluster/connection.ts';
-import { readKubeconfig } from '../../src/cluster/connection.ts';
-import { endpointSlicesResource, endpointsResource } from '../../src/cluster/endpoints.ts';
-import type { KubeFailure } from '../../src/cluster/failure.ts';
-import { namespacesResource } from '../../src/cluster/namespaces.ts';
-import { nodesResource } from '../../src/cluster/nodes.ts';
-import { podsResource } from '../../src/cluster/pods.ts';
-import { watchResource } from '../../src/cluster/reflector.ts';
-import { ask, newAgent, readText } from '../../src/cluster/request.ts';
+import { endpointsResource } from '../../src/cluster/endpoints.ts';
 import {
+  ask,
+  endpointSlicesResource,
+  type KubeConnection,
+  type KubeFailure,
+  kubeVersion,
+  namespacesResource,
+  newAgent,
+  nodesResource,
   type RawObject,
   type Resource,
   type ResourceEvent,
+  readKubeconfig,
+  readText,
+  servicesResource,
   WATCH_LIMITS,
-  type WatchLimits,
-} from '../../src/cluster/resource.ts';
-import { servicesResource } from '../../src/cluster/services.ts';
+  watchResource,
+} from '../../src/cluster/index.ts';
+import { podsResource } from '../../src/cluster/pods.ts';
+import type { WatchLimits } from '../../src/cluster/resource.ts';
 import type { Arena } from '../cluster/arena.ts';
 import { Gateway } from '../cluster/gateway.ts';
 import { itListsAndWatches } from '../cluster/list-watch-behaviours.ts';

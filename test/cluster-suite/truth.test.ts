@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../src/cluster/index.ts';
 import {
   type Cluster,
   FakeNode,

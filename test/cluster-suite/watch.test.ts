@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../src/cluster/index.ts';
 import { emptyDirectory, shipped as linger } from '../cli/linger.ts';
 import { type ChangeJson, startWatching, type Watching, writeKubeconfig } from '../cli/watching.ts';
 import { credential, pluginFiles } from '../cluster/credential-plugin.ts';

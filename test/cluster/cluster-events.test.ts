@@ -10,8 +10,7 @@ import { projectEndpoints, projectSlice } from '../../src/cluster/endpoints.ts';
 import { projectPod } from '../../src/cluster/pods.ts';
 import type { ObjectIdentity, RawObject } from '../../src/cluster/resource.ts';
 import { projectService } from '../../src/cluster/services.ts';
-import type { ClusterEvent, Stream } from '../../src/lag/events.ts';
-import { LagRecorder } from '../../src/lag/recorder.ts';
+import { type ClusterEvent, LagRecorder, type Stream } from '../../src/lag/index.ts';
 
 const identity: ObjectIdentity = { namespace: 'shop', name: 'web', uid: 'u-1' };
 const raw = (more: object = {}, meta: object = {}) =>

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type ClusterSource, followCluster } from '../../src/cluster/follow.ts';
-import { holdWorld, type World, type WorldEvent } from '../../src/decision/world.ts';
-import type { ClusterEvent } from '../../src/lag/events.ts';
+import { holdWorld, type World, type WorldEvent } from '../../src/decision/index.ts';
+import type { ClusterEvent } from '../../src/lag/index.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { QUICK } from './arena.ts';

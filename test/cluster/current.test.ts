@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type StreamPosition, untilCurrent } from '../../src/cluster/reflector.ts';
-import { Backoff } from '../../src/timing/backoff.ts';
+import { Backoff } from '../../src/timing/index.ts';
 
 interface Case {
   readonly name: string;

@@ -5,7 +5,7 @@ import {
   DISCOVERY_CONSUMERS,
   followCustomResources,
 } from '../../src/cluster/custom-resources.ts';
-import type { Consumer } from '../../src/lag/consumer.ts';
+import type { Consumer } from '../../src/lag/index.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { QUICK } from './arena.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type GuardedChange, ProcessPauseGuard } from '../../src/cluster/process-pause.ts';
 import { newStats, type StreamChange, type WatchHandlers } from '../../src/cluster/resource.ts';
-import { STREAMS, type Stream } from '../../src/lag/events.ts';
+import { STREAMS, type Stream } from '../../src/lag/index.ts';
 import { runs } from '../property/runs.ts';
 
 interface Arrival {

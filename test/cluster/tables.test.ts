@@ -5,7 +5,7 @@ import {
   namespaceRecord,
   type ServiceRecord,
   serviceIndex,
-} from '../../src/api/kubernetes-objects.ts';
+} from '../../src/api/index.ts';
 import { putChanged } from '../../src/cluster/resource.ts';
 import { ServiceTable } from '../../src/cluster/services.ts';
 

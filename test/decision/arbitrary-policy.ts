@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from 'fast-check';
-import { MODES } from '../../src/api/choices.ts';
+import { MODES } from '../../src/api/index.ts';
 import type { World } from '../../src/decision/world.ts';
 import { label, members, name, oftenAbsent } from './arbitrary-json.ts';
 import { type EmpiricalLag, empiricalDistribution } from './empirical-distribution.ts';

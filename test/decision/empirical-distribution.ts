@@ -1,6 +1,6 @@
-import type { LagScope, Lags } from '../../src/lag/distribution.ts';
-import { CONTROL_PLANE, type PlannedLag } from '../../src/lag/index.ts';
-import { type Enough, isEnough } from '../../src/lag/lag-history.ts';
+import type { LagScope } from '../../src/lag/distribution.ts';
+import { CONTROL_PLANE, type Enough, type Lags, type PlannedLag } from '../../src/lag/index.ts';
+import { isEnough } from '../../src/lag/lag-history.ts';
 
 /** A control plane's lag, from a list of lags; exact, for small lists. */
 export interface EmpiricalLag extends Lags {

@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/hold.ts';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/index.ts';
 import { fitGrace, longestWait } from '../../src/decision/plan.ts';
 import { runs } from '../property/runs.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';

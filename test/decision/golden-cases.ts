@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
-import type { Mode } from '../../src/api/choices.ts';
+import type { Mode } from '../../src/api/index.ts';
 import type { PodRequest } from '../../src/decision/decide.ts';
 import type { Operation } from '../../src/decision/patch.ts';
 import type { NoteCode, SkipReason } from '../../src/decision/reasons.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import type { Mode } from '../../src/api/choices.ts';
+import type { Mode } from '../../src/api/index.ts';
 import type { Field } from '../../src/decision/policy.ts';
 import { merge, said } from './sample-merge.ts';
 import type { JsonObject } from './sample-pod.ts';

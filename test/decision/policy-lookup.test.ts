@@ -1,8 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { selectsNamespace, unseenNamespace } from '../../src/api/kubernetes-objects.ts';
-import { NAMESPACE_NAME_LABEL } from '../../src/api/names.ts';
-import { type LabelSelector, selects } from '../../src/api/selector.ts';
+import {
+  type LabelSelector,
+  NAMESPACE_NAME_LABEL,
+  selects,
+  selectsNamespace,
+  unseenNamespace,
+} from '../../src/api/index.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { runs } from '../property/runs.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';

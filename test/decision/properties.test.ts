@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Mode } from '../../src/api/choices.ts';
+import type { Mode } from '../../src/api/index.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { type Operation, patchFor, pointer } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, type HoldToken } from '../../src/api/hold.ts';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, type HoldToken } from '../../src/api/index.ts';
 import { type Fleet, nodeKind } from '../../src/decision/fleet.ts';
 import type { HoldSupply, World } from '../../src/decision/world.ts';
 import {

@@ -1,4 +1,4 @@
-import type { Mode } from '../../src/api/choices.ts';
+import type { Mode } from '../../src/api/index.ts';
 import type { EffectivePolicy, Field } from '../../src/decision/policy.ts';
 import { effectivePolicy, type MergedPolicy } from '../../src/decision/policy.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';

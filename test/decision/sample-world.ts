@@ -2,15 +2,17 @@ import {
   type ClusterTerminationPolicy,
   type DiscoveryConsumer,
   isLingerObject,
+  namespaceRecord,
   parseDocument,
+  type ServiceRecord,
+  serviceIndex,
   type TerminationPolicy,
-} from '../../src/api/documents.ts';
-import { namespaceRecord, type ServiceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
+} from '../../src/api/index.ts';
 import { type Fleet, fleetOf, type NodeFacts } from '../../src/decision/fleet.ts';
 import { policySet } from '../../src/decision/policy.ts';
 import { NO_SOURCES, taken, type World, worldOf as worldFrom } from '../../src/decision/world.ts';
-import { CLUSTER_DNS, CLUSTER_IP, consumerOf } from '../../src/lag/consumer.ts';
-import { type LagSource, NONE_YET } from '../../src/lag/index.ts';
+import { CLUSTER_DNS, CLUSTER_IP } from '../../src/lag/consumer.ts';
+import { consumerOf, type LagSource, NONE_YET } from '../../src/lag/index.ts';
 import type { EmpiricalLag } from './empirical-distribution.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
 

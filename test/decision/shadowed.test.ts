@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseDocument } from '../../src/api/documents.ts';
+import { parseDocument } from '../../src/api/index.ts';
 import { digestOf, shadowedPolicies } from '../../src/decision/policy.ts';
 import { runs } from '../property/runs.ts';
 import { members, oftenAbsent } from './arbitrary-json.ts';

@@ -1,6 +1,10 @@
 import { describe, expect, it, test } from 'vitest';
-import { namespaceRecord, selectsNamespace, unseenNamespace } from '../../src/api/kubernetes-objects.ts';
-import type { LabelSelector } from '../../src/api/selector.ts';
+import {
+  type LabelSelector,
+  namespaceRecord,
+  selectsNamespace,
+  unseenNamespace,
+} from '../../src/api/index.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { annotated, creationOf, type JsonObject, pod } from './sample-pod.ts';
 import { clusterPolicy, namespace, policy, worldOf } from './sample-world.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { namespaceRecord } from '../../src/api/kubernetes-objects.ts';
+import { namespaceRecord } from '../../src/api/index.ts';
 import { wantsHold } from '../../src/decision/policy.ts';
 import { clusterPolicy, policy, worldOf } from './sample-world.ts';
 

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { namespaceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
+import { namespaceRecord, serviceIndex } from '../../src/api/index.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { fleetOf } from '../../src/decision/fleet.ts';
 import { holdWorld, NO_DOCUMENTS, NO_SOURCES, type World, worldOf } from '../../src/decision/world.ts';
-import { consumerOf } from '../../src/lag/consumer.ts';
-import { sortDocuments } from '../../src/manifest/policy-documents.ts';
+import { consumerOf } from '../../src/lag/index.ts';
+import { sortDocuments } from '../../src/manifest/index.ts';
 import { empiricalDistribution } from './empirical-distribution.ts';
 import { container, creationOf, type JsonObject, pod, podOf } from './sample-pod.ts';
 import { clusterPolicy, consumer, namespace, policy, sampleNode, service } from './sample-world.ts';

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import { LingerError } from '../../src/api/errors.ts';
+import { LingerError } from '../../src/api/index.ts';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
@@ -14,7 +14,7 @@ import {
   inquire,
 } from '../../src/diagnose/checks.ts';
 import { checkInstallation, declaredRights } from '../../src/diagnose/installation.ts';
-import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { readHelperObject } from '../../src/hold/index.ts';
 import { days, signedByItself } from '../certs/fixture.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 import { type AtEnd, atEndOfFile } from '../webhook/connection.ts';

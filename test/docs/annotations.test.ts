@@ -1,13 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { ANNOTATION } from '../../src/api/names.ts';
+import { ANNOTATION } from '../../src/api/index.ts';
 import { REPORT_ANNOTATION } from '../../src/audit/policy-reports.ts';
 import { VERBS } from '../../src/cli/commands.ts';
-import { NODE_BUDGET_LABEL } from '../../src/decision/index.ts';
-import { type Plan, parsePlan, renderPlan } from '../../src/decision/plan.ts';
+import { NODE_BUDGET_LABEL, type Plan, parsePlan, renderPlan } from '../../src/decision/index.ts';
 import { annotationLayers } from '../../src/decision/policy.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
 import { TRIED_ANNOTATION } from '../../src/hold/delivery.ts';
-import { HEARTBEAT_ANNOTATION } from '../../src/lag/watch-delay.ts';
+import { HEARTBEAT_ANNOTATION } from '../../src/lag/index.ts';
 import { SHARED_ANNOTATIONS } from '../../src/leader/codec.ts';
 import { LEADER_LABEL } from '../../src/leader/leader-label.ts';
 import { CANARY_LABEL } from '../../src/measurement/canary.ts';

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { AUDIT_FINDINGS } from '../../src/audit/findings.ts';
-import { TERMINATION_FINDINGS } from '../../src/audit/terminations.ts';
+import { AUDIT_FINDINGS, TERMINATION_FINDINGS } from '../../src/audit/index.ts';
 import { CHECKS } from '../../src/diagnose/checks.ts';
-import { FINDINGS } from '../../src/diagnose/rules.ts';
+import { FINDINGS } from '../../src/diagnose/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { BUCKETS } from '../../src/lag/buckets.ts';
-import { type Density, exactly, maxOf, quantileOf, sumOf, uniformUpTo } from '../../src/lag/distribution.ts';
+import { exactly, maxOf, sumOf, uniformUpTo } from '../../src/lag/distribution.ts';
+import { type Density, quantileOf } from '../../src/lag/index.ts';
 import { addScaled } from '../lag/shapes.ts';
 import { read, tableUnder } from './markdown.ts';
 

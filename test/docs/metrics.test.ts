@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { RESTARTS } from '../../src/cluster/failure.ts';
 import { RELEASE_REASONS } from '../../src/hold/release-rules.ts';
-import { DISCARDS } from '../../src/lag/recorder.ts';
+import { DISCARDS } from '../../src/lag/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { REPORT_RESULTS, reportsOpenApi } from '../../src/api/report-request.ts';
+import { REPORT_RESULTS, reportsOpenApi } from '../../src/api/index.ts';
 import { codeOf, ROOT, tableUnder } from './markdown.ts';
 
 const HEADER =

@@ -1,14 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import {
-  EXCLUDABLE_KINDS,
-  EXISTING_HOOK_RULES,
-  MODES,
-  POD_SCOPES,
-  WAIT_SOURCES,
-} from '../../src/api/choices.ts';
+import { EXCLUDABLE_KINDS, POD_SCOPES, WAIT_SOURCES } from '../../src/api/choices.ts';
 import { DOCUMENT_SCHEMAS } from '../../src/api/documents.ts';
-import { formatDuration } from '../../src/api/duration.ts';
-import { HOOK_CHOICES } from '../../src/api/hooks.ts';
+import { EXISTING_HOOK_RULES, formatDuration, HOOK_CHOICES, MODES } from '../../src/api/index.ts';
 import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/api/termination-policy.ts';
 import { fitGrace } from '../../src/decision/plan.ts';
 import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/decision/policy.ts';

@@ -1,18 +1,22 @@
 import { registerAuditMetrics } from '../../src/audit/cluster-audit.ts';
 import { registerTerminationMetrics } from '../../src/audit/termination-review.ts';
-import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
-import { defaultWait } from '../../src/decision/wait.ts';
+import { registerWatchMetrics } from '../../src/cluster/index.ts';
+import { defaultWait } from '../../src/decision/index.ts';
 import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
 import { registerNodeShutdownMetrics } from '../../src/hold/node-shutdown.ts';
 import { registerHoldMetrics } from '../../src/hold/release-reporting.ts';
-import { newStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
+import { registerPublishMetrics } from '../../src/leader/index.ts';
+import { newStatus } from '../../src/leader/publish-status.ts';
 import { registerManagerMetrics } from '../../src/manager/index.ts';
-import { registerCanaryMetrics } from '../../src/measurement/canary-run.ts';
+import {
+  Measurement,
+  registerCanaryMetrics,
+  registerConsumerMetrics,
+  registerLagMetrics,
+} from '../../src/measurement/index.ts';
 import { registerInspectionMetrics } from '../../src/measurement/inspect-run.ts';
-import { registerConsumerMetrics, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
-import { Measurement } from '../../src/measurement/measurement.ts';
-import { createMetrics } from '../../src/telemetry/registry.ts';
-import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
+import { createMetrics } from '../../src/telemetry/index.ts';
+import { AdmissionMetrics } from '../../src/webhook/index.ts';
 import { registerReportMetrics } from '../../src/webhook/report-taking.ts';
 import { EMPTY_WORLD } from '../decision/sample-world.ts';
 

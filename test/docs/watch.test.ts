@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { ChangeTable, changeLine } from '../../src/cli/watch.ts';
-import { CHANGES } from '../../src/lag/endpoint-changes.ts';
-import { DISCARDS } from '../../src/lag/recorder.ts';
+import { CHANGES, DISCARDS } from '../../src/lag/index.ts';
 import { blocksOf, codeOf, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/guide.md';

@@ -1,5 +1,6 @@
 import { type ForeignSource, type PageFormat, reportRequest } from '../../src/api/index.ts';
-import { parseCertificates, parseKey } from '../../src/certs/x509.ts';
+import { parseCertificates } from '../../src/certs/index.ts';
+import { parseKey } from '../../src/certs/x509.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { readEvent, readPage } from '../../src/cluster/object-json.ts';
 import { projectPod } from '../../src/cluster/pods.ts';

@@ -1,10 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
-import { namespaceRecord, serviceIndex } from '../../src/api/kubernetes-objects.ts';
-import type { KubeConnection } from '../../src/cluster/connection.ts';
-import { fleetOf, nodeKind } from '../../src/decision/fleet.ts';
-import { holdWorld } from '../../src/decision/world.ts';
+import { namespaceRecord, serviceIndex } from '../../src/api/index.ts';
+import type { KubeConnection } from '../../src/cluster/index.ts';
+import { fleetOf, holdWorld, nodeKind } from '../../src/decision/index.ts';
 import {
   Delivery,
   type DeliverySettings,
@@ -15,7 +14,7 @@ import {
 } from '../../src/hold/delivery.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
-import { pause } from '../../src/timing/pacing.ts';
+import { pause } from '../../src/timing/index.ts';
 import { sampleNode } from '../decision/sample-world.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { DeliveryApi } from './delivery-api.ts';

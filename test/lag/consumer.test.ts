@@ -1,6 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { DiscoveryConsumerSpec } from '../../src/api/discovery-consumer.ts';
-import { namespaceRecord, type ServiceRecord, unseenNamespace } from '../../src/api/kubernetes-objects.ts';
+import {
+  type DiscoveryConsumerSpec,
+  namespaceRecord,
+  type ServiceRecord,
+  unseenNamespace,
+} from '../../src/api/index.ts';
 import { CLUSTER_DNS, CLUSTER_IP, consumerOf, sendsTo } from '../../src/lag/consumer.ts';
 import { quantileOf } from '../../src/lag/distribution.ts';
 

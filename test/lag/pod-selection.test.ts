@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseLabelQuery } from '../../src/api/selector.ts';
+import { parseLabelQuery } from '../../src/api/index.ts';
 
 import { ChangeObserver, PodSelection } from '../../src/lag/endpoint-changes.ts';
 import type { ClusterEvent } from '../../src/lag/events.ts';

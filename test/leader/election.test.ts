@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KubeFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/index.ts';
 import { ELECTION_LIMITS } from '../../src/leader/election.ts';
 import type { LeaseRecord } from '../../src/leader/lease.ts';
 import { runs } from '../property/runs.ts';

@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, vi } from 'vitest';
-import { ConsumerEstimator } from '../../src/lag/consumer.ts';
-import { LagEstimator } from '../../src/lag/estimator.ts';
-import { LagHistory } from '../../src/lag/lag-history.ts';
+import { ConsumerEstimator, LagEstimator, LagHistory } from '../../src/lag/index.ts';
 import {
   bytesOf,
   type ConfigMap,

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { PodLabels } from '../../src/cluster/pod-labels.ts';
+import { PodLabels } from '../../src/cluster/index.ts';
 import { labelLeader } from '../../src/leader/leader-label.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
-import { pause } from '../../src/timing/pacing.ts';
+import { pause } from '../../src/timing/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 
 const REPLICA = { 'app.kubernetes.io/name': 'linger' };

@@ -3,10 +3,11 @@ import {
   CLUSTER_TERMINATION_POLICIES,
   customResource,
   TERMINATION_POLICIES,
-} from '../../src/cluster/custom-resources.ts';
+} from '../../src/cluster/index.ts';
 import { PodCounts } from '../../src/cluster/pods.ts';
+import type { World } from '../../src/decision/index.ts';
 import { policySet } from '../../src/decision/policy.ts';
-import { taken, type World } from '../../src/decision/world.ts';
+import { taken } from '../../src/decision/world.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
 import { EMPTY_WORLD } from '../decision/sample-world.ts';
 import type { ModelApi } from './model-api.ts';

@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest';
-import { LagEstimator } from '../../src/lag/estimator.ts';
 import {
   BUILT_IN_ENOUGH,
+  LagEstimator,
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
@@ -19,7 +19,7 @@ import {
 } from '../../src/leader/publishing.ts';
 import type { StatusSource } from '../../src/leader/status-publisher.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
-import { pause } from '../../src/timing/pacing.ts';
+import { pause } from '../../src/timing/index.ts';
 import { taken } from '../lag/steps.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import { ModelApi } from './model-api.ts';

@@ -1,4 +1,4 @@
-import { KubeFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/index.ts';
 import {
   campaign,
   ELECTION_LIMITS,

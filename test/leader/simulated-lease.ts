@@ -1,5 +1,5 @@
 import type { V1Lease } from '@kubernetes/client-node';
-import { KubeFailure } from '../../src/cluster/failure.ts';
+import { KubeFailure } from '../../src/cluster/index.ts';
 import {
   type LeaseRecord,
   type LeaseStore,

@@ -1,7 +1,7 @@
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { LingerError } from '../../src/api/errors.ts';
+import { LingerError } from '../../src/api/index.ts';
 import { readPolicies } from '../../src/manifest/policy-documents.ts';
 import { readPolicyFiles } from '../../src/manifest/policy-files.ts';
 import { emptyDirectory } from '../cli/linger.ts';

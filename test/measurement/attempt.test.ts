@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { attempt, resolve } from '../../src/measurement/probe.ts';
-import { canaryServer } from '../../src/webhook/canary-endpoint.ts';
+import { canaryServer } from '../../src/webhook/index.ts';
 
 const run = promisify(execFile);
 const IDENTITY = '0123456789abcdef0123456789abcdef';

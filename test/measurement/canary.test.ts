@@ -3,7 +3,8 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { CLUSTER_DNS, CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/consumer.ts';
+import { CLUSTER_DNS, CLUSTER_IP } from '../../src/lag/consumer.ts';
+import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import {
   CANARY_LABEL,
   chooseCanary,
@@ -15,7 +16,7 @@ import {
 import type { ClusterDns } from '../../src/measurement/dns.ts';
 import { CanaryEndpoints, type FlipLimits } from '../../src/measurement/flip.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
-import { canaryServer } from '../../src/webhook/canary-endpoint.ts';
+import { canaryServer } from '../../src/webhook/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 import { dnsServer } from './dns-server.ts';
 

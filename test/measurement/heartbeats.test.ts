@@ -3,8 +3,12 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { ClusterEvent, HeartbeatStream } from '../../src/lag/events.ts';
-import { HEARTBEAT_ANNOTATION, heartbeatOf } from '../../src/lag/watch-delay.ts';
+import {
+  type ClusterEvent,
+  HEARTBEAT_ANNOTATION,
+  type HeartbeatStream,
+  heartbeatOf,
+} from '../../src/lag/index.ts';
 import { sendHeartbeats } from '../../src/measurement/heartbeats.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 import { ALL_CURRENT, service, slice, terminating } from '../lag/sample-events.ts';

@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import type { ClusterEvent, StageSample } from '../../src/lag/events.ts';
-import { BUILT_IN_ENOUGH, plannedFromJson, plannedToText } from '../../src/lag/index.ts';
+import {
+  BUILT_IN_ENOUGH,
+  type ClusterEvent,
+  plannedFromJson,
+  plannedToText,
+  type StageSample,
+} from '../../src/lag/index.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 import { ALL_CURRENT, endpoints, marker, service, short, slice, terminating } from '../lag/sample-events.ts';
 

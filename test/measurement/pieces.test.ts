@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { inPieces } from '../../src/timing/pacing.ts';
+import { inPieces } from '../../src/timing/index.ts';
 
 /** Each step takes 2 ms by this clock. */
 function work(steps: number) {

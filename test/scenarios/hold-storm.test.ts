@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../src/cluster/index.ts';
 import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import { type Cluster, openCluster } from '../testbed/cluster.ts';
 import { Fleet } from './fleet.ts';

@@ -1,13 +1,13 @@
 import { BUILT_IN_POLICY } from '../../src/decision/policy.ts';
 import { chooseWait, type WaitChoice } from '../../src/decision/wait.ts';
-import { LagEstimator } from '../../src/lag/estimator.ts';
-import type { StageSample } from '../../src/lag/events.ts';
 import {
   BUILT_IN_ENOUGH,
+  LagEstimator,
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
   plannedLags,
+  type StageSample,
 } from '../../src/lag/index.ts';
 import { taken } from '../lag/steps.ts';
 

@@ -1,4 +1,4 @@
-import type { WatchStats } from '../../src/cluster/resource.ts';
+import type { WatchStats } from '../../src/cluster/index.ts';
 import { signOfLife } from '../../src/cluster/watch-metrics.ts';
 
 /** Records, while it runs, how long watches go without a sign of life or a restart. */

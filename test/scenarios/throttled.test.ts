@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Diagnosis } from '../../src/cli/diagnose.ts';
-import { readKubeconfig } from '../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../src/cluster/index.ts';
 import { shipped as runLinger } from '../cli/linger.ts';
 import { agreement, percentileOf } from '../cluster-suite/support/agreement.ts';
 import { Linger } from '../cluster-suite/support/linger.ts';

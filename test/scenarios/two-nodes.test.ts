@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AuditReport } from '../../src/audit/audit-formats.ts';
+import type { AuditReport } from '../../src/audit/index.ts';
 import { shipped } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
 import { Installation } from '../cluster-suite/support/installation.ts';

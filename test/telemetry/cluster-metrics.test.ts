@@ -1,13 +1,12 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, test } from 'vitest';
-import { newStats, type WatchStats } from '../../src/cluster/resource.ts';
-import { registerWatchMetrics } from '../../src/cluster/watch-metrics.ts';
-import type { DefaultWait } from '../../src/decision/wait.ts';
+import { registerWatchMetrics, type WatchStats } from '../../src/cluster/index.ts';
+import { newStats } from '../../src/cluster/resource.ts';
+import type { DefaultWait } from '../../src/decision/index.ts';
 import { exactly } from '../../src/lag/distribution.ts';
-import type { StageSample } from '../../src/lag/events.ts';
-import { NOTHING_PLANNED } from '../../src/lag/index.ts';
-import { DISCARDS, type DiscardCounts } from '../../src/lag/recorder.ts';
-import { type LagReadings, registerLagMetrics } from '../../src/measurement/lag-metrics.ts';
+import { DISCARDS, type DiscardCounts, NOTHING_PLANNED, type StageSample } from '../../src/lag/index.ts';
+import { registerLagMetrics } from '../../src/measurement/index.ts';
+import type { LagReadings } from '../../src/measurement/lag-metrics.ts';
 import { historyOf, START, tableOf } from '../lag/sample-table.ts';
 
 /** The samples of some metrics: `name{labels} value`, without help and types. */

@@ -1,8 +1,7 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
-import { consumerOf } from '../../src/lag/consumer.ts';
-import { type ConsumerView, consumerView } from '../../src/lag/consumer-view.ts';
-import { registerConsumerMetrics } from '../../src/measurement/lag-metrics.ts';
+import { type ConsumerView, consumerOf, consumerView } from '../../src/lag/index.ts';
+import { registerConsumerMetrics } from '../../src/measurement/index.ts';
 
 const NOW = 1_800_000_000;
 const EDGE = consumerOf('edge', { measure: { reports: {} } });

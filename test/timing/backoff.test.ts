@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { WATCH_LIMITS } from '../../src/cluster/resource.ts';
+import { WATCH_LIMITS } from '../../src/cluster/index.ts';
 import { Backoff } from '../../src/timing/backoff.ts';
 
 const pauses = (random: number, retryAfterMs: readonly (number | undefined)[]) => {

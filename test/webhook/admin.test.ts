@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import supertest from 'supertest';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { createMetrics } from '../../src/telemetry/registry.ts';
+import { createMetrics } from '../../src/telemetry/index.ts';
 import { adminApp } from '../../src/webhook/admin.ts';
 import { adminServer } from '../../src/webhook/server.ts';
 import { listening } from './listening.ts';

@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { consumerOf } from '../../src/lag/consumer.ts';
-import { consumerView } from '../../src/lag/consumer-view.ts';
-import type { ClusterEvent } from '../../src/lag/events.ts';
-import { Measurement } from '../../src/measurement/measurement.ts';
+import { type ClusterEvent, consumerOf, consumerView } from '../../src/lag/index.ts';
+import { Measurement } from '../../src/measurement/index.ts';
 import { estimatesPage, type ShownWatch } from '../../src/webhook/estimates.ts';
 import { ALL_CURRENT, service, slice, terminating } from '../lag/sample-events.ts';
 

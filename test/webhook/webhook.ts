@@ -1,9 +1,9 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import { onTestFinished } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
-import type { World } from '../../src/decision/world.ts';
+import type { World } from '../../src/decision/index.ts';
+import { createMetrics, type Metrics } from '../../src/telemetry/index.ts';
 import { createLogger, type LogLevel } from '../../src/telemetry/logs.ts';
-import { createMetrics, type Metrics } from '../../src/telemetry/registry.ts';
 import { type AdmissionOptions, admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { tlsOptions, webhookServer } from '../../src/webhook/server.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
-import { readKubeconfig } from '../../../src/cluster/connection.ts';
+import { readKubeconfig } from '../../../src/cluster/index.ts';
 import type { Cluster, NewObject, ObjectReference } from '../../testbed/cluster.ts';
 import { tokenOf } from './reports.ts';
 

@@ -1,9 +1,7 @@
-import type { KubeConnection } from '../../../src/cluster/connection.ts';
-import { type ClusterSource, followCluster } from '../../../src/cluster/follow.ts';
+import { type ClusterSource, followCluster, type KubeConnection } from '../../../src/cluster/index.ts';
 import type { WatchLimits } from '../../../src/cluster/resource.ts';
-import type { StageSample } from '../../../src/lag/events.ts';
-import type { DiscardCounts } from '../../../src/lag/recorder.ts';
-import { Measurement } from '../../../src/measurement/measurement.ts';
+import type { DiscardCounts, StageSample } from '../../../src/lag/index.ts';
+import { Measurement } from '../../../src/measurement/index.ts';
 import { waitUntil } from '../../testbed/cluster.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
-import type { HoldCall } from '../../../src/api/hold.ts';
+import type { HoldCall } from '../../../src/api/index.ts';
 import { callOf } from '../../../src/decision/hold-delivery.ts';
 import type { PodObject } from '../../cluster-suite/support/manifests.ts';
 import { helperFile, OWN_ARCHITECTURE } from '../../hold/helper.ts';

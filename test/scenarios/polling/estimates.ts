@@ -1,6 +1,6 @@
 import type { V1ConfigMap } from '@kubernetes/client-node';
-import { quantileOf } from '../../../src/lag/distribution.ts';
-import { readPlanned, SHARED_NAMES } from '../../../src/leader/codec.ts';
+import { quantileOf } from '../../../src/lag/index.ts';
+import { readPlanned, SHARED_NAMES } from '../../../src/leader/index.ts';
 import { percentileOf } from '../../cluster-suite/support/agreement.ts';
 import type { Cluster } from '../../testbed/cluster.ts';
 import type { TrueLag } from './truth.ts';

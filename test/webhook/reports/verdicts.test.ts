@@ -1,8 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import type { TokenUser } from '../../../src/cluster/access-reviews.ts';
-import { KubeFailure } from '../../../src/cluster/failure.ts';
+import { KubeFailure, type TokenUser } from '../../../src/cluster/index.ts';
 import { ALLOWED_FOR_MS, REFUSED_FOR_MS, ReviewingJudge } from '../../../src/webhook/report-access.ts';
 
 /** An API server that vouches for tokens `USER@CONSUMER`, for the audience `reports`; each may report for theirs. */
