@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { NO_SOURCES, snapshotOf } from '../src/decision/cluster-snapshot.ts';
 import { renderPlan } from '../src/decision/plan.ts';
-import { NO_SOURCES, worldOf } from '../src/decision/world.ts';
 import { HeldPods } from '../src/hold/held-pods.ts';
 import { Holds } from '../src/hold/holds.ts';
 import { HoldService } from '../src/hold/service.ts';
@@ -41,12 +41,12 @@ async function hold(count: number): Promise<void> {
     ...{ stage: 'EndpointSlice', namespace: 'shop', service: 'web', mirrored: false, overCapacity: false },
   };
   const listed = new Set<string>();
-  const world = worldOf(NO_SOURCES);
+  const snapshot = snapshotOf(NO_SOURCES);
   const pods = new HeldPods({ clock, wall: Date.now, onChange: ({ uid }) => holds.touch(uid) });
   const holds: Holds = new Holds({
     clock,
     leads: () => true,
-    world: () => world,
+    snapshot: () => snapshot,
     measurement: { listing: (uid) => (listed.has(uid) ? [group] : []), withdraws: () => true },
     pods: { followedSince: Number.NEGATIVE_INFINITY, sawDeletion: () => undefined },
     current: () => true,

@@ -9,7 +9,7 @@ import { admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { reportsApp } from '../../src/webhook/report-endpoint.ts';
 import { webhookServer } from '../../src/webhook/server.ts';
-import { EMPTY_WORLD } from '../../test/decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../../test/decision/sample-snapshot.ts';
 
 // The webhook's HTTPS server with the reports desk, as `serve` has it while it leads. What is left out is the API server:
 // every token is good at once, as a token is for a minute after it has been asked about, and stands for one instance.
@@ -29,7 +29,7 @@ setInterval(() => reports.states(), 1_000);
 const results: Record<string, number> = {};
 
 const app = admissionApp({
-  world: () => EMPTY_WORLD,
+  snapshot: () => EMPTY_SNAPSHOT,
   auditWarnings: false,
   clientCertificates: false,
   closesConnection: () => false,

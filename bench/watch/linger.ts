@@ -1,10 +1,10 @@
 import { parseArgs } from 'node:util';
 import { inClusterConnection } from '../../src/cluster/connection.ts';
 import { followCluster } from '../../src/cluster/follow.ts';
-import { holdWorld } from '../../src/decision/world.ts';
+import { newSnapshotHolder } from '../../src/decision/cluster-snapshot.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 
-// What `linger serve` does to know its cluster: the same list-watches, World and measurement, put together the same way.
+// What `linger serve` does to know its cluster: the same list-watches, snapshot and measurement, put together the same way.
 // Without the webhook, the metrics and the publishing.
 
 const { values: flags } = parseArgs({
@@ -23,7 +23,7 @@ const ending = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => ending.abort());
 
 const clock = () => performance.now();
-const world = holdWorld('Enforce');
+const snapshot = newSnapshotHolder('Enforce');
 const measurement = new Measurement({ clock, epochSeconds: () => Date.now() / 1000 });
 const samples = { EndpointSlice: 0, Endpoints: 0 };
 measurement.onSample(({ stage }) => {
@@ -35,7 +35,7 @@ const fail = (error: Error) => {
 const { watches, ended } = followCluster(
   connection,
   {
-    onWorld: (event) => world.apply(event),
+    onSnapshot: (event) => snapshot.apply(event),
     onEvent: (event) => measurement.apply(event),
     onFailure: (what, { message }) => console.error(`${what}: ${message}`),
     onCurrent: () => undefined,

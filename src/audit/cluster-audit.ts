@@ -9,7 +9,7 @@ import {
   type PodGroup,
   type Resource,
 } from '../cluster/index.ts';
-import { type World, workloadOf } from '../decision/index.ts';
+import { type ClusterSnapshot, workloadOf } from '../decision/index.ts';
 import { setNewest } from '../lag/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
@@ -50,7 +50,7 @@ interface ClusterAuditOptions {
   readonly registry: Registry;
   readonly logger: Logger;
   readonly events: ObjectEvents;
-  readonly world: () => World;
+  readonly snapshot: () => ClusterSnapshot;
   /** Whether everything that decisions need has been read. */
   readonly synced: () => boolean;
   /** The running pods; undefined until they have been listed. */
@@ -79,7 +79,7 @@ const EVENT_EVERY_MS = 500;
 const EVENT_AGAIN_MS = 24 * 3_600_000;
 
 /**
- * Audits the cluster periodically while this replica leads, as `linger audit` does once: from the World that decisions use,
+ * Audits the cluster periodically while this replica leads, as `linger audit` does once: from the snapshot that decisions use,
  * the pods that are followed anyway, and lists of workloads and their related. Nothing is remembered between audits, so a
  * new leader finds the same as the previous one.
  */
@@ -132,7 +132,7 @@ export class ClusterAudit {
 
   async #audit(signal: AbortSignal): Promise<Omit<Latest, 'at'>> {
     const { settings, pods } = this.#options;
-    const world = this.#options.world();
+    const snapshot = this.#options.snapshot();
     const running = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
       const [kind = '', name = ''] = owner.split('/');
       return workloadKey(kind, namespace, name);
@@ -162,7 +162,7 @@ export class ClusterAudit {
         if (workload === undefined) return;
         const groups = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
         const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
-        tally.add(auditWorkload(subject, world, related));
+        tally.add(auditWorkload(subject, snapshot, related));
       },
       truncated,
     );

@@ -8,6 +8,7 @@ import {
   readingInWords,
 } from '../api/index.ts';
 import {
+  type ClusterSnapshot,
   type ContainerWait,
   containerWaits,
   type Decision,
@@ -27,7 +28,6 @@ import {
   SKIP_REASONS,
   type SkipReason,
   type Workload,
-  type World,
 } from '../decision/index.ts';
 import { misplacedIn } from './misplaced.ts';
 import {
@@ -179,12 +179,16 @@ const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
 };
 
 /** The verdict on one workload, and all of its findings. */
-export function auditWorkload(audited: AuditSubject, world: World, related: RelatedObjects): Audited {
+export function auditWorkload(
+  audited: AuditSubject,
+  snapshot: ClusterSnapshot,
+  related: RelatedObjects,
+): Audited {
   const { workload, namespace, file, line } = audited;
   const request = requestOf(audited);
-  const subject: Decided = { ...audited, request, decision: decide(request, world) };
-  const exposure = exposureOf(request, world);
-  const asked = isAsked(related, namespace, world.namespaces.get(namespace)?.labels);
+  const subject: Decided = { ...audited, request, decision: decide(request, snapshot) };
+  const exposure = exposureOf(request, snapshot);
+  const asked = isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
   const own = standingOf(subject, exposure, related);
   const standing = asked ? own : unasked(own);
   const said = exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing);

@@ -13,7 +13,7 @@ import {
 import { neverWithdraws } from '../cluster/index.ts';
 import { countOf, isPicked } from './rollouts.ts';
 
-/** What an audit knows beside the World: what the objects around workloads say about them. */
+/** What an audit knows beside the snapshot: what the objects around workloads say about them. */
 export interface RelatedObjects {
   /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
   readonly routes: ReadonlyMap<string, readonly string[]>;

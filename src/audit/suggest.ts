@@ -5,7 +5,7 @@ import {
   NAMESPACE_NAME_LABEL,
   parseDocument,
 } from '../api/index.ts';
-import type { World } from '../decision/index.ts';
+import type { ClusterSnapshot } from '../decision/index.ts';
 import {
   type Audited,
   type AuditReason,
@@ -43,16 +43,16 @@ export interface Suggestion {
  * The smallest set of policies that turns what can be turned green: a policy for each set of fields, with the namespaces
  * that need just those. Each is tried by the decisions themselves, and what does not help is left out: a ceiling or an
  * annotation may forbid it.
- * @param worldWith the World with further ClusterTerminationPolicies in force
+ * @param snapshotWith the snapshot with further ClusterTerminationPolicies in force
  */
 export function suggest(
   subjects: readonly AuditSubject[],
   related: RelatedObjects,
-  worldWith: (policies: readonly ClusterTerminationPolicy[]) => World,
+  snapshotWith: (policies: readonly ClusterTerminationPolicy[]) => ClusterSnapshot,
 ): Suggestion {
   const judge = (of: readonly AuditSubject[], policies: readonly ClusterTerminationPolicy[]) => {
-    const world = worldWith(policies);
-    return of.map((subject) => auditWorkload(subject, world, related));
+    const snapshot = snapshotWith(policies);
+    return of.map((subject) => auditWorkload(subject, snapshot, related));
   };
   const before = judge(subjects, []);
   const inNamespace = Map.groupBy(subjects, ({ namespace }) => namespace);

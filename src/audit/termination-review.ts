@@ -12,7 +12,7 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
-import { parsePlan, trafficOf, type World } from '../decision/index.ts';
+import { type ClusterSnapshot, parsePlan, trafficOf } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import { findsByItself, type RemovalSample, setNewest } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
@@ -40,7 +40,7 @@ interface TerminationReviewOptions {
   readonly events: ObjectEvents;
   /** Since when this replica leads, by the clock; undefined: it does not. Only the leader reports. */
   readonly leadsSince: () => number | undefined;
-  readonly world: () => World;
+  readonly snapshot: () => ClusterSnapshot;
   /** Whether a slice or Endpoints lists the pod as ready. */
   readonly listed: (uid: string) => boolean;
   /** A pod with hook Hold, until the watch shows that it is gone. */
@@ -136,7 +136,7 @@ export class TerminationReview {
       if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
-    const { selected, ...senders } = sendersOf(event.object, this.#options.world());
+    const { selected, ...senders } = sendersOf(event.object, this.#options.snapshot());
     const stopping = { plan, controller, owner, grace, senders, selected, at: event.at, half: false };
     setNewest(this.#stopping, uid, stopping, MOST_STOPPING);
   }
@@ -280,7 +280,7 @@ export class TerminationReview {
 
   /** An address and its owner, if known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node worker-3)`. */
   async #named(address: string): Promise<string> {
-    const [asked, nodes] = [canonicalAddress(address), this.#options.world().fleet?.nodes ?? []];
+    const [asked, nodes] = [canonicalAddress(address), this.#options.snapshot().fleet?.nodes ?? []];
     const node = nodes.find(({ addresses }) => addresses.some((each) => canonicalAddress(each) === asked));
     if (node !== undefined) return `${address} (node ${node.name})`;
     if (!this.#leads || !this.#questions.take(this.#options.clock())) return address;
@@ -368,9 +368,9 @@ const HELD_OUTCOMES: Readonly<Partial<Record<Release['reason'], TerminationOutco
 /** Who sends traffic to a pod, and how late they follow, as known now. */
 function sendersOf(
   { namespace, labels = NO_LABELS }: Pick<PodMetadata, 'namespace' | 'labels'>,
-  world: World,
+  snapshot: ClusterSnapshot,
 ): SendersLag & { readonly selected: boolean } {
-  const { services, consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, world);
+  const { services, consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, snapshot);
   // The first part is the control plane's, which is measured for this very pod.
   const parts = lag.parts.slice(1);
   const known = parts.flatMap(({ name, lags }) => (lags ? [{ name, seconds: lags.quantile(99) }] : []));

@@ -35,7 +35,13 @@ import {
   WEBHOOK_KIND,
 } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import { NO_DOCUMENTS, SKIP_REASONS, type Sources, type World, worldOf } from '../decision/index.ts';
+import {
+  type ClusterSnapshot,
+  NO_DOCUMENTS,
+  SKIP_REASONS,
+  type Sources,
+  snapshotOf,
+} from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
@@ -84,18 +90,18 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const { sources, related, connection, failed, ...input } = ofManifests
     ? await manifestsOf(settings, surroundings)
     : await clusterInput(settings, surroundings);
-  const world = worldOf(sources);
+  const snapshot = snapshotOf(sources);
   const { subjects, incomplete } = settings.serverDryRun
-    ? await tried(input.subjects, world, related, connection, warn)
+    ? await tried(input.subjects, snapshot, related, connection, warn)
     : { ...input, incomplete: false };
   if (subjects.length === 0) warn('no Pod and no workload among the objects given');
   if (settings.suggest) {
     print(
-      renderSuggestion(suggest(subjects, related, (policies) => worldOf(withPolicies(sources, policies)))),
+      renderSuggestion(suggest(subjects, related, (policies) => snapshotOf(withPolicies(sources, policies)))),
     );
     return failed || incomplete ? 1 : 0;
   }
-  const audited = subjects.map((subject) => auditWorkload(subject, world, related));
+  const audited = subjects.map((subject) => auditWorkload(subject, snapshot, related));
   const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
   if (failed || incomplete) return 1;
@@ -142,7 +148,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
 /** @throws LingerError `settings-invalid` without a cluster */
 async function tried(
   subjects: readonly AuditSubject[],
-  world: World,
+  snapshot: ClusterSnapshot,
   related: RelatedObjects,
   connection: KubeConnection | undefined,
   warn: Surroundings['warn'],
@@ -153,8 +159,8 @@ async function tried(
     );
   const { tryPods } = await import('./server-dry-run.ts');
   const asked = ({ namespace }: AuditSubject) =>
-    isAsked(related, namespace, world.namespaces.get(namespace)?.labels);
-  return tryPods(subjects, world, asked, connection, warn);
+    isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
+  return tryPods(subjects, snapshot, asked, connection, warn);
 }
 
 function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {

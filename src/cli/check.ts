@@ -1,5 +1,5 @@
 import { NO_LABELS } from '../api/index.ts';
-import { effectivePolicy, NO_DOCUMENTS, shadowedPolicies, wantsHold, worldOf } from '../decision/index.ts';
+import { effectivePolicy, NO_DOCUMENTS, shadowedPolicies, snapshotOf, wantsHold } from '../decision/index.ts';
 import {
   type Check,
   type CheckState,
@@ -69,16 +69,16 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     const place = { lingerNamespace, policies: undefined, namespace: tryIn };
     const known = await readCluster(connection, place, () => undefined);
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
-    const world = worldOf(await sourcesFor(NO_DOCUMENTS, inForce, known));
-    const wanting = [...world.namespaces.values()].filter((each) => wantsHold(world.policies, each));
-    const namespace = world.namespaces.get(tryIn);
+    const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, inForce, known));
+    const wanting = [...snapshot.namespaces.values()].filter((each) => wantsHold(snapshot.policies, each));
+    const namespace = snapshot.namespaces.get(tryIn);
     const tried = namespace && { namespace, labels: NO_LABELS, annotations: NO_LABELS };
     return {
       wantingHold: wanting.map(({ name }) => name),
       files: known.files.clusterPolicies.length + known.files.policies.length,
       fileProblems: known.fileProblems,
       filesUnread: known.filesUnread,
-      mode: tried && effectivePolicy(world.policies, tried, world.modeLimit).policy.mode,
+      mode: tried && effectivePolicy(snapshot.policies, tried, snapshot.modeLimit).policy.mode,
     };
   };
   let reading: ReturnType<typeof readInForce> | undefined;

@@ -11,8 +11,8 @@ import {
   parsePlan,
   SKIP_REASONS,
   shareInWords,
+  snapshotOf,
   undoFor,
-  worldOf,
 } from '../decision/index.ts';
 import { readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
@@ -22,8 +22,8 @@ import {
   patched,
   planOf,
   readManifests,
+  type SnapshotSettings,
   sourcesFor,
-  type WorldSettings,
   workloadsIn,
 } from './manifests.ts';
 import type { KnownCluster } from './read-cluster.ts';
@@ -62,18 +62,18 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
 
 /** The explanation of each workload; `failed`: a document could not be read, and was reported by `warn`. */
 export async function explainManifests(
-  settings: ManifestSettings & WorldSettings,
+  settings: ManifestSettings & SnapshotSettings,
   surroundings: Pick<Surroundings, 'stdin' | 'warn'>,
   cluster?: KnownCluster,
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
   const manifests = await readManifests(settings, surroundings);
-  const world = worldOf(await sourcesFor(manifests.documents, settings, cluster));
+  const snapshot = snapshotOf(await sourcesFor(manifests.documents, settings, cluster));
   const plans: LocatedExplanation[] = [];
   const reading = { warn: surroundings.warn, failed: manifests.failed };
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
-        const { notes, ...explained } = explanationOf(planOf(found, world));
+        const { notes, ...explained } = explanationOf(planOf(found, snapshot));
         const { value, line } = found.object;
         const also = misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }));
         const unknown =
@@ -100,13 +100,13 @@ async function explainLive(
 ): Promise<readonly LocatedExplanation[]> {
   if (names.length === 0) return [];
   const { readNamed } = await import('./read-cluster.ts');
-  const world = worldOf(await sourcesFor(NO_DOCUMENTS, settings, known));
+  const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, settings, known));
   const found: LocatedExplanation[] = [];
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);
     // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
     const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
-    const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, world));
+    const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, snapshot));
     found.push({ ...explained, live: livePods(running) });
   }
   return found;

@@ -6,9 +6,9 @@ import {
   type Operation,
   type Pod,
   patchFor,
+  snapshotOf,
   summaryOf,
   undoFor,
-  worldOf,
 } from '../decision/index.ts';
 import {
   type Encoding,
@@ -45,11 +45,11 @@ interface Edit {
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
   const manifests = await readManifests(settings, surroundings, !settings.inPlace);
-  const world = worldOf(await sourcesFor(manifests.documents, { ...settings, modeLimit: 'Enforce' }));
+  const snapshot = snapshotOf(await sourcesFor(manifests.documents, { ...settings, modeLimit: 'Enforce' }));
   return rewrite(settings, surroundings, manifests, (found) => {
     const { pod: given } = found.workload;
     const pod = settings.refresh ? patched(given, undoFor(given)) : given;
-    const planned = planOf({ ...found, workload: { ...found.workload, pod } }, world);
+    const planned = planOf({ ...found, workload: { ...found.workload, pod } }, snapshot);
     const { decision } = planned;
     const said = [summaryOf(planned), ...decision.notes.map(({ code, text }) => `  note ${code}: ${text}`)];
     const operations = isAudit(decision) ? [] : patchFor(pod as Pod, decision);

@@ -14,6 +14,7 @@ import {
   selects,
 } from '../api/index.ts';
 import {
+  type ClusterSnapshot,
   type Documents,
   decide,
   type LocatedObject,
@@ -23,7 +24,6 @@ import {
   requestOf,
   type Sources,
   type Workload,
-  type World,
   workloadOf,
 } from '../decision/index.ts';
 import {
@@ -127,7 +127,7 @@ export async function readManifests(
   return { inputs, documents, objects, failed };
 }
 
-export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' | 'modeLimit'>;
+export type SnapshotSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' | 'modeLimit'>;
 
 /**
  * What decisions about manifests know: the policies given, or else those in force in the cluster; and the Services and
@@ -136,7 +136,7 @@ export type WorldSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' |
  */
 export async function sourcesFor(
   applied: Documents,
-  { policies, modeLimit }: WorldSettings,
+  { policies, modeLimit }: SnapshotSettings,
   cluster?: KnownCluster,
 ): Promise<Sources> {
   const given = policies === undefined ? cluster?.files : await readPolicies(policies);
@@ -389,6 +389,6 @@ export function patched(pod: unknown, operations: readonly Operation[]): unknown
 }
 
 /** Decides for the pods of a workload. */
-export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, world: World) {
-  return { ...found, decision: decide(requestOf(found), world) };
+export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {
+  return { ...found, decision: decide(requestOf(found), snapshot) };
 }

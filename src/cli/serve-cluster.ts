@@ -24,7 +24,7 @@ import {
   registerWatchMetrics,
   TERMINATION_POLICIES,
 } from '../cluster/index.ts';
-import { defaultWait, type WorldEvent, type WorldHolder } from '../decision/index.ts';
+import { defaultWait, type SnapshotChange, type SnapshotHolder } from '../decision/index.ts';
 import {
   Delivery,
   type DeliverySettings,
@@ -71,9 +71,9 @@ export interface ClusterContext {
   readonly syncTimeout: number;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'registry'>;
-  readonly world: WorldHolder;
+  readonly snapshot: SnapshotHolder;
   /** Brings policies into force, others' turns between; resolves when they are. */
-  readonly changePolicies: (event: WorldEvent) => Promise<void>;
+  readonly changePolicies: (event: SnapshotChange) => Promise<void>;
   /** Where replicas share what they measure; undefined: this one is alone. */
   readonly place: Place | undefined;
   /** undefined: there is no canary. */
@@ -131,11 +131,11 @@ function reportingOf(what: string, logger: Logger) {
   };
 }
 
-/** Follows policies and consumers of the cluster into the world; log lines say what cannot be used. */
+/** Follows policies and consumers of the cluster into the snapshot; log lines say what cannot be used. */
 function followDeclared(context: ClusterContext) {
-  const { world, changePolicies } = context;
+  const { snapshot, changePolicies } = context;
   const consumers = followKind(DISCOVERY_CONSUMERS, context, (values) =>
-    world.apply({ kind: 'consumers', consumers: values }),
+    snapshot.apply({ kind: 'consumers', consumers: values }),
   );
   const clusterPolicies = followKind(CLUSTER_TERMINATION_POLICIES, context, (values) =>
     changePolicies({ kind: 'clusterPolicies', clusterPolicies: values }),
@@ -293,15 +293,15 @@ function unreadProblems(unread: ReturnType<ClusterSource['unread']>): readonly s
 /** A server's connection to its cluster. */
 export type ClusterPart = ReturnType<typeof startCluster>;
 
-/** Follows the cluster and measures its lag, from now on until the signal aborts: worlds, metrics and log lines follow. */
+/** Follows the cluster and measures its lag, from now on until the signal aborts: snapshots, metrics and log lines follow. */
 export function startCluster(context: ClusterContext) {
-  const { connection, manager, world, metrics, place, logger, signal } = context;
+  const { connection, manager, snapshot, metrics, place, logger, signal } = context;
   const { registry } = metrics;
   const random = Math.random;
   const source = followCluster(
     connection,
     {
-      onWorld: (event) => world.apply(event),
+      onSnapshot: (event) => snapshot.apply(event),
       onEvent: manager.event,
       onPod: manager.pod,
       ...watchReporting(logger),
@@ -312,17 +312,17 @@ export function startCluster(context: ClusterContext) {
   const delivery = deliveryOf(context);
   const sync = followSync(source, Promise.all([declared.read, delivery?.read]), context);
   const synced = () => sync.state === 'synced';
-  const wait = () => defaultWait(world.current());
+  const wait = () => defaultWait(snapshot.current());
 
   const measurement = new Measurement(
     { clock, epochSeconds },
     {
       heartbeats: place !== undefined,
-      asked: () => world.current().policies.thresholds,
+      asked: () => snapshot.current().policies.thresholds,
       onListenerError: manager.listenerFailed('measurement'),
     },
   );
-  measurement.onLags((lags) => world.apply({ kind: 'lags', lags }));
+  measurement.onLags((lags) => snapshot.apply({ kind: 'lags', lags }));
   const { consumers } = measurement;
   const views = new ConsumerViews(consumers);
   const consumerMetrics = registerConsumerMetrics(registry, { views: () => views.all, epochSeconds });
@@ -345,11 +345,11 @@ export function startCluster(context: ClusterContext) {
       targets: declared.consumers.objects,
     },
     statuses: policyStatuses({
-      world: () => world.current(),
+      snapshot: () => snapshot.current(),
       clusterPolicies: declared.clusterPolicies.objects,
       policies: declared.policies.objects,
       pods: source.pods,
-      shadowed: () => world.shadowedPolicies(),
+      shadowed: () => snapshot.shadowedPolicies(),
       clock,
       epochSeconds,
     }),
@@ -360,7 +360,7 @@ export function startCluster(context: ClusterContext) {
   const reported = manager.listeners<[consumer: string]>('reports');
   const reports = takeReports({
     ...{ ...context, ...context.reports },
-    consumers: () => world.current().consumers,
+    consumers: () => snapshot.current().consumers,
     measurement: consumers,
     newest: () => versionsOf(endpointslices.version, endpoints.version),
     clock,
@@ -379,7 +379,7 @@ export function startCluster(context: ClusterContext) {
       ...{ connection, measurement, events, registry, logger, clock, signal },
       inspecting: inspecting.inspection,
       relay: context.hold.relay,
-      world: world.current,
+      snapshot: snapshot.current,
       current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
       reports: reports.taken,
       leader: sharing.leader,
@@ -394,7 +394,7 @@ export function startCluster(context: ClusterContext) {
   const review = new TerminationReview({
     ...{ log, connection, registry, logger, events, clock, epochSeconds, signal },
     leadsSince: manager.leadsSince,
-    world: world.current,
+    snapshot: snapshot.current,
     listed: (uid) => measurement.listing(uid).length > 0,
     held: (uid) => hold?.pod(uid),
   });
@@ -403,12 +403,12 @@ export function startCluster(context: ClusterContext) {
   const audit = new ClusterAudit({
     ...{ connection, registry, logger, events, clock, epochSeconds, random, synced },
     settings: context.audit,
-    world: world.current,
+    snapshot: snapshot.current,
     pods: source.pods,
   });
   const canary = canaryOf(context, measurement, declared.read);
   const consumerMeasuring = measureConsumers({
-    ...{ world, measurement, views, logger, epochSeconds },
+    ...{ snapshot, measurement, views, logger, epochSeconds },
     declared: declared.consumers,
     metrics: consumerMetrics,
   });
@@ -492,13 +492,13 @@ function heartbeats(
 
 /** @returns undefined where replicas share nothing: then there is no Service to take one out of */
 function canaryOf(
-  { connection, place, canary, world, metrics, logger }: ClusterContext,
+  { connection, place, canary, snapshot, metrics, logger }: ClusterContext,
   measurement: Measurement,
   declared: Promise<unknown>,
 ): Runnable | undefined {
   if (place === undefined || canary === undefined) return undefined;
   const count = registerCanaryMetrics(metrics.registry);
-  const present = () => world.current().consumers;
+  const present = () => snapshot.current().consumers;
   const { namespace } = place;
   const running = startCanary({
     ...canary,

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import { holdWorld, NO_DOCUMENTS, type WorldHolder } from '../decision/index.ts';
+import { NO_DOCUMENTS, newSnapshotHolder, type SnapshotHolder } from '../decision/index.ts';
 import { Manager } from '../manager/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings, SigningKeys } from '../measurement/index.ts';
@@ -120,7 +120,7 @@ function listenForLogLevel(logger: Logger, configured: Settings<'serve'>['logLev
 }
 
 /** What the parts of a running server share. */
-interface Beginning extends Pick<ClusterContext, 'logger' | 'world' | 'changePolicies' | 'signal'> {
+interface Beginning extends Pick<ClusterContext, 'logger' | 'snapshot' | 'changePolicies' | 'signal'> {
   readonly settings: Settings<'serve'>;
   readonly metrics: Metrics;
   readonly manager: Manager;
@@ -140,8 +140,8 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   const { logger, end: endLog } = logToStandardOutput(settings.logLevel);
   const forgetLogLevel = listenForLogLevel(logger, settings.logLevel);
   try {
-    const world = holdWorld(settings.modeLimit);
-    const sayShadowed = shadowReporting(world, logger);
+    const snapshot = newSnapshotHolder(settings.modeLimit);
+    const sayShadowed = shadowReporting(snapshot, logger);
     const metrics = createMetrics(surroundings.version);
     const { registry } = metrics;
     reportLoopTime(metrics.loopBlocked, logger);
@@ -151,9 +151,9 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       logger,
       metrics,
       manager: new Manager({ registry, logger, ...time, signal: ending.signal }),
-      world,
+      snapshot,
       changePolicies: serialize(async (event) => {
-        await inPieces(stepsOnLoop('policies', world.applying(event)), () => performance.now(), PIECE_MS);
+        await inPieces(stepsOnLoop('policies', snapshot.applying(event)), () => performance.now(), PIECE_MS);
         sayShadowed();
       }),
       signal: ending.signal,
@@ -188,10 +188,10 @@ async function begin(beginning: Beginning, surroundings: Surroundings): Promise<
 const SHADOWED_SAID = 10;
 
 /** @returns what says in the log which policies of files do not count, when that has changed */
-function shadowReporting(world: WorldHolder, logger: Logger): () => void {
+function shadowReporting(snapshot: SnapshotHolder, logger: Logger): () => void {
   let said = '';
   return () => {
-    const hidden = world.shadowedPolicies();
+    const hidden = snapshot.shadowedPolicies();
     if (hidden.join() === said) return;
     said = hidden.join();
     const members = { policies: hidden.slice(0, SHADOWED_SAID), count: hidden.length };
@@ -220,11 +220,11 @@ async function answerUntilShutdown(
   { version, kube, print }: Surroundings,
   shutdown: ReturnType<typeof listenForShutdown>,
 ): Promise<number> {
-  const { settings, logger, metrics, manager, world, certificates, cluster, policyProblems } = running;
+  const { settings, logger, metrics, manager, snapshot, certificates, cluster, policyProblems } = running;
   let draining = false;
   const clientCa = settings.clientCa === undefined ? undefined : await readClientCa(settings.clientCa);
   const app = admissionApp({
-    world: world.current,
+    snapshot: snapshot.current,
     clientCertificates: clientCa !== undefined,
     auditWarnings: settings.auditWarnings,
     closesConnection: () => draining || Math.random() < settings.connectionCloseProbability,

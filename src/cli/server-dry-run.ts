@@ -20,7 +20,15 @@ import {
   newAgent,
   readText,
 } from '../cluster/index.ts';
-import { decide, graceOf, type Pod, parsePlan, patchFor, requestOf, type World } from '../decision/index.ts';
+import {
+  type ClusterSnapshot,
+  decide,
+  graceOf,
+  type Pod,
+  parsePlan,
+  patchFor,
+  requestOf,
+} from '../decision/index.ts';
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -64,7 +72,7 @@ export interface Tried {
  */
 export async function tryPods(
   subjects: readonly AuditSubject[],
-  world: World,
+  snapshot: ClusterSnapshot,
   asked: (subject: AuditSubject) => boolean,
   connection: KubeConnection,
   warn: Terminal['warn'],
@@ -93,7 +101,7 @@ export async function tryPods(
     }
   };
   const waiting = subjects.flatMap((subject) => {
-    const decision = decide(requestOf(subject), world);
+    const decision = decide(requestOf(subject), snapshot);
     return decision.outcome === 'inject' && asked(subject) ? [{ subject, decision }] : [];
   });
   /** The workloads whose pods are refused with a wait, or get another, as they are returned. */

@@ -6,8 +6,8 @@ import {
   type SimulatedEvent,
   type SimulatedWait,
   shareInWords,
+  snapshotOf,
   simulate as waitsOf,
-  worldOf,
 } from '../decision/index.ts';
 import { readPolicies } from '../manifest/index.ts';
 import { encodingOf } from '../yaml/index.ts';
@@ -20,11 +20,11 @@ export async function simulate(
   { print, stdin }: Surroundings,
 ): Promise<number> {
   const [file = '-'] = operands;
-  const world = worldOf(
+  const snapshot = snapshotOf(
     policies === undefined ? NO_SOURCES : { ...NO_SOURCES, files: await readPolicies(policies) },
   );
   const events = await readEvents(file, file === '-' ? stdin : createReadStream(file));
-  const changes = waitsOf(events, world, namespace);
+  const changes = waitsOf(events, snapshot, namespace);
   print(output === 'json' ? jsonText({ changes }) : table(changes));
   return 0;
 }

@@ -1,5 +1,5 @@
 import { headlineOf } from '../audit/index.ts';
-import { NO_DOCUMENTS, namespaceView, worldOf } from '../decision/index.ts';
+import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../decision/index.ts';
 import { inquire, type Overview, overviewOf } from '../diagnose/index.ts';
 import type { ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
@@ -36,10 +36,10 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   const place = { lingerNamespace, policies: undefined, namespace: connection.namespace };
   const known = await readCluster(connection, place, (line) => unseen.push(line));
   const within = { namespace: 'default', policies: undefined, modeLimit: 'Enforce' } as const;
-  const world = worldOf(await sourcesFor(NO_DOCUMENTS, within, known));
+  const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, within, known));
   const groups = new Map<string, NamespaceGroup>();
-  for (const namespace of world.namespaces.values()) {
-    const { mode, hook, seconds, why } = namespaceView(namespace, world);
+  for (const namespace of snapshot.namespaces.values()) {
+    const { mode, hook, seconds, why } = namespaceView(namespace, snapshot);
     const key = JSON.stringify([mode, hook, seconds, why]);
     const { namespaces = [] } = groups.get(key) ?? {};
     groups.set(key, { mode, hook, waitSeconds: seconds, why, namespaces: [...namespaces, namespace.name] });

@@ -1,5 +1,5 @@
 import type { NamespaceRecord } from '../api/index.ts';
-import type { WorldEvent } from '../decision/index.ts';
+import type { SnapshotChange } from '../decision/index.ts';
 import type { ClusterEvent, HeartbeatStream, Stream } from '../lag/index.ts';
 import { throttle } from '../timing/index.ts';
 import {
@@ -34,7 +34,7 @@ type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpoints
 /** Calls are synchronous. */
 export interface ClusterHandlers {
   /** The input of decisions has changed. Changes in quick succession are merged. */
-  onWorld(event: WorldEvent): void;
+  onSnapshot(event: SnapshotChange): void;
   /** For the lag recorder: delivered immediately, in the order of each stream. */
   onEvent(event: ClusterEvent): void;
   /** Each event of the pods' watch, before {@link onEvent} hears what it means for the recorder. */
@@ -67,15 +67,15 @@ export interface ClusterSource {
 }
 
 /**
- * The least time between two new Worlds for the same kind of change: what decisions know lags behind
- * the watches by at most this. Building a World of 13,000 Services takes 3 ms if each has a namespace of its own, and
+ * The least time between two new snapshots for the same kind of change: what decisions know lags behind
+ * the watches by at most this. Building a snapshot of 13,000 Services takes 3 ms if each has a namespace of its own, and
  * 0.03 ms if they share 500: in a storm that keeps changing all of them, at most 3 % of a processor.
  */
-const WORLD_EVERY_MS = 100;
+const SNAPSHOT_EVERY_MS = 100;
 
 export function followCluster(
   connection: KubeConnection,
-  { onWorld, onEvent, onPod, onFailure, onCurrent, onLeftOut, onHandlerError }: ClusterHandlers,
+  { onSnapshot, onEvent, onPod, onFailure, onCurrent, onLeftOut, onHandlerError }: ClusterHandlers,
   options: ClusterOptions,
 ): ClusterSource {
   const namespaces = new Map<string, NamespaceRecord>();
@@ -87,10 +87,10 @@ export function followCluster(
   /** The streams that the recorder follows. */
   const guard = new ProcessPauseGuard((change) => onEvent(streamEvent(change, change.stream)), options);
 
-  const showNamespaces = () => onWorld({ kind: 'namespaces', namespaces: new Map(namespaces) });
-  const showServices = () => onWorld({ kind: 'services', services: services.index() });
-  const namespacesChanged = throttle(WORLD_EVERY_MS, showNamespaces, options);
-  const servicesChanged = throttle(WORLD_EVERY_MS, showServices, options);
+  const showNamespaces = () => onSnapshot({ kind: 'namespaces', namespaces: new Map(namespaces) });
+  const showServices = () => onSnapshot({ kind: 'services', services: services.index() });
+  const namespacesChanged = throttle(SNAPSHOT_EVERY_MS, showNamespaces, options);
+  const servicesChanged = throttle(SNAPSHOT_EVERY_MS, showServices, options);
   const lookWhetherSynced = () => {
     if (listed.has('namespaces') && listed.has('services') && fleet.known()) synced.resolve();
   };
@@ -98,13 +98,13 @@ export function followCluster(
     connection,
     {
       onFleet: (inForce) => {
-        onWorld({ kind: 'fleet', fleet: inForce });
+        onSnapshot({ kind: 'fleet', fleet: inForce });
         lookWhetherSynced();
       },
       onFailure: (failure, pauseMs) => onFailure('version', failure, pauseMs),
       onCurrent: () => onCurrent('version'),
     },
-    { ...options, everyMs: WORLD_EVERY_MS },
+    { ...options, everyMs: SNAPSHOT_EVERY_MS },
   );
 
   /** The first list is passed on at once: until then nothing is known about its kind. */

@@ -12,6 +12,7 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import { type Consumer, findsByItself, type PlannedLag, sendsTo } from '../lag/index.ts';
+import type { ClusterSnapshot } from './cluster-snapshot.ts';
 import {
   type Carriers,
   type ContainerWait,
@@ -67,7 +68,6 @@ import { digestOf, type EffectivePolicy, effectivePolicy } from './policy.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
 import { chooseWait, enoughOf, estimateOfWait, holdBounds, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { Workload } from './workload.ts';
-import type { World } from './world.ts';
 
 /** The question: should this pod, which is about to be created, wait, and for how long? */
 export interface PodRequest {
@@ -110,12 +110,12 @@ export function requestOf({
  * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. In mode Audit the
  * decision is the same as in Enforce; the caller leaves the pod unchanged.
  */
-export function decide(request: PodRequest, world: World): Decision {
+export function decide(request: PodRequest, snapshot: ClusterSnapshot): Decision {
   const screened = screen(request);
   if (screened !== undefined) return screened;
   const pod = request.object as Pod;
-  const { namespace, policy, notes } = policyFor(placeOf(request), world);
-  const decision = decideUnder(policy, pod, namespace, request, world);
+  const { namespace, policy, notes } = policyFor(placeOf(request), snapshot);
+  const decision = decideUnder(policy, pod, namespace, request, snapshot);
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
 }
 
@@ -131,10 +131,10 @@ function placeOf({ namespace, object }: PodRequest): PlacedPod {
   return { namespace, labels: labelsOf(object as Pod), annotations: annotationsOf(object as Pod) };
 }
 
-function policyFor({ namespace: name, labels, annotations }: PlacedPod, world: World) {
-  const namespace = world.namespaces.get(name) ?? unseenNamespace(name);
+function policyFor({ namespace: name, labels, annotations }: PlacedPod, snapshot: ClusterSnapshot) {
+  const namespace = snapshot.namespaces.get(name) ?? unseenNamespace(name);
   const subject = { namespace, labels, annotations };
-  const { policy, notes } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const { policy, notes } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);
   return { namespace, policy, notes };
 }
 
@@ -149,10 +149,10 @@ export interface Traffic {
 }
 
 /** The traffic of an existing pod. */
-export function trafficOf(pod: PlacedPod, world: World): Traffic {
-  const { namespace, policy } = policyFor(pod, world);
-  const services = servicesSelecting(world.services, namespace.name, pod.labels);
-  const { consumers, lag } = sendersAndLags(pod.labels, namespace, services, policy, world);
+export function trafficOf(pod: PlacedPod, snapshot: ClusterSnapshot): Traffic {
+  const { namespace, policy } = policyFor(pod, snapshot);
+  const services = servicesSelecting(snapshot.services, namespace.name, pod.labels);
+  const { consumers, lag } = sendersAndLags(pod.labels, namespace, services, policy, snapshot);
   return { policy, services, consumers, lag };
 }
 
@@ -162,14 +162,14 @@ export interface Exposure extends Traffic {
 }
 
 /** For audits: the wait that {@link decide}'s outcome is compared with. Undefined for an object that is not decided on. */
-export function exposureOf(request: PodRequest, world: World): Exposure | undefined {
+export function exposureOf(request: PodRequest, snapshot: ClusterSnapshot): Exposure | undefined {
   if (screen(request) !== undefined) return undefined;
-  const traffic = trafficOf(placeOf(request), world);
-  const budget = nodeBudget(request.object as Pod, world.fleet);
+  const traffic = trafficOf(placeOf(request), snapshot);
+  const budget = nodeBudget(request.object as Pod, snapshot.fleet);
   return { ...traffic, choice: withinBudget(chooseWait(traffic.policy, traffic.lag), budget) };
 }
 
-/** The skip reasons that do not depend on the world. Undefined: the object is a {@link Pod} to decide on. */
+/** The skip reasons that do not depend on the snapshot. Undefined: the object is a {@link Pod} to decide on. */
 export function screen(request: PodRequest): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
   const problem = problemOf(request.object);
@@ -190,24 +190,24 @@ function decideUnder(
   pod: Pod,
   namespace: NamespaceRecord,
   request: PodRequest,
-  world: World,
+  snapshot: ClusterSnapshot,
 ): Decision {
   if (policy.inject.value === false) return skip('OptedOut', [], policy);
   if (policy.mode.value === 'Off') return skip('ModeOff', [], policy);
 
   const delivery = policy['hold.delivery'].value;
-  const hold: DeliveryTerms = { namespace: namespace.name, delivery, token: request.holdToken, world };
+  const hold: DeliveryTerms = { namespace: namespace.name, delivery, token: request.holdToken, snapshot };
   const earlier = earlierPass(pod);
   const { plan, carriers } = earlier;
   if (plan === undefined || carriers.size === 0)
-    return decideAfresh(policy, pod, namespace, request, world, hold, earlier);
+    return decideAfresh(policy, pod, namespace, request, snapshot, hold, earlier);
   const again: Again = { ...earlier, plan };
   if (plan.hook !== 'Hold') return decideAgain(pod, again, policy);
   const setup = standingSetup(pod, carriers, hookedOf(targetsOf(pod, policy, NO_CARRIERS)), hold);
   if (setup !== undefined) return decideAgain(pod, { ...again, setup }, policy);
   const text = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
   const notes = [...earlier.notes, note('StalePlan', text)];
-  const decision = decideAfresh(policy, pod, namespace, request, world, hold, { ...earlier, notes });
+  const decision = decideAfresh(policy, pod, namespace, request, snapshot, hold, { ...earlier, notes });
   // Hooks of another pod must not stay, whatever the decision is.
   return decision.outcome === 'inject' ? decision : { ...decision, ...withoutHooks(pod, again) };
 }
@@ -218,13 +218,13 @@ function decideAfresh(
   pod: Pod,
   namespace: NamespaceRecord,
   { ownerKind, isManifest }: PodRequest,
-  world: World,
+  snapshot: ClusterSnapshot,
   hold: DeliveryTerms,
   earlier: EarlierPass,
 ): Decision {
   const notes = [...earlier.notes];
-  const selecting = servicesSelecting(world.services, namespace.name, labelsOf(pod));
-  const selected = isSelected(pod, namespace, selecting, world.consumers);
+  const selecting = servicesSelecting(snapshot.services, namespace.name, labelsOf(pod));
+  const selected = isSelected(pod, namespace, selecting, snapshot.consumers);
   const serves =
     policy.pods.value === 'All' || (policy.pods.value === 'Serving' && declaresTraffic(pod)) || selected;
   const exclusion = exclusionOf(pod, policy, ownerKind ?? controllerOf(pod)?.kind, serves);
@@ -236,7 +236,7 @@ function decideAfresh(
     const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
     notes.push(note('ServicesUnknown', text));
   }
-  const traffic = sendersAndLags(labelsOf(pod), namespace, selecting, policy, world);
+  const traffic = sendersAndLags(labelsOf(pod), namespace, selecting, policy, snapshot);
   notes.push(...traffic.notes);
   return planFor(
     pod,
@@ -258,7 +258,7 @@ function planFor(
   hold: HookTerms,
   { plan: earlier, carriers, notes }: EarlierPass,
 ): Decision {
-  const choice = withinBudget(chooseWait(policy, lag), nodeBudget(pod, hold.world.fleet));
+  const choice = withinBudget(chooseWait(policy, lag), nodeBudget(pod, hold.snapshot.fleet));
   const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
   const grace = graceOf(pod);
   const all = targetsOf(pod, policy, NO_CARRIERS, carriers);
@@ -592,8 +592,8 @@ function chooseHook(
   const setup = choice === 'Hold' ? setupFor(pod, hookedOf(changed), terms) : undefined;
   const why = setup && 'why' in setup ? setup.why : undefined;
   const nodes = {
-    nativeSleep: supportsNativeSleep(terms.world.fleet),
-    windows: runsOnWindows(pod, terms.world.fleet),
+    nativeSleep: supportsNativeSleep(terms.snapshot.fleet),
+    windows: runsOnWindows(pod, terms.snapshot.fleet),
     holdHelper: why === undefined,
   };
   const isAuto = choice === 'Auto' || why !== undefined;
@@ -618,7 +618,7 @@ function setupFor(pod: Pod, hooked: readonly Container[], terms: HookTerms): Hol
   if (hooked.length === 0) return { why: 'every container that waits has a sleep of its own', ofPod: true };
   if (!terms.isManifest) return newSetup(pod, hooked, terms);
   const setup = newSetup(pod, hooked, { ...terms, token: TOKEN_TO_COME });
-  const isOpen = !('why' in setup) || (!setup.ofPod && terms.world.hold === undefined);
+  const isOpen = !('why' in setup) || (!setup.ofPod && terms.snapshot.hold === undefined);
   return isOpen ? { why: OF_MANIFEST } : setup;
 }
 
@@ -684,17 +684,17 @@ function sendersAndLags(
   namespace: NamespaceRecord,
   selecting: SelectingServices,
   policy: EffectivePolicy,
-  world: World,
+  snapshot: ClusterSnapshot,
 ): Pick<Traffic, 'consumers' | 'lag'> & { readonly notes: readonly Note[] } {
   const consumers: Consumer[] = [];
   const assumed: string[] = [];
-  for (const consumer of world.consumers) {
+  for (const consumer of snapshot.consumers) {
     const sends = sendsTo(consumer, namespace, labels, selecting);
     if (sends === false) continue;
     consumers.push(consumer);
     if (sends === 'assumed' && !consumer.builtIn) assumed.push(consumer.name);
   }
-  const lag = world.lags.planned(namespace.name, consumers, enoughOf(policy), namesOf(selecting));
+  const lag = snapshot.lags.planned(namespace.name, consumers, enoughOf(policy), namesOf(selecting));
   if (assumed.length === 0) return { consumers, lag, notes: [] };
   const text = `the Service of this pod, or its Namespace, has not been seen yet: ${assumed.join(', ')} may send traffic to it and is taken into account`;
   return { consumers, lag, notes: [note('ConsumerAssumed', text)] };

@@ -16,6 +16,7 @@ import {
   labelOf,
   memberAt,
 } from '../api/index.ts';
+import type { ClusterSnapshot, HoldSupply } from './cluster-snapshot.ts';
 import { type Carriers, preStopOf, quoted } from './containers.ts';
 import { nodeKind, supportsImageVolumes } from './fleet.ts';
 import { type Kinds, reachOf } from './placement.ts';
@@ -30,7 +31,6 @@ import {
   type Pod,
   shortTextIn,
 } from './pod.ts';
-import type { HoldSupply, World } from './world.ts';
 
 /** What the Hold hooks of one pod call, and the volume that they need in it. */
 export interface HoldSetup {
@@ -52,7 +52,7 @@ export interface DeliveryTerms {
   readonly namespace: string;
   readonly delivery: HoldDelivery;
   readonly token: HoldToken | undefined;
-  readonly world: Pick<World, 'hold' | 'fleet'>;
+  readonly snapshot: Pick<ClusterSnapshot, 'hold' | 'fleet'>;
 }
 
 /** @param containers those that are to carry the hook */
@@ -63,11 +63,11 @@ export function newSetup(
 ): HoldSetup | NoHold {
   const why = obstacleIn(pod, containers);
   if (why !== undefined) return { why, ofPod: true };
-  const { token, world } = terms;
-  if (world.hold === undefined || token === undefined) return { why: 'no Hold Service is known' };
-  const volume = volumeFor(pod, terms, world.hold);
+  const { token, snapshot } = terms;
+  if (snapshot.hold === undefined || token === undefined) return { why: 'no Hold Service is known' };
+  const volume = volumeFor(pod, terms, snapshot.hold);
   if ('why' in volume) return volume;
-  const { address } = world.hold;
+  const { address } = snapshot.hold;
   return { address, token: token.text, tokenHash: token.hashOf(token.text), volume };
 }
 
@@ -92,13 +92,13 @@ export function standingSetup(
     .filter(({ name }) => carriers.has(name))
     .map(callOf)
     .find(Boolean);
-  if (token === undefined || call === undefined || call.address !== terms.world.hold?.address)
+  if (token === undefined || call === undefined || call.address !== terms.snapshot.hold?.address)
     return undefined;
   const tokenHash = token.hashOf(call.token);
   if (labelOf(annotationsOf(pod), ANNOTATION.holdToken) !== tokenHash) return undefined;
   const age = Math.abs(holdTokenTime(token.text) - holdTokenTime(call.token));
   if (age > ADMISSION_SECONDS || obstacleIn(pod, containers) !== undefined) return undefined;
-  const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, terms.world.hold);
+  const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, terms.snapshot.hold);
   return 'why' in volume ? undefined : { ...call, tokenHash, volume };
 }
 
@@ -193,11 +193,11 @@ function isUnderMount(path: unknown): boolean {
 
 /** The volume that brings the helper into the pod, wherever it may run. */
 function volumeFor(pod: Pod, terms: DeliveryTerms, supply: HoldSupply): HoldVolume | NoHold {
-  const { delivery, world } = terms;
+  const { delivery, snapshot } = terms;
   const fromMap = delivery === 'Image' ? undefined : configMapVolume(pod, terms, supply);
   if (fromMap !== undefined && !('why' in fromMap)) return fromMap;
   const image = delivery === 'ConfigMap' ? undefined : supply.image;
-  if (image !== undefined && supportsImageVolumes(world.fleet))
+  if (image !== undefined && supportsImageVolumes(snapshot.fleet))
     return { name: HOLD_VOLUME, image: { reference: image } };
   if (fromMap !== undefined) return fromMap;
   return {
@@ -210,7 +210,7 @@ function volumeFor(pod: Pod, terms: DeliveryTerms, supply: HoldSupply): HoldVolu
 
 function configMapVolume(
   pod: Pod,
-  { namespace, world: { fleet } }: DeliveryTerms,
+  { namespace, snapshot: { fleet } }: DeliveryTerms,
   { digest, namespaces, architectures, tested }: HoldSupply,
 ): HoldVolume | NoHold {
   if (!namespaces.has(namespace))

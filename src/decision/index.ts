@@ -1,3 +1,17 @@
+export {
+  type ClusterSnapshot,
+  type ClusterView,
+  type Documents,
+  type HoldSupply,
+  type LocatedObject,
+  NO_DOCUMENTS,
+  NO_SOURCES,
+  newSnapshotHolder,
+  type SnapshotChange,
+  type SnapshotHolder,
+  type Sources,
+  snapshotOf,
+} from './cluster-snapshot.ts';
 export { type ContainerWait, eatsGrace, preStopOf, waitsLess } from './containers.ts';
 export {
   containerWaits,
@@ -43,17 +57,3 @@ export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } 
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
 export { type DefaultWait, defaultWait, shareInWords } from './wait.ts';
 export { type Workload, workloadOf } from './workload.ts';
-export {
-  type ClusterView,
-  type Documents,
-  type HoldSupply,
-  holdWorld,
-  type LocatedObject,
-  NO_DOCUMENTS,
-  NO_SOURCES,
-  type Sources,
-  type World,
-  type WorldEvent,
-  type WorldHolder,
-  worldOf,
-} from './world.ts';

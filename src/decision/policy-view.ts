@@ -12,6 +12,7 @@ import {
   selectsNamespace,
   type TerminationPolicy,
 } from '../api/index.ts';
+import type { ClusterSnapshot } from './cluster-snapshot.ts';
 import {
   type EffectivePolicy,
   effectivePolicy,
@@ -21,7 +22,6 @@ import {
   policyOf,
 } from './policy.ts';
 import { holdBounds, reasonInWords, waitBehindPlainService } from './wait.ts';
-import type { World } from './world.ts';
 
 /** The current result of a policy for a pod that it selects, without annotations, behind an ordinary Service. */
 export interface PolicyView {
@@ -47,15 +47,15 @@ type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 /** More would not be read at a glance. */
 const MOST_IGNORED = 16;
 
-export function policyView(policy: AnyPolicy, world: World): PolicyView {
+export function policyView(policy: AnyPolicy, snapshot: ClusterSnapshot): PolicyView {
   const { values, origin, podSelector } = policyOf(policy);
   const subject = {
-    namespace: namespaceOf(policy, world),
+    namespace: namespaceOf(policy, snapshot),
     labels: labelsFor(podSelector),
     annotations: NO_LABELS,
   };
-  const { policy: merged } = effectivePolicy(world.policies, subject, world.modeLimit);
-  const { choice, lag } = waitBehindPlainService(merged, subject, world);
+  const { policy: merged } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);
+  const { choice, lag } = waitBehindPlainService(merged, subject, snapshot);
   const mode = merged.mode.value;
   const measured = choice.why === 'fixed' ? undefined : lag.seen;
   const said = ignoredFields(Object.keys(values) as Field[], origin, merged);
@@ -76,10 +76,10 @@ export function policyView(policy: AnyPolicy, world: World): PolicyView {
 }
 
 /** What pods without labels and annotations get in a namespace behind an ordinary Service, and why so long a wait. */
-export function namespaceView(namespace: NamespaceRecord, world: World) {
+export function namespaceView(namespace: NamespaceRecord, snapshot: ClusterSnapshot) {
   const subject = { namespace, labels: NO_LABELS, annotations: NO_LABELS };
-  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
-  const { choice, lag } = waitBehindPlainService(policy, subject, world);
+  const { policy } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);
+  const { choice, lag } = waitBehindPlainService(policy, subject, snapshot);
   return {
     mode: policy.mode.value,
     hook: policy.hook.value,
@@ -104,7 +104,7 @@ export function policiesSelecting(
 }
 
 /** The policy's own namespace, or, for a ClusterTerminationPolicy, one that it selects. */
-function namespaceOf(policy: AnyPolicy, { namespaces }: World): NamespaceRecord {
+function namespaceOf(policy: AnyPolicy, { namespaces }: ClusterSnapshot): NamespaceRecord {
   if (policy.kind === 'TerminationPolicy') {
     const { namespace } = policy.metadata;
     return namespaces.get(namespace) ?? namespaceRecord(namespace, NO_LABELS, NO_LABELS);

@@ -9,9 +9,9 @@ import {
   plannedLags,
   sendsTo,
 } from '../lag/index.ts';
+import { type ClusterSnapshot, taken } from './cluster-snapshot.ts';
 import { effectivePolicy } from './policy.ts';
 import { chooseWait, enoughOf, type WaitReason } from './wait.ts';
-import { taken, type World } from './world.ts';
 
 /** One removed pod, or how long one consumer took to follow a withdrawal. Seconds. */
 export interface SimulatedEvent {
@@ -47,20 +47,20 @@ const MEASURED: DiscoveryConsumerSpec = { measure: { reports: {} } };
 /**
  * The waits that pods of a namespace get while these events happen, by the arithmetic of a running Linger: one for each
  * change of the wait in force, and one for each midnight (UTC). Consumers are those that the events name, and those of
- * the world that may send traffic to some pod of the namespace; the built-in ones count where the events name them.
+ * the snapshot that may send traffic to some pod of the namespace; the built-in ones count where the events name them.
  *
  * @param events in the order in which they happen; where one is earlier than the one before, the clock has been set back
  */
 export function simulate(
   events: readonly SimulatedEvent[],
-  world: World,
+  snapshot: ClusterSnapshot,
   namespace: string,
 ): readonly SimulatedWait[] {
   const [first] = events;
   if (first === undefined) return [];
   const named = new Set(events.flatMap(({ consumer }) => consumer ?? []));
-  const record = world.namespaces.get(namespace) ?? unseenNamespace(namespace);
-  const declared = world.consumers.filter((consumer) =>
+  const record = snapshot.namespaces.get(namespace) ?? unseenNamespace(namespace);
+  const declared = snapshot.consumers.filter((consumer) =>
     consumer.builtIn
       ? named.has(consumer.name)
       : sendsTo(consumer, record, NO_LABELS, 'unknown') !== false || consumer.podSelector !== undefined,
@@ -68,7 +68,7 @@ export function simulate(
   for (const { name } of declared) named.delete(name);
   const applying = [...declared, ...[...named].map((name) => consumerOf(name, MEASURED))];
   const subject = { namespace: record, labels: NO_LABELS, annotations: NO_LABELS };
-  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
+  const { policy } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);
   const enough = enoughOf(policy);
 
   const estimator = new LagEstimator();

@@ -7,9 +7,9 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import { CONTROL_PLANE, type Enough, type Lags, type PlannedLag, sendsTo } from '../lag/index.ts';
+import type { ClusterSnapshot } from './cluster-snapshot.ts';
 import { type EffectivePolicy, effectivePolicy, type Origin } from './policy.ts';
 import { type Note, note } from './reasons.ts';
-import type { World } from './world.ts';
 
 /** How the wait was chosen: `why` in the plan annotation. */
 export const WAIT_REASONS = ['fixed', 'initial', 'declared', 'measured', 'storm'] as const;
@@ -195,10 +195,10 @@ export interface DefaultWait extends WaitChoice {
  * The cluster-wide default wait: that of a pod without labels or annotations, behind a plain Service, in an unknown
  * namespace. For gauges only; each pod's own wait is decided individually.
  */
-export function defaultWait(world: World): DefaultWait {
+export function defaultWait(snapshot: ClusterSnapshot): DefaultWait {
   const subject = { namespace: NOWHERE, labels: NO_LABELS, annotations: NO_LABELS };
-  const { policy } = effectivePolicy(world.policies, subject, world.modeLimit);
-  const { choice, lag } = waitBehindPlainService(policy, subject, world);
+  const { policy } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);
+  const { choice, lag } = waitBehindPlainService(policy, subject, snapshot);
   const coverage = choice.why === 'fixed' ? undefined : lag.coverage?.(choice.seconds);
   return { ...choice, coverage };
 }
@@ -207,7 +207,7 @@ export function defaultWait(world: World): DefaultWait {
 export function waitBehindPlainService(
   policy: EffectivePolicy,
   { namespace, labels }: { readonly namespace: NamespaceRecord; readonly labels: Labels },
-  { lags, consumers }: World,
+  { lags, consumers }: ClusterSnapshot,
 ): { readonly choice: WaitChoice; readonly lag: PlannedLag } {
   const sending = consumers.filter((each) => sendsTo(each, namespace, labels, [PLAIN_SERVICE]) === true);
   const lag = lags.planned(namespace.name, sending, enoughOf(policy));

@@ -24,7 +24,13 @@ import {
   type WatchStats,
   watchResource,
 } from '../cluster/index.ts';
-import { type HoldSupply, type NodeFacts, nodeKind, type WorldHolder, wantsHold } from '../decision/index.ts';
+import {
+  type HoldSupply,
+  type NodeFacts,
+  nodeKind,
+  type SnapshotHolder,
+  wantsHold,
+} from '../decision/index.ts';
 import type { Place } from '../leader/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
@@ -47,7 +53,7 @@ interface DeliveryOptions extends Required<Pick<WatchHandlers<unknown>, 'onFailu
   readonly connection: KubeConnection;
   readonly place: Place;
   readonly settings: DeliverySettings;
-  readonly world: WorldHolder;
+  readonly snapshot: SnapshotHolder;
   readonly logger: Logger;
   readonly registry: Registry;
   readonly signal: AbortSignal;
@@ -101,7 +107,7 @@ export function registerDeliveryMetrics(
 
 /** How often each replica checks whether the Service has an address, and the leader whether a namespace lacks the helper. */
 const TICK_MS = 500;
-/** How often changes are put into the World: many namespaces at once become one change. */
+/** How often changes are put into the snapshot: many namespaces at once become one change. */
 const SHOWN_EVERY_MS = 100;
 /** At most four ConfigMaps of 25 KB a second: each is applied once, but perhaps in the middle of a storm. */
 const APPLY_EVERY_MS = 250;
@@ -188,11 +194,11 @@ export class Delivery {
     while (await pause(TICK_MS, signal));
   }
 
-  /** Puts what decisions need into the World, if it has changed. */
+  /** Puts what decisions need into the snapshot, if it has changed. */
   #show(): void {
-    const { world } = this.#options;
+    const { snapshot } = this.#options;
     const hold = this.#supply();
-    if (!isDeepStrictEqual(hold, world.current().hold)) world.apply({ kind: 'hold', hold });
+    if (!isDeepStrictEqual(hold, snapshot.current().hold)) snapshot.apply({ kind: 'hold', hold });
   }
 
   #supply(): HoldSupply | undefined {
@@ -211,8 +217,8 @@ export class Delivery {
   }
 
   #serviceAddress(): string | undefined {
-    const { world, place, settings } = this.#options;
-    const services = world.current().services.byNamespace.get(place.namespace);
+    const { snapshot, place, settings } = this.#options;
+    const services = snapshot.current().services.byNamespace.get(place.namespace);
     const ip = services?.find(({ name }) => name === HOLD_SERVICE)?.clusterIp;
     if (ip === undefined) return undefined;
     return `${ip.includes(':') ? `[${ip}]` : ip}:${settings.port}`;
@@ -248,8 +254,8 @@ export class Delivery {
 
   /** The namespaces that want Hold and lack the ConfigMap. Linger's own comes first: tests run there. */
   #lacking(): readonly string[] {
-    const { world, place } = this.#options;
-    const needed = this.#needed() && world.current().namespaces.size > 0;
+    const { snapshot, place } = this.#options;
+    const needed = this.#needed() && snapshot.current().namespaces.size > 0;
     const wanted = needed ? [place.namespace, ...this.#wanting()] : [];
     return wanted.filter((name) => !this.#seen.has(name));
   }
@@ -258,8 +264,8 @@ export class Delivery {
   #wantingNames: readonly string[] = [];
 
   #wanting(): readonly string[] {
-    const { policies, namespaces } = this.#options.world.current();
-    // Worlds share unchanged parts, so thousands of namespaces are checked only when one of them or a policy has changed.
+    const { policies, namespaces } = this.#options.snapshot.current();
+    // Snapshots share unchanged parts, so thousands of namespaces are checked only when one of them or a policy has changed.
     if (this.#wantingOf[0] !== policies || this.#wantingOf[1] !== namespaces) {
       this.#wantingOf = [policies, namespaces];
       this.#wantingNames = [...namespaces.values()]
@@ -351,7 +357,7 @@ export class Delivery {
 
   /** The nodes with an architecture that there is a helper for, by kind. */
   #kinds(): ReadonlyMap<string, readonly NodeFacts[]> {
-    const nodes = this.#options.world.current().fleet?.nodes ?? [];
+    const nodes = this.#options.snapshot.current().fleet?.nodes ?? [];
     const served = nodes.filter(
       ({ operatingSystem, architecture }) =>
         operatingSystem !== 'windows' && HELPER_ARCHITECTURES.has(architecture),

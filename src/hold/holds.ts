@@ -1,5 +1,5 @@
 import { NO_LABELS } from '../api/index.ts';
-import { trafficOf, type World } from '../decision/index.ts';
+import { type ClusterSnapshot, trafficOf } from '../decision/index.ts';
 import {
   type Consumer,
   compareVersions,
@@ -72,7 +72,7 @@ export interface HoldSources {
   readonly clock: () => number;
   /** Whether this replica's Lease is still valid: after a standstill it may have run out unnoticed. */
   readonly leads: () => boolean;
-  readonly world: () => World;
+  readonly snapshot: () => ClusterSnapshot;
   readonly measurement: Pick<Measurement, 'listing' | 'withdraws'>;
   readonly pods: Pick<HeldPods, 'followedSince' | 'sawDeletion'>;
   /** Whether everything that listings follow from has been read, and its watches are current. */
@@ -145,12 +145,12 @@ interface Hold {
   senders: Senders | undefined;
 }
 
-/** The parts of the World that a pod's traffic follows from. */
+/** The parts of the snapshot that a pod's traffic follows from. */
 const TRAFFIC_PARTS = ['services', 'namespaces', 'consumers', 'policies', 'lags'] as const;
 
 /** The consumers of a pod; recomputed only when its labels or one of these parts change. */
 interface Senders extends Pick<ReturnType<typeof trafficOf>, 'consumers' | 'lag'> {
-  readonly world: World;
+  readonly snapshot: ClusterSnapshot;
   readonly labels: HeldPod['labels'];
 }
 
@@ -456,13 +456,13 @@ export class Holds {
   }
 
   #sendersOf(hold: Hold): Senders {
-    const world = this.#sources.world();
+    const snapshot = this.#sources.snapshot();
     const { labels, namespace } = hold.pod;
     const known = hold.senders;
-    if (known?.labels === labels && TRAFFIC_PARTS.every((part) => known.world[part] === world[part]))
+    if (known?.labels === labels && TRAFFIC_PARTS.every((part) => known.snapshot[part] === snapshot[part]))
       return known;
-    const { consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, world);
-    hold.senders = { world, labels, consumers, lag };
+    const { consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, snapshot);
+    hold.senders = { snapshot, labels, consumers, lag };
     return hold.senders;
   }
 }

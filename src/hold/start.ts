@@ -28,7 +28,7 @@ export interface HoldSettings {
 
 interface HoldContext
   extends HoldSettings,
-    Pick<HoldSources, 'world' | 'current' | 'reports' | 'onRelease' | 'clock'> {
+    Pick<HoldSources, 'snapshot' | 'current' | 'reports' | 'onRelease' | 'clock'> {
   readonly connection: KubeConnection;
   readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange'>;
   readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;

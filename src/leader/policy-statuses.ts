@@ -6,7 +6,7 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import { type CustomObject, customKey, type PodGroup } from '../cluster/index.ts';
-import { policiesSelecting, policyView, type World } from '../decision/index.ts';
+import { type ClusterSnapshot, policiesSelecting, policyView } from '../decision/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
 import { STATUS_KINDS } from './publish-status.ts';
@@ -16,7 +16,7 @@ type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
 /** What the leader writes into the statuses of policies. */
 interface PublishedPolicies {
-  readonly world: () => World;
+  readonly snapshot: () => ClusterSnapshot;
   readonly clusterPolicies: () => readonly CustomObject<ClusterTerminationPolicy>[];
   readonly policies: () => readonly CustomObject<TerminationPolicy>[];
   /** undefined until they have been listed. */
@@ -50,7 +50,7 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
           const origin = `${STATUS_KINDS[object].kind}/${customKey(policy)}`;
           const pods = counts === undefined ? undefined : (counts.get(origin) ?? 0);
           const shadows = shadowed.has(origin);
-          statements.push(statementOf(policy, published.world(), pods, shadows, published.epochSeconds()));
+          statements.push(statementOf(policy, published.snapshot(), pods, shadows, published.epochSeconds()));
           yield;
         }
         return statements;
@@ -65,14 +65,14 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
 }
 
 /** @returns how many pods each policy selects, by its origin; undefined until the pods have been listed */
-function counting({ world, pods, clock }: PublishedPolicies) {
+function counting({ snapshot, pods, clock }: PublishedPolicies) {
   let counts: Promise<ReadonlyMap<string, number> | undefined> = Promise.resolve(undefined);
   let countedAt = Number.NEGATIVE_INFINITY;
-  let counted: World['policies'] | undefined;
+  let counted: ClusterSnapshot['policies'] | undefined;
   const recount = async () => {
     const groups = pods();
     if (groups === undefined) return undefined;
-    const { policies, namespaces } = world();
+    const { policies, namespaces } = snapshot();
     const steps = function* () {
       const found = new Map<string, number>();
       for (const { namespace, labels, count } of groups) {
@@ -88,7 +88,7 @@ function counting({ world, pods, clock }: PublishedPolicies) {
     return inPieces(steps(), clock);
   };
   return () => {
-    const { policies } = world();
+    const { policies } = snapshot();
     // An older count does not know newer policies.
     if (policies !== counted || clock() - countedAt >= COUNT_AGAIN_MS) {
       counted = policies;
@@ -106,12 +106,12 @@ function counting({ world, pods, clock }: PublishedPolicies) {
 /** @param shadows whether a file declares a policy of the same name */
 function statementOf(
   { problem, value, good, ...target }: CustomObject<AnyPolicy>,
-  world: World,
+  snapshot: ClusterSnapshot,
   pods: number | undefined,
   shadows: boolean,
   since: number,
 ): Statement<PolicyStatus> {
-  const view = value && policyView(value, world);
+  const view = value && policyView(value, snapshot);
   const content = {
     mode: view?.mode,
     hook: view?.hook,

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { CustomObjects } from '../cluster/index.ts';
-import type { WorldHolder } from '../decision/index.ts';
+import type { SnapshotHolder } from '../decision/index.ts';
 import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
@@ -133,7 +133,7 @@ function stateAfter(
 }
 
 export interface MeasuredConsumersContext {
-  readonly world: WorldHolder;
+  readonly snapshot: SnapshotHolder;
   readonly measurement: Pick<Measurement, 'consumers'>;
   /** The consumers that the cluster declares. */
   readonly declared: Pick<CustomObjects<unknown>, 'known' | 'objects'>;
@@ -158,7 +158,7 @@ const LOOK_EVERY_MS = 1_000;
 
 /** Keeps the set of measured consumers current and, while this replica leads, their views. */
 export function measureConsumers(context: MeasuredConsumersContext): Runnable {
-  const { world, measurement, declared, views, epochSeconds } = context;
+  const { snapshot, measurement, declared, views, epochSeconds } = context;
   const keep = keeping(context);
   const countServices = serviceCounts();
   let current: Leadership | undefined;
@@ -170,7 +170,7 @@ export function measureConsumers(context: MeasuredConsumersContext): Runnable {
       const problems = new Map(unreadable.map(({ name, problem = '' }) => [name, problem]));
       const { witnesses } = measurement.consumers.estimator;
       for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
-      const now = world.current();
+      const now = snapshot.current();
       views.look([...now.consumers, ...witnesses], problems, countServices(now), epochSeconds());
     } while (await tick(LOOK_EVERY_MS, signal));
   };
@@ -187,19 +187,19 @@ export function measureConsumers(context: MeasuredConsumersContext): Runnable {
 }
 
 /** Forgets other consumers' samples only once all consumers are certainly known: a new leader may still be reading. */
-function keeping({ world, measurement, declared, metrics, logger }: MeasuredConsumersContext): () => void {
+function keeping({ snapshot, measurement, declared, metrics, logger }: MeasuredConsumersContext): () => void {
   const once = new LogOnce(logger);
   let kept: readonly Consumer[] | undefined;
   let all = false;
   return () => {
-    const present = world.current().consumers;
+    const present = snapshot.current().consumers;
     const known = declared.known();
     if (present === kept && known === all) return;
     measurement.consumers.keep(present, known);
     if (known) metrics.present([...present, ...measurement.consumers.estimator.witnesses]);
     kept = present;
     all = known;
-    const hidden = world.shadowed().join(', ');
+    const hidden = snapshot.shadowed().join(', ');
     if (hidden !== '')
       once.warn(
         hidden,

@@ -1,5 +1,5 @@
 import { unseenNamespace } from '../api/index.ts';
-import type { World } from '../decision/index.ts';
+import type { ClusterSnapshot } from '../decision/index.ts';
 import {
   type Consumer,
   type ConsumerLag,
@@ -110,10 +110,10 @@ export class ConsumerViews {
 
 const NOTHING: Known = { removals: undefined, additions: undefined };
 
-type Selected = Pick<World, 'consumers' | 'services' | 'namespaces'>;
+type Selected = Pick<ClusterSnapshot, 'consumers' | 'services' | 'namespaces'>;
 
 /** How many Services each consumer applies to, counted again only when either changes. Empty until all are known. */
-export function serviceCounts(): (world: Selected) => ReadonlyMap<string, number> {
+export function serviceCounts(): (snapshot: Selected) => ReadonlyMap<string, number> {
   let seen: Selected | undefined;
   let counts: ReadonlyMap<string, number> = new Map();
   return ({ consumers, services, namespaces }) => {

@@ -15,7 +15,7 @@ import {
   type KubeConnection,
   listSome,
 } from '../cluster/index.ts';
-import type { World } from '../decision/index.ts';
+import type { ClusterSnapshot } from '../decision/index.ts';
 import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
@@ -35,7 +35,7 @@ import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 
 export interface InspectingContext {
   readonly connection: KubeConnection;
-  readonly world: { current(): World };
+  readonly snapshot: { current(): ClusterSnapshot };
   readonly measurement: ConsumerMeasurement;
   /** Whether pages may be read from link-local addresses and cloud metadata. */
   readonly allowLinkLocal: boolean;
@@ -60,12 +60,12 @@ const MOST_SLICES = 200_000;
 
 /** Asks the instances of inspected consumers while this replica leads; the inspection is to be told of each removal. */
 export function startInspecting(context: InspectingContext) {
-  const { world, measurement, clock } = context;
+  const { snapshot, measurement, clock } = context;
   const present = inspectedIn(context);
   const sendersTo: InspectionOptions['sendersTo'] = (services) => {
     const consumers = present();
     if (consumers.length === 0) return [];
-    const now = world.current();
+    const now = snapshot.current();
     const known = services.map((service) => [service, recordOf(service, now)] as const);
     return consumers.filter(({ consumer }) => known.some((each) => mightSend(consumer, each, now)));
   };
@@ -102,11 +102,11 @@ interface InspectedConsumer extends Inspected {
 }
 
 /** The inspected consumers, recomputed when the consumers change. */
-function inspectedIn({ world }: Pick<InspectingContext, 'world'>): () => readonly InspectedConsumer[] {
+function inspectedIn({ snapshot }: Pick<InspectingContext, 'snapshot'>): () => readonly InspectedConsumer[] {
   let of: readonly Consumer[] = [];
   let found: readonly InspectedConsumer[] = [];
   return () => {
-    const { consumers } = world.current();
+    const { consumers } = snapshot.current();
     if (consumers === of) return found;
     of = consumers;
     found = consumers.flatMap((consumer) => {
@@ -117,14 +117,17 @@ function inspectedIn({ world }: Pick<InspectingContext, 'world'>): () => readonl
   };
 }
 
-function recordOf({ namespace, name }: ServiceName, { services }: World): ServiceRecord | undefined {
+function recordOf(
+  { namespace, name }: ServiceName,
+  { services }: ClusterSnapshot,
+): ServiceRecord | undefined {
   return services.byNamespace.get(namespace)?.find((each) => each.name === name);
 }
 
 function mightSend(
   consumer: Consumer,
   [{ namespace }, record]: readonly [ServiceName, ServiceRecord | undefined],
-  { namespaces }: World,
+  { namespaces }: ClusterSnapshot,
 ): boolean {
   const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
   return sendsThrough(consumer, within, record ?? 'unknown');
@@ -136,12 +139,12 @@ async function keepAddresses(
   present: () => readonly InspectedConsumer[],
   context: InspectingContext,
 ): Promise<void> {
-  const { world, logger, clock, signal } = context;
+  const { snapshot, logger, clock, signal } = context;
   const once = new LogOnce(logger);
-  let seen: Pick<World, 'consumers' | 'services' | 'namespaces'> | undefined;
+  let seen: Pick<ClusterSnapshot, 'consumers' | 'services' | 'namespaces'> | undefined;
   let kept: ReadonlySet<string> = new Set();
   do {
-    const now = world.current();
+    const now = snapshot.current();
     const { consumers, services, namespaces } = now;
     const isSame =
       seen?.consumers === consumers && seen.services === services && seen.namespaces === namespaces;
@@ -189,7 +192,7 @@ async function listSlices(
 /** The selected pods with their addresses, which the watch of pods does not have; or the addresses of a URL's host. */
 async function instancesOf(
   { inspect }: Inspected,
-  { connection, world, allowLinkLocal }: InspectingContext,
+  { connection, snapshot, allowLinkLocal }: InspectingContext,
   signal: AbortSignal,
 ): Promise<readonly PageInstance[] | Problem> {
   const { instances, url, format, tls } = inspect;
@@ -201,7 +204,7 @@ async function instancesOf(
   }
   if (instances === undefined) return [];
   const { namespaceSelector, podSelector = EVERYTHING, port, path = USUAL_PATHS[format] } = instances;
-  const selected = [...world.current().namespaces.values()].filter(
+  const selected = [...snapshot.current().namespaces.values()].filter(
     (namespace) => selectsNamespace(namespaceSelector, namespace) === true,
   );
   const names = new Set(selected.map(({ name }) => name));

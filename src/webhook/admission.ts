@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { asError, FOREIGN_LIMITS, type HoldToken } from '../api/index.ts';
-import { type Decision, decide, type World } from '../decision/index.ts';
+import { type ClusterSnapshot, type Decision, decide } from '../decision/index.ts';
 import { type Logger, onLoop } from '../telemetry/index.ts';
 import { OffLoop, workerUrl } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
@@ -18,8 +18,8 @@ import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtS
 export const MAX_BODY_BYTES = FOREIGN_LIMITS.review.bytes;
 
 export interface AdmissionOptions {
-  /** The world in force at the moment of the call. */
-  readonly world: () => World;
+  /** The snapshot in force at the moment of the call. */
+  readonly snapshot: () => ClusterSnapshot;
   readonly auditWarnings: boolean;
   /** Whether reviews are taken only from clients whose certificate the server has verified. */
   readonly clientCertificates: boolean;
@@ -115,9 +115,9 @@ function answerReview(
 /** A failure from here on is Linger's own, and must not block the pod's creation. */
 function respond({ review, skip }: Review, options: AdmissionOptions): AdmissionResponse {
   try {
-    const world = options.world();
-    const request = world.hold === undefined ? review : { ...review, holdToken: newHoldToken(Date.now()) };
-    const decision = skip ?? decide(request, world);
+    const snapshot = options.snapshot();
+    const request = snapshot.hold === undefined ? review : { ...review, holdToken: newHoldToken(Date.now()) };
+    const decision = skip ?? decide(request, snapshot);
     const response = answer(review.uid, review.object, decision, options);
     record(review, decision, options);
     return response;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { HTTP_URL } from '../../src/api/discovery-consumer.ts';
 import { parseDocument } from '../../src/api/documents.ts';
-import { consumer } from '../decision/sample-world.ts';
+import { consumer } from '../decision/sample-snapshot.ts';
 import { CONSUMER_SPECS } from './consumer-specs.ts';
 
 const parse = (spec: unknown, name = 'gateway') => parseDocument({ ...consumer({}, name), spec }, 'here');

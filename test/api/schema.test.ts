@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import { isLingerObject, parseDocument } from '../../src/api/documents.ts';
 import { LingerError } from '../../src/api/errors.ts';
 import type { JsonObject } from '../decision/sample-pod.ts';
-import { clusterPolicy, consumer, policy } from '../decision/sample-world.ts';
+import { clusterPolicy, consumer, policy } from '../decision/sample-snapshot.ts';
 
 /** The message with which a document is refused. */
 function refusal(document: JsonObject): string {

@@ -8,7 +8,7 @@ import { reportsOf } from '../../src/audit/policy-reports.ts';
 import { PodCounts, projectPod } from '../../src/cluster/pods.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 
 /** On a busy machine. */
 const WITHIN = { timeout: 30_000 };
@@ -132,7 +132,7 @@ async function leading(
     registry,
     logger: createLogger('info', { write: (line: string) => void lines.push(JSON.parse(line) as never) }),
     events: { tell: (event: never) => void events.push(event) } as never,
-    world: () => EMPTY_WORLD,
+    snapshot: () => EMPTY_SNAPSHOT,
     synced: () => true,
     pods: () => counts.groups(),
     clock: () => performance.now(),

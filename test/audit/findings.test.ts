@@ -7,11 +7,11 @@ import { parse } from 'yaml';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload, type GraceCut, summaryOfAudit } from '../../src/audit/findings.ts';
 import { relatedObjectsIn } from '../../src/audit/related-objects.ts';
-import { type World, workloadOf } from '../../src/decision/index.ts';
+import { type ClusterSnapshot, workloadOf } from '../../src/decision/index.ts';
 import { plannedLags } from '../../src/lag/index.ts';
 import { linger } from '../cli/linger.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
-import { clusterPolicy, consumer, service, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, consumer, service, snapshotOf } from '../decision/sample-snapshot.ts';
 import { historyOf, measuredTable, tableOf } from '../lag/sample-table.ts';
 
 const DATA = join(import.meta.dirname, '..', 'testdata', 'audit');
@@ -68,9 +68,9 @@ describe('workloads in the style of public manifests', async () => {
 const BUILT_IN = { 'cluster-ip': 0.1, 'cluster-dns': 0.1 };
 const SHOP = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' })];
 
-/** A world whose removals all take this long. */
-function slow(lag: number, documents: Parameters<typeof worldOf>[0] = SHOP): World {
-  return worldOf(documents, { lags: plannedLags(measuredTable(lag, BUILT_IN)), servicesComplete: true });
+/** A snapshot whose removals all take this long. */
+function slow(lag: number, documents: Parameters<typeof snapshotOf>[0] = SHOP): ClusterSnapshot {
+  return snapshotOf(documents, { lags: plannedLags(measuredTable(lag, BUILT_IN)), servicesComplete: true });
 }
 
 const NOTHING_RELATED = relatedObjectsIn([], 'default');
@@ -103,7 +103,7 @@ function auditedOf(
     own = {},
     namespace = 'shop',
   }: Given,
-  world: World,
+  snapshot: ClusterSnapshot,
   related = NOTHING_RELATED,
 ) {
   const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
@@ -130,7 +130,7 @@ function auditedOf(
     ...(refusal !== undefined && { refusal }),
     ...(cut && { cut }),
   };
-  return auditWorkload(subject, world, related);
+  return auditWorkload(subject, snapshot, related);
 }
 
 const auditOf = (...args: Parameters<typeof auditedOf>) => auditedOf(...args).findings;
@@ -223,8 +223,8 @@ describe('what is held against the lag that has been measured', () => {
     ['most removals outlast', 35, 'unprotected LagNotCovered, waits 30, open for 6'],
     ['covers most removals', 25, 'protected Injected, waits 30, open for 0'],
   ])('a wait that a ceiling bounds and that %s', (_title, lag, expected) => {
-    const world = slow(lag, [...SHOP, clusterPolicy({ ceiling: { wait: '30s' } })]);
-    expect(inWords(auditOf({}, world))).toBe(expected);
+    const snapshot = slow(lag, [...SHOP, clusterPolicy({ ceiling: { wait: '30s' } })]);
+    expect(inWords(auditOf({}, snapshot))).toBe(expected);
     const fixed = slow(lag, [...SHOP, clusterPolicy({ wait: { from: 'Fixed', fixed: '30s' } })]);
     expect(inWords(auditOf({}, fixed))).toBe('protected Injected, waits 30, open for 0');
   });
@@ -233,10 +233,10 @@ describe('what is held against the lag that has been measured', () => {
     const lags = Array.from({ length: 50 }, (_, index) => (index === 0 ? 90 : 1));
     const consumers = new Map(Object.entries(BUILT_IN).map(([name, lag]) => [name, historyOf([lag])]));
     const table = tableOf({ cluster: historyOf(lags), consumers });
-    const world = worldOf(SHOP, { lags: plannedLags(table), servicesComplete: true });
-    expect(inWords(auditOf({}, world))).toBe('protected Injected,StormNotCovered, waits 5, open for 0');
+    const snapshot = snapshotOf(SHOP, { lags: plannedLags(table), servicesComplete: true });
+    expect(inWords(auditOf({}, snapshot))).toBe('protected Injected,StormNotCovered, waits 5, open for 0');
     const annotations = { 'linger.dev/plan': samplePlan({ wait: 5, grace: 35, why: 'storm' }) };
-    expect(inWords(auditOf({ annotations, sleeps: 5, grace: 35 }, world))).toBe(
+    expect(inWords(auditOf({ annotations, sleeps: 5, grace: 35 }, snapshot))).toBe(
       'protected AlreadyInjected,StormNotCovered, waits 5, open for 0',
     );
   });
@@ -262,7 +262,7 @@ describe('what is held against the lag that has been measured', () => {
 
   test('Hold is told as Hold, with its costs', () => {
     const hold = clusterPolicy({ hook: 'Hold', hold: { min: '5s', max: '120s' } });
-    const { findings, cost } = auditedOf({}, worldOf([hold, ...SHOP]));
+    const { findings, cost } = auditedOf({}, snapshotOf([hold, ...SHOP]));
     expect(findings[0]).toMatchObject({ reason: 'Injected', waitSeconds: 30, graceSeconds: 150 });
     expect(findings[0]?.text).toContain('Hold 5s..120s, fallback Sleep 30s, grace 150s');
     expect(cost.drain).toBe(120);
@@ -282,8 +282,8 @@ describe('what is held against the lag that has been measured', () => {
   });
 
   test('the lag of a declared consumer counts', () => {
-    const world = slow(1, [...SHOP, consumer({}, 'edge', { declared: { lag: '20s' } })]);
-    expect(inWords(auditOf({ sleeps: 10, grace: 60 }, world))).toBe(
+    const snapshot = slow(1, [...SHOP, consumer({}, 'edge', { declared: { lag: '20s' } })]);
+    expect(inWords(auditOf({ sleeps: 10, grace: 60 }, snapshot))).toBe(
       'unprotected HookTooShort, waits 10, open for 11',
     );
   });

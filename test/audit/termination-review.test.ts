@@ -9,7 +9,7 @@ import type { HeldPod, Release } from '../../src/hold/index.ts';
 import { NONE_YET, plannedLags, type RemovalSample } from '../../src/lag/index.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
-import { namespace, sampleNode, service, worldOf } from '../decision/sample-world.ts';
+import { namespace, sampleNode, service, snapshotOf } from '../decision/sample-snapshot.ts';
 import { holdOf } from '../hold/arena.ts';
 import { measuredTable } from '../lag/sample-table.ts';
 import { ModelApi } from '../leader/model-api.ts';
@@ -20,8 +20,8 @@ const HOLD = holdOf('AAAAAAAAAAAAAAAAAAAAAA').plan;
 
 /** What is reported of pods whose ends are simulated; instants are seconds. */
 async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
-  const world = {
-    ...worldOf([namespace({}, {}, 'shop'), service({ selector: { app: 'web' } }, 'web', 'shop')], {
+  const snapshot = {
+    ...snapshotOf([namespace({}, {}, 'shop'), service({ selector: { app: 'web' } }, 'web', 'shop')], {
       lags,
       servicesComplete: true,
     }),
@@ -41,7 +41,7 @@ async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
     ...{ registry, logger: createLogger('silent', process.stdout), signal: ending.signal },
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
-    world: () => world,
+    snapshot: () => snapshot,
     listed: () => false,
     held: (uid) => held.get(uid) as HeldPod | undefined,
     clock: () => 1_000_000,

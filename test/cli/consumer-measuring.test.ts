@@ -1,10 +1,10 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { holdWorld, NO_DOCUMENTS } from '../../src/decision/index.ts';
+import { NO_DOCUMENTS, newSnapshotHolder } from '../../src/decision/index.ts';
 import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import { sortDocuments } from '../../src/manifest/index.ts';
 import { ConsumerViews, Measurement, measureConsumers } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
-import { consumer } from '../decision/sample-world.ts';
+import { consumer } from '../decision/sample-snapshot.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 
 const NOW = 20_000 * 86_400;
@@ -25,8 +25,8 @@ async function takingOver() {
     measurement.consumers.estimator.restorePart(JSON.parse(part.text(1e6)), NOW);
   measurement.adopt(await before.next(before.table, NOW));
 
-  const world = holdWorld('Enforce');
-  world.apply({ kind: 'documents', documents: NO_DOCUMENTS });
+  const snapshot = newSnapshotHolder('Enforce');
+  snapshot.apply({ kind: 'documents', documents: NO_DOCUMENTS });
   const declared = { isKnown: false };
   const lines: { msg: string; consumers?: string }[] = [];
   const gone: string[][] = [];
@@ -34,7 +34,7 @@ async function takingOver() {
   onTestFinished(() => ending.abort());
   const views = new ConsumerViews(measurement.consumers);
   const measuring = measureConsumers({
-    world,
+    snapshot,
     measurement,
     declared: { known: () => declared.isKnown, objects: () => [] },
     views,
@@ -49,11 +49,11 @@ async function takingOver() {
   const rows = async () => [...(await measurement.next(measurement.table, NOW + 600)).consumers.keys()];
   /** Says which consumers the cluster has, and waits until that is known to all. */
   const read = async (...consumers: Consumer[]) => {
-    world.apply({ kind: 'consumers', consumers });
+    snapshot.apply({ kind: 'consumers', consumers });
     declared.isKnown = true;
     await soon('them to be kept', () => gone.length > 0);
   };
-  return { world, measurement, measuring, views, lines, gone, read, rows };
+  return { snapshot, measurement, measuring, views, lines, gone, read, rows };
 }
 
 describe('a leader that has just taken over', () => {
@@ -83,9 +83,9 @@ describe('a leader that has just taken over', () => {
 });
 
 it('consumers of files that the cluster’s hide are named', async () => {
-  const { world, read, lines } = await takingOver();
+  const { snapshot, read, lines } = await takingOver();
   const documents = sortDocuments([{ value: consumer({}, 'edge'), where: 'file' }]);
-  world.apply({ kind: 'documents', documents });
+  snapshot.apply({ kind: 'documents', documents });
   await read(EDGE);
   const warned = lines.filter(({ msg }) => msg.includes('same names'));
   expect(warned.map(({ consumers }) => consumers)).toEqual(['edge']);

@@ -45,8 +45,8 @@ const planIn = ({ metadata }: JsonObject): WrittenPlan | undefined => {
 };
 
 /** What `serve` answers to the review, and the pod with its patch. */
-async function served({ world, pod, request }: GoldenCase) {
-  const webhook = await startWebhook({ world });
+async function served({ snapshot, pod, request }: GoldenCase) {
+  const webhook = await startWebhook({ snapshot });
   const response = responseOf(await webhook.post(bodyOf(pod, { namespace: request.namespace })));
   const { reason = '', plan } = response.auditAnnotations ?? {};
   const result = applied(pod, response);
@@ -113,7 +113,7 @@ function answerIn({ outcome, mode, reason, waitSeconds, graceSeconds, containers
 
 /** What `explain` says, with what the case knows of a cluster; files alone cannot say which versions it has. */
 async function explained(golden: GoldenCase): Promise<Answer | undefined> {
-  const { circumstances, world } = golden;
+  const { circumstances, snapshot } = golden;
   const { modeLimit = 'Enforce', fleet, servicesComplete } = circumstances;
   if (fleet === undefined && servicesComplete === undefined) {
     const text = await printed('explain', golden, ['--mode-limit', modeLimit, '--output', 'json']);
@@ -131,11 +131,11 @@ async function explained(golden: GoldenCase): Promise<Answer | undefined> {
     modeLimit,
   };
   const cluster = {
-    namespaces: world.namespaces,
-    services: world.services,
+    namespaces: snapshot.namespaces,
+    services: snapshot.services,
     fleet: fleet ?? { apiServer: undefined, oldestKubelet: undefined, nodes: [] },
     consumers: [],
-    lags: world.lags,
+    lags: snapshot.lags,
     files: NO_DOCUMENTS,
     fileProblems: [],
     filesUnread: undefined,

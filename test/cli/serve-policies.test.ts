@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { holdWorld } from '../../src/decision/index.ts';
+import { newSnapshotHolder } from '../../src/decision/index.ts';
 import { followPolicyFiles, type PolicyState } from '../../src/manifest/index.ts';
 import { inPieces } from '../../src/timing/index.ts';
 import type { AtEnd } from '../webhook/connection.ts';
@@ -39,10 +39,10 @@ describe('a reload of policies of 1 MB', () => {
     const ending = new AbortController();
     onTestFinished(() => ending.abort());
     const changed = Promise.withResolvers<PolicyState>();
-    const world = holdWorld('Enforce');
+    const snapshot = newSnapshotHolder('Enforce');
     const clock = () => performance.now();
     const take = async (state: PolicyState) => {
-      await inPieces(world.applying({ kind: 'documents', documents: state.documents }), clock);
+      await inPieces(snapshot.applying({ kind: 'documents', documents: state.documents }), clock);
       if (state.documents.clusterPolicies[0]?.spec.wait?.fixed === 18) changed.resolve(state);
     };
     await take(await followPolicyFiles(directory, take, ending.signal, 50));

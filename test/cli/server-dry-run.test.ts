@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { AuditSubject } from '../../src/audit/index.ts';
 import { type Tried, type TryLimits, tryPods } from '../../src/cli/server-dry-run.ts';
 import { workloadOf } from '../../src/decision/index.ts';
-import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../decision/sample-snapshot.ts';
 import { listening } from '../webhook/listening.ts';
 
 interface PodSent {
@@ -75,7 +75,7 @@ async function tried(
   const warnings: string[] = [];
   const result: Tried = await tryPods(
     subjects,
-    EMPTY_WORLD,
+    EMPTY_SNAPSHOT,
     ({ namespace }) => namespace !== 'kube-system',
     connection as never,
     (line) => void warnings.push(`${line}\n`),
@@ -113,7 +113,7 @@ describe('a grace that the cluster cuts', () => {
     const limits = { most: 10, everyMs: 0, withinMs: 60_000 };
     const result = await tryPods(
       [subject('web')],
-      EMPTY_WORLD,
+      EMPTY_SNAPSHOT,
       () => true,
       connection as never,
       () => undefined,
@@ -155,7 +155,7 @@ test('a pod of Hold is tried with the grace that it gets', async () => {
     {},
     (pod) => pod,
   );
-  const world = worldOf([clusterPolicy({ hook: 'Hold', hold: { min: '5s', max: '120s' } })]);
+  const snapshot = snapshotOf([clusterPolicy({ hook: 'Hold', hold: { min: '5s', max: '120s' } })]);
   const graces: unknown[] = [];
   const judged = await admission(({ grace }) => {
     graces.push(grace);
@@ -165,7 +165,7 @@ test('a pod of Hold is tried with the grace that it gets', async () => {
   const run = (to: typeof connection) =>
     tryPods(
       [subject('web')],
-      world,
+      snapshot,
       () => true,
       to as never,
       () => undefined,
@@ -237,7 +237,7 @@ describe('waits tried as dry runs', () => {
     const limits = { most: 1_000, everyMs: 0, withinMs: 60_000 };
     const result = await tryPods(
       many(1_000),
-      EMPTY_WORLD,
+      EMPTY_SNAPSHOT,
       () => true,
       dead as never,
       (line) => void warnings.push(`${line}\n`),

@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
 import { generatedPods } from '../decision/arbitrary-pod.ts';
 import { type GoldenCase, loadGoldenCases } from '../decision/golden-cases.ts';
-import { HOLD_MOUNTS, heldWorld, tokenIn } from '../decision/sample-hold.ts';
+import { HOLD_MOUNTS, heldSnapshot, tokenIn } from '../decision/sample-hold.ts';
 import { pass } from '../decision/sample-pass.ts';
 import { type JsonObject, type PodObject, patched, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy } from '../decision/sample-world.ts';
+import { clusterPolicy } from '../decision/sample-snapshot.ts';
 import { RESTRICTED, sentTo } from './support/manifests.ts';
 import { openStage, type Stage } from './support/stage.ts';
 
@@ -59,9 +59,9 @@ describe('a real API server accepts', () => {
       .map(({ pod, message }) => `${message}\n${JSON.stringify(pod)}`);
 
   describe('each golden patch', () => {
-    it.each(loadGoldenCases())('$name', async ({ pod, request, world }: GoldenCase) => {
+    it.each(loadGoldenCases())('$name', async ({ pod, request, snapshot }: GoldenCase) => {
       expect(refusals([await send(pod, unasked)]), 'the pod as its author wrote it').toEqual([]);
-      const operations = patchFor(pod as unknown as Pod, decide(request, world));
+      const operations = patchFor(pod as unknown as Pod, decide(request, snapshot));
       expect(refusals([await send(patched(pod, operations), unasked)]), 'the patched pod').toEqual([]);
     });
   });
@@ -82,40 +82,46 @@ describe('a real API server accepts', () => {
 
   describe('pods that are held', () => {
     const image = 'registry.example/linger-hold:1';
-    const WORLDS = [
-      ['ConfigMap', heldWorld([clusterPolicy(HELD)])],
-      ['Image', heldWorld([clusterPolicy({ ...HELD, hold: { delivery: 'Image' } })], { supply: { image } })],
+    const SNAPSHOTS = [
+      ['ConfigMap', heldSnapshot([clusterPolicy(HELD)])],
+      [
+        'Image',
+        heldSnapshot([clusterPolicy({ ...HELD, hold: { delivery: 'Image' } })], { supply: { image } }),
+      ],
     ] as const;
 
-    it.each(WORLDS)('by %s: each of the generated pods, also after its grace was cut', async (_, world) => {
-      const held = generatedPods(SEED, COUNT).map((each) => pass(each, world).result);
-      const cut = held.map((each) => {
-        const clamped = structuredClone(each);
-        clamped.spec.terminationGracePeriodSeconds = Math.ceil(
-          Number(each.spec.terminationGracePeriodSeconds) / 2,
-        );
-        return pass(clamped, world).result;
-      });
-      const count = held.filter((each) => tokenIn(each) !== undefined).length;
-      expect(count).toBeGreaterThan(COUNT / 10);
-      expect(refusals(await sendAll(held, unasked))).toEqual([]);
-      // A sleep of its author's may be longer than the grace now, for which Linger is not answerable.
-      const authors = (each: PodObject) =>
-        each.spec.containers.some(({ lifecycle }) => JSON.stringify(lifecycle ?? {}).includes('"sleep":{'));
-      const sent = cut.filter((each) => tokenIn(each) !== undefined && !authors(each));
-      expect(sent.length).toBeGreaterThan(COUNT / 20);
-      expect(refusals(await sendAll(sent, unasked))).toEqual([]);
-    });
+    it.each(SNAPSHOTS)(
+      'by %s: each of the generated pods, also after its grace was cut',
+      async (_, snapshot) => {
+        const held = generatedPods(SEED, COUNT).map((each) => pass(each, snapshot).result);
+        const cut = held.map((each) => {
+          const clamped = structuredClone(each);
+          clamped.spec.terminationGracePeriodSeconds = Math.ceil(
+            Number(each.spec.terminationGracePeriodSeconds) / 2,
+          );
+          return pass(clamped, snapshot).result;
+        });
+        const count = held.filter((each) => tokenIn(each) !== undefined).length;
+        expect(count).toBeGreaterThan(COUNT / 10);
+        expect(refusals(await sendAll(held, unasked))).toEqual([]);
+        // A sleep of its author's may be longer than the grace now, for which Linger is not answerable.
+        const authors = (each: PodObject) =>
+          each.spec.containers.some(({ lifecycle }) => JSON.stringify(lifecycle ?? {}).includes('"sleep":{'));
+        const sent = cut.filter((each) => tokenIn(each) !== undefined && !authors(each));
+        expect(sent.length).toBeGreaterThan(COUNT / 20);
+        expect(refusals(await sendAll(sent, unasked))).toEqual([]);
+      },
+    );
 
-    it.each(WORLDS)(
+    it.each(SNAPSHOTS)(
       'by %s, under Pod Security baseline and restricted, with nothing dropped',
-      async (_, world) => {
+      async (_, snapshot) => {
         for (const level of ['baseline', 'restricted']) {
           const namespace = await stage.cluster.namespace(`accepted-${level}`, {
             'linger.dev/inject': 'false',
             'pod-security.kubernetes.io/enforce': level,
           });
-          const { result: passed } = pass(podOf(server('app', RESTRICTED)), world);
+          const { result: passed } = pass(podOf(server('app', RESTRICTED)), snapshot);
           // Or the API server adds a volume and its mount.
           const result: typeof passed = {
             ...passed,

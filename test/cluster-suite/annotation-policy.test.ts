@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ANNOTATION, NO_LABELS, namespaceRecord } from '../../src/api/index.ts';
-import { effectivePolicy, NO_SOURCES, worldOf } from '../../src/decision/index.ts';
+import { effectivePolicy, NO_SOURCES, snapshotOf } from '../../src/decision/index.ts';
 import { type Cluster, inParallel, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { nearlyDurations } from './support/crd-judge.ts';
 import { appContainer } from './support/manifests.ts';
@@ -19,7 +19,7 @@ type Members = Readonly<Record<string, string>>;
 /** Whether Linger reads every annotation and label of an object. */
 function isRead(annotations: Members, labels: Members = {}): boolean {
   const subject = { namespace: namespaceRecord('shop', NO_LABELS, NO_LABELS), labels, annotations };
-  const { notes } = effectivePolicy(worldOf(NO_SOURCES).policies, subject, 'Enforce');
+  const { notes } = effectivePolicy(snapshotOf(NO_SOURCES).policies, subject, 'Enforce');
   return !notes.some(({ code }) => code === 'InvalidAnnotation');
 }
 

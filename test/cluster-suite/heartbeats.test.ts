@@ -52,7 +52,7 @@ it('with the rights of deploy/, heartbeats reach every stream in time, and distu
   const source = followCluster(
     admin,
     {
-      onWorld: () => undefined,
+      onSnapshot: () => undefined,
       onEvent: (event) => {
         if (event.type !== 'Heartbeat') return;
         heartbeats.push(event);

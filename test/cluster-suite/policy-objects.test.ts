@@ -8,7 +8,7 @@ import { digestOf, type Field } from '../../src/decision/policy.ts';
 import { shipped as command } from '../cli/linger.ts';
 import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../decision/field-values.ts';
 import { merge } from '../decision/sample-merge.ts';
-import { clusterPolicy as clusterSample } from '../decision/sample-world.ts';
+import { clusterPolicy as clusterSample } from '../decision/sample-snapshot.ts';
 import {
   type Cluster,
   inParallel,

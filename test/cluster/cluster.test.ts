@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type ClusterSource, followCluster } from '../../src/cluster/follow.ts';
-import { holdWorld, type World, type WorldEvent } from '../../src/decision/index.ts';
+import { type ClusterSnapshot, newSnapshotHolder, type SnapshotChange } from '../../src/decision/index.ts';
 import type { ClusterEvent } from '../../src/lag/index.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';
@@ -17,8 +17,8 @@ import {
 interface Followed {
   readonly source: ClusterSource;
   readonly model: ModelCluster;
-  readonly world: () => World;
-  readonly worlds: readonly WorldEvent[];
+  readonly snapshot: () => ClusterSnapshot;
+  readonly snapshots: readonly SnapshotChange[];
   readonly events: readonly ClusterEvent[];
   /** `services Forbidden`, `services current`. */
   readonly said: readonly string[];
@@ -34,13 +34,13 @@ async function follow(
   const model = await ModelCluster.start(onTestFinished as AtEnd);
   prepare(model);
   const stopping = new AbortController();
-  const held = holdWorld('Enforce');
-  const worlds: WorldEvent[] = [];
+  const held = newSnapshotHolder('Enforce');
+  const snapshots: SnapshotChange[] = [];
   const events: ClusterEvent[] = [];
   const said: string[] = [];
   const handlers = {
-    onWorld: (event: WorldEvent) => {
-      worlds.push(event);
+    onSnapshot: (event: SnapshotChange) => {
+      snapshots.push(event);
       held.apply(event);
     },
     onEvent: (event: ClusterEvent) => void events.push(event),
@@ -63,7 +63,7 @@ async function follow(
     return source.ended;
   };
   onTestFinished(stop);
-  return { source, model, world: held.current, worlds, events, said, isSynced: () => synced, stop };
+  return { source, model, snapshot: held.current, snapshots, events, said, isSynced: () => synced, stop };
 }
 
 const soon = { intervalMs: 5, timeoutMs: 30_000 };
@@ -78,16 +78,16 @@ const inIt = (model: ModelCluster) => {
   model.put('services', serviceObject('shop', 'web'));
   model.put('nodes', nodeObject('node-1', 'v1.35.1'));
 };
-const namesIn = (world: World, namespace = 'shop') =>
-  world.services.byNamespace.get(namespace)?.map(({ name }) => name);
+const namesIn = (snapshot: ClusterSnapshot, namespace = 'shop') =>
+  snapshot.services.byNamespace.get(namespace)?.map(({ name }) => name);
 
-describe('the world', () => {
+describe('the snapshot', () => {
   it('is what the cluster has, once that has been read', async () => {
     const followed = await follow(inIt);
     await followed.source.synced;
-    const { services, namespaces, fleet } = followed.world();
+    const { services, namespaces, fleet } = followed.snapshot();
     expect(services.complete).toBe(true);
-    expect(namesIn(followed.world())).toEqual(['web']);
+    expect(namesIn(followed.snapshot())).toEqual(['web']);
     expect(namespaces.get('shop')?.annotations).toEqual({ 'linger.dev/mode': 'Audit' });
     expect(fleet).toMatchObject({
       apiServer: { major: 1, minor: 36 },
@@ -98,37 +98,37 @@ describe('the world', () => {
 
   it('follows what changes', async () => {
     const followed = await follow(inIt);
-    const { model, world } = followed;
+    const { model, snapshot } = followed;
     await current(followed);
     model.put('services', serviceObject('shop', 'api'));
-    await waitUntil('the Service to come', () => namesIn(world())?.includes('api'), soon);
+    await waitUntil('the Service to come', () => namesIn(snapshot())?.includes('api'), soon);
     model.remove('services', serviceObject('shop', 'web'));
-    await waitUntil('the other to go', () => namesIn(world())?.join() === 'api', soon);
+    await waitUntil('the other to go', () => namesIn(snapshot())?.join() === 'api', soon);
     model.remove('services', serviceObject('shop', 'api'));
-    await waitUntil('the last to go', () => namesIn(world()) === undefined, soon);
-    expect(world().services.complete).toBe(true);
-    const before = world().namespaces;
+    await waitUntil('the last to go', () => namesIn(snapshot()) === undefined, soon);
+    expect(snapshot().services.complete).toBe(true);
+    const before = snapshot().namespaces;
     model.put('namespaces', namespaceObject('new'));
-    await waitUntil('the Namespace to come', () => world().namespaces.has('new'), soon);
+    await waitUntil('the Namespace to come', () => snapshot().namespaces.has('new'), soon);
     expect(before.has('new')).toBe(false);
     model.remove('namespaces', namespaceObject('new'));
-    await waitUntil('it to go', () => !world().namespaces.has('new'), soon);
+    await waitUntil('it to go', () => !snapshot().namespaces.has('new'), soon);
   });
 
   it('is not rebuilt for what decisions do not read, and only once for many changes', async () => {
     const followed = await follow(inIt);
-    const { model, worlds, world } = followed;
+    const { model, snapshots, snapshot } = followed;
     await current(followed);
-    const before = worlds.length;
+    const before = snapshots.length;
     const begun = performance.now();
     for (let index = 0; index < 200; index += 1) {
       model.put('services', { ...serviceObject('shop', 'web'), status: { index } });
       model.put('nodes', { ...nodeObject('node-1', 'v1.35.1'), spec: { index } });
     }
     for (let index = 0; index < 200; index += 1) model.put('services', serviceObject('shop', `s${index}`));
-    await waitUntil('all of them', () => namesIn(world())?.length === 201, soon);
+    await waitUntil('all of them', () => namesIn(snapshot())?.length === 201, soon);
     // At most one for each tenth of a second, and the first.
-    expect(worlds.length - before).toBeLessThanOrEqual(2 + (performance.now() - begun) / 100);
+    expect(snapshots.length - before).toBeLessThanOrEqual(2 + (performance.now() - begun) / 100);
   });
 
   it('says nothing of the Services before all have been listed', async () => {
@@ -136,22 +136,22 @@ describe('the world', () => {
       inIt(model);
       model.refuse = (what) => (what === 'services' ? 500 : undefined);
     });
-    const { model, world, isSynced, said, source } = followed;
+    const { model, snapshot, isSynced, said, source } = followed;
     await waitUntil(
       'everything else',
-      () => world().fleet !== undefined && world().namespaces.size > 0,
+      () => snapshot().fleet !== undefined && snapshot().namespaces.size > 0,
       soon,
     );
     await waitUntil('the refusal', () => said.includes('services ServerError'), soon);
-    expect([world().services.complete, isSynced()]).toEqual([false, false]);
+    expect([snapshot().services.complete, isSynced()]).toEqual([false, false]);
     model.refuse = () => undefined;
     await source.synced;
-    expect(world().services.complete).toBe(true);
+    expect(snapshot().services.complete).toBe(true);
   });
 
   it('stays as it is while the API server is away, and is right again afterwards', async () => {
     const followed = await follow(inIt);
-    const { model, world, said } = followed;
+    const { model, snapshot, said } = followed;
     await current(followed);
     model.refuse = () => 503;
     model.cut();
@@ -160,26 +160,26 @@ describe('the world', () => {
       () => said.filter((each) => each.endsWith('ServerError')).length >= 6,
       soon,
     );
-    expect([world().services.complete, namesIn(world())]).toEqual([true, ['web']]);
+    expect([snapshot().services.complete, namesIn(snapshot())]).toEqual([true, ['web']]);
     model.refuse = () => undefined;
     await current(followed);
     model.put('services', serviceObject('shop', 'api'));
-    await waitUntil('the new Service', () => namesIn(world())?.includes('api'), soon);
+    await waitUntil('the new Service', () => namesIn(snapshot())?.includes('api'), soon);
   });
 });
 
 describe('versions', () => {
   it.each([403, 404])('that the server will not tell (%d) do not count', async (status) => {
-    const { source, world } = await follow((model) => {
+    const { source, snapshot } = await follow((model) => {
       inIt(model);
       model.refuse = (what) => (what === 'version' ? status : undefined);
     });
     await source.synced;
-    expect(world().fleet).toMatchObject({ apiServer: undefined, oldestKubelet: { major: 1, minor: 35 } });
+    expect(snapshot().fleet).toMatchObject({ apiServer: undefined, oldestKubelet: { major: 1, minor: 35 } });
   });
 
   it('that the server cannot tell now are asked for again', async () => {
-    const { source, model, world, said, isSynced } = await follow((model) => {
+    const { source, model, snapshot, said, isSynced } = await follow((model) => {
       inIt(model);
       model.refuse = (what) => (what === 'version' ? 503 : undefined);
     });
@@ -187,7 +187,7 @@ describe('versions', () => {
     expect(isSynced()).toBe(false);
     model.refuse = () => undefined;
     await source.synced;
-    expect(world().fleet?.apiServer).toEqual({ major: 1, minor: 36 });
+    expect(snapshot().fleet?.apiServer).toEqual({ major: 1, minor: 36 });
     expect(said).toContain('version current');
   });
 });

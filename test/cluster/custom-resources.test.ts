@@ -14,8 +14,8 @@ import { ModelCluster, type ModelObject } from './model-cluster.ts';
 interface Followed<T = Consumer> {
   readonly model: ModelCluster;
   readonly source: CustomObjects<T>;
-  /** Each time as the world was told. */
-  readonly worlds: readonly (readonly T[])[];
+  /** Each time as the snapshot was told. */
+  readonly snapshots: readonly (readonly T[])[];
   /** `served`, `gateway: spec…`, `Forbidden`. */
   readonly said: readonly string[];
   /** Milliseconds that the clock is ahead. */
@@ -34,7 +34,7 @@ async function followKind<T>(
   model.refuse = () => undefined;
   prepare(model);
   const stopping = new AbortController();
-  const worlds: (readonly T[])[] = [];
+  const snapshots: (readonly T[])[] = [];
   const said: string[] = [];
   const ahead = { ms: 0 };
   const source = followCustomResources(
@@ -42,7 +42,7 @@ async function followKind<T>(
     { server: model.url, credentials: async () => ({}) },
     {
       onValues: (consumers) => {
-        worlds.push(consumers);
+        snapshots.push(consumers);
         return taken();
       },
       onProblem: (name, problem) => void said.push(`${name}: ${problem ?? 'well'}`),
@@ -62,7 +62,7 @@ async function followKind<T>(
     stopping.abort();
     return source.ended;
   });
-  return { model, source, worlds, said, ahead };
+  return { model, source, snapshots, said, ahead };
 }
 
 const consumer = (name: string, measure: unknown, uid = `uid-of-${name}`): ModelObject => ({
@@ -80,7 +80,7 @@ const gateways = (model: ModelCluster) => {
 const current = ({ source }: Followed) => waitUntil('the watch', () => source.stats.current, soon);
 
 describe('the consumers of the cluster', () => {
-  it('have been read once the world has taken them', async () => {
+  it('have been read once the snapshot has taken them', async () => {
     const inForce = Promise.withResolvers<void>();
     const followed = await followKind(DISCOVERY_CONSUMERS, gateways, () => inForce.promise);
     let read = false;
@@ -91,46 +91,46 @@ describe('the consumers of the cluster', () => {
     expect(read).toBe(false);
     inForce.resolve();
     await followed.source.read;
-    expect(lagsOf(followed.worlds[0])).toHaveLength(2);
+    expect(lagsOf(followed.snapshots[0])).toHaveLength(2);
   });
 
   it('are passed on as a whole once they have been read, by name, and whenever they change', async () => {
     const followed = await follow(gateways);
-    const { source, worlds, model, said } = followed;
+    const { source, snapshots, model, said } = followed;
     expect(source.known()).toBe(false);
     await source.read;
     expect(source.known()).toBe(true);
-    expect(worlds.map(lagsOf)).toEqual([['a={"lag":1}', 'b={"lag":2}']]);
+    expect(snapshots.map(lagsOf)).toEqual([['a={"lag":1}', 'b={"lag":2}']]);
     await current(followed);
     model.put('discoveryconsumers', declared('a', '3s'));
     model.remove('discoveryconsumers', declared('b', '2s'));
-    await waitUntil('both changes', () => String(lagsOf(worlds.at(-1))) === 'a={"lag":3}', soon);
+    await waitUntil('both changes', () => String(lagsOf(snapshots.at(-1))) === 'a={"lag":3}', soon);
     expect(said).toEqual(['served']);
   });
 
   it('are passed on once for many changes: one that is rewritten all the time costs little', async () => {
     const followed = await follow(gateways);
-    const { source, worlds, model } = followed;
+    const { source, snapshots, model } = followed;
     await current(followed);
     for (let lag = 1; lag <= 200; lag += 1) model.put('discoveryconsumers', declared('a', `${lag}s`));
-    await waitUntil('the last', () => String(lagsOf(worlds.at(-1))) === 'a={"lag":200},b={"lag":2}', soon);
+    await waitUntil('the last', () => String(lagsOf(snapshots.at(-1))) === 'a={"lag":200},b={"lag":2}', soon);
     expect(source.stats.events).toBe(200);
-    expect(worlds.length).toBeLessThan(6);
+    expect(snapshots.length).toBeLessThan(6);
   });
 
   it('are passed on when there are none, too', async () => {
-    const { source, worlds } = await follow();
+    const { source, snapshots } = await follow();
     await source.read;
-    expect(worlds).toEqual([[]]);
+    expect(snapshots).toEqual([[]]);
   });
 
   it('are not passed on again for changes that decisions do not read: their status is written by Linger itself', async () => {
     const followed = await follow(gateways);
-    const { source, worlds, model } = followed;
+    const { source, snapshots, model } = followed;
     await current(followed);
     model.put('discoveryconsumers', { ...declared('a', '1s'), status: { samples: 1 } });
     await waitUntil('the status', () => source.objects()[0]?.status !== undefined, soon);
-    expect(worlds).toHaveLength(1);
+    expect(snapshots).toHaveLength(1);
   });
 });
 
@@ -139,39 +139,39 @@ describe('one that cannot be read', () => {
 
   it('keeps its last good spec, is reported, and changes nothing else', async () => {
     const followed = await follow(gateways);
-    const { source, worlds, model, said } = followed;
+    const { source, snapshots, model, said } = followed;
     await current(followed);
     model.put('discoveryconsumers', later('a'));
     model.put('discoveryconsumers', declared('b', '4s'));
-    await waitUntil('the other change', () => worlds.length === 2, soon);
-    expect(lagsOf(worlds[1])).toEqual(['a={"lag":1}', 'b={"lag":4}']);
+    await waitUntil('the other change', () => snapshots.length === 2, soon);
+    expect(lagsOf(snapshots[1])).toEqual(['a={"lag":1}', 'b={"lag":4}']);
     expect(said).toHaveLength(2);
     expect(said[1]).toMatch(/^a: spec\.measure/);
     expect(source.objects()[0]?.problem).toContain('spec.measure.http: unknown field');
     model.put('discoveryconsumers', declared('a', '5s'));
     const mended = 'a={"lag":5},b={"lag":4}';
-    await waitUntil('it to be mended', () => String(lagsOf(worlds.at(-1))) === mended, soon);
+    await waitUntil('it to be mended', () => String(lagsOf(snapshots.at(-1))) === mended, soon);
     expect(said.at(-1)).toBe('a: well');
   });
 
   it('and never could is left out', async () => {
-    const { source, worlds, said } = await follow((model) => {
+    const { source, snapshots, said } = await follow((model) => {
       gateways(model);
       model.put('discoveryconsumers', later('c'));
     });
     await source.read;
-    expect(lagsOf(worlds[0])).toEqual(['a={"lag":1}', 'b={"lag":2}']);
+    expect(lagsOf(snapshots[0])).toEqual(['a={"lag":1}', 'b={"lag":2}']);
     expect(said[0]).toContain('c: ');
     expect(source.objects().map(({ name }) => name)).toEqual(['a', 'b', 'c']);
   });
 
   it('does not inherit the spec of another of its name', async () => {
     const followed = await follow(gateways);
-    const { worlds, model } = followed;
+    const { snapshots, model } = followed;
     await current(followed);
     model.put('discoveryconsumers', consumer('a', { http: {} }, 'another'));
-    await waitUntil('it to go', () => worlds.length > 1, soon);
-    expect(lagsOf(worlds.at(-1))).toEqual(['b={"lag":2}']);
+    await waitUntil('it to go', () => snapshots.length > 1, soon);
+    expect(lagsOf(snapshots.at(-1))).toEqual(['b={"lag":2}']);
   });
 });
 
@@ -186,13 +186,13 @@ it('a namespaced kind is followed the same way, each object by namespace and nam
     metadata: { name: 'web', namespace, uid: `uid-in-${namespace}` },
     spec,
   });
-  const { model, source, worlds, said } = await followKind(policies, (of) => {
+  const { model, source, snapshots, said } = await followKind(policies, (of) => {
     of.put('terminationpolicies', policy('shop', { mode: 'Audit' }));
     of.put('terminationpolicies', policy('blog', { mode: 'Off' }));
   });
   await source.read;
   const [blog, shop] = ['blog', 'shop'].map((namespace) => ({ name: 'web', namespace }));
-  expect(worlds).toEqual([
+  expect(snapshots).toEqual([
     [JSON.stringify([blog, { mode: 'Off' }]), JSON.stringify([shop, { mode: 'Audit' }])],
   ]);
   await waitUntil('the watch', () => source.stats.current, soon);
@@ -200,8 +200,8 @@ it('a namespaced kind is followed the same way, each object by namespace and nam
   await waitUntil('the problem', () => said.length === 2, soon);
   expect(said[1]).toMatch(/^shop\/web: spec\.mode/);
   model.remove('terminationpolicies', policy('blog', {}));
-  await waitUntil('one to go', () => worlds.length === 2, soon);
-  expect(worlds[1]).toEqual([JSON.stringify([shop, { mode: 'Audit' }])]);
+  await waitUntil('one to go', () => snapshots.length === 2, soon);
+  expect(snapshots[1]).toEqual([JSON.stringify([shop, { mode: 'Audit' }])]);
 });
 
 const MOST_CONSUMERS = DISCOVERY_CONSUMERS.most;
@@ -216,9 +216,9 @@ describe('more than there may be', () => {
 
   it('are left out, and reported once', async () => {
     const followed = await follow(crowd);
-    const { source, worlds, said, model } = followed;
+    const { source, snapshots, said, model } = followed;
     await source.read;
-    expect(worlds[0]).toHaveLength(MOST_CONSUMERS);
+    expect(snapshots[0]).toHaveLength(MOST_CONSUMERS);
     expect(source.leftOut()).toEqual([last]);
     await current(followed);
     const before = source.stats.events;
@@ -233,12 +233,12 @@ describe('more than there may be', () => {
 
   it('are taken in with the next watch once there is room', async () => {
     const followed = await follow(crowd);
-    const { source, worlds, said, model } = followed;
+    const { source, snapshots, said, model } = followed;
     await current(followed);
     model.remove('discoveryconsumers', declared('c0', '1s'));
-    await waitUntil('the room', () => worlds.at(-1)?.length === MOST_CONSUMERS - 1, soon);
+    await waitUntil('the room', () => snapshots.at(-1)?.length === MOST_CONSUMERS - 1, soon);
     model.rotate();
-    await waitUntil('it', () => worlds.at(-1)?.length === MOST_CONSUMERS, soon);
+    await waitUntil('it', () => snapshots.at(-1)?.length === MOST_CONSUMERS, soon);
     expect(source.objects().map(({ name }) => name)).toContain(last);
     expect(source.leftOut()).toEqual([]);
     expect(said.at(-1)).toBe(`${last}: well`);
@@ -262,45 +262,45 @@ describe('without the CRD', () => {
 
   it('it is said once and is no failure; an answer there is, but certain it becomes only later', async () => {
     const followed = await follow(absent);
-    const { source, worlds, said, ahead } = followed;
+    const { source, snapshots, said, ahead } = followed;
     await source.read;
     expect([source.known(), source.served()]).toEqual([false, false]);
     await waitUntil('some more answers', () => source.stats.restarts.NotServed > 3, soon);
     expect(source.known()).toBe(false);
     ahead.ms += 3_000;
     await waitUntil('certainty', () => source.known(), soon);
-    expect([worlds, said]).toEqual([[], ['not served']]);
+    expect([snapshots, said]).toEqual([[], ['not served']]);
   });
 
   it('once it is installed, its objects are found', async () => {
-    const { model, worlds, said } = await follow(absent);
+    const { model, snapshots, said } = await follow(absent);
     await waitUntil('the answer', () => said.length === 1, soon);
     gateways(model);
     model.refuse = () => undefined;
-    await waitUntil('them', () => worlds.length > 0, soon);
-    expect(lagsOf(worlds[0])).toEqual(['a={"lag":1}', 'b={"lag":2}']);
+    await waitUntil('them', () => snapshots.length > 0, soon);
+    expect(lagsOf(snapshots[0])).toEqual(['a={"lag":1}', 'b={"lag":2}']);
     expect(said).toEqual(['not served', 'served']);
   });
 
   it('any more: its objects are gone, but not at the first answer', async () => {
     const followed = await follow(gateways);
-    const { model, source, worlds, ahead } = followed;
+    const { model, source, snapshots, ahead } = followed;
     await current(followed);
     absent(model);
     model.cut();
     await waitUntil('some answers', () => source.stats.restarts.NotServed > 2, soon);
-    expect(worlds).toHaveLength(1);
+    expect(snapshots).toHaveLength(1);
     ahead.ms += 3_000;
-    await waitUntil('them to go', () => worlds.length === 2, soon);
-    expect(worlds[1]).toEqual([]);
+    await waitUntil('them to go', () => snapshots.length === 2, soon);
+    expect(snapshots[1]).toEqual([]);
   });
 });
 
 it('without the right to list them, there is an answer, a failure is reported, and nothing is certain', async () => {
-  const { source, said, worlds } = await follow((model) => {
+  const { source, said, snapshots } = await follow((model) => {
     model.refuse = () => 403;
   });
   await source.read;
   expect(said).toContain('Forbidden');
-  expect([source.known(), worlds]).toEqual([false, []]);
+  expect([source.known(), snapshots]).toEqual([false, []]);
 });

@@ -30,7 +30,7 @@ const turn = () => {
 const source = followCluster(
   { server: new URL(server), credentials: async () => ({}) },
   {
-    onWorld: () => undefined,
+    onSnapshot: () => undefined,
     onEvent: () => undefined,
     onPod: ({ identity }) => {
       if (identity.name === last) stopping.abort();

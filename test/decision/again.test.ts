@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { explain } from '../../src/decision/explanation.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
-import type { World } from '../../src/decision/world.ts';
 import { altered, cutTo, pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
@@ -15,30 +15,34 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, EMPTY_WORLD, worldOf } from './sample-world.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from './sample-snapshot.ts';
 
-const fixed45 = worldOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '45s' } })]);
-const extend = worldOf([clusterPolicy({ existingHook: 'Extend' })]);
+const fixed45 = snapshotOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '45s' } })]);
+const extend = snapshotOf([clusterPolicy({ existingHook: 'Extend' })]);
 
 describe('a second pass over its own output yields no operation', () => {
-  test.each<[string, PodObject, World]>([
-    ['one container', pod(), EMPTY_WORLD],
-    ['three containers', podOf(server('a'), container('b'), container('c')), EMPTY_WORLD],
-    ['one with a hook of its own', podOf(server('a', preStop(exec('/drain'))), container('b')), EMPTY_WORLD],
+  test.each<[string, PodObject, ClusterSnapshot]>([
+    ['one container', pod(), EMPTY_SNAPSHOT],
+    ['three containers', podOf(server('a'), container('b'), container('c')), EMPTY_SNAPSHOT],
+    [
+      'one with a hook of its own',
+      podOf(server('a', preStop(exec('/drain'))), container('b')),
+      EMPTY_SNAPSHOT,
+    ],
     [
       'one with a sleep of just the wait',
       podOf(server('a', preStop(sleep(30))), container('b')),
-      EMPTY_WORLD,
+      EMPTY_SNAPSHOT,
     ],
     ['a lengthened hook', podOf(server('a', preStop(exec('sh', '-c', 'sleep 5'))), container('b')), extend],
-    ['a shrunk wait', pod(), worldOf([clusterPolicy({ grace: { max: '40s' } })])],
-    ['Exec', pod(), worldOf([clusterPolicy({ hook: 'Exec' })])],
-    ['no grace, no annotations', { ...pod(), metadata: { name: 'web' } }, EMPTY_WORLD],
-    ['a negative grace', pod({ terminationGracePeriodSeconds: -1 }), EMPTY_WORLD],
-  ])('%s', (_, object, world) => {
-    const first = pass(object, world);
+    ['a shrunk wait', pod(), snapshotOf([clusterPolicy({ grace: { max: '40s' } })])],
+    ['Exec', pod(), snapshotOf([clusterPolicy({ hook: 'Exec' })])],
+    ['no grace, no annotations', { ...pod(), metadata: { name: 'web' } }, EMPTY_SNAPSHOT],
+    ['a negative grace', pod({ terminationGracePeriodSeconds: -1 }), EMPTY_SNAPSHOT],
+  ])('%s', (_, object, snapshot) => {
+    const first = pass(object, snapshot);
     expect(first.operations.length).toBeGreaterThan(0);
-    const second = pass(first.result, world);
+    const second = pass(first.result, snapshot);
     expect(second.decision).toMatchObject({ outcome: 'skip', reason: 'AlreadyInjected' });
     expect(second.operations).toEqual([]);
   });
@@ -183,10 +187,10 @@ describe('a plan is judged container by container', () => {
 });
 
 describe('in mode Audit', () => {
-  const world = worldOf([clusterPolicy({ mode: 'Audit' })]);
+  const snapshot = snapshotOf([clusterPolicy({ mode: 'Audit' })]);
 
   it('no warning says that a hook is taken back, since none is', () => {
-    const { notes } = pass(altered(pod(), cutTo(5)), world).decision;
+    const { notes } = pass(altered(pod(), cutTo(5)), snapshot).decision;
     expect(notes.map(({ code }) => code)).toEqual(['HookWithdrawn']);
     expect(notes[0]?.text).toContain('Enforce would take the hook back');
     expect(notes[0]?.text).not.toContain('is taken back');
@@ -216,7 +220,7 @@ describe('a container that another webhook added is completed', () => {
   });
 
   it('with the recorded hook', () => {
-    const exec30 = worldOf([clusterPolicy({ hook: 'Exec' })]);
+    const exec30 = snapshotOf([clusterPolicy({ hook: 'Exec' })]);
     const { result } = pass(altered(pod(), add(container('proxy')), exec30));
     expect(result.spec.containers[1]).toEqual(container('proxy', preStop(exec('sleep', '30'))));
   });
@@ -235,7 +239,7 @@ describe('a container that another webhook added is completed', () => {
   });
 
   it('unless the policy names others', () => {
-    const named = worldOf([clusterPolicy({ containers: ['app'] })]);
+    const named = snapshotOf([clusterPolicy({ containers: ['app'] })]);
     expect(pass(altered(pod(), add(container('proxy')), named), named).operations).toEqual([]);
   });
 });

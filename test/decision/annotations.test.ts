@@ -3,10 +3,10 @@ import { decide } from '../../src/decision/decide.ts';
 import type { Field } from '../../src/decision/policy.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
 import { annotated, creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, namespace, worldOf } from './sample-world.ts';
+import { clusterPolicy, namespace, snapshotOf } from './sample-snapshot.ts';
 
 function decideFor(annotations: JsonObject, labels: JsonObject = {}, documents: JsonObject[] = []) {
-  return decide(creationOf(pod({}, { annotations, labels })), worldOf(documents));
+  return decide(creationOf(pod({}, { annotations, labels })), snapshotOf(documents));
 }
 
 function leafOf(field: Field, annotations: JsonObject): unknown {
@@ -199,6 +199,6 @@ describe('linger.dev/inject is honoured as a label too; of two on one object fal
 
 it('a pod’s annotation wins over its namespace’s', () => {
   const documents = [namespace({ 'linger.dev/wait': '10s', 'linger.dev/hook': 'Exec' })];
-  const decision = decide(creationOf(annotated({ 'linger.dev/wait': '20s' })), worldOf(documents));
+  const decision = decide(creationOf(annotated({ 'linger.dev/wait': '20s' })), snapshotOf(documents));
   expect(decision).toMatchObject({ outcome: 'inject', plan: { wait: 20, hook: 'Exec' } });
 });

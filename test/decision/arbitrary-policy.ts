@@ -1,11 +1,11 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { MODES } from '../../src/api/index.ts';
-import type { World } from '../../src/decision/world.ts';
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { label, members, name, oftenAbsent } from './arbitrary-json.ts';
 import { type EmpiricalLag, empiricalDistribution } from './empirical-distribution.ts';
 import { holdSupply } from './sample-hold.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
-import { clusterPolicy, consumer, fleet, namespace, policy, service, worldOf } from './sample-world.ts';
+import { clusterPolicy, consumer, fleet, namespace, policy, service, snapshotOf } from './sample-snapshot.ts';
 
 const LONGEST_SECONDS = 1200;
 
@@ -159,13 +159,13 @@ export const arbitraryCircumstances = fc
     return members({ ...circumstances, hold: held === 'not' ? undefined : supply });
   });
 
-/** A world for the sample namespace. */
-export const arbitraryWorld: Arbitrary<World> = fc
+/** A snapshot for the sample namespace. */
+export const arbitrarySnapshot: Arbitrary<ClusterSnapshot> = fc
   .tuple(arbitraryDocuments, arbitraryCircumstances)
-  .map(([documents, circumstances]) => worldOf(documents, circumstances));
+  .map(([documents, circumstances]) => snapshotOf(documents, circumstances));
 
 /** One in which pods are held wherever they can be. */
-export const arbitraryHeldWorld: Arbitrary<World> = fc
+export const arbitraryHeldSnapshot: Arbitrary<ClusterSnapshot> = fc
   .record({
     hold: oftenAbsent(HOLD),
     wait: oftenAbsent(fc.oneof(FIXED_WAIT, MEASURED_WAIT)),
@@ -177,7 +177,7 @@ export const arbitraryHeldWorld: Arbitrary<World> = fc
   .map(({ image, ...spec }) => {
     const always = { hook: 'Hold', pods: 'All', exclude: [], overrides: { pods: false } };
     const policies = [clusterPolicy({ ...members(spec), ...always })];
-    return worldOf(policies, { fleet: NEW_FLEET, hold: holdSupply(NEW_FLEET, image ? BY_IMAGE : {}) });
+    return snapshotOf(policies, { fleet: NEW_FLEET, hold: holdSupply(NEW_FLEET, image ? BY_IMAGE : {}) });
   });
 
 /**

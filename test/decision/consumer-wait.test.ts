@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { estimateInWords } from '../../src/decision/wait.ts';
-import type { World } from '../../src/decision/world.ts';
 import { NONE_YET, plannedLags } from '../../src/lag/index.ts';
 import { historyOf, measuredTable, START, tableOf } from '../lag/sample-table.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, consumer, namespace, service, worldOf } from './sample-world.ts';
+import { clusterPolicy, consumer, namespace, service, snapshotOf } from './sample-snapshot.ts';
 
 /**
  * Measured lags of the control plane, and of consumers by name; kube-proxy and cluster DNS are quick where not given.
@@ -22,8 +22,8 @@ const declaring = (lag: string) => consumer({}, 'gateway', { declared: { lag } }
 const polled = (syncInterval: string) => consumer({}, 'gateway', { declared: { syncInterval } });
 const reporting = (appliesTo: JsonObject = {}) => consumer(appliesTo, 'edge', { reports: {} });
 
-function planIn(world: World) {
-  const decision = decide(creationOf(pod()), world);
+function planIn(snapshot: ClusterSnapshot) {
+  const decision = decide(creationOf(pod()), snapshot);
   if (decision.outcome === 'skip') throw new Error(`skipped: ${decision.reason}`);
   const { plan, notes, estimate } = decision;
   return {
@@ -36,7 +36,7 @@ function planIn(world: World) {
 }
 
 describe('the wait covers the consumers that send traffic to the pod', () => {
-  test.each<[string, JsonObject[], World['lags'], number, string, string[]]>([
+  test.each<[string, JsonObject[], ClusterSnapshot['lags'], number, string, string[]]>([
     ['nothing known, nothing declared', [], NONE_YET, 30, 'initial', []],
     ['nothing measured, a short lag declared', [declaring('10s')], NONE_YET, 30, 'initial', []],
     ['nothing measured, a poll of 10 s declared', [polled('10s')], NONE_YET, 30, 'initial', []],
@@ -73,7 +73,7 @@ describe('the wait covers the consumers that send traffic to the pod', () => {
     ['kube-proxy, once the canary has seen enough', [], measured(1, { 'cluster-ip': 9 }), 15, 'measured', []],
     ['beyond max: a storm', [reporting()], measured(1, { edge: 100 }), 60, 'storm', ['StormNotCovered']],
   ])('%s', (_, documents, lags, wait, why, codes) => {
-    const { notes, ...plan } = planIn(worldOf([clusterPolicy({}), ...documents], { lags }));
+    const { notes, ...plan } = planIn(snapshotOf([clusterPolicy({}), ...documents], { lags }));
     expect(plan).toMatchObject({ wait, why });
     expect(notes.filter((code) => code !== 'ServicesUnknown')).toEqual(codes);
   });
@@ -84,15 +84,15 @@ describe('the wait covers the consumers that send traffic to the pod', () => {
   ])('%s', (_, spec, wait) => {
     const lags = measured(1, { 'cluster-ip': 9, 'cluster-dns': 31 });
     const selecting = service({ selector: { app: 'web' }, ...spec });
-    const world = worldOf([clusterPolicy({}), selecting], { lags, servicesComplete: true });
-    expect(planIn(world).wait).toBe(wait);
+    const snapshot = snapshotOf([clusterPolicy({}), selecting], { lags, servicesComplete: true });
+    expect(planIn(snapshot).wait).toBe(wait);
   });
 });
 
 describe('what is unknown never shortens a wait', () => {
   const edge = reporting();
 
-  test.each<[string, JsonObject[], World['lags'], number, string, string[]]>([
+  test.each<[string, JsonObject[], ClusterSnapshot['lags'], number, string, string[]]>([
     ['the control plane alone at 38 s', [], measured(38), 60, 'measured', []],
     [
       'and a consumer of which nothing is known',
@@ -129,8 +129,8 @@ describe('what is unknown never shortens a wait', () => {
     ],
   ])('%s', (_, documents, lags, wait, why, codes) => {
     const behind = service({ selector: { app: 'web' } });
-    const world = worldOf([clusterPolicy({}), behind, ...documents], { lags, servicesComplete: true });
-    const { notes, ...plan } = planIn(world);
+    const snapshot = snapshotOf([clusterPolicy({}), behind, ...documents], { lags, servicesComplete: true });
+    const { notes, ...plan } = planIn(snapshot);
     expect(plan).toMatchObject({ wait, why });
     expect(notes).toEqual(codes);
     // Coverage is stated only where every part is known.
@@ -144,7 +144,7 @@ describe('what is unknown never shortens a wait', () => {
     const consumers = new Map([['cluster-ip', historyOf([9], samples)]]);
     const lags = plannedLags(tableOf({ cluster: historyOf([0.2]), consumers }));
     const behind = service({ selector: { app: 'web' } });
-    expect(planIn(worldOf([clusterPolicy({}), behind], { lags, servicesComplete: true })).wait).toBe(wait);
+    expect(planIn(snapshotOf([clusterPolicy({}), behind], { lags, servicesComplete: true })).wait).toBe(wait);
   });
 
   test.each([
@@ -158,7 +158,7 @@ describe('what is unknown never shortens a wait', () => {
     ]);
     const lags = plannedLags(tableOf({ cluster: historyOf([0.2]), consumers }));
     const behind = service({ selector: { app: 'web' } });
-    expect(planIn(worldOf([clusterPolicy({}), behind, edge], { lags, servicesComplete: true })).why).toBe(
+    expect(planIn(snapshotOf([clusterPolicy({}), behind, edge], { lags, servicesComplete: true })).why).toBe(
       why,
     );
   });
@@ -170,16 +170,19 @@ describe('a pod that is created before its Service', () => {
   });
 
   test('gets the declared consumer that goes by certain Services, with a note', () => {
-    const world = worldOf([clusterPolicy({}), edge], { lags: measured(0.2), servicesComplete: true });
-    const { wait, notes } = planIn(world);
+    const snapshot = snapshotOf([clusterPolicy({}), edge], { lags: measured(0.2), servicesComplete: true });
+    const { wait, notes } = planIn(snapshot);
     expect(wait).toBe(55);
     expect(notes).toContain('ConsumerAssumed');
   });
 
   test('no longer does once a Service without that label selects it', () => {
     const behind = service({ selector: { app: 'web' } });
-    const world = worldOf([clusterPolicy({}), behind, edge], { lags: measured(0.2), servicesComplete: true });
-    expect(planIn(world)).toMatchObject({ wait: 5, notes: [] });
+    const snapshot = snapshotOf([clusterPolicy({}), behind, edge], {
+      lags: measured(0.2),
+      servicesComplete: true,
+    });
+    expect(planIn(snapshot)).toMatchObject({ wait: 5, notes: [] });
   });
 });
 
@@ -192,7 +195,7 @@ describe('one episode', () => {
     const behind = service({ selector: { app: 'web' } });
     const decision = decide(
       creationOf(pod()),
-      worldOf([clusterPolicy({}), behind], { lags, servicesComplete: true }),
+      snapshotOf([clusterPolicy({}), behind], { lags, servicesComplete: true }),
     );
     const text = decision.notes.find(({ code }) => code === 'Episode')?.text;
     expect(text).toBe(
@@ -202,7 +205,7 @@ describe('one episode', () => {
 });
 
 describe('explain shows each part', () => {
-  test.each<[string, JsonObject[], World['lags'], string]>([
+  test.each<[string, JsonObject[], ClusterSnapshot['lags'], string]>([
     [
       'declared',
       [declaring('20s')],
@@ -228,7 +231,7 @@ describe('explain shows each part', () => {
       'p99 29.9s (control plane unknown, cluster-ip unknown, cluster-dns unknown, gateway 29.9s declared) of 0 samples over 0 s, not all of them known → 45s',
     ],
   ])('%s', (_, documents, lags, text) => {
-    expect(planIn(worldOf([clusterPolicy({}), ...documents], { lags })).text).toContain(text);
+    expect(planIn(snapshotOf([clusterPolicy({}), ...documents], { lags })).text).toContain(text);
   });
 });
 
@@ -241,7 +244,7 @@ test('declaring one more consumer that is not measured never shortens a wait, wh
       const lags = plannedLags(tableOf({ cluster: historyOf(list, 400), consumers }));
       const known = [clusterPolicy({}), behind, ...(declared === null ? [] : [declaring(`${declared}s`)])];
       const waitWith = (documents: JsonObject[]) =>
-        planIn(worldOf(documents, { lags, servicesComplete: true })).wait;
+        planIn(snapshotOf(documents, { lags, servicesComplete: true })).wait;
       expect(waitWith([...known, reporting()])).toBeGreaterThanOrEqual(waitWith(known));
     }),
     { numRuns: 40 },
@@ -254,7 +257,7 @@ describe('what pods of a Service have seen', () => {
   /** A gateway that polls every 10 s and is not declared. */
   const seen = { 'witness/shop/web': 9.5 };
 
-  test.each<[string, JsonObject[], World['lags'], number, string]>([
+  test.each<[string, JsonObject[], ClusterSnapshot['lags'], number, string]>([
     ['nothing', [web], measured(1), 5, 'measured'],
     ['somebody until 9.5 s after the withdrawal', [web], measured(1, seen), 20, 'measured'],
     [
@@ -269,18 +272,18 @@ describe('what pods of a Service have seen', () => {
     ['while a consumer is not known', [web, reporting()], measured(1, seen), 30, 'initial'],
     ['longer than initial', [web, reporting()], measured(1, { 'witness/shop/web': 25 }), 40, 'measured'],
   ])('%s', (_, documents, lags, wait, why) => {
-    const plan = planIn(worldOf(documents, { lags, servicesComplete: true }));
+    const plan = planIn(snapshotOf(documents, { lags, servicesComplete: true }));
     expect([plan.wait, plan.why]).toEqual([wait, why]);
   });
 
   test('is shown as a part of the lag', () => {
-    const { text } = planIn(worldOf([web], { lags: measured(1, seen), servicesComplete: true }));
+    const { text } = planIn(snapshotOf([web], { lags: measured(1, seen), servicesComplete: true }));
     expect(text).toMatch(/witness\/shop\/web 9\.\ds/);
   });
 
   test('before the control plane is known, never shortens', () => {
     const consumers = new Map([['witness/shop/web', historyOf([2], 60)]]);
     const lags = plannedLags(tableOf({ consumers }));
-    expect(planIn(worldOf([web], { lags, servicesComplete: true })).wait).toBe(30);
+    expect(planIn(snapshotOf([web], { lags, servicesComplete: true })).wait).toBe(30);
   });
 });

@@ -13,7 +13,7 @@ import {
   preStop,
   server,
 } from './sample-pod.ts';
-import { clusterPolicy, sampleNode, worldOf } from './sample-world.ts';
+import { clusterPolicy, sampleNode, snapshotOf } from './sample-snapshot.ts';
 
 const at = (name: string) => join(ROOT, 'test/testdata/cases', name);
 
@@ -52,7 +52,7 @@ const required = (key: string, operator: string, ...values: string[]) => ({ key,
 
 describe('Windows', () => {
   const OS = 'kubernetes.io/os';
-  const withExec = worldOf([clusterPolicy({ hook: 'Exec' })]);
+  const withExec = snapshotOf([clusterPolicy({ hook: 'Exec' })]);
   const inContainer = (securityContext: JsonObject) => ({ containers: [server('app', { securityContext })] });
 
   test.each<[string, JsonObject]>([
@@ -89,17 +89,19 @@ describe('Windows', () => {
       sampleNode({ name: 'a', labels: { pool: 'linux' } }),
       sampleNode({ name: 'b', labels: { pool: 'win' }, operatingSystem: 'windows' }),
     ];
-    const world = { ...withExec, fleet: fleetOf('v1.36.0', nodes) };
-    expect(pass(pod({ nodeSelector: { pool: 'win' } }), world).decision).toMatchObject({ reason: 'NoHook' });
-    expect(pass(pod({ nodeSelector: { pool: 'linux' } }), world).decision.outcome).toBe('inject');
-    expect(pass(pod(), world).decision.outcome).toBe('inject');
+    const snapshot = { ...withExec, fleet: fleetOf('v1.36.0', nodes) };
+    expect(pass(pod({ nodeSelector: { pool: 'win' } }), snapshot).decision).toMatchObject({
+      reason: 'NoHook',
+    });
+    expect(pass(pod({ nodeSelector: { pool: 'linux' } }), snapshot).decision.outcome).toBe('inject');
+    expect(pass(pod(), snapshot).decision.outcome).toBe('inject');
   });
 });
 
 describe('nodes that go away at short notice', () => {
   const spot = { 'cloud.google.com/gke-spot': 'true' };
-  const waitOf = (object: PodObject, world = worldOf([])) => {
-    const { decision } = pass(object, world);
+  const waitOf = (object: PodObject, snapshot = snapshotOf([])) => {
+    const { decision } = pass(object, snapshot);
     const notes = decision.notes.filter(({ code }) => code === 'NodeBudgetShort').length;
     return decision.outcome === 'inject' ? [decision.plan.wait, notes] : [decision.reason, notes];
   };
@@ -107,8 +109,8 @@ describe('nodes that go away at short notice', () => {
     sampleNode({ name: 'a', labels: spot }),
     sampleNode({ name: 'b', labels: { ...spot, pool: 'x' } }),
   ];
-  const onlySpot = { ...worldOf([]), fleet: fleetOf('v1.36.0', nodes) };
-  const mixed = { ...worldOf([]), fleet: fleetOf('v1.36.0', [...nodes, sampleNode({ name: 'c' })]) };
+  const onlySpot = { ...snapshotOf([]), fleet: fleetOf('v1.36.0', nodes) };
+  const mixed = { ...snapshotOf([]), fleet: fleetOf('v1.36.0', [...nodes, sampleNode({ name: 'c' })]) };
 
   test.each<[string, JsonObject, readonly unknown[]]>([
     ['no constraint', {}, [30, 0]],
@@ -138,13 +140,13 @@ describe('nodes that go away at short notice', () => {
     expect(waitOf(pod(), mixed)).toEqual([30, 0]);
     expect(waitOf(pod({ nodeSelector: { pool: 'x' } }), mixed)).toEqual([5, 1]);
     const labelled = sampleNode({ labels: { ...spot, 'linger.dev/node-budget': '60' } });
-    expect(waitOf(pod(), { ...worldOf([]), fleet: fleetOf('v1.36.0', [labelled]) })).toEqual([20, 1]);
+    expect(waitOf(pod(), { ...snapshotOf([]), fleet: fleetOf('v1.36.0', [labelled]) })).toEqual([20, 1]);
   });
 
   it('leave the author’s own wait alone, and say so', () => {
     const object = pod({ nodeSelector: spot }, { annotations: { 'linger.dev/wait': '25s' } });
     expect(waitOf(object)).toEqual([25, 1]);
-    const fixed = worldOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '25s' } })]);
+    const fixed = snapshotOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '25s' } })]);
     expect(waitOf(pod({ nodeSelector: spot }), fixed)).toEqual([5, 1]);
   });
 });
@@ -263,7 +265,7 @@ describe('restart policies', () => {
 
 test('03: a container that sleeps for all of the grace is noted, although another is injected', () => {
   const object = podOf(server('app', preStop(exec('sleep', '120'))), container('sql-proxy'));
-  const { decision } = pass(object, worldOf([]));
+  const { decision } = pass(object, snapshotOf([]));
   expect(decision).toMatchObject({ outcome: 'inject', plan: { containers: ['sql-proxy'], grace: 60 } });
   expect(decision.notes.filter(({ code }) => code === 'GraceEaten')).toEqual([
     expect.objectContaining({

@@ -5,7 +5,7 @@ import { merge } from './sample-merge.ts';
 import { pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import { annotated, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, namespace, policy, worldOf } from './sample-world.ts';
+import { clusterPolicy, namespace, policy, snapshotOf } from './sample-snapshot.ts';
 
 const NONE = '00000000';
 const digest = (...args: Parameters<typeof merge>) => digestOf(merge(...args).policy);
@@ -88,14 +88,14 @@ describe('the digest of an effective policy', () => {
 });
 
 describe('a plan', () => {
-  const EXEC = worldOf([clusterPolicy({ hook: 'Exec' })]);
+  const EXEC = snapshotOf([clusterPolicy({ hook: 'Exec' })]);
   const planIn = (object: JsonObject) =>
     (object.metadata as { annotations: Record<string, string> }).annotations['linger.dev/plan'] ?? '';
 
   it('names the digest of the policy in force when it was made, whatever is in force when it is asked again', () => {
     const { result } = pass(pod(), EXEC);
     expect(parsePlan(planIn(result))?.digest).toBe(digest([clusterPolicy({ hook: 'Exec' })]));
-    expect(pass(result, worldOf([])).operations).toEqual([]);
+    expect(pass(result, snapshotOf([])).operations).toEqual([]);
   });
 
   it('of an older version has none, and gets none', () => {
@@ -103,8 +103,8 @@ describe('a plan', () => {
     const text = renderPlan(older as Parameters<typeof renderPlan>[0]);
     expect(text).not.toContain('digest');
     expect(parsePlan(text)).toEqual(older);
-    const { result } = pass(pod(), worldOf([]));
-    expect(pass(annotated({ 'linger.dev/plan': text }, result.spec), worldOf([])).operations).toEqual([]);
+    const { result } = pass(pod(), snapshotOf([]));
+    expect(pass(annotated({ 'linger.dev/plan': text }, result.spec), snapshotOf([])).operations).toEqual([]);
   });
 
   test.each(['', 'x0000000', '0000000', '000000000', '0000000A', 7, null])(

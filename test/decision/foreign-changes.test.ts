@@ -4,7 +4,7 @@ import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/index.ts';
 import { fitGrace, longestWait } from '../../src/decision/plan.ts';
 import { runs } from '../property/runs.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
-import { arbitraryHeldWorld, arbitraryWorld } from './arbitrary-policy.ts';
+import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
 import { sha256 } from './sample-hold.ts';
 import { pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
@@ -170,9 +170,9 @@ const PODS = arbitraryPod.map((object) => {
 });
 
 /** Linger's pass over the model's pod; what is foreign stays with its container. */
-function admitted(model: Model, world: Parameters<typeof pass>[1]): ReturnType<typeof pass> {
+function admitted(model: Model, snapshot: Parameters<typeof pass>[1]): ReturnType<typeof pass> {
   const before = model.pod;
-  const outcome = pass(before, world);
+  const outcome = pass(before, snapshot);
   outcome.result.spec.containers.forEach((each, index) => {
     const foreign = model.foreign.get(before.spec.containers[index] as ContainerObject);
     if (foreign !== undefined) model.foreign.set(each, foreign);
@@ -215,12 +215,12 @@ function checkHold(model: Model, grace: number): void {
 }
 
 describe.each([
-  ['in any world', arbitraryWorld],
-  ['where pods are held', arbitraryHeldWorld],
-])('whatever other webhooks do between the passes, %s', (_, worlds) => {
+  ['in any snapshot', arbitrarySnapshot],
+  ['where pods are held', arbitraryHeldSnapshot],
+])('whatever other webhooks do between the passes, %s', (_, snapshots) => {
   it('no wait of Linger’s is longer than the grace, the grace is raised once, what is held has its helper, and a second pass changes nothing', () => {
     fc.assert(
-      fc.property(PODS, worlds, SEQUENCES, (object, world, sequence) => {
+      fc.property(PODS, snapshots, SEQUENCES, (object, snapshot, sequence) => {
         const pod = structuredClone(object);
         const model: Model = {
           pod,
@@ -230,7 +230,7 @@ describe.each([
         for (const changes of [[], ...sequence]) {
           for (const change of changes) change.apply(model);
           const before = graceOf(model.pod);
-          const { decision } = admitted(model, world);
+          const { decision } = admitted(model, snapshot);
           const after = graceOf(model.pod);
 
           const sleeps = model.pod.spec.containers.map((each) => lingersSleep(model, each));
@@ -247,7 +247,7 @@ describe.each([
             );
             expect(after).toBeLessThanOrEqual(Math.max(model.grace, fit.grace));
           }
-          expect(pass(model.pod, world).operations).toEqual([]);
+          expect(pass(model.pod, snapshot).operations).toEqual([]);
         }
       }),
       runs(1000),

@@ -2,12 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import type { Mode } from '../../src/api/index.ts';
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import type { PodRequest } from '../../src/decision/decide.ts';
 import type { Operation } from '../../src/decision/patch.ts';
 import type { NoteCode, SkipReason } from '../../src/decision/reasons.ts';
-import type { World } from '../../src/decision/world.ts';
 import { creationOf, type JsonObject, NAMESPACE } from './sample-pod.ts';
-import { type Circumstances, fleet, worldOf } from './sample-world.ts';
+import { type Circumstances, fleet, snapshotOf } from './sample-snapshot.ts';
 
 /** What a golden case expects of the decision. */
 export interface GoldenExpectation {
@@ -31,7 +31,7 @@ export interface GoldenCase {
   /** Namespaces, Services and linger.dev documents, as in files of `--policies`. */
   readonly policies: readonly JsonObject[];
   readonly circumstances: Circumstances;
-  readonly world: World;
+  readonly snapshot: ClusterSnapshot;
   /** A Pod that a Kubernetes API server accepts. */
   readonly pod: JsonObject;
   /** The recorded AdmissionReview that the pod is from, where there is one. */
@@ -72,7 +72,7 @@ function goldenCase(name: string, file: GoldenFile): GoldenCase {
     title,
     policies,
     circumstances,
-    world: worldOf(policies, circumstances),
+    snapshot: snapshotOf(policies, circumstances),
     ...review,
     ...askedBy(name, file.pod, review.review),
     expected: {

@@ -11,8 +11,8 @@ import { codesOf, patched } from './sample-pod.ts';
 const CASES = loadGoldenCases();
 
 /** What the case's pod really gets, in the form of the file. */
-function actual({ request, world, pod }: GoldenCase): GoldenExpectation {
-  const decision = decide(request, world);
+function actual({ request, snapshot, pod }: GoldenCase): GoldenExpectation {
+  const decision = decide(request, snapshot);
   return {
     outcome: decision.outcome,
     ...(decision.outcome === 'skip' ? { reason: decision.reason } : { plan: renderPlan(decision.plan) }),
@@ -38,9 +38,9 @@ describe('the golden cases', () => {
   test.each(CASES.map((each) => [each.name, each] as const))(
     '%s, asked again, stays as it is',
     (_, golden) => {
-      const { pod, request, world } = golden;
+      const { pod, request, snapshot } = golden;
       const result = patched(pod, actual(golden).operations);
-      const again = decide({ ...request, object: result }, world);
+      const again = decide({ ...request, object: result }, snapshot);
       expect(patchFor(result as unknown as Pod, again)).toEqual([]);
     },
   );

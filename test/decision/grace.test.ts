@@ -16,12 +16,12 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 function decideWith(wait: string, grace: unknown, max: string) {
   const object = pod(grace === undefined ? {} : { terminationGracePeriodSeconds: grace });
   const spec = { wait: { from: 'Fixed', fixed: wait }, grace: { max } };
-  return { object, decision: decide(creationOf(object), worldOf([clusterPolicy(spec)])) };
+  return { object, decision: decide(creationOf(object), snapshotOf([clusterPolicy(spec)])) };
 }
 
 const NO_ROOM = 'NoRoom';
@@ -107,7 +107,7 @@ describe('a probe’s own grace is its author’s: left alone, and noted when th
     ],
   ])('%s', (_, members, noted) => {
     const object = podOf(server('app', members), container('b'));
-    const decision = decide(creationOf(object), worldOf([]));
+    const decision = decide(creationOf(object), snapshotOf([]));
     const notes = decision.notes.filter(({ code }) => code === 'ProbeGraceShort');
     expect(notes).toHaveLength(noted ? 1 : 0);
     expect(warningsOf(decision.notes)).toEqual([]);
@@ -117,7 +117,7 @@ describe('a probe’s own grace is its author’s: left alone, and noted when th
 
   it('an author’s sleep that is long enough does not wait for us', () => {
     const object = podOf(server('app', { livenessProbe: probe(5), ...preStop(sleep(50)) }), container('b'));
-    const decision = decide(creationOf(object), worldOf([clusterPolicy({ existingHook: 'Extend' })]));
+    const decision = decide(creationOf(object), snapshotOf([clusterPolicy({ existingHook: 'Extend' })]));
     expect(codesOf(decision)).not.toContain('ProbeGraceShort');
   });
 });

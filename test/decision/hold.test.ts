@@ -1,13 +1,13 @@
 import { describe, expect, it, test } from 'vitest';
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { fleetOf, type NodeFacts, nodeKind } from '../../src/decision/fleet.ts';
 import { undoFor } from '../../src/decision/patch.ts';
-import type { World } from '../../src/decision/world.ts';
 import {
   HOLD_MOUNTS,
   HOLD_VOLUMES,
   held,
-  heldWorld,
+  heldSnapshot,
   holdHook,
   holdSupply,
   holdToken,
@@ -33,14 +33,14 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, fleet, OLD_FLEET, sampleNode, worldOf } from './sample-world.ts';
+import { clusterPolicy, fleet, OLD_FLEET, sampleNode, snapshotOf } from './sample-snapshot.ts';
 
 const HOLD = clusterPolicy({ hook: 'Hold' });
-const WORLD = heldWorld([HOLD]);
+const SNAPSHOT = heldSnapshot([HOLD]);
 
 /** Why a pod is not held; undefined where it is. */
-function refusal(object: PodObject, world: World = WORLD): string | undefined {
-  const { decision } = pass(object, world);
+function refusal(object: PodObject, snapshot: ClusterSnapshot = SNAPSHOT): string | undefined {
+  const { decision } = pass(object, snapshot);
   if (decision.outcome !== 'inject') throw new Error(`skipped: ${decision.reason}`);
   if (decision.plan.hook === 'Hold') return undefined;
   expect(decision.plan).not.toHaveProperty('hold');
@@ -52,7 +52,7 @@ function refusal(object: PodObject, world: World = WORLD): string | undefined {
 
 describe('a pod that is held', () => {
   const token = holdToken();
-  const { decision, operations, result } = pass(podOf(server('app'), container('log')), WORLD, token);
+  const { decision, operations, result } = pass(podOf(server('app'), container('log')), SNAPSHOT, token);
 
   it('gets the helper, its volume, and the hash of its token, in additions only', () => {
     expect(operations.map(({ op }) => op)).toEqual(operations.map(() => 'add'));
@@ -77,7 +77,7 @@ describe('a pod that is held', () => {
     const mount = { name: 'data', mountPath: '/data' };
     const volume = { name: 'data', emptyDir: {} };
     const spec = { volumes: [volume], containers: [server('app', { volumeMounts: [mount] })] };
-    const { result: after, operations: added } = pass(pod(spec), WORLD, token);
+    const { result: after, operations: added } = pass(pod(spec), SNAPSHOT, token);
     expect(added.map(({ path }) => path)).toEqual([
       '/spec/containers/0/lifecycle',
       '/spec/containers/0/volumeMounts/-',
@@ -97,18 +97,21 @@ describe('a pod that is held', () => {
     ['max wins over min', { min: '50s', max: '50s' }, { min: 50, max: 50 }],
     ['a max below the wait is the wait', { max: '10s' }, { min: 5, max: 30 }],
   ])('times: %s', (_, hold, expected) => {
-    const { result: after } = pass(pod(), heldWorld([clusterPolicy({ hook: 'Hold', hold })]));
+    const { result: after } = pass(pod(), heldSnapshot([clusterPolicy({ hook: 'Hold', hold })]));
     expect(planIn(after)?.hold).toMatchObject(expected);
   });
 
   it('max of one layer wins over min of another', () => {
     const documents = [HOLD, clusterPolicy({ hold: { min: '90s' } }, 'more')];
-    expect(planIn(pass(pod(), heldWorld(documents)).result)?.hold).toMatchObject({ min: 60, max: 60 });
+    expect(planIn(pass(pod(), heldSnapshot(documents)).result)?.hold).toMatchObject({ min: 60, max: 60 });
   });
 
   it('is bounded by the ceiling', () => {
     const documents = [clusterPolicy({ hook: 'Hold', ceiling: { wait: '20s' } })];
-    expect(planIn(pass(pod(), heldWorld(documents)).result)).toMatchObject({ wait: 20, hold: { max: 20 } });
+    expect(planIn(pass(pod(), heldSnapshot(documents)).result)).toMatchObject({
+      wait: 20,
+      hold: { max: 20 },
+    });
   });
 
   test.each([
@@ -121,8 +124,8 @@ describe('a pod that is held', () => {
   ])(
     'grace %ds, at most %s: the grace %ds covers both the hold and the application',
     (base, max, ...expected) => {
-      const world = heldWorld([clusterPolicy({ hook: 'Hold', grace: { max } })]);
-      const plan = planIn(pass(pod({ terminationGracePeriodSeconds: base }), world).result);
+      const snapshot = heldSnapshot([clusterPolicy({ hook: 'Hold', grace: { max } })]);
+      const plan = planIn(pass(pod({ terminationGracePeriodSeconds: base }), snapshot).result);
       expect([plan?.grace, plan?.wait, plan?.hold?.max]).toEqual(expected);
     },
   );
@@ -150,33 +153,33 @@ describe('a pod that is held', () => {
       ],
     });
     // 1/5 + 1/3: those of liveness end with the deletion.
-    expect(planIn(pass(object, WORLD).result)?.hold?.probes).toBe(0.533);
+    expect(planIn(pass(object, SNAPSHOT).result)?.hold?.probes).toBe(0.533);
   });
 
   it('on its node’s network is held without its witness, and says so', () => {
-    const { decision: decided } = pass(pod({ hostNetwork: true }), WORLD);
+    const { decision: decided } = pass(pod({ hostNetwork: true }), SNAPSHOT);
     expect(codesOf(decided)).toContain('HoldUnwitnessed');
     expect(decided).toMatchObject({ plan: { hold: { hostNetwork: true } } });
   });
 
   it('whose own sleep is lengthened in one container sleeps there', () => {
-    const world = heldWorld([clusterPolicy({ hook: 'Hold', existingHook: 'Extend' })]);
+    const snapshot = heldSnapshot([clusterPolicy({ hook: 'Hold', existingHook: 'Extend' })]);
     const object = podOf(server('app'), container('log', preStop(sleep(4))));
-    const { result: after } = pass(object, world, token);
+    const { result: after } = pass(object, snapshot, token);
     expect(after.spec.containers).toEqual([
       held(server('app'), token, 30, 60),
       container('log', preStop(sleep(30))),
     ]);
     expect(planIn(after)).toMatchObject({ containers: ['app', 'log'], extended: { log: 4 } });
-    expect(pass(after, world).operations).toEqual([]);
+    expect(pass(after, snapshot).operations).toEqual([]);
     expect(patched(after, undoFor(after))).toEqual({ ...object, spec: { ...object.spec } });
   });
 });
 
 describe('another pass of the same admission', () => {
   it.each([0, 59, -59])('keeps the token of the first, %ds later', (seconds) => {
-    const { result } = pass(pod(), WORLD);
-    expect(pass(result, WORLD, holdToken(NOW + seconds))).toMatchObject({
+    const { result } = pass(pod(), SNAPSHOT);
+    expect(pass(result, SNAPSHOT, holdToken(NOW + seconds))).toMatchObject({
       decision: { reason: 'AlreadyInjected' },
       operations: [],
     });
@@ -195,112 +198,116 @@ describe('another pass of the same admission', () => {
       ({ spec }) => Object.assign(spec.containers[1] ?? {}, preStop(holdHook(holdToken(), 30, 60))),
     ],
   ])('puts back %s that another webhook has changed', (_, change) => {
-    const { result } = pass(podOf(server('app'), container('log')), WORLD);
+    const { result } = pass(podOf(server('app'), container('log')), SNAPSHOT);
     const changed = structuredClone(result);
     change(changed);
-    const again = pass(changed, WORLD);
+    const again = pass(changed, SNAPSHOT);
     expect(again.result).toEqual(result);
-    expect(pass(again.result, WORLD).operations).toEqual([]);
+    expect(pass(again.result, SNAPSHOT).operations).toEqual([]);
   });
 
   it('gives a container that was added the same token', () => {
     const token = holdToken();
-    const object = altered(pod(), ({ spec }) => spec.containers.push(container('late')), WORLD);
+    const object = altered(pod(), ({ spec }) => spec.containers.push(container('late')), SNAPSHOT);
     const first = tokenIn(object);
-    const { result } = pass(object, WORLD, token);
+    const { result } = pass(object, SNAPSHOT, token);
     expect(JSON.stringify(result)).not.toContain(token.text);
     expect(JSON.stringify(result).split(String(first)).length - 1).toBe(2);
     expect(result.spec.containers[1]).toHaveProperty('volumeMounts', HOLD_MOUNTS);
   });
 
   it('shortens wait and max where the grace was cut', () => {
-    const { result, decision } = pass(altered(pod(), cutTo(50), WORLD), WORLD);
+    const { result, decision } = pass(altered(pod(), cutTo(50), SNAPSHOT), SNAPSHOT);
     expect(planIn(result)).toMatchObject({ wait: 20, grace: 50, hold: { min: 5, max: 20 } });
     expect(codesOf(decision)).toContain('WaitShrunk');
-    expect(pass(result, WORLD).operations).toEqual([]);
+    expect(pass(result, SNAPSHOT).operations).toEqual([]);
   });
 
   it('takes everything back where nothing is left', () => {
     const object = altered(
       podOf(server('app', { volumeMounts: [{ name: 'a', mountPath: '/a' }] })),
       cutTo(5),
-      WORLD,
+      SNAPSHOT,
     );
-    const { result, decision } = pass(object, WORLD);
+    const { result, decision } = pass(object, SNAPSHOT);
     expect(codesOf(decision)).toContain('HookWithdrawn');
     expect(result.spec).toEqual({
       containers: [server('app', { volumeMounts: [{ name: 'a', mountPath: '/a' }], lifecycle: {} })],
       terminationGracePeriodSeconds: 5,
     });
     expect(Object.keys(annotationsOf(result))).toEqual(['linger.dev/plan']);
-    expect(pass(result, WORLD).operations).toEqual([]);
+    expect(pass(result, SNAPSHOT).operations).toEqual([]);
   });
 
   it('keeps a volume that another webhook’s container mounts', () => {
-    const object = altered(pod(), cutTo(5), WORLD);
+    const object = altered(pod(), cutTo(5), SNAPSHOT);
     object.spec.initContainers = [
       container('other', { volumeMounts: [{ name: 'linger-hold', mountPath: '/x' }] }),
     ];
-    expect(pass(object, WORLD).result.spec).toHaveProperty('volumes', HOLD_VOLUMES);
+    expect(pass(object, SNAPSHOT).result.spec).toHaveProperty('volumes', HOLD_VOLUMES);
   });
 
   it('that cannot be held any more sleeps', () => {
-    const object = altered(pod(), ({ spec }) => Object.assign(spec, { runtimeClassName: 'gvisor' }), WORLD);
-    const { result } = pass(object, WORLD);
+    const object = altered(
+      pod(),
+      ({ spec }) => Object.assign(spec, { runtimeClassName: 'gvisor' }),
+      SNAPSHOT,
+    );
+    const { result } = pass(object, SNAPSHOT);
     expect(result.spec).toMatchObject({ containers: [server('app', preStop(sleep(30)))] });
     expect(JSON.stringify(result)).not.toMatch(/linger-hold|hold-token/);
-    expect(pass(result, WORLD).operations).toEqual([]);
+    expect(pass(result, SNAPSHOT).operations).toEqual([]);
   });
 
   it('takes back the hook of a container that its policy no longer names', () => {
-    const world = heldWorld([clusterPolicy({ hook: 'Hold', containers: ['app', 'proxy'] })]);
+    const snapshot = heldSnapshot([clusterPolicy({ hook: 'Hold', containers: ['app', 'proxy'] })]);
     const object = altered(
       podOf(server('proxy'), server('app')),
       ({ spec }) => {
         Object.assign(spec, { runtimeClassName: 'gvisor' });
         Object.assign(spec.containers[0] ?? {}, { name: 'renamed' });
       },
-      world,
+      snapshot,
     );
-    const { result } = pass(object, world);
+    const { result } = pass(object, snapshot);
     expect(result.spec.containers).toEqual([
       { ...server('proxy', { lifecycle: {} }), name: 'renamed' },
       server('app', preStop(sleep(30))),
     ]);
-    expect(pass(result, world).operations).toEqual([]);
+    expect(pass(result, snapshot).operations).toEqual([]);
   });
 });
 
 describe('a manifest that was copied from a live pod', () => {
-  const copy = pass(pod(), WORLD, holdToken(NOW - 3600)).result;
+  const copy = pass(pod(), SNAPSHOT, holdToken(NOW - 3600)).result;
   const stolen = String(tokenIn(copy));
 
   it('never shares its token: the new pod gets one of its own', () => {
     const token = holdToken();
-    const { result, decision } = pass(copy, WORLD, token);
+    const { result, decision } = pass(copy, SNAPSHOT, token);
     expect(codesOf(decision)).toContain('StalePlan');
     expect(result.spec.containers).toEqual([held(server('app'), token, 30, 60)]);
     expect(JSON.stringify(result)).not.toContain(stolen);
     expect(annotationsOf(result)['linger.dev/hold-token']).toBe(sha256(token.text));
     expect(planIn(result)).toMatchObject({ grace: 90, baseGrace: 30 });
-    expect(pass(result, WORLD).operations).toEqual([]);
+    expect(pass(result, SNAPSHOT).operations).toEqual([]);
   });
 
-  it.each<[string, World]>([
-    ['where there is no Hold Service', worldOf([HOLD])],
-    ['where it is not asked for', heldWorld([clusterPolicy({ hook: 'Sleep' })])],
-  ])('%s, its hooks make room for a sleep', (_, world) => {
-    const { result } = pass(copy, world);
+  it.each<[string, ClusterSnapshot]>([
+    ['where there is no Hold Service', snapshotOf([HOLD])],
+    ['where it is not asked for', heldSnapshot([clusterPolicy({ hook: 'Sleep' })])],
+  ])('%s, its hooks make room for a sleep', (_, snapshot) => {
+    const { result } = pass(copy, snapshot);
     expect(result.spec.containers).toEqual([server('app', preStop(sleep(30)))]);
     expect(JSON.stringify(result)).not.toMatch(/linger-hold|hold-token/);
     expect(result.spec.terminationGracePeriodSeconds).toBe(90);
-    expect(pass(result, world).operations).toEqual([]);
+    expect(pass(result, snapshot).operations).toEqual([]);
   });
 
   it('where the pod is to be skipped, its hooks go', () => {
     const { decision, result } = pass(
       copy,
-      heldWorld([clusterPolicy({ hook: 'Hold', wait: { from: 'Fixed', fixed: '0s' } })]),
+      heldSnapshot([clusterPolicy({ hook: 'Hold', wait: { from: 'Fixed', fixed: '0s' } })]),
     );
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'NoWait' });
     expect(JSON.stringify(result)).not.toMatch(/linger-hold|hold-token|linger.dev\/hold/);
@@ -309,21 +316,21 @@ describe('a manifest that was copied from a live pod', () => {
   it('without its annotations, it is recognised by its hooks', () => {
     const bare = structuredClone(copy);
     delete bare.metadata.annotations;
-    const { result } = pass(bare, WORLD);
+    const { result } = pass(bare, SNAPSHOT);
     expect(JSON.stringify(result)).not.toContain(stolen);
     expect(planIn(result)?.hook).toBe('Hold');
   });
 
   it('with a token that does not match its annotation, it is not taken for its own', () => {
-    const forged = structuredClone(pass(pod(), WORLD).result);
+    const forged = structuredClone(pass(pod(), SNAPSHOT).result);
     forged.metadata.annotations = { ...annotationsOf(forged), 'linger.dev/hold-token': sha256(stolen) };
     const token = holdToken();
-    expect(tokenIn(pass(forged, WORLD, token).result)).toBe(token.text);
+    expect(tokenIn(pass(forged, SNAPSHOT, token).result)).toBe(token.text);
   });
 });
 
 describe('what inject puts into manifests', () => {
-  const planned = (object: PodObject) => decide(creationOf(object, { isManifest: true }), worldOf([HOLD]));
+  const planned = (object: PodObject) => decide(creationOf(object, { isManifest: true }), snapshotOf([HOLD]));
 
   it('is a sleep, with a note', () => {
     const decision = planned(pod());
@@ -333,7 +340,7 @@ describe('what inject puts into manifests', () => {
   });
 
   it('also where Hold could be used, were it a pod', () => {
-    const decision = decide({ ...reviewOf(pod(), WORLD), isManifest: true }, WORLD);
+    const decision = decide({ ...reviewOf(pod(), SNAPSHOT), isManifest: true }, SNAPSHOT);
     expect(decision).toMatchObject({ plan: { hook: 'Sleep' } });
   });
 
@@ -353,7 +360,7 @@ it('uninject takes all of it out again', () => {
     }),
     podOf(server('a', { lifecycle: { postStart: exec('warm') } }), container('b', preStop(exec('/drain')))),
   ]) {
-    const { result } = pass(object, WORLD);
+    const { result } = pass(object, SNAPSHOT);
     expect(tokenIn(result)).toBeDefined();
     expect(patched(result, undoFor(result))).toEqual(object);
   }
@@ -406,11 +413,11 @@ describe('Hold is not used where it could not work', () => {
     ],
     ['only own sleeps', app(preStop(sleep(3))), /a sleep of its own/],
   ])('%s', (name, object, why) => {
-    const world =
+    const snapshot =
       name === 'only own sleeps'
-        ? heldWorld([clusterPolicy({ hook: 'Hold', existingHook: 'Extend' })])
-        : WORLD;
-    expect(refusal(object, world)).toMatch(why);
+        ? heldSnapshot([clusterPolicy({ hook: 'Hold', existingHook: 'Extend' })])
+        : SNAPSHOT;
+    expect(refusal(object, snapshot)).toMatch(why);
   });
 
   test.each<[string, PodObject]>([
@@ -438,48 +445,48 @@ describe('Hold is not used where it could not work', () => {
     ],
   ])('%s does not keep it from working', (_, object) => {
     expect(refusal(object)).toBeUndefined();
-    expect(pass(pass(object, WORLD).result, WORLD).operations).toEqual([]);
+    expect(pass(pass(object, SNAPSHOT).result, SNAPSHOT).operations).toEqual([]);
   });
 
-  test.each<[string, World, RegExp]>([
-    ['no Hold Service', worldOf([HOLD]), /no Hold Service is known/],
+  test.each<[string, ClusterSnapshot, RegExp]>([
+    ['no Hold Service', snapshotOf([HOLD]), /no Hold Service is known/],
     [
       'no ConfigMap in the namespace',
-      heldWorld([HOLD], { supply: { namespaces: new Set(['other']) } }),
+      heldSnapshot([HOLD], { supply: { namespaces: new Set(['other']) } }),
       /namespace shop has no ConfigMap linger-hold-0123456789abcdef/,
     ],
-    ['no node', heldWorld([HOLD], { fleet: fleet('v1.36.3') }), /no node is known/],
+    ['no node', heldSnapshot([HOLD], { fleet: fleet('v1.36.3') }), /no node is known/],
     [
       'no helper for the architecture',
-      heldWorld([HOLD], { supply: { architectures: new Set(['arm64']) } }),
+      heldSnapshot([HOLD], { supply: { architectures: new Set(['arm64']) } }),
       /no helper for amd64/,
     ],
     [
       'not tried there',
-      heldWorld([HOLD], { supply: { tested: new Set() } }),
+      heldSnapshot([HOLD], { supply: { tested: new Set() } }),
       /not been tried on nodes like node-0 \(amd64\|Ubuntu/,
     ],
-    ['nodes that are not known', { ...heldWorld([HOLD]), fleet: undefined }, /nodes are not known/],
+    ['nodes that are not known', { ...heldSnapshot([HOLD]), fleet: undefined }, /nodes are not known/],
     [
       'no image',
-      heldWorld([clusterPolicy({ hook: 'Hold', hold: { delivery: 'Image' } })]),
+      heldSnapshot([clusterPolicy({ hook: 'Hold', hold: { delivery: 'Image' } })]),
       /no image with the helper/,
     ],
     [
       'old kubelets for an image',
-      heldWorld([clusterPolicy({ hook: 'Hold', hold: { delivery: 'Image' } })], {
+      heldSnapshot([clusterPolicy({ hook: 'Hold', hold: { delivery: 'Image' } })], {
         fleet: fleet('v1.36.3', 'v1.34.2'),
         supply: { image: 'r/hold:1' },
       }),
       /Kubernetes 1.35/,
     ],
-  ])('%s', (_, world, why) => {
-    expect(refusal(pod(), world)).toMatch(why);
+  ])('%s', (_, snapshot, why) => {
+    expect(refusal(pod(), snapshot)).toMatch(why);
   });
 
   it('and old nodes get what Auto gives them', () => {
-    const world = heldWorld([HOLD], { fleet: OLD_FLEET, supply: { namespaces: new Set() } });
-    expect(pass(pod(), world).decision).toMatchObject({ plan: { hook: 'Exec' } });
+    const snapshot = heldSnapshot([HOLD], { fleet: OLD_FLEET, supply: { namespaces: new Set() } });
+    expect(pass(pod(), snapshot).decision).toMatchObject({ plan: { hook: 'Exec' } });
   });
 });
 
@@ -492,10 +499,10 @@ describe('by image', () => {
     ['Image', { delivery: 'Image' }, volumes],
     ['ConfigMap', { delivery: 'ConfigMap' }, HOLD_VOLUMES],
   ])('%s', (_, hold, expected) => {
-    const world = heldWorld([clusterPolicy({ hook: 'Hold', hold })], { supply: { image } });
-    const { result } = pass(pod(), world);
+    const snapshot = heldSnapshot([clusterPolicy({ hook: 'Hold', hold })], { supply: { image } });
+    const { result } = pass(pod(), snapshot);
     expect(result.spec.volumes).toEqual(expected);
-    expect(pass(result, world).operations).toEqual([]);
+    expect(pass(result, snapshot).operations).toEqual([]);
     expect(patched(result, undoFor(result))).toEqual(pod());
   });
 
@@ -504,13 +511,13 @@ describe('by image', () => {
       sampleNode({ name: 'a' }),
       sampleNode({ name: 'b', architecture: 'arm64' }),
     ]);
-    expect(pass(pod(), heldWorld([HOLD], { fleet: nodes, supply: { image } })).result.spec.volumes).toEqual(
-      volumes,
-    );
+    expect(
+      pass(pod(), heldSnapshot([HOLD], { fleet: nodes, supply: { image } })).result.spec.volumes,
+    ).toEqual(volumes);
     expect(
       refusal(
         pod(),
-        heldWorld([clusterPolicy({ hook: 'Hold', hold: { delivery: 'ConfigMap' } })], {
+        heldSnapshot([clusterPolicy({ hook: 'Hold', hold: { delivery: 'ConfigMap' } })], {
           fleet: nodes,
           supply: { image },
         }),
@@ -532,7 +539,7 @@ describe('the nodes that a pod can run on', () => {
     node('w', 'amd64', { pool: 'win' }, { operatingSystem: 'windows', osImage: 'Windows Server 2022' }),
   ]);
   const tested = new Set(nodes.nodes.filter(({ name }) => name !== 'w').map(nodeKind));
-  const world = heldWorld([HOLD], { fleet: nodes, supply: { ...holdSupply(nodes), tested } });
+  const snapshot = heldSnapshot([HOLD], { fleet: nodes, supply: { ...holdSupply(nodes), tested } });
   const required = (...nodeSelectorTerms: JsonObject[]) => ({
     affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } },
   });
@@ -601,16 +608,18 @@ describe('the nodes that a pod can run on', () => {
   ])('%s', (_, spec, expected) => {
     const object = pod(spec);
     if (typeof expected !== 'string') {
-      expect(refusal(object, world)).toMatch(expected);
+      expect(refusal(object, snapshot)).toMatch(expected);
       return;
     }
-    expect(refusal(object, world)).toBeUndefined();
-    const [volume] = pass(object, world).result.spec.volumes as { configMap: { items: { key: string }[] } }[];
+    expect(refusal(object, snapshot)).toBeUndefined();
+    const [volume] = pass(object, snapshot).result.spec.volumes as {
+      configMap: { items: { key: string }[] };
+    }[];
     expect(volume?.configMap.items[0]?.key).toBe(`hold-${expected}`);
   });
 
   it('does not matter where the helper works on all of them', () => {
-    const even = heldWorld([HOLD]);
+    const even = heldSnapshot([HOLD]);
     expect(refusal(pod({ nodeSelector: { pool: 'not there yet' } }), even)).toBeUndefined();
   });
 });

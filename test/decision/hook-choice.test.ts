@@ -11,13 +11,13 @@ import {
   UNSETTLED,
 } from '../../src/decision/fleet.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, fleet, OLD_FLEET, sampleNode, worldOf } from './sample-world.ts';
+import { clusterPolicy, fleet, OLD_FLEET, sampleNode, snapshotOf } from './sample-snapshot.ts';
 
 const NEW_FLEET = fleet('v1.36.3', 'v1.36.3');
 
 function hookFor(hook: string, onFleet: Fleet | undefined, spec: JsonObject = {}) {
   const circumstances = onFleet === undefined ? {} : { fleet: onFleet };
-  const decision = decide(creationOf(pod(spec)), worldOf([clusterPolicy({ hook })], circumstances));
+  const decision = decide(creationOf(pod(spec)), snapshotOf([clusterPolicy({ hook })], circumstances));
   return decision.outcome === 'inject' ? decision.plan.hook : decision.reason;
 }
 

@@ -15,10 +15,10 @@ import { patchFor } from '../../src/decision/patch.ts';
 import { parsePlan } from '../../src/decision/plan.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { codesOf, tableUnder } from '../docs/markdown.ts';
-import { HOLD_ADDRESS, HOLD_MOUNTS, heldWorld, holdToken } from './sample-hold.ts';
+import { HOLD_ADDRESS, HOLD_MOUNTS, heldSnapshot, holdToken } from './sample-hold.ts';
 import { pass, reviewOf } from './sample-pass.ts';
 import { annotated, creationOf, pod, preStop, server } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 const SECONDS = fc.integer({ min: 1, max: 600 });
 
@@ -32,7 +32,7 @@ function contents(name: HookName, wait: number, max = wait): HookContents {
 /** Nothing but `HOOKS` lists kinds: what follows holds for each of them, and for each that is added. */
 describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const))('%s', (name, kind) => {
   // Hold is rendered with longest waits; with these it is as long as the others.
-  const world = heldWorld([clusterPolicy({ hook: name, hold: { max: '30s' } })]);
+  const snapshot = heldSnapshot([clusterPolicy({ hook: name, hold: { max: '30s' } })]);
   const ordinary = (seconds: number) => {
     const container = server('app', preStop(kind.render(contents(name, seconds))));
     return name === 'Hold' ? { ...container, volumeMounts: HOLD_MOUNTS } : container;
@@ -55,8 +55,8 @@ describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const)
     expect(terminationPolicySpec.parse({ hook: name })).toEqual({ hook: name });
     for (const text of [name, name.toLowerCase(), name.toUpperCase()]) {
       const { policy, notes } = decide(
-        reviewOf(annotated({ 'linger.dev/hook': text }), heldWorld([])),
-        heldWorld([]),
+        reviewOf(annotated({ 'linger.dev/hook': text }), heldSnapshot([])),
+        heldSnapshot([]),
       );
       expect(policy?.hook.value).toBe(name);
       expect(notes).toEqual([]);
@@ -64,20 +64,20 @@ describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const)
   });
 
   it('is written to the pod and its plan, and read back from there', () => {
-    const { result, decision } = pass(pod(), world, TOKEN);
+    const { result, decision } = pass(pod(), snapshot, TOKEN);
     expect(result.spec.containers).toEqual([ordinary(30)]);
     expect(decision).toMatchObject({ outcome: 'inject', plan: { hook: name } });
     const { 'linger.dev/plan': text } = result.metadata.annotations as Record<string, string>;
     expect(parsePlan(text ?? '')?.hook).toBe(name);
-    expect(pass(result, world)).toMatchObject({ decision: { reason: 'AlreadyInjected' }, operations: [] });
+    expect(pass(result, snapshot)).toMatchObject({ decision: { reason: 'AlreadyInjected' }, operations: [] });
   });
 
   it('shrinks with a grace that was cut, and goes with it', () => {
-    const { result } = pass(pod(), world, TOKEN);
+    const { result } = pass(pod(), snapshot, TOKEN);
     result.spec.terminationGracePeriodSeconds = 50;
-    expect(pass(result, world).result.spec.containers).toEqual([ordinary(20)]);
+    expect(pass(result, snapshot).result.spec.containers).toEqual([ordinary(20)]);
     result.spec.terminationGracePeriodSeconds = 5;
-    expect(pass(result, world).result.spec).toEqual({
+    expect(pass(result, snapshot).result.spec).toEqual({
       containers: [server('app', { lifecycle: {} })],
       terminationGracePeriodSeconds: 5,
     });
@@ -89,7 +89,7 @@ describe.each(['Sleep', 'Exec'] as const)('an author’s own %s', (name) => {
 
   it('is lengthened under Extend', () => {
     const object = pod({ containers: [server('app', preStop(kind.render({ wait: 4 })))] });
-    const extend = worldOf([clusterPolicy({ existingHook: 'Extend', hook: name })]);
+    const extend = snapshotOf([clusterPolicy({ existingHook: 'Extend', hook: name })]);
     const operations = patchFor(object as unknown as Pod, decide(creationOf(object), extend));
     expect(plainSleep(kind.render({ wait: 4 }))?.seconds).toBe(4);
     expect(operations[0]?.path).toBe(

@@ -17,13 +17,13 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 const extend = clusterPolicy({ existingHook: 'Extend' });
 
 /** The containers as they come out: the built-in wait of 30 s. */
 function containersOf(object: PodObject, documents: readonly JsonObject[] = []) {
-  const decision = decide(creationOf(object), worldOf(documents));
+  const decision = decide(creationOf(object), snapshotOf(documents));
   const { spec } = patched(object, patchFor(object as unknown as Pod, decision));
   return { decision, containers: spec.containers, spec };
 }
@@ -177,15 +177,15 @@ describe('Extend lengthens exactly these forms', () => {
     it('also when the grace is cut, and they go back together', () => {
       const object = sleeping(20, 40);
       object.spec.terminationGracePeriodSeconds = 60;
-      const world = worldOf([fixed45]);
-      const { result } = pass(object, world);
+      const snapshot = snapshotOf([fixed45]);
+      const { result } = pass(object, snapshot);
       expect(result.spec.terminationGracePeriodSeconds).toBe(105);
       result.spec.terminationGracePeriodSeconds = 100;
-      const cut = pass(result, world);
+      const cut = pass(result, snapshot);
       expect(cut.result.spec.containers).toMatchObject(sleeping(40, 60).spec.containers);
-      expect(pass(cut.result, world).operations).toEqual([]);
+      expect(pass(cut.result, snapshot).operations).toEqual([]);
       result.spec.terminationGracePeriodSeconds = 50;
-      expect(pass(result, world).result.spec.containers).toMatchObject(object.spec.containers);
+      expect(pass(result, snapshot).result.spec.containers).toMatchObject(object.spec.containers);
     });
   });
 
@@ -193,7 +193,7 @@ describe('Extend lengthens exactly these forms', () => {
     const object = podOf(server('app', preStop(exec('sleep', '5'))));
     const documents = [clusterPolicy({ existingHook: 'Extend', hook: 'Exec' })];
     const windows = { ...object, spec: { ...object.spec, os: { name: 'windows' } } };
-    const decision = decide(creationOf(windows), worldOf(documents));
+    const decision = decide(creationOf(windows), snapshotOf(documents));
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'NoHook' });
     expect(codesOf(decision)).not.toContain('HookExtended');
   });

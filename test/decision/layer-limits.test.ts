@@ -3,7 +3,7 @@ import type { Mode } from '../../src/api/index.ts';
 import type { Field } from '../../src/decision/policy.ts';
 import { merge, said } from './sample-merge.ts';
 import type { JsonObject } from './sample-pod.ts';
-import { clusterPolicy, namespace, policy } from './sample-world.ts';
+import { clusterPolicy, namespace, policy } from './sample-snapshot.ts';
 
 describe('ceilings merge to the smallest and overrides by AND, never last-wins', () => {
   test.each<[string, JsonObject[], Field, unknown, string]>([

@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import type { Field } from '../../src/decision/policy.ts';
 import { merge, said } from './sample-merge.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
-import { clusterPolicy, namespace, policy } from './sample-world.ts';
+import { clusterPolicy, namespace, policy } from './sample-snapshot.ts';
 
 /** `a.b` and a value as the document that says it. */
 function fragment(field: string, value: unknown): JsonObject {

@@ -5,11 +5,11 @@ import { patchFor } from '../../src/decision/patch.ts';
 import { essentialsOf, isTooLarge, type Pod, problemOf } from '../../src/decision/pod.ts';
 import { members, oftenAbsent } from './arbitrary-json.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
-import { arbitraryHeldWorld, arbitraryWorld } from './arbitrary-policy.ts';
+import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
 import { HOLD_MOUNTS, HOLD_VOLUMES, holdToken, NOW } from './sample-hold.ts';
 import { pass, reviewOf } from './sample-pass.ts';
 import { annotated, creationOf, type PodObject, pod, server } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 describe('the largest pod that is read', () => {
   const containers = Array.from({ length: 1000 }, (_, index) => server(`app-${index}`));
@@ -18,7 +18,7 @@ describe('the largest pod that is read', () => {
 
   it('gets its wait', () => {
     const largest = pod({ containers }, { labels, annotations });
-    expect(decide(creationOf(largest), worldOf([]))).toMatchObject({ outcome: 'inject' });
+    expect(decide(creationOf(largest), snapshotOf([]))).toMatchObject({ outcome: 'inject' });
   });
 });
 
@@ -80,9 +80,9 @@ describe('what a decision reads of a pod', () => {
     fc.assert(
       fc.property(
         arbitraryPod,
-        fc.oneof(arbitraryWorld, arbitraryHeldWorld),
+        fc.oneof(arbitrarySnapshot, arbitraryHeldSnapshot),
         ODDITIES,
-        (object, world, { ofContainer, ...ofPod }) => {
+        (object, snapshot, { ofContainer, ...ofPod }) => {
           Object.assign(object.spec, ofPod);
           Object.assign(object.spec.containers[0] ?? {}, ofContainer);
           const check = (each: PodObject) => {
@@ -90,14 +90,14 @@ describe('what a decision reads of a pod', () => {
             if (whole === undefined || isTooLarge(whole)) return;
             const essentials = essentialsOf(whole);
             const token = holdToken();
-            const decision = decide(reviewOf(essentials, world, token), world);
-            expect(decision).toEqual(decide(reviewOf(each, world, token), world));
+            const decision = decide(reviewOf(essentials, snapshot, token), snapshot);
+            expect(decision).toEqual(decide(reviewOf(each, snapshot, token), snapshot));
             expect(patchFor(essentials, decision)).toEqual(patchFor(whole, decision));
           };
           check(object);
           // With its hooks, and with those of another pod.
-          check(pass(object, world).result);
-          check(pass(object, world, holdToken(NOW - 3600)).result);
+          check(pass(object, snapshot).result);
+          check(pass(object, snapshot, holdToken(NOW - 3600)).result);
         },
       ),
       { numRuns: 500 },
@@ -115,7 +115,7 @@ describe('what a decision reads of a pod', () => {
 describe('values of annotations that take long to read', () => {
   const many = (count: number) => Array.from({ length: count }, (_, index) => index).join();
   const own = (annotations: Record<string, string>) =>
-    decide(creationOf(annotated(annotations)), worldOf([clusterPolicy({})])).notes.map(({ code }) => code);
+    decide(creationOf(annotated(annotations)), snapshotOf([clusterPolicy({})])).notes.map(({ code }) => code);
 
   it.each([
     ['more names than containers can be', many(1001)],

@@ -14,10 +14,10 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, service, worldOf } from './sample-world.ts';
+import { clusterPolicy, service, snapshotOf } from './sample-snapshot.ts';
 
 const decided = (object: PodObject, documents: readonly JsonObject[] = []) =>
-  decide(creationOf(object), worldOf(documents));
+  decide(creationOf(object), snapshotOf(documents));
 const textsOf = (code: string, object: PodObject, documents: readonly JsonObject[] = []) =>
   decided(object, documents)
     .notes.filter((each) => each.code === code)

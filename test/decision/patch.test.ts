@@ -15,10 +15,10 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 function operationsFor(object: JsonObject, spec: JsonObject = {}): readonly Operation[] {
-  const decision = decide(creationOf(object), worldOf([clusterPolicy(spec)]));
+  const decision = decide(creationOf(object), snapshotOf([clusterPolicy(spec)]));
   return patchFor(object as unknown as Pod, decision);
 }
 
@@ -144,7 +144,7 @@ describe('the plan annotation', () => {
 
   it('tells coverage and samples of a measured wait, in four digits', () => {
     const lag = empiricalDistribution([...Array<number>(2997).fill(2), 20, 20, 20], 200_000);
-    const decision = decide(creationOf(pod()), worldOf([], { lag }));
+    const decision = decide(creationOf(pod()), snapshotOf([], { lag }));
     expect(annotationOf(patchFor(pod() as unknown as Pod, decision))).toBe(
       '{"v":1,"wait":5,"grace":35,"baseGrace":30,"hook":"Sleep","containers":["app"],"policy":"built-in","why":"measured","coverage":0.999,"samples":3000,"digest":"00000000"}',
     );

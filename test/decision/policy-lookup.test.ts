@@ -10,7 +10,7 @@ import {
 import { decide } from '../../src/decision/decide.ts';
 import { runs } from '../property/runs.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, namespace, policy, worldOf } from './sample-world.ts';
+import { clusterPolicy, namespace, policy, snapshotOf } from './sample-snapshot.ts';
 
 const KEY = fc.constantFrom('app', 'tier', 'env');
 const VALUE = fc.constantFrom('web', 'api', 'prod');
@@ -63,8 +63,8 @@ describe('policies are looked up by the labels that they ask for', () => {
           )
           .toSorted((a, b) => a.priority - b.priority || a.index - b.index);
         const last = applying.at(-1);
-        const world = worldOf([namespace({}, ofNamespace), ...documents]);
-        const { policy: inForce } = decide(creationOf(pod({}, { labels })), world);
+        const snapshot = snapshotOf([namespace({}, ofNamespace), ...documents]);
+        const { policy: inForce } = decide(creationOf(pod({}, { labels })), snapshot);
         expect(inForce?.['wait.fixed'].value).toBe(last === undefined ? undefined : last.index + 10);
       }),
       runs(500),
@@ -108,7 +108,7 @@ describe('policies are looked up by the labels that they ask for', () => {
           .toSorted((a, b) => a.priority - b.priority || a.index - b.index);
         const applying = ofPod.filter(({ applies }) => applies === true);
         const unknown = ofPod.filter(({ applies }) => applies === 'unknown');
-        const { policy: inForce } = decide(creationOf(pod({}, { labels })), worldOf(documents));
+        const { policy: inForce } = decide(creationOf(pod({}, { labels })), snapshotOf(documents));
         const last = applying.at(-1);
         expect(inForce?.['wait.fixed'].value).toBe(last === undefined ? undefined : last.index + 10);
         const mode = applying.findLast((each) => each.mode !== undefined)?.mode ?? 'Enforce';
@@ -134,16 +134,16 @@ describe('policies are looked up by the labels that they ask for', () => {
   ])('10,000 that ask for a label %s cost a review little more than none', (_, documents) => {
     const request = creationOf(pod());
     // The shortest of many short rounds: a busy machine makes most of them long.
-    const timed = (world: ReturnType<typeof worldOf>) =>
+    const timed = (snapshot: ReturnType<typeof snapshotOf>) =>
       Math.min(
         ...Array.from({ length: 50 }, () => {
           const started = performance.now();
-          for (let count = 0; count < 20; count++) decide(request, world);
+          for (let count = 0; count < 20; count++) decide(request, snapshot);
           return performance.now() - started;
         }),
       );
-    const few = timed(worldOf([namespace()]));
+    const few = timed(snapshotOf([namespace()]));
     // One pass over 10,000 policies takes some 50 times as long as the whole decision.
-    expect(timed(worldOf(documents))).toBeLessThan(Math.max(few, 0.2) * 10);
+    expect(timed(snapshotOf(documents))).toBeLessThan(Math.max(few, 0.2) * 10);
   });
 });

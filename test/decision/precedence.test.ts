@@ -3,7 +3,7 @@ import { BUILT_IN_VALUES, type Field } from '../../src/decision/policy.ts';
 import { ANNOTATIONS, FIELDS, specOf } from './field-values.ts';
 import { merge, said } from './sample-merge.ts';
 import { NAMESPACE } from './sample-pod.ts';
-import { clusterPolicy, namespace, policy } from './sample-world.ts';
+import { clusterPolicy, namespace, policy } from './sample-snapshot.ts';
 
 /** Lowest first. */
 const LAYERS = [

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Mode } from '../../src/api/index.ts';
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { type Operation, patchFor, pointer } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
 import { type Pod, problemOf } from '../../src/decision/pod.ts';
-import type { World } from '../../src/decision/world.ts';
 import { runs } from '../property/runs.ts';
 import { pathsOf, withReplaced } from './arbitrary-json.ts';
 import { arbitraryPod, generatedPods } from './arbitrary-pod.ts';
@@ -13,8 +13,8 @@ import {
   arbitraryCircumstances,
   arbitraryClusterPolicy,
   arbitraryPolicy,
+  arbitrarySnapshot,
   arbitraryWishes,
-  arbitraryWorld,
 } from './arbitrary-policy.ts';
 import { holdToken } from './sample-hold.ts';
 import { reviewOf } from './sample-pass.ts';
@@ -27,7 +27,7 @@ import {
   planIn,
   pod,
 } from './sample-pod.ts';
-import { namespace, worldOf } from './sample-world.ts';
+import { namespace, snapshotOf } from './sample-snapshot.ts';
 
 const RUNS = runs(400);
 
@@ -37,18 +37,18 @@ function operationsFor(object: PodObject, decision: Decision): readonly Operatio
   return patchFor(object as unknown as Pod, decision);
 }
 
-function decideAndPatch(object: PodObject, world: World, token = holdToken()) {
-  const decision = decide(reviewOf(object, world, token), world);
+function decideAndPatch(object: PodObject, snapshot: ClusterSnapshot, token = holdToken()) {
+  const decision = decide(reviewOf(object, snapshot, token), snapshot);
   const operations = operationsFor(object, decision);
   return { decision, operations, result: patched(object, operations) };
 }
 
-describe('for every pod in every world', () => {
+describe('for every pod in every snapshot', () => {
   it('the patch is valid, and applying it twice equals once', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
-        const { result } = decideAndPatch(object, world);
-        expect(decideAndPatch(result, world).operations).toEqual([]);
+      fc.property(arbitraryPod, arbitrarySnapshot, (object, snapshot) => {
+        const { result } = decideAndPatch(object, snapshot);
+        expect(decideAndPatch(result, snapshot).operations).toEqual([]);
       }),
       RUNS,
     );
@@ -56,8 +56,8 @@ describe('for every pod in every world', () => {
 
   it('the patch removes and reorders nothing that the author wrote', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
-        const { operations, result } = decideAndPatch(object, world);
+      fc.property(arbitraryPod, arbitrarySnapshot, (object, snapshot) => {
+        const { operations, result } = decideAndPatch(object, snapshot);
         expect(operations.map(({ op }) => op)).not.toContain('remove');
         const replaced = new Set(operations.map(({ path }) => path));
         expect(lost(object, result, '', replaced)).toEqual([]);
@@ -70,8 +70,8 @@ describe('for every pod in every world', () => {
     const ours =
       /^(\/spec\/containers\/\d+\/(lifecycle(\/preStop(\/sleep\/seconds|\/exec\/command\/[12])?)?|volumeMounts(\/-)?)|\/spec\/(terminationGracePeriodSeconds|volumes(\/-)?)|\/metadata\/annotations(\/linger\.dev~1(plan|hold-token))?)$/;
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
-        const { operations } = decideAndPatch(object, world);
+      fc.property(arbitraryPod, arbitrarySnapshot, (object, snapshot) => {
+        const { operations } = decideAndPatch(object, snapshot);
         expect(operations.map(({ path }) => path).filter((path) => !ours.test(path))).toEqual([]);
       }),
       RUNS,
@@ -80,8 +80,8 @@ describe('for every pod in every world', () => {
 
   it('the wait is whole seconds, at least one, and exceeds neither grace nor ceiling; the grace is never lowered', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
-        const { decision, result } = decideAndPatch(object, world);
+      fc.property(arbitraryPod, arbitrarySnapshot, (object, snapshot) => {
+        const { decision, result } = decideAndPatch(object, snapshot);
         if (decision.outcome === 'skip') return;
         const { wait, grace, baseGrace, hold } = decision.plan;
         expect(Number.isInteger(wait) && Number.isInteger(grace)).toBe(true);
@@ -101,8 +101,8 @@ describe('for every pod in every world', () => {
 
   it('a pod that is skipped stays byte for byte as it was', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
-        const { decision, operations, result } = decideAndPatch(object, world);
+      fc.property(arbitraryPod, arbitrarySnapshot, (object, snapshot) => {
+        const { decision, operations, result } = decideAndPatch(object, snapshot);
         if (decision.outcome === 'inject') return;
         expect(operations).toEqual([]);
         expect(JSON.stringify(result)).toBe(JSON.stringify(object));
@@ -113,11 +113,11 @@ describe('for every pod in every world', () => {
 
   it('the decision is the same each time, and changes nothing that it was given', () => {
     fc.assert(
-      fc.property(arbitraryPod, arbitraryWorld, (object, world) => {
+      fc.property(arbitraryPod, arbitrarySnapshot, (object, snapshot) => {
         const before = JSON.stringify(object);
         const token = holdToken();
-        const first = decideAndPatch(object, world, token);
-        const second = decideAndPatch(structuredClone(object), world, token);
+        const first = decideAndPatch(object, snapshot, token);
+        const second = decideAndPatch(structuredClone(object), snapshot, token);
         expect(JSON.stringify(second)).toBe(JSON.stringify(first));
         expect(JSON.stringify(object)).toBe(before);
       }),
@@ -128,18 +128,18 @@ describe('for every pod in every world', () => {
 
 describe('for everything that another webhook then does to the grace and the containers', () => {
   const disturbed = fc
-    .tuple(arbitraryPod, arbitraryWorld, fc.option(fc.integer({ min: 0, max: 700 })), fc.boolean())
-    .map(([object, world, grace, addsContainer]) => {
-      const { result } = decideAndPatch(object, world);
+    .tuple(arbitraryPod, arbitrarySnapshot, fc.option(fc.integer({ min: 0, max: 700 })), fc.boolean())
+    .map(([object, snapshot, grace, addsContainer]) => {
+      const { result } = decideAndPatch(object, snapshot);
       if (grace !== null) result.spec.terminationGracePeriodSeconds = grace;
       if (addsContainer) result.spec.containers.push(container('added-later'));
-      return { object: result, world };
+      return { object: result, snapshot };
     });
 
   it('the recorded wait fits the grace after the next pass', () => {
     fc.assert(
-      fc.property(disturbed, ({ object, world }) => {
-        const { result, decision } = decideAndPatch(object, world);
+      fc.property(disturbed, ({ object, snapshot }) => {
+        const { result, decision } = decideAndPatch(object, snapshot);
         if (decision.outcome === 'skip') return;
         expect(planIn(result)?.wait).toBeLessThanOrEqual(Number(result.spec.terminationGracePeriodSeconds));
       }),
@@ -149,9 +149,9 @@ describe('for everything that another webhook then does to the grace and the con
 
   it('the pass after the next changes nothing', () => {
     fc.assert(
-      fc.property(disturbed, ({ object, world }) => {
-        const { result } = decideAndPatch(object, world);
-        expect(decideAndPatch(result, world).operations).toEqual([]);
+      fc.property(disturbed, ({ object, snapshot }) => {
+        const { result } = decideAndPatch(object, snapshot);
+        expect(decideAndPatch(result, snapshot).operations).toEqual([]);
       }),
       RUNS,
     );
@@ -170,12 +170,12 @@ describe('for every layer that namespaces and pods add', () => {
   it('wait and mode never exceed the ceiling of the cluster policies, nor the mode the operator’s limit', () => {
     fc.assert(
       fc.property(layers, ([cluster, circumstances, namespaced, ofNamespace, ofPod]) => {
-        const bare = worldOf([namespace(), ...cluster], circumstances);
+        const bare = snapshotOf([namespace(), ...cluster], circumstances);
         const object = pod({}, { annotations: ofPod });
         const limits = decide(creationOf(pod()), bare).policy;
         const decision = decide(
           creationOf(object),
-          worldOf([namespace(ofNamespace), ...cluster, ...namespaced], circumstances),
+          snapshotOf([namespace(ofNamespace), ...cluster, ...namespaced], circumstances),
         );
         if (limits === undefined || decision.policy === undefined) throw new Error('no policy was asked');
         const mode = STRICTNESS[decision.policy.mode.value];
@@ -195,7 +195,7 @@ describe('for every layer that namespaces and pods add', () => {
         const ceilingOf = (documents: readonly JsonObject[]) => {
           const decided = decide(
             creationOf(pod()),
-            worldOf([namespace(), ...documents], circumstances),
+            snapshotOf([namespace(), ...documents], circumstances),
           ).policy;
           if (decided === undefined) throw new Error('no policy was asked');
           return decided;
@@ -216,8 +216,8 @@ describe('for every layer that namespaces and pods add', () => {
 describe('for every JSON value', () => {
   it('decide answers, and what cannot be read passes unchanged', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ maxDepth: 4 }), arbitraryWorld, (object, world) => {
-        expect(decide(creationOf(object), world)).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
+      fc.property(fc.jsonValue({ maxDepth: 4 }), arbitrarySnapshot, (object, snapshot) => {
+        expect(decide(creationOf(object), snapshot)).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
       }),
       RUNS,
     );
@@ -230,15 +230,15 @@ describe('for every JSON value', () => {
         .map(([path, junk]) => withReplaced(object, path, junk)),
     );
     fc.assert(
-      fc.property(damaged, arbitraryWorld, (object, world) => {
-        const decision = decide(reviewOf(object, world), world);
+      fc.property(damaged, arbitrarySnapshot, (object, snapshot) => {
+        const decision = decide(reviewOf(object, snapshot), snapshot);
         const readable = problemOf(object) === undefined ? (object as Pod) : undefined;
         if (readable === undefined) {
           expect(decision).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
           return;
         }
         const result = patched(object, patchFor(readable, decision));
-        expect(decide(reviewOf(result, world), world).outcome).toBe('skip');
+        expect(decide(reviewOf(result, snapshot), snapshot).outcome).toBe('skip');
       }),
       runs(800),
     );
@@ -251,7 +251,7 @@ it('the generated pods are the same for the same seed, and of many kinds', () =>
   expect(new Set(pods.map(({ metadata }) => metadata.name)).size).toBe(200);
   const outcomes = new Set(
     pods.map((each) => {
-      const decision = decide(creationOf(each), worldOf([]));
+      const decision = decide(creationOf(each), snapshotOf([]));
       return decision.outcome === 'skip' ? decision.reason : decision.outcome;
     }),
   );

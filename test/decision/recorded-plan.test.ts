@@ -13,7 +13,7 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 describe('a plan annotation counts only when the hooks it claims are really there', () => {
   const withHook = (handler: JsonObject, plan: string, grace = 60) =>
@@ -87,33 +87,33 @@ describe('a plan annotation counts only when the hooks it claims are really ther
   });
 
   it('a wait above the ceiling of the policy in force is lowered to it, and the grace stays', () => {
-    const world = worldOf([clusterPolicy({ ceiling: { wait: '20s' } })]);
-    const { decision, result } = pass(pass(pod()).result, world);
+    const snapshot = snapshotOf([clusterPolicy({ ceiling: { wait: '20s' } })]);
+    const { decision, result } = pass(pass(pod()).result, snapshot);
     expect(decision).toMatchObject({ outcome: 'inject', plan: { wait: 20, grace: 60, baseGrace: 30 } });
     expect(codesOf(decision)).toEqual(['WaitShrunk']);
     expect(result.spec.containers).toEqual([server('app', preStop(sleep(20)))]);
     result.spec.containers.push(container('added'));
-    const again = pass(result, world).result.spec;
+    const again = pass(result, snapshot).result.spec;
     expect(again.terminationGracePeriodSeconds).toBe(60);
     expect(again.containers[1]).toEqual(container('added', preStop(sleep(20))));
   });
 
   it('a ceiling of 0 takes the hook back', () => {
-    const world = worldOf([clusterPolicy({ ceiling: { wait: '0s' } })]);
-    const { decision, result } = pass(pass(pod()).result, world);
+    const snapshot = snapshotOf([clusterPolicy({ ceiling: { wait: '0s' } })]);
+    const { decision, result } = pass(pass(pod()).result, snapshot);
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'NoWait' });
     expect(result.spec).toMatchObject({ containers: [server('app', { lifecycle: {} })] });
-    expect(pass(result, world).operations).toEqual([]);
+    expect(pass(result, snapshot).operations).toEqual([]);
   });
 
   it('hooks whose containers have swapped names are still Linger’s, and shrink with the grace', () => {
-    const world = worldOf([clusterPolicy({ existingHook: 'Extend' })]);
-    const first = pass(podOf(server('a'), container('b', preStop(exec('sleep', '5')))), world).result;
+    const snapshot = snapshotOf([clusterPolicy({ existingHook: 'Extend' })]);
+    const first = pass(podOf(server('a'), container('b', preStop(exec('sleep', '5')))), snapshot).result;
     const [a, b] = first.spec.containers;
     if (a === undefined || b === undefined) throw new Error('expected two containers');
     [a.name, b.name] = [b.name, a.name];
     first.spec.terminationGracePeriodSeconds = 10;
-    const { result } = pass(first, world);
+    const { result } = pass(first, snapshot);
     expect(result.spec.containers).toMatchObject([
       { name: 'b', lifecycle: {} },
       { name: 'a', ...preStop(exec('sleep', '5')) },

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, type HoldToken } from '../../src/api/index.ts';
+import type { ClusterSnapshot, HoldSupply } from '../../src/decision/cluster-snapshot.ts';
 import { type Fleet, nodeKind } from '../../src/decision/fleet.ts';
-import type { HoldSupply, World } from '../../src/decision/world.ts';
 import {
   type ContainerObject,
   exec,
@@ -10,7 +10,7 @@ import {
   type PodObject,
   preStop,
 } from './sample-pod.ts';
-import { type Circumstances, fleet, worldOf } from './sample-world.ts';
+import { type Circumstances, fleet, snapshotOf } from './sample-snapshot.ts';
 
 /** When the sample's tokens are made, in seconds since the epoch. */
 export const NOW = 1_800_000_000;
@@ -45,13 +45,13 @@ export function holdSupply({ nodes }: Fleet, more: Partial<HoldSupply> = {}): Ho
   };
 }
 
-/** A world in which pods can be held. */
-export function heldWorld(
+/** A snapshot in which pods can be held. */
+export function heldSnapshot(
   documents: readonly JsonObject[],
   { supply, ...circumstances }: Circumstances & { readonly supply?: Partial<HoldSupply> } = {},
-): World {
+): ClusterSnapshot {
   const nodes = circumstances.fleet ?? fleet('v1.36.3', 'v1.36.3');
-  return worldOf(documents, { ...circumstances, fleet: nodes, hold: holdSupply(nodes, supply) });
+  return snapshotOf(documents, { ...circumstances, fleet: nodes, hold: holdSupply(nodes, supply) });
 }
 
 export function holdHook({ text }: HoldToken, wait: number, max: number): JsonObject {

@@ -2,7 +2,7 @@ import type { Mode } from '../../src/api/index.ts';
 import type { EffectivePolicy, Field } from '../../src/decision/policy.ts';
 import { effectivePolicy, type MergedPolicy } from '../../src/decision/policy.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
-import { namespace, worldOf } from './sample-world.ts';
+import { namespace, snapshotOf } from './sample-snapshot.ts';
 
 /** The policy in force for a pod of the sample namespace with these labels and annotations. */
 export function merge(
@@ -11,10 +11,10 @@ export function merge(
   modeLimit: Mode = 'Enforce',
   labels: Record<string, string> = { app: 'web' },
 ): MergedPolicy {
-  const world = worldOf([namespace(), ...documents]);
-  const record = world.namespaces.get(NAMESPACE);
+  const snapshot = snapshotOf([namespace(), ...documents]);
+  const record = snapshot.namespaces.get(NAMESPACE);
   if (record === undefined) throw new Error('the sample has no namespace');
-  return effectivePolicy(world.policies, { namespace: record, labels, annotations }, modeLimit);
+  return effectivePolicy(snapshot.policies, { namespace: record, labels, annotations }, modeLimit);
 }
 
 /** A leaf's value and who said it. */

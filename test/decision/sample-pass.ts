@@ -1,15 +1,15 @@
+import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide, type PodRequest } from '../../src/decision/decide.ts';
 import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
 import type { Pod } from '../../src/decision/pod.ts';
-import type { World } from '../../src/decision/world.ts';
 import { holdToken } from './sample-hold.ts';
 import { creationOf, type PodObject, patched } from './sample-pod.ts';
-import { EMPTY_WORLD } from './sample-world.ts';
+import { EMPTY_SNAPSHOT } from './sample-snapshot.ts';
 
 /** What the API server asks when this object is created, with a token of its own where pods are held. */
-export function reviewOf(object: unknown, world: World, token = holdToken()): PodRequest {
-  return creationOf(object, world.hold && { holdToken: token });
+export function reviewOf(object: unknown, snapshot: ClusterSnapshot, token = holdToken()): PodRequest {
+  return creationOf(object, snapshot.hold && { holdToken: token });
 }
 
 /** One pass of admission, and the pod that comes out. */
@@ -19,8 +19,12 @@ export interface Pass {
   readonly result: PodObject;
 }
 
-export function pass(object: PodObject, world: World = EMPTY_WORLD, token = holdToken()): Pass {
-  const decision = decide(reviewOf(object, world, token), world);
+export function pass(
+  object: PodObject,
+  snapshot: ClusterSnapshot = EMPTY_SNAPSHOT,
+  token = holdToken(),
+): Pass {
+  const decision = decide(reviewOf(object, snapshot, token), snapshot);
   const operations = patchFor(object as unknown as Pod, decision);
   return { decision, operations, result: patched(object, operations) };
 }
@@ -29,9 +33,9 @@ export function pass(object: PodObject, world: World = EMPTY_WORLD, token = hold
 export function altered(
   object: PodObject,
   change: (result: PodObject) => void,
-  world: World = EMPTY_WORLD,
+  snapshot: ClusterSnapshot = EMPTY_SNAPSHOT,
 ): PodObject {
-  const { result } = pass(object, world);
+  const { result } = pass(object, snapshot);
   change(result);
   return result;
 }

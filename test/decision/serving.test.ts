@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { codesOf, container, creationOf, type JsonObject, type PodObject, pod, podOf } from './sample-pod.ts';
-import { clusterPolicy, consumer, namespace, service, worldOf } from './sample-world.ts';
+import { clusterPolicy, consumer, namespace, service, snapshotOf } from './sample-snapshot.ts';
 
 const SILENT = podOf(container('app'));
 const PORT = podOf(container('app', { ports: [{ containerPort: 80 }] }));
@@ -11,7 +11,7 @@ const OTHER = service({ selector: { app: 'api' } }, 'api');
 
 function gets(object: PodObject, documents: JsonObject[], servicesComplete: boolean, pods?: string) {
   const policies = pods === undefined ? [] : [clusterPolicy({ pods })];
-  const decision = decide(creationOf(object), worldOf([...policies, ...documents], { servicesComplete }));
+  const decision = decide(creationOf(object), snapshotOf([...policies, ...documents], { servicesComplete }));
   return decision.outcome === 'inject' ? 'inject' : decision.reason;
 }
 
@@ -188,7 +188,7 @@ describe('where the Services of the namespace are not known, the pod counts as s
   });
 
   it('and the decision says so', () => {
-    const decision = decide(creationOf(SILENT), worldOf([]));
+    const decision = decide(creationOf(SILENT), snapshotOf([]));
     expect(codesOf(decision)).toEqual(['ServicesUnknown']);
   });
 

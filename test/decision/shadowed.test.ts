@@ -6,7 +6,7 @@ import { runs } from '../property/runs.ts';
 import { members, oftenAbsent } from './arbitrary-json.ts';
 import { merge } from './sample-merge.ts';
 import type { JsonObject } from './sample-pod.ts';
-import { clusterPolicy, policy } from './sample-world.ts';
+import { clusterPolicy, policy } from './sample-snapshot.ts';
 
 /** `b by c`: what is shadowed, and by what. */
 const shadowed = (...documents: readonly JsonObject[]) =>

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it, test } from 'vitest';
 import { type SimulatedEvent, type SimulatedWait, simulate } from '../../src/decision/simulation.ts';
 import { tableUnder } from '../docs/markdown.ts';
-import { clusterPolicy, consumer, EMPTY_WORLD, worldOf } from './sample-world.ts';
+import { clusterPolicy, consumer, EMPTY_SNAPSHOT, snapshotOf } from './sample-snapshot.ts';
 import { BEGIN, DAY, HOUR, STORIES, type Story } from './stories.ts';
 
 /** The removals that an estimate rests on at an instant, counted from scratch: those of 7 days, or of as many as hold 200. */
@@ -40,7 +40,7 @@ describe.each(STORIES)('$name', (story) => {
   let waits: readonly SimulatedWait[] = [];
   beforeAll(() => {
     events = story.events();
-    waits = simulate(events, EMPTY_WORLD, 'shop');
+    waits = simulate(events, EMPTY_SNAPSHOT, 'shop');
   }, 120_000);
 
   it('the stated coverage is the true one within half a point', () => {
@@ -81,8 +81,8 @@ describe('consumers', () => {
   const twoDays = 2 * 24 * 60;
 
   test('a control plane at 38 s with a consumer of which nothing is known keeps its 60 s', () => {
-    const alone = last(simulate(calm(twoDays, 38), worldOf([clusterPolicy({})]), 'shop'));
-    const reporting = worldOf([clusterPolicy({}), consumer({}, 'edge', { reports: {} })]);
+    const alone = last(simulate(calm(twoDays, 38), snapshotOf([clusterPolicy({})]), 'shop'));
+    const reporting = snapshotOf([clusterPolicy({}), consumer({}, 'edge', { reports: {} })]);
     const unknown = last(simulate(calm(twoDays, 38), reporting, 'shop'));
     expect([alone.waitSeconds, unknown.waitSeconds]).toEqual([60, 60]);
     expect([alone.coverage, unknown.coverage]).toEqual([1, null]);
@@ -93,14 +93,14 @@ describe('consumers', () => {
       ...each,
       at: each.at + 3 * DAY,
     }));
-    const waits = simulate(merged(calm(4 * 24 * 60, 0.2), canary), EMPTY_WORLD, 'shop');
+    const waits = simulate(merged(calm(4 * 24 * 60, 0.2), canary), EMPTY_SNAPSHOT, 'shop');
     expect(changesOf(waits).map(({ waitSeconds }) => waitSeconds)).toEqual([30, 5]);
     expect(changesOf(waits)[1]!.at - canary[0]!.at).toBeLessThanOrEqual(100 * 60 + 600);
   });
 
   test('kube-proxy at 20 s behind a calm control plane', () => {
     const proxy = calm(twoDays, 20, { consumer: 'cluster-ip' });
-    expect(last(simulate(merged(calm(twoDays, 0.2), proxy), EMPTY_WORLD, 'shop'))).toMatchObject({
+    expect(last(simulate(merged(calm(twoDays, 0.2), proxy), EMPTY_SNAPSHOT, 'shop'))).toMatchObject({
       waitSeconds: 35,
       why: 'measured',
     });
@@ -114,7 +114,7 @@ describe('a namespace', () => {
       lag: each % 2 === 0 ? 9 : 0.2,
       namespace: each % 2 === 0 ? 'shop' : 'quiet',
     }));
-    const last = (namespace: string) => simulate(events, EMPTY_WORLD, namespace).at(-1)!.waitSeconds;
+    const last = (namespace: string) => simulate(events, EMPTY_SNAPSHOT, namespace).at(-1)!.waitSeconds;
     expect([last('shop'), last('quiet'), last('other')]).toEqual([15, 5, 15]);
   });
 });
@@ -126,11 +126,11 @@ describe('a clock', () => {
       const since = event.at - BEGIN - 8 * DAY;
       return since >= 0 && since < HOUR ? { ...event, at: event.at + 10 * DAY } : event;
     });
-    const waits = changesOf(simulate(ahead, EMPTY_WORLD, 'shop'));
+    const waits = changesOf(simulate(ahead, EMPTY_SNAPSHOT, 'shop'));
     expect(waits.map(({ waitSeconds }) => waitSeconds)).toEqual([30, 10]);
   });
 });
 
 test('nothing happens without events', () => {
-  expect(simulate([], EMPTY_WORLD, 'shop')).toEqual([]);
+  expect(simulate([], EMPTY_SNAPSHOT, 'shop')).toEqual([]);
 });

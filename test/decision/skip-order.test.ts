@@ -13,7 +13,7 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { type Circumstances, clusterPolicy, OLD_FLEET, worldOf } from './sample-world.ts';
+import { type Circumstances, clusterPolicy, OLD_FLEET, snapshotOf } from './sample-snapshot.ts';
 
 interface Draft {
   operation: string;
@@ -105,7 +105,7 @@ describe('where two reasons hold, the first in the catalogue’s order is report
     CAUSES[second](draft);
     CAUSES[first](draft);
     const request = creationOf(draft.pod, { operation: draft.operation });
-    const decision = decide(request, worldOf([clusterPolicy(draft.spec)], draft.circumstances));
+    const decision = decide(request, snapshotOf([clusterPolicy(draft.spec)], draft.circumstances));
     expect(decision).toMatchObject({ outcome: 'skip', reason: first });
   });
 
@@ -117,7 +117,7 @@ describe('where two reasons hold, the first in the catalogue’s order is report
     ['NoHook', { existingHook: 'Extend', hook: 'Sleep' }, { fleet: OLD_FLEET }],
     ['NoWait', { existingHook: 'Extend', wait: { from: 'Fixed', fixed: '0s' } }, {}],
   ])('ExistingHook before %s, where Extend finds a hook that is long enough', (_, spec, circumstances) => {
-    const decision = decide(creationOf(longEnough), worldOf([clusterPolicy(spec)], circumstances));
+    const decision = decide(creationOf(longEnough), snapshotOf([clusterPolicy(spec)], circumstances));
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'ExistingHook' });
   });
 });

@@ -23,8 +23,8 @@ import {
   OLD_FLEET,
   policy,
   service,
-  worldOf,
-} from './sample-world.ts';
+  snapshotOf,
+} from './sample-snapshot.ts';
 
 interface Situation {
   readonly request?: Partial<PodRequest>;
@@ -34,7 +34,7 @@ interface Situation {
 }
 
 function decisionIn({ request, pod: object = pod(), documents = [], circumstances }: Situation) {
-  return decide(creationOf(object, request), worldOf(documents, circumstances));
+  return decide(creationOf(object, request), snapshotOf(documents, circumstances));
 }
 
 const injected = pod(
@@ -275,7 +275,7 @@ describe('linger.dev/inject: "true" overrides NotServing, DaemonSet and DrainsIt
     ['DrainsItself', pod({}, { ...wanted, labels: { 'serving.knative.dev/revision': 'a' } })],
     ['both', pod({ containers: [container('app')] }, { ...ownedBy('DaemonSet'), ...wanted })],
   ])('%s', (_, object) => {
-    const decision = decide(creationOf(object), worldOf([], { servicesComplete: true }));
+    const decision = decide(creationOf(object), snapshotOf([], { servicesComplete: true }));
     expect(decision.outcome).toBe('inject');
   });
 });

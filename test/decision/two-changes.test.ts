@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { readHook, runsHelper } from '../../src/api/index.ts';
-import type { World } from '../../src/decision/index.ts';
+import type { ClusterSnapshot } from '../../src/decision/index.ts';
 import { randomOf } from '../property/random.ts';
 import { FUZZ } from '../property/runs.ts';
-import { HOLD_MOUNTS, heldWorld } from './sample-hold.ts';
+import { HOLD_MOUNTS, heldSnapshot } from './sample-hold.ts';
 import { pass } from './sample-pass.ts';
 import {
   annotationsOf,
@@ -16,7 +16,7 @@ import {
   server,
   sleep,
 } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 /** The seed repeats a failure. */
 function generator(seed: number): (below: number) => number {
@@ -37,9 +37,9 @@ const SPECS: readonly JsonObject[] = [
   { grace: { max: '90s' }, hook: 'Exec' },
   { containers: ['a', 'b'] },
 ];
-const WORLDS: readonly World[] = [
-  ...SPECS.map((spec) => worldOf([clusterPolicy(spec)])),
-  heldWorld([clusterPolicy({ hook: 'Hold', hold: { max: `${LONGEST_WAIT}s` } })]),
+const SNAPSHOTS: readonly ClusterSnapshot[] = [
+  ...SPECS.map((spec) => snapshotOf([clusterPolicy(spec)])),
+  heldSnapshot([clusterPolicy({ hook: 'Hold', hold: { max: `${LONGEST_WAIT}s` } })]),
 ];
 
 const HOOKS: readonly (JsonObject | undefined)[] = [
@@ -52,7 +52,7 @@ const GRACES = [0, 1, 2, 10, 20, 29, 30, 31, 45, 60, 75, 120, 130, 180, 400, 600
 
 interface Case {
   pod: PodObject;
-  world: World;
+  snapshot: ClusterSnapshot;
   /** The longest grace that anybody but Linger has asked for. */
   asked: number;
   /** The hooks that others wrote. */
@@ -105,7 +105,7 @@ const CHANGES: readonly ((random: Random, of: Case) => void)[] = [
     Object.assign(target, { lifecycle: hooked(random, 'x', of).lifecycle ?? {} });
   },
   (random, of) => {
-    of.world = one(random, WORLDS);
+    of.snapshot = one(random, SNAPSHOTS);
   },
   (_, of) => {
     of.asked = Math.max(of.asked, graceOf(of.pod));
@@ -115,7 +115,7 @@ const CHANGES: readonly ((random: Random, of: Case) => void)[] = [
 ];
 
 /** What is wrong with the pod after Linger's last pass. */
-function violationIn({ pod, world, asked, foreign }: Case): string | undefined {
+function violationIn({ pod, snapshot, asked, foreign }: Case): string | undefined {
   const grace = graceOf(pod);
   for (const each of pod.spec.containers) {
     const handler = hookOf(each);
@@ -132,25 +132,25 @@ function violationIn({ pod, world, asked, foreign }: Case): string | undefined {
   }
   const most = Math.max(asked, Math.min(asked + LONGEST_WAIT, 600));
   if (grace > most) return `the grace is ${grace}s, and ${asked}s were asked for`;
-  const again = pass(pod, world).operations;
+  const again = pass(pod, snapshot).operations;
   return again.length === 0 ? undefined : `another pass changes ${JSON.stringify(again)}`;
 }
 
 function tried(seed: number): string | undefined {
   const random = generator(seed);
-  const world = one(random, WORLDS);
+  const snapshot = one(random, SNAPSHOTS);
   const grace = one(random, GRACES);
   const pod: PodObject = {
     ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web', labels: { app: 'web' } } },
     spec: { containers: [], terminationGracePeriodSeconds: grace },
   };
-  const of: Case = { pod, world, asked: Math.max(1, grace), foreign: new Set() };
+  const of: Case = { pod, snapshot, asked: Math.max(1, grace), foreign: new Set() };
   const count = 1 + random(4);
   for (const name of NAMES.slice(0, count)) pod.spec.containers.push(hooked(random, name, of));
   if (random(8) === 0) pod.spec.containers.push(container('log'));
-  of.pod = pass(pod, of.world).result;
+  of.pod = pass(pod, of.snapshot).result;
   for (let change = 0; change < 2; change += 1) one(random, CHANGES)(random, of);
-  of.pod = pass(of.pod, of.world).result;
+  of.pod = pass(of.pod, of.snapshot).result;
   return violationIn(of);
 }
 

@@ -7,12 +7,12 @@ import {
 } from '../../src/api/index.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { annotated, creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, namespace, policy, worldOf } from './sample-world.ts';
+import { clusterPolicy, namespace, policy, snapshotOf } from './sample-snapshot.ts';
 
 const PROD = { namespaceSelector: { matchLabels: { env: 'prod' } } };
 
 const decided = (documents: readonly JsonObject[], object: JsonObject = pod()) =>
-  decide(creationOf(object), worldOf(documents));
+  decide(creationOf(object), snapshotOf(documents));
 const modeOf = (...documents: readonly JsonObject[]) => decided(documents).policy?.mode;
 
 describe('whether a selector matches a Namespace that has not been seen', () => {

@@ -4,7 +4,7 @@ import { defaultWait, estimateInWords } from '../../src/decision/wait.ts';
 import type { LagScope } from '../../src/lag/distribution.ts';
 import { type EmpiricalLag, empiricalDistribution } from './empirical-distribution.ts';
 import { creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, worldOf } from './sample-world.ts';
+import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
 const DAY = 86_400;
 
@@ -20,7 +20,7 @@ function lags(
 
 /** The sentence about the wait that is planned for an ordinary pod. */
 function sentence(wait: JsonObject, lag: EmpiricalLag): string | undefined {
-  const decision = decide(creationOf(pod()), worldOf([clusterPolicy({ wait })], { lag }));
+  const decision = decide(creationOf(pod()), snapshotOf([clusterPolicy({ wait })], { lag }));
   if (decision.outcome === 'skip') throw new Error(`skipped: ${decision.reason}`);
   const seconds = decision.plan.wait;
   return decision.estimate && estimateInWords(decision.estimate, seconds);
@@ -94,7 +94,7 @@ describe('the sentence about an estimate', () => {
   });
 
   it('is none where nothing has been measured', () => {
-    const decision = decide(creationOf(pod()), worldOf([]));
+    const decision = decide(creationOf(pod()), snapshotOf([]));
     expect(decision).toMatchObject({ outcome: 'inject' });
     expect(decision).not.toHaveProperty('estimate');
   });
@@ -107,11 +107,11 @@ describe('the wait of the cluster as a whole', () => {
       { namespaceSelector: { matchLabels: { team: 'shop' } }, wait: { min: '50s' } },
       'b',
     );
-    const world = worldOf([clusterPolicy({ wait }, 'a'), forShop], { lag: lags([[20, 4.2]]) });
-    expect(defaultWait(world)).toMatchObject({ seconds: 10, why: 'measured' });
+    const snapshot = snapshotOf([clusterPolicy({ wait }, 'a'), forShop], { lag: lags([[20, 4.2]]) });
+    expect(defaultWait(snapshot)).toMatchObject({ seconds: 10, why: 'measured' });
   });
 
   it('is initial while nothing has been measured', () => {
-    expect(defaultWait(worldOf([]))).toMatchObject({ seconds: 30, why: 'initial' });
+    expect(defaultWait(snapshotOf([]))).toMatchObject({ seconds: 30, why: 'initial' });
   });
 });

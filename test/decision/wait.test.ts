@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { type EmpiricalLag, empiricalDistribution } from './empirical-distribution.ts';
 import { annotated, codesOf, creationOf, type JsonObject, pod } from './sample-pod.ts';
-import { clusterPolicy, policy, worldOf } from './sample-world.ts';
+import { clusterPolicy, policy, snapshotOf } from './sample-snapshot.ts';
 
 const DAY = 86_400;
 const HISTORY = 2 * DAY;
@@ -27,7 +27,7 @@ function quantiles(at: (share: number) => number): EmpiricalLag {
 
 function planOf(wait: JsonObject, lag?: EmpiricalLag, more: JsonObject = {}) {
   const circumstances = lag === undefined ? {} : { lag };
-  const decision = decide(creationOf(pod()), worldOf([clusterPolicy({ wait, ...more })], circumstances));
+  const decision = decide(creationOf(pod()), snapshotOf([clusterPolicy({ wait, ...more })], circumstances));
   if (decision.outcome === 'skip') throw new Error(`skipped: ${decision.reason}`);
   return { ...decision.plan, codes: codesOf(decision), notes: decision.notes };
 }
@@ -53,7 +53,7 @@ describe('a fixed wait takes no factor, no margin, no step, no min and no max; f
     const object = annotated({ 'linger.dev/wait': fixed });
     const decision = decide(
       creationOf(object),
-      worldOf([clusterPolicy({ wait: others })], { lag: allAt(10) }),
+      snapshotOf([clusterPolicy({ wait: others })], { lag: allAt(10) }),
     );
     expect(decision).toMatchObject({ plan: { wait: seconds, why: 'fixed', policy: 'Pod linger.dev/wait' } });
   });
@@ -69,7 +69,7 @@ describe('a fixed wait takes no factor, no margin, no step, no min and no max; f
       clusterPolicy({ wait: { from: 'Fixed', fixed: '45s' } }),
       policy({ wait: { from: 'Measured' } }),
     ];
-    const decision = decide(creationOf(pod()), worldOf(documents));
+    const decision = decide(creationOf(pod()), snapshotOf(documents));
     expect(decision).toMatchObject({ plan: { wait: 30, why: 'initial' } });
   });
 });
@@ -92,7 +92,7 @@ describe('an initial wait takes no factor, no margin and no step; min and max bo
 
   it('max wins over min', () => {
     const documents = [clusterPolicy({ wait: { min: '50s' } }), policy({ wait: { max: '20s' } })];
-    expect(decide(creationOf(pod()), worldOf(documents))).toMatchObject({ plan: { wait: 20 } });
+    expect(decide(creationOf(pod()), snapshotOf(documents))).toMatchObject({ plan: { wait: 20 } });
   });
 
   test.each<[string, number, number, string]>([

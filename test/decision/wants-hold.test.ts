@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { namespaceRecord } from '../../src/api/index.ts';
 import { wantsHold } from '../../src/decision/policy.ts';
-import { clusterPolicy, policy, worldOf } from './sample-world.ts';
+import { clusterPolicy, policy, snapshotOf } from './sample-snapshot.ts';
 
 const SHOP = namespaceRecord('shop', { team: 'web' }, {});
 const annotated = (hook: string) => namespaceRecord('shop', {}, { 'linger.dev/hook': hook });
@@ -47,6 +47,6 @@ describe('a namespace wants the helper of Hold', () => {
     ['not by another annotation', [], annotated('Auto'), false],
     ['not by none', [], SHOP, false],
   ])('%s', (_what, documents, namespace, wants) => {
-    expect(wantsHold(worldOf(documents).policies, namespace)).toBe(wants);
+    expect(wantsHold(snapshotOf(documents).policies, namespace)).toBe(wants);
   });
 });

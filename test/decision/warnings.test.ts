@@ -4,7 +4,7 @@ import { decide } from '../../src/decision/decide.ts';
 import { note, warning, warningsOf } from '../../src/decision/reasons.ts';
 import { runs } from '../property/runs.ts';
 import { annotated, creationOf, pod } from './sample-pod.ts';
-import { worldOf } from './sample-world.ts';
+import { snapshotOf } from './sample-snapshot.ts';
 
 describe('a warning is one line of ASCII, at most 256 bytes, with a prefix', () => {
   test.each([
@@ -66,7 +66,7 @@ describe('only values that do not parse and waits that were shrunk give warnings
   });
 
   it('a pod that cannot be read passes with a warning that says why', () => {
-    const decision = decide(creationOf({ ...pod(), spec: null }), worldOf([]));
+    const decision = decide(creationOf({ ...pod(), spec: null }), snapshotOf([]));
     expect(warningsOf(decision.notes)).toEqual([
       expect.stringMatching(/^linger: .*spec: expected an object/),
     ]);
@@ -74,7 +74,7 @@ describe('only values that do not parse and waits that were shrunk give warnings
 
   it('a value with line breaks and colours cannot forge a second line', () => {
     const object = annotated({ 'linger.dev/wait': '1\n2\u001b[31mred' });
-    const [first = '', ...others] = warningsOf(decide(creationOf(object), worldOf([])).notes);
+    const [first = '', ...others] = warningsOf(decide(creationOf(object), snapshotOf([])).notes);
     expect(others).toEqual([]);
     expect(first).toMatch(/^[\x20-\x7e]+$/);
   });

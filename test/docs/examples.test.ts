@@ -12,7 +12,7 @@ import { decide, workloadOf } from '../../src/decision/index.ts';
 import { readPolicies } from '../../src/manifest/index.ts';
 import { answer } from '../../src/webhook/answer.ts';
 import { type Review, readReview } from '../../src/webhook/review.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 import { type Block, blocksOf, filesUnder, PAGES, ROOT, read, tableUnder } from './markdown.ts';
 
 const run = promisify(execFile);
@@ -119,7 +119,7 @@ describe('the README', () => {
 
   test('shows the patch that the pasted line prints', () => {
     const { review } = readReview(Buffer.from(read('docs/examples/review.json'))) as Review;
-    const { patch = '' } = answer(review.uid, review.object, decide(review, EMPTY_WORLD), {
+    const { patch = '' } = answer(review.uid, review.object, decide(review, EMPTY_SNAPSHOT), {
       auditWarnings: false,
     });
     const shown = blocksOf('README.md').find(({ language }) => language === 'json');

@@ -18,7 +18,7 @@ import { registerInspectionMetrics } from '../../src/measurement/inspect-run.ts'
 import { createMetrics } from '../../src/telemetry/index.ts';
 import { AdmissionMetrics } from '../../src/webhook/index.ts';
 import { registerReportMetrics } from '../../src/webhook/report-taking.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 
 /** What the registry's metrics carry beside their declared type. */
 export interface Described {
@@ -36,7 +36,7 @@ registerWatchMetrics(registry, {
   synced: () => false,
   clock: clocks.clock,
 });
-registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_WORLD));
+registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_SNAPSHOT));
 registerManagerMetrics(registry);
 registerPublishMetrics(registry, newStatus());
 registerCanaryMetrics(registry);

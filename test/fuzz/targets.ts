@@ -9,7 +9,7 @@ import { witnessLine } from '../../src/hold/connection-monitor.ts';
 import { policiesOfMap } from '../../src/manifest/index.ts';
 import { readerOf } from '../../src/measurement/index.ts';
 import { screenReview } from '../../src/webhook/review.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 
 /**
  * Takes one input from outside. Throws where Linger would do what it must not: fail in a way that is not foreseen, or keep
@@ -28,7 +28,7 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
   review: (data) => {
     const screened = screenReview(Buffer.from(data));
     if ('refused' in screened || screened.skip !== undefined) return;
-    const decision = decide(screened.review, EMPTY_WORLD);
+    const decision = decide(screened.review, EMPTY_SNAPSHOT);
     if (decision.outcome === 'inject') patchFor(screened.review.object as Pod, decision);
   },
   watch: (data) => {

@@ -5,7 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { serviceIndex } from '../../src/api/index.ts';
 import type { PodMetadata } from '../../src/cluster/index.ts';
-import { type HoldPlan, NO_SOURCES, renderPlan, type World, worldOf } from '../../src/decision/index.ts';
+import {
+  type ClusterSnapshot,
+  type HoldPlan,
+  NO_SOURCES,
+  renderPlan,
+  snapshotOf,
+} from '../../src/decision/index.ts';
 import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.ts';
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
@@ -75,7 +81,7 @@ export interface ArenaOptions {
   /** Default: the same in every arena. */
   readonly keys?: () => SigningKeys;
   readonly route?: () => Route;
-  readonly world?: World;
+  readonly snapshot?: ClusterSnapshot;
   readonly lookUp?: HoldSources['lookUp'];
   readonly reports?: HoldSources['reports'];
   readonly usersOf?: HoldSources['inspecting']['usersOf'];
@@ -91,8 +97,8 @@ export const SERVICE = {
   ...{ headless: false, externalName: false },
 };
 /** One Service with a ClusterIP; nothing has been measured, so cluster-ip lets go after `initial`. */
-export function worldWith(change: Partial<World> = {}): World {
-  return { ...worldOf(NO_SOURCES), services: serviceIndex([SERVICE], true), ...change };
+export function snapshotWith(change: Partial<ClusterSnapshot> = {}): ClusterSnapshot {
+  return { ...snapshotOf(NO_SOURCES), services: serviceIndex([SERVICE], true), ...change };
 }
 
 export const SLICES: EndpointGroup = {
@@ -127,7 +133,7 @@ export class Arena {
   readonly #objects = new Map<string, PodMetadata>();
 
   constructor(options: ArenaOptions = {}) {
-    const world = options.world ?? worldWith();
+    const snapshot = options.snapshot ?? snapshotWith();
     this.current = options.current ?? true;
     this.pods = new HeldPods({
       clock,
@@ -139,7 +145,7 @@ export class Arena {
     this.holds = new Holds({
       clock,
       leads: () => this.leads,
-      world: () => world,
+      snapshot: () => snapshot,
       measurement: { listing: (uid) => this.#listing.get(uid) ?? [], withdraws: () => true },
       pods: this.pods,
       current: () => this.current,

@@ -3,7 +3,7 @@ import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
 import { namespaceRecord, serviceIndex } from '../../src/api/index.ts';
 import type { KubeConnection } from '../../src/cluster/index.ts';
-import { fleetOf, holdWorld, nodeKind } from '../../src/decision/index.ts';
+import { fleetOf, newSnapshotHolder, nodeKind } from '../../src/decision/index.ts';
 import {
   Delivery,
   type DeliverySettings,
@@ -15,7 +15,7 @@ import {
 import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { pause } from '../../src/timing/index.ts';
-import { sampleNode } from '../decision/sample-world.ts';
+import { sampleNode } from '../decision/sample-snapshot.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { DeliveryApi } from './delivery-api.ts';
 
@@ -51,16 +51,16 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse,
     ended.abort();
     api.close();
   });
-  const world = holdWorld('Enforce');
+  const snapshot = newSnapshotHolder('Enforce');
   const named = ['linger', 'shop', ...holding].map((name) => {
     const annotations = holding.includes(name) ? { 'linger.dev/hook': 'hold' } : {};
     return namespaceRecord(name, {}, annotations);
   });
-  world.apply({ kind: 'namespaces', namespaces: new Map(named.map((each) => [each.name, each])) });
+  snapshot.apply({ kind: 'namespaces', namespaces: new Map(named.map((each) => [each.name, each])) });
   const service = { namespace: 'linger', name: 'linger-hold', labels: {}, selector: {}, headless: false };
   const services = [{ ...service, externalName: false, clusterIp: clusterIp || undefined }];
-  world.apply({ kind: 'services', services: serviceIndex(services, true) });
-  world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, UNKNOWN]) });
+  snapshot.apply({ kind: 'services', services: serviceIndex(services, true) });
+  snapshot.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, UNKNOWN]) });
   const registry = new Registry();
   const delivery = new Delivery({
     connection: {
@@ -70,7 +70,7 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse,
     } as unknown as KubeConnection,
     place: { namespace: 'linger', identity: 'replica' },
     settings: { port: 8445, address: undefined, testImage: undefined, image: undefined, ...settings },
-    world,
+    snapshot,
     logger: createLogger('silent', process.stdout),
     registry,
     signal: ended.signal,
@@ -84,7 +84,7 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse,
   await delivery.read;
   return {
     api,
-    world,
+    snapshot,
     delivery,
     lead: () => {
       const leadership = { signal: ended.signal, holds: () => !ended.signal.aborted };
@@ -110,8 +110,8 @@ describe.concurrent('what decisions learn', () => {
     ['the flag’s', { settings: { address: '192.0.2.1:99' } }, '192.0.2.1:99'],
     ['another port', { settings: { port: 1234 } }, '10.201.0.7:1234'],
   ])('%s', async (_what, given, address) => {
-    const { world } = await start(given);
-    const hold = await soon(() => world.current().hold);
+    const { snapshot } = await start(given);
+    const hold = await soon(() => snapshot.current().hold);
     expect(hold).toEqual({
       address,
       digest,
@@ -122,21 +122,21 @@ describe.concurrent('what decisions learn', () => {
   });
 
   it('nothing, where the Service has no address', async () => {
-    const { world } = await start({ settings: { image: 'x' }, clusterIp: '' });
+    const { snapshot } = await start({ settings: { image: 'x' }, clusterIp: '' });
     await delay(700);
-    expect(world.current().hold).toBeUndefined();
+    expect(snapshot.current().hold).toBeUndefined();
   });
 
   it('no namespace, where Linger may not look; and nothing waits for it', async () => {
     const refuse = (_method: string, path: string) => (path === '/api/v1/configmaps' ? 403 : undefined);
-    const { world } = await start({ refuse });
-    const hold = await soon(() => world.current().hold);
+    const { snapshot } = await start({ refuse });
+    const hold = await soon(() => snapshot.current().hold);
     expect(hold.namespaces.size).toBe(0);
   });
 
   it('in which namespaces the helper is, as that changes', async () => {
-    const { api, world } = await start();
-    const namespaces = () => [...(world.current().hold?.namespaces ?? [])].join();
+    const { api, snapshot } = await start();
+    const namespaces = () => [...(snapshot.current().hold?.namespaces ?? [])].join();
     api.put('configmaps', 'shop', CONFIG_MAP);
     api.put('configmaps', 'pay', CONFIG_MAP);
     await soon(() => namespaces() === 'shop,pay');
@@ -145,7 +145,7 @@ describe.concurrent('what decisions learn', () => {
   });
 
   it('the results of trials: from Linger’s own ConfigMap only', async () => {
-    const { api, world } = await start();
+    const { api, snapshot } = await start();
     const trials = (kind: string) => ({
       metadata: {
         annotations: {
@@ -160,8 +160,8 @@ describe.concurrent('what decisions learn', () => {
     });
     api.put('configmaps', 'shop', CONFIG_MAP, trials('forged'));
     api.put('configmaps', 'linger', CONFIG_MAP, trials('true'));
-    await soon(() => world.current().hold?.tested.has('true'));
-    expect([...(world.current().hold?.tested ?? [])]).toEqual(['true']);
+    await soon(() => snapshot.current().hold?.tested.has('true'));
+    expect([...(snapshot.current().hold?.tested ?? [])]).toEqual(['true']);
   });
 });
 
@@ -174,10 +174,10 @@ describe.concurrent('the leader', () => {
   });
 
   it('brings the helper to who asks for it, tries it once, and tells all', async () => {
-    const { api, world, lead, metric } = await start({ holding: ['pay', 'web'] });
+    const { api, snapshot, lead, metric } = await start({ holding: ['pay', 'web'] });
     lead();
-    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)), 'the trial');
-    expect([...(world.current().hold?.namespaces ?? [])].sort()).toEqual(['linger', 'pay', 'web']);
+    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)), 'the trial');
+    expect([...(snapshot.current().hold?.namespaces ?? [])].sort()).toEqual(['linger', 'pay', 'web']);
     await delay(1_200);
     const paths = api.applied.map(({ path }) => path);
     const of = (namespace: string) => `/api/v1/namespaces/${namespace}/configmaps/${CONFIG_MAP}`;
@@ -197,11 +197,11 @@ describe.concurrent('the leader', () => {
   });
 
   it('tries a kind of node that is new, with the architecture’s helper, on that node', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'] });
+    const { api, snapshot, lead } = await start({ holding: ['pay'] });
     lead();
-    await soon(() => world.current().hold?.tested.size === 1);
-    world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, ARM, UNKNOWN]) });
-    await soon(() => world.current().hold?.tested.size === 2);
+    await soon(() => snapshot.current().hold?.tested.size === 1);
+    snapshot.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, ARM, UNKNOWN]) });
+    await soon(() => snapshot.current().hold?.tested.size === 2);
     const pods = api.applied.filter(({ path }) => path.endsWith('/linger-hold-test'));
     expect(pods.map(({ body }) => body)).toEqual(
       [AMD, ARM].map(({ name, architecture }) =>
@@ -228,38 +228,38 @@ describe.concurrent('the leader', () => {
   });
 
   it('tries a kind of node on one that runs pods', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
+    const { api, snapshot, lead } = await start({ holding: ['pay'], times: 50 });
     const idle = ['x', 'y', 'z'].map((name) => sampleNode({ name }));
-    world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [...idle, AMD]) });
+    snapshot.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [...idle, AMD]) });
     const nodeOf = ({ spec }: Record<string, unknown>) => (spec as { nodeName: string }).nodeName;
     api.run = (pod) => (nodeOf(pod) === AMD.name ? { phase: 'Succeeded' } : {});
     lead();
-    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
+    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)));
     const tried = api.applied.filter(({ path }) => path.endsWith('/linger-hold-test'));
     const nodes = tried.map(({ body }) => nodeOf(body));
     expect(nodes).toEqual([...new Set(nodes)]);
   });
 
   it('notes where no node of a kind runs pods, and tries them again later', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
+    const { api, snapshot, lead } = await start({ holding: ['pay'], times: 50 });
     api.run = () => ({});
     lead();
     const noted = () => api.objects.get(`configmaps/linger/${CONFIG_MAP}`)?.metadata.annotations;
     await soon(() => readTrials(noted()?.[TRIED_ANNOTATION]).has(nodeKind(AMD)));
     expect(readTrials(noted()?.[TRIED_ANNOTATION]).get(nodeKind(AMD))).toMatch(/kubelet/);
     api.run = () => ({ phase: 'Succeeded' });
-    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
+    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)));
   });
 
   it('goes on where the only node that had not been tried is taken away meanwhile', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'], times: 50 });
+    const { api, snapshot, lead } = await start({ holding: ['pay'], times: 50 });
     const nodes = ['x', 'y'].map((name) => sampleNode({ name }));
-    world.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', nodes) });
+    snapshot.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', nodes) });
     api.run = () => ({});
     lead();
     const tried = await soon(() => api.applied.find(({ path }) => path.endsWith('/linger-hold-test')));
     const { nodeName } = tried.body.spec as { nodeName: string };
-    world.apply({
+    snapshot.apply({
       kind: 'fleet',
       fleet: fleetOf(
         'v1.36.3',
@@ -267,11 +267,11 @@ describe.concurrent('the leader', () => {
       ),
     });
     api.run = () => ({ phase: 'Succeeded' });
-    await soon(() => world.current().hold?.tested.has(nodeKind(AMD)));
+    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)));
   });
 
   it('records why a trial failed, and goes on delivering', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'] });
+    const { api, snapshot, lead } = await start({ holding: ['pay'] });
     const terminated = { exitCode: 128, reason: 'StartError', message: 'permission denied' };
     api.run = () => ({ phase: 'Failed', containerStatuses: [{ state: { terminated } }] });
     lead();
@@ -285,33 +285,33 @@ describe.concurrent('the leader', () => {
     expect(readTrials(noted.metadata.annotations?.[TRIED_ANNOTATION]).get(nodeKind(AMD))).toBe(
       'StartError: exit code 128: permission denied',
     );
-    await soon(() => world.current().hold?.namespaces.has('pay'));
-    expect(world.current().hold?.tested.size).toBe(0);
+    await soon(() => snapshot.current().hold?.namespaces.has('pay'));
+    expect(snapshot.current().hold?.tested.size).toBe(0);
   });
 
   it('needs no pod of its name where the operator names an image', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'], settings: { testImage: 'other:2' } });
+    const { api, snapshot, lead } = await start({ holding: ['pay'], settings: { testImage: 'other:2' } });
     api.remove('pods', 'linger', 'replica');
     lead();
-    await soon(() => world.current().hold?.tested.size === 1);
+    await soon(() => snapshot.current().hold?.tested.size === 1);
     expect(JSON.stringify(api.applied)).toContain('"image":"other:2"');
   });
 
   it('asks a namespace that refuses it once, and serves the others', async () => {
-    const { api, world, lead } = await start({ holding: ['gone', 'pay'] });
+    const { api, snapshot, lead } = await start({ holding: ['gone', 'pay'] });
     const asked: string[] = [];
     api.refuse = (method, path) => {
       if (method === 'PATCH') asked.push(path);
       return method === 'PATCH' && path.includes('/gone/') ? 403 : undefined;
     };
     lead();
-    await soon(() => world.current().hold?.namespaces.has('pay'));
+    await soon(() => snapshot.current().hold?.namespaces.has('pay'));
     await delay(1_500);
     expect(asked.filter((path) => path.includes('/gone/'))).toHaveLength(1);
   });
 
   it('goes on after an API server that was away', async () => {
-    const { api, world, lead } = await start({ holding: ['pay'] });
+    const { api, snapshot, lead } = await start({ holding: ['pay'] });
     let refused = 0;
     api.refuse = (method) => {
       if (method !== 'PATCH') return undefined;
@@ -319,7 +319,7 @@ describe.concurrent('the leader', () => {
       return refused <= 2 ? 503 : undefined;
     };
     lead();
-    await soon(() => world.current().hold?.namespaces.has('pay'));
+    await soon(() => snapshot.current().hold?.namespaces.has('pay'));
     expect(refused).toBeGreaterThan(2);
   });
 });

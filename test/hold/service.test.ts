@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Route } from '../../src/hold/caller.ts';
 import type { Consumer } from '../../src/lag/index.ts';
 import type { SigningKeys } from '../../src/measurement/index.ts';
-import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, until, worldWith } from './arena.ts';
+import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, until } from './arena.ts';
 
 /** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */
 const SOON_MS = 500;
@@ -166,7 +166,7 @@ describe('instances of consumers', () => {
       hasSilent: () => false,
     } as never;
     const arena = await new Arena({
-      world: worldWith({ consumers: [consumer] }),
+      snapshot: snapshotWith({ consumers: [consumer] }),
       reports: () => ({ taken, since: Number.NEGATIVE_INFINITY }),
     }).start();
     const helper = arena.call(arena.admit('web-1'));
@@ -185,7 +185,7 @@ describe('instances of consumers', () => {
   it('that an inspection shows are waited for', async () => {
     let users: readonly string[] | 'unknown' = ['envoy-0'];
     const arena = await new Arena({
-      world: worldWith({
+      snapshot: snapshotWith({
         consumers: [{ ...consumer, measure: { kind: 'inspect', inspect: {} as never } }],
       }),
       usersOf: () => users,

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { HoldPlan } from '../../src/decision/index.ts';
 import type { Waiter } from '../../src/hold/holds.ts';
 import type { Consumer } from '../../src/lag/index.ts';
-import { Arena, worldWith } from './arena.ts';
+import { Arena, snapshotWith } from './arena.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] }));
 afterEach(() => void vi.useRealTimers());
@@ -22,7 +22,7 @@ const reports = () => ({
 
 /** A held pod, and what its helper counts. Instants are milliseconds since the deletion. */
 class Story {
-  readonly arena = new Arena({ world: worldWith({ consumers: [DECLARED] }), reports });
+  readonly arena = new Arena({ snapshot: snapshotWith({ consumers: [DECLARED] }), reports });
   readonly #waiters = new Map<string, Waiter>();
   releasedAt: number | undefined;
   #opens = 1_000;

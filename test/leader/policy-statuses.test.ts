@@ -5,11 +5,11 @@ import {
   TERMINATION_POLICIES,
 } from '../../src/cluster/index.ts';
 import { PodCounts } from '../../src/cluster/pods.ts';
-import type { World } from '../../src/decision/index.ts';
+import { taken } from '../../src/decision/cluster-snapshot.ts';
+import type { ClusterSnapshot } from '../../src/decision/index.ts';
 import { policySet } from '../../src/decision/policy.ts';
-import { taken } from '../../src/decision/world.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 import type { ModelApi } from './model-api.ts';
 import { leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';
 
@@ -38,7 +38,7 @@ function declare(api: ModelApi, { name, namespace, spec }: Declared, generation 
 /** A leader over these policies, which it sees as by a watch; what cannot be read has no last good spec. */
 async function leading(
   api: ModelApi,
-  more: { world?: Partial<World>; pods?: PodCounts; shadowed?: string[] } = {},
+  more: { snapshot?: Partial<ClusterSnapshot>; pods?: PodCounts; shadowed?: string[] } = {},
 ) {
   const of = <T>(kind: typeof CLUSTER_TERMINATION_POLICIES | typeof TERMINATION_POLICIES, plural: string) =>
     [...api.objects].flatMap(([path, object]) =>
@@ -48,10 +48,10 @@ async function leading(
   const policies = () => of<never>(TERMINATION_POLICIES, 'terminationpolicies');
   const values = (objects: readonly { value?: never }[]) => objects.flatMap(({ value }) => value ?? []);
   const statuses = policyStatuses({
-    world: () => ({
-      ...EMPTY_WORLD,
+    snapshot: () => ({
+      ...EMPTY_SNAPSHOT,
       policies: taken(policySet(values(clusterPolicies()), values(policies()))),
-      ...more.world,
+      ...more.snapshot,
     }),
     clusterPolicies,
     policies,
@@ -214,7 +214,7 @@ describe('the status of a policy', () => {
   it('says what the operator’s limit makes of a mode', async () => {
     const api = await openApi();
     declare(api, { name: 'base', spec: { mode: 'Enforce' } });
-    await leading(api, { world: { modeLimit: 'Off' } });
+    await leading(api, { snapshot: { modeLimit: 'Off' } });
     const status = await soon('it', () => statusOf(api, { name: 'base' }));
     expect(status).toMatchObject({ mode: 'Off', ignored: ['mode: flag --mode-limit'] });
     expect(status).not.toHaveProperty('wait');

@@ -30,18 +30,18 @@ const CONSUMERS = [
 ];
 
 it('counts the Services that each consumer applies to', () => {
-  const world = { consumers: CONSUMERS, services: serviceIndex(SERVICES, true), namespaces: new Map() };
+  const snapshot = { consumers: CONSUMERS, services: serviceIndex(SERVICES, true), namespaces: new Map() };
   const counts = serviceCounts();
-  expect(Object.fromEntries(counts(world))).toEqual({
+  expect(Object.fromEntries(counts(snapshot))).toEqual({
     'cluster-ip': 2,
     'cluster-dns': 1,
     all: 3,
     edge: 2,
     typo: 0,
   });
-  expect(counts(world)).toBe(counts(world));
+  expect(counts(snapshot)).toBe(counts(snapshot));
   const views = new ConsumerViews(new ConsumerMeasurement(() => 1e9));
-  views.look(CONSUMERS, new Map(), counts(world), 1e9);
+  views.look(CONSUMERS, new Map(), counts(snapshot), 1e9);
   const shown = views.all.map(({ name, services, condition }) => [name, services, condition.reason]);
   expect(shown).toEqual([
     ['cluster-ip', 2, 'NotMeasuring'],
@@ -53,6 +53,6 @@ it('counts the Services that each consumer applies to', () => {
 });
 
 it('does not count Services before all of them are known', () => {
-  const world = { consumers: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
-  expect(serviceCounts()(world).size).toBe(0);
+  const snapshot = { consumers: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
+  expect(serviceCounts()(snapshot).size).toBe(0);
 });

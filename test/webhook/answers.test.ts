@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { BUILT_IN_ENOUGH, NONE_YET } from '../../src/lag/index.ts';
 import { samplePlan } from '../decision/sample-plan.ts';
 import { annotated, container, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../decision/sample-snapshot.ts';
 import { bodyOf, UID } from './reviews.ts';
 import {
   applied,
@@ -21,7 +21,7 @@ async function answerTo(
   return responseOf(await (await startWebhook(options)).post(bodyOf(object, request)));
 }
 
-const auditing = { world: worldOf([clusterPolicy({ mode: 'Audit' })]) };
+const auditing = { snapshot: snapshotOf([clusterPolicy({ mode: 'Audit' })]) };
 /** Leaves room for 10 s beside the default grace of 30 s. */
 const SHORT_GRACE = { grace: { max: '40s' } };
 
@@ -64,7 +64,7 @@ describe('an injection', () => {
   );
 
   it('finds the namespace in the object where the request names none', async () => {
-    const world = worldOf([
+    const snapshot = snapshotOf([
       clusterPolicy({
         namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'a' } },
         mode: 'Off',
@@ -72,10 +72,10 @@ describe('an injection', () => {
     ]);
     const inA = pod({}, { namespace: 'a' });
     const reasons = [
-      (await answerTo(inA, { world }, { namespace: undefined })).auditAnnotations?.reason,
-      (await answerTo(inA, { world }, { namespace: '' })).auditAnnotations?.reason,
-      (await answerTo(inA, { world }, { namespace: 'b' })).auditAnnotations?.reason,
-      (await answerTo(pod(), { world }, { namespace: undefined })).auditAnnotations?.reason,
+      (await answerTo(inA, { snapshot }, { namespace: undefined })).auditAnnotations?.reason,
+      (await answerTo(inA, { snapshot }, { namespace: '' })).auditAnnotations?.reason,
+      (await answerTo(inA, { snapshot }, { namespace: 'b' })).auditAnnotations?.reason,
+      (await answerTo(pod(), { snapshot }, { namespace: undefined })).auditAnnotations?.reason,
     ];
     expect(reasons).toEqual(['ModeOff', 'ModeOff', 'Injected', 'Injected']);
   });
@@ -84,7 +84,7 @@ describe('an injection', () => {
 describe('a skip', () => {
   it('is allowed, unpatched, with its reason and no warning', async () => {
     expect(
-      await answerTo(podOf(container('batch')), { world: worldOf([], { servicesComplete: true }) }),
+      await answerTo(podOf(container('batch')), { snapshot: snapshotOf([], { servicesComplete: true }) }),
     ).toEqual({
       uid: UID,
       allowed: true,
@@ -103,7 +103,7 @@ describe('warnings', () => {
   });
 
   it('a shortened wait gives a warning', async () => {
-    const response = await answerTo(pod(), { world: worldOf([clusterPolicy(SHORT_GRACE)]) });
+    const response = await answerTo(pod(), { snapshot: snapshotOf([clusterPolicy(SHORT_GRACE)]) });
     expect(response.warnings).toEqual([
       expect.stringMatching(/^linger: the wait is 10s instead of 30s: grace\.max is 40s/),
     ]);
@@ -135,8 +135,8 @@ describe('mode Audit', () => {
   });
 
   it('warns of a value that does not parse, and not of a wait that it did not shrink', async () => {
-    const world = worldOf([clusterPolicy({ mode: 'Audit', ...SHORT_GRACE })]);
-    const response = await answerTo(annotated({ 'linger.dev/hook': 'Magic' }), { world });
+    const snapshot = snapshotOf([clusterPolicy({ mode: 'Audit', ...SHORT_GRACE })]);
+    const response = await answerTo(annotated({ 'linger.dev/hook': 'Magic' }), { snapshot });
     expect(response.warnings).toEqual([expect.stringContaining('linger.dev/hook')]);
   });
 
@@ -172,8 +172,8 @@ describe('a dry run', () => {
 
 describe('when Linger itself fails', () => {
   const failing = {
-    world: {
-      ...EMPTY_WORLD,
+    snapshot: {
+      ...EMPTY_SNAPSHOT,
       lags: {
         planned: () => {
           throw new Error('no lag today');
@@ -213,11 +213,11 @@ describe('when Linger itself fails', () => {
     expect(await webhook.count('linger_decisions_total{outcome="skip",reason="InternalError"}')).toBe(0);
   });
 
-  it('so when there is no world to ask', async () => {
-    const world = () => {
-      throw new Error('no world');
+  it('so when there is no snapshot to ask', async () => {
+    const snapshot = () => {
+      throw new Error('no snapshot');
     };
-    expect((await answerTo(pod(), { world })).auditAnnotations).toEqual({ reason: 'InternalError' });
+    expect((await answerTo(pod(), { snapshot })).auditAnnotations).toEqual({ reason: 'InternalError' });
   });
 
   it('only that pod is concerned', async () => {
@@ -226,7 +226,7 @@ describe('when Linger itself fails', () => {
       if (failures-- > 0) throw new Error('once');
       return NONE_YET.planned('shop', [], BUILT_IN_ENOUGH);
     };
-    const webhook = await startWebhook({ world: { ...EMPTY_WORLD, lags: { planned } } });
+    const webhook = await startWebhook({ snapshot: { ...EMPTY_SNAPSHOT, lags: { planned } } });
     const reasons = [];
     for (let index = 0; index < 3; index++) {
       reasons.push(responseOf(await webhook.post(bodyOf())).auditAnnotations?.reason);

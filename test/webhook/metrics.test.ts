@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { annotated, container, type JsonObject, pod, podOf } from '../decision/sample-pod.ts';
-import { clusterPolicy, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, snapshotOf } from '../decision/sample-snapshot.ts';
 import { bodyOf } from './reviews.ts';
 import { startWebhook, type Webhook } from './webhook.ts';
 
@@ -58,7 +58,7 @@ describe('each decision is counted exactly once', () => {
   });
 
   it('an audited plan, as such', async () => {
-    const webhook = await startWebhook({ world: worldOf([clusterPolicy({ mode: 'Audit' })]) });
+    const webhook = await startWebhook({ snapshot: snapshotOf([clusterPolicy({ mode: 'Audit' })]) });
     await webhook.post(bodyOf());
     expect(await counted(webhook)).toEqual({
       ...answered(1),

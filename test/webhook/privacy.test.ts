@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { annotated, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy, EMPTY_WORLD, worldOf } from '../decision/sample-world.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../decision/sample-snapshot.ts';
 import { connect, requestBytes } from './connection.ts';
 import { bodyOf, reviewOf } from './reviews.ts';
 import { startWebhook, type WebhookOptions } from './webhook.ts';
@@ -33,8 +33,8 @@ const secretiveReview = reviewOf(secretive(), {
 });
 const review = JSON.stringify(secretiveReview);
 const failing: WebhookOptions = {
-  world: {
-    ...EMPTY_WORLD,
+  snapshot: {
+    ...EMPTY_SNAPSHOT,
     lags: {
       planned: () => {
         throw new Error('no lag today');
@@ -47,7 +47,7 @@ describe('nothing of a pod but names, reasons and numbers is ever logged', () =>
   const cases: [what: string, body: string | Buffer, options?: WebhookOptions][] = [
     ['an injection', review],
     ['a dry run', JSON.stringify(reviewOf(secretive(), { dryRun: true }))],
-    ['an audit', review, { world: worldOf([clusterPolicy({ mode: 'Audit' })]), auditWarnings: true }],
+    ['an audit', review, { snapshot: snapshotOf([clusterPolicy({ mode: 'Audit' })]), auditWarnings: true }],
     [
       'a skip',
       bodyOf({ ...secretive(), spec: { ...(secretive().spec as JsonObject), restartPolicy: 'Never' } }),

@@ -1,13 +1,13 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import { onTestFinished } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
-import type { World } from '../../src/decision/index.ts';
+import type { ClusterSnapshot } from '../../src/decision/index.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/index.ts';
 import { createLogger, type LogLevel } from '../../src/telemetry/logs.ts';
 import { type AdmissionOptions, admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { tlsOptions, webhookServer } from '../../src/webhook/server.ts';
-import { EMPTY_WORLD } from '../decision/sample-world.ts';
+import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 import {
   type Address,
   type AtEnd,
@@ -33,8 +33,8 @@ export interface Webhook extends Address {
   count(series: string): Promise<number>;
 }
 
-export interface WebhookOptions extends Partial<Omit<AdmissionOptions, 'metrics' | 'logger' | 'world'>> {
-  readonly world?: World | (() => World);
+export interface WebhookOptions extends Partial<Omit<AdmissionOptions, 'metrics' | 'logger' | 'snapshot'>> {
+  readonly snapshot?: ClusterSnapshot | (() => ClusterSnapshot);
   readonly logLevel?: LogLevel;
   /** PEM of the authority of clients' certificates. */
   readonly clientCa?: string;
@@ -54,12 +54,12 @@ export async function startWebhook(
   options: WebhookOptions = {},
   atEnd: AtEnd = onTestFinished as AtEnd,
 ): Promise<Webhook> {
-  const { world = EMPTY_WORLD, logLevel = 'trace', auditWarnings = false } = options;
+  const { snapshot = EMPTY_SNAPSHOT, logLevel = 'trace', auditWarnings = false } = options;
   const { closesConnection = () => false, reports, clientCa, maxConnections } = options;
   const logs: string[] = [];
   const metrics = createMetrics('test');
   const app = admissionApp({
-    world: typeof world === 'function' ? world : () => world,
+    snapshot: typeof snapshot === 'function' ? snapshot : () => snapshot,
     auditWarnings,
     clientCertificates: clientCa !== undefined,
     closesConnection,

@@ -20,7 +20,7 @@ export class MeasuredCluster {
     this.measurement = new Measurement({ clock, epochSeconds: () => clock() / 1000 });
     this.measurement.onSample((sample) => this.samples.push(sample));
     const handlers = {
-      onWorld: () => undefined,
+      onSnapshot: () => undefined,
       onEvent: this.measurement.apply.bind(this.measurement),
       onFailure: () => undefined,
       onCurrent: () => undefined,

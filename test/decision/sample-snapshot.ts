@@ -8,9 +8,14 @@ import {
   serviceIndex,
   type TerminationPolicy,
 } from '../../src/api/index.ts';
+import {
+  type ClusterSnapshot,
+  NO_SOURCES,
+  snapshotOf as snapshotFrom,
+  taken,
+} from '../../src/decision/cluster-snapshot.ts';
 import { type Fleet, fleetOf, type NodeFacts } from '../../src/decision/fleet.ts';
 import { policySet } from '../../src/decision/policy.ts';
-import { NO_SOURCES, taken, type World, worldOf as worldFrom } from '../../src/decision/world.ts';
 import { CLUSTER_DNS, CLUSTER_IP } from '../../src/lag/consumer.ts';
 import { consumerOf, type LagSource, NONE_YET } from '../../src/lag/index.ts';
 import type { EmpiricalLag } from './empirical-distribution.ts';
@@ -48,11 +53,11 @@ export function service(spec: JsonObject, name = 'web', ofNamespace = NAMESPACE)
 }
 
 /** What is known before anything has been read. */
-export const EMPTY_WORLD: World = worldFrom(NO_SOURCES);
+export const EMPTY_SNAPSHOT: ClusterSnapshot = snapshotFrom(NO_SOURCES);
 
-/** What {@link worldOf} needs beside the documents. */
+/** What {@link snapshotOf} needs beside the documents. */
 export interface Circumstances {
-  readonly modeLimit?: World['modeLimit'];
+  readonly modeLimit?: ClusterSnapshot['modeLimit'];
   readonly fleet?: Fleet;
   /** One distribution for every namespace. */
   readonly lag?: EmpiricalLag;
@@ -60,11 +65,14 @@ export interface Circumstances {
   readonly lags?: LagSource;
   /** Whether the Services given are all that the cluster has. Default false: no cluster. */
   readonly servicesComplete?: boolean;
-  readonly hold?: World['hold'];
+  readonly hold?: ClusterSnapshot['hold'];
 }
 
-/** The world that these linger.dev, Namespace and Service documents make. */
-export function worldOf(documents: readonly JsonObject[], circumstances: Circumstances = {}): World {
+/** The snapshot that these linger.dev, Namespace and Service documents make. */
+export function snapshotOf(
+  documents: readonly JsonObject[],
+  circumstances: Circumstances = {},
+): ClusterSnapshot {
   const { lag, servicesComplete = false, ...rest } = circumstances;
   const ofLag: LagSource | undefined = lag && {
     planned: (_namespace, _consumers, enough) => lag.planned(enough),
@@ -76,7 +84,7 @@ export function worldOf(documents: readonly JsonObject[], circumstances: Circums
   const ofKind = <T>(kind: string) => parsed.filter((each) => each.kind === kind) as T[];
   const plain = (kind: string) => documents.filter((each) => each.apiVersion === 'v1' && each.kind === kind);
   return {
-    ...EMPTY_WORLD,
+    ...EMPTY_SNAPSHOT,
     ...rest,
     policies: taken(
       policySet(

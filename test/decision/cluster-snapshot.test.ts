@@ -1,20 +1,26 @@
 import { describe, expect, it } from 'vitest';
 import { namespaceRecord, serviceIndex } from '../../src/api/index.ts';
+import {
+  type ClusterSnapshot,
+  NO_DOCUMENTS,
+  NO_SOURCES,
+  newSnapshotHolder,
+  snapshotOf,
+} from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { fleetOf } from '../../src/decision/fleet.ts';
-import { holdWorld, NO_DOCUMENTS, NO_SOURCES, type World, worldOf } from '../../src/decision/world.ts';
 import { consumerOf } from '../../src/lag/index.ts';
 import { sortDocuments } from '../../src/manifest/index.ts';
 import { empiricalDistribution } from './empirical-distribution.ts';
 import { container, creationOf, type JsonObject, pod, podOf } from './sample-pod.ts';
-import { clusterPolicy, consumer, namespace, policy, sampleNode, service } from './sample-world.ts';
+import { clusterPolicy, consumer, namespace, policy, sampleNode, service } from './sample-snapshot.ts';
 
 const located = (...values: unknown[]) =>
   values.map((value, index) => ({ value, where: `file document ${index + 1}` }));
 const documentsOf = (...values: unknown[]) => sortDocuments(located(...values));
 
-function reasonIn(world: World, object: unknown = podOf(container('quiet'))): string {
-  const decision = decide(creationOf(object), world);
+function reasonIn(snapshot: ClusterSnapshot, object: unknown = podOf(container('quiet'))): string {
+  const decision = decide(creationOf(object), snapshot);
   return decision.outcome === 'skip' ? decision.reason : 'inject';
 }
 
@@ -110,45 +116,45 @@ describe('manifests that are about to be applied', () => {
   it('add to the Services of files, and of the cluster', () => {
     const applied = documentsOf(service({ selector: { app: 'web' } }, 'another'));
     const files = documentsOf(selecting('x'));
-    expect(reasonIn(worldOf({ ...NO_SOURCES, files }), web)).toBe('NotServing');
-    expect(reasonIn(worldOf({ ...NO_SOURCES, files, applied }), web)).toBe('inject');
+    expect(reasonIn(snapshotOf({ ...NO_SOURCES, files }), web)).toBe('NotServing');
+    expect(reasonIn(snapshotOf({ ...NO_SOURCES, files, applied }), web)).toBe('inject');
     const cluster = { services: elsewhere };
-    expect(reasonIn(worldOf({ ...NO_SOURCES, cluster }), web)).toBe('NotServing');
-    expect(reasonIn(worldOf({ ...NO_SOURCES, cluster, applied }), web)).toBe('inject');
+    expect(reasonIn(snapshotOf({ ...NO_SOURCES, cluster }), web)).toBe('NotServing');
+    expect(reasonIn(snapshotOf({ ...NO_SOURCES, cluster, applied }), web)).toBe('inject');
   });
 
   it('leave it known that other namespaces have no Service', () => {
     const applied = documentsOf(service({ selector: { app: 'web' } }, 'web', 'another'));
-    const world = worldOf({ ...NO_SOURCES, cluster: { services: serviceIndex([], true) }, applied });
-    expect(reasonIn(world, web)).toBe('NotServing');
+    const snapshot = snapshotOf({ ...NO_SOURCES, cluster: { services: serviceIndex([], true) }, applied });
+    expect(reasonIn(snapshot, web)).toBe('NotServing');
   });
 
   it('replace a Namespace and a Service of the same name', () => {
     const optedOut = namespace({ 'linger.dev/inject': 'false' });
     const of = (files: unknown, applied: unknown) =>
-      worldOf({ ...NO_SOURCES, files: documentsOf(files), applied: documentsOf(applied) });
+      snapshotOf({ ...NO_SOURCES, files: documentsOf(files), applied: documentsOf(applied) });
     expect(reasonIn(of(optedOut, namespace()), pod())).toBe('inject');
     expect(reasonIn(of(namespace(), optedOut), pod())).toBe('OptedOut');
     expect(reasonIn(of(selecting('web'), selecting('other')), web)).toBe('NotServing');
     const namespaces = new Map(documentsOf(optedOut).namespaces.map((each) => [each.name, each]));
     const over = { ...NO_SOURCES, cluster: { namespaces }, applied: documentsOf(namespace()) };
-    expect(reasonIn(worldOf(over), pod())).toBe('inject');
+    expect(reasonIn(snapshotOf(over), pod())).toBe('inject');
   });
 });
 
-describe('the world that is held', () => {
-  const apply = (held: ReturnType<typeof holdWorld>, ...values: JsonObject[]) =>
+describe('the snapshot that is held', () => {
+  const apply = (held: ReturnType<typeof newSnapshotHolder>, ...values: JsonObject[]) =>
     held.apply({ kind: 'documents', documents: documentsOf(...values) });
 
   it('has the mode limit that it was given, whatever comes', () => {
-    const held = holdWorld('Off');
+    const held = newSnapshotHolder('Off');
     expect(reasonIn(held.current(), pod())).toBe('ModeOff');
     apply(held, clusterPolicy({ mode: 'Enforce' }));
     expect(reasonIn(held.current(), pod())).toBe('ModeOff');
   });
 
   it('is replaced as a whole: what is no longer there no longer counts', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     apply(
       held,
       clusterPolicy({ mode: 'Off' }),
@@ -164,7 +170,7 @@ describe('the world that is held', () => {
   });
 
   it('never changes under its reader', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     const before = held.current();
     apply(held, clusterPolicy({ mode: 'Off' }));
     expect(reasonIn(before, pod())).toBe('inject');
@@ -172,7 +178,7 @@ describe('the world that is held', () => {
   });
 
   it('a namespace without a Service in the files may have some all the same', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     apply(held, service({ selector: { app: 'web' } }, 'web', 'elsewhere'));
     expect(reasonIn(held.current())).toBe('inject');
     apply(held, service({ selector: { app: 'other' } }));
@@ -180,7 +186,7 @@ describe('the world that is held', () => {
   });
 
   it('a consumer with a podSelector makes the pods that it selects serve', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     const unrelated = service({ selector: { app: 'other' } });
     apply(held, unrelated, consumer({ podSelector: { matchLabels: { app: 'web' } } }));
     const selected = { ...podOf(container('quiet')), metadata: { name: 'web', labels: { app: 'web' } } };
@@ -191,7 +197,7 @@ describe('the world that is held', () => {
 });
 
 describe('thousands of policies', () => {
-  const applying = (held: ReturnType<typeof holdWorld>, count: number, ...more: JsonObject[]) => {
+  const applying = (held: ReturnType<typeof newSnapshotHolder>, count: number, ...more: JsonObject[]) => {
     const many = Array.from({ length: count }, (_, index) =>
       clusterPolicy({ podSelector: { matchLabels: { app: `app-${index}` } } }, `p-${index}`),
     );
@@ -199,14 +205,14 @@ describe('thousands of policies', () => {
   };
 
   it('are applied in steps, each of which costs what a hundred policies do at most', () => {
-    const steps = (count: number) => [...applying(holdWorld('Enforce'), count)].length;
+    const steps = (count: number) => [...applying(newSnapshotHolder('Enforce'), count)].length;
     expect(steps(10)).toBeLessThan(5);
     // Each is read once, and put in its place in the order once.
     expect(steps(1_000)).toBeGreaterThanOrEqual(2 * 10);
   });
 
   it('are in force with the last step and not before, and what else was applied meanwhile stays', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     const steps = applying(held, 500, clusterPolicy({ mode: 'Off' }));
     for (let count = 0; count < 5; count += 1) expect(steps.next().done).toBe(false);
     const shop = namespaceRecord('shop', {}, { 'linger.dev/inject': 'false' });
@@ -242,7 +248,7 @@ describe('what the cluster says', () => {
   };
 
   it('of Services is the truth: a namespace without any has none', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     expect(reasonIn(held.current())).toBe('inject');
     held.apply(services());
     expect(reasonIn(held.current())).toBe('NotServing');
@@ -252,15 +258,15 @@ describe('what the cluster says', () => {
     const selected = { ...podOf(container('quiet')), metadata: { name: 'web', labels: { app: 'web' } } };
     const selecting = service({ selector: { app: 'web' } });
     const optedOut = namespace({ 'linger.dev/inject': 'false' });
-    const later = holdWorld('Enforce');
+    const later = newSnapshotHolder('Enforce');
     for (const event of [files(selecting, optedOut), services('other'), namespaces({})]) later.apply(event);
-    const earlier = holdWorld('Enforce');
+    const earlier = newSnapshotHolder('Enforce');
     for (const event of [services('other'), namespaces({}), files(selecting, optedOut)]) earlier.apply(event);
     for (const held of [later, earlier]) expect(reasonIn(held.current(), selected)).toBe('NotServing');
   });
 
   it('leaves the policies of files alone, and they leave it alone', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     held.apply(files(clusterPolicy({ mode: 'Off' })));
     held.apply(namespaces({ 'linger.dev/mode': 'Enforce' }));
     expect(reasonIn(held.current(), pod())).toBe('inject');
@@ -270,7 +276,7 @@ describe('what the cluster says', () => {
   });
 
   it('of policies stands beside those of files, and wins where both have one of a name', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     held.apply(files(clusterPolicy({ mode: 'Off' }, 'a'), policy({ mode: 'Off' }, 'b')));
     const { clusterPolicies, policies } = documentsOf(
       clusterPolicy({ mode: 'Enforce' }, 'a'),
@@ -286,7 +292,7 @@ describe('what the cluster says', () => {
   });
 
   it('of versions and lags counts at once', () => {
-    const held = holdWorld('Enforce');
+    const held = newSnapshotHolder('Enforce');
     const old = fleetOf('v1.29.0', [sampleNode({ kubeletVersion: 'v1.28.1' })]);
     held.apply({ kind: 'fleet', fleet: old });
     const lag = empiricalDistribution(Array<number>(1_000).fill(4), 2 * 86_400);
@@ -299,7 +305,7 @@ describe('what the cluster says', () => {
 
 it('knows what its policies take for enough history, to have it published at once when it is reached', () => {
   const files = documentsOf(clusterPolicy({ wait: { minSamples: 5_000, minHistory: '48h' } }));
-  const { policies } = worldOf({ ...NO_SOURCES, files });
+  const { policies } = snapshotOf({ ...NO_SOURCES, files });
   expect(policies.thresholds).toEqual([
     { minSamples: 200, minHistory: 0 },
     { minSamples: 5_000, minHistory: 0 },
@@ -312,20 +318,20 @@ describe('consumers', () => {
   const named = (name: string, lag: number) => consumerOf(name, { measure: { declared: { lag } } });
   const inFile = (...names: string[]) =>
     ({ kind: 'documents', documents: documentsOf(...names.map((name) => consumer({}, name))) }) as const;
-  const shown = ({ consumers }: World) => consumers.map(({ name, lagKey }) => `${name} ${lagKey}`);
+  const shown = ({ consumers }: ClusterSnapshot) => consumers.map(({ name, lagKey }) => `${name} ${lagKey}`);
 
   it('are those of files and of the cluster together, and the built-in one', () => {
-    const world = holdWorld('Enforce');
-    world.apply(inFile('a', 'b'));
-    world.apply({ kind: 'consumers', consumers: [named('c', 1)] });
-    expect(world.current().consumers.map(({ name }) => name)).toEqual([
+    const snapshot = newSnapshotHolder('Enforce');
+    snapshot.apply(inFile('a', 'b'));
+    snapshot.apply({ kind: 'consumers', consumers: [named('c', 1)] });
+    expect(snapshot.current().consumers.map(({ name }) => name)).toEqual([
       'cluster-ip',
       'cluster-dns',
       'a',
       'b',
       'c',
     ]);
-    expect(world.shadowed()).toEqual([]);
+    expect(snapshot.shadowed()).toEqual([]);
   });
 
   it('the cluster’s wins where both have one of a name, in either order', () => {
@@ -334,58 +340,59 @@ describe('consumers', () => {
       [inFile('a', 'b'), cluster],
       [cluster, inFile('a', 'b')],
     ]) {
-      const world = holdWorld('Enforce');
-      for (const event of events) world.apply(event);
-      expect(shown(world.current())).toEqual([
+      const snapshot = newSnapshotHolder('Enforce');
+      for (const event of events) snapshot.apply(event);
+      expect(shown(snapshot.current())).toEqual([
         'cluster-ip cluster-ip',
         'cluster-dns cluster-dns',
         'a a={"lag":7}',
         'b b={"syncInterval":10}',
       ]);
-      expect(world.shadowed()).toEqual(['a']);
+      expect(snapshot.shadowed()).toEqual(['a']);
     }
   });
 
   it('one of a built-in name replaces it, wherever it is declared', () => {
-    const world = holdWorld('Enforce');
-    world.apply(inFile('cluster-ip'));
-    expect(shown(world.current())).toEqual([
+    const snapshot = newSnapshotHolder('Enforce');
+    snapshot.apply(inFile('cluster-ip'));
+    expect(shown(snapshot.current())).toEqual([
       'cluster-ip cluster-ip={"syncInterval":10}',
       'cluster-dns cluster-dns',
     ]);
-    world.apply({ kind: 'consumers', consumers: [named('cluster-ip', 7)] });
-    expect(shown(world.current())).toEqual(['cluster-ip cluster-ip={"lag":7}', 'cluster-dns cluster-dns']);
+    snapshot.apply({ kind: 'consumers', consumers: [named('cluster-ip', 7)] });
+    expect(shown(snapshot.current())).toEqual(['cluster-ip cluster-ip={"lag":7}', 'cluster-dns cluster-dns']);
   });
 
   it('a file’s counts again once the cluster’s is gone', () => {
-    const world = holdWorld('Enforce');
-    world.apply(inFile('a'));
-    world.apply({ kind: 'consumers', consumers: [named('a', 7)] });
-    world.apply({ kind: 'consumers', consumers: [] });
-    expect(shown(world.current())).toEqual([
+    const snapshot = newSnapshotHolder('Enforce');
+    snapshot.apply(inFile('a'));
+    snapshot.apply({ kind: 'consumers', consumers: [named('a', 7)] });
+    snapshot.apply({ kind: 'consumers', consumers: [] });
+    expect(shown(snapshot.current())).toEqual([
       'cluster-ip cluster-ip',
       'cluster-dns cluster-dns',
       'a a={"syncInterval":10}',
     ]);
-    expect(world.shadowed()).toEqual([]);
+    expect(snapshot.shadowed()).toEqual([]);
   });
 
   it('and every other part stay the same value while only something else changes', () => {
-    const world = holdWorld('Enforce');
-    world.apply(inFile('a'));
-    world.apply({ kind: 'namespaces', namespaces: new Map() });
-    const before = world.current();
-    world.apply({ kind: 'services', services: serviceIndex([], true) });
-    const { services, ...others } = world.current();
-    for (const [part, value] of Object.entries(others)) expect(before[part as keyof World]).toBe(value);
+    const snapshot = newSnapshotHolder('Enforce');
+    snapshot.apply(inFile('a'));
+    snapshot.apply({ kind: 'namespaces', namespaces: new Map() });
+    const before = snapshot.current();
+    snapshot.apply({ kind: 'services', services: serviceIndex([], true) });
+    const { services, ...others } = snapshot.current();
+    for (const [part, value] of Object.entries(others))
+      expect(before[part as keyof ClusterSnapshot]).toBe(value);
     expect(services).not.toBe(before.services);
   });
 
   it('stay the same value while only something else changes: what is measured of them hangs on it', () => {
-    const world = holdWorld('Enforce');
-    world.apply({ kind: 'consumers', consumers: [named('a', 7)] });
-    const { consumers } = world.current();
-    world.apply({ kind: 'services', services: serviceIndex([], true) });
-    expect(world.current().consumers).toBe(consumers);
+    const snapshot = newSnapshotHolder('Enforce');
+    snapshot.apply({ kind: 'consumers', consumers: [named('a', 7)] });
+    const { consumers } = snapshot.current();
+    snapshot.apply({ kind: 'services', services: serviceIndex([], true) });
+    expect(snapshot.current().consumers).toBe(consumers);
   });
 });

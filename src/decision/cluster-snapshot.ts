@@ -29,7 +29,7 @@ export interface HoldSupply {
 }
 
 /** Everything that a decision knows beside the pod: one immutable value, replaced as a whole. */
-export interface World {
+export interface ClusterSnapshot {
   readonly policies: PolicySet;
   readonly namespaces: ReadonlyMap<string, NamespaceRecord>;
   readonly services: ServiceIndex;
@@ -78,7 +78,7 @@ export interface ClusterView {
   readonly hold?: HoldSupply | undefined;
 }
 
-/** What a World is made of. */
+/** What a snapshot is made of. */
 export interface Sources {
   readonly modeLimit: Mode;
   /** Policy files. */
@@ -98,9 +98,9 @@ export const NO_SOURCES: Sources = {
 };
 
 /** A change of one source. */
-export type WorldEvent =
+export type SnapshotChange =
   | { readonly kind: 'documents'; readonly documents: Documents }
-  | { readonly kind: 'namespaces'; readonly namespaces: World['namespaces'] }
+  | { readonly kind: 'namespaces'; readonly namespaces: ClusterSnapshot['namespaces'] }
   | { readonly kind: 'services'; readonly services: ServiceIndex }
   | { readonly kind: 'clusterPolicies'; readonly clusterPolicies: readonly ClusterTerminationPolicy[] }
   | { readonly kind: 'policies'; readonly policies: readonly TerminationPolicy[] }
@@ -109,26 +109,26 @@ export type WorldEvent =
   | { readonly kind: 'hold'; readonly hold: HoldSupply | undefined }
   | { readonly kind: 'lags'; readonly lags: LagSource };
 
-function changedBy(sources: Sources, { kind, ...change }: WorldEvent): Sources {
+function changedBy(sources: Sources, { kind, ...change }: SnapshotChange): Sources {
   if ('documents' in change) return { ...sources, files: change.documents };
   if ('lags' in change) return { ...sources, lags: change.lags };
   return { ...sources, cluster: { ...sources.cluster, ...change } };
 }
 
 /**
- * The World that follows from its sources; the one place that says which of them wins:
+ * The snapshot that follows from its sources; the one place that says which of them wins:
  * - Namespaces and Services: those being applied, then the cluster's. Those of files count until the cluster's have been
  *   read, since files can only say what their author once believed of the cluster.
  * - policies and consumers: those of files and of the cluster stand side by side; of one kind and name, the cluster's.
  */
-export function worldOf(sources: Sources): World {
-  return worldWith(taken(policiesOf(sources)), sources);
+export function snapshotOf(sources: Sources): ClusterSnapshot {
+  return snapshotWith(taken(policiesOf(sources)), sources);
 }
 
-/** A World and its sources: unchanged parts are shared with the next World, which so costs only what has changed. */
+/** A snapshot and its sources: unchanged parts are shared with the next snapshot, which so costs only what has changed. */
 interface Before {
   readonly sources: Sources;
-  readonly world: World;
+  readonly snapshot: ClusterSnapshot;
 }
 
 function isUnchanged(sources: Sources, before: Before, madeOf: readonly (keyof ClusterView)[]): boolean {
@@ -137,11 +137,12 @@ function isUnchanged(sources: Sources, before: Before, madeOf: readonly (keyof C
   return sameBase && madeOf.every((member) => cluster[member] === sources.cluster[member]);
 }
 
-function worldWith(policies: PolicySet, sources: Sources, before?: Before): World {
+function snapshotWith(policies: PolicySet, sources: Sources, before?: Before): ClusterSnapshot {
   const part = <P extends 'namespaces' | 'services' | 'consumers'>(
     name: P,
-    make: (sources: Sources) => World[P],
-  ): World[P] => (before && isUnchanged(sources, before, [name]) ? before.world[name] : make(sources));
+    make: (sources: Sources) => ClusterSnapshot[P],
+  ): ClusterSnapshot[P] =>
+    before && isUnchanged(sources, before, [name]) ? before.snapshot[name] : make(sources);
   return {
     policies,
     namespaces: part('namespaces', namespacesOf),
@@ -162,7 +163,8 @@ export function taken<T>(steps: Generator<unknown, T>): T {
 }
 
 function* policiesOf(sources: Sources, before?: Before): Generator<undefined, PolicySet> {
-  if (before && isUnchanged(sources, before, ['clusterPolicies', 'policies'])) return before.world.policies;
+  if (before && isUnchanged(sources, before, ['clusterPolicies', 'policies']))
+    return before.snapshot.policies;
   const { files, cluster } = sources;
   return yield* policySet(
     unlessIn(cluster.clusterPolicies ?? [], files.clusterPolicies),
@@ -195,7 +197,7 @@ function byName<T extends { readonly name: string }>(all: readonly T[]): Readonl
   return new Map(all.map((each) => [each.name, each]));
 }
 
-function namespacesOf({ files, cluster, applied }: Sources): World['namespaces'] {
+function namespacesOf({ files, cluster, applied }: Sources): ClusterSnapshot['namespaces'] {
   if (cluster.namespaces !== undefined && applied.namespaces.length === 0) return cluster.namespaces;
   return byName([...(cluster.namespaces?.values() ?? files.namespaces), ...applied.namespaces]);
 }
@@ -215,33 +217,33 @@ function consumersOf({ files, cluster }: Sources): readonly Consumer[] {
   return [...byName([...STANDARD_CONSUMERS, ...ofFiles, ...(cluster.consumers ?? [])]).values()];
 }
 
-/** The world in force, which one writer replaces as a whole. */
-export interface WorldHolder {
-  /** The current world: a value that never changes under its reader. */
-  current(): World;
-  apply(event: WorldEvent): void;
+/** The snapshot in force, which one writer replaces as a whole. */
+export interface SnapshotHolder {
+  /** The current snapshot: a value that never changes under its reader. */
+  current(): ClusterSnapshot;
+  apply(event: SnapshotChange): void;
   /**
-   * The same in steps, for thousands of policies; the last step replaces the world. Other events may be applied in
+   * The same in steps, for thousands of policies; the last step replaces the snapshot. Other events may be applied in
    * between, except those of policies.
    */
-  applying(event: WorldEvent): Generator<undefined, void>;
+  applying(event: SnapshotChange): Generator<undefined, void>;
   /** The consumers of files that are shadowed by the cluster's consumers of the same names. */
   shadowed(): readonly string[];
   /** The same of policies: their origins, such as `TerminationPolicy/shop/gateway`. */
   shadowedPolicies(): readonly string[];
 }
 
-export function holdWorld(modeLimit: Mode): WorldHolder {
+export function newSnapshotHolder(modeLimit: Mode): SnapshotHolder {
   let sources: Sources = { ...NO_SOURCES, modeLimit };
-  let world = worldOf(sources);
-  const applying = function* (event: WorldEvent): Generator<undefined, void> {
-    const policies = yield* policiesOf(changedBy(sources, event), { sources, world });
+  let snapshot = snapshotOf(sources);
+  const applying = function* (event: SnapshotChange): Generator<undefined, void> {
+    const policies = yield* policiesOf(changedBy(sources, event), { sources, snapshot });
     const next = changedBy(sources, event);
-    world = worldWith(policies, next, { sources, world });
+    snapshot = snapshotWith(policies, next, { sources, snapshot });
     sources = next;
   };
   return {
-    current: () => world,
+    current: () => snapshot,
     apply: (event) => taken(applying(event)),
     applying,
     shadowed: () => {
