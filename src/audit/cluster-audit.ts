@@ -118,14 +118,14 @@ export class ClusterAudit {
         // A source of certificates that follows it has said so at once.
         if (settings.configured() === undefined && configured !== undefined)
           tellConfigured(this.#once, settings.configuration, configured);
-        this.#once.over('audit', {}, 'the workloads can be audited again');
+        this.#once.over('audit', {}, 'audit works again');
         await this.#tell(tally.findings, lead);
       } catch (thrown) {
         if (lead.signal.aborted) return;
         const { reason, message: problem, retryAfterMs } = asFailure(thrown);
         const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
         const members = { reason, problem, pauseMs };
-        this.#once.warn('audit', members, 'the workloads cannot be audited: findings are those of before');
+        this.#once.warn('audit', members, 'audit failed; the previous findings stay');
       }
     }
   }
@@ -145,9 +145,9 @@ export class ClusterAudit {
       this.#once.warn(
         'related',
         { kinds },
-        'may not list what surrounds workloads: findings that need it are missing',
+        'listing related objects is forbidden; findings that need them are missing',
       );
-    else this.#once.over('related', {}, 'what surrounds workloads can be listed again');
+    else this.#once.over('related', {}, 'listing related objects works again');
     const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
     const configurations = await this.#list(named, signal).catch(unlessNotForUs);
     const related = relatedObjectsIn(surrounding, 'default', configurations);
@@ -171,9 +171,9 @@ export class ClusterAudit {
       this.#once.warn(
         'truncated',
         { kinds: cut.join(', '), most: this.#most },
-        'audit is incomplete: more objects of a kind than are read; the others are left out',
+        'audit incomplete; objects beyond the limit of their kind are left out',
       );
-    else this.#once.over('truncated', {}, 'audit is complete again');
+    else this.#once.over('truncated', {}, 'audit complete again');
     return { tally, truncated: cut, configured: configurations && related.configured };
   }
 

@@ -77,11 +77,15 @@ export class PolicyReports {
         const isWritten = report !== undefined && present.get(namespace) === digestOf(report);
         if (!isWritten) await this.#change(namespace, report, lead);
       }
-      this.#once.over('reports', { api }, 'policy reports can be written again');
+      this.#once.over('reports', { api }, 'writing policy reports works again');
     } catch (thrown) {
       if (lead.signal.aborted) return;
       const { reason, message: problem } = asFailure(thrown);
-      this.#once.warn('reports', { api, reason, problem }, 'policy reports cannot be written');
+      this.#once.warn(
+        'reports',
+        { api, reason, problem },
+        'writing policy reports failed; the next audit tries again',
+      );
     }
   }
 
@@ -99,12 +103,12 @@ export class PolicyReports {
           ? objects.deleteNamespacedCustomObject(target)
           : objects.patchNamespacedCustomObject({ ...target, ...applied }),
       );
-      this.#once.over(namespace, { namespace }, 'the policy report of a namespace can be written again');
+      this.#once.over(namespace, { namespace }, 'writing the policy report of a namespace works again');
     } catch (thrown) {
       const { reason, message: problem } = asFailure(thrown);
       if (lead.signal.aborted || !CONCERNS_ONE_NAMESPACE.has(reason)) throw thrown;
       const members = { namespace, reason, problem };
-      this.#once.warn(namespace, members, 'the policy report of a namespace cannot be written');
+      this.#once.warn(namespace, members, 'writing the policy report of a namespace failed');
     }
   }
 

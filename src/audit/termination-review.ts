@@ -265,8 +265,8 @@ export class TerminationReview {
     // Clients that keep connections open are common.
     const isBad = reason !== 'OpenAtStop';
     const members = { reason, namespace, pod, owner, ...numbers };
-    if (isBad) logger.warn(members, 'something has gone wrong at the end of a pod');
-    else logger.info(members, 'connections were open at the end of a pod');
+    if (isBad) logger.warn(members, 'pod termination went wrong');
+    else logger.info(members, 'connections still open when the pod was stopped');
     const [kind = 'Pod', name = pod] = owner === '' ? [] : owner.split('/');
     events.tell({
       object: { kind, namespace, name },
@@ -288,12 +288,16 @@ export class TerminationReview {
     const call = { signal, answerMs: ANSWER_MS, most: 2 };
     try {
       const [pod, ...others] = await listSome(podsAt(address), connection, call);
-      this.#once.over('peers', {}, 'it can be asked again whose an address is');
+      this.#once.over('peers', {}, 'address lookup works again');
       // Pods in the node's network share its address.
       return pod === undefined || others.length > 0 ? address : `${address} (${pod})`;
     } catch (error) {
       if (!signal.aborted)
-        this.#once.warn('peers', { problem: String(error) }, 'it cannot be asked whose an address is');
+        this.#once.warn(
+          'peers',
+          { problem: String(error) },
+          'address lookup failed; findings name addresses only',
+        );
       return address;
     }
   }
@@ -321,13 +325,13 @@ export class TerminationReview {
       while (!this.#questions.take(clock())) if (!(await pause(QUEUE_MS, signal))) return undefined;
       const response = await ask(connection, { path, agent: this.#agent, signal, answerMs: ANSWER_MS });
       const object: unknown = JSON.parse(await readText(response, LONGEST_TEMPLATE, ANSWER_MS));
-      this.#once.over('templates', {}, 'the hooks of workloads can be read');
+      this.#once.over('templates', {}, 'reading the hooks of workloads works again');
       return shortestHookIn(memberAt(object, ['spec', 'template', 'spec']) ?? memberAt(object, ['spec']));
     } catch (error) {
       // A failed request is repeated the next time.
       this.#ownHooks.delete(path);
       const members = { path, problem: String(error) };
-      this.#once.warn('templates', members, 'the hooks of a workload cannot be read');
+      this.#once.warn('templates', members, 'reading the hooks of a workload failed; its waits are unknown');
       return undefined;
     } finally {
       this.#queued -= 1;

@@ -231,7 +231,7 @@ export class SecretSource implements CertificateSource {
         }
         if (unread !== undefined) throw unread;
         backoff.reset();
-        this.#once.over('certificates', {}, 'shared certificates are kept again');
+        this.#once.over('certificates', {}, 'renewing the shared certificates works again');
         wait = least ?? (isFollowed ? LIMITS.lookEveryMs : LIMITS.readEveryMs);
         until = this.#woken.signal;
       } catch (thrown) {
@@ -254,7 +254,7 @@ export class SecretSource implements CertificateSource {
     return this.#once.error(
       'certificates',
       { reason, problem },
-      'cannot keep the shared certificates; still serving the last good one',
+      'renewing the shared certificates failed; still serving the last good one',
     );
   }
 
@@ -366,7 +366,7 @@ export class SecretSource implements CertificateSource {
           onCurrent: () => this.#once.over(path, { what: path }, 'watch of an object recovered'),
           onFailure: ({ reason, message: problem }) => {
             const members = { what: path, reason, problem };
-            this.#once.warn(path, members, 'watch of an object failed; polling it instead');
+            this.#once.warn(path, members, 'watch of an object failed, polling it instead');
           },
           onHandlerError: (error) => this.#trouble(asFailure(error)),
         },

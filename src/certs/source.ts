@@ -44,9 +44,13 @@ export interface CertificateSource {
 
 /** @param configuration the name of the MutatingWebhookConfiguration @param there whether there is one */
 export function tellConfigured(once: LogOnce, configuration: string, there: boolean): void {
-  if (there) once.over('configuration', { configuration }, 'webhook configuration exists again');
+  if (there) once.over('configuration', { configuration }, 'webhook configuration found again');
   else
-    once.warn('configuration', { configuration }, 'no webhook configuration: no pod creation reaches Linger');
+    once.warn(
+      'configuration',
+      { configuration },
+      'webhook configuration missing; no pod creation reaches Linger',
+    );
 }
 
 export function showCertificate({ cert, notAfter }: ServingCertificate, metrics: Metrics): void {
@@ -95,13 +99,13 @@ export class FileSource implements CertificateSource {
           const { notAfter, origin } = certificate;
           logger.info({ notAfter, origin }, 'serving certificate replaced');
         }
-        once.over('certificate', {}, 'certificate files are usable again');
+        once.over('certificate', {}, 'certificate files usable again');
       } catch (thrown) {
         const { message: problem, code: reason }: Error & { code?: string } = asError(thrown);
         const isNew = once.error(
           'certificate',
           { ...(reason && { reason }), problem },
-          'certificate files cannot be used; still serving the previous certificate',
+          'certificate files unusable; still serving the previous certificate',
         );
         if (isNew) metrics.certificateReloads.inc({ result: 'failure' });
       }

@@ -102,21 +102,17 @@ function watchReporting(logger: Logger) {
   return {
     onFailure: (what: string, { reason, message }: KubeFailure, pauseMs: number) => {
       const members = { what, reason, problem: message, pauseMs: Math.round(pauseMs) };
-      once.warn(what, members, 'the cluster cannot be followed for now; what is known stays in force');
+      once.warn(what, members, 'watch failed; the last known state stays in force');
     },
-    onCurrent: (what: string) => once.over(what, { what }, 'the cluster is followed again'),
+    onCurrent: (what: string) => once.over(what, { what }, 'watch recovered'),
     onLeftOut: (what: string, { namespace, name }: ObjectIdentity) => {
       const [key, members] = [`${what} of ${namespace}`, { what, namespace, name }];
       if (what === 'pods' || what === 'services')
-        once.warn(
-          key,
-          members,
-          'objects too large to keep, or no room left for their namespace; treated as unknown',
-        );
-      else once.warn(key, members, 'endpoints name pods of another namespace; these targets are ignored');
+        once.warn(key, members, 'object exceeds its limits and is not kept; treated as unknown');
+      else once.warn(key, members, 'endpoints target pods of another namespace; these targets are ignored');
     },
     onHandlerError: (what: string, err: Error) => {
-      logger.error({ what, err }, 'an event of the cluster was left out: a mistake in Linger');
+      logger.error({ what, err }, 'event of the cluster dropped; this is a bug in Linger');
     },
   };
 }
@@ -178,13 +174,12 @@ function followKind<T>(
   const handlers = {
     onValues,
     onProblem: (name: string, problem: string | undefined) => {
-      if (problem === undefined) logger.info({ ...of, name }, 'an object can be used again, or is gone');
-      else logger.warn({ ...of, name, problem }, 'an object cannot be used');
+      if (problem === undefined) logger.info({ ...of, name }, 'rejected object was fixed or deleted');
+      else logger.warn({ ...of, name, problem }, 'object rejected');
     },
     onServed: (served: boolean) => {
-      if (!served)
-        logger.info(of, 'a kind is not served here: objects of files count, until its CRD is installed');
-      else if (wasAbsent) logger.info(of, 'a kind is served now');
+      if (!served) logger.info(of, 'CRD not installed; only objects from files count');
+      else if (wasAbsent) logger.info(of, 'CRD installed; its objects count');
       wasAbsent = !served;
     },
     ...reportingOf(kind.path.slice(kind.path.lastIndexOf('/') + 1), logger),
@@ -229,7 +224,7 @@ export function placeOf(
 function startSharing(context: ClusterContext, shared: Shared): Sharing {
   const { place, logger } = context;
   if (place !== undefined) return shareIn(place, context, shared);
-  logger.info('no namespace of our own: waits follow what this replica alone measures');
+  logger.info('own namespace unknown; waits follow this replica alone');
   const run = async (signal: AbortSignal) => {
     while (await tick(ALONE_EVERY_MS, signal)) await shared.measurement.replan(epochSeconds());
   };
@@ -543,12 +538,12 @@ function followSync(
     sync.state = 'synced';
     const { namespaces, services, nodes } = source.watches;
     const read = { namespaces: namespaces.objects, services: services.objects, nodes: nodes.objects };
-    logger.info({ seconds: seconds(), ...read }, 'the cluster has been read');
+    logger.info({ seconds: seconds(), ...read }, 'initial sync done');
   });
   void pause(syncTimeout * 1000, signal).then((elapsed) => {
     if (!elapsed || sync.state === 'synced') return;
     sync.state = 'late';
-    logger.warn({ seconds: seconds() }, 'ready without having read the cluster; it goes on being tried');
+    logger.warn({ seconds: seconds() }, 'initial sync timed out; serving anyway and retrying');
   });
   return sync;
 }

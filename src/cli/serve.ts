@@ -195,8 +195,7 @@ function shadowReporting(snapshot: SnapshotHolder, logger: Logger): () => void {
     if (hidden.join() === said) return;
     said = hidden.join();
     const members = { policies: hidden.slice(0, SHADOWED_SAID), count: hidden.length };
-    if (hidden.length > 0)
-      logger.warn(members, 'the cluster declares policies of the same names as files do; its objects count');
+    if (hidden.length > 0) logger.warn(members, 'policies from files overridden by objects of the same name');
   };
 }
 
@@ -297,10 +296,13 @@ async function connectionOf(
   if ('none' in connection) {
     // Outside of a cluster that is to be expected.
     if (kube.service.host !== undefined)
-      logger.info({ why: connection.none }, 'no cluster: nothing is read from it, and nothing measured');
+      logger.info(
+        { why: connection.none },
+        'no cluster credentials; running without a cluster, measuring nothing',
+      );
     return undefined;
   }
-  logger.info({ server: connection.server.href }, 'following the cluster');
+  logger.info({ server: connection.server.href }, 'watching the cluster');
   return connection;
 }
 
@@ -398,12 +400,11 @@ async function startPolicies({ settings, logger, metrics, changePolicies, signal
     for (const { message: problem } of state.problems) {
       if (known.has(problem)) continue;
       if (state.unknown)
-        logger.error({ path, problem }, 'policies cannot be read; every pod is held in Audit until they can');
-      else
         logger.error(
           { path, problem },
-          'a policy document cannot be used; its last good version stays in force',
+          'policies unreadable; every pod is held in Audit until they can be read',
         );
+      else logger.error({ path, problem }, 'policy document rejected; its last good version stays in force');
     }
     problems = state.problems;
     showPolicies(state, metrics);

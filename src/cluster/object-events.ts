@@ -85,7 +85,7 @@ export class ObjectEvents {
         this.#once.over('events', {}, 'writing Events works again');
       } catch (thrown) {
         if (this.#options.signal.aborted) break;
-        this.#once.warn('events', { problem: String(thrown) }, 'writing an Event failed; it is dropped');
+        this.#once.warn('events', { problem: String(thrown) }, 'writing an Event failed, Event dropped');
       }
     }
     // Dropped and not queued: later they would be stale.

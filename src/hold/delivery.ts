@@ -293,7 +293,7 @@ export class Delivery {
       await this.#ask(signal, (core) =>
         core.patchNamespacedConfigMap({ ...target, body: manifest(namespace, own) }),
       );
-      this.#once.over(namespace, of, 'Hold helper can be delivered again');
+      this.#once.over(namespace, of, 'delivering the Hold helper works again');
       logger.info(of, 'Hold helper delivered');
       return undefined;
     } catch (thrown) {
@@ -303,7 +303,7 @@ export class Delivery {
         this.#once.warn(
           namespace,
           members,
-          'cannot deliver the Hold helper; pods in this namespace get Sleep',
+          'delivering the Hold helper failed; pods in this namespace get Sleep',
         );
       return failure;
     }

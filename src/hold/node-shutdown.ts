@@ -139,7 +139,7 @@ export class NodeShutdowns implements Runnable {
       if (problem === undefined) return;
       logger.warn(
         { node, problem },
-        'cannot tend to the pods of a node that shuts down; retrying every second',
+        'deleting the pods of a node that shuts down failed; retrying every second',
       );
       if (!(await pause(RETRY_MS, leadership.signal))) return;
     }

@@ -49,7 +49,7 @@ export class PodLookup {
   async ask(pod: HeldPod): Promise<PodState | undefined> {
     try {
       const found = await this.#ask(pod);
-      this.#once.over('lookup', {}, 'held pods can be looked up again');
+      this.#once.over('lookup', {}, 'looking up held pods works again');
       return found;
     } catch (thrown) {
       const { message: problem } = asError(thrown);

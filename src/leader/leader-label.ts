@@ -42,7 +42,7 @@ export async function labelLeader(lead: Leadership, options: LeaderLabelOptions)
         once.info(
           LEADER_LABEL,
           { identity },
-          'no pod of this identity; the Service linger-reports has no endpoint',
+          'own pod not found; the Service linger-reports has no endpoint',
         );
     } catch (thrown) {
       if (lead.signal.aborted) break;
@@ -50,7 +50,7 @@ export async function labelLeader(lead: Leadership, options: LeaderLabelOptions)
       once.warn(
         LEADER_LABEL,
         { label: LEADER_LABEL, problem: String(thrown), pauseMs },
-        'cannot label the leader’s pod; retrying, reports may not reach it',
+        'labelling the leader’s pod failed; retrying, reports may not reach it',
       );
     }
   } while (await pause(TICK_MS, lead.signal));

@@ -197,7 +197,7 @@ export class Reporting {
     state.refusal = present.outcome === 'refused' ? present.refusal : undefined;
     if (present.outcome !== 'refused' || state.refusal === before) return;
     const members = { object: nameOf(object), reason: present.refusal, problem: present.problem };
-    this.#logger.error(members, 'published state cannot be used');
+    this.#logger.error(members, 'published state rejected; the last good state stays in force');
   }
 
   /** The history has more scopes than its ConfigMaps have room for. */
@@ -208,7 +208,7 @@ export class Reporting {
       this.#once.warn(
         'room',
         members,
-        'history too large for its ConfigMaps; the quietest scopes are not stored',
+        'history exceeds its ConfigMaps; the least busy scopes are not stored',
       );
   }
 
@@ -218,7 +218,7 @@ export class Reporting {
     this.#once.warn(
       `${target} CRD`,
       members,
-      'CRD of an older version; writing only the condition into its statuses',
+      'CRD is of an older version; writing only the condition to statuses',
     );
   }
 

@@ -339,7 +339,7 @@ class Publisher {
       if (!this.#readOf[object])
         logger.warn(
           { object: SHARED_NAMES[object] },
-          'stored state cannot be read; leading without it, not overwriting it, and retrying',
+          'stored state unreadable; leading without it, not overwriting it, and retrying',
         );
     do await this.#tick(signal);
     while (await time.pause(limits.tickMs, signal));

@@ -201,10 +201,6 @@ function keeping({ snapshot, measurement, declared, metrics, logger }: MeasuredC
     all = known;
     const hidden = snapshot.shadowed().join(', ');
     if (hidden !== '')
-      once.warn(
-        hidden,
-        { consumers: hidden },
-        'consumers in files ignored: the cluster declares consumers of the same names',
-      );
+      once.warn(hidden, { consumers: hidden }, 'consumers from files overridden by objects of the same name');
   };
 }

@@ -67,13 +67,13 @@ export async function sendHeartbeats(options: StamperOptions): Promise<void> {
         acknowledged[stream] = { number: numbers[stream], at: clock() };
         onWritten(life, stream, acknowledged[stream]);
         schedule.done(sentAt);
-        once.over(stream, { stream }, 'heartbeats written again');
+        once.over(stream, { stream }, 'writing heartbeats works again');
       } catch (thrown) {
         if (signal.aborted) return;
         const { reason, retryAfterMs } = thrown instanceof KubeFailure ? thrown : {};
         const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
         const members = { stream, problem: String(thrown), pauseMs, ...(reason && { reason }) };
-        once.warn(stream, members, 'heartbeats not written; a watch that is behind goes unnoticed');
+        once.warn(stream, members, 'writing heartbeats failed; late watches go unnoticed');
       }
     }
   }

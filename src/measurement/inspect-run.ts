@@ -161,10 +161,10 @@ async function keepAddresses(
       if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
       seen = { consumers, services, namespaces };
-      once.over('slices', {}, 'pod addresses listed again');
+      once.over('slices', {}, 'listing pod addresses works again');
     } catch (error) {
       const { message } = asError(error);
-      once.warn('slices', { problem: message }, 'pod addresses cannot be listed; retrying');
+      once.warn('slices', { problem: message }, 'listing pod addresses failed; retrying');
     }
   } while (await tick(LOOK_EVERY_MS, signal));
 }

@@ -43,6 +43,6 @@ export function reportLoopTime(histogram: Histogram<'work'>, logger: Logger): vo
     const isRecent = now - (loggedAt.get(work) ?? Number.NEGATIVE_INFINITY) < LOGGED_EVERY_MS;
     if (milliseconds < LOGGED_MS || isRecent) return;
     loggedAt.set(work, now);
-    logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked; reviews had to wait');
+    logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked, reviews delayed');
   };
 }

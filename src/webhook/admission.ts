@@ -68,7 +68,10 @@ function reviewListener(options: AdmissionOptions): RequestListener {
     try {
       [screened = screened] = await screener.run(body, [body.buffer as ArrayBuffer]);
     } catch (error) {
-      logger.warn({ bytes, problem: asError(error).message }, 'review not read');
+      logger.warn(
+        { bytes, problem: asError(error).message },
+        'review too large to parse in time; pod admitted unchanged',
+      );
     }
     answerReview(response, () => screened, started, options);
   };
@@ -122,7 +125,10 @@ function respond({ review, skip }: Review, options: AdmissionOptions): Admission
     record(review, decision, options);
     return response;
   } catch (error) {
-    options.logger.error({ uid: review.uid, namespace: review.namespace, err: error }, 'decision failed');
+    options.logger.error(
+      { uid: review.uid, namespace: review.namespace, err: error },
+      'decision failed; pod admitted unchanged',
+    );
     if (!review.dryRun) options.metrics.decided({ outcome: 'skip', reason: 'InternalError', notes: [] });
     return internalErrorAnswer(review.uid);
   }

@@ -106,7 +106,7 @@ export function reportsApp(options: ReportsOptions): RequestListener {
     if (response.headersSent) return next(error);
     // A path that cannot be decoded.
     if (error instanceof URIError) return notHere(response, 404, 'the path cannot be decoded');
-    options.logger.error({ err: error }, 'report failed');
+    options.logger.error({ err: error }, 'handling a report failed');
     notHere(response, 500, 'internal error');
   };
   return app.use(failed);

@@ -145,9 +145,9 @@ function judge({ connection, audience, clock, logger, signal }: ReportTakingCont
       once.warn(
         'reports',
         { problem: String(thrown) },
-        'reports cannot be checked for now, and are not taken',
+        'token review failed; reports are refused until it works',
       ),
-    onSuccess: () => once.over('reports', {}, 'reports are checked again'),
+    onSuccess: () => once.over('reports', {}, 'token review works again, reports are accepted'),
   });
 }
 
@@ -159,7 +159,7 @@ function lazily(options: ReportsOptions): RequestListener {
     app.then(
       (answer) => answer(request, response),
       (error: unknown) => {
-        options.logger.error({ err: error }, 'report failed');
+        options.logger.error({ err: error }, 'handling a report failed');
         response.writeHead(500, { Connection: 'close' }).end();
       },
     );

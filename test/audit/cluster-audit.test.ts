@@ -237,8 +237,8 @@ describe('the leader', () => {
       .poll(() => samples('linger_webhook_configured'), WITHIN)
       .toEqual(['linger_webhook_configured 1']);
     expect(lines.map(({ msg }) => msg)).toEqual([
-      'no webhook configuration: no pod creation reaches Linger',
-      'webhook configuration exists again',
+      'webhook configuration missing; no pod creation reaches Linger',
+      'webhook configuration found again',
     ]);
     // Without the right to read it, nothing is known of it.
     api.refused.set(CONFIGURATIONS, 403);
@@ -299,7 +299,7 @@ describe('the leader', () => {
       expect(lines).toEqual([
         expect.objectContaining({
           namespace: 'ending',
-          msg: expect.stringMatching(/of a namespace cannot/) as string,
+          msg: expect.stringMatching(/of a namespace failed/) as string,
         }),
       ]);
       api.refused.clear();
@@ -329,7 +329,7 @@ describe('the leader', () => {
     api.lists.set('/apis/apps/v1/deployments', [deployment('web')]);
     const { lines } = await leading(api);
     api.refused.set('/apis/apps/v1/deployments', 403);
-    const said = () => lines.filter(({ msg }) => msg.startsWith('the workloads'));
+    const said = () => lines.filter(({ msg }) => msg.startsWith('audit '));
     await expect.poll(said, WITHIN).toHaveLength(1);
     expect(said()[0]).toMatchObject({ reason: 'Forbidden' });
     api.refused.clear();

@@ -95,7 +95,9 @@ it('says that there is no webhook configuration, and knows one', async () => {
   const { source, surroundings } = await openSource(api, lines);
   expect(source.configured()).toBe(false);
   void source.follow(() => undefined, surroundings);
-  await vi.waitFor(() => expect(lines.join('')).toMatch(/no webhook configuration: no pod creation reaches/));
+  await vi.waitFor(() =>
+    expect(lines.join('')).toMatch(/webhook configuration missing; no pod creation reaches/),
+  );
   const clientConfig = { caBundle: encoded(source.get().caBundle) };
   const webhooks = [{ name: 'pods.linger.dev', clientConfig }];
   api.put(CONFIGURATION, { metadata: { name: 'linger' }, webhooks });
@@ -125,7 +127,7 @@ it('says that it is not trusted where it may not change that', async () => {
   void source.follow(() => undefined, surroundings);
   const { registry } = surroundings.metrics;
   await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m));
-  expect(lines.join('')).toMatch(/cannot keep the shared certificates/);
+  expect(lines.join('')).toMatch(/renewing the shared certificates failed/);
 });
 
 it('serves what is good though it may not write what is due', async () => {
@@ -181,8 +183,8 @@ it('serves, and renews, though it may not read the webhook configuration, and do
   expect(source.get().cert).toBe(textIn(api, 'tls.crt'));
   expect(source.configured()).toBeUndefined();
   void source.follow(() => undefined, surroundings);
-  await vi.waitFor(() => expect(lines.join('')).toMatch(/cannot keep the shared certificates/));
-  expect(lines.join('')).not.toMatch(/no webhook configuration/);
+  await vi.waitFor(() => expect(lines.join('')).toMatch(/renewing the shared certificates failed/));
+  expect(lines.join('')).not.toMatch(/webhook configuration missing/);
   expect(await surroundings.metrics.registry.metrics()).not.toMatch(/^linger_certificate_trusted/m);
 });
 

@@ -54,7 +54,7 @@ describe.concurrent('a server that follows a cluster', () => {
     refusal = undefined;
     await until(() => ready(server));
     expect(await server.count('linger_cluster_synced')).toBe(1);
-    await until(async () => messages(server).includes('the cluster has been read'));
+    await until(async () => messages(server).includes('initial sync done'));
   });
 
   it('does without the CRDs: no trouble, and no watch that should be current', async () => {
@@ -62,7 +62,7 @@ describe.concurrent('a server that follows a cluster', () => {
       await cluster((what) => (/consumers|policies/.test(what) ? 404 : undefined)),
     );
     await until(() => ready(server));
-    const absent = 'a kind is not served here: objects of files count, until its CRD is installed';
+    const absent = 'CRD not installed; only objects from files count';
     expect(messages(server).filter((message) => message === absent)).toHaveLength(3);
     const levels = server.logs().map(({ level }) => level);
     expect(levels).not.toContain('warn');
@@ -103,7 +103,7 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(async () => (await waitNow(server, atEnd)) === 22);
 
     model.put('terminationpolicies', { ...own, spec: { wait: { from: 'Fixed', fixed: 'soon' } } });
-    const refused = () => server.logs().find(({ msg }) => msg === 'an object cannot be used');
+    const refused = () => server.logs().find(({ msg }) => msg === 'object rejected');
     await until(async () => refused());
     expect(refused()).toMatchObject({
       kind: 'TerminationPolicy',
@@ -154,13 +154,13 @@ describe.concurrent('a server that follows a cluster', () => {
     const model = await cluster(() => refusal);
     const server = await following(model, '--sync-timeout', '300ms');
     await until(() => ready(server));
-    const late = 'ready without having read the cluster; it goes on being tried';
+    const late = 'initial sync timed out; serving anyway and retrying';
     await until(async () => messages(server).includes(late));
     expect(await server.count('linger_cluster_synced')).toBe(0);
     expect(await reasonNow(server, atEnd)).toBe('Injected');
     refusal = undefined;
     await until(async () => (await server.count('linger_cluster_synced')) === 1);
-    await until(async () => messages(server).includes('the cluster is followed again'));
+    await until(async () => messages(server).includes('watch recovered'));
   });
 
   it('stays ready and answers from memory when the API server goes away', async () => {
@@ -172,7 +172,7 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(async () => (await server.count(failures)) > 0);
     expect([await ready(server), await reasonNow(server, atEnd)]).toEqual([true, 'Injected']);
     const said = messages(server).filter(
-      (msg) => msg === 'the cluster cannot be followed for now; what is known stays in force',
+      (msg) => msg === 'watch failed; the last known state stays in force',
     );
     // Once for each of nine kinds and reason, however often it is tried.
     expect(said.length).toBeLessThanOrEqual(18);
@@ -241,7 +241,7 @@ describe.concurrent('which cluster', () => {
     const server = await serving(certs(), [], { atEnd, env: IN_POD });
     expect(server.logs()).toContainEqual(
       expect.objectContaining({
-        msg: 'no cluster: nothing is read from it, and nothing measured',
+        msg: 'no cluster credentials; running without a cluster, measuring nothing',
         why: expect.stringContaining('/var/run/secrets/kubernetes.io/serviceaccount'),
       }),
     );

@@ -265,7 +265,7 @@ describe('the certificate that replicas share', async () => {
     await cluster.delete(CONFIGURATION);
     await waitUntil('both to miss it', shown(0), { timeoutMs: 10_000, intervalMs: 250 });
     for (const logs of (await linger!.replicas.logs()).values())
-      expect(logs).toContain('no webhook configuration: no pod creation reaches Linger');
+      expect(logs).toContain('webhook configuration missing; no pod creation reaches Linger');
     const unbundled = webhooks.map((each) => ({
       ...each,
       clientConfig: { ...each.clientConfig, caBundle: undefined },
@@ -281,7 +281,7 @@ describe('the certificate that replicas share', async () => {
     const logs = [...(await linger!.replicas.logs()).values()].join('\n').split('\n');
     expect(
       logs.filter((line) =>
-        /Forbidden|cannot keep the shared certificates|watch of an object failed/.test(line),
+        /Forbidden|renewing the shared certificates failed|watch of an object failed/.test(line),
       ),
     ).toEqual([]);
   });

@@ -92,7 +92,7 @@ describe('the leader’s label', () => {
     await until(() => labelled(own).length === 1);
     await until(() => logs.length > 1);
     expect(logs).toEqual([
-      'cannot label the leader’s pod; retrying, reports may not reach it',
+      'labelling the leader’s pod failed; retrying, reports may not reach it',
       'leader label set again',
     ]);
   });
@@ -100,7 +100,7 @@ describe('the leader’s label', () => {
   it('has no place where this replica is no pod of the namespace', async () => {
     const { own, until, logs } = await start({ 'web-2': { ...REPLICA } });
     await until(() => logs.length > 0);
-    expect(logs).toEqual(['no pod of this identity; the Service linger-reports has no endpoint']);
+    expect(logs).toEqual(['own pod not found; the Service linger-reports has no endpoint']);
     expect(own.patches).toEqual([]);
   });
 });

@@ -40,7 +40,11 @@ it.each([
   await soon('some renewals', () => api.writes(LEASE) > renewals + 10);
   expect(api.objects.get(PLANNED)).toEqual(theirs);
   expect(p99(leader.measured)).toBeUndefined();
-  expect(msgs(leader.lines).filter((msg) => msg === 'published state cannot be used')).toHaveLength(1);
+  expect(
+    msgs(leader.lines).filter(
+      (msg) => msg === 'published state rejected; the last good state stays in force',
+    ),
+  ).toHaveLength(1);
   api.delete(PLANNED);
   await soon('the lags in force', () => p99(leader.measured) !== undefined);
 });

@@ -111,7 +111,7 @@ describe.runIf(LONG)('the chart', async () => {
     const milliCores = (await cpu()).map((now, index) => ((now - (begun[index] ?? 0)) / IDLE_SECONDS) * 1000);
     const megabytes = (await replicas.each('process_resident_memory_bytes')).map((bytes) => bytes / 1e6);
     const seconds = [...(await replicas.logs()).values()].map((text) => {
-      const line = text.split('\n').find((each) => each.includes('"the cluster has been read"')) ?? '{}';
+      const line = text.split('\n').find((each) => each.includes('"initial sync done"')) ?? '{}';
       return (JSON.parse(line) as { seconds?: number }).seconds;
     });
     console.log(

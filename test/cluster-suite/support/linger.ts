@@ -162,9 +162,7 @@ export class Linger {
       () => this.#lines.slice(from).some(({ msg }) => msg === 'policies reloaded'),
       { timeoutMs: 10_000, intervalMs: 20 },
     );
-    const unusable = this.#lines
-      .slice(from)
-      .find(({ msg }) => msg.startsWith('a policy document cannot be used'));
+    const unusable = this.#lines.slice(from).find(({ msg }) => msg.startsWith('policy document rejected'));
     if (unusable !== undefined) throw new Error(unusable.problem);
   }
 

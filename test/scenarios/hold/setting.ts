@@ -123,7 +123,7 @@ export class HoldSetting {
 
   /** The findings about terminated pods of a namespace. */
   async findings(namespace: string): Promise<readonly Found[]> {
-    return this.#said<Found>('something has gone wrong at the end of a pod', namespace);
+    return this.#said<Found>('pod termination went wrong', namespace);
   }
 
   async #said<T extends { readonly namespace: string }>(
