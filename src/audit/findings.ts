@@ -352,7 +352,8 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
-const NO_WAIT: Decision = { outcome: 'skip', reason: 'ExistingHook', notes: [] };
+/** For {@link containerWaits}: the hooks as the pod has them. */
+export const NO_WAIT: Decision = { outcome: 'skip', reason: 'ExistingHook', notes: [] };
 
 /** The containers that serve for as long as the pod does. @param given whether Linger's wait is given */
 function ordinaryRows({ request, decision }: Decided, given: boolean): readonly ContainerWait[] {

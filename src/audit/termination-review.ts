@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { isRecord, memberAt, NO_LABELS, plainSleep } from '../api/index.ts';
+import { leastSecondsOf, memberAt, NO_LABELS } from '../api/index.ts';
 import {
   ask,
   type KubeConnection,
@@ -12,12 +12,13 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
-import { type ClusterSnapshot, parsePlan, trafficOf } from '../decision/index.ts';
+import { type ClusterSnapshot, containerWaits, type Pod, parsePlan, trafficOf } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import { findsByItself, type RemovalSample, setNewest } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';
+import { NO_WAIT } from './findings.ts';
 import { pathOf, WORKLOAD_KINDS } from './kinds.ts';
 import {
   type JudgedEnd,
@@ -30,6 +31,8 @@ import {
   type TerminationFinding,
   type TerminationLog,
   type TerminationOutcome,
+  UNKNOWN_WAIT,
+  type WaitBounds,
 } from './terminations.ts';
 
 interface TerminationReviewOptions {
@@ -99,8 +102,8 @@ export class TerminationReview {
   #queued = 0;
   /** Undeclared senders, by the pod that has reported each first; or {@link SEVERAL}. */
   readonly #witnesses = new Map<string, string>();
-  /** By workload: the shortest of its containers' own hooks; undefined: not known. */
-  readonly #ownHooks = new Map<string, Promise<number | undefined>>();
+  /** By workload: what its containers' own hooks wait. */
+  readonly #ownHooks = new Map<string, Promise<WaitBounds>>();
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #once: LogOnce;
   readonly #metrics: ReturnType<typeof registerTerminationMetrics>;
@@ -168,7 +171,10 @@ export class TerminationReview {
     const plan = parsePlan(pod.plan ?? '');
     // Judged as it is released.
     if (plan?.hook === 'Hold') return;
-    const wait = plan?.wait ?? (await this.#ownHookOf(sample.namespace, controller, sample.pod));
+    const wait =
+      plan === undefined
+        ? await this.#ownHookOf(sample.namespace, controller, sample.pod)
+        : { least: plan.wait, most: plan.wait };
     if (signal.aborted) return;
     const { end, shortfall } = judgeEnd(sample, { owner, wait, grace, senders }, endedAt);
     this.#count(end.outcome);
@@ -303,36 +309,32 @@ export class TerminationReview {
   }
 
   /** A pod without a plan may have its author's hook. The template is requested once per workload. */
-  async #ownHookOf(
-    namespace: string,
-    controller: string | undefined,
-    pod: string,
-  ): Promise<number | undefined> {
+  async #ownHookOf(namespace: string, controller: string | undefined, pod: string): Promise<WaitBounds> {
     const path = templatePath(namespace, controller ?? `Pod/${pod}`);
-    if (path === undefined) return undefined;
+    if (path === undefined) return UNKNOWN_WAIT;
     const known = this.#ownHooks.get(path);
     if (known !== undefined) return known;
-    if (this.#queued >= MOST_QUEUED) return undefined;
+    if (this.#queued >= MOST_QUEUED) return UNKNOWN_WAIT;
     const asked = this.#askForHook(path);
     setNewest(this.#ownHooks, path, asked, MOST_KNOWN);
     return asked;
   }
 
-  async #askForHook(path: string): Promise<number | undefined> {
+  async #askForHook(path: string): Promise<WaitBounds> {
     const { connection, signal, clock } = this.#options;
     try {
       this.#queued += 1;
-      while (!this.#questions.take(clock())) if (!(await pause(QUEUE_MS, signal))) return undefined;
+      while (!this.#questions.take(clock())) if (!(await pause(QUEUE_MS, signal))) return UNKNOWN_WAIT;
       const response = await ask(connection, { path, agent: this.#agent, signal, answerMs: ANSWER_MS });
       const object: unknown = JSON.parse(await readText(response, LONGEST_TEMPLATE, ANSWER_MS));
       this.#once.over('templates', {}, 'reading the hooks of workloads works again');
-      return shortestHookIn(memberAt(object, ['spec', 'template', 'spec']) ?? memberAt(object, ['spec']));
+      return ownWaitOf(memberAt(object, ['spec', 'template']) ?? object);
     } catch (error) {
       // A failed request is repeated the next time.
       this.#ownHooks.delete(path);
       const members = { path, problem: String(error) };
       this.#once.warn('templates', members, 'reading the hooks of a workload failed; its waits are unknown');
-      return undefined;
+      return UNKNOWN_WAIT;
     } finally {
       this.#queued -= 1;
     }
@@ -412,17 +414,13 @@ function templatePath(namespace: string, owner: string): string | undefined {
   return of && `${pathOf(of, namespace)}/${encodeURIComponent(name)}`;
 }
 
-/** Containers are stopped in parallel, so the first to stop loses requests. */
-function shortestHookIn(spec: unknown): number | undefined {
-  const containers: unknown = isRecord(spec) ? spec.containers : undefined;
-  if (!Array.isArray(containers)) return undefined;
-  const waits = containers.map((container: unknown) => {
-    const handler = memberAt(container, ['lifecycle', 'preStop']);
-    return isRecord(handler) ? plainSleep(handler)?.seconds : 0;
-  });
-  const shortest = Math.min(...waits.map((wait) => wait ?? Number.POSITIVE_INFINITY));
-  // A container without a hook stops at once, whatever the others do.
-  return shortest === 0 || waits.every((wait) => wait !== undefined) ? shortest : undefined;
+/** Containers are stopped in parallel, so the first to stop loses requests. @param pod a Pod that the API server accepts */
+function ownWaitOf(pod: unknown): WaitBounds {
+  const serving = containerWaits(pod as Pod, NO_WAIT).filter(({ sidecar, ends }) => !sidecar && !ends);
+  if (serving.length === 0) return UNKNOWN_WAIT;
+  const waits = serving.map(({ held }) => held);
+  const most = waits.map((held) => (held.kind === 'exact' ? held.seconds : Number.POSITIVE_INFINITY));
+  return { least: Math.min(...waits.map(leastSecondsOf)), most: Math.min(...most) };
 }
 
 export function registerTerminationMetrics(registry: Registry) {

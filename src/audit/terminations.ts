@@ -88,11 +88,22 @@ export interface SendersLag {
   readonly unknown: readonly string[];
 }
 
+/**
+ * For how long a pod's hooks hold SIGTERM back: it serves until its first container stops. Seconds; the bounds differ where
+ * a hook cannot be read to the end.
+ */
+export interface WaitBounds {
+  readonly least: number;
+  readonly most: number;
+}
+
+export const UNKNOWN_WAIT: WaitBounds = { least: 0, most: Number.POSITIVE_INFINITY };
+
 /** What is known of a pod at its deletion. */
 export interface StoppingPod {
   readonly owner: string;
-  /** The wait of its hook, Linger's or its author's. Seconds; undefined: not known. */
-  readonly wait: number | undefined;
+  /** The wait of its hooks, Linger's or its author's. */
+  readonly wait: WaitBounds;
   /** Of the deletion: it cuts the wait short. Seconds; undefined: not said. */
   readonly grace: number | undefined;
   readonly senders: SendersLag;
@@ -131,20 +142,23 @@ export function judgeEnd(
   endedAt: number,
 ): { readonly end: JudgedEnd; readonly shortfall: Shortfall | undefined } {
   const lag = listed + (slowest?.seconds ?? 0);
-  const waited = wait === undefined ? undefined : Math.min(wait, grace ?? wait);
-  const cutBy = wait !== undefined && grace !== undefined && grace < wait ? `grace ${grace}s` : '';
+  const [least, most] = [Math.min(wait.least, grace ?? wait.least), Math.min(wait.most, grace ?? wait.most)];
+  const isTooEarly = most === 0 || lag - most > TOLERANCE;
+  const waited = isTooEarly || least === most ? most : undefined;
+  const cutBy = grace !== undefined && grace < wait.least ? `grace ${grace}s` : '';
   const at = endedAt - listed + (waited ?? 0);
   const judged = { at, namespace, owner, pod, waited, cutBy, lag, consumer: slowest?.name ?? '' };
   const ended = (outcome: TerminationOutcome): JudgedEnd => ({ ...judged, outcome, unmeasured: unknown });
-  if (waited === undefined) return { end: ended('Unknown'), shortfall: undefined };
-  const seconds = lag - waited;
-  if (waited > 0 && seconds <= TOLERANCE)
-    return { end: ended(unknown.length > 0 ? 'Unknown' : 'InTime'), shortfall: undefined };
-  const late = withdrawals.filter((each) => slowest !== undefined || each.lag > waited);
+  if (!isTooEarly) {
+    const isCovered = lag - least <= TOLERANCE && unknown.length === 0;
+    return { end: ended(isCovered ? 'InTime' : 'Unknown'), shortfall: undefined };
+  }
+  const late = withdrawals.filter((each) => slowest !== undefined || each.lag > most);
   const services = [...new Set(late.map(({ name }) => name))].toSorted();
   const consumer = slowest && { consumer: slowest.name };
   const shortfall = { reason: 'StoppedTooEarly', at, namespace, pod, uid, owner, ...consumer } as const;
-  return { end: ended('TooEarly'), shortfall: { ...shortfall, wait: waited, lag, seconds, services } };
+  const short = { ...shortfall, wait: most, lag, seconds: lag - most, services };
+  return { end: ended('TooEarly'), shortfall: short };
 }
 
 /** The end of a pod with a plan. Instants are seconds of one clock. */

@@ -183,6 +183,34 @@ test.each<[string, string | undefined, number, string, number]>([
   }
 });
 
+const shell = (script: string) => ({ exec: { command: ['sh', '-c', script] } });
+test.each<[string, readonly unknown[], object, string]>([
+  ['a sleep in a script', [shell('sleep 20 && nginx -s quit')], {}, 'InTime'],
+  [
+    'a sleep by any path and shell',
+    [{ exec: { command: ['/usr/bin/bash', '-ec', 'sleep 0.5m;'] } }],
+    {},
+    'InTime',
+  ],
+  ['a sleep that never runs', [{ exec: { command: ['sh', '-c', 'sleep', '15'] } }], {}, 'TooEarly'],
+  ['a command of which nothing is known', [{ exec: { command: ['/drain'] } }], {}, 'Unknown'],
+  ['no hook beside a command', [undefined, { exec: { command: ['/drain'] } }], {}, 'TooEarly'],
+  ['a container that ends by itself', [{ sleep: { seconds: 20 } }], { restartPolicy: 'Never' }, 'InTime'],
+])('a pod’s own hooks: %s', async (_, hooks, ending, outcome) => {
+  const { api, review, begins, registry } = await watching(-100, FOLLOWED);
+  const containers = hooks.map((preStop, index) => ({
+    name: `c${index}`,
+    ...(preStop !== undefined && { lifecycle: { preStop } }),
+  }));
+  const all = 'restartPolicy' in ending ? [...containers, { name: 'job', ...ending }] : containers;
+  api.put('/apis/apps/v1/namespaces/shop/replicasets/web-5', {
+    ...{ spec: { template: { spec: { containers: all } } }, metadata: { name: 'web-5' } },
+  });
+  begins(undefined);
+  await review.removed(REMOVAL);
+  expect(await outcomesOf(registry)).toEqual([outcome]);
+});
+
 test('a wait is not called enough while nothing is known of the consumers', async () => {
   const { log, review, begins, registry } = await watching();
   begins(SLEEP);

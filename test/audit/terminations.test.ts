@@ -28,7 +28,10 @@ function removal(lag: number): RemovalSample {
 const EDGE = { slowest: { name: 'edge', seconds: 4 }, unknown: [] };
 const NO_SENDERS = { slowest: undefined, unknown: [] };
 
-const judged = (lag: number, wait: number | undefined, grace?: number, senders: SendersLag = NO_SENDERS) => {
+type Wait = number | readonly [least: number, most: number];
+const judged = (lag: number, waits: Wait, grace?: number, senders: SendersLag = NO_SENDERS) => {
+  const [least, most] = typeof waits === 'number' ? [waits, waits] : waits;
+  const wait = { least, most };
   const { end, shortfall } = judgeEnd(removal(lag), { owner: 'Deployment/web', wait, grace, senders }, 1_000);
   expect(shortfall !== undefined).toBe(end.outcome === 'TooEarly');
   return [end.outcome, ...(shortfall ? [shortfall.seconds, shortfall.at, shortfall.services.join()] : [])];
@@ -44,7 +47,15 @@ describe('a pod was stopped in time if its wait covers the lists and the consume
     ['without a hook, however quick the lists', [0.125, 0], ['TooEarly', 0.125, 999.875, 'quick,slow']],
     ['a grace that was cut ends the wait', [12, 30, 5], ['TooEarly', 7, 993, 'slow']],
     ['a grace that was not', [12, 30, 60], ['InTime']],
-    ['a hook of which nothing is known', [500, undefined], ['Unknown']],
+    ['a hook of which nothing is known', [500, [0, Infinity]], ['Unknown']],
+    ['the same, killed with the grace', [500, [0, Infinity], 30], ['TooEarly', 470, 530, 'slow']],
+    ['a hook that waits long enough, and perhaps longer', [12, [15, Infinity], 60], ['InTime']],
+    ['a hook that waits for less at least', [12, [5, Infinity], 60], ['Unknown']],
+    [
+      'a container that stops first, beside one of which nothing is known',
+      [12, [0, 5], 60],
+      ['TooEarly', 7, 993, 'slow'],
+    ],
     ['a wait for the lists, and none for a consumer', [1, 3, 60, EDGE], ['TooEarly', 2, 1_002, 'quick,slow']],
     ['a wait for both', [1, 5, 60, EDGE], ['InTime']],
     ['a consumer of which nothing is known', [1, 5, 60, { ...EDGE, unknown: ['dns'] }], ['Unknown']],
@@ -56,7 +67,7 @@ describe('a pod was stopped in time if its wait covers the lists and the consume
   ])('%s', (_title, given, expected) => expect(judged(...given)).toEqual(expected));
 
   test('what cut a wait short is named', () => {
-    const pod = { owner: '', wait: 30, grace: 2, senders: EDGE };
+    const pod = { owner: '', wait: { least: 30, most: 30 }, grace: 2, senders: EDGE };
     expect(judgeEnd(removal(1), pod, 0).end).toMatchObject({ waited: 2, cutBy: 'grace 2s', lag: 5 });
   });
 });
