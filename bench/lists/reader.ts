@@ -4,8 +4,8 @@ import { checkServerIdentity } from 'node:tls';
 import { createGunzip } from 'node:zlib';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
 import { type PageEnd, readPage } from '../../src/cluster/object-json.ts';
-import { type PodMetadata, podsResource } from '../../src/cluster/pods.ts';
 import { acceptOf, pathOf, WATCH_LIMITS } from '../../src/cluster/resource.ts';
+import { type PodMetadata, podsResource } from '../../src/informers/pods.ts';
 
 // One list of the pods, as a process that has just started reads it; prints what it took, in a line of JSON.
 

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { inClusterConnection } from '../../src/cluster/connection.ts';
-import { followCluster } from '../../src/cluster/follow.ts';
 import { newSnapshotHolder } from '../../src/decision/cluster-snapshot.ts';
+import { followCluster } from '../../src/informers/follow.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 
 // What `linger serve` does to know its cluster: the same list-watches, snapshot and measurement, put together the same way.

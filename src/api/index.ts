@@ -67,6 +67,7 @@ export {
   listOf,
   memberAt,
   nonTexts,
+  pointer,
   readEntries,
   recordsAt,
 } from './json.ts';
@@ -80,7 +81,7 @@ export {
   servicesSelecting,
   unseenNamespace,
 } from './kubernetes-objects.ts';
-export { FOREIGN_LIMITS, type ForeignLimit, type ForeignSource } from './limits.ts';
+export { FOREIGN_LIMITS, type ForeignLimit, type ForeignSource, setNewest } from './limits.ts';
 export {
   ANNOTATION,
   ANNOTATION_PREFIX,

@@ -69,3 +69,10 @@ export function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boo
 export function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean {
   return value === undefined || value === null || is(value);
 }
+
+/** A JSON pointer (RFC 6901) to a member of what `parent` points to. */
+export function pointer(parent: string, ...members: readonly (string | number)[]): string {
+  // `~` first, or the `~1` of a slash would be escaped again.
+  const escaped = members.map((member) => String(member).replaceAll('~', '~0').replaceAll('/', '~1'));
+  return [parent, ...escaped].join('/');
+}

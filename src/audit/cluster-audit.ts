@@ -1,16 +1,15 @@
 import type { Registry } from '@prometheus-io/client';
-import { ANNOTATION } from '../api/index.ts';
+import { ANNOTATION, setNewest } from '../api/index.ts';
 import { tellConfigured } from '../certs/index.ts';
 import {
   asFailure,
   type KubeConnection,
   listSome,
   type ObjectEvents,
-  type PodGroup,
   type Resource,
 } from '../cluster/index.ts';
 import { type ClusterSnapshot, workloadOf } from '../decision/index.ts';
-import { setNewest } from '../lag/index.ts';
+import type { PodGroup } from '../informers/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { pause, Schedule, tick } from '../timing/index.ts';

@@ -10,7 +10,7 @@ import {
   recordsAt,
   type WebhookSelectors,
 } from '../api/index.ts';
-import { neverWithdraws } from '../cluster/index.ts';
+import { neverWithdraws } from '../informers/index.ts';
 import { countOf, isPicked } from './rollouts.ts';
 
 /** What an audit knows beside the snapshot: what the objects around workloads say about them. */

@@ -1,20 +1,19 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { leastSecondsOf, memberAt, NO_LABELS } from '../api/index.ts';
+import { leastSecondsOf, memberAt, NO_LABELS, setNewest } from '../api/index.ts';
 import {
   ask,
   type KubeConnection,
   listSome,
   newAgent,
   type ObjectEvents,
-  ownersOf,
-  type PodMetadata,
   type Resource,
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
 import { type ClusterSnapshot, containerWaits, type Pod, parsePlan, trafficOf } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
-import { findsByItself, type RemovalSample, setNewest } from '../lag/index.ts';
+import { ownersOf, type PodMetadata } from '../informers/index.ts';
+import { findsByItself, type RemovalSample } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';

@@ -26,27 +26,29 @@ import {
 } from '../audit/index.ts';
 import {
   asFailure,
+  type FailureReason,
+  type KubeConnection,
+  KubeFailure,
+  kubeVersion,
+  listAll,
+  type RawObject,
+  type Resource,
+  WATCH_LIMITS,
+} from '../cluster/index.ts';
+import { type ClusterView, type Documents, fleetOf, NO_DOCUMENTS, workloadOf } from '../decision/index.ts';
+import {
   CLUSTER_TERMINATION_POLICIES,
   type CustomKind,
   type CustomObject,
   customKey,
   customResource,
   DISCOVERY_CONSUMERS,
-  type FailureReason,
-  type KubeConnection,
-  KubeFailure,
-  kubeVersion,
-  listAll,
   namespacesResource,
   nodesResource,
   ownersOf,
-  type RawObject,
-  type Resource,
   servicesResource,
   TERMINATION_POLICIES,
-  WATCH_LIMITS,
-} from '../cluster/index.ts';
-import { type ClusterView, type Documents, fleetOf, NO_DOCUMENTS, workloadOf } from '../decision/index.ts';
+} from '../informers/index.ts';
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
 import { policiesOfMap } from '../manifest/index.ts';

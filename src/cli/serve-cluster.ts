@@ -8,21 +8,12 @@ import {
   TerminationReview,
 } from '../audit/index.ts';
 import {
-  CLUSTER_TERMINATION_POLICIES,
-  type ClusterSource,
-  type CustomKind,
-  type CustomObjects,
-  customKey,
   DeadWatches,
-  DISCOVERY_CONSUMERS,
-  followCluster,
-  followCustomResources,
   type KubeConnection,
   type KubeFailure,
   ObjectEvents,
   type ObjectIdentity,
   registerWatchMetrics,
-  TERMINATION_POLICIES,
 } from '../cluster/index.ts';
 import { defaultWait, type SnapshotChange, type SnapshotHolder } from '../decision/index.ts';
 import {
@@ -33,6 +24,17 @@ import {
   type Release,
   startHold,
 } from '../hold/index.ts';
+import {
+  CLUSTER_TERMINATION_POLICIES,
+  type ClusterSource,
+  type CustomKind,
+  type CustomObjects,
+  customKey,
+  DISCOVERY_CONSUMERS,
+  followCluster,
+  followCustomResources,
+  TERMINATION_POLICIES,
+} from '../informers/index.ts';
 import {
   effectOf,
   followLease,

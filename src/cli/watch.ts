@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { LingerError, printable } from '../api/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import {
   type EndpointScope,
   EndpointWatch,
   type EndpointWatchHandlers,
-  type KubeConnection,
   namespaceExists,
   tryScope,
-} from '../cluster/index.ts';
+} from '../informers/index.ts';
 import {
   CHANGES,
   type ChangeKind,

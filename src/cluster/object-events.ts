@@ -1,4 +1,4 @@
-import { setNewest } from '../lag/index.ts';
+import { setNewest } from '../api/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import { callApi } from './client.ts';

@@ -1,5 +1,4 @@
-import { isDeepStrictEqual } from 'node:util';
-import { FOREIGN_LIMITS, type Labels, NO_LABELS } from '../api/index.ts';
+import type { Labels } from '../api/index.ts';
 import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
 export interface RawMetadata {
@@ -27,21 +26,6 @@ export interface RawObject {
   readonly metadata: RawMetadata;
   readonly spec?: unknown;
   readonly status?: unknown;
-}
-
-/** Characters of the labels of one object that are kept; the usual dozen has 500. */
-const LABEL_CHARACTERS = 8 * 1024;
-
-/** @returns undefined: there are too many to be kept, so none is known */
-export function labelsOf({ labels = NO_LABELS, leftOut }: Pick<RawMetadata, 'labels' | 'leftOut'>) {
-  return leftOut || !isSmall(labels) ? undefined : labels;
-}
-
-/** Whether labels, or a selector of labels, are few and short enough to be kept. */
-export function isSmall(labels: Labels): boolean {
-  const entries = Object.entries(labels);
-  const characters = entries.reduce((sum, [key, value]) => sum + key.length + value.length, 0);
-  return entries.length <= FOREIGN_LIMITS.watch.parts.most && characters <= LABEL_CHARACTERS;
 }
 
 /** A collection to follow, and which part of each object to keep. */
@@ -73,16 +57,6 @@ export type ResourceEvent<T> = { readonly identity: ObjectIdentity; readonly at:
   | { readonly type: 'deleted'; readonly relist: false; readonly object: T }
   | { readonly type: 'deleted'; readonly relist: true }
 );
-
-/**
- * Keeps the current state of an object.
- * @returns whether it has changed: most changes are to a status or to annotations that are not kept
- */
-export function putChanged<T>(table: Map<string, T>, key: string, object: T): boolean {
-  if (isDeepStrictEqual(table.get(key), object)) return false;
-  table.set(key, object);
-  return true;
-}
 
 const PARTIAL = 'g=meta.k8s.io;v=v1';
 

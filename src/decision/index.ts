@@ -37,7 +37,7 @@ export {
   UNSETTLED,
 } from './fleet.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
-export { type Operation, patchFor, pointer, undoFor } from './patch.ts';
+export { type Operation, patchFor, undoFor } from './patch.ts';
 export { nodeBudget } from './placement.ts';
 export {
   type Decision,

@@ -6,6 +6,7 @@ import {
   type LifecycleHandler,
   labelOf,
   plainSleep,
+  pointer,
   runsHelper,
 } from '../api/index.ts';
 import { type Carriers, preStopOf } from './containers.ts';
@@ -24,13 +25,6 @@ import {
 export type Operation =
   | { readonly op: 'add' | 'replace'; readonly path: string; readonly value: unknown }
   | { readonly op: 'remove'; readonly path: string };
-
-/** A JSON pointer (RFC 6901) to a member of what `parent` points to. */
-export function pointer(parent: string, ...members: readonly (string | number)[]): string {
-  // `~` first, or the `~1` of a slash would be escaped again.
-  const escaped = members.map((member) => String(member).replaceAll('~', '~0').replaceAll('/', '~1'));
-  return [parent, ...escaped].join('/');
-}
 
 const GRACE = '/spec/terminationGracePeriodSeconds';
 const ANNOTATIONS = '/metadata/annotations';

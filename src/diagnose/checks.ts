@@ -16,10 +16,10 @@ import {
   type FailureReason,
   type KubeConnection,
   KubeFailure,
-  nodesResource,
   type RawObject,
 } from '../cluster/index.ts';
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
+import { nodesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
 import { ApiReader, type Json, messageOf, oneLine } from './controller-observation.ts';
 import installed from './installed.json' with { type: 'json' };

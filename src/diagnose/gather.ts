@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { listOf, memberAt } from '../api/index.ts';
-import { type KubeConnection, servicesResource } from '../cluster/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
+import { servicesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
 import { type ControllerActivity, controllerFlags, DEFAULT_FLAGS } from './controller-metrics.ts';
 import {

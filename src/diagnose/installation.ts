@@ -15,15 +15,13 @@ import {
   selects,
 } from '../api/index.ts';
 import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
+import { asFailure, KubeFailure, type RawObject } from '../cluster/index.ts';
+import { readHelperObject } from '../hold/index.ts';
 import {
-  asFailure,
   CLUSTER_TERMINATION_POLICIES,
   DISCOVERY_CONSUMERS,
-  KubeFailure,
-  type RawObject,
   TERMINATION_POLICIES,
-} from '../cluster/index.ts';
-import { readHelperObject } from '../hold/index.ts';
+} from '../informers/index.ts';
 import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import {

@@ -1,10 +1,5 @@
-import {
-  type EndpointScope,
-  EndpointWatch,
-  type EndpointWatchHandlers,
-  type FailureReason,
-  type KubeConnection,
-} from '../cluster/index.ts';
+import type { FailureReason, KubeConnection } from '../cluster/index.ts';
+import { type EndpointScope, EndpointWatch, type EndpointWatchHandlers } from '../informers/index.ts';
 import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { pause, withSignal } from '../timing/index.ts';

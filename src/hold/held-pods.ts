@@ -1,6 +1,7 @@
 import { type Labels, NO_LABELS } from '../api/index.ts';
-import type { PodMetadata, ResourceEvent } from '../cluster/index.ts';
+import type { ResourceEvent } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
+import type { PodMetadata } from '../informers/index.ts';
 import {
   type ClusterEvent,
   type EndpointChange,

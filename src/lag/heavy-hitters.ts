@@ -78,11 +78,3 @@ export class HeavyHitters<T> {
     }
   }
 }
-
-/** Sets an entry of a Map that keeps at most so many: those that were set last, as a Map is in the order of insertion. */
-export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
-  map.delete(key);
-  map.set(key, value);
-  const [oldest] = map.keys();
-  if (map.size > most) map.delete(oldest as K);
-}

@@ -1,5 +1,7 @@
 export { Arrival, type Attempt, Departure, ENOUGH_SIGHTINGS, type Instant } from './change-point.ts';
 export {
+  CLUSTER_DNS,
+  CLUSTER_IP,
   type Consumer,
   ConsumerEstimator,
   type ConsumerLag,
@@ -58,7 +60,6 @@ export {
   type Stream,
   type TerminatingPod,
 } from './events.ts';
-export { setNewest } from './heavy-hitters.ts';
 export { type Enough, type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
 export { type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export {

@@ -1,6 +1,6 @@
+import { setNewest } from '../api/index.ts';
 import { type Consumer, witnessName } from './consumer.ts';
 import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf } from './distribution.ts';
-import { setNewest } from './heavy-hitters.ts';
 import { type Enough, isEnough } from './lag-history.ts';
 import {
   ENOUGH_OF_BUILT_IN,

@@ -1,3 +1,4 @@
+import { setNewest } from '../api/index.ts';
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
 import {
   type Acknowledged,
@@ -12,7 +13,6 @@ import {
   type StreamEvent,
   type TerminatingPod,
 } from './events.ts';
-import { setNewest } from './heavy-hitters.ts';
 import { WatchDelay } from './watch-delay.ts';
 
 /** Why a removal gave no sample. Each withdrawal is counted under one reason at most. */

@@ -1,5 +1,5 @@
+import { setNewest } from '../api/index.ts';
 import { type Acknowledged, HEARTBEAT_STREAMS, type Heartbeat, type HeartbeatStream } from './events.ts';
-import { setNewest } from './heavy-hitters.ts';
 
 /** The annotation that carries a heartbeat. */
 export const HEARTBEAT_ANNOTATION = 'linger.dev/heartbeat';

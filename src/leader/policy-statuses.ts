@@ -5,8 +5,8 @@ import {
   type TerminationPolicy,
   unseenNamespace,
 } from '../api/index.ts';
-import { type CustomObject, customKey, type PodGroup } from '../cluster/index.ts';
 import { type ClusterSnapshot, policiesSelecting, policyView } from '../decision/index.ts';
+import { type CustomObject, customKey, type PodGroup } from '../informers/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
 import { STATUS_KINDS } from './publish-status.ts';

@@ -1,13 +1,10 @@
 import type { Registry } from '@prometheus-io/client';
+import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
 import {
-  asFailure,
   CLUSTER_TERMINATION_POLICIES,
   DISCOVERY_CONSUMERS,
-  type FailureReason,
-  type KubeConnection,
-  type KubeFailure,
   TERMINATION_POLICIES,
-} from '../cluster/index.ts';
+} from '../informers/index.ts';
 import {
   counterAtScrape,
   gaugeAtScrape,

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { CustomObjects } from '../cluster/index.ts';
 import type { SnapshotHolder } from '../decision/index.ts';
+import type { CustomObjects } from '../informers/index.ts';
 import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';

@@ -9,13 +9,9 @@ import {
   selectsNamespace,
   unseenNamespace,
 } from '../api/index.ts';
-import {
-  addressedPodsResource,
-  endpointSlicesResource,
-  type KubeConnection,
-  listSome,
-} from '../cluster/index.ts';
+import { type KubeConnection, listSome } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
+import { addressedPodsResource, endpointSlicesResource } from '../informers/index.ts';
 import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';

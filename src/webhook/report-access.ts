@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { GROUP } from '../api/index.ts';
+import { GROUP, setNewest } from '../api/index.ts';
 import type { AccessReviews, TokenUser } from '../cluster/index.ts';
-import { type InstanceName, setNewest } from '../lag/index.ts';
+import type { InstanceName } from '../lag/index.ts';
 
 /** Whether a token may report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked now. */
 export type Verdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';

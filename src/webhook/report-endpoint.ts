@@ -10,8 +10,9 @@ import {
   type ReportResult,
   reportRequest,
   reportsOpenApi,
+  setNewest,
 } from '../api/index.ts';
-import { type InstanceName, setNewest } from '../lag/index.ts';
+import type { InstanceName } from '../lag/index.ts';
 import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';

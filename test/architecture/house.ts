@@ -19,7 +19,7 @@ export interface HouseFigures {
 }
 
 /** What the house is held to, apart from the lines of its rooms. */
-export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 127 } as const;
+export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 112 } as const;
 
 /**
  * How many lines each room may have, with air: a budget that is reviewed when a feature lands, and that nobody should
@@ -30,10 +30,11 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   audit: 3_100,
   certs: 1_900,
   cli: 6_000,
-  cluster: 4_400,
+  cluster: 2_800,
   decision: 4_500,
   diagnose: 3_600,
   hold: 2_900,
+  informers: 1_700,
   lag: 4_700,
   leader: 3_000,
   manager: 600,

@@ -118,10 +118,11 @@ describe('pure rooms have no clock, chance, environment or I/O', () => {
 
 describe('imports point downwards only, and through doors', () => {
   it.each([
+    ['src/decision/a.ts', '../cluster/index.ts', 'decision is pure, and cluster is not'],
     [
-      'src/decision/a.ts',
-      '../cluster/index.ts',
-      'decision imports src/cluster/index.ts: imports point downwards',
+      'src/cluster/a.ts',
+      '../decision/index.ts',
+      'cluster imports src/decision/index.ts: imports point downwards',
     ],
     [
       'src/telemetry/a.ts',
@@ -130,8 +131,8 @@ describe('imports point downwards only, and through doors', () => {
     ],
     [
       'src/manifest/a.ts',
-      '../cluster/index.ts',
-      'manifest imports src/cluster/index.ts: imports point downwards',
+      '../webhook/index.ts',
+      'manifest imports src/webhook/index.ts: imports point downwards',
     ],
     [
       'src/cluster/a.ts',

@@ -15,16 +15,15 @@ export type Sources = ReadonlyMap<string, string>;
 
 /**
  * The rooms of `src`, lowest first: imports point downwards only, and rooms of one row do not import each other. Data
- * goes one way through them: cluster → lag → decision → webhook. What the pure rooms need of the cluster comes to
- * them as values, so they stand at the bottom.
+ * goes one way through them: cluster → informers → lag → decision → webhook. Neither the client of the API server nor the
+ * pure rooms know of each other; the informers turn what the one reads into the values that the others take.
  */
 const LAYERS: readonly (readonly string[])[] = [
   ['api'],
-  ['lag'],
+  ['yaml', 'timing', 'telemetry'],
+  ['cluster', 'lag'],
   ['decision'],
-  ['yaml'],
-  ['timing', 'telemetry'],
-  ['manifest', 'cluster'],
+  ['manifest', 'informers'],
   ['manager'],
   ['certs', 'leader'],
   ['measurement'],
@@ -145,6 +144,7 @@ function relativeProblem(file: string, specifier: string, sources: Sources): str
   if (toRank >= fromRank) {
     return `${from} imports ${target}: imports point downwards only, and ${to} is not below ${from}; move what both need below both, or take it as an argument`;
   }
+  if (isPure(file) && !PURE_ROOMS.includes(to)) return `${from} is pure, and ${to} is not; ${IO}`;
   const door = `src/${to}/index.ts`;
   if (to !== 'main.ts' && target !== door) return `imports ${target} past the door of ${to}: import ${door}`;
   return undefined;

@@ -5,8 +5,9 @@ import { Registry } from '@prometheus-io/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ClusterAudit, type ClusterAuditSettings } from '../../src/audit/cluster-audit.ts';
 import { reportsOf } from '../../src/audit/policy-reports.ts';
-import { PodCounts, projectPod } from '../../src/cluster/pods.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { PodCounts, projectPod } from '../../src/informers/pods.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { samplePlan } from '../decision/sample-plan.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 

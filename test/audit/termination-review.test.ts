@@ -2,12 +2,13 @@ import { Registry } from '@prometheus-io/client';
 import { expect, onTestFinished, test } from 'vitest';
 import { TerminationReview } from '../../src/audit/termination-review.ts';
 import { TerminationLog, type TerminationReason } from '../../src/audit/terminations.ts';
-import type { PodMetadata } from '../../src/cluster/index.ts';
 import type { ObjectEvent } from '../../src/cluster/object-events.ts';
 import { fleetOf } from '../../src/decision/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
+import type { PodMetadata } from '../../src/informers/index.ts';
 import { NONE_YET, plannedLags, type RemovalSample } from '../../src/lag/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { samplePlan } from '../decision/sample-plan.ts';
 import { namespace, sampleNode, service, snapshotOf } from '../decision/sample-snapshot.ts';
 import { holdOf } from '../hold/arena.ts';

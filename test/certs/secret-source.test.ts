@@ -2,8 +2,8 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { issueSecret } from '../../src/certs/issue.ts';
 import { planRotation } from '../../src/certs/rotation-plan.ts';
 import { SecretSource } from '../../src/certs/secret-source.ts';
-import { createMetrics } from '../../src/telemetry/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger, createMetrics } from '../../src/telemetry/index.ts';
+
 import { type ApiObject, ModelApi } from '../leader/model-api.ts';
 import { DAY_MS, days } from './fixture.ts';
 

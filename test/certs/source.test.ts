@@ -9,8 +9,8 @@ import { ensureCertificates, type ServingCertificate } from '../../src/certs/fol
 import { issueServingCertificate } from '../../src/certs/issue.ts';
 import { FileSource } from '../../src/certs/source.ts';
 import { CertificateError } from '../../src/certs/x509.ts';
-import { createMetrics } from '../../src/telemetry/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger, createMetrics } from '../../src/telemetry/index.ts';
+
 import { swapMounted } from '../cluster/mounted.ts';
 import {
   connectTo,

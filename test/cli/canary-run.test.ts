@@ -1,10 +1,9 @@
 import { expect, it } from 'vitest';
-import { CLUSTER_IP } from '../../src/lag/consumer.ts';
-import { type Consumer, consumerOf } from '../../src/lag/index.ts';
+import { CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/index.ts';
 import type { Flipped } from '../../src/measurement/canary.ts';
 import { flipReporter } from '../../src/measurement/canary-run.ts';
 import { ConsumerMeasurement } from '../../src/measurement/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
 
 const EDGE = consumerOf('edge', { measure: { probe: { url: 'http://edge.example/' } } });
 const TROUBLE = { reason: 'Unreachable', message: 'The probe is refused a connection.' } as const;

@@ -3,7 +3,8 @@ import { NO_DOCUMENTS, newSnapshotHolder } from '../../src/decision/index.ts';
 import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import { sortDocuments } from '../../src/manifest/index.ts';
 import { ConsumerViews, Measurement, measureConsumers } from '../../src/measurement/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { consumer } from '../decision/sample-snapshot.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 

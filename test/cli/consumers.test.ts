@@ -2,9 +2,14 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { renderConsumers } from '../../src/cli/consumers.ts';
-import { CLUSTER_IP } from '../../src/lag/consumer.ts';
 import type { ConsumerFacts } from '../../src/lag/consumer-view.ts';
-import { type ConsumerView, consumerOf, consumersToText, consumerView } from '../../src/lag/index.ts';
+import {
+  CLUSTER_IP,
+  type ConsumerView,
+  consumerOf,
+  consumersToText,
+  consumerView,
+} from '../../src/lag/index.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';

@@ -1,6 +1,7 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { callApi, followCluster, type KubeConnection, readKubeconfig } from '../../src/cluster/index.ts';
+import { callApi, type KubeConnection, readKubeconfig } from '../../src/cluster/index.ts';
+import { followCluster } from '../../src/informers/index.ts';
 import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/lag/index.ts';
 import { WatchDelay } from '../../src/lag/watch-delay.ts';
 import { sendHeartbeats } from '../../src/measurement/index.ts';

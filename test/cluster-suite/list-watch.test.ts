@@ -1,25 +1,27 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { endpointsResource } from '../../src/cluster/endpoints.ts';
 import {
   ask,
-  endpointSlicesResource,
   type KubeConnection,
   type KubeFailure,
   kubeVersion,
-  namespacesResource,
   newAgent,
-  nodesResource,
   type RawObject,
   type Resource,
   type ResourceEvent,
   readKubeconfig,
   readText,
-  servicesResource,
   WATCH_LIMITS,
   watchResource,
 } from '../../src/cluster/index.ts';
-import { podsResource } from '../../src/cluster/pods.ts';
 import type { WatchLimits } from '../../src/cluster/resource.ts';
+import { endpointsResource } from '../../src/informers/endpoints.ts';
+import {
+  endpointSlicesResource,
+  namespacesResource,
+  nodesResource,
+  servicesResource,
+} from '../../src/informers/index.ts';
+import { podsResource } from '../../src/informers/pods.ts';
 import type { Arena } from '../cluster/arena.ts';
 import { Gateway } from '../cluster/gateway.ts';
 import { itListsAndWatches } from '../cluster/list-watch-behaviours.ts';

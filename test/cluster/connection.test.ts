@@ -6,9 +6,9 @@ import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.t
 import type { Authority, KeyPair } from '../../src/certs/x509.ts';
 import { kubeVersion } from '../../src/cluster/client.ts';
 import { pagesOf } from '../../src/cluster/list.ts';
-import { podsResource } from '../../src/cluster/pods.ts';
 import { ask, newAgent, readText } from '../../src/cluster/request.ts';
 import { acceptOf, pathOf } from '../../src/cluster/resource.ts';
+import { podsResource } from '../../src/informers/pods.ts';
 import { listening } from '../webhook/listening.ts';
 import { bearer } from './bearer.ts';
 

@@ -1,7 +1,8 @@
 import http from 'node:http';
 import { expect, it, onTestFinished } from 'vitest';
 import { ObjectEvents } from '../../src/cluster/object-events.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { waitUntil } from '../testbed/waiting.ts';
 import { listening } from '../webhook/listening.ts';
 

@@ -1,6 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
+import { pointer } from '../../src/api/index.ts';
 import { decide } from '../../src/decision/decide.ts';
-import { type Operation, patchFor, pointer } from '../../src/decision/patch.ts';
+import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { empiricalDistribution } from './empirical-distribution.ts';
 import { samplePlan } from './sample-plan.ts';

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Mode } from '../../src/api/index.ts';
+import { pointer } from '../../src/api/index.ts';
 import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
-import { type Operation, patchFor, pointer } from '../../src/decision/patch.ts';
+import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
 import { type Pod, problemOf } from '../../src/decision/pod.ts';
 import { runs } from '../property/runs.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/api/discovery-consumer.ts';
-import { DISCOVERY_CONSUMERS } from '../../src/cluster/index.ts';
+import { DISCOVERY_CONSUMERS } from '../../src/informers/index.ts';
 import { CONDITIONS } from '../../src/lag/index.ts';
 import { PUBLISH_LIMITS } from '../../src/leader/publish-status.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';

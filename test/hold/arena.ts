@@ -4,7 +4,6 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { serviceIndex } from '../../src/api/index.ts';
-import type { PodMetadata } from '../../src/cluster/index.ts';
 import {
   type ClusterSnapshot,
   type HoldPlan,
@@ -16,9 +15,10 @@ import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
 import { HoldService } from '../../src/hold/service.ts';
+import type { PodMetadata } from '../../src/informers/index.ts';
 import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/lag/index.ts';
 import type { SigningKeys } from '../../src/measurement/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
 
 export const clock = () => performance.now();
 

@@ -13,7 +13,8 @@ import {
   trialsText,
 } from '../../src/hold/delivery.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { pause } from '../../src/timing/index.ts';
 import { sampleNode } from '../decision/sample-snapshot.ts';
 import { atEndOfFile } from '../webhook/connection.ts';

@@ -4,7 +4,8 @@ import { beforeAll, expect, it } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
 import { nodeBudgetOf } from '../../src/decision/index.ts';
 import { NodeShutdowns } from '../../src/hold/index.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { atEndOfFile } from '../webhook/connection.ts';
 import { until } from './arena.ts';
 

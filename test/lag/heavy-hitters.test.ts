@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { setNewest } from '../../src/lag/heavy-hitters.ts';
+import { setNewest } from '../../src/api/index.ts';
 
 it('a Map with a bound keeps what was set last', () => {
   const map = new Map<string, number>();

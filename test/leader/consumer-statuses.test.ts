@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { CLUSTER_IP } from '../../src/lag/consumer.ts';
 import type { ConsumerFacts } from '../../src/lag/consumer-view.ts';
-import { type Consumer, type ConsumerView, consumerOf, consumerView } from '../../src/lag/index.ts';
+import {
+  CLUSTER_IP,
+  type Consumer,
+  type ConsumerView,
+  consumerOf,
+  consumerView,
+} from '../../src/lag/index.ts';
 import { readConsumers } from '../../src/leader/codec.ts';
 import type { ModelApi } from './model-api.ts';
 import { annotationsOf, leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { PodLabels } from '../../src/cluster/index.ts';
 import { labelLeader } from '../../src/leader/leader-label.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { pause } from '../../src/timing/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 

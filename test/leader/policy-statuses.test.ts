@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { taken } from '../../src/decision/cluster-snapshot.ts';
+import type { ClusterSnapshot } from '../../src/decision/index.ts';
+import { policySet } from '../../src/decision/policy.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   customResource,
   TERMINATION_POLICIES,
-} from '../../src/cluster/index.ts';
-import { PodCounts } from '../../src/cluster/pods.ts';
-import { taken } from '../../src/decision/cluster-snapshot.ts';
-import type { ClusterSnapshot } from '../../src/decision/index.ts';
-import { policySet } from '../../src/decision/policy.ts';
+} from '../../src/informers/index.ts';
+import { PodCounts } from '../../src/informers/pods.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 import type { ModelApi } from './model-api.ts';

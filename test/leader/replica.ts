@@ -18,7 +18,8 @@ import {
   startPublishing,
 } from '../../src/leader/publishing.ts';
 import type { StatusSource } from '../../src/leader/status-publisher.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { pause } from '../../src/timing/index.ts';
 import { taken } from '../lag/steps.ts';
 import { waitUntil } from '../testbed/waiting.ts';

@@ -3,7 +3,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ClusterEvent } from '../../src/lag/index.ts';
 import { Manager } from '../../src/manager/manager.ts';
 import type { PodEvent, Runnable } from '../../src/manager/runnable.ts';
-import { createLogger } from '../../src/telemetry/logs.ts';
+import { createLogger } from '../../src/telemetry/index.ts';
+
 import { pause } from '../../src/timing/index.ts';
 
 const EVENT: ClusterEvent = { type: 'StreamCurrent', at: 0, stream: 'pods' };

@@ -1,5 +1,6 @@
-import { type ClusterSource, followCluster, type KubeConnection } from '../../../src/cluster/index.ts';
+import type { KubeConnection } from '../../../src/cluster/index.ts';
 import type { WatchLimits } from '../../../src/cluster/resource.ts';
+import { type ClusterSource, followCluster } from '../../../src/informers/index.ts';
 import type { DiscardCounts, StageSample } from '../../../src/lag/index.ts';
 import { Measurement } from '../../../src/measurement/index.ts';
 import { waitUntil } from '../../testbed/cluster.ts';

@@ -6,7 +6,8 @@ import type { KubeConnection, WatchStats } from '../../../src/cluster/index.ts';
 import { followLease, followPublished, LEASE_NAME, startPublishing } from '../../../src/leader/index.ts';
 import { PUBLISH_LIMITS } from '../../../src/leader/publish-status.ts';
 import type { Publishing } from '../../../src/leader/publishing.ts';
-import { createLogger } from '../../../src/telemetry/logs.ts';
+import { createLogger } from '../../../src/telemetry/index.ts';
+
 import { pause } from '../../../src/timing/index.ts';
 import { bearer } from '../../cluster/bearer.ts';
 import { Measured } from '../../leader/replica.ts';

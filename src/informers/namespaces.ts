@@ -5,7 +5,7 @@ import {
   NO_LABELS,
   namespaceRecord,
 } from '../api/index.ts';
-import type { RawObject, Resource } from './resource.ts';
+import type { RawObject, Resource } from '../cluster/index.ts';
 
 export function namespacesResource(): Resource<NamespaceRecord> {
   return { path: '/api/v1/namespaces', metadataOnly: true, project: projectNamespace };

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { FleetVersions } from '../../src/cluster/nodes.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
 import { type NodeFacts, supportsNativeSleep } from '../../src/decision/index.ts';
+import { FleetVersions } from '../../src/informers/nodes.ts';
 import { sampleNode } from '../decision/sample-snapshot.ts';
 
 const node = (kubeletVersion: string, more: Partial<NodeFacts> = {}) =>

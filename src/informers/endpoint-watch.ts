@@ -1,4 +1,6 @@
 import type { LabelSelector } from '../api/index.ts';
+import type { KubeConnection, KubeFailure, Resource, ResourceEvent } from '../cluster/index.ts';
+import { callApi, listSome, unlessNotFound, type WatchOptions, watchResource } from '../cluster/index.ts';
 import {
   ChangeObserver,
   type ClusterEvent,
@@ -8,16 +10,10 @@ import {
   PodSelection,
   type Stream,
 } from '../lag/index.ts';
-import { callApi, unlessNotFound } from './client.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './cluster-events.ts';
-import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
-import type { KubeFailure } from './failure.ts';
-import { listSome } from './list.ts';
 import { podsResource } from './pods.ts';
 import { type GuardedChange, ProcessPauseGuard } from './process-pause.ts';
-import { type WatchOptions, watchResource } from './reflector.ts';
-import type { Resource, ResourceEvent } from './resource.ts';
 import { servicesResource } from './services.ts';
 
 /** Whose endpoints are watched; undefined: all. */

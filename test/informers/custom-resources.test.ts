@@ -4,12 +4,12 @@ import {
   type CustomObjects,
   DISCOVERY_CONSUMERS,
   followCustomResources,
-} from '../../src/cluster/custom-resources.ts';
+} from '../../src/informers/custom-resources.ts';
 import type { Consumer } from '../../src/lag/index.ts';
+import { QUICK } from '../cluster/arena.ts';
+import { ModelCluster, type ModelObject } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';
-import { QUICK } from './arena.ts';
-import { ModelCluster, type ModelObject } from './model-cluster.ts';
 
 interface Followed<T = Consumer> {
   readonly model: ModelCluster;

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
 import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
+import type { RawObject, Resource, ResourceEvent } from '../cluster/index.ts';
 import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
-import { labelsOf, type RawObject, type Resource, type ResourceEvent } from './resource.ts';
-import { Shares } from './shares.ts';
+import { keptLabels, Shares } from './shares.ts';
 
 /** The part of a pod's metadata that concerns its termination. */
 export interface PodMetadata extends TerminatingPod {
@@ -44,7 +44,7 @@ const TOKEN = /^[0-9a-f]{64}$/;
 export function projectPod({ metadata }: RawObject): PodMetadata {
   const { uid, namespace = '', name, annotations, leftOut } = metadata;
   const { deletionTimestamp, deletionGracePeriodSeconds, creationTimestamp: created = '' } = metadata;
-  const labels = labelsOf(metadata);
+  const labels = keptLabels(metadata);
   const heartbeat = annotations?.[HEARTBEAT_ANNOTATION];
   const plan = annotations?.[ANNOTATION.plan];
   const token = annotations?.[ANNOTATION.holdToken];

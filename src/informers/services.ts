@@ -7,10 +7,9 @@ import {
   type ServiceIndex,
   type ServiceRecord,
 } from '../api/index.ts';
+import { type RawObject, type Resource, TOLERATE_UNREADY } from '../cluster/index.ts';
 import type { ServiceState } from '../lag/index.ts';
-import { TOLERATE_UNREADY } from './object-json.ts';
-import { isSmall, labelsOf, putChanged, type RawObject, type Resource } from './resource.ts';
-import { Shares } from './shares.ts';
+import { isSmall, keptLabels, putChanged, Shares } from './shares.ts';
 
 /** The part of a Service that decisions and the recorder need. */
 export interface ServiceProjection extends ServiceRecord, ServiceState {
@@ -29,7 +28,7 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
   const { namespace = '', name, annotations } = metadata;
   const spec = isRecord(given) ? given : {};
   const { clusterIP } = spec;
-  const labels = labelsOf(metadata);
+  const labels = keptLabels(metadata);
   const selector = isStringMap(spec.selector) ? spec.selector : undefined;
   const unread = labels === undefined || !isSmall(selector ?? NO_LABELS);
   return {

@@ -1,4 +1,4 @@
-import { followCluster } from '../../src/cluster/follow.ts';
+import { followCluster } from '../../src/informers/follow.ts';
 
 // Follows a cluster until the last pod has been seen, and prints what became of the process.
 

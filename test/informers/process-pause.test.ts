@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { type GuardedChange, ProcessPauseGuard } from '../../src/cluster/process-pause.ts';
 import { newStats } from '../../src/cluster/resource.ts';
+import { type GuardedChange, ProcessPauseGuard } from '../../src/informers/process-pause.ts';
 
 type Look = readonly [now: number, said: { readonly since: number } | 'recovered' | undefined];
 

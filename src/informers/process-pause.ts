@@ -1,7 +1,6 @@
+import type { ResourceWatch, StreamChange, WatchHandlers, WatchOptions } from '../cluster/index.ts';
 import type { Stream } from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
-import type { ResourceWatch, WatchOptions } from './reflector.ts';
-import type { StreamChange, WatchHandlers } from './resource.ts';
 
 /** A busy machine, or a page of a list, may block for this long; a lag can be wrong by as much. */
 const TOLERATED_MS = 1_000;

@@ -1,10 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type ClusterSource, followCluster } from '../../src/cluster/follow.ts';
 import { type ClusterSnapshot, newSnapshotHolder, type SnapshotChange } from '../../src/decision/index.ts';
+import { type ClusterSource, followCluster } from '../../src/informers/follow.ts';
 import type { ClusterEvent } from '../../src/lag/index.ts';
-import { waitUntil } from '../testbed/waiting.ts';
-import type { AtEnd } from '../webhook/connection.ts';
-import { QUICK } from './arena.ts';
+import { QUICK } from '../cluster/arena.ts';
 import {
   ModelCluster,
   namespaceObject,
@@ -12,7 +10,9 @@ import {
   podObject,
   serviceObject,
   sliceObject,
-} from './model-cluster.ts';
+} from '../cluster/model-cluster.ts';
+import { waitUntil } from '../testbed/waiting.ts';
+import type { AtEnd } from '../webhook/connection.ts';
 
 interface Followed {
   readonly source: ClusterSource;

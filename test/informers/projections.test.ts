@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { projectEndpoints, projectSlice } from '../../src/cluster/endpoints.ts';
-import { projectNamespace } from '../../src/cluster/namespaces.ts';
-import { projectNode } from '../../src/cluster/nodes.ts';
-import { projectPod } from '../../src/cluster/pods.ts';
-import type { RawObject } from '../../src/cluster/resource.ts';
-import { projectService } from '../../src/cluster/services.ts';
+import type { RawObject } from '../../src/cluster/index.ts';
+import { projectEndpoints, projectSlice } from '../../src/informers/endpoints.ts';
+import { projectNamespace } from '../../src/informers/namespaces.ts';
+import { projectNode } from '../../src/informers/nodes.ts';
+import { projectPod } from '../../src/informers/pods.ts';
+import { projectService } from '../../src/informers/services.ts';
 
 const metadata = { name: 'web', namespace: 'shop', uid: 'u-1', resourceVersion: '7' };
 const raw = (more: object, meta: object = {}) =>

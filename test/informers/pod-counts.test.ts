@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { PodCounts, type PodMetadata } from '../../src/cluster/pods.ts';
-import type { ResourceEvent } from '../../src/cluster/resource.ts';
+import type { ResourceEvent } from '../../src/cluster/index.ts';
+import { PodCounts, type PodMetadata } from '../../src/informers/pods.ts';
 
 /** Less than three pods of {@link event} weigh. */
 const MOST = 4_000;

@@ -1,4 +1,15 @@
 import type { NamespaceRecord } from '../api/index.ts';
+import type { KubeConnection, KubeFailure } from '../cluster/index.ts';
+import {
+  type ObjectIdentity,
+  type Resource,
+  type ResourceEvent,
+  type ResourceWatch,
+  type WatchHandlers,
+  type WatchOptions,
+  type WatchStats,
+  watchResource,
+} from '../cluster/index.ts';
 import type { SnapshotChange } from '../decision/index.ts';
 import type { ClusterEvent, HeartbeatStream, Stream } from '../lag/index.ts';
 import { throttle } from '../timing/index.ts';
@@ -10,23 +21,13 @@ import {
   sliceEvent,
   streamEvent,
 } from './cluster-events.ts';
-import type { KubeConnection } from './connection.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
-import type { KubeFailure } from './failure.ts';
 import { namespacesResource } from './namespaces.ts';
 import { followFleet, nodesResource } from './nodes.ts';
 import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
 import { ProcessPauseGuard } from './process-pause.ts';
-import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
-import {
-  type ObjectIdentity,
-  putChanged,
-  type Resource,
-  type ResourceEvent,
-  type WatchHandlers,
-  type WatchStats,
-} from './resource.ts';
 import { ServiceTable, servicesResource } from './services.ts';
+import { putChanged } from './shares.ts';
 
 /** What is followed, by the plural names of the API. */
 type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';

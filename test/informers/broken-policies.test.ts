@@ -5,11 +5,11 @@ import {
   type CustomObjects,
   followCustomResources,
   TERMINATION_POLICIES,
-} from '../../src/cluster/custom-resources.ts';
+} from '../../src/informers/custom-resources.ts';
+import { QUICK } from '../cluster/arena.ts';
+import { ModelCluster } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';
-import { QUICK } from './arena.ts';
-import { ModelCluster } from './model-cluster.ts';
 
 const BAD = { wait: { max: 'long' } };
 type Policy = ClusterTerminationPolicy | TerminationPolicy;

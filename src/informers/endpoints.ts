@@ -1,7 +1,7 @@
 import { isRecord, isString, listOf, recordsAt } from '../api/index.ts';
+import type { RawObject, Resource } from '../cluster/index.ts';
+import { OVER_CAPACITY } from '../cluster/index.ts';
 import { type EndpointsState, HEARTBEAT_ANNOTATION, type SliceState } from '../lag/index.ts';
-import { OVER_CAPACITY } from './object-json.ts';
-import type { RawObject, Resource } from './resource.ts';
 
 interface WithHeartbeat {
   /** Annotation linger.dev/heartbeat. */

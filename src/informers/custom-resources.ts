@@ -11,12 +11,10 @@ import {
   speaksOfRestraint,
   type TerminationPolicy,
 } from '../api/index.ts';
+import type { FailureReason, KubeConnection, RawObject, Resource, WatchHandlers } from '../cluster/index.ts';
+import { type ResourceWatch, type WatchOptions, watchResource } from '../cluster/index.ts';
 import { type Consumer, consumerOf } from '../lag/index.ts';
 import { throttle } from '../timing/index.ts';
-import type { KubeConnection } from './connection.ts';
-import type { FailureReason } from './failure.ts';
-import { type ResourceWatch, type WatchOptions, watchResource } from './reflector.ts';
-import type { RawObject, Resource, WatchHandlers } from './resource.ts';
 import { Shares } from './shares.ts';
 
 /** One of Linger's own kinds, and what is kept of each object. */

@@ -1,7 +1,7 @@
+import type { ResourceEvent, StreamChange } from '../cluster/index.ts';
 import { type ClusterEvent, type HeartbeatStream, heartbeatOf, type Stream } from '../lag/index.ts';
 import type { EndpointsProjection, SliceProjection } from './endpoints.ts';
 import type { PodMetadata } from './pods.ts';
-import type { ResourceEvent, StreamChange } from './resource.ts';
 import type { ServiceProjection } from './services.ts';
 
 /** Converts events of list-watches into events of the lag recorder. */

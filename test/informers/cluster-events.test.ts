@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
+import type { ObjectIdentity, RawObject } from '../../src/cluster/index.ts';
 import {
   endpointsEvent,
   podEvent,
   serviceEvent,
   sliceEvent,
   streamEvent,
-} from '../../src/cluster/cluster-events.ts';
-import { projectEndpoints, projectSlice } from '../../src/cluster/endpoints.ts';
-import { projectPod } from '../../src/cluster/pods.ts';
-import type { ObjectIdentity, RawObject } from '../../src/cluster/resource.ts';
-import { projectService } from '../../src/cluster/services.ts';
+} from '../../src/informers/cluster-events.ts';
+import { projectEndpoints, projectSlice } from '../../src/informers/endpoints.ts';
+import { projectPod } from '../../src/informers/pods.ts';
+import { projectService } from '../../src/informers/services.ts';
 import { type ClusterEvent, LagRecorder, type Stream } from '../../src/lag/index.ts';
 
 const identity: ObjectIdentity = { namespace: 'shop', name: 'web', uid: 'u-1' };

@@ -1,6 +1,17 @@
 import { isIP, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { isString, listOf, memberAt, recordsAt } from '../api/index.ts';
+import type { KubeConnection, WatchOptions } from '../cluster/index.ts';
+import {
+  asFailure,
+  type FailureReason,
+  type KubeFailure,
+  kubeVersion,
+  type RawObject,
+  type Resource,
+  type ResourceEvent,
+  WATCH_LIMITS,
+} from '../cluster/index.ts';
 import {
   type Fleet,
   fleetOf,
@@ -10,11 +21,7 @@ import {
   UNSETTLED,
 } from '../decision/index.ts';
 import { Backoff, pause, throttle, tick } from '../timing/index.ts';
-import { kubeVersion } from './client.ts';
-import type { KubeConnection } from './connection.ts';
-import { asFailure, type FailureReason, type KubeFailure } from './failure.ts';
-import type { WatchOptions } from './reflector.ts';
-import { putChanged, type RawObject, type Resource, type ResourceEvent, WATCH_LIMITS } from './resource.ts';
+import { putChanged } from './shares.ts';
 
 /**
  * Labels that mark virtual nodes: `type=virtual-kubelet` is set by virtual-kubelet and the cloud providers' nodes that are

@@ -1,0 +1,24 @@
+export {
+  CLUSTER_TERMINATION_POLICIES,
+  type CustomKind,
+  type CustomObject,
+  type CustomObjects,
+  customKey,
+  customResource,
+  DISCOVERY_CONSUMERS,
+  followCustomResources,
+  TERMINATION_POLICIES,
+} from './custom-resources.ts';
+export {
+  type EndpointScope,
+  EndpointWatch,
+  type EndpointWatchHandlers,
+  namespaceExists,
+  tryScope,
+} from './endpoint-watch.ts';
+export { endpointSlicesResource } from './endpoints.ts';
+export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
+export { namespacesResource } from './namespaces.ts';
+export { nodesResource } from './nodes.ts';
+export { addressedPodsResource, ownersOf, type PodGroup, type PodMetadata } from './pods.ts';
+export { neverWithdraws, servicesResource } from './services.ts';

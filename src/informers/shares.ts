@@ -1,0 +1,63 @@
+import { isDeepStrictEqual } from 'node:util';
+import { FOREIGN_LIMITS, type Labels, NO_LABELS } from '../api/index.ts';
+import type { RawMetadata } from '../cluster/index.ts';
+
+/** Characters of the labels of one object that are kept; the usual dozen has 500. */
+const LABEL_CHARACTERS = 8 * 1024;
+
+/** @returns undefined: there are too many to be kept, so none is known */
+export function keptLabels({ labels = NO_LABELS, leftOut }: Pick<RawMetadata, 'labels' | 'leftOut'>) {
+  return leftOut || !isSmall(labels) ? undefined : labels;
+}
+
+/** Whether labels, or a selector of labels, are few and short enough to be kept. */
+export function isSmall(labels: Labels): boolean {
+  const entries = Object.entries(labels);
+  const characters = entries.reduce((sum, [key, value]) => sum + key.length + value.length, 0);
+  return entries.length <= FOREIGN_LIMITS.watch.parts.most && characters <= LABEL_CHARACTERS;
+}
+
+/**
+ * Keeps the current state of an object.
+ * @returns whether it has changed: most changes are to a status or to annotations that are not kept
+ */
+export function putChanged<T>(table: Map<string, T>, key: string, object: T): boolean {
+  if (isDeepStrictEqual(table.get(key), object)) return false;
+  table.set(key, object);
+  return true;
+}
+
+/** How much of something limited each namespace has taken, by whatever measure. */
+export class Shares {
+  readonly #of = new Map<string, number>();
+  total = 0;
+
+  add(namespace: string, weight: number): void {
+    this.#of.set(namespace, this.of(namespace) + weight);
+    if (this.of(namespace) === 0) this.#of.delete(namespace);
+    this.total += weight;
+  }
+
+  of(namespace: string): number {
+    return this.#of.get(namespace) ?? 0;
+  }
+
+  largest(): readonly [namespace: string, share: number] {
+    let found: readonly [string, number] = ['', 0];
+    for (const entry of this.#of) if (entry[1] > found[1]) found = entry;
+    return found;
+  }
+
+  clear(): void {
+    this.#of.clear();
+    this.total = 0;
+  }
+
+  /**
+   * Whether a namespace may take this much more: no namespace takes more than what it leaves to the others. So one that
+   * takes all it can get leaves half, and two leave a third; those with little always find room.
+   */
+  hasRoomFor(namespace: string, weight: number, most: number): boolean {
+    return this.of(namespace) + weight <= most - this.total;
+  }
+}
