@@ -3,15 +3,18 @@ import { GROUP, type Labels, labelOf } from '../api/index.ts';
 /**
  * How long a node leaves its pods once it is taken away, by the labels that clouds give such nodes. Seconds.
  * - GKE: the kubelet gives pods that are not critical 15 s (graceful termination of Spot and preemptible VMs).
- * - EKS, Karpenter: the notice before an interruption is two minutes.
+ * - EKS, Karpenter, self-managed nodes on AWS: the notice before an interruption is two minutes.
  * - AKS: the Preempt event comes 30 s before.
  */
 const BUDGETS: readonly (readonly [label: string, value: string, seconds: number])[] = [
+  ['cloud.google.com/gke-provisioning', 'spot', 15],
+  ['cloud.google.com/gke-provisioning', 'preemptible', 15],
   ['cloud.google.com/gke-spot', 'true', 15],
   ['cloud.google.com/gke-preemptible', 'true', 15],
   ['kubernetes.azure.com/scalesetpriority', 'spot', 30],
   ['eks.amazonaws.com/capacityType', 'SPOT', 120],
   ['karpenter.sh/capacity-type', 'spot', 120],
+  ['node.kubernetes.io/lifecycle', 'spot', 120],
 ];
 
 /** The operator's own word, as a label of the node: seconds. */

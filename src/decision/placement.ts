@@ -63,12 +63,12 @@ export function runsOnWindows(pod: Pod, fleet: Fleet | undefined): boolean {
 
 /**
  * The least time, in seconds, that a node leaves the pod when it is taken away (a spot node, for one); undefined where the
- * pod can also run on nodes that stay. By what the pod asks for itself, since a pool may have no node yet, or by the nodes
- * that it can run on.
+ * pod can also run on nodes that stay. By the nodes that it can run on, which may have the operator's own label, or say more
+ * than the label that the pod asks for (Karpenter's on Azure); by what the pod asks for where a pool has no node yet.
  */
 export function nodeBudget(pod: Pod, fleet: Fleet | undefined): number | undefined {
-  const asked = constraintsOf(pod) === '' ? undefined : askedBudget(constraintsIn(pod));
-  return asked ?? (fleet && reachOf(fleet, pod).budget);
+  const seen = fleet && reachOf(fleet, pod).budget;
+  return seen ?? (constraintsOf(pod) === '' ? undefined : askedBudget(constraintsIn(pod)));
 }
 
 /** Of the node labels that every place where the pod may run must have. */

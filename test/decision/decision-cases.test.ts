@@ -116,6 +116,7 @@ describe('nodes that go away at short notice', () => {
     ['no constraint', {}, [30, 0]],
     ['GKE', { nodeSelector: spot }, [5, 1]],
     ['GKE, preemptible', { nodeSelector: { 'cloud.google.com/gke-preemptible': 'true' } }, [5, 1]],
+    ['GKE, by its newer label', { nodeSelector: { 'cloud.google.com/gke-provisioning': 'spot' } }, [5, 1]],
     ['AKS', { nodeSelector: { 'kubernetes.azure.com/scalesetpriority': 'spot' } }, [10, 1]],
     ['EKS', { nodeSelector: { 'eks.amazonaws.com/capacityType': 'SPOT' } }, [30, 0]],
     ['Karpenter', affinity([required('karpenter.sh/capacity-type', 'In', 'spot')]), [30, 0]],
@@ -139,8 +140,17 @@ describe('nodes that go away at short notice', () => {
     expect(waitOf(pod(), onlySpot)).toEqual([5, 1]);
     expect(waitOf(pod(), mixed)).toEqual([30, 0]);
     expect(waitOf(pod({ nodeSelector: { pool: 'x' } }), mixed)).toEqual([5, 1]);
-    const labelled = sampleNode({ labels: { ...spot, 'linger.dev/node-budget': '60' } });
-    expect(waitOf(pod(), { ...snapshotOf([]), fleet: fleetOf('v1.36.0', [labelled]) })).toEqual([20, 1]);
+    const fleetWith = (labels: Readonly<Record<string, string>>) => ({
+      ...snapshotOf([]),
+      fleet: fleetOf('v1.36.0', [sampleNode({ labels })]),
+    });
+    const labelled = { ...spot, 'linger.dev/node-budget': '60' };
+    expect(waitOf(pod(), fleetWith(labelled))).toEqual([20, 1]);
+    expect(waitOf(pod({ nodeSelector: spot }), fleetWith(labelled))).toEqual([20, 1]);
+    // Karpenter's label is that of every cloud; the node's other one says which.
+    const capacity = { 'karpenter.sh/capacity-type': 'spot' };
+    const azure = { ...capacity, 'kubernetes.azure.com/scalesetpriority': 'spot' };
+    expect(waitOf(pod({ nodeSelector: capacity }), fleetWith(azure))).toEqual([10, 1]);
   });
 
   it('leave the author’s own wait alone, and say so', () => {
