@@ -47,7 +47,11 @@ async function hold(count: number): Promise<void> {
     clock,
     leads: () => true,
     snapshot: () => snapshot,
-    measurement: { listing: (uid) => (listed.has(uid) ? [group] : []), withdraws: () => true },
+    measurement: {
+      listing: ({ uid }) => (listed.has(uid) ? [group] : []),
+      withdraws: () => true,
+      hasUnread: () => false,
+    },
     pods: { followedSince: Number.NEGATIVE_INFINITY, sawDeletion: () => undefined },
     current: () => true,
     reports: () => undefined,

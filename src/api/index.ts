@@ -114,4 +114,5 @@ export {
   selects,
   type WebhookSelectors,
 } from './selector.ts';
+export { Shares } from './shares.ts';
 export type { ClusterTerminationPolicySpec, PolicyStatus } from './termination-policy.ts';

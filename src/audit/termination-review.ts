@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { leastSecondsOf, memberAt, NO_LABELS, setNewest } from '../api/index.ts';
+import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../api/index.ts';
 import {
   ask,
   type KubeConnection,
@@ -13,7 +13,7 @@ import {
 import { type ClusterSnapshot, containerWaits, type Pod, parsePlan, trafficOf } from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import { ownersOf, type PodMetadata } from '../informers/index.ts';
-import { findsByItself, type RemovalSample } from '../lag/index.ts';
+import { findsByItself, type PodKey, type RemovalSample } from '../lag/index.ts';
 import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';
@@ -44,7 +44,7 @@ interface TerminationReviewOptions {
   readonly leadsSince: () => number | undefined;
   readonly snapshot: () => ClusterSnapshot;
   /** Whether a slice or Endpoints lists the pod as ready. */
-  readonly listed: (uid: string) => boolean;
+  readonly listed: (pod: PodKey) => boolean;
   /** A pod with hook Hold, until the watch shows that it is gone. */
   readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
@@ -54,7 +54,7 @@ interface TerminationReviewOptions {
 }
 
 /** What a terminating pod carried. */
-interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
+interface Stopping extends Pick<PodMetadata, 'namespace' | 'plan' | 'controller' | 'owner'> {
   readonly senders: SendersLag;
   /** When the deletion showed. */
   readonly at: number;
@@ -65,8 +65,11 @@ interface Stopping extends Pick<PodMetadata, 'plan' | 'controller' | 'owner'> {
   half: boolean;
 }
 
-/** As many terminating pods as the recorder follows removals. */
-const MOST_STOPPING = 50_000;
+/**
+ * Characters of what is remembered of terminating pods, half of it for one namespace at the most: 100,000 pods with the usual plan fit.
+ */
+const MOST_STOPPING = 64 * 1024 * 1024;
+const WEIGHT_OF_POD = 384;
 /** How long the removal of a pod that is gone may still end: samples are verified by later heartbeats. */
 const REMOVAL_WITHIN_MS = 300_000;
 /** Workloads whose own hooks are known. */
@@ -95,7 +98,9 @@ const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
  */
 export class TerminationReview {
   readonly #options: TerminationReviewOptions;
-  readonly #stopping = new Map<string, Stopping>();
+  /** undefined: there was no room, and what shows later would be judged by the wrong instant. */
+  readonly #stopping = new Map<string, Stopping | undefined>();
+  readonly #shares = new Shares();
   /** The pods that are gone and whose removal may still end: when they went, the earliest first. */
   readonly #gone = new Map<string, number>();
   #queued = 0;
@@ -126,21 +131,39 @@ export class TerminationReview {
       const { uid } = event.identity;
       if (!this.#stopping.has(uid)) return;
       // Jobs' pods, for one, have no removal.
-      if (this.#options.listed(uid) || this.#isSent(uid)) this.#gone.set(uid, event.at);
-      else this.#stopping.delete(uid);
+      if (this.#options.listed(event.identity) || this.#isSent(uid)) this.#gone.set(uid, event.at);
+      else this.#forget(uid);
       return;
     }
-    const { uid, plan, controller, owner, deletionGracePeriodSeconds: grace } = event.object;
+    const { uid, namespace, name, plan, controller, owner, deletionGracePeriodSeconds: grace } = event.object;
     if (event.object.deletionTimestamp === undefined) return;
-    const known = this.#stopping.get(uid);
-    if (known !== undefined) {
+    if (this.#stopping.has(uid)) {
+      const known = this.#stopping.get(uid);
       // A second deletion can only shorten the grace.
-      if (grace !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
+      if (grace !== undefined && known !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
       return;
     }
     const { selected, ...senders } = sendersOf(event.object, this.#options.snapshot());
-    const stopping = { plan, controller, owner, grace, senders, selected, at: event.at, half: false };
-    setNewest(this.#stopping, uid, stopping, MOST_STOPPING);
+    const about = { namespace, plan, controller, owner, grace };
+    const stopping = { ...about, senders, selected, at: event.at, half: false };
+    const weight = weightOf(stopping);
+    if (!this.#shares.hasRoomFor(namespace, weight, MOST_STOPPING)) {
+      this.#once.warn(
+        `room of ${namespace}`,
+        { namespace, name },
+        'terminating pods beyond the share of their namespace; not reviewed',
+      );
+      this.#stopping.set(uid, undefined);
+      return;
+    }
+    this.#shares.add(namespace, weight);
+    this.#stopping.set(uid, stopping);
+  }
+
+  #forget(uid: string): void {
+    const stopping = this.#stopping.get(uid);
+    this.#stopping.delete(uid);
+    if (stopping !== undefined) this.#shares.add(stopping.namespace, -weightOf(stopping));
   }
 
   #isSent(uid: string): boolean {
@@ -151,7 +174,7 @@ export class TerminationReview {
     for (const [uid, at] of this.#gone) {
       if (now - at < REMOVAL_WITHIN_MS) return;
       this.#gone.delete(uid);
-      this.#stopping.delete(uid);
+      this.#forget(uid);
     }
   }
 
@@ -242,7 +265,7 @@ export class TerminationReview {
   #pass(uid: string): Stopping | undefined {
     const stopping = this.#stopping.get(uid);
     if (stopping?.half) {
-      this.#stopping.delete(uid);
+      this.#forget(uid);
       this.#gone.delete(uid);
     }
     if (stopping !== undefined) stopping.half = true;
@@ -338,6 +361,10 @@ export class TerminationReview {
       this.#queued -= 1;
     }
   }
+}
+
+function weightOf({ plan = '', controller = '', owner = '' }: Stopping): number {
+  return WEIGHT_OF_POD + plan.length + controller.length + owner.length;
 }
 
 /** The addresses alone: a tenant's Event names no pods of other namespaces. */

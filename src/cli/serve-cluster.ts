@@ -107,10 +107,14 @@ function watchReporting(logger: Logger) {
       once.warn(what, members, 'watch failed; the last known state stays in force');
     },
     onCurrent: (what: string) => once.over(what, { what }, 'watch recovered'),
-    onLeftOut: (what: string, { namespace, name }: ObjectIdentity) => {
-      const [key, members] = [`${what} of ${namespace}`, { what, namespace, name }];
-      if (what === 'pods' || what === 'services')
-        once.warn(key, members, 'object exceeds its limits and is not kept; treated as unknown');
+    onLeftOut: (what: string, { namespace, name }: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets') => {
+      const [key, members] = [`${cause} ${what} of ${namespace}`, { what, namespace, name }];
+      if (cause === 'NoRoom')
+        once.warn(
+          key,
+          members,
+          'object exceeds its limits, or the share of its namespace; treated as unknown',
+        );
       else once.warn(key, members, 'endpoints target pods of another namespace; these targets are ignored');
     },
     onHandlerError: (what: string, err: Error) => {
@@ -276,13 +280,16 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   };
 }
 
-/** What of pods and Services is not known. */
-function unreadProblems(unread: ReturnType<ClusterSource['unread']>): readonly string[] {
-  return Object.entries(unread).flatMap(([plural, namespaces]) =>
+/** What of the cluster is not known for want of room. */
+function unreadProblems(
+  unread: ReturnType<ClusterSource['unread']>,
+  removals: Measurement['leftOut'],
+): readonly string[] {
+  return Object.entries({ ...unread, removals }).flatMap(([plural, namespaces]) =>
     namespaces.size === 0
       ? []
       : [
-          `${plural} with labels, plans or selectors too large to keep, unknown, in: ${fewOf([...namespaces.keys()])}`,
+          `${plural} too large to keep, or without room in their namespace, unknown, in: ${fewOf([...namespaces.keys()])}`,
         ],
   );
 }
@@ -311,12 +318,19 @@ export function startCluster(context: ClusterContext) {
   const synced = () => sync.state === 'synced';
   const wait = () => defaultWait(snapshot.current());
 
+  const once = new LogOnce(logger);
   const measurement = new Measurement(
     { clock, epochSeconds },
     {
       heartbeats: place !== undefined,
       asked: () => snapshot.current().policies.thresholds,
       onListenerError: manager.listenerFailed('measurement'),
+      onLeftOut: ({ namespace, name }) =>
+        once.warn(
+          namespace,
+          { namespace, name },
+          'removals beyond the share of their namespace; they give no samples',
+        ),
     },
   );
   measurement.onLags((lags) => snapshot.apply({ kind: 'lags', lags }));
@@ -392,7 +406,7 @@ export function startCluster(context: ClusterContext) {
     ...{ log, connection, registry, logger, events, clock, epochSeconds, signal },
     leadsSince: manager.leadsSince,
     snapshot: snapshot.current,
-    listed: (uid) => measurement.listing(uid).length > 0,
+    listed: (pod) => measurement.listing(pod).length > 0,
     held: (uid) => hold?.pod(uid),
   });
   released.add((release) => void review.released(release));
@@ -455,7 +469,7 @@ export function startCluster(context: ClusterContext) {
     },
     /** Why the webhook should get no connections yet; undefined when it should. */
     unready: () => (reading() ? 'the cluster is being read' : undefined),
-    problems: () => [...declared.problems(), ...unreadProblems(source.unread())],
+    problems: () => [...declared.problems(), ...unreadProblems(source.unread(), measurement.leftOut)],
     /** What `/estimates` shows. */
     estimates: () =>
       estimatesPage({

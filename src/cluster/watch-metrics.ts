@@ -74,7 +74,7 @@ export function registerWatchMetrics(
     });
   gaugeAtScrape(registry, {
     name: 'linger_watch_unread_objects',
-    help: 'Objects whose labels, plan or selector are too large to be kept: they are unknown.',
+    help: 'Objects that are too large to be kept, or whose namespace has no room left: they are unknown.',
     labelNames: ['resource'],
     read: () => samplesBy('resource', unread(), (byNamespace) => sumOf(byNamespace.values())),
   });

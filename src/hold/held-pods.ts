@@ -110,7 +110,8 @@ export class HeldPods {
     if (event.type !== 'Slice' || event.slice.managedBy !== SLICE_CONTROLLER) return;
     for (const { targetUid, addresses = [] } of event.slice.endpoints) {
       const pod = targetUid === undefined ? undefined : this.#byUid.get(targetUid);
-      if (pod === undefined) continue;
+      // A uid is no secret, and the writers of other namespaces' slices have no say about this pod.
+      if (pod?.namespace !== event.slice.namespace) continue;
       const known = addresses.map(canonicalAddress).filter((each) => each !== undefined);
       const added = known.filter((each) => !pod.addresses.includes(each));
       if (added.length === 0) continue;
@@ -135,7 +136,7 @@ export class HeldPods {
   /** A change of an endpoint, of whatever pod. */
   changed({ uid, group, before, after }: EndpointChange, at: number, version: string | undefined): void {
     const pod = this.#byUid.get(uid);
-    if (pod === undefined || (before === 'ready') === (after === 'ready')) return;
+    if (pod?.namespace !== group.namespace || (before === 'ready') === (after === 'ready')) return;
     const others = pod.withdrawals.filter((each) => each.group !== group);
     pod.withdrawals = after === 'ready' ? others : [...others, { group, at, version }];
     this.#options.onChange(pod);

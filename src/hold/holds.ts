@@ -73,7 +73,7 @@ export interface HoldSources {
   /** Whether this replica's Lease is still valid: after a standstill it may have run out unnoticed. */
   readonly leads: () => boolean;
   readonly snapshot: () => ClusterSnapshot;
-  readonly measurement: Pick<Measurement, 'listing' | 'withdraws'>;
+  readonly measurement: Pick<Measurement, 'hasUnread' | 'listing' | 'withdraws'>;
   readonly pods: Pick<HeldPods, 'followedSince' | 'sawDeletion'>;
   /** Whether everything that listings follow from has been read, and its watches are current. */
   readonly current: () => boolean;
@@ -211,7 +211,7 @@ export class Holds {
         ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
       };
       this.#holds.set(pod.uid, hold);
-      this.#sources.inspecting.want(pod.uid);
+      this.#sources.inspecting.want(pod);
     }
     // A caller with a stolen token may wait, too, but times count from the pod's own call.
     if (!hold.own && !isStranger(pod, waiter.source)) {
@@ -370,7 +370,7 @@ export class Holds {
   /** How long after its withdrawal the pod still received connections. */
   #lagSeenIn(hold: Hold, now: number): number | undefined {
     const { pod, witness } = hold;
-    const { deletion, withdrawals, uid } = pod;
+    const { deletion, withdrawals } = pod;
     const { heardAt, countsSince = now } = witness?.monitor ?? {};
     if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
       return undefined;
@@ -378,7 +378,7 @@ export class Holds {
     const of = withdrawals.filter(
       ({ group, at }) => at >= deletion.at - STREAMS_APART_MS && measurement.withdraws(group),
     );
-    if (of.length === 0 || measurement.listing(uid).length > 0) return undefined;
+    if (of.length === 0 || measurement.listing(pod).length > 0) return undefined;
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
     const { lastAt } = hold;
     const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
@@ -410,11 +410,13 @@ export class Holds {
     const senders = this.#sendersOf(hold);
     const withdrawn = pod.withdrawals.filter(({ group }) => measurement.withdraws(group));
     const listings: ListingFacts[] = [
-      ...measurement.listing(pod.uid).map((group) => listingFacts(group, undefined)),
+      ...measurement.listing(pod).map((group) => listingFacts(group, undefined)),
       ...withdrawn.map(({ group, at }) => listingFacts(group, at)),
       // An earlier withdrawal is invisible, and its consumers may not have followed yet.
       { name: 'endpoints that have not been seen', withdrawnAt: pods.followedSince },
     ];
+    if (measurement.hasUnread(pod.namespace))
+      listings.push({ name: 'endpoints without room', withdrawnAt: beganAt(hold), truncated: true });
     // A consumer that finds pods without a Service learns of the deletion itself.
     if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))
       listings.push({ name: 'discovery of its own', withdrawnAt: beganAt(hold) });

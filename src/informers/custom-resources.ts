@@ -8,6 +8,7 @@ import {
   type LingerDocument,
   type LingerKind,
   parseDocument,
+  Shares,
   speaksOfRestraint,
   type TerminationPolicy,
 } from '../api/index.ts';
@@ -15,7 +16,6 @@ import type { FailureReason, KubeConnection, RawObject, Resource, WatchHandlers 
 import { type ResourceWatch, type WatchOptions, watchResource } from '../cluster/index.ts';
 import { type Consumer, consumerOf } from '../lag/index.ts';
 import { throttle } from '../timing/index.ts';
-import { Shares } from './shares.ts';
 
 /** One of Linger's own kinds, and what is kept of each object. */
 export interface CustomKind<T> {

@@ -1,6 +1,5 @@
-import { isRecord, isString, listOf, recordsAt } from '../api/index.ts';
-import type { RawObject, Resource } from '../cluster/index.ts';
-import { OVER_CAPACITY } from '../cluster/index.ts';
+import { isRecord, isString, listOf, recordsAt, Shares } from '../api/index.ts';
+import { OVER_CAPACITY, type RawObject, type Resource, type ResourceEvent } from '../cluster/index.ts';
 import { type EndpointsState, HEARTBEAT_ANNOTATION, type SliceState } from '../lag/index.ts';
 
 interface WithHeartbeat {
@@ -117,4 +116,67 @@ function foreignIn(
   namespace: string,
 ): { readonly foreign?: true } {
   return endpoints.some((each) => isForeign(each, namespace)) ? { foreign: true } : {};
+}
+
+/** Characters of all slices and Endpoints together: 150,000 pods take two thirds of it, each listed by both. */
+const MOST_WEIGHT = 96 * 1024 * 1024;
+const WEIGHT_OF_OBJECT = 512;
+const WEIGHT_OF_ENDPOINT = 150;
+
+type Projection = SliceProjection | EndpointsProjection;
+
+/** What slices and Endpoints take, by namespace. Those of a namespace that has taken all it may lose their endpoints. */
+export class EndpointRoom {
+  readonly #most: number;
+  readonly #shares = new Shares();
+  readonly #unread = new Shares();
+  /** By object; 0: there is no room for it. */
+  readonly #weights = new Map<string, number>();
+
+  constructor(most = MOST_WEIGHT) {
+    this.#most = most;
+  }
+
+  /** @returns the event with what is kept of it */
+  apply<T extends Projection>(kind: string, event: ResourceEvent<T>): ResourceEvent<T> {
+    const { namespace, name } = event.identity;
+    const key = `${kind}/${namespace}/${name}`;
+    this.#leave(namespace, key);
+    if (event.type === 'deleted') return event;
+    const weight = weightOf(event.object);
+    const hasRoom = this.#shares.hasRoomFor(namespace, weight, this.#most);
+    this.#weights.set(key, hasRoom ? weight : 0);
+    if (hasRoom) this.#shares.add(namespace, weight);
+    else this.#unread.add(namespace, 1);
+    return hasRoom ? event : { ...event, object: { ...event.object, ...NOTHING_KEPT } };
+  }
+
+  #leave(namespace: string, key: string): void {
+    const weight = this.#weights.get(key);
+    if (!this.#weights.delete(key)) return;
+    if (weight === 0) this.#unread.add(namespace, -1);
+    else this.#shares.add(namespace, -(weight ?? 0));
+  }
+
+  /** How many objects have no room, by namespace. */
+  get unread(): ReadonlyMap<string, number> {
+    return this.#unread.byNamespace;
+  }
+
+  /** Whether those without room may find some now. */
+  get hasRoomAgain(): boolean {
+    return this.#unread.total > 0 && 2 * this.#shares.total < this.#most;
+  }
+}
+
+const NOTHING_KEPT = { endpoints: [], ready: [], notReady: [], unread: true } as const;
+
+function weightOf(object: Projection): number {
+  const listed =
+    'endpoints' in object
+      ? object.endpoints.map((each) => [each.targetUid, each.targetName, ...(each.addresses ?? [])])
+      : [...object.ready, ...object.notReady].map((each) => [each.targetUid, each.targetName, each.ip]);
+  return listed
+    .flat()
+    .reduce((sum, text = '') => sum + text.length, WEIGHT_OF_OBJECT + listed.length * WEIGHT_OF_ENDPOINT);
 }

@@ -21,13 +21,19 @@ import {
   sliceEvent,
   streamEvent,
 } from './cluster-events.ts';
-import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
+import {
+  EndpointRoom,
+  type EndpointsProjection,
+  endpointSlicesResource,
+  endpointsResource,
+  type SliceProjection,
+} from './endpoints.ts';
+import { putChanged } from './kept.ts';
 import { namespacesResource } from './namespaces.ts';
 import { followFleet, nodesResource } from './nodes.ts';
 import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
 import { ProcessPauseGuard } from './process-pause.ts';
 import { ServiceTable, servicesResource } from './services.ts';
-import { putChanged } from './shares.ts';
 
 /** What is followed, by the plural names of the API. */
 type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';
@@ -44,8 +50,8 @@ export interface ClusterHandlers {
   onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
   /** Events arrive without delay, or the version is known: for the first time, or again. */
   onCurrent(what: ClusterResource | 'version'): void;
-  /** Part of an object is not kept: its labels, plan or selector are too large, or its targets are in other namespaces. */
-  onLeftOut?(resource: ClusterResource, identity: ObjectIdentity): void;
+  /** Part of an object is not kept: it is too large or its namespace has no room left, or its targets are in other namespaces. */
+  onLeftOut?(resource: ClusterResource, identity: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets'): void;
   /** An error thrown by a handler or a projection, which has missed the event. */
   onHandlerError(resource: ClusterResource, error: Error): void;
 }
@@ -61,8 +67,8 @@ export interface ClusterSource {
   readonly watches: Readonly<Record<ClusterResource, WatchStats>>;
   /** undefined until they have been listed, and where Linger has no namespace of its own. */
   readonly pods: () => Iterable<PodGroup> | undefined;
-  /** How many objects of a namespace are not known, as their labels, plan or selector are too large. */
-  readonly unread: () => Readonly<Record<'pods' | 'services', ReadonlyMap<string, number>>>;
+  /** How many objects of a namespace are not known: they are too large, or it has no room left. */
+  readonly unread: () => Readonly<Record<'pods' | 'services' | 'endpoints', ReadonlyMap<string, number>>>;
   /** Resolves once the signal has aborted and every connection is closed. */
   readonly ended: Promise<void>;
 }
@@ -82,6 +88,7 @@ export function followCluster(
   const namespaces = new Map<string, NamespaceRecord>();
   const services = new ServiceTable();
   const pods = new PodCounts();
+  const endpoints = new EndpointRoom();
   /** The kinds that have been listed completely once: before that, a table is only part of the answer. */
   const listed = new Set<ClusterResource>();
   const synced = Promise.withResolvers<void>();
@@ -146,7 +153,8 @@ export function followCluster(
     relist?: () => boolean,
   ) => {
     const pass = (event: ResourceEvent<T>) => {
-      if (event.type !== 'deleted' && event.object.foreign) onLeftOut?.(name, event.identity);
+      if (event.type !== 'deleted' && event.object.foreign)
+        onLeftOut?.(name, event.identity, 'ForeignTargets');
       const change = eventOf(event);
       if (change !== undefined) onEvent(change);
       const heartbeat = event.identity.namespace === options.namespace && heartbeatEvent(event, stream);
@@ -157,9 +165,18 @@ export function followCluster(
 
   const podChange = (event: ResourceEvent<PodMetadata>) => {
     const kept = pods.apply(event);
-    if (kept.type !== 'deleted' && kept.object.unread) onLeftOut?.('pods', kept.identity);
+    if (kept.type !== 'deleted' && kept.object.unread) onLeftOut?.('pods', kept.identity, 'NoRoom');
     onPod?.(kept);
     return podEvent(kept);
+  };
+
+  const keptOf = <T extends SliceProjection | EndpointsProjection>(
+    name: ClusterResource,
+    event: ResourceEvent<T>,
+  ) => {
+    const kept = endpoints.apply(name, event);
+    if (kept.type !== 'deleted' && kept.object.unread) onLeftOut?.(name, kept.identity, 'NoRoom');
+    return kept;
   };
 
   const watches: Readonly<Record<ClusterResource, ResourceWatch>> = {
@@ -179,15 +196,23 @@ export function followCluster(
         const changed = gone ? services.delete(namespace, name) : services.put(event.object);
         if (changed && listed.has('services')) servicesChanged();
         const kept = services.get(namespace, name);
-        if (kept?.unread) onLeftOut?.('services', event.identity);
+        if (kept?.unread) onLeftOut?.('services', event.identity, 'NoRoom');
         onEvent(serviceEvent(kept === undefined || gone ? event : { ...event, object: kept }));
       },
       'services',
     ),
     nodes: follow('nodes', nodesResource(), fleet.node),
     pods: followHeartbeats('pods', podsResource(), 'pods', podChange, () => pods.hasRoomAgain),
-    endpointslices: followHeartbeats('endpointslices', endpointSlicesResource(), 'EndpointSlice', sliceEvent),
-    endpoints: followHeartbeats('endpoints', endpointsResource(), 'Endpoints', endpointsEvent),
+    endpointslices: followHeartbeats(
+      ...(['endpointslices', endpointSlicesResource(), 'EndpointSlice'] as const),
+      (event) => sliceEvent(keptOf('endpointslices', event)),
+      () => endpoints.hasRoomAgain,
+    ),
+    endpoints: followHeartbeats(
+      ...(['endpoints', endpointsResource(), 'Endpoints'] as const),
+      (event) => endpointsEvent(keptOf('endpoints', event)),
+      () => endpoints.hasRoomAgain,
+    ),
   };
   const ended = Promise.all([...Object.values(watches).map((watch) => watch.ended), fleet.ended]);
   const stats = Object.entries(watches).map(([name, watch]) => [name, watch.stats] as const);
@@ -195,7 +220,7 @@ export function followCluster(
     synced: synced.promise,
     watches: Object.fromEntries(stats) as ClusterSource['watches'],
     pods: () => (listed.has('pods') && options.namespace !== undefined ? pods.groups() : undefined),
-    unread: () => ({ pods: pods.unread, services: services.unread }),
+    unread: () => ({ pods: pods.unread, services: services.unread, endpoints: endpoints.unread }),
     ended: ended.then(() => undefined),
   };
 }

@@ -21,7 +21,7 @@ import {
   UNSETTLED,
 } from '../decision/index.ts';
 import { Backoff, pause, throttle, tick } from '../timing/index.ts';
-import { putChanged } from './shares.ts';
+import { putChanged } from './kept.ts';
 
 /**
  * Labels that mark virtual nodes: `type=virtual-kubelet` is set by virtual-kubelet and the cloud providers' nodes that are

@@ -1,8 +1,17 @@
 import { hash } from 'node:crypto';
-import { ANNOTATION, isRecord, isString, type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
+import {
+  ANNOTATION,
+  isRecord,
+  isString,
+  type Labels,
+  labelOf,
+  NO_LABELS,
+  recordsAt,
+  Shares,
+} from '../api/index.ts';
 import type { RawObject, Resource, ResourceEvent } from '../cluster/index.ts';
 import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
-import { keptLabels, Shares } from './shares.ts';
+import { keptLabels } from './kept.ts';
 
 /** The part of a pod's metadata that concerns its termination. */
 export interface PodMetadata extends TerminatingPod {

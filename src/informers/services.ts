@@ -6,10 +6,11 @@ import {
   NO_LABELS,
   type ServiceIndex,
   type ServiceRecord,
+  Shares,
 } from '../api/index.ts';
 import { type RawObject, type Resource, TOLERATE_UNREADY } from '../cluster/index.ts';
 import type { ServiceState } from '../lag/index.ts';
-import { isSmall, keptLabels, putChanged, Shares } from './shares.ts';
+import { isSmall, keptLabels, putChanged } from './kept.ts';
 
 /** The part of a Service that decisions and the recorder need. */
 export interface ServiceProjection extends ServiceRecord, ServiceState {

@@ -1,4 +1,5 @@
-import type { EndpointsAddress, EndpointsState, LagStage, SliceState } from './events.ts';
+import { Shares } from '../api/index.ts';
+import type { EndpointsAddress, EndpointsState, LagStage, PodKey, SliceState } from './events.ts';
 
 /** How a group lists an endpoint. Ready wins: with publishNotReadyAddresses it may be both ready and terminating. */
 export type EndpointState = 'ready' | 'notReady' | 'terminating';
@@ -14,7 +15,7 @@ export interface EndpointGroup {
   readonly service: string;
   /** Slices that are copied from hand-made Endpoints. */
   readonly mirrored: boolean;
-  /** An Endpoints object that is truncated: a pod missing from it may still be an endpoint. */
+  /** An Endpoints object that is truncated, or an object without room: a pod missing from it may still be an endpoint. */
   readonly overCapacity: boolean;
 }
 
@@ -43,6 +44,8 @@ interface Group extends EndpointGroup {
 interface ListingObject {
   readonly key: string;
   readonly group: Group;
+  overCapacity: boolean;
+  unread: boolean;
   pods: ListedPod[];
   /** For each pod, as {@link Entry.state}. */
   states: number[];
@@ -50,8 +53,7 @@ interface ListingObject {
   addresses: readonly (EndpointAddress | undefined)[];
 }
 
-interface ListedPod {
-  readonly uid: string;
+interface ListedPod extends PodKey {
   /** The objects that list it, in any state. Replaced, never grown; see {@link without}. */
   objects: readonly ListingObject[];
 }
@@ -78,9 +80,13 @@ const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';
  */
 export class EndpointIndex {
   readonly #addresses: boolean;
-  readonly #pods = new Map<string, ListedPod>();
+  /** By namespace and uid. */
+  readonly #pods = new Map<string, Map<string, ListedPod>>();
+  #podCount = 0;
   readonly #objects = new Map<string, ListingObject>();
   readonly #groups = new Map<string, Group>();
+  /** Objects without room. */
+  readonly #unread = new Shares();
 
   /**
    * @param options.addresses whether to keep addresses, those without a pod and mirrored slices, too. Measuring needs
@@ -99,7 +105,9 @@ export class EndpointIndex {
     // A relabelled slice moves from one Service to another.
     const moved = this.#objects.get(key)?.group.key !== groupKey ? this.#remove(key) : NO_CHANGES;
     const group = { stage: 'EndpointSlice', namespace, service: serviceName, mirrored } as const;
-    const changes = this.#put(this.#object(key, groupKey, group), this.#entriesOfSlice(slice));
+    const object = this.#object(key, groupKey, group);
+    this.#truncate(object, slice);
+    const changes = this.#put(object, this.#entriesOfSlice(slice));
     return moved.length === 0 ? changes : [...moved, ...changes];
   }
 
@@ -108,7 +116,7 @@ export class EndpointIndex {
     const key = keyOf('Endpoints', namespace, name);
     const group = { stage: 'Endpoints', namespace, service: name, mirrored: false } as const;
     const object = this.#object(key, key, group);
-    object.group.overCapacity = endpoints.overCapacity;
+    this.#truncate(object, endpoints);
     return this.#put(object, this.#entriesOfEndpoints(endpoints));
   }
 
@@ -117,8 +125,8 @@ export class EndpointIndex {
   }
 
   /** The distinct groups that list the pod as ready. */
-  readyGroups(uid: string): readonly EndpointGroup[] {
-    const pod = this.#pods.get(uid);
+  readyGroups({ namespace, uid }: PodKey): readonly EndpointGroup[] {
+    const pod = this.#pods.get(namespace)?.get(uid);
     if (pod === undefined) return [];
     const groups = pod.objects
       .filter((object) => (stateIn(object, pod) & READY) !== 0)
@@ -126,8 +134,8 @@ export class EndpointIndex {
     return groups.length < 2 ? groups : [...new Set(groups)];
   }
 
-  isListed(uid: string): boolean {
-    return this.#pods.has(uid);
+  isListed({ namespace, uid }: PodKey): boolean {
+    return this.#pods.get(namespace)?.has(uid) === true;
   }
 
   /** The groups of a Service. FQDN slices list no pods. */
@@ -137,8 +145,13 @@ export class EndpointIndex {
     return keys.map((key) => this.#groups.get(key)).filter((group) => group !== undefined);
   }
 
+  /** Whether some endpoints of the namespace are unknown for want of room. */
+  hasUnread(namespace: string): boolean {
+    return this.#unread.of(namespace) > 0;
+  }
+
   get pods(): number {
-    return this.#pods.size;
+    return this.#podCount;
   }
 
   get objects(): number {
@@ -159,7 +172,9 @@ export class EndpointIndex {
       objects: NO_OBJECTS,
     };
     this.#groups.set(groupKey, group);
-    const object: ListingObject = { key, group, pods: [], states: [], addresses: [] };
+    const object: ListingObject = {
+      ...{ key, group, overCapacity: false, unread: false, pods: [], states: [], addresses: [] },
+    };
     group.objects = group.objects.concat(object);
     this.#objects.set(key, object);
     return object;
@@ -170,10 +185,23 @@ export class EndpointIndex {
     if (object === undefined) return NO_CHANGES;
     const changes = this.#put(object, new Map());
     const { group } = object;
+    this.#truncate(object, {});
     this.#objects.delete(key);
     group.objects = without(group.objects, object);
     if (group.objects.length === 0) this.#groups.delete(group.key);
     return changes;
+  }
+
+  #truncate(
+    object: ListingObject,
+    { overCapacity = false, unread: isUnread }: Partial<EndpointsState>,
+  ): void {
+    const { group } = object;
+    const unread = isUnread === true;
+    this.#unread.add(group.namespace, Number(unread) - Number(object.unread));
+    object.unread = unread;
+    object.overCapacity = overCapacity || unread;
+    group.overCapacity = group.objects.some((each) => each.overCapacity);
   }
 
   /** @param next by uid */
@@ -186,11 +214,11 @@ export class EndpointIndex {
       if (next.has(pod.uid)) return;
       pod.objects = without(pod.objects, object);
       noteChange(changes, object, pod, state, undefined, object.addresses[index]);
-      if (pod.objects.length === 0) this.#pods.delete(pod.uid);
+      if (pod.objects.length === 0) this.#forget(pod);
     });
     const pods: ListedPod[] = [];
     for (const [uid, { state, address }] of next) {
-      const pod = this.#pod(uid);
+      const pod = this.#pod({ namespace: object.group.namespace, uid });
       pods.push(pod);
       if (!before.has(uid)) pod.objects = pod.objects.concat(object);
       noteChange(changes, object, pod, before.get(uid), state, address);
@@ -202,13 +230,22 @@ export class EndpointIndex {
     return changes;
   }
 
-  #pod(uid: string): ListedPod {
-    let pod = this.#pods.get(uid);
+  #pod({ namespace, uid }: PodKey): ListedPod {
+    const pods = this.#pods.get(namespace) ?? new Map<string, ListedPod>();
+    this.#pods.set(namespace, pods);
+    let pod = pods.get(uid);
     if (pod === undefined) {
-      pod = { uid, objects: NO_OBJECTS };
-      this.#pods.set(uid, pod);
+      pod = { namespace, uid, objects: NO_OBJECTS };
+      pods.set(uid, pod);
+      this.#podCount += 1;
     }
     return pod;
+  }
+
+  #forget({ namespace, uid }: ListedPod): void {
+    const pods = this.#pods.get(namespace);
+    if (pods?.delete(uid)) this.#podCount -= 1;
+    if (pods?.size === 0) this.#pods.delete(namespace);
   }
 
   #entriesOfSlice({ endpoints }: SliceState): ReadonlyMap<string, Entry> {

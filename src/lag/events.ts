@@ -46,6 +46,9 @@ export interface TerminatingPod {
   readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
+/** A uid is no secret, so objects may name that of another namespace's pod: only those of its own namespace count. */
+export type PodKey = Pick<TerminatingPod, 'namespace' | 'uid'>;
+
 /** The fields of an EndpointSlice that the index reads. */
 export interface SliceState {
   readonly namespace: string;
@@ -67,6 +70,8 @@ export interface SliceState {
   }[];
   /** Of every endpoint. */
   readonly ports?: readonly number[];
+  /** There is no room for its endpoints: they are unknown. */
+  readonly unread?: true | undefined;
 }
 
 export interface EndpointsAddress {
@@ -84,6 +89,8 @@ export interface EndpointsState {
   readonly overCapacity: boolean;
   readonly ready: readonly EndpointsAddress[];
   readonly notReady: readonly EndpointsAddress[];
+  /** There is no room for its addresses: they are unknown. */
+  readonly unread?: true | undefined;
 }
 
 export interface ServiceState {

@@ -52,6 +52,7 @@ export {
   type HeartbeatStream,
   LAG_STAGES,
   type LagStage,
+  type PodKey,
   type RemovalSample,
   type ServiceState,
   type SliceState,

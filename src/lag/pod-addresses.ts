@@ -1,4 +1,4 @@
-import { type ClusterEvent, compareVersions, type SliceState } from './events.ts';
+import { type ClusterEvent, compareVersions, type PodKey, type SliceState } from './events.ts';
 
 /** The addresses of the pods of some Services, from their slices: the index of all endpoints keeps none. */
 
@@ -24,6 +24,7 @@ interface KeptSlice {
 }
 
 const keyOf = ({ namespace, name }: ServiceName) => `${namespace}/${name}`;
+const podKeyOf = ({ namespace, uid }: PodKey) => `${namespace}/${uid}`;
 
 /** How long a pod is remembered that vanishes from its slices before its termination shows: streams are independent. */
 const REMEMBERED_MS = 10_000;
@@ -33,6 +34,7 @@ export class PodAddresses {
   readonly #isWanted: (service: ServiceName) => boolean;
   readonly #slices = new Map<string, KeptSlice>();
   readonly #services = new Map<string, Set<string>>();
+  /** By {@link podKeyOf}. */
   readonly #pods = new Map<string, readonly PodAddress[]>();
   /** Pods that no slice lists any more, oldest first. */
   readonly #gone = new Map<string, { readonly at: number; readonly last: readonly PodAddress[] }>();
@@ -73,13 +75,14 @@ export class PodAddresses {
   }
 
   /** The addresses by which slices list a pod, or last listed it. */
-  of(uid: string): readonly PodAddress[] {
-    return this.#pods.get(uid) ?? this.#gone.get(uid)?.last ?? [];
+  of(pod: PodKey): readonly PodAddress[] {
+    const key = podKeyOf(pod);
+    return this.#pods.get(key) ?? this.#gone.get(key)?.last ?? [];
   }
 
   /** Whether a slice lists it as ready. */
-  isReady(uid: string): boolean {
-    return this.#pods.get(uid)?.some(({ ready }) => ready) === true;
+  isReady(pod: PodKey): boolean {
+    return this.#pods.get(podKeyOf(pod))?.some(({ ready }) => ready) === true;
   }
 
   /** The pods of a Service. */
@@ -128,21 +131,22 @@ export class PodAddresses {
 
   #replace(before: readonly PodAddress[], after: readonly PodAddress[], at: number): void {
     const old = new Set(before);
-    const added = Map.groupBy(after, ({ uid }) => uid);
-    for (const uid of new Set([...before, ...after].map((each) => each.uid))) {
-      const known = this.#pods.get(uid) ?? [];
-      const next = [...known.filter((each) => !old.has(each)), ...(added.get(uid) ?? [])];
-      if (next.length > 0) this.#pods.set(uid, next);
+    const keyed = ({ uid, service: { namespace } }: PodAddress) => podKeyOf({ namespace, uid });
+    const added = Map.groupBy(after, keyed);
+    for (const key of new Set([...before, ...after].map(keyed))) {
+      const known = this.#pods.get(key) ?? [];
+      const next = [...known.filter((each) => !old.has(each)), ...(added.get(key) ?? [])];
+      if (next.length > 0) this.#pods.set(key, next);
       else {
-        this.#pods.delete(uid);
-        this.#remember(uid, known, at);
+        this.#pods.delete(key);
+        this.#remember(key, known, at);
       }
     }
   }
 
-  #remember(uid: string, last: readonly PodAddress[], at: number): void {
-    this.#gone.delete(uid);
-    this.#gone.set(uid, { at, last });
+  #remember(key: string, last: readonly PodAddress[], at: number): void {
+    this.#gone.delete(key);
+    this.#gone.set(key, { at, last });
     for (const [oldest, { at: since }] of this.#gone) {
       if (at - since < REMEMBERED_MS && this.#gone.size <= MOST_REMEMBERED) break;
       this.#gone.delete(oldest);

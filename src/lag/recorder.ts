@@ -1,10 +1,10 @@
-import { setNewest } from '../api/index.ts';
+import { Shares } from '../api/index.ts';
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
 import {
   type Acknowledged,
   type ClusterEvent,
-  type EndpointsState,
   type HeartbeatStream,
+  type PodKey,
   type RemovalSample,
   type ServiceState,
   STREAMS,
@@ -22,13 +22,14 @@ export const DISCARDS = {
   Late: 'A watch was behind when it brought the termination or the withdrawal: the lag would have been wrong by more than 250 ms and 2 %.',
   Inversion: 'The withdrawal showed more than 250 ms before the termination did.',
   NeverWithdrawn: 'The Service has publishNotReadyAddresses: it lists a terminating pod until it is gone.',
-  OverCapacity: 'The Endpoints object is truncated at 1,000 addresses, so a missing pod says nothing.',
+  OverCapacity:
+    'The Endpoints object is truncated at 1,000 addresses, or its namespace has more endpoints than are kept, so a missing pod says nothing.',
   NoService:
     'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
   NoSelector:
     'The Service has no selector, or its selector changed meanwhile: something else than the termination may have withdrawn the pod, or kept it listed.',
   Expired: 'Two hours passed without a withdrawal.',
-  TooMany: 'More removals were open at once than are followed.',
+  TooMany: 'More removals were under way at once than are followed, or than the share of their namespace.',
   Relisted: 'A terminating pod was listed as ready again: the sample taken of it was too short.',
 } as const satisfies Record<string, string>;
 
@@ -57,8 +58,11 @@ type StreamState = 'current' | 'rotating' | 'broken';
 /** The longest lag that has a bucket: waiting longer gains nothing, and what is never withdrawn must not pile up. */
 export const EXPIRY_MS = 7_200_000;
 
-/** More removals than a node failure or a rollout of everything opens at once; some 10 MB when full. */
-export const MOST_OPEN = 50_000;
+/**
+ * The places for removals of pods that terminate, twice what a node failure or a rollout of everything takes; some 40 MB when all are taken. A
+ * removal keeps its place until its pod is gone, and no namespace takes more places than it leaves to the others.
+ */
+export const MOST_REMOVALS = 50_000;
 
 /** Healthy streams differ by milliseconds; a withdrawal that shows this much too early still counts as a lag of 0. */
 export const INVERSION_MS = 250;
@@ -82,12 +86,12 @@ const VERIFY_EVERY_MS = 1_000;
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
 const REMEMBERED_MS = 10_000;
 
-/** Pods with early withdrawals: 1,600 a second for all of that time. Beyond, the oldest is forgotten. */
-const MOST_REMEMBERED = 16_384;
+/** Early withdrawals: 3,200 a second for all of that time, of one namespace at most half. Others are not remembered. */
+const MOST_REMEMBERED = 32_768;
 
 /** The termination of a pod, from its first sign until nothing lists the pod any more. */
 interface Termination {
-  readonly pod: TerminatingPod;
+  readonly pod: Pick<TerminatingPod, 'uid' | 'namespace' | 'name'>;
   readonly since: number;
   /** The DELETED event has come. */
   gone: boolean;
@@ -96,6 +100,9 @@ interface Termination {
   /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer has. */
   withdrawals: Withdrawal[];
   unverified: number;
+  /** How many of its removals have a place, and how many found none. */
+  places: number;
+  leftOut: number;
   /** How late the pods' stream was, in milliseconds; undefined: no heartbeat has shown it yet. */
   lateness: number | undefined;
   /** Its lag is unknown, or has been reported. */
@@ -146,6 +153,7 @@ interface RecorderOptions {
 }
 
 const NO_CHANGES: readonly EndpointChange[] = [];
+const NO_GROUPS: ReadonlySet<EndpointGroup> = new Set();
 
 /**
  * Turns the events of the watches into samples. A sample begins with the event that first shows a pod's deletionTimestamp
@@ -161,9 +169,13 @@ export class LagRecorder {
   readonly #terminations = new Map<string, Termination>();
   /** Oldest first. */
   readonly #open = new Set<Removal>();
+  /** Removals with a place, and those without. */
+  readonly #places = new Shares();
+  readonly #leftOut = new Shares();
   readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
   /** By pod uid, the latest withdrawn last. */
   readonly #early = new Map<string, readonly EarlyEnd[]>();
+  readonly #earlyShares = new Shares();
   readonly #watchDelay: WatchDelay | undefined;
   /** Terminations whose beginning no heartbeat has verified yet, oldest first. */
   readonly #unverifiedBeginnings = new Set<Termination>();
@@ -192,12 +204,16 @@ export class LagRecorder {
       case 'PodDeleted':
         this.#podEnds(event.pod, event.type === 'PodDeleted', at);
         break;
-      case 'Slice':
-        this.#changed(this.#index.slice(event.slice), at, event.slice.version);
+      case 'Slice': {
+        const { namespace, serviceName = '', version } = event.slice;
+        this.#lists(namespace, serviceName, () => this.#index.slice(event.slice), at, version);
         break;
-      case 'Endpoints':
-        this.#endpoints(event.endpoints, at);
+      }
+      case 'Endpoints': {
+        const { namespace, name, version } = event.endpoints;
+        this.#lists(namespace, name, () => this.#index.endpoints(event.endpoints), at, version);
         break;
+      }
       case 'SliceDeleted':
       case 'EndpointsDeleted': {
         const stage = event.type === 'SliceDeleted' ? 'EndpointSlice' : 'Endpoints';
@@ -265,14 +281,19 @@ export class LagRecorder {
 
   /** Whether the slices or the Endpoints of a Service list the pod as ready. */
   isReady(uid: string, of: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>): boolean {
-    const isOf = ({ stage, namespace, service }: EndpointGroup) =>
-      stage === of.stage && namespace === of.namespace && service === of.service;
-    return this.#index.readyGroups(uid).some(isOf);
+    const { namespace } = of;
+    const isOf = ({ stage, service }: EndpointGroup) => stage === of.stage && service === of.service;
+    return this.#index.readyGroups({ namespace, uid }).some(isOf);
   }
 
   /** The groups that list the pod as ready now: slices of a Service and address family, or Endpoints. */
-  listing(uid: string): readonly EndpointGroup[] {
-    return this.#index.readyGroups(uid).filter(({ mirrored }) => !mirrored);
+  listing(pod: PodKey): readonly EndpointGroup[] {
+    return this.#index.readyGroups(pod).filter(({ mirrored }) => !mirrored);
+  }
+
+  /** Whether some endpoints of the namespace are unknown for want of room. */
+  hasUnread(namespace: string): boolean {
+    return this.#index.hasUnread(namespace);
   }
 
   /** Whether its pods are withdrawn when they terminate; not with publishNotReadyAddresses. */
@@ -285,9 +306,15 @@ export class LagRecorder {
     return this.#discarded;
   }
 
+  /** The removals of terminating pods that found no place, by namespace. */
+  get leftOut(): ReadonlyMap<string, number> {
+    return this.#leftOut.byNamespace;
+  }
+
   /** How much is held, for gauges. */
   get size(): { readonly pods: number; readonly objects: number; readonly open: number } {
-    const unlisted = [...this.#terminations.keys()].filter((uid) => !this.#index.isListed(uid)).length;
+    const terminations = [...this.#terminations.values()];
+    const unlisted = terminations.filter(({ pod }) => !this.#index.isListed(pod)).length;
     return { pods: this.#index.pods + unlisted, objects: this.#index.objects, open: this.#open.size };
   }
 
@@ -296,7 +323,7 @@ export class LagRecorder {
     let termination = this.#terminations.get(uid);
     if (termination === undefined) {
       // A terminating pod that nothing lists must be remembered: a late slice may still list it.
-      if (gone && !this.#index.isListed(uid) && !this.#early.has(uid)) return;
+      if (gone && !this.#index.isListed(pod) && !this.#early.has(uid)) return;
       termination = this.#begin(pod, at);
     }
     termination.gone ||= gone;
@@ -305,30 +332,34 @@ export class LagRecorder {
 
   /** The termination shows: opens a removal for each group that lists the pod as ready at this instant. */
   #begin(pod: TerminatingPod, at: number): Termination {
-    const early = this.#early.get(pod.uid) ?? [];
-    this.#early.delete(pod.uid);
-    const groups = this.listing(pod.uid);
+    const { uid, namespace, name, labels } = pod;
+    const early = this.#early.get(uid) ?? [];
+    this.#forgetEarly(uid, () => true);
+    const groups = this.listing(pod);
     const termination: Termination = {
-      pod,
+      pod: { uid, namespace, name },
       since: at,
       gone: false,
       open: [],
       withdrawals: [],
       // Counts as unverified until everything below is known.
       unverified: 1,
+      places: 0,
+      leftOut: 0,
       lateness: this.#watchDelay === undefined ? 0 : undefined,
       closed: false,
     };
-    this.#terminations.set(pod.uid, termination);
+    this.#terminations.set(uid, termination);
     const seenInTime = this.#streams.get('pods') === 'current';
     for (const group of groups) this.#openRemoval(termination, group, seenInTime);
     if (!seenInTime) return termination;
     for (const { group, at: endedAt, version } of early) {
-      if (at - endedAt >= REMEMBERED_MS || this.#deselects(group, pod.labels)) continue;
+      if (group.namespace !== namespace || at - endedAt >= REMEMBERED_MS || this.#deselects(group, labels))
+        continue;
       const exclusion = this.#exclusionOf(group);
       if (exclusion !== undefined) this.#discard(exclusion, termination);
       else if (at - endedAt > INVERSION_MS) this.#discard('Inversion', termination);
-      else this.#sample(termination, group, at, version);
+      else if (this.#takesPlace(termination)) this.#sample(termination, group, at, version);
     }
     if (termination.open.length > 0 && this.#watchDelay !== undefined)
       this.#unverifiedBeginnings.add(termination);
@@ -341,8 +372,7 @@ export class LagRecorder {
   #openRemoval(termination: Termination, group: EndpointGroup, seenInTime: boolean): void {
     const exclusion = this.#exclusionOf(group);
     if (exclusion !== undefined) this.#discard(exclusion, termination);
-    else if (this.#open.size >= MOST_OPEN) this.#discard('TooMany', termination);
-    else {
+    else if (this.#takesPlace(termination)) {
       const spoiled = !seenInTime || this.#streams.get(group.stage) === 'broken';
       const removal = { termination, group, spoiled };
       this.#open.add(removal);
@@ -353,27 +383,43 @@ export class LagRecorder {
     }
   }
 
-  #endpoints(endpoints: EndpointsState, at: number): void {
-    const { namespace, name, overCapacity, version } = endpoints;
-    const isGroup = ({ stage }: EndpointGroup) => stage === 'Endpoints';
-    const group = this.#index.groupsOf(namespace, name).find(isGroup);
+  #takesPlace(termination: Termination): boolean {
+    const { namespace } = termination.pod;
+    const hasRoom = this.#places.hasRoomFor(namespace, 1, MOST_REMOVALS);
+    (hasRoom ? this.#places : this.#leftOut).add(namespace, 1);
+    termination[hasRoom ? 'places' : 'leftOut'] += 1;
+    if (!hasRoom) this.#discard('TooMany', termination);
+    return hasRoom;
+  }
+
+  #lists(
+    namespace: string,
+    service: string,
+    put: () => readonly EndpointChange[],
+    at: number,
+    version: string | undefined,
+  ): void {
+    const truncated = () =>
+      this.#index.groupsOf(namespace, service).filter(({ overCapacity }) => overCapacity);
     // With a truncated list, before or after, a difference proves nothing about a pod.
-    const truncated = overCapacity || group?.overCapacity === true;
-    if (truncated && group !== undefined) this.#giveUp(group, 'OverCapacity');
-    this.#changed(this.#index.endpoints(endpoints), at, version, truncated);
+    const before = truncated();
+    const changes = put();
+    const unclear = new Set([...before, ...truncated()]);
+    for (const group of unclear) this.#giveUp(group, 'OverCapacity');
+    this.#changed(changes, at, version, unclear);
   }
 
   #changed(
     changes: readonly EndpointChange[],
     at: number,
     version: string | undefined,
-    truncated = false,
+    unclear: ReadonlySet<EndpointGroup> = NO_GROUPS,
   ): void {
     this.#recorded.changes = changes;
     for (const change of changes) {
       if (change.group.mirrored) continue;
       if (change.after === 'ready') this.#listedAsReady(change);
-      else if (change.before === 'ready' && !truncated) this.#withdrawn(change, at, version);
+      else if (change.before === 'ready' && !unclear.has(change.group)) this.#withdrawn(change, at, version);
       if (change.after === undefined) this.#settle(change.uid);
     }
   }
@@ -415,12 +461,19 @@ export class LagRecorder {
   }
 
   #rememberEarly(uid: string, early: EarlyEnd): void {
+    const { namespace } = early.group;
+    if (!this.#earlyShares.hasRoomFor(namespace, 1, MOST_REMEMBERED)) return;
+    this.#earlyShares.add(namespace, 1);
     const others = this.#early.get(uid) ?? [];
-    setNewest(this.#early, uid, [...others, early], MOST_REMEMBERED);
+    this.#early.delete(uid);
+    this.#early.set(uid, [...others, early]);
   }
 
   #forgetEarly(uid: string, isForgotten: (early: EarlyEnd) => boolean): void {
-    const left = this.#early.get(uid)?.filter((early) => !isForgotten(early)) ?? [];
+    const left: EarlyEnd[] = [];
+    for (const early of this.#early.get(uid) ?? [])
+      if (isForgotten(early)) this.#earlyShares.add(early.group.namespace, -1);
+      else left.push(early);
     if (left.length > 0) this.#early.set(uid, left);
     else this.#early.delete(uid);
   }
@@ -510,7 +563,7 @@ export class LagRecorder {
   #expire(now: number): void {
     for (const [uid, ends] of this.#early) {
       if (now - (ends.at(-1)?.at ?? 0) < REMEMBERED_MS) break;
-      this.#early.delete(uid);
+      this.#forgetEarly(uid, () => true);
     }
     for (const removal of this.#open) {
       if (now - removal.termination.since < EXPIRY_MS) break;
@@ -526,8 +579,12 @@ export class LagRecorder {
 
   /** Forgets the pod once nothing more can be learned about it. */
   #settle(uid: string): void {
-    if (this.#terminations.get(uid)?.gone !== true || this.#index.isListed(uid)) return;
+    const termination = this.#terminations.get(uid);
+    if (termination?.gone !== true || this.#index.isListed(termination.pod)) return;
+    const { pod, places, leftOut } = termination;
     this.#terminations.delete(uid);
+    this.#places.add(pod.namespace, -places);
+    this.#leftOut.add(pod.namespace, -leftOut);
   }
 
   /** Why the removals of this group are not measured; undefined when they are. */

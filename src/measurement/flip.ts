@@ -73,7 +73,9 @@ export class CanaryEndpoints {
 
   /** Whether a Service lists the pod as ready whatever its label says. */
   isServing(uid: string): boolean {
-    return this.#index.listing(uid).some(({ service }) => !service.startsWith(CANARY_SERVICE));
+    return this.#index
+      .listing({ namespace: this.#namespace, uid })
+      .some(({ service }) => !service.startsWith(CANARY_SERVICE));
   }
 
   /**

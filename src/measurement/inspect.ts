@@ -1,9 +1,10 @@
-import { fewOf, type InspectSpec, type PageFormat } from '../api/index.ts';
+import { fewOf, type InspectSpec, type PageFormat, Shares } from '../api/index.ts';
 import type {
   ClusterEvent,
   MeasurementState,
   PodAddress,
   PodAddresses,
+  PodKey,
   RemovalSample,
   ServiceName,
 } from '../lag/index.ts';
@@ -112,6 +113,7 @@ interface Verdict {
 
 /** A terminating or held pod that a consumer sends traffic to. */
 class Question {
+  readonly namespace: string;
   readonly uid: string;
   readonly endpoints: readonly PageEndpoint[];
   readonly services: readonly ServiceName[];
@@ -126,13 +128,14 @@ class Question {
   closed: boolean;
 
   constructor(
-    uid: string,
+    { namespace, uid }: PodKey,
     addresses: readonly PodAddress[],
     services: readonly ServiceName[],
     now: number,
     closed: boolean,
   ) {
     this.closed = closed;
+    this.namespace = namespace;
     this.uid = uid;
     this.endpoints = endpointsOf(addresses);
     this.services = services;
@@ -167,6 +170,7 @@ class Asked {
   readonly consumer: Inspected;
   readonly instances = new Map<string, Instance>();
   readonly questions = new Map<string, Question>();
+  readonly shares = new Shares();
   /** Pods that are settled, or given up, but not deleted yet: their further events open no new question. Oldest first. */
   readonly settled = new Set<string>();
   /** When its instances were listed; infinity while they are being listed. */
@@ -181,8 +185,8 @@ class Asked {
     this.consumer = consumer;
   }
 
-  settle({ uid, goneAt }: Question): void {
-    this.questions.delete(uid);
+  settle({ namespace, uid, goneAt }: Question): void {
+    if (this.questions.delete(uid)) this.shares.add(namespace, -1);
     if (goneAt !== undefined) return;
     const [oldest = uid] = this.settled;
     if (this.settled.size >= MOST_QUESTIONS) this.settled.delete(oldest);
@@ -211,7 +215,7 @@ export class Inspection {
   readonly #options: InspectionOptions;
   readonly #limits: typeof INSPECTION_LIMITS;
   readonly #consumers = new Map<string, Asked>();
-  readonly #wanted = new Set<string>();
+  readonly #wanted = new Map<string, PodKey>();
   readonly #listeners: ((uid: string) => void)[] = [];
   /** When the latest requests were started. */
   #begun: number[] = [];
@@ -237,7 +241,7 @@ export class Inspection {
       this.#consumers.set(consumer.name, new Asked(consumer));
       this.#wake();
     }
-    for (const uid of this.#wanted) this.#open(uid);
+    for (const pod of this.#wanted.values()) this.#open(pod);
   }
 
   /** Processes an event of the watches, before it is measured. */
@@ -246,7 +250,7 @@ export class Inspection {
     // A pod may have been withdrawn, after which pages start to change.
     if (this.#options.addresses.observe(event) && isAsking()) this.#wake();
     if (event.type !== 'PodTerminating' && event.type !== 'PodDeleted') return;
-    this.#open(event.pod.uid);
+    this.#open(event.pod);
     if (event.type !== 'PodDeleted') return;
     for (const [, question] of this.#all(event.pod.uid)) question.goneAt ??= event.at;
     for (const asked of this.#consumers.values()) asked.settled.delete(event.pod.uid);
@@ -262,9 +266,9 @@ export class Inspection {
   }
 
   /** Starts asking whether the pod is in use, until {@link done}. */
-  want(uid: string): void {
-    this.#wanted.add(uid);
-    this.#open(uid);
+  want(pod: PodKey): void {
+    this.#wanted.set(pod.uid, pod);
+    this.#open(pod);
   }
 
   done(uid: string): void {
@@ -322,18 +326,20 @@ export class Inspection {
     }
   }
 
-  #open(uid: string): void {
+  #open(pod: PodKey): void {
+    const { uid } = pod;
     const { addresses, sendersTo, clock } = this.#options;
-    const known = addresses.of(uid);
+    const known = addresses.of(pod);
     if (known.length === 0 || this.#consumers.size === 0) return;
     const services = [...new Set(known.map(({ service }) => service))];
     for (const { name } of sendersTo(services)) {
       const asked = this.#consumers.get(name);
       if (asked === undefined || asked.questions.has(uid)) continue;
-      if (asked.questions.size >= MOST_QUESTIONS) continue;
+      if (!asked.shares.hasRoomFor(pod.namespace, 1, MOST_QUESTIONS)) continue;
       const isSettled = asked.settled.has(uid);
       if (isSettled && !this.#wanted.has(uid)) continue;
-      asked.questions.set(uid, new Question(uid, known, services, clock(), isSettled));
+      asked.shares.add(pod.namespace, 1);
+      asked.questions.set(uid, new Question(pod, known, services, clock(), isSettled));
       this.#wake();
     }
   }
@@ -450,7 +456,7 @@ export class Inspection {
 
   #isPressing(question: Question, verdict: Verdict | undefined): boolean {
     if (verdict === undefined) return true;
-    if (this.#options.addresses.isReady(question.uid)) return false;
+    if (this.#options.addresses.isReady(question)) return false;
     question.hotSince ??= this.#options.clock();
     return !isSettled(question, verdict);
   }

@@ -23,10 +23,12 @@ import {
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
+  type PodKey,
   plannedLags,
   type RemovalSample,
   type Span,
   type StageSample,
+  type TerminatingPod,
   type UnresolvedRemoval,
 } from '../lag/index.ts';
 import { Listeners } from '../manager/index.ts';
@@ -172,7 +174,10 @@ interface MeasurementOptions {
   readonly heartbeats?: boolean;
   readonly asked?: () => readonly Enough[];
   readonly onListenerError?: OnListenerError;
+  readonly onLeftOut?: OnLeftOut;
 }
+
+type OnLeftOut = (pod: TerminatingPod) => void;
 
 interface MeasurementClocks {
   /** Monotonic milliseconds: the clock of the events' instants. */
@@ -189,6 +194,7 @@ export class Measurement {
   readonly #clocks: MeasurementClocks;
   readonly #asked: () => readonly Enough[];
   readonly #recorder: LagRecorder;
+  readonly #onLeftOut: OnLeftOut | undefined;
   readonly #estimator = new LagEstimator();
   readonly #samples: Listeners<[StageSample]>;
   readonly #removals: Listeners<[RemovalSample]>;
@@ -215,10 +221,16 @@ export class Measurement {
    * @param options.heartbeats whether a leader writes heartbeats, so that late streams show
    * @param options.asked what the policies in force take for enough history
    * @param options.onListenerError called with what a listener throws, which costs neither the measurement nor others
+   * @param options.onLeftOut called with a pod whose removals are not followed: its namespace has taken all the places it may
    */
   constructor(
     clocks: MeasurementClocks,
-    { heartbeats = false, asked = () => [BUILT_IN_ENOUGH], onListenerError }: MeasurementOptions = {},
+    {
+      heartbeats = false,
+      asked = () => [BUILT_IN_ENOUGH],
+      onListenerError,
+      onLeftOut,
+    }: MeasurementOptions = {},
   ) {
     this.#samples = new Listeners(onListenerError);
     this.#removals = new Listeners(onListenerError);
@@ -229,6 +241,7 @@ export class Measurement {
     this.onChange = this.#changes.add;
     this.onLags = this.#planned.add;
     this.#recorder = new LagRecorder({ heartbeats });
+    this.#onLeftOut = onLeftOut;
     this.#clocks = clocks;
     this.#asked = asked;
     this.consumers = new ConsumerMeasurement(clocks.epochSeconds, onListenerError);
@@ -237,7 +250,9 @@ export class Measurement {
   /** Processes an event of a watch, and passes on the resulting changes and samples. */
   apply(event: ClusterEvent): void {
     if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
+    const { TooMany: before } = this.#recorder.discarded;
     const { stages, removals, changes } = this.#recorder.apply(event);
+    if (this.#recorder.discarded.TooMany > before && 'pod' in event) this.#onLeftOut?.(event.pod);
     for (const change of changes) this.#changes.call(change, event.at, versionOf(event));
     if (stages.length === 0 && removals.length === 0) return;
     if (this.#servicesInDoubt) {
@@ -263,8 +278,13 @@ export class Measurement {
   }
 
   /** The groups that list the pod as ready now, without those that never withdraw terminating pods. */
-  listing(uid: string): readonly EndpointGroup[] {
-    return this.#recorder.listing(uid).filter((group) => this.#recorder.withdraws(group));
+  listing(pod: PodKey): readonly EndpointGroup[] {
+    return this.#recorder.listing(pod).filter((group) => this.#recorder.withdraws(group));
+  }
+
+  /** Whether some endpoints of the namespace are unknown for want of room. */
+  hasUnread(namespace: string): boolean {
+    return this.#recorder.hasUnread(namespace);
   }
 
   /** Whether the group withdraws terminating pods. */
@@ -363,6 +383,11 @@ export class Measurement {
   get discarded(): DiscardCounts {
     const { discarded } = this.#recorder;
     return { ...discarded, Reconnect: discarded.Reconnect + this.#inDoubt };
+  }
+
+  /** How many removals of terminating pods are not followed, by namespace. */
+  get leftOut(): LagRecorder['leftOut'] {
+    return this.#recorder.leftOut;
   }
 
   /** How much is held, for gauges. */

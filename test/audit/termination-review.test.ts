@@ -251,3 +251,28 @@ test('pods that no Service lists are forgotten once they are gone, others once n
   ends(pod('job', 'batch'), 300_000);
   expect(review.size).toBe(0);
 });
+
+test('a tenant whose pods all terminate with large plans leaves room to others', async () => {
+  const { review, begins, ends, told, registry } = await watching();
+  const large = (index: number): PodMetadata => ({
+    ...{ uid: `evil-${index}`, namespace: 'evil', name: `evil-${index}`, labels: {}, heartbeat: undefined },
+    ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: 30 },
+    ...{ controller: 'Job/batch', owner: 'Job/batch', plan: `${index}`.padEnd(8_000, 'x') },
+  });
+  for (let index = 0; index < 6_000; index += 1) {
+    const object = large(index);
+    review.pod({ type: 'modified', listed: false, at: 0, identity: object, object });
+  }
+  begins(SLEEP);
+  await review.removed({ ...REMOVAL, lag: 40 });
+  expect(told()).toEqual([['StoppedTooEarly', 10]]);
+  await review.removed({ ...REMOVAL, namespace: 'evil', uid: 'evil-5999', pod: 'evil-5999' });
+  expect(await registry.metrics()).toContain('linger_terminations_total{outcome="Unknown"} 1');
+  ends(undefined, 1);
+  // What is gone gives its room back.
+  for (let index = 0; index < 6_000; index += 1) {
+    const object = large(index);
+    review.pod({ type: 'deleted', relist: false, at: 1, identity: object, object });
+  }
+  expect(review.size).toBe(0);
+});

@@ -6,8 +6,8 @@ import {
   type ServiceRecord,
   serviceIndex,
 } from '../../src/api/index.ts';
+import { putChanged } from '../../src/informers/kept.ts';
 import { ServiceTable } from '../../src/informers/services.ts';
-import { putChanged } from '../../src/informers/shares.ts';
 
 const service = (namespace: string, name: string, more: Partial<ServiceRecord> = {}): ServiceRecord => ({
   namespace,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ClusterEvent } from '../../src/lag/events.ts';
-import { EXPIRY_MS, MOST_OPEN } from '../../src/lag/recorder.ts';
+import { EXPIRY_MS } from '../../src/lag/recorder.ts';
 import { both, specify } from './recorder-specification.ts';
 import {
   deleted,
@@ -223,17 +223,6 @@ describe('unresolved removals', () => {
     expect(recorded(...begun, justBefore).unresolved).toHaveLength(1);
     const seen = recorded(...begun, slice(100 + EXPIRY_MS, { a: 'ready' }), slice(9 * HOUR, {}));
     expect(seen).toMatchObject({ lags: [], discarded: { Expired: 1 }, unresolved: [] });
-  });
-
-  it('are bounded in number', () => {
-    const services = Array.from({ length: MOST_OPEN / 500 + 1 }, (_, index) => `service-${index}`);
-    const uidsOf = (name: string) => Array.from({ length: 500 }, (_, index) => `${name}/${index}`);
-    const { recorder, discarded } = recorded(
-      ...services.flatMap((name) => [service({ name }), endpoints(0, uidsOf(name), [], { name })]),
-      ...services.flatMap((name) => uidsOf(name).map((uid) => terminating(1, uid))),
-    );
-    expect(recorder.size.open).toBe(MOST_OPEN);
-    expect(discarded).toEqual({ TooMany: 500 });
   });
 });
 

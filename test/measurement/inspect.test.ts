@@ -165,7 +165,7 @@ describe('an inspected consumer', () => {
     gateways.pages.set('g1', OTHER);
     await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
     await sleep(100);
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual([]));
     expect(gateways.lags).toHaveLength(1);
   });
@@ -234,7 +234,7 @@ describe('an inspected consumer', () => {
     gateways.stop();
     begin({}, { silent: 100 });
     gateways.pages.set('g1', ['10.5.5.5:80']);
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.withdraw();
     await sleep(60);
     expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
@@ -272,7 +272,7 @@ describe('an inspected consumer', () => {
     gateways.pages.set('g2', OTHER);
     await sleep(80);
     expect(gateways.inspection.usersOf('edge', 'a', 0)).toBeUndefined();
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.withdraw();
     await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual(['g1']));
     expect(gateways.inspection.usersOf('other', 'a', 0)).toBeUndefined();
@@ -291,7 +291,7 @@ describe('an inspected consumer', () => {
     const { inspection, pages } = gateways;
     // It has not heard of the pod yet.
     pages.set('g1', OTHER);
-    inspection.want('a');
+    inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.terminate();
     await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual([]));
     pages.set('g1', BOTH);
@@ -303,7 +303,7 @@ describe('an inspected consumer', () => {
   it('tells of the first page after the withdrawal, though it says what those before said', async () => {
     const { inspection } = gateways;
     gateways.pages.set('g1', OTHER);
-    inspection.want('a');
+    inspection.want({ namespace: 'shop', uid: 'a' });
     await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual([]));
     const told: string[] = [];
     inspection.onChange((uid) => told.push(uid));
@@ -315,7 +315,7 @@ describe('an inspected consumer', () => {
   it('knows nothing of an instance that used the pod and has fallen silent', async () => {
     gateways.stop();
     begin({}, { unheard: 60 });
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.withdraw();
     await vi.waitFor(() => expect(gateways.inspection.usersOf('edge', 'a', 0)).toEqual(['g1']));
     gateways.pages.set('g1', undefined);
@@ -327,7 +327,7 @@ describe('an inspected consumer', () => {
     begin({ syncInterval: 0.2 });
     const changes: number[] = [];
     gateways.inspection.onChange(() => changes.push(clock()));
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.withdraw();
     await sleep(60);
     gateways.pages.set('g1', OTHER);
@@ -344,7 +344,7 @@ describe('an inspected consumer', () => {
     gateways.pages.clear();
     await sleep(100);
     expect(gateways.inspection.states().get('edge')?.trouble?.reason).toBe('NoInstances');
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
   });
 
@@ -352,7 +352,7 @@ describe('an inspected consumer', () => {
     gateways.stop();
     begin({}, { pages: 10 });
     for (let n = 0; n < 30; n += 1) gateways.pages.set(`g${n}`, BOTH);
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.withdraw();
     await sleep(2_400);
     const starts = gateways.asked.map(({ at }) => at);
@@ -368,7 +368,7 @@ describe('an inspected consumer', () => {
     gateways.stop();
     begin({}, { bytes: 1_000_000 });
     gateways.bytes = 500_000;
-    gateways.inspection.want('a');
+    gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     gateways.withdraw();
     await sleep(1_500);
     // One second's worth at once, then what time allows.
@@ -402,7 +402,7 @@ describe('an inspected consumer', () => {
       return JSON.stringify(Object.fromEntries(names.map((name) => [name, 'using'])));
     };
     const said = () => pods.map(([uid]) => gateways.inspection.usersOf('edge', uid, 0));
-    for (const [uid] of pods) gateways.inspection.want(uid);
+    for (const [uid] of pods) gateways.inspection.want({ namespace: 'shop', uid });
     while (said().some((users) => users === 'unknown')) {
       expect(said()).not.toContainEqual([]);
       await sleep(20);

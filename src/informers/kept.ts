@@ -26,38 +26,3 @@ export function putChanged<T>(table: Map<string, T>, key: string, object: T): bo
   table.set(key, object);
   return true;
 }
-
-/** How much of something limited each namespace has taken, by whatever measure. */
-export class Shares {
-  readonly #of = new Map<string, number>();
-  total = 0;
-
-  add(namespace: string, weight: number): void {
-    this.#of.set(namespace, this.of(namespace) + weight);
-    if (this.of(namespace) === 0) this.#of.delete(namespace);
-    this.total += weight;
-  }
-
-  of(namespace: string): number {
-    return this.#of.get(namespace) ?? 0;
-  }
-
-  largest(): readonly [namespace: string, share: number] {
-    let found: readonly [string, number] = ['', 0];
-    for (const entry of this.#of) if (entry[1] > found[1]) found = entry;
-    return found;
-  }
-
-  clear(): void {
-    this.#of.clear();
-    this.total = 0;
-  }
-
-  /**
-   * Whether a namespace may take this much more: no namespace takes more than what it leaves to the others. So one that
-   * takes all it can get leaves half, and two leave a third; those with little always find room.
-   */
-  hasRoomFor(namespace: string, weight: number, most: number): boolean {
-    return this.of(namespace) + weight <= most - this.total;
-  }
-}
