@@ -30,7 +30,7 @@ test('the numbers that the page names are those of the source', () => {
   const { consumersEveryMs, consumersAgainMs, statusAgainMs } = PUBLISH_LIMITS;
   const page = (read('docs/concepts.md') + read(PAGE)).replaceAll(/\s+/g, ' ');
   expect(consumersEveryMs).toBe(60_000);
-  expect(page).toContain(`at most every minute, and else every ${consumersAgainMs / 60_000} minutes`);
-  expect(page).toContain(`and every ${statusAgainMs / 60_000} minutes where there are only more samples`);
+  expect(page).toContain(`at most every minute, otherwise every ${consumersAgainMs / 60_000} minutes`);
+  expect(page).toContain(`and every ${statusAgainMs / 60_000} minutes if only the samples have grown`);
   expect(page).toContain(`At most ${DISCOVERY_CONSUMERS.most} of the cluster's are followed`);
 });
