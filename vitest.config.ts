@@ -4,7 +4,12 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { FUZZ } from './test/property/runs.ts';
 
 // These need a cluster; `npm run test:cluster` runs them.
-const OF_CLUSTER = ['test/testbed/**', 'test/cluster-suite/**', 'test/scenarios/**'];
+const OF_CLUSTER = [
+  'test/testbed/**',
+  'test/cluster-suite/**',
+  'test/scenarios/**',
+  'test/soak/soak.test.ts',
+];
 
 /**
  * These measure their own process, its turns, its time or its memory: nobody else's modules and garbage may be in it. The longest

@@ -1,11 +1,16 @@
 /** What has a long form. */
-export const SCENARIOS = ['test/scenarios/*.test.ts', 'test/cluster-suite/certificates.test.ts'];
+export const SCENARIOS = [
+  'test/scenarios/*.test.ts',
+  'test/soak/soak.test.ts',
+  'test/cluster-suite/certificates.test.ts',
+];
 
 /** Everything that `npm run test:cluster` runs. */
 export const EVERYTHING = [
   'test/testbed/**/*.test.ts',
   'test/cluster-suite/**/*.test.ts',
   'test/scenarios/**/*.test.ts',
+  'test/soak/soak.test.ts',
 ];
 
 /** These compare instants or durations: while one of them runs, nothing else does. */

@@ -83,37 +83,17 @@ export class HoldSetting {
 
   /** Resolves once pods of the namespace get hook Hold: a node that has just come up may be of a kind that is not known yet. */
   async holds(namespace: string): Promise<void> {
-    await this.#planned(namespace, ({ hook }) => hook === 'Hold');
+    await untilPlanned(this.#cluster, namespace, ({ hook }) => hook === 'Hold');
   }
 
   /** @returns the seconds that a pod of the namespace sleeps, once measurements ask for at least `least` */
   async measured(namespace: string, app: string, least = 0): Promise<number> {
     const isMeasured = ({ why, hook, wait }: { why?: string; hook: string; wait: number }) =>
       why === 'measured' && hook === 'Sleep' && wait >= least;
-    return this.#planned(namespace, isMeasured, {
+    return untilPlanned(this.#cluster, namespace, isMeasured, {
       labels: { app },
       annotations: { 'linger.dev/hook': 'Sleep' },
     });
-  }
-
-  async #planned(
-    namespace: string,
-    satisfied: (plan: { hook: string; why?: string; wait: number }) => boolean,
-    metadata: PodMetadata = { labels: { app: 'newcomer' } },
-  ): Promise<number> {
-    const newcomer = pod(namespace, 'newcomer', {}, metadata);
-    const look = async () => {
-      const created = await this.#cluster.create<PodObject>(newcomer, { dryRun: true });
-      const plan = planOf(created);
-      if (plan !== undefined && satisfied(plan)) return plan.wait;
-      throw new Error(JSON.stringify(plan));
-    };
-    // By every replica: concurrent reviews use several connections, each of which leads to any of them.
-    const lookAround = async () =>
-      Math.min(...(await Promise.all(Array.from({ length: ASKED_AT_ONCE }, look))));
-    // A built-in consumer needs a hundred flips to count as measured.
-    const options = { timeoutMs: 600_000, intervalMs: 500 };
-    return waitUntil(`a plan for the pods of ${namespace}`, lookAround, options);
   }
 
   /** The pods of a namespace that have been let go, by the logs of the current replicas. */
@@ -147,4 +127,26 @@ export function consumer(name: string, label: Readonly<Record<string, string>>, 
     metadata: { name },
     spec: { appliesTo: { namespaceSelector: { matchLabels: label } }, measure },
   };
+}
+
+/** @returns the seconds that a new pod of the namespace waits, once every replica plans so for it */
+export async function untilPlanned(
+  cluster: Cluster,
+  namespace: string,
+  satisfied: (plan: { hook: string; why?: string; wait: number }) => boolean,
+  metadata: PodMetadata = { labels: { app: 'newcomer' } },
+): Promise<number> {
+  const newcomer = pod(namespace, 'newcomer', {}, metadata);
+  const look = async () => {
+    const created = await cluster.create<PodObject>(newcomer, { dryRun: true });
+    const plan = planOf(created);
+    if (plan !== undefined && satisfied(plan)) return plan.wait;
+    throw new Error(JSON.stringify(plan));
+  };
+  // Concurrent reviews use several connections, each of which leads to any of them.
+  const lookAround = async () =>
+    Math.min(...(await Promise.all(Array.from({ length: ASKED_AT_ONCE }, look))));
+  // A built-in consumer needs a hundred flips to count as measured.
+  const options = { timeoutMs: 600_000, intervalMs: 500 };
+  return waitUntil(`a plan for the pods of ${namespace}`, lookAround, options);
 }
